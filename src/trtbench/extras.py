@@ -42,20 +42,16 @@ EXTRAS: dict[str, Extra] = {
 }
 
 
-def extra_of(package: str) -> str | None:
-    """Find the extra that brings a package."""
-    return next((name for name, extra in EXTRAS.items() if package in extra.packages), None)
-
-
-def missing_package(problem: ModuleNotFoundError) -> UnavailableError | None:
+def missing_package(problem: ImportError, name: str | None = None) -> UnavailableError | None:
     """Say which command installs what could not be imported; ``None`` when it is none of ours."""
-    package = (problem.name or "").partition(".")[0]
-    extra = extra_of(package)
+    package = (name or problem.name or "").partition(".")[0]
+    extra = next((name for name, extra in EXTRAS.items() if package in extra.packages), None)
     if extra is None:
         return None
+    absent = isinstance(problem, ModuleNotFoundError)
     return UnavailableError(
-        f"the package {package} is not installed",
-        facts={"it is for": EXTRAS[extra].adds},
+        f"the package {package} {'is not installed' if absent else 'cannot be imported'}",
+        facts={"it is for": EXTRAS[extra].adds, **({} if absent else {"reason": problem})},
         fix=f"pip install 'trtbench[{extra}]'",
     )
 
@@ -66,4 +62,4 @@ def optional_library(name: str) -> ModuleType:
     try:
         return loading(name)
     except ImportError as problem:
-        raise missing_package(ModuleNotFoundError(name=name)) or problem from problem
+        raise missing_package(problem, name) or problem from problem

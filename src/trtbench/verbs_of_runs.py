@@ -142,12 +142,8 @@ def layers(request: LayersRequest) -> DataFrame:
     from trtbench.workflows.explain.layers import frame_of, layer_rows
     from trtbench.workflows.explain.source import engine_from_words
 
-    engine = engine_from_words(
-        [str(word) for word in request.source],
-        store=open_store_of(request)[0],
-        onnx=Path(request.onnx) if request.onnx is not None else None,
-        gpu=request.gpu,
-    )
+    store, _ = open_store_of(request)
+    engine = engine_from_words(request.source, store=store, onnx=request.onnx, gpu=request.gpu)
     rows = layer_rows(engine, by=request.by, pattern=request.filter, sort=request.sort or "order")
     return frame_of(rows)
 
@@ -210,5 +206,5 @@ def _engines(
 ) -> tuple[EngineSource, EngineSource]:
     from trtbench.workflows.explain.engines import two_engines
 
-    onnx = Path(request.onnx) if request.onnx is not None else None
-    return two_engines(str(a), str(b), store=open_store_of(request)[0], onnx=onnx, gpu=request.gpu)
+    store, _ = open_store_of(request)
+    return two_engines(a, b, store=store, onnx=request.onnx, gpu=request.gpu)

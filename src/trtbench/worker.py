@@ -173,9 +173,7 @@ def _stream(job: InferJob, feed: Feed, *, folder: Path, events: Events) -> None:
         open_batch=feed.open_batch,
     )
     events("save")
-    signed = msgspec.structs.replace(
-        outcome, versions=library_versions(), python=sys.version.split()[0]
-    )
+    signed = outcome.having(versions=library_versions(), python=sys.version.split()[0])
     (folder / "outcome.json").write_bytes(json_from_value(signed))
 
 
@@ -189,8 +187,7 @@ def _layers(job: LayersJob, *, folder: Path, events: Events) -> None:
 
 def _localize(job: LocalizeJob, *, folder: Path, events: Events) -> None:
     from trtbench.build.localize import localize
-    from trtbench.tasks._feed import open_feed
-    from trtbench.tasks._judge import TaskJudge
+    from trtbench.tasks._feed import TaskJudge, open_feed
 
     spec = job.spec
     has_answers = spec.feed.kind == "task" and not spec.feed.settings.get("unlabelled")
@@ -249,7 +246,7 @@ def _signed(outcome: BenchOutcome) -> BenchOutcome:
 
     # What the runtime says of itself counts: trtexec may belong to another TensorRT than Python.
     versions = {**library_versions(), **outcome.versions}
-    return msgspec.structs.replace(outcome, versions=versions, python=sys.version.split()[0])
+    return outcome.having(versions=versions, python=sys.version.split()[0])
 
 
 def _worker_error(problem: TrtbenchError, *, stage: str) -> WorkerError:

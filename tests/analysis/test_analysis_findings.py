@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -60,7 +59,7 @@ def test_two_spinning_pools_in_one_process_are_found_by_what_the_runtime_records
 
 
 def test_findings_look_at_the_gpu_that_ran() -> None:
-    other = msgspec.structs.replace(GPU, name="NVIDIA T4", uuid="GPU-2", l2_bytes=4 * 2**20)
+    other = GPU.having(name="NVIDIA T4", uuid="GPU-2", l2_bytes=4 * 2**20)
     here = environment(gpus=(GPU, other), extra={"gpu0_processes": 3, "gpu1_processes": 0})
     busy = {"environment": here, "spec": spec(device="cuda:0")}
     quiet = {"environment": here, "spec": spec(device="cuda:1")}
@@ -181,7 +180,7 @@ def clock_facts(before: float, after: float, **facts: float) -> Evidence:
 
 
 def unlocked(spread: float) -> Evidence:
-    gpu = msgspec.structs.replace(GPU, clocks_locked=False)
+    gpu = GPU.having(clocks_locked=False)
     times = IterationTimes(gpu=1e-3 * ar1(np.random.default_rng(6), 600, sd=spread))
     return measured(times, environment=environment(gpus=(gpu,)))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import msgspec
 import numpy as np
 import pytest
 from scipy import stats
@@ -178,7 +177,7 @@ def test_many_candidates_are_corrected() -> None:
     shaky = Verdict(
         metric="host", kind="slower", ratio=1.02, interval=None, reason="r", launches=10, p=0.008
     )
-    sure = msgspec.structs.replace(shaky, p=1e-6)
+    sure = shaky.having(p=1e-6)
     corrected = correct_for_many([shaky, sure, shaky])
     assert [verdict.kind for verdict in corrected] == ["unclear", "slower", "unclear"]
     assert "3 comparisons" in corrected[0].reason
@@ -316,11 +315,11 @@ def test_a_difference_that_does_not_exist_cannot_be_accepted() -> None:
         ("host", {"environment": environment(host="elsewhere", machine="ci-t4", gpus=(GPU,))}),
         (
             "gpu_power_limit_w",
-            {"environment": environment(gpus=(msgspec.structs.replace(GPU, power_limit_w=400.0),))},
+            {"environment": environment(gpus=(GPU.having(power_limit_w=400.0),))},
         ),
         (
             "clock",
-            {"environment": environment(gpus=(msgspec.structs.replace(GPU, sm_clock_hz=1.5e9),))},
+            {"environment": environment(gpus=(GPU.having(sm_clock_hz=1.5e9),))},
         ),
     ],
 )

@@ -10,7 +10,6 @@ import sys
 import tarfile
 from pathlib import Path
 
-import msgspec
 import pytest
 from commands import typed
 from evil_models import model_with_weights_at
@@ -256,9 +255,7 @@ def test_a_link_among_the_inputs_uploads_nothing_from_elsewhere(home: Path) -> N
     inputs.mkdir()
     (inputs / "x.bin").symlink_to(home / "secret" / "id_rsa")
     spec = RunSpec(model=ModelRef(path="m.onnx", format="onnx"), runtime="onnxruntime")
-    spec = msgspec.structs.replace(
-        spec, inputs=msgspec.structs.replace(spec.inputs, source=str(inputs))
-    )
+    spec = spec.having(inputs=spec.inputs.having(source=str(inputs)))
     with pytest.raises(InputError, match="leads out"):
         parcel_from_request(Request(id="r", spec=spec))
 

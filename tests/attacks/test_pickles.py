@@ -12,7 +12,6 @@ from types import ModuleType
 
 import pytest
 from commands import trtbench
-from msgspec.structs import replace
 
 from trtbench.domain.conversion import ExportSpec
 from trtbench.errors import UsageError
@@ -131,7 +130,7 @@ def test_an_old_pytorch_loads_no_weights_unasked(tmp_path: Path, weights: str) -
     (tmp_path / "w.pt").write_bytes(b"\x80\x02}.")
     torch = OldTorch("torch")
     spec = ExportSpec(source=str(tmp_path / "w.pt"), output="x.onnx")
-    own = replace(spec, weights=str(tmp_path / "w.pt"))
+    own = spec.having(weights=str(tmp_path / "w.pt"))
     loads = {
         "default": lambda: load_source(spec, torch=torch),
         "file": lambda: _with_weights(object(), own, torch),  # type: ignore[arg-type]

@@ -6,7 +6,6 @@ import struct
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -71,7 +70,7 @@ def test_the_cause_is_not_the_noise_of_a_machine_without_a_driver() -> None:
 
 def key(**changes: Any) -> CacheKey:
     made = CacheKey(model="m", data="d", batch=8, algorithm="entropy2", tensorrt="8.6.1")
-    return msgspec.structs.replace(made, **changes)
+    return made.having(**changes)
 
 
 def test_scales_are_reused_for_the_same_calibration_only(tmp_path: Path) -> None:

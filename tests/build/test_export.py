@@ -17,7 +17,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from urllib.error import URLError
 
-import msgspec
 import onnx
 import pytest
 
@@ -261,7 +260,7 @@ def test_a_repository_that_cannot_be_fetched(tmp_path: Path, kept: bool) -> None
         (tmp_path / "owner_repo_main").mkdir()
     hub = SimpleNamespace(load=load, get_dir=lambda: str(tmp_path))
     spec = export_spec(ExportRequest(source="torch.hub:owner/repo/net", output=tmp_path / "a.onnx"))
-    spec = msgspec.structs.replace(spec, trust=True)
+    spec = spec.having(trust=True)
     with pytest.raises(InputError) as caught:
         load_source(spec, torch=SimpleNamespace(hub=hub))
     if kept:

@@ -8,7 +8,6 @@ import struct
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import onnx
 import pytest
@@ -152,7 +151,7 @@ def test_how_many_fit_is_a_bound_where_shapes_are_open(
     engine = plan(tmp_path / "e.engine")
     made = artefact(engine, batch_norm_model(tmp_path / "bn.onnx"))
     facts = {**made.facts, "activation_bytes": activations, "weights_bytes": 2**19}
-    changed = msgspec.structs.replace(made, facts=facts)
+    changed = made.having(facts=facts)
     engine.with_name(f"{engine.name}.json").write_bytes(json_from_value(changed))
     assert inspect(engine).facts.get("fit") == fit
 

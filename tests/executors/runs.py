@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import msgspec
-
 import models
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "attacks"))
@@ -76,14 +74,14 @@ def evil_spec(folder: Path) -> RunSpec:
     reference = ModelRef(
         path=str(model), format="onnx", sha256=digest, modified="2026-01-01T00:00:00+00:00"
     )
-    return msgspec.structs.replace(quick_spec(folder), model=reference)
+    return quick_spec(folder).having(model=reference)
 
 
 def evil_parcel(request: Request) -> Parcel:
     """Pack as a careless sender would: a file of the request is named outside its folder."""
     parcel = parcel_from_request(request)
-    part = msgspec.structs.replace(parcel.parts[0], name="model/../../../../.bash_profile")
-    return msgspec.structs.replace(parcel, parts=(*parcel.parts, part))
+    part = parcel.parts[0].having(name="model/../../../../.bash_profile")
+    return parcel.having(parts=(*parcel.parts, part))
 
 
 def files_with_secret(folder: Path) -> list[str]:

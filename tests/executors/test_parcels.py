@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 import runs
@@ -29,7 +28,7 @@ from trtbench.models.identity import model_ref
 
 
 def request(folder: Path, **changes: object) -> Request:
-    spec = msgspec.structs.replace(runs.quick_spec(folder), **changes)
+    spec = runs.quick_spec(folder).having(**changes)
     return Request(id="r1", spec=spec)
 
 
@@ -47,7 +46,7 @@ def names(parcel: Parcel) -> list[str]:
 def test_a_model_and_its_inputs_arrive(tmp_path: Path) -> None:
     np.savez(tmp_path / "in.npz", x=np.ones((1, 16), np.float32))
     asked = request(tmp_path)
-    inputs = msgspec.structs.replace(asked.spec.inputs, source=str(tmp_path / "in.npz"))
+    inputs = asked.spec.inputs.having(source=str(tmp_path / "in.npz"))
     asked = request(tmp_path, inputs=inputs)
     parcel = parcel_from_request(asked)
     assert names(parcel) == ["inputs/in.npz", "model/tiny.onnx"]
@@ -64,7 +63,7 @@ def test_two_sides_with_the_same_content_send_it_once(tmp_path: Path) -> None:
     partner = Partner(
         spec=asked.spec, launches=3, most_launches=3, pairs=10, mode="launches", margin=0.01
     )
-    asked = msgspec.structs.replace(asked, partner=partner)
+    asked = asked.having(partner=partner)
     parcel = parcel_from_request(asked)
     assert names(parcel) == ["model/tiny.onnx", "other/tiny.onnx"]
     assert len(parcel.contents) == 1
@@ -77,14 +76,14 @@ def test_weights_beside_a_model_travel_and_those_elsewhere_do_not(tmp_path: Path
     path = models.external_data_model(tmp_path / "big.onnx")
     weights = [each.name for each in tmp_path.iterdir() if each != path]
     asked = request(tmp_path, model=model_ref(path))
-    asked = msgspec.structs.replace(asked, files=tuple(weights))
+    asked = asked.having(files=tuple(weights))
     assert names(parcel_from_request(asked)) == sorted(
         ["model/big.onnx", *(f"model/{name}" for name in weights)]
     )
-    outside = msgspec.structs.replace(asked, files=("../secret",))
+    outside = asked.having(files=("../secret",))
     with pytest.raises(TrtbenchError):
         parcel_from_request(outside)
-    gone = msgspec.structs.replace(asked, files=("gone.bin",))
+    gone = asked.having(files=("gone.bin",))
     with pytest.raises(InputError, match="cannot be sent"):
         parcel_from_request(gone)
 
@@ -95,7 +94,7 @@ def test_a_folder_of_inputs_travels_whole_but_for_links_that_lead_out(tmp_path: 
     (folder / "cats" / "1.png").write_bytes(b"1")
     (folder / "2.png").write_bytes(b"2")
     asked = request(tmp_path)
-    inputs = msgspec.structs.replace(asked.spec.inputs, source=str(folder))
+    inputs = asked.spec.inputs.having(source=str(folder))
     asked = request(tmp_path, inputs=inputs)
     parcel = parcel_from_request(asked)
     assert names(parcel)[:2] == ["inputs/images/2.png", "inputs/images/cats/1.png"]

@@ -243,7 +243,7 @@ def test_counters_are_differenced(server):
             "sys/fs/cgroup/user.slice/job.scope/cpu.stat": "throttled_usec 12500\n",
         },
     )
-    after = msgspec.structs.replace(read_counters(root=server), at_s=before.at_s + 0.5)
+    after = read_counters(root=server).having(at_s=before.at_s + 0.5)
     assert counters_between(before, after) == pytest.approx(
         {
             "elapsed_s": 0.5,

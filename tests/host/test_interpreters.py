@@ -13,12 +13,13 @@ import pytest
 import trtbench
 from trtbench.errors import UnavailableError
 from trtbench.executors._interpreter import (
+    cache_tag,
     can_import,
     check_interpreter,
+    environment_for,
     worker_command,
     worker_environment,
 )
-from trtbench.host.interpreters import cache_tag, environment_for
 
 OWN = sys.implementation.cache_tag
 

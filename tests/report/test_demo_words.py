@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 from made_runs import WARNING, made_run
 
 from trtbench.analysis.findings import RULES
@@ -10,7 +9,7 @@ from trtbench.report.documents.demo import CONTENDED, words_on_neighbours
 
 
 def test_a_busy_machine_is_named_as_the_cause() -> None:
-    busy = msgspec.structs.replace(WARNING, code=CONTENDED)
+    busy = WARNING.having(code=CONTENDED)
     words = words_on_neighbours([made_run(id="a", findings=(busy,)), made_run(id="b")])
     assert words is not None
     assert "1 of 2 runs" in words

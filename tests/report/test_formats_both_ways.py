@@ -94,14 +94,14 @@ def test_series_and_layers() -> None:
     np.testing.assert_allclose(read, column, rtol=1e-15)
     profile = made_profile(7)
     layers = tuple(
-        msgspec.structs.replace(layer, min_s=layer.average_s / 2, max_s=2 * layer.average_s)
+        layer.having(min_s=layer.average_s / 2, max_s=2 * layer.average_s)
         for layer in profile.layers
     )
     back = layers_from_csv(csv_from_layers(LayerProfile(count=100, layers=layers)))
     assert back is not None
     assert back.count == 100
     for layer, other in zip(sorted(layers, key=lambda x: -x.average_s), back.layers, strict=True):
-        told = msgspec.structs.replace(layer, median_s=None)
+        told = layer.having(median_s=None)
         assert msgspec.to_builtins(other) == pytest.approx(msgspec.to_builtins(told))
 
 

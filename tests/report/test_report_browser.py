@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from made_runs import NASTY, full_runs, made_failure, made_profile, made_run
@@ -51,7 +50,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = full_runs(folder)
     runs.append(made_run(model=NASTY, id="nasty", layers=made_profile(500, name=NASTY)))
     document = document_from_runs(runs, failed=[made_failure(model=NASTY)])
-    document = msgspec.structs.replace(document, attachments=samples_from_runs(runs))
+    document = document.having(attachments=samples_from_runs(runs))
     return html.render(document, folder)[0]
 
 

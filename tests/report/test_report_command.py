@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import msgspec
 import pytest
 from click.testing import CliRunner
 from made_runs import made_failure, made_profile, made_run
@@ -125,11 +124,9 @@ def test_a_build_record_is_believed_if_it_speaks_of_the_same_bytes(
     engine = tmp_path / "net.engine"
     Path(f"{engine}.json").write_text(told)
     run = made_run()
-    model = msgspec.structs.replace(
-        run.record.spec.model, path=str(engine), format="engine", sha256="abc"
-    )
-    spec = msgspec.structs.replace(run.record.spec, model=model)
-    record = msgspec.structs.replace(run.record, spec=spec)
+    model = run.record.spec.model.having(path=str(engine), format="engine", sha256="abc")
+    spec = run.record.spec.having(model=model)
+    record = run.record.having(spec=spec)
     assert ("build" in with_files(Run(record=record, times=run.times)).extra) is taken
 
 

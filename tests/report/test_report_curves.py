@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 from made_runs import made_run, made_times, phased_times
 
-from trtbench.analysis.surface import choice_from_surface
+from trtbench.analysis.sweep import choice_from_surface
 from trtbench.domain.comparison import Comparison, Verdict
 from trtbench.domain.result import Fact, Interval, LaunchFacts, Run
 from trtbench.report.charts import Lines
@@ -23,9 +22,8 @@ def run(
     batch = spec.pop("batch", 4)
     times = made_times(500) if spec.get("rate_hz") else phased_times()
     made = made_run(times, id=f"run-{number}", batch=batch)
-    record = msgspec.structs.replace(
-        made.record,
-        spec=msgspec.structs.replace(made.record.spec, **spec),
+    record = made.record.having(
+        spec=made.record.spec.having(**spec),
         launches=(LaunchFacts(wall_s=wall_s),),
         facts=facts or {},
     )
@@ -99,8 +97,8 @@ def test_more_is_advised_only_where_nobody_looked(best: tuple[int, int], more: s
 def test_runs_of_two_machines_are_no_curve() -> None:
     def on(host: str, number: int, gap_s: float) -> Run:
         made = run(number, gap_s=gap_s)
-        there = msgspec.structs.replace(made.record.environment, host=host)
-        return Run(record=msgspec.structs.replace(made.record, environment=there), times=made.times)
+        there = made.record.environment.having(host=host)
+        return Run(record=made.record.having(environment=there), times=made.times)
 
     mixed = [on("a", 0, 0.0), on("b", 1, 0.001)]
     assert document_from_runs(mixed).section("gaps") is None
@@ -178,7 +176,7 @@ def test_a_verdict_on_gpu_time_stands_in_cycles_beside_seconds() -> None:
     )
     runs = [run(0), run(1)]
     for clock_ratio, kinds in ((None, ["slower"]), (0.9, ["slower", "same"])):
-        seen = msgspec.structs.replace(told, clock_ratio=clock_ratio)
+        seen = told.having(clock_ratio=clock_ratio)
         comparison = Comparison(
             baseline="run-0", candidate="run-1", design="bursts", verdicts=(seen,)
         )

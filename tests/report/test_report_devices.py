@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import msgspec
 import pytest
 from made_runs import made_run, made_times
 
@@ -21,8 +20,8 @@ from trtbench.workflows.stored.report import _with_prices, prices_from_file
 
 def run_on(cpu: str, base_s: float, *, batch: int, host: str = "box", **facts: float) -> Run:
     made = made_run(made_times(base_s=base_s), id=f"{cpu}-{host}-{batch}", batch=batch, host=host)
-    environment = msgspec.structs.replace(made.record.environment, cpu=cpu)
-    record = msgspec.structs.replace(made.record, environment=environment, facts=dict(facts))
+    environment = made.record.environment.having(cpu=cpu)
+    record = made.record.having(environment=environment, facts=dict(facts))
     return Run(record=record, times=made.times)
 
 
@@ -109,8 +108,8 @@ def test_machines_of_one_kind_go_by_what_their_owners_call_them():
     runs = []
     for name in ("orin-1", "orin-2"):
         run = run_on("Cortex", 1e-3, batch=1, host=f"pod-{name}")
-        named = msgspec.structs.replace(run.record.environment, machine=name)
-        record = msgspec.structs.replace(run.record, environment=named)
+        named = run.record.environment.having(machine=name)
+        record = run.record.having(environment=named)
         prices = {"cortex": Price(per_hour=1.0, currency="EUR")}
         runs.append(replace(run, record=record, extra={"prices": prices}))
     assert list(device_names(runs).values()) == ["orin-1", "orin-2"]
@@ -129,7 +128,7 @@ def test_the_machine_is_named_where_two_have_the_same_device():
 def test_a_run_on_a_gpu_belongs_to_that_gpu():
     made = run_on("A", 1e-3, batch=1)
     gpus = (Gpu(name="first"), Gpu(name="second"))
-    environment = msgspec.structs.replace(made.record.environment, gpus=gpus)
-    spec = msgspec.structs.replace(made.record.spec, device="cuda:1")
-    record = msgspec.structs.replace(made.record, environment=environment, spec=spec)
+    environment = made.record.environment.having(gpus=gpus)
+    spec = made.record.spec.having(device="cuda:1")
+    record = made.record.having(environment=environment, spec=spec)
     assert list(device_names([Run(record=record, times=made.times)]).values()) == ["second"]

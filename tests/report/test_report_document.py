@@ -96,7 +96,7 @@ def test_a_p99_without_enough_samples_says_how_many_it_takes() -> None:
 
 
 def test_findings_shared_by_runs_are_said_once_the_most_severe_first() -> None:
-    error = msgspec.structs.replace(WARNING, severity="error", code="H1")
+    error = WARNING.having(severity="error", code="H1")
     runs = [made_run(id="a", findings=(WARNING,)), made_run(id="b", findings=(WARNING, error))]
     section = document_from_runs(runs).section("findings")
     assert section is not None

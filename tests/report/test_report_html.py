@@ -7,7 +7,6 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 from made_runs import (
@@ -66,7 +65,7 @@ def blob(page: str, id: str) -> bytes:
 def full_page(tmp_path_factory: pytest.TempPathFactory) -> str:
     runs = full_runs(tmp_path_factory.mktemp("full"))
     document = document_from_runs(runs, failed=[made_failure()])
-    return page_of(msgspec.structs.replace(document, attachments=samples_from_runs(runs)))
+    return page_of(document.having(attachments=samples_from_runs(runs)))
 
 
 def test_plotly_takes_every_figure(tmp_path: Path) -> None:
@@ -128,7 +127,7 @@ def test_names_are_shown_and_not_obeyed() -> None:
     run = made_run(
         phased_times(),
         model=NASTY,
-        findings=(msgspec.structs.replace(WARNING, message=NASTY, remedy=NASTY),),
+        findings=(WARNING.having(message=NASTY, remedy=NASTY),),
         layers=made_profile(300, name=NASTY),
     )
     run.extra["scores"] = {NASTY: 0.5}
@@ -156,7 +155,7 @@ def test_ten_runs_stay_under_six_megabytes() -> None:
     document = document_from_runs(runs)
     attachments = samples_from_runs(runs)
     assert attachments
-    page = page_of(msgspec.structs.replace(document, attachments=attachments))
+    page = page_of(document.having(attachments=attachments))
     assert len(page.encode()) < 6_000_000
 
 

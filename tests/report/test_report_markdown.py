@@ -3,7 +3,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import msgspec
 import pytest
 from made_runs import NASTY, WARNING, made_failure, made_profile, made_run, made_times, phased_times
 
@@ -96,7 +95,7 @@ def test_a_brief_report_fits_a_comment_and_has_no_pictures(tmp_path: Path) -> No
         made_run(made_times(200, seed=seed), id=f"run-{seed}", findings=(WARNING,))
         for seed in range(100)
     ]
-    document = msgspec.structs.replace(document_from_runs(runs), brief=True)
+    document = document_from_runs(runs).having(brief=True)
     paths = md.render(document, tmp_path)
     text = paths[0].read_text("utf-8")
     assert [path.name for path in paths] == ["report.md"]
@@ -107,13 +106,11 @@ def test_a_brief_report_fits_a_comment_and_has_no_pictures(tmp_path: Path) -> No
 
 
 def test_a_brief_report_fits_on_one_screen() -> None:
-    many = tuple(
-        msgspec.structs.replace(WARNING, code=f"H{n:02}", message=f"finding {n}") for n in range(40)
-    )
+    many = tuple(WARNING.having(code=f"H{n:02}", message=f"finding {n}") for n in range(40))
     runs = [made_run(made_times(200, seed=n), id=f"run-{n}", findings=many) for n in range(50)]
     for run in runs:
         run.extra["scores"] = {"top1": 0.9, "top5": 0.99}
-    text = md.markdown(msgspec.structs.replace(document_from_runs(runs), brief=True))
+    text = md.markdown(document_from_runs(runs).having(brief=True))
     shown = [line for line in text.splitlines() if line.strip()]
     assert len(shown) <= 50
     assert "35 more are in the whole report" in text

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import msgspec
 from made_runs import made_run, phased_times
 
 from trtbench.domain.comparison import Comparison, Verdict
@@ -27,15 +26,15 @@ from trtbench.report.sections.against import pairs_from_runs
 def made(id: str, model: str, runtime: str, **spec: Any) -> Run:
     """Make a run whose spec is changed after the fact, and whose phases are all known."""
     run = made_run(phased_times(), id=id, model="x", runtime=runtime, batch=1, precision=None)
-    whole = msgspec.structs.replace(run.record.spec, **spec)
-    whole = msgspec.structs.replace(whole, model=msgspec.structs.replace(whole.model, path=model))
-    return replace(run, record=msgspec.structs.replace(run.record, spec=whole))
+    whole = run.record.spec.having(**spec)
+    whole = whole.having(model=whole.model.having(path=model))
+    return replace(run, record=run.record.having(spec=whole))
 
 
 def half(run: Run) -> Run:
     """Say on record that the model was cast to half."""
     fact = Fact(value="half", source="stated")
-    record = msgspec.structs.replace(run.record, conditions={"precision": fact})
+    record = run.record.having(conditions={"precision": fact})
     return replace(run, record=record)
 
 
@@ -173,7 +172,7 @@ WRONG = Finding(code="H03", severity="error", message="two inputs gave equal out
 
 def wrong(run: Run) -> Run:
     """Say of a run that its outputs were wrong."""
-    return replace(run, record=msgspec.structs.replace(run.record, findings=(WRONG,)))
+    return replace(run, record=run.record.having(findings=(WRONG,)))
 
 
 def test_a_verdict_says_that_a_side_was_wrong() -> None:
@@ -214,10 +213,8 @@ def test_nothing_is_told_per_item_where_nobody_knows_how_many_there_were() -> No
         TensorSpec(name="b", dtype="float32", shape=(2, 2)),
     )
     known = made_run(id="known", batch=4)
-    record = msgspec.structs.replace(
-        known.record, id="open", inputs=inputs, facts={"energy_per_query_j": 2.0},
-        spec=msgspec.structs.replace(known.record.spec, batch=None),
-    )  # fmt: skip
+    record = known.record.having(id="open", inputs=inputs, facts={"energy_per_query_j": 2.0},
+        spec=known.record.spec.having(batch=None))  # fmt: skip
     run = replace(known, record=record)
     assert record.batch is None
     assert joules_per_item(run) is None

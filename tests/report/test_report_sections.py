@@ -135,8 +135,8 @@ def test_torch_and_an_engine_of_one_batch_are_a_pair(tmp_path: Path) -> None:
 
 
 def test_findings_of_one_code_are_one_entry_with_all_runs() -> None:
-    said = [msgspec.structs.replace(WARNING, message=f"load {n}") for n in range(3)]
-    grave = msgspec.structs.replace(said[2], severity="error")
+    said = [WARNING.having(message=f"load {n}") for n in range(3)]
+    grave = said[2].having(severity="error")
     runs = [
         made_run(id=str(n), findings=(each,), batch=2**n)
         for n, each in enumerate((*said[:2], grave))
@@ -172,7 +172,7 @@ def test_layers_are_added_up_by_kind_and_precision() -> None:
     assert {each.kind for each in found} == {"Convolution", "PointWise"}
     untimed = shares(None, graph)
     assert all(each.seconds is None for each in untimed)
-    stranger = msgspec.structs.replace(graph, layers=(LayerInfo(name="other"),))
+    stranger = graph.having(layers=(LayerInfo(name="other"),))
     assert {each.kind for each in shares(profile, stranger)} == {"unknown"}
 
 
@@ -251,8 +251,8 @@ def test_history_needs_three_times_and_tells_what_changed() -> None:
         for n in range(3)
     ]
     assert document_from_runs(days[:2]).section("history") is None
-    environment = msgspec.structs.replace(days[2].record.environment, os="Linux 7")
-    record = msgspec.structs.replace(days[2].record, environment=environment)
+    environment = days[2].record.environment.having(os="Linux 7")
+    record = days[2].record.having(environment=environment)
     changed = Run(record=record, times=days[2].times)
     document = document_from_runs([changed, *days[:2]])
     found = table(document, "history")

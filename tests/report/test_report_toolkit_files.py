@@ -5,7 +5,6 @@ import json
 from io import StringIO
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 from made_runs import NASTY, made_profile, made_run, made_times, phased_times
@@ -205,13 +204,13 @@ def test_enqueue_times_in_coarse_steps_are_left_out_or_as_printed() -> None:
     exact = made_run(times)
     assert "enqueue_series.csv" in data_files(exact)
     known = {**exact.record.facts, "enqueue_resolution_s": 1e-5}
-    record = msgspec.structs.replace(exact.record, facts=known)
+    record = exact.record.having(facts=known)
     coarse = Run(record=record, times=times)
     assert "enqueue_series.csv" not in data_files(coarse)
     assert summary(coarse).enqueue is None
     assert "steps of 10 µs" in summary(coarse).definitions["enqueue"]
     printed = {"enqueue_time_median_ms": 0.0134, "enqueue_time_mean_ms": 0.0139}
-    told = Run(record=msgspec.structs.replace(record, reported=printed), times=times)
+    told = Run(record=record.having(reported=printed), times=times)
     block = summary(told).enqueue
     assert block is not None
     assert block.median_ms == pytest.approx(0.0134)

@@ -13,7 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from gpu_standin import Clock, Cudart, plan_bytes
@@ -253,7 +252,7 @@ def test_what_is_asked_for_settles_how_sides_take_turns(
     asked: dict[str, Any], changes: dict[str, Any], mode: str, graph: str, spins: bool
 ) -> None:
     model = ModelRef(path="a.engine", format="engine")
-    spec = msgspec.structs.replace(RunSpec(model=model, runtime="tensorrt"), **changes)
+    spec = RunSpec(model=model, runtime="tensorrt").having(**changes)
     request = CompareRequest(baseline="a.engine", candidates=["b.engine"], **asked)
     found, sides = settle(Sides(baseline=spec, candidate=spec), request)
     assert found == mode

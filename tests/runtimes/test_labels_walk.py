@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 import models
@@ -90,7 +89,7 @@ def of_session(runtime: str, look: Callable[[Any], dict[str, object]]) -> Callab
             seen = {"batch": next(iter(outputs.values())).shape[0], **look(ready.session)}
             outcome = ready.outcome
             conditions = {**outcome.conditions, **ready.session.conditions}
-            return msgspec.structs.replace(outcome, conditions=conditions), seen
+            return outcome.having(conditions=conditions), seen
         finally:
             close_session(ready.session)
 
@@ -138,7 +137,7 @@ def rtx(gpu: Trt, monkeypatch: pytest.MonkeyPatch) -> Trt:
 
 def asked_of(spec: RunSpec, changes: dict[str, Any], two: dict[str, tuple[int, ...]]) -> RunSpec:
     settled = {key: two if value == "two" else value for key, value in changes.items()}
-    return msgspec.structs.replace(spec, **settled)
+    return spec.having(**settled)
 
 
 def record_of(spec: RunSpec, outcome: BenchOutcome) -> RunRecord:
@@ -205,7 +204,7 @@ def spec_for(path: Path, runtime: str, **changes: Any) -> RunSpec:
         warmup=Warmup(floor=Length(seconds=0.01), until_steady=False),
         stop=Length(seconds=0.0, iterations=10),
     )
-    return msgspec.structs.replace(spec, **changes)
+    return spec.having(**changes)
 
 
 def test_every_property_is_walked() -> None:
@@ -299,9 +298,9 @@ def walk_scripts(make: Any, look: Callable[[Any], dict[str, object]], tmp_path: 
         outcome, seen = run(spec, tmp_path)
         assert outcome.conditions["precision"].value == "fp16"
         hold(spec, outcome, seen)
-        outcome, seen = run(msgspec.structs.replace(spec, precision="fp32"), tmp_path)
+        outcome, seen = run(spec.having(precision="fp32"), tmp_path)
         assert seen["precision"] == "fp16"
-        hold(msgspec.structs.replace(spec, precision="fp32"), outcome, seen)
+        hold(spec.having(precision="fp32"), outcome, seen)
     os.environ["TORCHDYNAMO_DISABLE"] = "1"
     os.chdir(tmp_path)
     Path("walked.py").write_text("import torch\ndef make(): return torch.nn.Conv2d(3, 4, 1)")

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import onnxruntime as library
 import pytest
@@ -37,7 +36,7 @@ def spec(tmp_path: Path) -> RunSpec:
 
 
 def changed(spec: RunSpec, **changes: Any) -> RunSpec:
-    return msgspec.structs.replace(spec, **changes)
+    return spec.having(**changes)
 
 
 def test_bound_tensors_give_the_same_outputs(spec: RunSpec) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 from onnx import TensorProto
@@ -59,7 +58,7 @@ def test_every_item_is_run_and_the_gpu_is_timed_alone(
 
 def test_batches_change_neither_inputs_nor_outputs(gpu: Trt, spec: RunSpec, tmp_path: Path) -> None:
     one = run(spec, tmp_path / "a", count=7)
-    other = run(msgspec.structs.replace(spec, batch=2), tmp_path / "b", count=7)
+    other = run(spec.having(batch=2), tmp_path / "b", count=7)
     assert one.inputs_sha256 == other.inputs_sha256
     first, second = (Chunks(tmp_path / name).whole()["y"] for name in ("a", "b"))
     np.testing.assert_array_equal(first, second)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -37,7 +36,7 @@ def on_gpu(folder: Path, **changes: Any) -> BenchOutcome:
     path.write_bytes(plan_bytes())
     model = ModelRef(path=str(path), format="engine")
     spec = RunSpec(model=model, runtime="tensorrt", batch=4, **SHORT)
-    asked = msgspec.structs.replace(spec, **changes)
+    asked = spec.having(**changes)
     return tensorrt.bench(asked, folder=folder, stage=Stage())[0]
 
 

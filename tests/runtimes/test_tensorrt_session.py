@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -38,7 +37,7 @@ def spec(tmp_path: Path) -> RunSpec:
 
 
 def bench(spec: RunSpec, folder: Path, **changes: Any) -> tuple[BenchOutcome, IterationTimes]:
-    asked = msgspec.structs.replace(spec, **changes)
+    asked = spec.having(**changes)
     return tensorrt.bench(asked, folder=folder, stage=Stage())
 
 
@@ -231,7 +230,7 @@ def test_outputs_are_judged_on_two_inputs(gpu: Trt, spec: RunSpec, tmp_path: Pat
 
 def test_layers_are_timed_in_a_pass_of_their_own(gpu: Trt, spec: RunSpec, tmp_path: Path) -> None:
     stage = Stage()
-    asked = msgspec.structs.replace(spec, profile=True)
+    asked = spec.having(profile=True)
     outcome, _ = tensorrt.bench(asked, folder=tmp_path, stage=stage)
     assert stage.begun == ["load", "warm-up", "measure", "profile"]
     assert outcome.layers is not None
@@ -374,12 +373,12 @@ def test_kernels_are_made_when_the_user_says(
     Path(spec.model.path).write_bytes(plan_bytes(magic=b"vtrt"))
     config = SimpleNamespace(dynamic_shapes_kernel_specialization_strategy=None)
     monkeypatch.setattr(Engine, "create_runtime_config", lambda _: config)
-    asked = msgspec.structs.replace(spec, runtime="tensorrt-rtx")
+    asked = spec.having(runtime="tensorrt-rtx")
     for word, value in (("lazy", 1), ("none", 2)):
-        spec = msgspec.structs.replace(asked, options={"specialization": word})
+        spec = asked.having(options={"specialization": word})
         tensorrt_rtx.bench(spec, folder=tmp_path, stage=Stage())
         assert config.dynamic_shapes_kernel_specialization_strategy == value
-    spec = msgspec.structs.replace(asked, options={"specialization": "soon"})
+    spec = asked.having(options={"specialization": "soon"})
     with pytest.raises(UsageError, match="eager, lazy or none, not 'soon'"):
         tensorrt_rtx.bench(spec, folder=tmp_path, stage=Stage())
 
@@ -390,7 +389,7 @@ def test_an_engine_that_was_cut_short_is_refused_before_it_is_loaded(
     whole = plan_bytes(magic=b"vtrt")
     stated = whole[:16] + (len(whole) + 7).to_bytes(8, "little") + whole[24:]
     Path(spec.model.path).write_bytes(stated)
-    asked = msgspec.structs.replace(spec, runtime="tensorrt-rtx")
+    asked = spec.having(runtime="tensorrt-rtx")
     with pytest.raises(InputError, match="is cut short") as caught:
         tensorrt_rtx.bench(asked, folder=tmp_path, stage=Stage())
     assert caught.value.facts == {

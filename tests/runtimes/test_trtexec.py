@@ -6,7 +6,6 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from trtbench.domain.artefact import Artefact
@@ -41,7 +40,7 @@ def spec_for(path: Path, **changes: Any) -> RunSpec:
         warmup=Warmup(floor=Length(seconds=0.05)),
         stop=Length(seconds=0.1, iterations=10),
     )
-    return msgspec.structs.replace(spec, **changes)
+    return spec.having(**changes)
 
 
 def bench(trtexec: Any, **changes: Any) -> tuple[BenchOutcome, IterationTimes, list[str], Path]:
@@ -280,7 +279,7 @@ def test_commands_can_be_shown_without_trtexec(
     note, assumed = runtime.command_lines(spec)
     assert "not installed here" in note
     assert shlex.split(assumed)[1:] == shlex.split(here[0])[1:]
-    eleven = msgspec.structs.replace(spec, options={"version": "11.1"})
+    eleven = spec.having(options={"version": "11.1"})
     assert "--noCudaGraph" in runtime.command_lines(eleven)[1]
 
 

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import msgspec
 import onnxruntime
 import pytest
 
@@ -37,7 +36,7 @@ def test_sessions_of_one_process_share_a_pool_and_those_of_two_stop_theirs(spec:
 
 
 def test_sides_with_other_pools_do_not_share_one(spec: RunSpec) -> None:
-    other = msgspec.structs.replace(spec, threads=2)
+    other = spec.having(threads=2)
     found = ort.turn_spec(spec, (spec, other))
     assert found.spec.options["spinning"] == "run"
 
@@ -46,7 +45,7 @@ def test_sides_with_other_pools_do_not_share_one(spec: RunSpec) -> None:
 def test_a_side_without_spinning_threads_is_left_as_it_is(
     spec: RunSpec, changes: dict[str, object]
 ) -> None:
-    quiet = msgspec.structs.replace(spec, **changes)
+    quiet = spec.having(**changes)
     found = ort.turn_spec(quiet, (quiet, quiet))
     assert found.spec == quiet
     assert found.like_alone
@@ -58,7 +57,7 @@ def test_an_onnxruntime_without_a_common_pool_stops_its_own(
     monkeypatch.setattr(ort, "_shares_pool", lambda: False)
     found = ort.turn_spec(spec, (spec, spec))
     assert (found.spec.options["spinning"], found.like_alone) == ("run", False)
-    session = ort.open_session(msgspec.structs.replace(found.spec, threads=2))
+    session = ort.open_session(found.spec.having(threads=2))
     assert session.conditions["spinning"].value == "run"
     assert any("stopped" in note for note in session.notes)
 
@@ -106,9 +105,9 @@ def test_a_pool_that_stops_uses_no_processor_after_its_query(spec: RunSpec) -> N
 def test_pytorch_shares_its_pool_within_a_process_and_lets_it_sleep_between_two(
     spec: RunSpec,
 ) -> None:
-    on_cpu = msgspec.structs.replace(spec, runtime="torch", device="cpu")
+    on_cpu = spec.having(runtime="torch", device="cpu")
     assert torch.turn_spec(on_cpu, (on_cpu, on_cpu)).spec == on_cpu
     assert torch.turn_spec(on_cpu, ()).spec.options["waiting"] == "passive"
-    single = msgspec.structs.replace(on_cpu, threads=1)
+    single = on_cpu.having(threads=1)
     assert torch.turn_spec(single, ()).spec == single
-    assert torch.turn_spec(msgspec.structs.replace(on_cpu, device="cuda:0"), ()).spec.options == {}
+    assert torch.turn_spec(on_cpu.having(device="cuda:0"), ()).spec.options == {}

@@ -9,7 +9,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 import records
@@ -141,7 +140,7 @@ def test_fsck_tells_and_mends(tmp_path):
 def test_last_is_the_run_that_was_made_last_whatever_the_clock_says(tmp_path):
     store = Store(tmp_path)
     later = records.record("clock-ahead")
-    later = msgspec.structs.replace(later, created="2031-01-01T00:00:00.000+00:00")
+    later = later.having(created="2031-01-01T00:00:00.000+00:00")
     records.add(store, later)
     records.add(store, records.record("made-last"))
     assert store.entry("last").id == "made-last"

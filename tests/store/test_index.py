@@ -8,7 +8,6 @@ import os
 import signal
 import time
 
-import msgspec
 import pytest
 import records
 import sqlalchemy as sa
@@ -277,5 +276,5 @@ def test_an_entry_that_is_put_twice_is_there_once_with_the_newer_tags(world):
 
 def test_a_precision_that_is_only_known_from_conditions_is_listed():
     known = {"precision": Fact(value="half")}
-    made = msgspec.structs.replace(records.record("r1"), conditions=known)
+    made = records.record("r1").having(conditions=known)
     assert entry_from_record(made, path="runs/x").precision == "half"

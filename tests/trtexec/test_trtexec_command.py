@@ -6,7 +6,6 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 import logs
@@ -38,14 +37,14 @@ VERSIONS = ("8.6.1", "10.9", "11.1")
 
 def bench(version: str, **changes: Any) -> list[str]:
     spec = RunSpec(model=ENGINE, runtime="trtexec", protocol="pipeline")
-    spec = msgspec.structs.replace(spec, **changes)
+    spec = spec.having(**changes)
     return bench_command(
         spec, binary="trtexec", abilities=abilities_of_version(version), folder="out"
     )
 
 
 def build(version: str, **changes: Any) -> list[str]:
-    spec = msgspec.structs.replace(BuildSpec(model=ONNX, output="net.engine"), **changes)
+    spec = BuildSpec(model=ONNX, output="net.engine").having(**changes)
     return build_command(
         spec, binary="trtexec", abilities=abilities_of_version(version), folder="out"
     )

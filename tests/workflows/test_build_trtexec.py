@@ -14,7 +14,8 @@ from trtbench.errors import InputError, JobError, UsageError
 from trtbench.models.identity import sha256_of
 from trtbench.report.documents.artefact import document_from_artefact
 from trtbench.trtexec.layers import graph_from_json
-from trtbench.workflows.make.build import build_spec, profiles_from_shapes, run_build
+from trtbench.workflows.make.build import build_spec, run_build
+from trtbench.workflows.make.build_shapes import profiles_from_shapes
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import load_config
 from trtbench.workflows.request.making import BuildRequest

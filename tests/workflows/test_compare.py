@@ -9,7 +9,6 @@ import json
 import sqlite3
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import onnxruntime
 import pytest
@@ -195,10 +194,10 @@ def test_times_in_turn_are_held_against_times_alone_in_the_store_too(
     assert isinstance(second, Run)
     # As if the slower side had been the faster one, whenever it ran alone.
     launches = tuple(
-        msgspec.structs.replace(each, alone_s=tuple(s / 1000 for s in each.alone_s))
+        each.having(alone_s=tuple(s / 1000 for s in each.alone_s))
         for each in second.record.launches
     )
-    record = msgspec.structs.replace(second.record, launches=launches)
+    record = second.record.having(launches=launches)
     head = comparison_from_runs(first, dataclasses.replace(second, record=record)).verdicts[0]
     assert head.kind == "unclear"
     assert "alone" in head.reason
@@ -335,10 +334,8 @@ def test_names_of_tables_hold_no_unsafe_characters(
     found = compare(asked(str(odd), str(odd), launches=1), store=store, config=config)[0]
     assert csv_name(found.baseline, found.candidate) == "a_b_c_vs_a_b_c.csv"
     spec = found.baseline.record.spec
-    long = msgspec.structs.replace(spec.model, path=str(tmp_path / f"{'ñ' * 120}.onnx"))
-    record = msgspec.structs.replace(
-        found.baseline.record, spec=msgspec.structs.replace(spec, model=long)
-    )
+    long = spec.model.having(path=str(tmp_path / f"{'ñ' * 120}.onnx"))
+    record = found.baseline.record.having(spec=spec.having(model=long))
     run = dataclasses.replace(found.baseline, record=record)
     (tmp_path / csv_name(run, run)).touch()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from many_runs import START, add_series, record
@@ -69,8 +68,7 @@ def test_times_of_others_are_read_or_left_out(store: Store) -> None:
     """Another program may write ``Z``, no zone, or no time at all."""
     written = ["2026-01-0{}T08:00:00Z", "2026-01-0{}T08:00:00", "not a time {}"]
     records = [
-        msgspec.structs.replace(record(number), created=written[number % 3].format(number + 1))
-        for number in range(9)
+        record(number).having(created=written[number % 3].format(number + 1)) for number in range(9)
     ]
     add_series(store, [*MEDIANS, 1.0, 1.001, 0.999], records)
     drift = drift_remembered(store, records[0])

@@ -138,11 +138,10 @@ def test_a_ladder_is_measured_step_by_step(store: Store, config: Config, tmp_pat
 
 
 def test_warm_ups_that_differ_are_a_rung() -> None:
-    from msgspec.structs import replace
 
     a = made()
-    spec = replace(a.record.spec, warmup=Warmup(until_steady=False))
-    b = Run(record=replace(a.record, spec=spec), times=a.times)
+    spec = a.record.spec.having(warmup=Warmup(until_steady=False))
+    b = Run(record=a.record.having(spec=spec), times=a.times)
     assert [each.key for each in ladder_from_runs(a, b).rungs] == ["warmup"]
 
 

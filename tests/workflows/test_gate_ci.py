@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree
 
-import msgspec
 import pytest
 
 from models import tiny_model
@@ -43,14 +42,10 @@ def test_a_label_makes_one_machine_of_many_runners(
 ) -> None:
     first = measured(model, store, machine="ci-t4")
     record = store.load(first).record
-    other = msgspec.structs.replace(
-        record, environment=msgspec.structs.replace(record.environment, host="runner-7f3a", cpu="x")
-    )
+    other = record.having(environment=record.environment.having(host="runner-7f3a", cpu="x"))
     assert record.environment.label == "ci-t4"
     assert not [d for d in differences(record, other) if d.key == "host"]
-    unlabelled = msgspec.structs.replace(
-        other, environment=msgspec.structs.replace(other.environment, machine=None)
-    )
+    unlabelled = other.having(environment=other.environment.having(machine=None))
     assert [d.blocking for d in differences(record, unlabelled) if d.key == "host"] == [True]
     monkeypatch.setattr("platform.node", lambda: "runner-0000")
     asked = GateRequest(candidate=model, baseline="last", max_slowdown="3%", batch=1)
@@ -111,7 +106,7 @@ def test_a_kept_model_is_measured_in_turn_after_its_file_changed(
 
 
 def test_a_model_by_name_has_no_bytes_to_keep(store: Store, model: Path) -> None:
-    reference = msgspec.structs.replace(model_ref(model), path="torchvision:resnet18", sha256=None)
+    reference = model_ref(model).having(path="torchvision:resnet18", sha256=None)
     with pytest.raises(StoreError, match="no file whose bytes"):
         keep_model(store, reference)
 

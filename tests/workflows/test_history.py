@@ -7,7 +7,6 @@ import json
 import re
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -234,7 +233,7 @@ def test_the_baseline_of_a_file_is_sought_by_what_it_would_be(
     here = [record(k, host=f"runner-{k}", machine="lab") for k in range(3)]
     ids = add_series(store, [1e-3] * 3, here)
     add_series(store, [1e-3], [record(9, machine="elsewhere")])
-    config = msgspec.structs.replace(config, machine="lab")
+    config = config.having(machine="lab")
     assert (
         baseline_run(GateRequest(baseline="last", candidate=str(model)), store=store, config=config)
         == ids[-1]

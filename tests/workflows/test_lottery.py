@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 import models
@@ -92,7 +91,7 @@ def test_engines_of_two_versions_are_no_lottery(trtexec: Any, config: Config) ->
     recipe = BuildRequest(model=trtexec.onnx(), output=folder / "build-1.engine")
     built = draws.build_one(recipe, "1", config=config, conduct=Conduct())
     draws.refuse_mixed([built, built], folder)
-    older = msgspec.structs.replace(built.artefact, tensorrt="7.2.3")
+    older = built.artefact.having(tensorrt="7.2.3")
     with pytest.raises(InputError, match="not of one TensorRT"):
         draws.refuse_mixed([built, dataclasses.replace(built, artefact=older)], folder)
 

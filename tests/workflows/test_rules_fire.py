@@ -223,7 +223,7 @@ ALONE: dict[str, tuple[World, dict[str, Any]]] = {
     "H05": (on_gpu(clocks_hz=(1.98e9, 1.5e9), times=columns(host=1.1, gpu=1.0)), {}),
     "H07": (
         on_gpu(
-            machine=environment(gpus=(msgspec.structs.replace(GPU, clocks_locked=False),)),
+            machine=environment(gpus=(GPU.having(clocks_locked=False),)),
             times=lambda batch: IterationTimes(
                 host=steady(2e-3), gpu=1e-3 * ar1(np.random.default_rng(3), 600, sd=0.05)
             ),
@@ -322,9 +322,7 @@ def in_turn(run: Run, side: int, *, solo_s: float | None = None) -> Run:
     second = np.tile([0.0, 1.0], 300)
     host = steady() * (1 + 0.05 * second)
     facts = tuple(LaunchFacts(wall_s=1.0, solo_median_s=solo_s) for _ in range(5))
-    record = msgspec.structs.replace(
-        run.record, duet=DuetRef(id="d", side=side, design="duet"), launches=facts
-    )
+    record = run.record.having(duet=DuetRef(id="d", side=side, design="duet"), launches=facts)
     times = IterationTimes(host=host, launch=launch, stamps={"second": second})
     return replace(run, record=record, times=times)
 

@@ -12,8 +12,9 @@ from models import conv_model, tiny_model
 from trtbench.errors import UnavailableError, UsageError
 from trtbench.extras import missing_package
 from trtbench.runtimes import RUNTIMES
+from trtbench.workflows.request.choice import unusable
 from trtbench.workflows.request.config import Config
-from trtbench.workflows.sweep.graph import reason_of, unusable
+from trtbench.workflows.sweep.graph import reason_of
 from trtbench.workflows.sweep.matrix import (
     cases_from_matrix,
     matrix_from_file,

@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-import msgspec
 import numpy as np
 
 from trtbench.analysis.turns import denial
@@ -56,9 +55,7 @@ def burst_verdict(
     reason = _bound(baseline, candidate) or _contradiction(told, judge(singly) if singly else None)
     if reason is None:
         return told
-    return msgspec.structs.replace(
-        told, kind="unclear", interval=None, reason=reason, launches_needed=None
-    )
+    return told.having(kind="unclear", interval=None, reason=reason, launches_needed=None)
 
 
 def _bound(*sides: Sequence[LaunchFacts]) -> str | None:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-import msgspec
 import numpy as np
 
 from trtbench.analysis.distributions import interval_ranks, samples_needed, t_quantile
@@ -172,16 +171,16 @@ def rank(n: int, q: float) -> int:
     return min(n, max(1, math.ceil(round(q * n, 9))))
 
 
-def launch_interval(values: Sequence[float], *, level: float = LEVEL) -> Interval | None:
+def launch_interval(values: Sequence[float]) -> Interval | None:
     """Compute the t-interval on the logarithms of one value per launch; ``None`` below two."""
     if len(values) < 2 or min(values) <= 0:
         return None
     logs = np.log(np.asarray(values))
     k = len(logs)
-    half = t_quantile((1 + level) / 2, df=k - 1) * float(logs.std(ddof=1)) / math.sqrt(k)
+    half = t_quantile((1 + LEVEL) / 2, df=k - 1) * float(logs.std(ddof=1)) / math.sqrt(k)
     middle = float(logs.mean())
     return Interval(
-        low=_exp(middle - half), high=_exp(middle + half), level=level, meaning=OVER_LAUNCHES
+        low=_exp(middle - half), high=_exp(middle + half), level=LEVEL, meaning=OVER_LAUNCHES
     )
 
 
@@ -218,7 +217,7 @@ def _supported(quantiles: Sequence[Quantile]) -> tuple[Quantile, ...]:
         near, far = found[inner], found[outer]
         if near.value is None and near.needed is not None:
             needed = max(near.needed, far.needed or 0)
-            found[outer] = msgspec.structs.replace(far, value=None, interval=None, needed=needed)
+            found[outer] = far.having(value=None, interval=None, needed=needed)
     return tuple(found[each.q] for each in quantiles)
 
 

@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, cast
 
-import msgspec
-
 from trtbench.analysis.column_summary import QUANTILES, ColumnSummary
 from trtbench.analysis.condition_text import parts_of_relation
 from trtbench.analysis.layers.expect import (
@@ -184,7 +182,7 @@ def _printed_result(rule: GateRule, column: ColumnSummary, value: float | None) 
         known = " ".join(name for name in named if column.statistic(name) is not None)
         return _unclear(rule, f"{rule.statistic} was not printed; known: {known}")
     result = limit_result(rule, value, interval=None, launches=1)
-    return msgspec.structs.replace(result, message=f"{result.message}, reported")
+    return result.having(message=f"{result.message}, reported")
 
 
 def limit_result(

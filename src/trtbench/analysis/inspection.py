@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from msgspec.structs import replace
-
 from trtbench.analysis.flops import ModelCost
 from trtbench.analysis.onnx_graph import OnnxModel
 from trtbench.analysis.onnx_stamp import PREFIX, notes_from_metadata, stamp_from_metadata
@@ -45,7 +43,7 @@ def first_layers(found: Inspection, top: int | None) -> Inspection:
     """Keep the first so many nodes or layers; ``None`` keeps all."""
     if top is None or found.layers is None:
         return found
-    return replace(found, layers=replace(found.layers, rows=found.layers.rows[:top]))
+    return found.having(layers=found.layers.having(rows=found.layers.rows[:top]))
 
 
 def inspection_from_onnx(model: OnnxModel, cost: ModelCost, *, path: str) -> Inspection:

@@ -11,8 +11,6 @@ import math
 from collections.abc import Iterator
 from typing import Literal
 
-from msgspec.structs import replace
-
 from trtbench.analysis.comparability import Difference, differences
 from trtbench.analysis.layers.facts import EngineFacts, facts_from_run
 from trtbench.domain.result import Run
@@ -111,7 +109,7 @@ def _by_exclusion(rungs: list[Rung], total: float) -> list[Rung]:
         return rungs
     left = total - math.fsum(each.seconds or 0.0 for each in rungs)
     because = f"{unsized[0].because}; no other difference is stated"
-    sized = replace(unsized[0], seconds=left, evidence="by exclusion", because=because)
+    sized = unsized[0].having(seconds=left, evidence="by exclusion", because=because)
     return [sized if each is unsized[0] else each for each in rungs]
 
 
@@ -245,6 +243,6 @@ def steps_between(a: RunSpec, b: RunSpec) -> list[tuple[str, RunSpec]]:
     steps, spec = [], a
     for name in order:
         if getattr(spec, name) != getattr(b, name):
-            spec = replace(spec, **{name: getattr(b, name)})
+            spec = spec.having(**{name: getattr(b, name)})
             steps.append((name, spec))
     return steps

@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-import msgspec
 import numpy as np
 
 from trtbench.analysis.column_summary import nearest_rank, order_interval
@@ -199,8 +198,7 @@ def with_point(search: LoadSearch, point: RatePoint, *, most_hz: float) -> LoadS
         if each.decision == "accepted" and (not broken or each.rate_hz < broken[0])
     ]
     highest = kept[-1] if kept else None
-    return msgspec.structs.replace(
-        search,
+    return search.having(
         points=points,
         highest_hz=highest,
         next_hz=broken[0] if broken else None,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import Value
 
@@ -87,10 +85,8 @@ def memory_from_facts(
     total = _whole(facts, "memory_total_bytes")
     use = use_of_parts(parts, contexts=contexts, peak_bytes=peak, total_bytes=total)
     loading = facts.get("module_loading")
-    return msgspec.structs.replace(
-        use,
-        by_profile=profiles_from_facts(facts),
-        loading=loading if isinstance(loading, str) else None,
+    return use.having(
+        by_profile=profiles_from_facts(facts), loading=loading if isinstance(loading, str) else None
     )
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from trtbench.domain.conversion import TensorDiff
@@ -59,7 +58,7 @@ def tensor_diff(
     usable = finite & np.isfinite(found)
     if not usable.any():
         diff = _nothing(name, rtol, atol, elements=wanted.size, note="nothing finite to compare")
-        return replace(diff, close=close, nonfinite=nonfinite)
+        return diff.having(close=close, nonfinite=nonfinite)
     errors = np.abs(np.where(usable, found - np.where(usable, wanted, 0.0), 0.0))
     worst = np.unravel_index(int(np.argmax(errors)), errors.shape)
     return TensorDiff(

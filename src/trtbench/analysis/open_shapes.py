@@ -9,8 +9,6 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError, UsageError, meant
 from trtbench.units import text_from_shape
@@ -81,12 +79,11 @@ def with_assumed_shapes(
                 size = _value(dim, named) or guess
                 named |= {} if size is None else {dim: size}
     return tuple(
-        msgspec.structs.replace(
-            tensor,
+        tensor.having(
             shape=tuple(
                 (_value(dim, named) if isinstance(dim, str) else guess) or dim
                 for dim, guess in zip(tensor.shape, row, strict=True)
-            ),
+            )
         )
         for tensor, row in zip(tensors, guesses, strict=True)
     )
@@ -103,8 +100,7 @@ def with_same_dims(
         if isinstance(dim, str) and isinstance(size, int)
     }
     return tuple(
-        msgspec.structs.replace(each, shape=tuple(_filled(dim, known) for dim in each.shape))
-        for each in given
+        each.having(shape=tuple(_filled(dim, known) for dim in each.shape)) for each in given
     )
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
-import msgspec
 import numpy as np
 
 from trtbench.analysis.comparability import (
@@ -28,7 +27,6 @@ from trtbench.analysis.robust import difference as trimmed_difference
 from trtbench.analysis.shared_metrics import metric_of_both
 from trtbench.analysis.summary import COARSE, summary_from_run
 from trtbench.analysis.verdict import (
-    GATE,
     MARGIN,
     Better,
     decide,
@@ -90,7 +88,6 @@ def compare_apart(
     *,
     drift: Drift | None = None,
     accept: Collection[str] = (),
-    gate: float = GATE,
     margin: float = MARGIN,
 ) -> Comparison:
     """Compare two stored runs: a verdict per metric both sides have, or why there is none."""
@@ -111,13 +108,11 @@ def compare_apart(
             _launch_values(candidate, metric, statistic),
         )
         better: Better = "high" if metric == "throughput" else "low"
-        verdict = verdict_apart(
-            *sides, metric=metric, drift=bound, better=better, gate=gate, margin=margin
-        )
+        verdict = verdict_apart(*sides, metric=metric, drift=bound, better=better, margin=margin)
         verdict = _as_printed(verdict, baseline, candidate, statistic)
         if across is not None and verdict.ratio is not None:
             reason = f"across devices, {across}; {verdict.reason}"
-            verdict = msgspec.structs.replace(verdict, reason=reason, across_devices=across)
+            verdict = verdict.having(reason=reason, across_devices=across)
         verdicts.append(verdict)
     return Comparison(
         baseline=baseline.id, candidate=candidate.id, design="apart", verdicts=tuple(verdicts)
@@ -152,7 +147,6 @@ def verdict_apart(
     metric: str = "host",
     drift: Drift,
     better: Better = "low",
-    gate: float = GATE,
     margin: float = MARGIN,
 ) -> Verdict:
     """Judge two runs from one value per launch on each side, widened by the drift bound."""
@@ -171,23 +165,18 @@ def verdict_apart(
             metric=metric,
             better=better,
             design="apart",
-            gate=gate,
             margin=margin,
             widen=drift.log,
             meaning=meaning,
         )
     effect = float(np.median(logs[1]) - np.median(logs[0]))
-    return _single(
-        effect, metric, drift=drift, better=better, gate=gate, launches=min(map(len, logs))
-    )
+    return _single(effect, metric, drift=drift, better=better, launches=min(map(len, logs)))
 
 
-def _single(
-    effect: float, metric: str, *, drift: Drift, better: Better, gate: float, launches: int
-) -> Verdict:
+def _single(effect: float, metric: str, *, drift: Drift, better: Better, launches: int) -> Verdict:
     """Judge one launch a side: only what exceeds drift counts, and nothing is ever the same."""
     low, high = effect - drift.log, effect + drift.log
-    kind, _ = decide(effect, low, high, better=better, gate=gate, margin=0.0)
+    kind, _ = decide(effect, low, high, better=better, margin=0.0)
     clear = kind in ("faster", "slower")
     change = text_from_fraction(math.expm1(effect), digits=1, signed=True)
     relation = "exceeds" if clear else "is within"
@@ -233,7 +222,7 @@ def _as_printed(verdict: Verdict, baseline: Run, candidate: Run, statistic: str)
     reason = f"{verdict.reason}; {' and '.join(printed)} as printed, without samples"
     if statistic == "mean" and verdict.metric != "throughput":
         reason += "; means, since no median was printed"
-    return msgspec.structs.replace(verdict, reason=reason)
+    return verdict.having(reason=reason)
 
 
 def _shared_metrics(baseline: Run, candidate: Run, found: Collection[Difference]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import msgspec
 import numpy as np
 
 from trtbench.analysis.column_summary import QUANTILES, ColumnSummary, Quantile, summarize_column
@@ -108,7 +107,7 @@ def _with_finer_enqueue(summary: Summary, record: RunRecord) -> Summary:
         return summary
     finer = _reported_column("enqueue", printed, record)
     columns = tuple(finer if each is column else each for each in summary.columns)
-    return msgspec.structs.replace(summary, columns=columns)
+    return summary.having(columns=columns)
 
 
 def coarse_step_s(record: RunRecord, median_s: float) -> float | None:

@@ -14,6 +14,11 @@ from trtbench.domain.result import Finding, Interval, Scalar, Score
 from trtbench.domain.spec import Value
 
 Better = Literal["low", "high"]
+Place = tuple[int, int]
+"""Batch and streams."""
+
+ENOUGH = 0.95
+"""Of the best throughput: beyond it more in flight brings waiting, not work."""
 ACCURACY = "top1"
 QUANTITIES = (
     "median", "mean", "min", "max", "std", "cov", "gpu", "gpu_mean", "gpu_max", "throughput",
@@ -215,7 +220,6 @@ def compares_models(rows: Sequence[SweepRow]) -> bool:
 
 def with_front(rows: Sequence[SweepRow]) -> list[SweepRow]:
     """Mark the rows that none beats in latency, throughput and accuracy, of each model or all."""
-    from msgspec.structs import replace
 
     chosen: set[int] = set()
     for model in [None] if compares_models(rows) else dict.fromkeys(row.model for row in rows):
@@ -226,7 +230,7 @@ def with_front(rows: Sequence[SweepRow]) -> list[SweepRow]:
         if metric and all(point.get(metric) is not None for point in points):
             better[metric] = "low" if less_is_better(metric) else "high"
         chosen |= {places[k] for k in pareto_front(points, better=better)}
-    return [replace(row, on_front=k in chosen) for k, row in enumerate(rows)]
+    return [row.having(on_front=k in chosen) for k, row in enumerate(rows)]
 
 
 def _accuracy(rows: Iterable[SweepRow]) -> str | None:
@@ -253,3 +257,31 @@ def _order(value: Content, better: float) -> tuple[bool, float]:
 
 def _content(value: Scalar) -> Content:
     return value if isinstance(value, str) or value is None else float(value)
+
+
+class Choice(Value, frozen=True, kw_only=True):
+    """The place to use, and the best one."""
+
+    batch: int
+    streams: int
+    items_per_s: float
+    best_batch: int
+    best_streams: int
+    best_items_per_s: float
+
+
+def choice_from_surface(rates: Mapping[Place, float]) -> Choice | None:
+    """Take the knee: the fewest items in flight that reach almost the best throughput."""
+    if not rates:
+        return None
+    best = max(rates, key=lambda place: rates[place])
+    enough = [place for place, rate in rates.items() if rate >= ENOUGH * rates[best]]
+    knee = min(enough, key=lambda place: (place[0] * place[1], place[1]))
+    return Choice(
+        batch=knee[0],
+        streams=knee[1],
+        items_per_s=rates[knee],
+        best_batch=best[0],
+        best_streams=best[1],
+        best_items_per_s=rates[best],
+    )

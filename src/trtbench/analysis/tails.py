@@ -30,7 +30,7 @@ Pair = tuple[Column, Column]
 
 
 def bootstrap_ratios(
-    pairs: Sequence[Pair], quantiles: Sequence[float], *, repeats: int = REPEATS, seed: int = 0
+    pairs: Sequence[Pair], quantiles: Sequence[float]
 ) -> tuple[Column, Column] | None:
     """Compute ln-ratios of quantiles, and the same for redrawn launches (repeats x quantiles)."""
     if len(pairs) < FEWEST_LAUNCHES:
@@ -38,33 +38,31 @@ def bootstrap_ratios(
     before, after = _levelled(pairs)
     estimate = _log_quantiles(np.sort(after.ravel())[None], quantiles)[0]
     estimate = estimate - _log_quantiles(np.sort(before.ravel())[None], quantiles)[0]
-    random = np.random.default_rng(seed)
-    draws = random.integers(0, len(pairs), size=(repeats, len(pairs)))
-    drawn = np.empty((repeats, len(quantiles)))
+    random = np.random.default_rng(0)
+    draws = random.integers(0, len(pairs), size=(REPEATS, len(pairs)))
+    drawn = np.empty((REPEATS, len(quantiles)))
     step = max(1, 2_000_000 // before.size)
-    for begin in range(0, repeats, step):
+    for begin in range(0, REPEATS, step):
         chosen = draws[begin : begin + step]
         sides = [_sorted_rows(side[chosen], quantiles) for side in (before, after)]
         drawn[begin : begin + step] = sides[1] - sides[0]
     return np.asarray(estimate), drawn
 
 
-def shift_function(
-    pairs: Sequence[Pair], *, quantiles: Sequence[float] = SHIFT_QUANTILES, level: float = LEVEL
-) -> tuple[ShiftPoint, ...]:
+def shift_function(pairs: Sequence[Pair]) -> tuple[ShiftPoint, ...]:
     """Compare all deciles that both sides know; the intervals hold for all of them at once."""
     if len(pairs) < FEWEST_LAUNCHES:
         return ()
-    lacking = samples_lacking(pairs, quantiles)
-    quantiles = [q for q in quantiles if q not in lacking]
+    lacking = samples_lacking(pairs, SHIFT_QUANTILES)
+    quantiles = [q for q in SHIFT_QUANTILES if q not in lacking]
     found = bootstrap_ratios(pairs, quantiles) if quantiles else None
     if found is None:
         return ()
     estimate, drawn = found
     spread = np.maximum(drawn.std(axis=0, ddof=1), 1e-12)
     adjusted = holm([normal_two_sided_p(z) for z in (estimate / spread).tolist()])
-    width = normal_quantile(1 - (1 - level) / (2 * len(quantiles)))
-    meaning = f"{level:.0%} for all {len(quantiles)} quantiles at once, over launches"
+    width = normal_quantile(1 - (1 - LEVEL) / (2 * len(quantiles)))
+    meaning = f"{LEVEL:.0%} for all {len(quantiles)} quantiles at once, over launches"
     return tuple(
         ShiftPoint(
             q=q,
@@ -72,10 +70,10 @@ def shift_function(
             interval=Interval(
                 low=math.exp(estimate[i] - width * spread[i]),
                 high=math.exp(estimate[i] + width * spread[i]),
-                level=level,
+                level=LEVEL,
                 meaning=meaning,
             ),
-            differs=adjusted[i] < 1 - level,
+            differs=adjusted[i] < 1 - LEVEL,
         )
         for i, q in enumerate(quantiles)
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import msgspec
 import numpy as np
 
 from trtbench.analysis.verdict import MARGIN, verdict_from_effects
@@ -47,7 +46,7 @@ def hold_to_alone(
     verdicts = comparison.verdicts
     if held is not head:
         verdicts = tuple(_withdrawn(each, held.reason) for each in verdicts)
-    return msgspec.structs.replace(comparison, verdicts=verdicts, alone=told)
+    return comparison.having(verdicts=verdicts, alone=told)
 
 
 def held_to_alone(
@@ -77,9 +76,7 @@ def denial(head: Verdict, alone: Verdict) -> str | None:
 def _withdrawn(verdict: Verdict, reason: str) -> Verdict:
     if verdict.kind == "incomparable":
         return verdict
-    return msgspec.structs.replace(
-        verdict, kind="unclear", interval=None, reason=reason, launches_needed=None
-    )
+    return verdict.having(kind="unclear", interval=None, reason=reason, launches_needed=None)
 
 
 def _alone_effect(before: Sequence[float], after: Sequence[float]) -> float:

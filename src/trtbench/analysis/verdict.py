@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-import msgspec
 import numpy as np
 
 from trtbench.analysis.distributions import t_quantile
@@ -178,18 +177,17 @@ def duet_comparison(
     candidate: str,
     metric: str = "host",
     design: Design = "duet",
-    gate: float = GATE,
     margin: float = MARGIN,
 ) -> Comparison:
     """Compare two sides measured in turn: median, tails, throughput and the whole shape."""
     effects = [pair_effect(a, b, design=design) for a, b in pairs]
     rates = [throughput_effect(a, b) for a, b in pairs]
     verdicts = [
-        verdict_from_effects(effects, metric=metric, design=design, gate=gate, margin=margin),
+        verdict_from_effects(effects, metric=metric, design=design, margin=margin),
         verdict_from_effects(
-            rates, metric="throughput", better="high", design=design, gate=gate, margin=margin
+            rates, metric="throughput", better="high", design=design, margin=margin
         ),
-        *(tail_verdict(pairs, q, design=design, gate=gate, margin=margin) for q in (0.9, 0.99)),
+        *(tail_verdict(pairs, q, design=design, margin=margin) for q in (0.9, 0.99)),
     ]
     paired = design == "duet" and all(len(a) == len(b) for a, b in pairs)
     return Comparison(
@@ -206,12 +204,7 @@ def duet_comparison(
 
 
 def tail_verdict(
-    pairs: Sequence[Pair],
-    q: float,
-    *,
-    design: Design = "duet",
-    gate: float = GATE,
-    margin: float = MARGIN,
+    pairs: Sequence[Pair], q: float, *, design: Design = "duet", margin: float = MARGIN
 ) -> Verdict:
     """Judge a high percentile by a cluster bootstrap over launches.
 
@@ -241,7 +234,7 @@ def tail_verdict(
     # The percentile bootstrap is too narrow for few launches: Student's t widens it.
     rough = Trimmed(effect, spread * math.sqrt(len(pairs) / (len(pairs) - 1)), len(pairs) - 1,
                     len(pairs))  # fmt: skip
-    return judge(rough, metric=metric, design=design, gate=gate, margin=margin)
+    return judge(rough, metric=metric, design=design, margin=margin)
 
 
 def kind_in_cycles(verdict: Verdict, *, clock_ratio: float) -> VerdictKind | None:
@@ -259,12 +252,11 @@ def in_cycles(verdict: Verdict) -> Verdict | None:
     if clocks is None or ratio is None or interval is None:
         return None
     low, high = interval.low * clocks, interval.high * clocks
-    return msgspec.structs.replace(
-        verdict,
+    return verdict.having(
         metric=f"{verdict.metric}, cycles",
         kind=kind_in_cycles(verdict, clock_ratio=clocks) or verdict.kind,
         ratio=ratio * clocks,
-        interval=msgspec.structs.replace(interval, low=low, high=high),
+        interval=interval.having(low=low, high=high),
         reason=f"counted in cycles: the candidate's clock was {clocks:.3f} of the baseline's",
     )
 
@@ -275,21 +267,21 @@ def confirm_in_cycles(verdict: Verdict, *, clock_ratio: float) -> Verdict:
     if verdict.kind not in ("faster", "slower") or kind in (None, verdict.kind):
         return verdict
     reason = f"{verdict.reason}; counted in clock cycles it is {kind}: a clock effect"
-    return msgspec.structs.replace(verdict, kind="unclear", reason=reason, launches_needed=None)
+    return verdict.having(kind="unclear", reason=reason, launches_needed=None)
 
 
-def correct_for_many(verdicts: Sequence[Verdict], *, level: float = LEVEL) -> list[Verdict]:
+def correct_for_many(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Withdraw differences that do not survive Holm's correction for many candidates."""
     adjusted = holm([1.0 if verdict.p is None else verdict.p for verdict in verdicts])
     corrected = []
     for verdict, p in zip(verdicts, adjusted, strict=True):
-        kept = verdict.kind not in ("faster", "slower") or p < 1 - level
+        kept = verdict.kind not in ("faster", "slower") or p < 1 - LEVEL
         kept = kept or verdict.across_devices is not None  # no test was made that could be many
         if kept:
-            corrected.append(msgspec.structs.replace(verdict, p=p))
+            corrected.append(verdict.having(p=p))
             continue
         reason = f"{verdict.reason}; not after correction for {len(verdicts)} comparisons"
-        corrected.append(msgspec.structs.replace(verdict, kind="unclear", reason=reason, p=p))
+        corrected.append(verdict.having(kind="unclear", reason=reason, p=p))
     return corrected
 
 

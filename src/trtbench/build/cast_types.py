@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,9 @@ from trtbench.errors import InputError, first_line
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
+    from onnx.defs import OpSchema
+
+    FormalParameter = OpSchema.FormalParameter
 
 FLOAT, FLOAT16, BFLOAT16 = 1, 10, 16
 """Numbers of TensorProto.DataType, which ONNX will never change."""
@@ -67,22 +71,22 @@ def edges_of(
     return Edges(inputs=inputs, outputs=outputs), None
 
 
-def _becomes(formal: Any, low: int) -> int:
+def _becomes(formal: FormalParameter, low: int) -> int:
     return low if _WORDS[low] in formal.types else FLOAT
 
 
-def _output(node: NodeProto, formal: Any, tied: set[str], low: int) -> int:
+def _output(node: NodeProto, formal: FormalParameter, tied: set[str], low: int) -> int:
     """An output follows the inputs it shares a type with; other types are set by attributes."""
     if formal.type_str in tied or node.op_type in _TYPE_BY_ATTRIBUTE:
         return _becomes(formal, low)
     return FLOAT
 
 
-def _formal(formals: Any, index: int) -> Any:
+def _formal(formals: Sequence[FormalParameter], index: int) -> FormalParameter:
     return formals[min(index, len(formals) - 1)]  # the last one may be repeated
 
 
-def schema_of(node: NodeProto, model: ModelProto) -> Any | None:
+def schema_of(node: NodeProto, model: ModelProto) -> OpSchema | None:
     """The definition of an operator in the opset of the model."""
     import onnx
 

@@ -7,14 +7,14 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trtbench.build.onnx_file import ONE_FILE_BYTES, load_onnx, save_onnx
 from trtbench.errors import InputError, UnavailableError
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.export import ExportedProgram
+    from torch.export import Dim, ExportedProgram
     from torch.nn import Module
 
 LEGACY_OPSET = 17
@@ -54,9 +54,9 @@ def write_dynamo(
 ) -> None:
     """Export by way of torch.export."""
     _need_onnxscript()
-    dims: dict[str, Any] = {}
+    dims: dict[str, Dim] = {}
 
-    def dimension(name: str) -> Any:
+    def dimension(name: str) -> Dim:
         return dims.setdefault(name, torch.export.Dim(name, min=1))
 
     shapes = {

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from trtbench.analysis.localize import in_order_of_suspicion, joined
 from trtbench.analysis.scores import less_is_better
 from trtbench.build.cast import prepared
@@ -85,7 +83,7 @@ def localize(
     if aim.condition is not None:
         found = repair(spec, trials, found, ranked)
     seconds = time.monotonic() - began
-    return msgspec.structs.replace(found, trials=len(trials.known), seconds=seconds)
+    return found.having(trials=len(trials.known), seconds=seconds)
 
 
 def _groups(pair: TwoGraphs, seen: dict[str, Seen]) -> list[list[Part]]:

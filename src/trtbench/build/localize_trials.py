@@ -139,7 +139,7 @@ def repair(
         chosen, minimal = fewest(ranked, meets)
     if chosen is None:
         late = time.monotonic() > trials.ends
-        return msgspec.structs.replace(found, met=False, in_time=found.in_time and not late)
+        return found.having(met=False, in_time=found.in_time and not late)
     kept = [g for g in ranked if g in chosen]
     if kept and spec.repair is not None:
         parts = sorted((p for g in kept for p in trials.groups[g]), key=lambda p: p.position)
@@ -147,8 +147,7 @@ def repair(
         entry = made.metadata_props.add()
         entry.key, entry.value = f"{PREFIX}kept", " ".join(n for p in parts for n in p.nodes)
         save_onnx(made, Path(spec.repair))
-    return msgspec.structs.replace(
-        found,
+    return found.having(
         met=True,
         minimal=minimal,
         repaired=told(trials.numbers(chosen)),

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtbench import boundary
-from trtbench.errors import InputError, UnavailableError, writing
+from trtbench.errors import InputError, writing
+from trtbench.extras import optional_library
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -21,18 +22,11 @@ SMALL_BYTES = 4096
 
 def load_onnx(path: Path, *, weights: bool = True) -> ModelProto:
     """Open an ONNX file; without weights, tensors kept in other files stay there unless small."""
-    try:
-        import onnx
-    except ImportError as problem:
-        raise UnavailableError(
-            "the package onnx cannot be imported",
-            facts={"reason": problem},
-            fix="pip install 'trtbench[onnx]'",
-        ) from None
+    onnx = optional_library("onnx")
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     try:
-        model = onnx.load(str(path), load_external_data=False)
+        model: ModelProto = onnx.load(str(path), load_external_data=False)
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
     except OSError as problem:

@@ -22,7 +22,8 @@ from trtbench.build.onnx_read import input_specs, read_onnx
 from trtbench.domain.conversion import TensorDiff
 from trtbench.domain.feed import LayerDrift, LayersOutcome, LayersSpec
 from trtbench.domain.job import Stage
-from trtbench.errors import InputError, UnavailableError, first_line
+from trtbench.errors import InputError, first_line
+from trtbench.extras import optional_library
 from trtbench.host.unfinished import temporary_folder
 
 if TYPE_CHECKING:
@@ -178,13 +179,7 @@ def outputs_of(session: InferenceSession, names: Sequence[str], feed: Feed) -> F
 
 def session_of(model: ModelProto, names: Sequence[str]) -> InferenceSession:
     """Load a graph as it is written, with these tensors as its outputs."""
-    try:
-        import onnxruntime
-    except ImportError as problem:
-        raise UnavailableError(
-            "ONNX Runtime cannot be imported", facts={"reason": problem},
-            fix="pip install 'trtbench[onnx]'",
-        ) from None  # fmt: skip
+    onnxruntime = optional_library("onnxruntime")
     onnxruntime.set_default_logger_severity(4)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
+import numpy as np
 
 from trtbench.analysis.onnx_graph import BITS, Attribute, OnnxModel, OnnxNode, OnnxTensor
 from trtbench.analysis.open_shapes import with_assumed_shapes
@@ -89,7 +89,7 @@ def _shown(value: ValueInfoProto) -> TensorSpec:
     """Describe a tensor for people: one whose shape the file leaves out is no scalar."""
     spec = _spec(value)
     told = spec.dtype in NO_TENSORS or _shape(value) is not None
-    return spec if told else replace(spec, shape=(UNTOLD_SHAPE,))
+    return spec if told else spec.having(shape=(UNTOLD_SHAPE,))
 
 
 def _spec(value: ValueInfoProto) -> TensorSpec:
@@ -215,15 +215,11 @@ def _nodes(model: ModelProto, values: list[ValueInfoProto]) -> tuple[OnnxNode, .
         )
     for node in graph.node:
         if node.op_type == "DequantizeLinear" and _is_weight(node.input[0], tensors):
-            tensors[node.output[0]] = replace(
-                tensors.get(node.output[0], OnnxTensor(name=node.output[0])), weight=True
-            )
+            tensors[node.output[0]] = tensors.get(
+                node.output[0], OnnxTensor(name=node.output[0])
+            ).having(weight=True)
     sources = {name: node for node in graph.node for name in node.output}
     return tuple(_node(node, index, tensors, sources) for index, node in enumerate(graph.node))
-
-
-def _is_weight(name: str, tensors: Mapping[str, OnnxTensor]) -> bool:
-    return name in tensors and tensors[name].weight
 
 
 def _is_tensor(value: ValueInfoProto) -> bool:
@@ -279,3 +275,36 @@ def _attribute(attribute: AttributeProto) -> Attribute | None:
     if attribute.type in (kinds.INTS, kinds.FLOATS):
         return tuple(helper.get_attribute_value(attribute))
     return None
+
+
+def _is_weight(name: str, tensors: Mapping[str, OnnxTensor]) -> bool:
+    return name in tensors and tensors[name].weight
+
+
+_LIMITS = {2: (0, 255), 3: (-128, 127), 4: (0, 65535), 5: (-32768, 32767)}
+"""ONNX's numbers of integer types."""
+
+
+def input_ranges(path: Path) -> dict[str, tuple[float, float]]:
+    """Read the range of each input from the QuantizeLinear node that takes it, where one does."""
+    from onnx import numpy_helper
+
+    model = load_onnx(path)
+    stored = {tensor.name: tensor for tensor in model.graph.initializer}
+    inputs = {value.name for value in model.graph.input} - set(stored)
+    found: dict[str, tuple[float, float]] = {}
+    for node in model.graph.node:
+        if node.op_type != "QuantizeLinear" or node.input[0] not in inputs:
+            continue
+        scale = stored.get(node.input[1])
+        zero = stored.get(node.input[2]) if len(node.input) > 2 else None
+        if scale is None:
+            continue
+        steps = numpy_helper.to_array(scale)
+        if steps.size != 1:
+            continue
+        low, high = _LIMITS.get(zero.data_type if zero is not None else 2, (-128, 127))
+        offset = float(numpy_helper.to_array(zero).reshape(-1)[0]) if zero is not None else 0.0
+        step = float(np.asarray(steps).reshape(-1)[0])
+        found[node.input[0]] = ((low - offset) * step, (high - offset) * step)
+    return found

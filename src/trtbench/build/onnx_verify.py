@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from trtbench.analysis.numeric import tensor_diffs
@@ -16,7 +15,8 @@ from trtbench.build.onnx_read import input_specs, spec_from_value
 from trtbench.build.quantize_data import Feed, FeedFile
 from trtbench.domain.conversion import VerifyOutcome, VerifySpec
 from trtbench.domain.job import Stage
-from trtbench.errors import InputError, UnavailableError, first_line
+from trtbench.errors import InputError, first_line
+from trtbench.extras import optional_library
 from trtbench.host.versions import library_versions
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def verify(spec: VerifySpec, *, folder: Path, stage: Stage) -> VerifyOutcome:
     try:
         found = _run(path, feeds, spec)
     except CannotRunError as problem:
-        return replace(outcome, problem=str(problem))
+        return outcome.having(problem=str(problem))
     reference = Path(spec.reference)
     wanted = (
         joined(list(FeedFile(reference)))
@@ -53,7 +53,7 @@ def verify(spec: VerifySpec, *, folder: Path, stage: Stage) -> VerifyOutcome:
         else _run(reference, feeds, spec)
     )
     diffs = tensor_diffs(wanted, found, rtol=spec.rtol, atol=spec.atol)
-    return replace(outcome, diffs=diffs)
+    return outcome.having(diffs=diffs)
 
 
 def _run(path: Path, feeds: FeedFile, spec: VerifySpec) -> Outputs:
@@ -98,14 +98,7 @@ def joined(parts: list[Feed]) -> Outputs:
 
 def _open(path: Path) -> InferenceSession:
     """Load a model as it is written: optimizers must not hide what a conversion did."""
-    try:
-        import onnxruntime
-    except ImportError as problem:
-        raise UnavailableError(
-            "ONNX Runtime cannot be imported",
-            facts={"reason": problem},
-            fix="pip install 'trtbench[onnx]'",
-        ) from None
+    onnxruntime = optional_library("onnxruntime")
     onnxruntime.set_default_logger_severity(3)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

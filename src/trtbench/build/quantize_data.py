@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -85,7 +84,7 @@ def given_items(
 ) -> list[TensorSpec]:
     """Settle what was given of items; the batch and the rest stay as they are."""
     given = [
-        msgspec.structs.replace(each, shape=(each.shape[0], *shapes[each.name][1:]))
+        each.having(shape=(each.shape[0], *shapes[each.name][1:]))
         if each.name in shapes and each.shape
         else each
         for each in inputs
@@ -120,7 +119,7 @@ def random_items(
     rows = [each for each in inputs if has_rows(each, inputs)]
     settled, _ = settled_items(inputs, shapes, model=model)
     settled = tuple(
-        msgspec.structs.replace(each, shape=(count, *each.shape[1:])) if was in rows else each
+        each.having(shape=(count, *each.shape[1:])) if was in rows else each
         for was, each in zip(inputs, settled, strict=True)
     )
     try:
@@ -140,9 +139,7 @@ def random_items(
 def array_items(source: Path, inputs: Sequence[TensorSpec]) -> Items:
     """Read items from an ``.npz`` or ``.npy``, checked against the inputs."""
     opened = [
-        msgspec.structs.replace(each, shape=(None, *each.shape[1:]))
-        if has_rows(each, inputs)
-        else each
+        each.having(shape=(None, *each.shape[1:])) if has_rows(each, inputs) else each
         for each in inputs
     ]
     arrays = dict(read_arrays(source, opened))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from importlib import util
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from trtbench.build.cast import ASKED_FOR, matching_nodes, prepared
 from trtbench.build.cast_types import FLOAT, FLOAT16, QDQ_OPSET, at_opset
@@ -14,10 +15,12 @@ from trtbench.build.quantize import finish, versions
 from trtbench.build.quantize_data import Feed, FeedFile
 from trtbench.domain.conversion import QuantOutcome, QuantSpec
 from trtbench.domain.job import Stage
-from trtbench.errors import InputError, UnavailableError, UsageError
+from trtbench.errors import InputError, UsageError
+from trtbench.extras import optional_library
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+    from onnxruntime.quantization import CalibrationDataReader
 
 
 OPERATORS = (
@@ -41,7 +44,7 @@ def quantize_int8(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcom
         raise UsageError(
             f"ONNX Runtime quantizes to int8, not {spec.precision}", fix="--via modelopt"
         )
-    quantization = _library()
+    quantization = optional_library("onnxruntime.quantization")
     stage("load")
     source, kept = _prepare(spec, folder)
     assert spec.calibration is not None
@@ -98,7 +101,7 @@ def _refused(problem: Exception, spec: QuantSpec) -> InputError:
     )
 
 
-def _options(spec: QuantSpec) -> dict[str, Any]:
+def _options(spec: QuantSpec) -> dict[str, object]:
     """TensorRT wants zero points of zero and FP32 biases."""
     return {
         "ActivationSymmetric": True,
@@ -108,18 +111,6 @@ def _options(spec: QuantSpec) -> dict[str, Any]:
         "CalibStridedMinMax": 1,
         **({"CalibPercentile": spec.percentile} if spec.method == "percentile" else {}),
     }
-
-
-def _library() -> Any:
-    try:
-        from onnxruntime import quantization
-    except ImportError as problem:
-        raise UnavailableError(
-            "ONNX Runtime's quantizer cannot be imported",
-            facts={"reason": problem},
-            fix="pip install 'trtbench[onnx]'",
-        ) from None
-    return quantization
 
 
 def _prepare(spec: QuantSpec, folder: Path) -> tuple[Path, dict[str, str]]:
@@ -162,8 +153,8 @@ def _constant_additions(model: ModelProto) -> dict[str, str]:
     }
 
 
-def _reader(quantization: Any, feeds: FeedFile) -> Any:
-    class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
+def _reader(quantization: ModuleType, feeds: FeedFile) -> CalibrationDataReader:
+    class Reader(quantization.CalibrationDataReader):  # type: ignore[misc, name-defined]
         """Hands the batches to the quantizer, a range of them at a time."""
 
         def __init__(self) -> None:

@@ -33,7 +33,7 @@ def flags(request: type[VerbRequest]) -> Callable[[F], F]:
             function(request=request_from_flags(request, typed), **typed)
 
         for field in reversed(fields_of(request)):
-            if _is_typed(field):
+            if field.name != "settings":
                 parameter(field)(with_request)
         return with_request  # type: ignore[return-value]
 
@@ -64,11 +64,6 @@ def parameter(field: RequestField) -> Callable[[F], F]:
     """Make click's parameter of a field."""
     about = field.about
     return _argument(field, about) if isinstance(about, Argument) else _option(field, about)
-
-
-def _is_typed(field: RequestField) -> bool:
-    """Whether a field can be typed at all; settings of a task have flags of their own."""
-    return field.name != "settings"
 
 
 def _value(field: RequestField, value: Any) -> object:

@@ -82,14 +82,13 @@ def hold(
     from trtbench.analysis.gate import passed
     from trtbench.analysis.gate_report import junit_from_results
     from trtbench.cli._screen import show_blocks
-    from trtbench.errors import EXIT_BROKEN, writing
+    from trtbench.errors import EXIT_BROKEN
     from trtbench.report.documents.gate import rule_table
 
     if not results:
         return
     if junit:
-        with writing(junit):
-            write_output(junit, junit_from_results(results, suite=suite))
+        write_output(junit, junit_from_results(results, suite=suite))
     show_blocks([rule_table(results)], err=err)
     if not passed(results):
         click.get_current_context().exit(EXIT_BROKEN)

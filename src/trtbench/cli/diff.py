@@ -43,11 +43,9 @@ def command(
     from trtbench.workflows.explain.engines import diff_document, diff_of, labels_of, two_engines
 
     store, _ = open_store_of(request)
-    a, b = str(request.a), str(request.b)
-    onnx = Path(request.onnx) if request.onnx else None
-    engines = two_engines(a, b, store=store, onnx=onnx, gpu=request.gpu)
-    diff = diff_of(*engines)
-    labels = labels_of(a, b)
+    a, b = request.a, request.b
+    engines = two_engines(a, b, store=store, onnx=request.onnx, gpu=request.gpu)
+    diff, labels = diff_of(*engines), labels_of(a, b)
     document = diff_document(*engines, diff, top=None if show_all else top, labels=labels)
     present(document, rows_from_diff(diff), output=output, as_csv=as_csv, as_json=as_json)
     if draw:

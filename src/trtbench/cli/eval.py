@@ -13,6 +13,7 @@ from trtbench.cli._options import json_option, refuse_unwritable
 from trtbench.workflows.request.judging import EvalRequest
 
 if TYPE_CHECKING:
+    from trtbench.report.document import Document
     from trtbench.workflows.check.evaluate import Evaluation
 
 SHOWN_ROWS = 10
@@ -38,7 +39,7 @@ def command(request: EvalRequest, as_json: bool) -> None:
           --annotations people.json
       trtbench eval stgcn.onnx --task classification --data skeletons.npz
     """
-    from trtbench.cli._screen import say
+    from trtbench.cli._screen import say, show_value
     from trtbench.cli._settings import conducting, open_store_of
     from trtbench.workflows.check.evaluate import run_evaluation
     from trtbench.workflows.check.evaluate_files import join, write_evaluation
@@ -50,21 +51,14 @@ def command(request: EvalRequest, as_json: bool) -> None:
         evaluation = run_evaluation(request, store=store, config=config, conduct=conduct)
     evaluation = join(evaluation, store, runs=request.join)
     paths = write_evaluation(evaluation, output)
-    _show(evaluation, as_json=as_json)
+    show_value(evaluation, _document, as_json=as_json)
     say(f"written {', '.join(str(path) for path in paths)}")
     for label, ids in evaluation.joined.items():
         say(f"{label}: joined to {', '.join(ids[:5])}{' ...' if len(ids) > 5 else ''}")
     refuse_failed(evaluation.failed, what="not all models could be evaluated")
 
 
-def _show(evaluation: Evaluation, *, as_json: bool) -> None:
-    if as_json:
-        from trtbench.cli._screen import print_json
-
-        print_json(evaluation)
-        return
-    from trtbench.cli._screen import show
+def _document(evaluation: Evaluation) -> Document:
     from trtbench.report.documents.evaluation import document_from_evaluation
 
-    document = document_from_evaluation(evaluation, rows=SHOWN_ROWS)
-    show(document.with_figures(()))
+    return document_from_evaluation(evaluation, rows=SHOWN_ROWS).with_figures(())

@@ -30,7 +30,6 @@ def command(request: HistoryRequest, as_json: bool) -> None:
       trtbench history model.onnx --reference reference.onnx
       trtbench gate model.onnx --baseline best --max-slowdown 3%
     """
-    from msgspec.structs import replace
 
     from trtbench.cli._screen import print_json, say, show
     from trtbench.cli._settings import open_store_of
@@ -44,7 +43,7 @@ def command(request: HistoryRequest, as_json: bool) -> None:
 
         print_json(HistoryOutput(series=found.series, left_out=found.left_out))
     elif found.series:
-        show(replace(document_from_series(found.series), title="").with_figures(()))
+        show(document_from_series(found.series).having(title="").with_figures(()))
     for why, count in found.left_out.items():
         say(f"{counted(count, 'run')} left out: {why}")
     if not found.series:

@@ -61,12 +61,7 @@ def command(
     from trtbench.workflows.explain.source import engine_from_words
 
     store, _ = open_store_of(request)
-    engine = engine_from_words(
-        [str(word) for word in request.source],
-        store=store,
-        onnx=Path(request.onnx) if request.onnx else None,
-        gpu=request.gpu,
-    )
+    engine = engine_from_words(request.source, store=store, onnx=request.onnx, gpu=request.gpu)
     results = judge_all(expectations, engine.table, engine.facts)
     by, pattern, sort = request.by, request.filter, request.sort or "time"
     most = None if show_all else top

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from trtbench.cli._flags import flags
@@ -32,10 +30,8 @@ def command(request: WhyRequest, show_all: bool, as_json: bool) -> None:
     from trtbench.workflows.explain.engines import labels_of, two_engines, why_document, why_of
 
     store, _ = open_store_of(request)
-    baseline, candidate = str(request.baseline), str(request.candidate)
-    onnx = Path(request.onnx) if request.onnx else None
-    engines = two_engines(baseline, candidate, store=store, onnx=onnx, gpu=request.gpu)
-    found = why_of(*engines)
-    labels = labels_of(baseline, candidate)
+    a, b = request.baseline, request.candidate
+    engines = two_engines(a, b, store=store, onnx=request.onnx, gpu=request.gpu)
+    found, labels = why_of(*engines), labels_of(a, b)
     document = why_document(*engines, found, show_all=show_all, labels=labels)
     show(document, as_json=as_json)

@@ -95,4 +95,4 @@ def record_from_json(data: bytes | str, *, where: str) -> Record:
         raise InputError(f"{where} is not a valid run record: {problem}") from None
     check_id(record.id, where=where)
     tags = tuple(map(tag_from_text, record.tags))
-    return record if tags == record.tags else msgspec.structs.replace(record, tags=tags)
+    return record if tags == record.tags else record.having(tags=tags)

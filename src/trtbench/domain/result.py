@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from msgspec import structs
-
 from trtbench import boundary
 from trtbench.domain.labels import batch_that_ran, may_be_alike, precision_that_ran
 from trtbench.domain.run_view import RunView
@@ -274,21 +272,19 @@ def precision_in(conditions: Mapping[str, Fact], *, asked: str | None) -> str | 
 def without_secrets(record: R) -> R:
     """Hide passwords, tokens and credentials in what a record tells of commands and options."""
     spec, environment = record.spec, record.environment
-    spec = structs.replace(
-        spec,
+    spec = spec.having(
         options=boundary.mask_values(spec.options),
         extra_args=tuple(boundary.mask_words(spec.extra_args)),
     )
     if environment.command is not None:
-        environment = structs.replace(environment, command=boundary.mask(environment.command))
+        environment = environment.having(command=boundary.mask(environment.command))
     if isinstance(record, RunRecord):
         reported: dict[str, Scalar] = {
             name: boundary.mask(value) if isinstance(value, str) else value
             for name, value in record.reported.items()
         }
-        return structs.replace(record, spec=spec, environment=environment, reported=reported)
-    return structs.replace(
-        record,
+        return record.having(spec=spec, environment=environment, reported=reported)
+    return record.having(
         spec=spec,
         environment=environment,
         reason=boundary.mask(record.reason),

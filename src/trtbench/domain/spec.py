@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -14,12 +14,17 @@ from trtbench.domain.words import Precision as Precision
 from trtbench.domain.words import Protocol as Protocol
 from trtbench.domain.words import Scalar
 
+V = TypeVar("V", bound="Value")
 ON_DEVICE: tuple[Protocol, ...] = ("gpu", "coldl2")
 """Protocols without transfers, launched as a CUDA graph."""
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all values: immutable, keyword-only, equal by content."""
+
+    def having(self: V, **changes: object) -> V:
+        """Make another that differs in these fields."""
+        return msgspec.structs.replace(self, **changes)
 
 
 SEQUENCE, MAP, SPARSE, OPTIONAL = NO_TENSORS = ("sequence", "map", "sparse tensor", "optional")

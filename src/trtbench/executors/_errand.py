@@ -6,8 +6,6 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import msgspec
-
 from trtbench import boundary
 from trtbench.executors._request import Request
 
@@ -51,9 +49,7 @@ def with_own_files(request: Request) -> Request:
     if request.errand is None:
         return request
     asked = with_sources(request.errand.asked, request.errand.files)
-    return msgspec.structs.replace(
-        request, errand=msgspec.structs.replace(request.errand, asked=asked)
-    )
+    return request.having(errand=request.errand.having(asked=asked))
 
 
 def with_marks(tree: object, *, files: Path, output: Path) -> object:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
 from trtbench import boundary
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.spec import RunSpec, Value
@@ -69,30 +67,26 @@ def place_parcel(parcel: Parcel, *, cache: Path, folder: Path) -> Request:
     request = parcel.request
     if request.errand is not None:
         asked = with_files_in(request.errand.asked, folder / FILES)
-        errand = msgspec.structs.replace(
-            request.errand, asked=asked, files={}, placed=str(folder / FILES)
-        )
-        return msgspec.structs.replace(request, errand=errand)
+        errand = request.errand.having(asked=asked, files={}, placed=str(folder / FILES))
+        return request.having(errand=errand)
     assert request.spec is not None
-    moved = msgspec.structs.replace(request, spec=_moved(request.spec, folder, MODEL))
+    moved = request.having(spec=_moved(request.spec, folder, MODEL))
     if request.partner is None:
         return moved
     spec = _moved(request.partner.spec, folder, OTHER)
-    return msgspec.structs.replace(
-        moved, partner=msgspec.structs.replace(request.partner, spec=spec)
-    )
+    return moved.having(partner=request.partner.having(spec=spec))
 
 
 def _moved(spec: RunSpec, folder: Path, kind: str) -> RunSpec:
     """Name the files of a spec as they are called where it is carried out."""
     if _is_sent(spec):
         path = str(folder / kind / Path(spec.model.path).name)
-        spec = msgspec.structs.replace(spec, model=msgspec.structs.replace(spec.model, path=path))
+        spec = spec.having(model=spec.model.having(path=path))
     if spec.inputs.source is None:
         return spec
     source = str(folder / INPUTS / Path(spec.inputs.source).name)
-    inputs = msgspec.structs.replace(spec.inputs, source=source)
-    return msgspec.structs.replace(spec, inputs=inputs)
+    inputs = spec.inputs.having(source=source)
+    return spec.having(inputs=inputs)
 
 
 def _is_sent(spec: RunSpec) -> bool:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from trtbench.errors import JobError, UnavailableError
 from trtbench.executors._folders import unpack
@@ -22,6 +22,10 @@ from trtbench.executors._request import AGAIN, Executor, ExecutorSettings, Needs
 from trtbench.executors._slots import Slot, Slots
 from trtbench.host.unfinished import temporary_folder
 from trtbench.version import __version__
+
+if TYPE_CHECKING:
+    from ray import ObjectRef
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 T = TypeVar("T")
 
@@ -65,7 +69,7 @@ class RayExecutor:
         self._task = self._ray.remote(max_retries=0)(on_node)
         self._asked: list[dict[str, float]] = []
         self._slots = Slots(self._look, ask=self._ask, patience_s=settings.patience_s)
-        self._contents: dict[str, list[Any]] = {}
+        self._contents: dict[str, list[ObjectRef]] = {}
         self._putting = threading.Lock()
         self._same: set[str] = set()
         """Nodes that are known to have this very version of trtbench."""
@@ -157,7 +161,7 @@ class RayExecutor:
         with contextlib.suppress(importlib.import_module("ray.exceptions").RayError):
             self._ray.get(task.remote(bundles), timeout=ANSWER_S)
 
-    def _put(self, sha256: str, path: Path) -> list[Any]:
+    def _put(self, sha256: str, path: Path) -> list[ObjectRef]:
         """Hand a file to Ray once, in pieces; nodes that have it never ask for it."""
         with self._putting:
             if sha256 not in self._contents:
@@ -167,7 +171,7 @@ class RayExecutor:
             return self._contents[sha256]
 
     def _on(
-        self, slot: Slot, request: Request, parcel: bytes, contents: dict[str, list[Any]]
+        self, slot: Slot, request: Request, parcel: bytes, contents: dict[str, list[ObjectRef]]
     ) -> Answer:
         errors = importlib.import_module("ray.exceptions")
         needs = request.needs
@@ -281,7 +285,7 @@ def _make_version_there() -> Callable[[], str]:
 _version_there = _make_version_there()
 
 
-def _pinned(node: str) -> Any:
+def _pinned(node: str) -> NodeAffinitySchedulingStrategy:
     strategies = importlib.import_module("ray.util.scheduling_strategies")
     return strategies.NodeAffinitySchedulingStrategy(node_id=node, soft=False)
 

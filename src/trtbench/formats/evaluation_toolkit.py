@@ -105,16 +105,10 @@ def data_files(run: Run, *, series: bool | None = None) -> dict[str, bytes]:
 
 def write_toolkit_files(run: Run, folder: Path, *, pictures: bool = True) -> list[Path]:
     """Write all files it lists that this run can fill, the report and pictures too."""
-    folder.mkdir(parents=True, exist_ok=True)
     files = data_files(run) | {"report.json": json_from_value(report(run))}
     if pictures:
         files |= _pages(run)
-    paths = []
-    for name, content in files.items():
-        path = folder / name
-        write_output(path, content)
-        paths.append(path)
-    return paths
+    return [write_output(folder / name, content) for name, content in files.items()]
 
 
 def summary(run: Run) -> ToolkitSummary:

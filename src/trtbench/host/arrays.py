@@ -8,7 +8,7 @@ import zipfile
 import zlib
 from collections.abc import Container, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -224,7 +224,7 @@ def _raw(folder: Path, tensor: TensorSpec) -> NDArray[np.generic]:
     return np.fromfile(path, dtype).reshape((count, *fixed) if tensor.shape else ())
 
 
-def _dtype(tensor: TensorSpec) -> np.dtype[Any]:
+def _dtype(tensor: TensorSpec) -> np.dtype[np.generic]:
     """numpy's type of an input; some types of ONNX have none."""
     try:
         found = np.dtype(tensor.dtype)

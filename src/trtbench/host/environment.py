@@ -14,12 +14,10 @@ from types import ModuleType
 from trtbench.domain.result import Environment, Gpu, Scalar
 from trtbench.domain.variables import text_from_variables
 from trtbench.host import machine, nvml
-from trtbench.host.contention import contention, counters_between, read_counters
+from trtbench.host.contention import contention
 from trtbench.host.git import commit_of
 from trtbench.host.gpu_names import gpus_in_use
 from trtbench.host.versions import library_versions
-
-__all__ = ["counters_between", "read_counters", "read_environment"]
 
 ROOT = Path("/")
 

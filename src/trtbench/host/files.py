@@ -9,6 +9,7 @@ import secrets
 from pathlib import Path
 
 from trtbench.boundary import clean_line
+from trtbench.errors import writing
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -23,19 +24,22 @@ def write_whole(path: Path, data: bytes) -> None:
         raise
 
 
-def write_output(path: Path, data: bytes | str) -> None:
+def write_output(path: Path, data: bytes | str) -> Path:
     """Write what a user asked for: all of it or nothing, so that no killed writer leaves a half.
 
-    A pipe or a device is written to as it is, and a link is followed.
+    Its folder is made. A pipe or a device is written to as it is, and a link is followed.
     """
     content = data.encode("utf-8") if isinstance(data, str) else data
-    if path.exists() and not path.is_file():
-        path.write_bytes(content)
-        return
-    try:
-        write_whole(path.resolve() if path.is_symlink() else path, content)
-    except PermissionError:  # a file that may be written, in a folder that may not
-        path.write_bytes(content)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)
+            return path
+        try:
+            write_whole(path.resolve() if path.is_symlink() else path, content)
+        except PermissionError:  # a file that may be written, in a folder that may not
+            path.write_bytes(content)
+    return path
 
 
 def write_bytes(path: Path | str, data: bytes) -> None:

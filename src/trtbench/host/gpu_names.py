@@ -7,8 +7,6 @@ import re
 from collections.abc import Mapping
 from types import ModuleType
 
-from msgspec.structs import replace
-
 from trtbench.domain.result import Gpu
 from trtbench.host.nvml import gpus, slices
 
@@ -65,7 +63,7 @@ def in_use(whole: Gpu, parts: tuple[Gpu, ...], environment: Mapping[str, str]) -
     words = tuple(word.strip() for word in listed if word.strip().startswith("MIG-"))
     seen = [each for each in parts if words and (each.uuid or "").startswith(words)]
     part = (seen or list(parts))[0]
-    return replace(whole, name=part.name, uuid=part.uuid, memory_bytes=part.memory_bytes)
+    return whole.having(name=part.name, uuid=part.uuid, memory_bytes=part.memory_bytes)
 
 
 def gpus_in_use(

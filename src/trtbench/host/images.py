@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from trtbench.boundary import check_file
 from trtbench.domain.arrays import AnyArray
 from trtbench.errors import InputError, UnavailableError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF")
@@ -82,12 +85,13 @@ def image_size(path: Path) -> tuple[int, int]:
     return (wide, high) if turned else (high, wide)
 
 
-def _in_bytes(picture: Any, image: Any) -> Any:
+def _in_bytes(picture: Image, image: ModuleType) -> Image:
     """Bring 16 bits to 8; Pillow would cut off whatever is above 255."""
     if not picture.mode.startswith("I"):
         return picture
     values = np.asarray(picture)
-    return image.fromarray((np.clip(values, 0, 65535) >> 8).astype(np.uint8))
+    found: Image = image.fromarray((np.clip(values, 0, 65535) >> 8).astype(np.uint8))
+    return found
 
 
 def scaled(

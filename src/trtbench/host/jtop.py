@@ -10,12 +10,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trtbench.domain.result import Scalar
 from trtbench.domain.samples import TelemetrySample
 from trtbench.host.telemetry_values import Counters, known_temperature
 
+if TYPE_CHECKING:
+    from jtop import jtop
+
+T = TypeVar("T")
 INTERVAL_S = 0.1
 _KIB = 1024
 _KHZ = 1e3
@@ -24,7 +28,7 @@ _KHZ = 1e3
 class JtopSource:
     """The service's latest answers."""
 
-    def __init__(self, board: Any) -> None:
+    def __init__(self, board: jtop) -> None:
         self._board = board
 
     @classmethod
@@ -76,7 +80,7 @@ class JtopSource:
         return {name: value for name, value in found.items() if value is not None}
 
 
-def _connected(stack: ExitStack, library: ModuleType | None) -> Any:
+def _connected(stack: ExitStack, library: ModuleType | None) -> jtop | None:
     try:
         found = library or importlib.import_module("jtop")
         board = stack.enter_context(found.jtop(interval=INTERVAL_S))
@@ -86,10 +90,9 @@ def _connected(stack: ExitStack, library: ModuleType | None) -> Any:
     return board
 
 
-def _gpu(board: Any) -> Mapping[str, Any]:
+def _gpu(board: jtop) -> Mapping[str, Any]:
     """The first GPU; version 4 keeps them by name."""
-    devices: Mapping[str, Mapping[str, Any]] = board.gpu
-    return next(iter(dict(devices).values()))
+    return next(iter(dict(board.gpu).values()))
 
 
 def _temperature(sensors: Mapping[str, Any]) -> float | None:
@@ -102,7 +105,7 @@ def _temperature(sensors: Mapping[str, Any]) -> float | None:
     return None
 
 
-def _first(*reads: Callable[[], Any]) -> float | None:
+def _first(*reads: Callable[[], object]) -> float | None:
     """One quantity by itself, in the form of each version: what lacks it has the others."""
     for read in reads:
         value = _tried(read)
@@ -111,7 +114,7 @@ def _first(*reads: Callable[[], Any]) -> float | None:
     return None
 
 
-def _tried(read: Callable[[], Any]) -> Any:
+def _tried(read: Callable[[], T]) -> T | None:
     try:
         return read()
     except Exception:  # the library's values are of its own kinds, and so are their errors

@@ -15,8 +15,6 @@ from itertools import pairwise
 from types import ModuleType
 from typing import Protocol, TypeVar
 
-import msgspec
-
 from trtbench.domain.samples import TelemetrySample
 from trtbench.domain.spec import Value
 from trtbench.host.gpu_names import index_of_name, slice_in_use
@@ -192,7 +190,7 @@ def _completed(answers: Sequence[V]) -> V:
             for name in first.__struct_fields__
             if getattr(first, name) is None
         }
-        first = msgspec.structs.replace(first, **gaps)
+        first = first.having(**gaps)
     return first
 
 

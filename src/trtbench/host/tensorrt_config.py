@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trtbench.domain.spec import BuildSpec, ShapeProfile
 from trtbench.errors import UsageError
@@ -13,6 +13,7 @@ from trtbench.host.tensorrt import Abilities
 
 if TYPE_CHECKING:
     from tensorrt import IBuilder, IBuilderConfig, INetworkDefinition, IOptimizationProfile
+    from tensorrt_rtx import ComputeCapability
 
 _TARGET = re.compile(r"(?:sm_?)?(\d{1,2})\.?(\d)\Z", re.IGNORECASE)
 
@@ -129,7 +130,7 @@ def _set_targets(
             )
 
 
-def _capability(trt: ModuleType, text: str, abilities: Abilities) -> Any:
+def _capability(trt: ModuleType, text: str, abilities: Abilities) -> ComputeCapability:
     match = _TARGET.match(text.strip())
     name = f"SM{match[1]}{match[2]}" if match else ""
     found = getattr(trt.ComputeCapability, name, None) if name else None

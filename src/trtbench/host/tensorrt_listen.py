@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tensorrt import ILogger, IProgressMonitor
@@ -51,7 +52,7 @@ class Heard:
 
 
 def make_logger(
-    trt: Any,
+    trt: ModuleType,
     *,
     path: Path,
     heard: Heard,
@@ -64,7 +65,7 @@ def make_logger(
     """
     file = open(path, "a", encoding="utf-8", errors="replace", buffering=1)  # noqa: SIM115
 
-    class Logger(trt.ILogger):  # type: ignore[misc]
+    class Logger(trt.ILogger):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             trt.ILogger.__init__(self)
 
@@ -87,11 +88,13 @@ def make_logger(
     return Logger()
 
 
-def make_monitor(trt: Any, *, tell: Progress, cancelled: Callable[[], bool]) -> IProgressMonitor:
+def make_monitor(
+    trt: ModuleType, *, tell: Progress, cancelled: Callable[[], bool]
+) -> IProgressMonitor:
     """Make a progress monitor, which can also end the build; for versions that have one."""
     tree = PhaseTree()
 
-    class Monitor(trt.IProgressMonitor):  # type: ignore[misc]
+    class Monitor(trt.IProgressMonitor):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             trt.IProgressMonitor.__init__(self)
 

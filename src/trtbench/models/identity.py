@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from trtbench.boundary import check_filled, inside
 from trtbench.domain.spec import ModelFile, ModelFormat, ModelRef
 from trtbench.errors import InputError, near_miss, reading
@@ -90,8 +88,7 @@ def with_parts(
         return model
     files = tuple(_model_file(path.parent, str(path)) for path in paths)
     known = model.size_bytes or (0 if files else None)
-    return msgspec.structs.replace(
-        model,
+    return model.having(
         sha256=_combined(model.identity, files, made_with=made_with),
         size_bytes=None if known is None else known + sum(each.size_bytes for each in files),
         files=(*model.files, *files),

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from msgspec.structs import replace
-
 from trtbench.domain.result import Finding, Scalar
 from trtbench.domain.spec import Value
 from trtbench.report.charts import Chart
@@ -199,8 +197,8 @@ class Document(Value, frozen=True, kw_only=True):
 
     def without_drawings(self) -> Document:
         """Find the same document for programs, which read layers in its tables."""
-        kept = tuple(replace(each, blocks=_undrawn(each.blocks)) for each in self.sections)
-        return replace(self, sections=kept)
+        kept = tuple(each.having(blocks=_undrawn(each.blocks)) for each in self.sections)
+        return self.having(sections=kept)
 
     def tables(self) -> list[Table]:
         return [block for block in self.blocks() if isinstance(block, Table)]
@@ -209,9 +207,9 @@ class Document(Value, frozen=True, kw_only=True):
         """Keep only the figures and pictures named; a section of others alone is left out."""
         kept = ((each, _with_figures(each.blocks, ids)) for each in self.sections)
         sections = (
-            replace(each, blocks=blocks) for each, blocks in kept if blocks or not each.blocks
+            each.having(blocks=blocks) for each, blocks in kept if blocks or not each.blocks
         )
-        return replace(self, sections=tuple(sections))
+        return self.having(sections=tuple(sections))
 
     def section(self, id: str) -> Section | None:
         return next((section for section in self.sections if section.id == id), None)
@@ -226,7 +224,7 @@ def _walk(blocks: tuple[Block, ...]) -> Iterator[Block]:
 
 def _undrawn(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
     return tuple(
-        replace(each, blocks=_undrawn(each.blocks)) if isinstance(each, Details) else each
+        each.having(blocks=_undrawn(each.blocks)) if isinstance(each, Details) else each
         for each in blocks
         if not isinstance(each, Drawing)
     )
@@ -236,7 +234,7 @@ def _with_figures(blocks: tuple[Block, ...], ids: Sequence[str]) -> tuple[Block,
     drawn = (Figure, Picture, Drawing)
     kept = (each for each in blocks if not isinstance(each, drawn) or each.id in ids)
     return tuple(
-        replace(each, blocks=_with_figures(each.blocks, ids)) if isinstance(each, Details) else each
+        each.having(blocks=_with_figures(each.blocks, ids)) if isinstance(each, Details) else each
         for each in kept
     )
 

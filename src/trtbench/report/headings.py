@@ -44,15 +44,10 @@ LEADING = ("top1", "abs_rel", "map", "ap", "top5", "d1", "rmse", "map50", "ap50"
 """Scores that a narrow terminal keeps longest."""
 
 
-def score_title(metric: str) -> str:
-    """Name a score as people do; one that compares with the first model says so."""
-    return SCORE_TITLES.get(metric, metric)
-
-
 def score_heading(metric: str, place: int) -> Heading:
     """Make the heading of a score, with its place among all of its table."""
     rank = 1 if metric.lower() in LEADING else 7 + place
-    return Heading(key=metric, title=score_title(metric), align="right", rank=rank)
+    return Heading(key=metric, title=SCORE_TITLES.get(metric, metric), align="right", rank=rank)
 
 
 def capitalized(sentence: str) -> str:

@@ -13,7 +13,6 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -62,15 +61,14 @@ class PreparedSession:
 
     def outcome_of(self, facts: LaunchFacts, warm: WarmupResult) -> BenchOutcome:
         """Tell what was measured, with how it was loaded and warmed up."""
-        facts = msgspec.structs.replace(
-            facts,
+        facts = facts.having(
             load_s=self.load_s,
             first_s=self.first_s,
             warmup_s=warm.seconds,
             warmup_iterations=warm.iterations,
             steady=warm.steady,
         )
-        return msgspec.structs.replace(self.outcome, facts=facts)
+        return self.outcome.having(facts=facts)
 
 
 def prepare(open_session: Callable[[RunSpec], Session], spec: RunSpec) -> PreparedSession:

@@ -13,7 +13,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -91,8 +90,8 @@ def _alike(prepared: PreparedSession, spec: RunSpec, partner: TurnPartner) -> Pr
     if others or not graph:
         return prepared
     close_session(prepared.session)
-    bare = prepare(session_opener(spec.runtime), msgspec.structs.replace(spec, cuda_graph="off"))
-    outcome = msgspec.structs.replace(bare.outcome, notes=(*bare.outcome.notes, OTHER_SIDE))
+    bare = prepare(session_opener(spec.runtime), spec.having(cuda_graph="off"))
+    outcome = bare.outcome.having(notes=(*bare.outcome.notes, OTHER_SIDE))
     return replace(bare, outcome=outcome)
 
 
@@ -173,8 +172,7 @@ def _joined(
             ]
         )
     facts = [each for _, each, _ in parts]
-    joined = msgspec.structs.replace(
-        facts[-1],
+    joined = facts[-1].having(
         wall_s=sum(each.wall_s or 0.0 for each in facts),
         cpu_s=sum(each.cpu_s or 0.0 for each in facts),
         involuntary_switches=sum(each.involuntary_switches or 0 for each in facts),
@@ -191,10 +189,9 @@ def _result(
 ) -> BenchOutcome:
     """Describe the launch; what it takes to load was not measured, because others loaded too."""
     outcome = prepared.outcome_of(facts, warm)
-    facts = msgspec.structs.replace(outcome.facts, load_s=None, first_s=None)
+    facts = outcome.facts.having(load_s=None, first_s=None)
     if bursts is not None:
-        facts = msgspec.structs.replace(
-            facts,
+        facts = facts.having(
             burst_s=tuple(bursts[:, 0].tolist()),
             burst_size=plan.size,
             burst_enqueue_s=float(np.median(bursts[:, 1])),
@@ -202,4 +199,4 @@ def _result(
     how = f"two processes: {plan.words}, and {SERIES} series of queries, in turn"
     conditions = {**outcome.conditions, "interleaved": Fact(value=how)}
     evidence = {name: fact for name, fact in outcome.evidence.items() if name not in METERED}
-    return msgspec.structs.replace(outcome, facts=facts, conditions=conditions, evidence=evidence)
+    return outcome.having(facts=facts, conditions=conditions, evidence=evidence)

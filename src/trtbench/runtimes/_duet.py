@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -241,9 +240,9 @@ def _result(
         alone_s=tuple(float(each) for each in blocks),
         timer_floor_s=timer_floor_s(),
     )
-    outcome = msgspec.structs.replace(prepared.outcome, facts=facts)
+    outcome = prepared.outcome.having(facts=facts)
     conditions = {**outcome.conditions, "interleaved": Fact(value=how)}
-    return msgspec.structs.replace(outcome, conditions=conditions), times
+    return outcome.having(conditions=conditions), times
 
 
 @contextmanager

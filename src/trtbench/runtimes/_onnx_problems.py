@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from importlib import util
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from trtbench.errors import InputError, TrtbenchError
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 _MODEL_BYTES = re.compile(rb"^[\x08\x0a\x12\x1a\x22\x2a\x32\x3a\x42\x72\xa2]")
 """An ONNX file is a protobuf message: its first byte is the tag of one of ModelProto's fields."""
@@ -90,7 +93,7 @@ def _is_damaged(path: str, reason: str) -> bool:
     return model is None or not model.graph.node or not model.opset_import
 
 
-def parsed(path: str) -> Any | None:
+def parsed(path: str) -> ModelProto | None:
     """The model as onnx reads it, without its weights; ``None`` when it cannot be read."""
     try:
         import onnx

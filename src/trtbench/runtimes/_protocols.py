@@ -6,7 +6,6 @@ import time
 from array import array
 from collections.abc import Callable, Iterator
 
-import msgspec
 import numpy as np
 
 from trtbench.analysis.warmup import WarmupWatch
@@ -143,8 +142,7 @@ def _server(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
     told = times_from_stamps(starts, ends, spans)
     table = {**dict(told.columns()), **columns}
     outcome = prepared.outcome_of(facts, warm)
-    outcome = msgspec.structs.replace(
-        outcome,
+    outcome = outcome.having(
         evidence={**outcome.evidence, **evidence},
         conditions={**outcome.conditions, "arrivals": Fact(value=spec.arrivals)},
     )
@@ -154,7 +152,7 @@ def _server(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
 def _first(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
     """Every query from the first on, until they are steady; nothing is left out."""
     stage("measure")
-    watch = WarmupWatch(msgspec.structs.replace(spec.warmup, until_steady=True))
+    watch = WarmupWatch(spec.warmup.having(until_steady=True))
     clock = time.perf_counter_ns
     starts, ends = array("q"), array("q")
     while not watch.done:
@@ -171,9 +169,7 @@ def _first(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
     warm = WarmupResult(seconds=float(host.sum()), iterations=len(host), steady=bool(watch.steady))
     outcome = prepared.outcome_of(facts, warm)
     evidence = {**outcome.evidence, "time_to_steady_s": float(prepared.load_s + host.sum())}
-    return msgspec.structs.replace(outcome, evidence=evidence), IterationTimes(
-        host=host, start=start
-    )
+    return outcome.having(evidence=evidence), IterationTimes(host=host, start=start)
 
 
 _PROTOCOLS: dict[str, Callable[[PreparedSession, RunSpec, Stage], Result]] = {
@@ -213,12 +209,12 @@ def _switched(
     if prepared.spans is not None:
         prepared.spans.drain()
     facts = switch_facts(prepared.session, spec, outcome.inputs)
-    return msgspec.structs.replace(outcome, evidence={**outcome.evidence, **facts})
+    return outcome.having(evidence={**outcome.evidence, **facts})
 
 
 def _profiled(session: Session, outcome: BenchOutcome, stage: Stage) -> BenchOutcome:
     """Time single layers in a pass of its own, where the session can."""
     stage("profile")
     layers, gpu_s = session.profile_layers()
-    facts = msgspec.structs.replace(outcome.facts, profiled_gpu_s=gpu_s)
-    return msgspec.structs.replace(outcome, layers=layers, facts=facts)
+    facts = outcome.facts.having(profiled_gpu_s=gpu_s)
+    return outcome.having(layers=layers, facts=facts)

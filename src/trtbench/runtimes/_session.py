@@ -11,7 +11,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -190,9 +189,7 @@ def assumed_of(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> str | None:
     """Say which dimensions nobody gave a value, and what they become."""
     shapes = shapes_of_batch(tensors, spec)
     given = given_shapes(tensors, spec)
-    settled = [
-        msgspec.structs.replace(each, shape=shapes.get(each.name, each.shape)) for each in given
-    ]
+    settled = [each.having(shape=shapes.get(each.name, each.shape)) for each in given]
     return assumption(given, settled)
 
 
@@ -241,7 +238,7 @@ def _items_in_front(
 
 def refuse_undrawn(tensors: Sequence[TensorSpec], spec: RunSpec) -> None:
     """Refuse what a run would refuse to draw, without drawing it."""
-    none = tuple(msgspec.structs.replace(t, shape=(0,) * len(t.shape)) for t in tensors)
+    none = tuple(t.having(shape=(0,) * len(t.shape)) for t in tensors)
     _random(none, spec.inputs, {})
 
 
@@ -301,7 +298,7 @@ def _assumed(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> tuple[TensorSpec
 def _with_front(tensor: TensorSpec) -> TensorSpec:
     place = batch_place(tensor)
     front = with_assumed_shapes([tensor])[0].shape[:place]
-    return msgspec.structs.replace(tensor, shape=(*front, *tensor.shape[place:]))
+    return tensor.having(shape=(*front, *tensor.shape[place:]))
 
 
 def _demand_room_for_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
@@ -330,7 +327,7 @@ def demand_room_for_batch(tensors: Sequence[TensorSpec], *, batch: int | None) -
 
 def _demand_agreement(tensors: tuple[TensorSpec, ...], spec: RunSpec, batch: int) -> None:
     """Refuse a batch when shapes tell another for every input: items would be counted wrongly."""
-    given = [msgspec.structs.replace(t, shape=spec.shapes[t.name]) for t in tensors if t.shape]
+    given = [t.having(shape=spec.shapes[t.name]) for t in tensors if t.shape]
     told = items_by_name(tensors, given) or batch_that_ran(
         spec.shapes.values(), asked=batch, told=None
     )

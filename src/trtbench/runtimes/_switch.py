@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import msgspec
-
 from trtbench.analysis.switching import facts_from_blocks
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import InputSpec, RunSpec, TensorSpec
@@ -80,10 +78,10 @@ def _query(
 def _at(session: Session, spec: RunSpec, shapes: Shapes) -> tuple[tuple[TensorSpec, ...], RunSpec]:
     """Ask for these shapes of the inputs, with values at random."""
     inputs = InputSpec(seed=spec.inputs.seed)
-    asked = msgspec.structs.replace(spec, shapes=shapes, batch=None, inputs=inputs)
+    asked = spec.having(shapes=shapes, batch=None, inputs=inputs)
     tensors = session.inputs
     if session.free_shapes:
-        tensors = tuple(msgspec.structs.replace(t, shape=shapes[t.name]) for t in tensors)
+        tensors = tuple(t.having(shape=shapes[t.name]) for t in tensors)
     return tensors, asked
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.domain.result import Fact
-from trtbench.domain.spec import ON_DEVICE, RunSpec
+from trtbench.domain.spec import ON_DEVICE
 from trtbench.errors import InputError, first_line
 from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries
 from trtbench.runtimes._session import Arrays, Burst, Spans
@@ -33,8 +33,7 @@ class CudaSession(TorchSession):
     """A module on a GPU, with pinned host buffers on both sides."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        spec: RunSpec = arguments[2]
-        super().__init__(*arguments, **keywords, device=spec.device or "cuda:0")
+        super().__init__(*arguments, **keywords)
         self._stream = self._torch.cuda.Stream(self._device)
         self._hosts: list[Tensor] = []
         self._results: list[Tensor] = []

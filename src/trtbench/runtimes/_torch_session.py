@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -217,9 +217,6 @@ class CpuSession(TorchSession):
     """A module on the CPU."""
 
     free_shapes = True
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords, device="cpu")
 
     def bind(self, arrays: Arrays) -> None:
         self._tensors = [self._from_numpy(arrays[tensor.name]) for tensor in self.inputs]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -82,10 +82,10 @@ def profile_context(
     return profile_from_rows(rows), float(np.median(spans))
 
 
-def make_profiler(trt: Any, heard: list[Row]) -> IProfiler:
+def make_profiler(trt: ModuleType, heard: list[Row]) -> IProfiler:
     """Make a profiler of this module's class that keeps what it is told."""
 
-    class Profiler(trt.IProfiler):  # type: ignore[misc]
+    class Profiler(trt.IProfiler):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             trt.IProfiler.__init__(self)
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.host.cuda import Call
 from trtbench.runtimes._trt_tensors import Port
+
+if TYPE_CHECKING:
+    from tensorrt import IExecutionContext
 
 
 @dataclass
@@ -28,7 +31,7 @@ class Buffer:
 class Unit:
     """One context with its stream and buffers."""
 
-    context: Any
+    context: IExecutionContext
     stream: Any
     handle: int
     buffers: dict[str, Buffer] = field(default_factory=dict)

@@ -8,8 +8,6 @@ from importlib import util
 from pathlib import Path
 from types import ModuleType
 
-import msgspec
-
 from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import ON_DEVICE, RunSpec, TensorSpec
@@ -113,9 +111,7 @@ def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> TurnSpec:
     """
     if together or device(spec) != "cpu" or spec.threads == 1 or "waiting" in spec.options:
         return TurnSpec(spec=spec)
-    return TurnSpec(
-        spec=msgspec.structs.replace(spec, options={**spec.options, "waiting": "passive"})
-    )
+    return TurnSpec(spec=spec.having(options={**spec.options, "waiting": "passive"}))
 
 
 def _set_waiting(spec: RunSpec) -> None:
@@ -147,7 +143,7 @@ def open_session(spec: RunSpec) -> CpuSession | CudaSession:
     inputs = inputs_of(loaded, spec)
     session = CpuSession if device(spec) == "cpu" else CudaSession
     try:
-        return session(torch, loaded, spec, settings=settings, inputs=inputs)
+        return session(torch, loaded, spec, settings=settings, inputs=inputs, device=device(spec))
     except (RuntimeError, TypeError, ValueError) as problem:  # its own .half() may refuse in any
         refuse_if_out_of_memory(problem)
         raise InputError(

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
-
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.result import LaunchFacts, Scalar
@@ -117,7 +115,7 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
     outcome = _outcome(spec, run, abilities, command, folder)
     if step_s is not None:
         told = {**outcome.evidence, "enqueue_resolution_s": step_s}
-        outcome = msgspec.structs.replace(outcome, evidence=told)
+        outcome = outcome.having(evidence=told)
     return outcome, times
 
 
@@ -169,7 +167,7 @@ class TrtexecProgress:
 def _passed_on(spec: RunSpec) -> RunSpec:
     """Leave out the options that are not trtexec's to know, and write a batch as shapes."""
     kept = {key: value for key, value in spec.options.items() if key not in _OURS}
-    return msgspec.structs.replace(spec, options=kept, shapes=_shapes(spec))
+    return spec.having(options=kept, shapes=_shapes(spec))
 
 
 def _shapes(spec: RunSpec) -> dict[str, tuple[int, ...]]:

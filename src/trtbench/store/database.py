@@ -6,7 +6,6 @@ import importlib.util
 import sqlite3
 import zlib
 from types import TracebackType
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
@@ -100,7 +99,7 @@ def _sqlite(url: str) -> Engine:
     engine = sa.create_engine(url, connect_args={"timeout": BUSY_S}, **pool)
 
     @sa.event.listens_for(engine, "connect")
-    def _prepare(connection: Any, _: object) -> None:
+    def _prepare(connection: sqlite3.Connection, _: object) -> None:
         # Transactions are begun by hand, IMMEDIATE for writers. The journal stays SQLite's own:
         # WAL would not work on network folders, and a copied store would lack half of its index.
         connection.isolation_level = None

@@ -124,6 +124,17 @@ def read_record(folder: Path) -> Record:
     return record_from_json(data, where=str(path))
 
 
+def demand_finished(found: T | FailedRun) -> T:
+    """Refuse a run that did not finish where one with times is needed."""
+    if isinstance(found, FailedRun):
+        raise InputError(
+            f"the run {found.id} did not finish",
+            facts={"stage": found.stage, "reason": found.reason},
+            fix=f"trtbench runs show {found.id} says more",
+        )
+    return found
+
+
 def read_samples(folder: Path, *, headline: bool = False) -> IterationTimes:
     """Read the raw columns of one directory; of a headline only the column that stands for it."""
     path = folder / SAMPLES

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from trtbench.boundary import check_id
 from trtbench.domain.result import Record, Run
 from trtbench.domain.spec import Value
@@ -130,7 +128,7 @@ def _damaged_entry(folder: Path, *, path: str) -> Entry | None:
 
 def marked(entry: Entry) -> Entry:
     """Say of an entry that its directory cannot be read any more."""
-    return msgspec.structs.replace(entry, kind=DAMAGED)
+    return entry.having(kind=DAMAGED)
 
 
 def state_of(entry: Entry, folder: Path) -> str | None:

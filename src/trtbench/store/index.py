@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import sqlalchemy as sa
@@ -17,6 +17,10 @@ from trtbench.store.database import Transaction, engine_from_url, lock_name
 from trtbench.store.entries import Entry
 from trtbench.store.place import without_password
 from trtbench.units import instant_from_text
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects.postgresql import Insert as PostgresqlInsert
+    from sqlalchemy.dialects.sqlite import Insert as SqliteInsert
 
 _TABLES = sa.MetaData()
 
@@ -258,7 +262,7 @@ def _numbers(connection: Connection, ids: Sequence[str]) -> dict[str, int | None
     return {name: number if isinstance(number, int) else 0 for name, number in found.items()}
 
 
-def _insert(connection: Connection) -> Any:
+def _insert(connection: Connection) -> PostgresqlInsert | SqliteInsert:
     """Find the statement that can replace a row; dialects are loaded when they are spoken."""
     if connection.dialect.name == "postgresql":
         from sqlalchemy.dialects.postgresql import insert as postgresql_insert

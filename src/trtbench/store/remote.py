@@ -12,13 +12,16 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from trtbench.boundary import check_name, inside
 from trtbench.errors import InputError, StoreError, UnavailableError
 from trtbench.store.contents import own_files
 from trtbench.store.directory import RECORD, partial_directory
 from trtbench.store.place import without_password
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
 
 CHANGING = (RECORD, "scores.json")
 """Files of a finished run that are written again; the others never change."""
@@ -182,7 +185,7 @@ def _is_name(name: str) -> bool:
         return False
 
 
-def _open(url: str) -> tuple[Any, str]:
+def _open(url: str) -> tuple[AbstractFileSystem, str]:
     scheme = url.partition("://")[0]
     try:
         fsspec = importlib.import_module("fsspec")

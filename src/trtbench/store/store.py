@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from trtbench import boundary
 from trtbench.domain.result import FailedRun, Record, Run
 from trtbench.errors import InputError, StoreError, TrtbenchError, UsageError, write_error
@@ -298,9 +296,9 @@ class Store:
             folder = self.path(entry)
             record = read_record(folder)
             tags = tuple(sorted((set(record.tags) | set(add)) - set(drop)))
-            write_record(folder, msgspec.structs.replace(record, tags=tags))
+            write_record(folder, record.having(tags=tags))
             self.publish(folder)
-            return msgspec.structs.replace(entry, tags=tags)
+            return entry.having(tags=tags)
 
         found = self.entry(name)
         return self.index.change(found.id, change) or found

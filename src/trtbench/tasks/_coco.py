@@ -15,13 +15,16 @@ from trtbench.boundary.files import MOST_BYTES
 from trtbench.errors import InputError
 from trtbench.tasks._images import names_below, noted
 
+JsonTable = dict[str, Any]
+"""What JSON holds in braces, whatever somebody has put there."""
+
 
 class CocoFile:
     """Images and what is annotated in them."""
 
     def __init__(self, path: Path) -> None:
         try:
-            self.raw: dict[str, Any] = json.loads(read_text(path, most=MOST_BYTES))
+            self.raw: JsonTable = json.loads(read_text(path, most=MOST_BYTES))
         except (OSError, ValueError, RecursionError) as problem:
             raise InputError(f"{path} is not COCO's JSON", facts={"reason": problem}) from None
         known = self.raw if isinstance(self.raw, dict) else {}
@@ -31,7 +34,7 @@ class CocoFile:
         try:
             self.files = {str(each["file_name"]): each["id"] for each in self.raw["images"]}
             self._last = {Path(name).name: id for name, id in self.files.items()}
-            self._by_image: dict[object, list[dict[str, Any]]] = {}
+            self._by_image: dict[object, list[JsonTable]] = {}
             for each in self.raw["annotations"]:
                 boxed = each if each.get("bbox") else {**each, "bbox": _box_of(each)}
                 self._by_image.setdefault(each["image_id"], []).append(boxed)
@@ -76,7 +79,7 @@ class CocoFile:
         return known, tuple(noted(what, missing) for what, missing in kinds.items() if missing)
 
 
-def _box_of(annotation: dict[str, Any]) -> list[float]:
+def _box_of(annotation: JsonTable) -> list[float]:
     """The box around polygons, where they are all that is annotated."""
     polygons = annotation.get("segmentation")
     if not isinstance(polygons, list) or not any(polygons):
@@ -86,7 +89,7 @@ def _box_of(annotation: dict[str, Any]) -> list[float]:
     return [min(across), min(down), max(across) - min(across), max(down) - min(down)]
 
 
-def _refuse_no_box(annotation: dict[str, Any]) -> None:
+def _refuse_no_box(annotation: JsonTable) -> None:
     """Refuse what has no box of four numbers, or an area that is none."""
     box = [float(side) for side in annotation["bbox"]]
     if len(box) != 4 or not all(map(math.isfinite, (*box, float(annotation.get("area", 0))))):
@@ -98,8 +101,8 @@ class Annotations(CocoFile):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        categories: list[dict[str, Any]] = self.raw["categories"]
-        self.category: dict[str, Any] = categories[0] if categories else {"id": 1}
+        categories: list[JsonTable] = self.raw["categories"]
+        self.category: JsonTable = categories[0] if categories else {"id": 1}
         self.points = self._points(path)
 
     def _points(self, path: Path) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,9 @@ class DepthImages(ImageFiles):
         takes = sized_input(tensors, asked=settings.get("size"), default=SIZE)
         self.settings = settings
         assert takes.size is not None
-        self._how: Any = settings.get("interpolation") or "bicubic"
+        self._how: Literal["bilinear", "bicubic"] = (
+            "bilinear" if settings.get("interpolation") == "bilinear" else "bicubic"
+        )
         self.settle(
             takes, str(settings.get("normalize") or "imagenet"), fit="stretch",
             size="x".join(map(str, takes.size)), interpolation=self._how,

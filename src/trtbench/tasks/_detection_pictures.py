@@ -30,25 +30,17 @@ def draw_objects(
     folder: Path,
 ) -> tuple[TaskPicture, ...]:
     """One sheet per model, the worst images first; annotated boxes are white."""
-    if images.scores_only:
-        return ()
-    pictures = []
-    for number, (model, own) in enumerate(zip(models, objects, strict=True)):
 
-        def draw(axis: Axes, index: int, own: Sequence[Objects] = own) -> None:
-            if truths is not None:
-                draw_boxes(axis, truths[index].boxes, colour="white", width=2.4)
-            said, likely = own[index], own[index].scores >= SHOWN
-            pairs = zip(said.classes[likely], said.scores[likely], strict=True)
-            texts = [f"{(names or {}).get(int(k), k)} {score:.2f}" for k, score in pairs]
-            draw_boxes(axis, said.boxes[likely], texts, colour="#E69F00")
+    def draw(axis: Axes, number: int, index: int) -> None:
+        if truths is not None:
+            draw_boxes(axis, truths[index].boxes, colour="white", width=2.4)
+        said = objects[number][index]
+        likely = said.scores >= SHOWN
+        pairs = zip(said.classes[likely], said.scores[likely], strict=True)
+        texts = [f"{(names or {}).get(int(k), k)} {score:.2f}" for k, score in pairs]
+        draw_boxes(axis, said.boxes[likely], texts, colour="#E69F00")
 
-        path = draw_worst(
-            images, draw, folder / f"detection_worst_{number}.png", title=model.label,
-            right=None if right is None else right[number],
-        )  # fmt: skip
-        pictures.append(TaskPicture(path=path, title=f"Objects of {model.label}", model=number))
-    return tuple(pictures)
+    return draw_worst(images, models, draw, folder, name="detection", what="Objects", right=right)
 
 
 def draw_precision(
@@ -63,7 +55,5 @@ def draw_precision(
         for at, level in (("0.5", 0), ("0.75", AT_75))
     ]
     title = "Precision by recall, mean over classes"
-    path = draw_curves(
-        folder / "detection_precision_recall.png", lines, title=title, x="recall", y="precision"
-    )
+    path = draw_curves(folder / "detection_precision_recall.png", lines, title=title)
     return (TaskPicture(path=path, title=title),)

@@ -11,6 +11,7 @@ import numpy as np
 from trtbench.domain.arrays import AnyArray
 from trtbench.errors import writing
 from trtbench.tasks._images import ImageFiles
+from trtbench.tasks.contract import Predicted, TaskPicture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,22 +72,32 @@ def show(
 
 def draw_worst(
     images: ImageFiles,
-    draw: Callable[[Axes, int], None],
-    path: Path,
+    models: Sequence[Predicted],
+    draw: Callable[[Axes, int, int], None],
+    folder: Path,
     *,
-    title: str,
-    right: Sequence[float] | None = None,
-) -> Path:
-    """Draw the images with the least share of what is right, each with what is drawn over it."""
-    chosen = list(range(len(images.names)))
-    if right is not None:
-        chosen.sort(key=lambda index: (np.isnan(right[index]), right[index]))
-    chosen = chosen[:WORST]
-    figure, axes = grid(*shape_of(len(chosen), most_columns=3), title=title)
-    for axis, index in zip((a for line in axes for a in line), chosen, strict=False):
-        show(axis, images.picture(index), images.names[index])
-        draw(axis, index)
-    return save(figure, path)
+    name: str,
+    what: str,
+    right: Sequence[Sequence[float]] | None = None,
+) -> tuple[TaskPicture, ...]:
+    """Draw a sheet per model: the images with the least share of what is right, drawn over.
+
+    ``draw`` is told the place, the number of the model and that of the image.
+    """
+    if images.scores_only:
+        return ()
+    pictures = []
+    for number, model in enumerate(models):
+        chosen = list(range(len(images.names)))[:WORST]
+        if right is not None:  # what is no number comes last
+            chosen = np.argsort(right[number], kind="stable").tolist()[:WORST]
+        figure, axes = grid(*shape_of(len(chosen), most_columns=3), title=model.label)
+        for axis, index in zip((a for line in axes for a in line), chosen, strict=False):
+            show(axis, images.picture(index), images.names[index])
+            draw(axis, number, index)
+        path = save(figure, folder / f"{name}_worst_{number}.png")
+        pictures.append(TaskPicture(path=path, title=f"{what} of {model.label}", model=number))
+    return tuple(pictures)
 
 
 def save(figure: Figure, path: Path) -> Path:
@@ -134,10 +145,8 @@ def draw_boxes(
             axis.text(x, y, _plain(texts[place]), fontsize=6, color=colour, va="bottom")
 
 
-def draw_curves(
-    path: Path, lines: Sequence[tuple[str, AnyArray, AnyArray]], *, title: str, x: str, y: str
-) -> Path:
-    """Draw lines from 0 to 1 in both directions, each with its name."""
+def draw_curves(path: Path, lines: Sequence[tuple[str, AnyArray, AnyArray]], *, title: str) -> Path:
+    """Draw precision by recall, each line with its name."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -146,7 +155,7 @@ def draw_curves(
     axis = figure.subplots()
     for name, across, up in lines:
         axis.plot(across, up, lw=1.6, label=_plain(name))
-    axis.set(xlim=(0, 1), ylim=(0, 1.02), xlabel=x, ylabel=y)
+    axis.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="recall", ylabel="precision")
     axis.set_title(_plain(title), fontsize=11)
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8)

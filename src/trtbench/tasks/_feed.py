@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import math
+import shutil
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from trtbench.analysis.inputs import (
@@ -28,9 +28,10 @@ from trtbench.domain.feed import Feed, InferOutcome, LoadedItem
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, InputTypeError, UsageError
 from trtbench.host.arrays import read_arrays
+from trtbench.host.chunks import Chunks, ChunkWriter
 from trtbench.models.onnx_outline import sides_of
 from trtbench.tasks import TASKS
-from trtbench.tasks.contract import Array, Arrays, DataSource, Tensors
+from trtbench.tasks.contract import Array, Arrays, DataSource, Predicted, Tensors
 
 _ITEM_SEEDS = 2**32
 """Every item has a seed of its own, so that a batch of any size holds the same items."""
@@ -112,13 +113,13 @@ class RandomItems(DataSource):
         name = self._known[item.name]
         ranges = self._feed.ranges
         given = ranges.get(name, ranges.get(""))
-        wanted = msgspec.structs.replace(item, name=name)
+        wanted = item.having(name=name)
         if item.dtype not in ("bfloat16", "float16", "float32", "float64"):
             limit = self._feed.limits.get(name)
             values = _drawn(wanted, seed, limit=limit)
             return values if given is None else _whole(values, name, given, limit=limit)
         # A network in FP16 must see the values of the one in FP32, rounded.
-        plain = msgspec.structs.replace(wanted, dtype="float32")
+        plain = wanted.having(dtype="float32")
         if self._feed.distribution == "normal":
             rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
             shape = tuple(int(dim) for dim in plain.shape if isinstance(dim, int))
@@ -141,8 +142,7 @@ class ArrayItems(DataSource):
         limit: int | None = None,
     ) -> None:
         asked = [
-            msgspec.structs.replace(
-                tensor,
+            tensor.having(
                 name=known[tensor.name],
                 shape=(None, *tensor.shape[1:]) if has_rows(tensor, tensors) else tensor.shape,
             )
@@ -177,10 +177,7 @@ def _read(path: Path, asked: list[TensorSpec]) -> dict[str, Array]:
     with contextlib.suppress(InputTypeError):
         return read_arrays(path, asked)
     for dtype in ("float32", "float16", "float64"):
-        other = [
-            msgspec.structs.replace(t, dtype=dtype) if t.dtype.startswith("float") else t
-            for t in asked
-        ]
+        other = [t.having(dtype=dtype) if t.dtype.startswith("float") else t for t in asked]
         with contextlib.suppress(InputTypeError):
             return read_arrays(path, other)
     return read_arrays(path, asked)
@@ -205,13 +202,13 @@ def _settled(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
     given = spec.shapes.get(tensor.name)
     if given is None or not tensor.shape:
         return tensor
-    opened = msgspec.structs.replace(tensor, shape=(None, *tensor.shape[1:]))
-    return msgspec.structs.replace(tensor, shape=(tensor.shape[0], *fitted(opened, given)[1:]))
+    opened = tensor.having(shape=(None, *tensor.shape[1:]))
+    return tensor.having(shape=(tensor.shape[0], *fitted(opened, given)[1:]))
 
 
 def _without_batch(tensor: TensorSpec, tensors: Sequence[TensorSpec]) -> TensorSpec:
     rows = has_rows(tensor, tensors)
-    return msgspec.structs.replace(tensor, shape=tensor.shape[1:] if rows else tensor.shape)
+    return tensor.having(shape=tensor.shape[1:] if rows else tensor.shape)
 
 
 def _drawn(tensor: TensorSpec, seed: int, *, limit: int | None = None) -> Array:
@@ -246,3 +243,28 @@ def _scaled(values: Array, low: float, high: float) -> Array:
             f"random values from {low:g} to {high:g} have no meaning", fix="--range 0:1"
         )
     return (low + (high - low) * values.astype(np.float64)).astype(np.float32)
+
+
+class TaskJudge:
+    """Takes the outputs of one model batch by batch, and scores them at the end."""
+
+    def __init__(self, feed: Feed, source: DataSource, folder: Path) -> None:
+        assert feed.task is not None
+        self._task, self._settings = TASKS.load(feed.task), feed.settings
+        self._source, self._folder = source, folder
+        source.scores_only = True
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        self._writer = ChunkWriter(folder)
+
+    def add(self, outputs: Arrays, loaded: Sequence[object]) -> None:
+        """Make predictions of one batch."""
+        decoded = self._task.decode(outputs, loaded, settings=self._settings)
+        self._writer.add(decoded, items=len(loaded))
+
+    def scores(self) -> dict[str, float]:
+        """Score the model by every metric of the task."""
+        self._writer.flush()
+        model = Predicted(label="model", chunks=Chunks(self._folder))
+        judgement = self._task.judge(self._source, [model], self._settings, folder=self._folder)
+        return {score.metric: score.value for score in judgement.scores[0]}

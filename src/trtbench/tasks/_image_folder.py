@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,9 @@ class ImageFolder(ImageFiles):
                 fix=f"--resize {round(min(self._crop) * MARGIN)}",
             )
         self._settings = settings
-        self._how: Any = settings.get("interpolation") or "bilinear"
+        self._how: Literal["bilinear", "bicubic"] = (
+            "bicubic" if settings.get("interpolation") == "bicubic" else "bilinear"
+        )
         self.settle(
             takes, str(settings.get("normalize") or "imagenet"), fit="crop", resize=self._resize,
             crop="x".join(map(str, self._crop)), interpolation=self._how,
@@ -135,7 +137,9 @@ def read_classes(path: Path) -> dict[str, int]:
     return {words[0]: number for number, words in enumerate(lines)}
 
 
-def _order_from_json(raw: Any) -> dict[str, int]:
+def _order_from_json(raw: object) -> dict[str, int]:
+    if not isinstance(raw, dict | list):
+        raise ValueError
     if isinstance(raw, dict) and raw and all(type(value) is int for value in raw.values()):
         return {str(name): number for name, number in raw.items()}
     pairs = enumerate(raw) if isinstance(raw, list) else ((int(k), v) for k, v in raw.items())

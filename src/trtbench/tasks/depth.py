@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import numpy as np
 
 from trtbench.analysis.depth import (
@@ -93,17 +93,9 @@ def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) ->
 
 def rules_from_settings(settings: Settings) -> DepthRules:
     """Settle how predictions are judged."""
-    rules: dict[str, Any] = {
-        "truth_kind": settings.get("gt_kind"),
-        "output_kind": settings.get("output_kind"),
-        "align": settings.get("align"),
-        "space": settings.get("space"),
-        "min_depth": settings.get("min_depth"),
-        "max_depth": settings.get("max_depth"),
-        "silog_lambda": settings.get("silog_lambda"),
-        "disparity_scale": settings.get("disparity_scale"),
-    }
-    found = DepthRules(**{name: value for name, value in rules.items() if value is not None})
+    told = {**settings, "truth_kind": settings.get("gt_kind")}
+    names = (each for each in DepthRules.__struct_fields__ if told.get(each) is not None)
+    found = msgspec.convert({name: told[name] for name in names}, DepthRules)
     if not 0 < found.min_depth < found.max_depth:
         raise UsageError(
             f"no depth lies between {found.min_depth:g} and {found.max_depth:g}",

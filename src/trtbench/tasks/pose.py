@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.pose import (
+    COCO_SIGMAS,
+    COCO_SKELETON,
     Matches,
     People,
     average_precision,
@@ -25,6 +28,7 @@ from trtbench.domain.result import Score
 from trtbench.errors import InputError, UsageError
 from trtbench.host.images import find_images
 from trtbench.tasks._coco import Annotations
+from trtbench.tasks._drawing import draw_skeleton, draw_worst
 from trtbench.tasks._images import (
     SAMPLED,
     ImageFiles,
@@ -35,7 +39,6 @@ from trtbench.tasks._images import (
     normalized,
     sized_input,
 )
-from trtbench.tasks._pose_pictures import SHOWN, draw_people
 from trtbench.tasks._yolo import people_from_outputs, people_from_row
 from trtbench.tasks.contract import (
     Arrays,
@@ -44,11 +47,17 @@ from trtbench.tasks.contract import (
     Judgement,
     Predicted,
     Settings,
+    TaskPicture,
     TaskTable,
     Tensors,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 SIZE = 640
+SHOWN = 0.25
+"""Confidence from which people and points are drawn."""
 RESAMPLES = 200
 """Average precision is dear to resample; 200 draws settle an interval to a few per cent of it."""
 PARTS = (0.05, 0.1, 0.2)
@@ -128,7 +137,7 @@ def judge(
     if images.annotations is None:
         likeness = [_likeness(everyone[0], own, None) for own in everyone]
         scores = tuple(() if n == 0 else likeness[n] for n in range(len(models)))
-        pictures = draw_people(images, models, everyone, folder=folder)
+        pictures = _draw_people(images, models, everyone, folder=folder)
         return Judgement(
             scores=scores, method="no annotations: models are compared only",
             pictures=pictures, notes=source.notes,
@@ -146,7 +155,7 @@ def judge(
         method="COCO's OKS average precision, 20 people per image; PCK in parts "
         f"of the larger side of the box; intervals by {RESAMPLES} resamples; sigmas {shown}",
         tables=(_image_table(source, models, tallies),),
-        pictures=draw_people(
+        pictures=_draw_people(
             images,
             models,
             everyone,
@@ -155,17 +164,16 @@ def judge(
             edges=images.annotations.edges,
             folder=folder,
         ),
-        notes=(*source.notes, *([] if _anybody(truths) else [NOBODY])),
+        notes=(
+            *source.notes,
+            *([] if any((~people.ignored).any() for people in truths) else [NOBODY]),
+        ),
     )
 
 
 def _right(tally: _Tally) -> list[float]:
     """Share of points that are right in every image; NaN where there are none."""
     return [_share(hits) for hits in tally.hits[0.1]]
-
-
-def _anybody(truths: Sequence[People]) -> bool:
-    return any((~people.ignored).any() for people in truths)
 
 
 def _refuse_other_points(
@@ -285,3 +293,29 @@ def _image_table(
     )  # fmt: skip
     heads = ("image", "model", "people", "found", "right at OKS 0.5", "PCK@0.2")
     return TaskTable(id="images", title="Every image", headings=heads, rows=rows)
+
+
+def _draw_people(
+    images: ImageFiles,
+    models: Sequence[Predicted],
+    everyone: Sequence[list[People]],
+    *,
+    truths: Sequence[People] | None = None,
+    right: Sequence[Sequence[float]] | None = None,
+    edges: tuple[tuple[int, int], ...] | None = None,
+    folder: Path,
+) -> tuple[TaskPicture, ...]:
+    """Draw skeletons, the images with the fewest right points first; annotations are white."""
+
+    def draw(axis: Axes, number: int, index: int) -> None:
+        own = everyone[number][index]
+        # COCO's edges for its 17 points; nobody knows those of others.
+        known = COCO_SKELETON if own.keypoints.shape[1] == len(COCO_SIGMAS) else ()
+        lines = known if edges is None else edges
+        for person in () if truths is None else truths[index].keypoints:
+            draw_skeleton(axis, person, lines, colour="white")
+        for person, score in zip(own.keypoints, own.scores, strict=True):
+            if score >= SHOWN:
+                draw_skeleton(axis, person, lines, colour="#E69F00", least=SHOWN)
+
+    return draw_worst(images, models, draw, folder, name="pose", what="Key points", right=right)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from trtbench.trtexec._log_messages import known_message
 from trtbench.trtexec._log_prefixes import LogLine
 from trtbench.trtexec._log_values import LogMessage
@@ -57,7 +55,7 @@ class MessageCollector:
 
     def _change(self, message: LogMessage, **changes: object) -> None:
         if self.open is not None:
-            self.found[self.open] = msgspec.structs.replace(message, **changes)
+            self.found[self.open] = message.having(**changes)
 
 
 def _message(line: LogLine, text: str) -> LogMessage:

@@ -6,11 +6,16 @@ from typing import NamedTuple
 
 
 class Known(NamedTuple):
-    """A message recognised by a piece of its text."""
+    """A message recognised by a piece of its text, or by one of several."""
 
     code: str
-    needle: str
+    needles: str | tuple[str, ...]
     meaning: str
+
+    def is_in(self, text: str) -> bool:
+        """Tell whether a text has a piece of it."""
+        pieces = (self.needles,) if isinstance(self.needles, str) else self.needles
+        return any(piece in text for piece in pieces)
 
 
 KNOWN = (
@@ -71,12 +76,7 @@ KNOWN = (
     ),
     Known(
         "throttled",
-        "throttl",
-        "the GPU lowered its clocks while it was measured, for heat or power: it can be faster",
-    ),
-    Known(
-        "throttled",
-        "Throttl",
+        ("throttl", "Throttl"),
         "the GPU lowered its clocks while it was measured, for heat or power: it can be faster",
     ),
     Known(
@@ -87,12 +87,7 @@ KNOWN = (
     ),
     Known(
         "timing-cache-new",
-        "Could not read timing cache",
-        "there was no readable timing cache; a new one is written",
-    ),
-    Known(
-        "timing-cache-new",
-        "Could not read cache from",
+        ("Could not read timing cache", "Could not read cache from"),
         "there was no readable timing cache; a new one is written",
     ),
     Known(
@@ -134,12 +129,7 @@ KNOWN = (
     ),
     Known(
         "version-mismatch",
-        "engine plan file is not compatible with this version",
-        "the engine was written by another version of TensorRT; build it again here",
-    ),
-    Known(
-        "version-mismatch",
-        "Version tag does not match",
+        ("engine plan file is not compatible with this version", "Version tag does not match"),
         "the engine was written by another version of TensorRT; build it again here",
     ),
     Known(
@@ -162,21 +152,14 @@ KNOWN = (
         "kPLAN_MAGIC_TAG",
         "the file is not an engine this TensorRT can read",
     ),
-    Known("deserialize-failed", "Engine deserialization failed", "the engine could not be loaded"),
-    Known("deserialize-failed", "Got invalid engine", "the engine could not be loaded"),
     Known(
-        "plugin-missing",
-        "getPluginCreator could not find plugin",
-        "the model needs a plugin that is not loaded; give its library",
+        "deserialize-failed",
+        ("Engine deserialization failed", "Got invalid engine"),
+        "the engine could not be loaded",
     ),
     Known(
         "plugin-missing",
-        "Plugin not found",
-        "the model needs a plugin that is not loaded; give its library",
-    ),
-    Known(
-        "plugin-missing",
-        "Cannot find plugin",
+        ("getPluginCreator could not find plugin", "Plugin not found", "Cannot find plugin"),
         "the model needs a plugin that is not loaded; give its library",
     ),
     Known("parse-failed", "Failed to parse", "the model file could not be read by the parser"),
@@ -198,10 +181,9 @@ KNOWN = (
     ),
     Known(
         "out-of-memory",
-        "out of memory",
+        ("out of memory", "OutOfMemory"),
         "the device has not enough free memory",
     ),
-    Known("out-of-memory", "OutOfMemory", "the device has not enough free memory"),
     Known(
         "tactic-memory",
         "due to insufficient memory on requested size",
@@ -209,12 +191,7 @@ KNOWN = (
     ),
     Known(
         "shape-assumed",
-        "no shapes were provided",
-        "a dynamic input had no shape, so trtexec chose one, usually batch 1",
-    ),
-    Known(
-        "shape-assumed",
-        "Shape missing for input with dynamic shape",
+        ("no shapes were provided", "Shape missing for input with dynamic shape"),
         "a dynamic input had no shape, so trtexec chose one, usually batch 1",
     ),
     Known(
@@ -267,11 +244,13 @@ KNOWN = (
         "inference streams",
         "queries of several streams overlap: only throughput has a meaning, latencies do not",
     ),
-    Known("set-up-failed", "Inference set up failed", "trtexec stopped before it ran anything"),
-    Known("set-up-failed", "Engine set up failed", "trtexec stopped before it ran anything"),
+    Known(
+        "set-up-failed",
+        ("Inference set up failed", "Engine set up failed"),
+        "trtexec stopped before it ran anything",
+    ),
     Known("set-up-failed", "Failed to create engine", "no engine could be made or loaded"),
-    Known("no-file", "Could not open", "a file could not be opened"),
-    Known("no-file", "Error opening", "a file could not be opened"),
+    Known("no-file", ("Could not open", "Error opening"), "a file could not be opened"),
     Known("cuda-error", "Cuda failure", "a CUDA call failed; the driver or the device is at fault"),
     Known("cuda-error", "CUDA initialization failure", "CUDA could not be started on this machine"),
 )
@@ -279,4 +258,4 @@ KNOWN = (
 
 def known_message(text: str) -> Known | None:
     """Recognise a message by a piece of its text."""
-    return next((each for each in KNOWN if each.needle in text), None)
+    return next((each for each in KNOWN if each.is_in(text)), None)

@@ -15,68 +15,38 @@ from trtbench.trtexec.version import version_key
 
 _FLAG = re.compile(r"--[A-Za-z][A-Za-z0-9]{1,60}")
 
-SINCE: dict[str, tuple[str, str | None]] = {
-    "--loadEngine": ("5.0", None),
-    "--saveEngine": ("5.0", None),
-    "--onnx": ("5.0", None),
-    "--iterations": ("5.0", None),
-    "--avgRuns": ("5.0", None),
-    "--percentile": ("5.0", None),
-    "--device": ("5.0", None),
-    "--verbose": ("5.0", None),
-    "--useSpinWait": ("5.0", "10.99"),
-    "--useDLACore": ("5.0", None),
-    "--allowGPUFallback": ("5.0", None),
-    "--fp16": ("5.0", "10.99"),
-    "--int8": ("5.0", "10.99"),
-    "--calib": ("5.0", "10.99"),
-    "--workspace": ("5.0", "8.99"),
-    "--duration": ("7.0", None),
-    "--warmUp": ("7.0", None),
-    "--sleepTime": ("7.0", None),
-    "--shapes": ("7.0", None),
-    "--minShapes": ("7.0", None),
-    "--optShapes": ("7.0", None),
-    "--maxShapes": ("7.0", None),
-    "--loadInputs": ("7.0", None),
-    "--plugins": ("6.0", "10.14"),
-    "--streams": ("7.0", "10.99"),
-    "--exposeDMA": ("7.0", None),
-    "--useCudaGraph": ("7.0", "10.99"),
-    "--best": ("7.0", "10.99"),
-    "--buildOnly": ("7.0", "8.99"),
-    "--exportTimes": ("7.0", None),
-    "--exportProfile": ("7.0", None),
-    "--exportOutput": ("7.0", None),
-    "--dumpProfile": ("7.0", None),
-    "--nvtxMode": ("7.0", "8.99"),
-    "--refit": ("7.1", None),
-    "--noTF32": ("7.1", None),
-    "--noDataTransfers": ("7.2", "10.99"),
-    "--separateProfileRun": ("7.2", "10.99"),
-    "--timingCacheFile": ("8.0", None),
-    "--sparsity": ("8.0", None),
-    "--idleTime": ("8.2", None),
-    "--profilingVerbosity": ("8.2", None),
-    "--exportLayerInfo": ("8.2", None),
-    "--dumpLayerInfo": ("8.2", None),
-    "--memPoolSize": ("8.4", None),
-    "--skipInference": ("8.6", None),
-    "--infStreams": ("8.6", None),
-    "--builderOptimizationLevel": ("8.6", None),
-    "--versionCompatible": ("8.6", None),
-    "--hardwareCompatibilityLevel": ("8.6", None),
-    "--staticPlugins": ("8.6", None),
-    "--fp8": ("8.6", "10.99"),
-    "--bf16": ("10.0", "10.99"),
-    "--stronglyTyped": ("10.0", "10.99"),
-    "--stripWeights": ("10.0", None),
-    "--useProfile": ("10.0", None),
-    "--includeDataTransfers": ("11.0", None),
-    "--noCudaGraph": ("11.0", None),
-    "--noSpinWait": ("11.0", None),
+_FIRST = {
+    "5.0": "--loadEngine --saveEngine --onnx --iterations --avgRuns --percentile --device "
+    "--verbose --useSpinWait --useDLACore --allowGPUFallback --fp16 --int8 --calib "
+    "--workspace",
+    "6.0": "--plugins",
+    "7.0": "--duration --warmUp --sleepTime --shapes --minShapes --optShapes --maxShapes "
+    "--loadInputs --streams --exposeDMA --useCudaGraph --best --buildOnly --exportTimes "
+    "--exportProfile --exportOutput --dumpProfile --nvtxMode",
+    "7.1": "--refit --noTF32",
+    "7.2": "--noDataTransfers --separateProfileRun",
+    "8.0": "--timingCacheFile --sparsity",
+    "8.2": "--idleTime --profilingVerbosity --exportLayerInfo --dumpLayerInfo",
+    "8.4": "--memPoolSize",
+    "8.6": "--skipInference --infStreams --builderOptimizationLevel --versionCompatible "
+    "--hardwareCompatibilityLevel --staticPlugins --fp8",
+    "10.0": "--bf16 --stronglyTyped --stripWeights --useProfile",
+    "11.0": "--includeDataTransfers --noCudaGraph --noSpinWait",
 }
-"""First and last TensorRT whose trtexec obeys a flag; later ones may accept it and do nothing."""
+"""Flags by the first TensorRT whose trtexec has them."""
+_LAST = {
+    "8.99": "--workspace --buildOnly --nvtxMode",
+    "10.14": "--plugins",
+    "10.99": "--useSpinWait --fp16 --int8 --calib --streams --useCudaGraph --best "
+    "--noDataTransfers --separateProfileRun --fp8 --bf16 --stronglyTyped",
+}
+"""Flags by the last one that obeys them; later ones may accept them and do nothing."""
+SINCE: dict[str, tuple[str, str | None]] = {
+    flag: (first, next((last for last, gone in _LAST.items() if flag in gone.split()), None))
+    for first, flags in _FIRST.items()
+    for flag in flags.split()
+}
+"""First and last TensorRT whose trtexec obeys a flag."""
 
 
 class TrtexecAbilities(Value, frozen=True, kw_only=True):

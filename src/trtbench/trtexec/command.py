@@ -19,8 +19,6 @@ import math
 import shlex
 from pathlib import PurePath
 
-import msgspec
-
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import UsageError
 from trtbench.trtexec._command_build import BUILD_OPTIONS, build_command, load_command
@@ -90,7 +88,7 @@ def profile_command(
     spec: RunSpec, *, binary: str, abilities: TrtexecAbilities, folder: str | PurePath
 ) -> list[str]:
     """List the command that also times single layers."""
-    profiled = msgspec.structs.replace(spec, profile=True)
+    profiled = spec.having(profile=True)
     return bench_command(profiled, binary=binary, abilities=abilities, folder=folder)
 
 

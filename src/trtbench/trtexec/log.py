@@ -16,22 +16,18 @@ from typing import BinaryIO, NamedTuple
 
 from trtbench.boundary import mask, may_hold_secret
 from trtbench.errors import ParseError
-from trtbench.trtexec._log_build import BuildTrace, LayerTuning, Tactic
+from trtbench.trtexec._log_build import BuildTrace
 from trtbench.trtexec._log_envelopes import is_plain, lines_from_line
 from trtbench.trtexec._log_lines import Banner, CommandLines, banner_from_text, clean
 from trtbench.trtexec._log_prefixes import LogLine, Prefixes, usual_prefixes
 from trtbench.trtexec._log_reader import RunReader
 from trtbench.trtexec._log_values import (
     Binding,
-    BuildFacts,
     LogMessage,
     LogRun,
     LogSection,
-    MemoryLine,
     Metric,
-    Outcome,
     PerformanceSummary,
-    TraceAverage,
 )
 from trtbench.trtexec._log_wrapped import joined, may_go_on, with_more
 from trtbench.trtexec.conditions import conditions_from_log
@@ -39,19 +35,13 @@ from trtbench.trtexec.log_text import HARD_BREAK, read_text
 
 __all__ = [
     "Binding",
-    "BuildFacts",
     "BuildTrace",
-    "LayerTuning",
     "LogMessage",
     "LogRun",
     "LogSection",
     "LogText",
-    "MemoryLine",
     "Metric",
-    "Outcome",
     "PerformanceSummary",
-    "Tactic",
-    "TraceAverage",
     "conditions_from_log",
     "log_from_text",
     "read_log",

@@ -67,14 +67,14 @@ def _trace(trace: BuildTrace) -> dict[str, object]:
     """Write a trace with the few fastest tactics of each layer; ``tactics.csv`` has all."""
     layers = [
         {
-            **msgspec.to_builtins(msgspec.structs.replace(layer, tactics=())),
+            **msgspec.to_builtins(layer.having(tactics=())),
             "fastest": msgspec.to_builtins(layer.fastest),
         }
         for layer in trace.layers
     ]
     for layer in layers:
         del layer["tactics"]
-    whole: dict[str, object] = msgspec.to_builtins(msgspec.structs.replace(trace, layers=()))
+    whole: dict[str, object] = msgspec.to_builtins(trace.having(layers=()))
     return {**whole, "layers": layers}
 
 

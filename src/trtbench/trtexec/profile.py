@@ -11,8 +11,6 @@ import math
 import re
 from collections.abc import Iterator
 
-import msgspec
-
 from trtbench.domain.samples import LayerProfile, LayerTime
 from trtbench.errors import ParseError
 from trtbench.trtexec._json import (
@@ -146,7 +144,7 @@ def _profile(count: int | None, records: list[Record], *, where: str) -> LayerPr
     shared = tuple(
         layer
         if layer.share is not None or total_s <= 0
-        else msgspec.structs.replace(layer, share=layer.total_s / total_s)
+        else layer.having(share=layer.total_s / total_s)
         for layer in layers
     )
     return LayerProfile(count=count, layers=shared)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -137,6 +136,6 @@ def _compare(batch: int, config: Config, store: Store, steps: Steps) -> Compared
 
 def _as_runs(compared: Compared, runs: dict[tuple[str, int], Run], batch: int) -> Comparison:
     """Let a comparison speak of the runs that stand in the report."""
-    return msgspec.structs.replace(
-        compared.comparison, baseline=runs["fp32", batch].id, candidate=runs["int8", batch].id
+    return compared.comparison.having(
+        baseline=runs["fp32", batch].id, candidate=runs["int8", batch].id
     )

@@ -116,12 +116,10 @@ def _origins(sides: _Sides, side: int) -> dict[int, tuple[str, ...]]:
             continue
         ends = foreign_ends(layer.name)
         between = nodes_between(*ends, order) if ends and len(layer.nodes) <= 2 else ()
-        found[layer.index] = tuple(node for node in between or layer.nodes if not _is_qdq(node))
+        found[layer.index] = tuple(
+            node for node in between or layer.nodes if "QuantizeLinear" not in node
+        )
     return found
-
-
-def _is_qdq(node: str) -> bool:
-    return "QuantizeLinear" in node
 
 
 def _holders(origins: dict[int, tuple[str, ...]]) -> dict[str, list[int]]:

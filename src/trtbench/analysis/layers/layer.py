@@ -110,11 +110,6 @@ class LayerTable(Value, frozen=True, kw_only=True):
         """Sum of all layer times; ``None`` where nothing was timed."""
         return total_s(self.layers) if self.timed else None
 
-    def slowest(self, top: int | None = None) -> tuple[Layer, ...]:
-        """Order layers from the slowest on; layers that share a name stay apart."""
-        ordered = sorted(self.layers, key=lambda layer: -layer.seconds)
-        return tuple(ordered if top is None else ordered[:top])
-
 
 def total_s(layers: Iterable[Layer]) -> float:
     """Add up layer times; what was not timed adds nothing."""

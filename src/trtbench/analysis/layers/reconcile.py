@@ -74,14 +74,9 @@ def reconcile(
     )
 
 
-def timed_layers(table: LayerTable) -> int:
-    """Count the layers that took time at all."""
-    return sum(1 for layer in table.layers if layer.seconds > 0)
-
-
 def hint_of(found: Reconciliation, table: LayerTable) -> str | None:
     """Say what an unexplained remainder looks like, without claiming that it is that."""
-    left, count = found.unexplained_s, timed_layers(table)
+    left, count = found.unexplained_s, sum(1 for layer in table.layers if layer.seconds > 0)
     if left is None or not found.gpu_s or abs(left) < SMALL * found.gpu_s or not count:
         return None
     if left > 0:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from trtbench.analysis.layers.gpus import GpuPeak
 from trtbench.analysis.layers.layer import Bound, Layer, LayerTable
 
@@ -14,7 +12,7 @@ LIGHT = ("pooling", "pointwise", "resize", "shuffle", "slice", "padding", "softm
 def with_rates(table: LayerTable, peak: GpuPeak | None) -> LayerTable:
     """Add achieved rates, and shares of the roofline where the GPU is known."""
     layers = tuple(_rated(layer, peak) for layer in table.layers)
-    return replace(table, layers=layers, gpu=peak.name if peak else None)
+    return table.having(layers=layers, gpu=peak.name if peak else None)
 
 
 def roof_s(layer: Layer, peak: GpuPeak) -> float | None:
@@ -46,8 +44,7 @@ def _rated(layer: Layer, peak: GpuPeak | None) -> Layer:
         return layer
     bound = bound_of(layer, peak) if peak else None
     least = roof_s(layer, peak) if peak and bound else None
-    return replace(
-        layer,
+    return layer.having(
         flops_per_s=layer.flops / seconds if layer.flops else None,
         bytes_per_s=layer.traffic_bytes / seconds if layer.traffic_bytes is not None else None,
         roofline=least / seconds if least is not None else None,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from trtbench.analysis.layers.causes import Cause
 from trtbench.analysis.layers.facts import EngineFacts
 from trtbench.analysis.layers.layer import LayerTable
@@ -36,10 +34,10 @@ def at_clock(table: LayerTable, ratio: float) -> LayerTable:
     if ratio == 1.0:
         return table
     layers = tuple(
-        replace(layer, time_s=None if layer.time_s is None else layer.time_s / ratio)
+        layer.having(time_s=None if layer.time_s is None else layer.time_s / ratio)
         for layer in table.layers
     )
-    return replace(table, layers=layers)
+    return table.having(layers=layers)
 
 
 def surrounding_causes(

@@ -10,8 +10,6 @@ from __future__ import annotations
 import shlex
 from typing import Literal
 
-from msgspec.structs import replace
-
 from trtbench.domain.spec import Precision, Value
 from trtbench.errors import UnavailableError, UsageError
 from trtbench.host.tensorrt import Abilities
@@ -88,7 +86,7 @@ def precision_plan(asked: PrecisionWish, *, abilities: Abilities) -> PrecisionPl
     ahead = step_ahead(asked)
     if ahead is not None:
         plan = precision_plan(quantized_ahead(asked), abilities=abilities)
-        return replace(plan, steps=(ahead, *plan.steps))
+        return plan.having(steps=(ahead, *plan.steps))
     if asked.strong and not abilities.strong:
         raise UsageError(
             f"{abilities.title} cannot be held to the types of a model",
@@ -139,7 +137,7 @@ def step_ahead(asked: PrecisionWish) -> PrecisionStep | None:
 def quantized_ahead(asked: PrecisionWish) -> PrecisionWish:
     """What is asked for once the model has been quantized."""
     carried = asked.carried | {str(asked.precision)}
-    return replace(asked, carried=carried, calibration=False, data=False, quantizer=None)
+    return asked.having(carried=carried, calibration=False, data=False, quantizer=None)
 
 
 def _refuse_contradiction(asked: PrecisionWish) -> None:

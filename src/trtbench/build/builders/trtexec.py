@@ -11,10 +11,18 @@ import msgspec
 
 from trtbench.analysis.findings import Evidence, findings_from_evidence
 from trtbench.analysis.onnx_stamp import RANDOM_DATA
+from trtbench.build.builders import _precision
 from trtbench.build.builders._failures import too_new
-from trtbench.build.builders._precision import PrecisionStep
-from trtbench.build.builders._prepare import PreparedModel
-from trtbench.build.builders._trtexec_types import ahead_of, told_spec, typed_spec, types_plan
+from trtbench.build.builders._precision import (
+    FLAGS,
+    QUANTIZED,
+    PrecisionPlan,
+    PrecisionStep,
+    PrecisionWish,
+    precision_plan,
+    quantized_ahead,
+)
+from trtbench.build.builders._prepare import PreparedModel, made_ahead, prepare_model
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.job import BuildOutcome, Stage
 from trtbench.domain.result import Scalar
@@ -59,6 +67,8 @@ OPTIONS = {
     "tempdir": "folder for temporary files",
 }
 """What ``--opt key=value`` may set."""
+STEP_OPTIONS = ("quantizer", "modelopt", "calibration_items")
+"""Options of a quantization, which trtexec itself must not see."""
 
 MADE_UP = f"trtexec makes up INT8 scales, as from {RANDOM_DATA}: no evidence of accuracy"
 """It does so whenever it is given neither a cache nor a quantized model."""
@@ -123,8 +133,9 @@ def command_lines(spec: BuildSpec) -> list[str]:
 
 
 def step_ahead(spec: BuildSpec) -> PrecisionStep | None:
-    """Tell what is done to the model in another interpreter, before trtexec is started."""
-    return ahead_of(spec)
+    """Tell what NVIDIA ModelOpt does to the model before trtexec is started, if anything."""
+    wanted = spec.precision == "fp8" or "quantizer" in spec.options
+    return _precision.step_ahead(_asked(spec, strong=False)) if wanted else None
 
 
 def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
@@ -149,8 +160,7 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
         document = json_from_value(build_metadata_from_log(run))
         (folder / METADATA).write_bytes(document)
     made = _outcome(run, abilities, command, folder)
-    return msgspec.structs.replace(
-        made,
+    return made.having(
         command=_with_kept(made.command, spec, prepared),
         files={**made.files, **prepared.files},
         notes=(*said, *prepared.notes, *made.notes),
@@ -214,7 +224,7 @@ def _passed_on(spec: BuildSpec) -> BuildSpec:
                 else None,
             )
     kept = {key: value for key, value in spec.options.items() if key != "version"}
-    return msgspec.structs.replace(spec, options=kept)
+    return spec.having(options=kept)
 
 
 def _crashed_leaving(end: Exit, data: bytes) -> bool:
@@ -280,4 +290,57 @@ def _outcome(
         facts=facts,
         files=files,
         notes=tuple(f"trtexec warns: {meaning}" for meaning in dict.fromkeys(warnings)),
+    )
+
+
+def types_plan(
+    spec: BuildSpec, *, abilities: TrtexecAbilities, ahead: bool = False
+) -> PrecisionPlan | None:
+    """Plan a precision that the types of the model must carry; ``None`` where a flag says it."""
+    typed = abilities.inverted or spec.options.get("typing") == "strong"
+    quantized = spec.precision == "fp8" or "quantizer" in spec.options
+    if spec.precision not in (*FLAGS, "best") or not (typed or quantized):
+        return None
+    known = abilities_of_version(abilities.version or "11.0", flavour="tensorrt")
+    asked = _asked(spec, strong=typed)
+    return precision_plan(quantized_ahead(asked) if ahead else asked, abilities=known)
+
+
+def _asked(spec: BuildSpec, *, strong: bool) -> PrecisionWish:
+    return PrecisionWish(
+        precision=spec.precision,
+        model=spec.model.path,
+        carried=outline_of(Path(spec.model.path)).carried,
+        calibration=spec.calibration is not None or spec.calibration_cache is not None,
+        strong=strong,
+        data=spec.calibration is not None,
+        quantizer=spec.options.get("quantizer"),
+        modelopt=spec.options.get("modelopt"),
+    )
+
+
+def typed_spec(
+    spec: BuildSpec, *, abilities: TrtexecAbilities, folder: Path, stage: Stage
+) -> tuple[BuildSpec, PreparedModel]:
+    """Do the steps, and give the spec that trtexec is to be told."""
+    ahead = made_ahead(folder)
+    plan = types_plan(spec, abilities=abilities, ahead=ahead is not None)
+    if plan is None:
+        return spec, PreparedModel(path=Path(spec.model.path))
+    prepared = prepare_model(spec, plan, folder=folder, stage=stage)
+    return told_spec(spec, plan, model=prepared.path), prepared
+
+
+def told_spec(spec: BuildSpec, plan: PrecisionPlan, *, model: Path | None = None) -> BuildSpec:
+    """Leave out what the types of the model say by now."""
+    strong = plan.typing == "strong"
+    quantized = any(step.precision in QUANTIZED for step in plan.steps) or not plan.steps
+    used = STEP_OPTIONS if quantized else ()
+    options = {key: value for key, value in spec.options.items() if key not in used}
+    reference = spec.model.having(path=str(model)) if model else spec.model
+    return spec.having(
+        model=reference,
+        precision=None if strong else spec.precision,
+        calibration=None if quantized else spec.calibration,
+        options={**options, "typing": "strong"} if strong else options,
     )

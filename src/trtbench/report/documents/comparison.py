@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from trtbench.analysis.other_definitions import guide_speedup
 from trtbench.analysis.verdict import would_tell
 from trtbench.domain.comparison import Verdict
@@ -200,7 +198,7 @@ def _errors(compared: Compared) -> Iterator[Finding]:
     for side, run in (("baseline", compared.baseline), ("candidate", compared.candidate)):
         for finding in run.findings:
             if finding.severity == "error":
-                yield replace(finding, concerns=side)
+                yield finding.having(concerns=side)
 
 
 def _ranked(compared: Compared) -> tuple[Cell, ...]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import XAxis, YAxis
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
@@ -134,15 +134,15 @@ def _fraction(axes: Axes, at: float) -> float:
     return float((point[0] - low) / (high - low))
 
 
-def _date_ticks(side: Any) -> None:
+def _date_ticks(side: XAxis | YAxis) -> None:
     from matplotlib import dates
 
-    locator: Any = dates.AutoDateLocator(minticks=3, maxticks=7)  # type: ignore[no-untyped-call]
+    locator = dates.AutoDateLocator(minticks=3, maxticks=7)  # type: ignore[no-untyped-call]
     side.set_major_locator(locator)
     side.set_major_formatter(dates.ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
 
 
-def _tail_ticks(side: Any) -> None:
+def _tail_ticks(side: XAxis | YAxis) -> None:
     places = [-math.log10(1 - q) for q in TAILS]
     side.set_major_locator(FixedLocator(places))
     side.set_minor_locator(NullLocator())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -98,9 +97,10 @@ def draw_boxes(canvas: Canvas, chart: Boxes) -> None:
     axes.set_xlabel(printable(chart.value.label))
 
 
-def _room(canvas: Canvas, chart: Boxes) -> Any:
+def _room(canvas: Canvas, chart: Boxes) -> Axes:
     """Divide the page between the boxes and the table of their statistics below."""
     heights = [len(chart.boxes) + 1.2, 0.5 * len(chart.statistics) + 1]
+    axes: Axes
     axes, below = canvas.subplots(2, 1, height_ratios=heights)
     below.axis("off")
     length = TABLE_LETTERS // len(chart.boxes)

@@ -62,17 +62,12 @@ def draw_lines(canvas: Canvas, chart: Lines) -> None:
         title, colour = _title(panel) if several else (None, style.INK)
         panel_title(axes, title, colour=colour)
     names = [shortened(n.name, length=NAME_LENGTH) for n in chart.panels[0].lines if n.name]
-    if not several or _quantities(chart):
+    if not several or any(panel.y for panel in chart.panels):
         legend(panels[0], names=names, above=several)
     else:
         # A label beside each panel would be longer than the panel is high.
         canvas.supylabel(printable(chart.y.label), fontsize=style.FONT_PT)
     panels[-1].set_xlabel(printable(chart.x.label))
-
-
-def _quantities(chart: Lines) -> bool:
-    """Tell whether panels show different quantities of the same runs."""
-    return any(panel.y for panel in chart.panels)
 
 
 def _title(panel: Panel) -> tuple[str, str]:

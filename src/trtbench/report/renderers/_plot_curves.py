@@ -148,7 +148,7 @@ def _trace(line: Line, chart: Lines, panel: Panel) -> Spec:
             "opacity": 0.8,
             "symbol": SHAPES.get(style.shape(line.role), style.shape(line.role)),
             "line": {"width": 1, "color": "@paper"},
-            "size": [_diameter(s) for s in line.sizes],
+            "size": [round(10 + 26 * math.sqrt(s), 1) for s in line.sizes],
         }
     if line.texts:
         marks = "" if line.style == "dotted" else "markers+"
@@ -166,10 +166,6 @@ def _stroke(line: Line, colour: str) -> Spec:
         return {"color": colour, "width": 2, "dash": "dot"}
     shape = "hv" if line.style == "steps" else "linear"
     return {"color": colour, "width": 2, "dash": DASHES[style.dash(line.role)], "shape": shape}
-
-
-def _diameter(size: float) -> float:
-    return round(10 + 26 * math.sqrt(size), 1)
 
 
 def _ends(line: Line, colour: str) -> Spec:

@@ -13,13 +13,10 @@ FOLDER = "tables"
 
 def render(document: Document, folder: Path) -> list[Path]:
     """Write ``tables/<table>.csv`` for each table, and nothing when there is none."""
-    paths = []
-    for table in document.tables():
-        path = folder / FOLDER / f"{table.id}.csv"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_output(path, csv_text(table))
-        paths.append(path)
-    return paths
+    return [
+        write_output(folder / FOLDER / f"{table.id}.csv", csv_text(table))
+        for table in document.tables()
+    ]
 
 
 def csv_text(table: Table) -> str:

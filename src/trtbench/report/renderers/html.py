@@ -16,7 +16,7 @@ from functools import lru_cache
 from importlib import resources
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -29,7 +29,12 @@ from trtbench.report.charts import Bars, Boxes, Histogram, Lines
 from trtbench.report.document import Cell, Document, Figure, FindingList, Picture
 from trtbench.report.numbers import text_from_count, text_from_number
 from trtbench.report.renderers import _plot_bars, _plot_curves, json
+from trtbench.report.renderers._plot_parts import Spec
 from trtbench.version import __version__
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from PIL.Image import Image
 
 FILE = "report.html"
 OPEN_ROWS = 200
@@ -41,15 +46,11 @@ LONG_CELL = 40
 MOST_FINDINGS = 12
 PICTURE_PX = 1400
 LEVEL = 6
-Spec = dict[str, Any]
 
 
 def render(document: Document, folder: Path) -> list[Path]:
     """Write ``report.html``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / FILE
-    write_output(path, page(document))
-    return [path]
+    return [write_output(folder / FILE, page(document))]
 
 
 def page(document: Document) -> str:
@@ -99,7 +100,7 @@ def data_url(picture: Picture) -> str | None:
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 
-def _smaller(image: Any) -> bytes:
+def _smaller(image: Image) -> bytes:
     image.thumbnail((PICTURE_PX, PICTURE_PX))
     buffer = BytesIO()
     image.convert("RGB").save(buffer, format="JPEG", quality=85)
@@ -112,7 +113,7 @@ def _cleaned(value: object) -> object:
 
 
 @lru_cache(maxsize=1)
-def _environment() -> Any:
+def _environment() -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     environment = Environment(

@@ -15,10 +15,7 @@ FILE = "report.json"
 
 def render(document: Document, folder: Path) -> list[Path]:
     """Write ``report.json``; the keys of ``data`` stand beside ``document``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / FILE
-    write_output(path, json_bytes(document))
-    return [path]
+    return [write_output(folder / FILE, json_bytes(document))]
 
 
 def json_bytes(document: Document) -> bytes:
@@ -28,7 +25,7 @@ def json_bytes(document: Document) -> bytes:
 
 def plain_value(document: Document) -> dict[str, object]:
     """Collect what is encoded: the facts for programs, and beside them the document."""
-    bare = msgspec.structs.replace(document.without_drawings(), data={}, attachments=())
+    bare = document.without_drawings().having(data={}, attachments=())
     return {**document.data, "document": bare}
 
 
@@ -36,4 +33,4 @@ def document_from_json(data: bytes) -> Document:
     """Read back what ``render`` wrote."""
     raw = msgspec.json.decode(data)
     document = msgspec.convert(raw.pop("document"), type=Document)
-    return msgspec.structs.replace(document, data=raw)
+    return document.having(data=raw)

@@ -9,8 +9,6 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from trtbench.boundary import clean_line, clean_text
 from trtbench.host.files import write_output
 from trtbench.report.document import (
@@ -58,10 +56,8 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~$!])")
 
 def render(document: Document, folder: Path) -> list[Path]:
     """Write ``report.md`` and the pictures it shows; a brief one has none."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / FILE
     document = document if png.can_draw() else document.with_figures(())
-    write_output(path, markdown(document))
+    path = write_output(folder / FILE, markdown(document))
     return [path, *([] if document.brief else png.render(document, folder))]
 
 
@@ -96,23 +92,19 @@ def _first_blocks(section: Section) -> Section:
         if isinstance(block, FindingList):
             kept += _short_findings(block)
         elif isinstance(block, Table):
-            kept.append(replace(block, caption=None))
+            kept.append(block.having(caption=None))
         else:
             kept.append(block)
         if isinstance(block, (Table, Cards)):
             break
-    return replace(section, blocks=tuple(kept))
+    return section.having(blocks=tuple(kept))
 
 
 def _short_findings(block: FindingList) -> list[Block]:
     grave = [each for each in block.items if each.finding.severity != "note"]
     short = [
-        replace(
-            each,
-            finding=replace(each.finding, evidence={}),
-            title=short_title(each),
-            runs=(),
-            cases=(),
+        each.having(
+            finding=each.finding.having(evidence={}), title=short_title(each), runs=(), cases=()
         )
         for each in grave[:BRIEF_FINDINGS]
     ]

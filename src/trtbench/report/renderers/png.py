@@ -14,21 +14,17 @@ from trtbench.report.document import Document, Drawing, Figure, Picture
 def render(document: Document, folder: Path) -> list[Path]:
     """Write ``<figure>.png`` for each figure; pictures that exist already are copied."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for figure in document.figures() if can_draw() else ():
-        path = folder / file_name(figure)
-        write_output(path, png_bytes(figure))
-        paths.append(path)
+    paths = [
+        write_output(folder / file_name(figure), png_bytes(figure))
+        for figure in (document.figures() if can_draw() else ())
+    ]
     for picture in document.pictures():
         path = folder / picture_name(picture)
         if path.resolve() != Path(picture.path).resolve():
             shutil.copyfile(picture.path, path)
         paths.append(path)
-    for drawing in document.drawings():
-        path = folder / drawing_name(drawing)
-        write_output(path, drawing.svg)
-        paths.append(path)
-    return paths
+    drawings = document.drawings()
+    return [*paths, *(write_output(folder / drawing_name(each), each.svg) for each in drawings)]
 
 
 def can_draw() -> bool:

@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text as Line
@@ -55,10 +54,7 @@ SEVERITIES = {"note": "dim", "warning": "yellow", "error": "bold red"}
 
 def render(document: Document, folder: Path) -> list[Path]:
     """Write ``report.txt``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / FILE
-    write_output(path, text(document, width=FILE_COLUMNS))
-    return [path]
+    return [write_output(folder / FILE, text(document, width=FILE_COLUMNS))]
 
 
 def text(document: Document, *, width: int | None) -> str:
@@ -149,10 +145,10 @@ def _table(table: Table, width: int | None) -> Iterator[Line]:
 
 def _cleaned(table: Table) -> Table:
     rows = tuple(
-        tuple(replace(cell, text=clean_text(cell.shown, keep="\n")) for cell in row)
+        tuple(cell.having(text=clean_text(cell.shown, keep="\n")) for cell in row)
         for row in table.rows
     )
-    return replace(table, rows=rows)
+    return table.having(rows=rows)
 
 
 def _grid(table: Table, layout: TableLayout) -> Iterator[Line]:

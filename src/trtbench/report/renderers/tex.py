@@ -41,16 +41,11 @@ _SPECIAL = re.compile("[" + re.escape("".join(ESCAPES)) + "]")
 
 def render(document: Document, folder: Path) -> list[Path]:
     """Write ``tables/<table>.tex`` for each table and ``report.tex`` that puts them together."""
-    paths = []
-    for table in document.tables():
-        path = folder / FOLDER / f"{table.id}.tex"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_output(path, tex_table(table))
-        paths.append(path)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / FILE
-    write_output(path, tex_document(document))
-    return [path, *paths]
+    paths = [
+        write_output(folder / FOLDER / f"{table.id}.tex", tex_table(table))
+        for table in document.tables()
+    ]
+    return [write_output(folder / FILE, tex_document(document)), *paths]
 
 
 def escape(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trtbench.analysis.surface import Choice, Place, choice_from_surface
+from trtbench.analysis.sweep import Choice, Place, choice_from_surface
 from trtbench.domain.ran import streams_of
 from trtbench.domain.result import Run
 from trtbench.report.alike import name_of_key, series_over

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from trtbench.analysis.builds import (
@@ -152,8 +151,8 @@ def _left_before(spec: BuildSpec) -> Artefact | None:
 
 def _timeless(spec: BuildSpec) -> BuildSpec:
     """Leave out when the model was written: its bytes count."""
-    model = msgspec.structs.replace(spec.model, modified=None)
-    return msgspec.structs.replace(spec, model=model)
+    model = spec.model.having(modified=None)
+    return spec.having(model=model)
 
 
 def refuse_mixed(built: Sequence[Built], folder: Path) -> None:

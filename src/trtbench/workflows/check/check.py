@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
-
 from trtbench.analysis.check import OutputCheck, OutputTally, pair_outputs
 from trtbench.domain.feed import Distribution, Feed, InferOutcome
 from trtbench.domain.result import Scalar
@@ -141,7 +139,7 @@ def feed_of(request: CheckRequest, models: Sequence[Path]) -> Feed:
     )  # fmt: skip
     if request.range is not None:
         # Names are not known before a model is loaded: the empty one stands for all.
-        return msgspec.structs.replace(feed, ranges={"": span(request.range)})
+        return feed.having(ranges={"": span(request.range)})
     return feed
 
 
@@ -151,13 +149,13 @@ def with_source(spec: RunSpec, request: CheckRequest) -> RunSpec:
         return spec
     given = Path(request.inputs).absolute()
     refuse_missing(given)
-    changed = msgspec.structs.replace(spec.inputs, source=str(given))
-    return msgspec.structs.replace(spec, inputs=changed)
+    changed = spec.inputs.having(source=str(given))
+    return spec.having(inputs=changed)
 
 
 def _recorded(models: Sequence[Path]) -> dict[str, tuple[float, float]]:
     """Find the range an ONNX file among the sides was quantized for at its inputs."""
-    from trtbench.build.onnx_ranges import input_ranges
+    from trtbench.build.onnx_read import input_ranges
 
     for path in models:
         if path.suffix == ".onnx" and (found := input_ranges(path)):
@@ -180,7 +178,7 @@ def _limits(models: Sequence[Path]) -> dict[str, int]:
 
 def _known(feed: Feed, first: Ran) -> Feed:
     names = tuple(tensor.name for tensor in first.outcome.inputs)
-    return msgspec.structs.replace(feed, names=names)
+    return feed.having(names=names)
 
 
 def _run(side: SettledSide, feed: Feed, folder: Path, store: Store, steps: Steps) -> Ran:
@@ -268,7 +266,7 @@ def _checks(
         found = other.chunks.rows(start, start + rows)
         for name, tally in tallies.items():
             tally.add(wanted[name], found[pairs[name]], start=start)
-    names = item_names(first)
+    names = open_feed_of_pass(first.feed, first.outcome, spec=first.spec).names
     return tuple(tally.result(names) for tally in tallies.values())
 
 
@@ -278,11 +276,6 @@ def prepared_by(ran: Ran) -> dict[str, Scalar]:
         return {}
     source = open_feed(ran.feed, ran.outcome.inputs, spec=ran.spec)
     return preparation_from_source(ran.feed.task, source)
-
-
-def item_names(ran: Ran) -> tuple[str, ...]:
-    """The names of the items: files, rows, or numbers of random draws."""
-    return open_feed_of_pass(ran.feed, ran.outcome, spec=ran.spec).names
 
 
 def _words(request: CheckRequest, outcome: InferOutcome) -> str:

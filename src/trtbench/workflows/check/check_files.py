@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from trtbench.domain.codec import json_from_value
 from trtbench.domain.labels import may_be_alike
 from trtbench.domain.result import Scalar
 from trtbench.errors import writing
-from trtbench.host.files import write_whole
+from trtbench.host.files import write_output, write_whole
 from trtbench.report.document import Document
 from trtbench.report.documents.check import document_from_check
 from trtbench.report.renderers.md import markdown
@@ -64,17 +64,12 @@ def write_worst(
 
 def write_check(checked: Checked, folder: Path) -> list[Path]:
     """Write everything as JSON, and what the screen shows as Markdown."""
-    paths = [folder / CHECK_JSON, folder / CHECK_MD]
-    write_both(paths, checked, document_from_check(checked))
-    return paths
+    return write_both(folder / CHECK_JSON, folder / CHECK_MD, checked, document_from_check(checked))
 
 
-def write_both(paths: Sequence[Path], value: object, document: Document) -> None:
-    """Write a value as JSON to the first path, and what the screen shows of it to the second."""
-    with writing(paths[0].parent):
-        paths[0].parent.mkdir(parents=True, exist_ok=True)
-        write_whole(paths[0], json_from_value(value))
-        write_whole(paths[1], markdown(document).encode())
+def write_both(json: Path, md: Path, value: object, document: Document) -> list[Path]:
+    """Write a value as JSON, and what the screen shows of it as Markdown."""
+    return [write_output(json, json_from_value(value)), write_output(md, markdown(document))]
 
 
 def join_checks(checked: Checked, store: Store) -> list[str]:

@@ -12,14 +12,14 @@ import numpy as np
 from trtbench.analysis.pass_times import Split, split_from_columns, times_in_words
 from trtbench.boundary import is_inside, shown
 from trtbench.domain.feed import Feed, InferOutcome, Unreadable
-from trtbench.domain.result import FailedRun, Finding, Scalar, Score, Scores
+from trtbench.domain.result import Finding, Scalar, Score, Scores
 from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import ModelRef, RunSpec, Value
 from trtbench.errors import InputError, StoreError, UsageError
 from trtbench.host.chunks import Chunks
 from trtbench.models.sidecar import record_of_engine
 from trtbench.runtimes._stream import TIMES
-from trtbench.store.directory import read_record
+from trtbench.store.directory import demand_finished, read_record
 from trtbench.store.store import Store
 from trtbench.tasks import TASKS
 from trtbench.tasks._feed import open_feed_of_pass
@@ -216,9 +216,7 @@ def run_evaluation(
         for each in passes
         for finding in preparation_findings(each.label, each.spec.model, each.preparation)
     ]
-    return msgspec.structs.replace(
-        evaluation, failed=tuple(failed.told), findings=(*lost, *prepared)
-    )
+    return evaluation.having(failed=tuple(failed.told), findings=(*lost, *prepared))
 
 
 def _prepared(passed: Passed, feed: Feed, task: str) -> Passed:
@@ -247,13 +245,7 @@ def refuse_other_bytes(runs: Sequence[str], models: Sequence[ModelRef], *, store
     """Refuse to join runs that measured other bytes than are evaluated."""
     known = {model.identity for model in models}
     for name in runs:
-        record = read_record(store.resolve(name))
-        if isinstance(record, FailedRun):
-            raise InputError(
-                f"the run {record.id} did not finish",
-                facts={"reason": record.reason},
-                fix=f"trtbench runs show {record.id} says more",
-            )
+        record = demand_finished(read_record(store.resolve(name)))
         if record.spec.model.identity not in known:
             raise InputError(
                 "the run measured other bytes than are evaluated: they are not joined",

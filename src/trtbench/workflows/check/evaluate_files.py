@@ -6,8 +6,6 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
 from trtbench.domain.result import RunRecord
 from trtbench.errors import writing
 from trtbench.report.documents.evaluation import document_from_evaluation
@@ -51,8 +49,7 @@ def join(evaluation: Evaluation, store: Store, *, runs: Sequence[str] = ()) -> E
         folder = judged_folder(store, sha256, precision=model.precision)
         write_scores(folder, scores_of(evaluation, model))
         _copy_pictures(evaluation, model, folder)
-    return msgspec.structs.replace(
-        evaluation,
+    return evaluation.having(
         joined={label: tuple(ids) for label, ids in joined.items()},
         notes=(*evaluation.notes, *_not_joined(others)),
     )
@@ -75,6 +72,5 @@ def _copy_pictures(evaluation: Evaluation, model: Evaluated, folder: Path) -> No
 
 def write_evaluation(evaluation: Evaluation, folder: Path) -> list[Path]:
     """Write everything as JSON, and the tables as Markdown."""
-    paths = [folder / EVAL_JSON, folder / EVAL_MD]
-    write_both(paths, evaluation, document_from_evaluation(evaluation))
-    return paths
+    document = document_from_evaluation(evaluation)
+    return write_both(folder / EVAL_JSON, folder / EVAL_MD, evaluation, document)

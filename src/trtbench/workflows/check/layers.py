@@ -14,7 +14,7 @@ from trtbench.domain.codec import json_from_value
 from trtbench.domain.feed import LayerDrift, LayersChecked, LayersOutcome, LayersSpec
 from trtbench.domain.job import LayersJob
 from trtbench.domain.spec import RunSpec, TensorSpec
-from trtbench.errors import InputError, UsageError, writing
+from trtbench.errors import InputError, UsageError
 from trtbench.host.files import write_output
 from trtbench.report.charts import Axis, Line, Lines, Mark, Panel
 from trtbench.report.document import Figure
@@ -140,11 +140,9 @@ def _write(
     stem = f"layers-{number}" if number else "layers"
     figure = drift_figure(outcome, Path(reference).name, Path(candidate).name, keep, id=stem)
     paths = [folder / f"{stem}.json", folder / f"{stem}.png", folder / f"{stem}-keep.txt"]
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        write_output(paths[0], json_from_value(outcome))
-        write_output(paths[1], png_bytes(figure))
-        write_output(paths[2], "".join(f"{name}\n" for name in keep))
+    write_output(paths[0], json_from_value(outcome))
+    write_output(paths[1], png_bytes(figure))
+    write_output(paths[2], "".join(f"{name}\n" for name in keep))
     return paths
 
 

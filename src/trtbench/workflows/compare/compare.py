@@ -7,8 +7,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
-
 from trtbench.analysis.bursts import burst_verdict
 from trtbench.analysis.comparability import blocking_reasons, differences
 from trtbench.analysis.deltas import COMPARISON_HEADER, comparison_rows
@@ -28,12 +26,13 @@ from trtbench.analysis.verdict import (
 )
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.comparison import Comparison, Verdict
-from trtbench.domain.result import FailedRun, Run
+from trtbench.domain.result import Run
 from trtbench.domain.spec import RunSpec
-from trtbench.errors import InputError, UsageError, writing
+from trtbench.errors import UsageError
 from trtbench.host.files import write_output
 from trtbench.models.torch_models import is_named
 from trtbench.report.csv_lines import csv_from_lines
+from trtbench.store.directory import demand_finished
 from trtbench.store.store import Store
 from trtbench.workflows.compare.drift import drift_remembered
 from trtbench.workflows.compare.duet import Duet, paired, pairs_of
@@ -153,7 +152,7 @@ def comparison_from_runs(
         further = _with_bursts(further, baseline, candidate, margin=margin)
     if refused is not None:
         further = (refused, *further)
-    comparison = msgspec.structs.replace(comparison, verdicts=(head, *further))
+    comparison = comparison.having(verdicts=(head, *further))
     if headline == baseline.times.headline:  # alone, the caller's times were taken
         alone = alone_effects(baseline.record.launches, candidate.record.launches)
         comparison = hold_to_alone(comparison, alone, margin=margin)
@@ -180,10 +179,8 @@ def compare_csv(baseline: Run, candidate: Run) -> str:
 
 def write_comparison(compared: Compared, table: str, path: Path) -> Path:
     """Write the table, and beside it the comparison with all its verdicts as JSON."""
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_output(path, table)
-        write_output(path.with_suffix(".json"), json_from_value(compared.comparison))
+    write_output(path, table)
+    write_output(path.with_suffix(".json"), json_from_value(compared.comparison))
     return path
 
 
@@ -296,7 +293,7 @@ def duet_spec(
     """Settle one side; without a word about warm-up it is short and fixed."""
     spec = side_spec(request, name, runtime, config, place=place)
     if request.warmup is None and request.warmup_iterations is None:
-        spec = msgspec.structs.replace(spec, warmup=WARMUP)
+        spec = spec.having(warmup=WARMUP)
     return spec
 
 
@@ -316,14 +313,7 @@ def stored_run(name: str, store: Store) -> Run | None:
         return None
     if path.suffix and not path.exists():
         return None
-    run = store.load(name)
-    if isinstance(run, FailedRun):
-        raise InputError(
-            f"the run {run.id} did not finish",
-            facts={"reason": run.reason, "stage": run.stage},
-            fix=f"trtbench runs show {run.id} says more",
-        )
-    return run
+    return demand_finished(store.load(name))
 
 
 def _corrected(found: list[Compared]) -> list[Compared]:
@@ -335,9 +325,7 @@ def _corrected(found: list[Compared]) -> list[Compared]:
         Compared(
             baseline=each.baseline,
             candidate=each.candidate,
-            comparison=msgspec.structs.replace(
-                each.comparison, verdicts=(head, *each.comparison.verdicts[1:])
-            ),
+            comparison=each.comparison.having(verdicts=(head, *each.comparison.verdicts[1:])),
             mode=each.mode,
         )
         for each, head in zip(found, heads, strict=True)

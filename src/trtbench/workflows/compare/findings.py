@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 
-import msgspec
 import numpy as np
 
 from trtbench.analysis.comparability import CLOCK_TOLERANCE
@@ -45,7 +44,7 @@ def with_findings(
         one_process=how is not None and how.value == "one process",
         position_effects=position_effects(baseline, candidate),
     )
-    return msgspec.structs.replace(comparison, findings=findings_from_evidence(Evidence(pair=pair)))
+    return comparison.having(findings=findings_from_evidence(Evidence(pair=pair)))
 
 
 def _clock(record: RunRecord) -> float | None:
@@ -63,7 +62,7 @@ def _by_clocks(
     told = next((each for each in comparison.verdicts if each.metric == "gpu"), None)
     if not one or not other or told is None:
         return comparison, None, None
-    seen = msgspec.structs.replace(told, clock_ratio=other / one)
+    seen = told.having(clock_ratio=other / one)
     comparison = _exchanged(comparison, told, seen)
     told = seen
     if abs(other / one - 1) <= CLOCK_TOLERANCE:
@@ -77,7 +76,7 @@ def _by_clocks(
 
 def _exchanged(comparison: Comparison, old: Verdict, new: Verdict) -> Comparison:
     verdicts = tuple(new if each is old else each for each in comparison.verdicts)
-    return msgspec.structs.replace(comparison, verdicts=verdicts)
+    return comparison.having(verdicts=verdicts)
 
 
 def position_effects(baseline: Run, candidate: Run) -> tuple[float, ...]:
@@ -112,7 +111,7 @@ def further_findings(
         if finding not in comparison.findings
     ]
     unique = {(finding.code, finding.message): finding for finding in found}
-    return msgspec.structs.replace(comparison, findings=(*comparison.findings, *unique.values()))
+    return comparison.having(findings=(*comparison.findings, *unique.values()))
 
 
 def accuracy_lost(

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
-
 from trtbench.analysis.gate import (
     evaluate,
     passed,
@@ -258,7 +256,7 @@ class _Trial:
         spec = side_spec(
             self.request, candidate, runtime, self.config, launches=launches, place=(-1, 2)
         )
-        spec = msgspec.structs.replace(spec, profile=layers)
+        spec = spec.having(profile=layers)
         conduct = replace(self.conduct, python=self._python(-1, spec.runtime))
         return run_bench(spec, store=self.store, conduct=conduct)
 
@@ -276,9 +274,7 @@ class _Trial:
             model = kept_model(self.store, baseline.record.spec.model)
             if model is None:
                 return None
-            first = msgspec.structs.replace(
-                baseline.record.spec, model=model, warmup=WARMUP, launches=1
-            )
+            first = baseline.record.spec.having(model=model, warmup=WARMUP, launches=1)
         pythons = (self._python(0, first.runtime), self._python(1, second.runtime))
         return Sides(baseline=first, candidate=second, pythons=pythons)
 

@@ -34,13 +34,7 @@ def write_gate_files(
         "gate.junit.xml": junit_from_suites(suites, on_unclear=policy).encode(),
         "gate.md": markdown(document_from_gates(found, failed)).encode(),
     }
-    paths = []
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        for file, content in contents.items():
-            write_output(folder / file, content)
-            paths.append(folder / file)
-    return paths
+    return [write_output(folder / file, content) for file, content in contents.items()]
 
 
 def append_summary(found: Sequence[Gate], path: Path, *, failed: Sequence[Failed] = ()) -> None:

@@ -6,8 +6,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
-
 from trtbench.domain.result import Run
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import StoreError
@@ -34,11 +32,10 @@ def pair_elsewhere(
     assert conduct.executor is not None
     request = request_from_spec(sides.baseline, new_id(), replace(conduct, python=sides.pythons[0]))
     gpu = request.needs.gpu or needs_of(sides.candidate).gpu
-    request = msgspec.structs.replace(
-        request,
+    request = request.having(
         partner=_partner(sides, asked),
         limit_s=None,  # a hung launch ends by itself; their number is not known before
-        needs=msgspec.structs.replace(request.needs, gpu=gpu),
+        needs=request.needs.having(gpu=gpu),
     )
     with store.scratch() as folder:
         conduct.executor.run(request, folder=folder, tell=teller(conduct.listen))
@@ -65,7 +62,7 @@ def _keep_side(source: Path, spec: RunSpec, store: Store) -> Run:
     record = read_record(source)
     if record.id in store.index.ids():  # its entry would take the other's place
         raise StoreError("what came back is a run that is here already", facts={"run": record.id})
-    ours = msgspec.structs.replace(spec, launches=record.spec.launches)
+    ours = spec.having(launches=record.spec.launches)
     with store.new_run(record.id) as folder:
         shutil.copytree(source, folder, dirs_exist_ok=True)
         write_record(folder, with_spec(record, ours))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import msgspec
-
 from trtbench.analysis.bursts import GATE as BURST_GATE
 from trtbench.analysis.bursts import burst_verdict
 from trtbench.analysis.shared_metrics import GPU
@@ -63,9 +61,7 @@ def _as_bursts(sides: Sides, *, asked: bool) -> Sides:
     How the host sleeps and enqueues is the machine's, not the engine's, and it wanders.
     """
     first, second = (
-        msgspec.structs.replace(
-            spec, spin_wait=True, cuda_graph=spec.cuda_graph if asked else "auto"
-        )
+        spec.having(spin_wait=True, cuda_graph=spec.cuda_graph if asked else "auto")
         for spec in sides.both
     )
     return replace(sides, baseline=first, candidate=second)

@@ -12,7 +12,7 @@ from trtbench.analysis.layers.placement import (
     dot_from_layers,
     placement_from_plain,
 )
-from trtbench.errors import UsageError, writing
+from trtbench.errors import UsageError
 from trtbench.host.files import write_output
 from trtbench.host.process import run_process
 from trtbench.host.unfinished import temporary_folder
@@ -59,7 +59,4 @@ def placed_by_dot(table: LayerTable) -> Placement | None:
 def _written(svg: str, path: Path) -> Path:
     if path.suffix.lower() != ".svg":
         raise UsageError(f"{path.name} is no name for a drawing", fix=f"{path.stem}.svg")
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_output(path, svg)
-    return path
+    return write_output(path, svg)

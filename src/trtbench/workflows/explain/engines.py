@@ -14,19 +14,21 @@ from trtbench.report.documents.engine_diff import document_from_diff
 from trtbench.report.documents.why import document_from_why
 from trtbench.store.store import Store
 from trtbench.workflows.explain.source import EngineSource, engine_from_words
+from trtbench.workflows.request.kinds import File
 
 
 def two_engines(
-    a: str,
-    b: str,
+    a: File,
+    b: File,
     *,
     store: Store | None,
-    onnx: Path | None = None,
+    onnx: File | None = None,
     gpu: str | None = None,
 ) -> tuple[EngineSource, EngineSource]:
     """Read both sides; several files of one side are joined by commas."""
-    sides = [engine_from_words(words_of(each), store=store, onnx=onnx, gpu=gpu) for each in (a, b)]
-    return sides[0], sides[1]
+    words = words_of(str(a)), words_of(str(b))
+    first, second = (engine_from_words(each, store=store, onnx=onnx, gpu=gpu) for each in words)
+    return first, second
 
 
 def words_of(side: str) -> Sequence[str]:
@@ -74,15 +76,11 @@ def why_document(
     return document_from_why(found, labels, show_all=show_all, notes=notes)
 
 
-def labels_of(a: str, b: str) -> tuple[str, str]:
+def labels_of(a: File, b: File) -> tuple[str, str]:
     """Name both sides as a user would type them, shorter where that is enough."""
-    names = tuple(
-        Path(word.split(",")[0]).name if Path(word.split(",")[0]).exists() else word
-        for word in (a, b)
-    )
-    if names[0] != names[1]:
-        return names[0], names[1]
-    return shlex.quote(a), shlex.quote(b)
+    heads = ((str(word), Path(str(word).split(",")[0])) for word in (a, b))
+    one, other = (path.name if path.exists() else word for word, path in heads)
+    return (one, other) if one != other else (shlex.quote(str(a)), shlex.quote(str(b)))
 
 
 def _notes(name: str, engine: EngineSource) -> list[str]:

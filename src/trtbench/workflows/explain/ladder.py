@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from msgspec.structs import replace as with_fields
-
 from trtbench.analysis.ladder import (
     TITLES,
     Ladder,
@@ -18,12 +16,12 @@ from trtbench.analysis.ladder import (
 )
 from trtbench.analysis.layers.facts import facts_from_run
 from trtbench.analysis.summary import summary_from_run
-from trtbench.domain.result import FailedRun, Run
+from trtbench.domain.result import Run
 from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.models.identity import changed
-from trtbench.store.directory import RECORD, read_run
+from trtbench.store.directory import RECORD, demand_finished, read_run
 from trtbench.store.store import Store
 from trtbench.units import text_from_seconds
 from trtbench.workflows.explain.source import run_from_files
@@ -69,13 +67,7 @@ def named_run(name: str, store: Store | None) -> Run:
         found = store.load(name)
     else:
         raise InputError(f"there is no run {name}", fix="trtbench runs lists them")
-    if isinstance(found, FailedRun):
-        raise InputError(
-            f"the run {found.id} failed",
-            facts={"reason": found.reason},
-            fix=f"trtbench runs show {found.id} says more",
-        )
-    return found
+    return demand_finished(found)
 
 
 def explain_stated(a: Run, b: Run) -> Explanation:
@@ -95,7 +87,7 @@ def explain_measured(
         words = f"step {number + 1} of {len(wanted)}: {TITLES.get(key, key)}"
         conduct.listen(Event(kind="note", text=words))
         run = run_bench(
-            with_fields(each, launches=launches, profile=False),
+            each.having(launches=launches, profile=False),
             store=store,
             conduct=replace(conduct, tags=(*conduct.tags, "explain"), run_id=None, output=None),
         )
@@ -124,10 +116,14 @@ def _measurable(run: Run) -> RunSpec:
 def _aimed(b: Run, spec: RunSpec) -> RunSpec:
     """Tell what the ladder leads to: the other run's conditions on the first run's model."""
     other = b.record.spec
-    return with_fields(
-        other, model=spec.model, shapes=spec.shapes, inputs=spec.inputs, device=spec.device,
-        batch=other.batch if other.batch is not None else spec.batch, options=spec.options,
-    )  # fmt: skip
+    return other.having(
+        model=spec.model,
+        shapes=spec.shapes,
+        inputs=spec.inputs,
+        device=spec.device,
+        batch=other.batch if other.batch is not None else spec.batch,
+        options=spec.options,
+    )
 
 
 def _step(key: str, run: Run) -> LadderStep:

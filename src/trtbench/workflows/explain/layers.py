@@ -91,16 +91,15 @@ def write_rows(rows: Sequence[Row], path: Path) -> Path:
         raise UsageError(
             f"{path.name} does not say how to write it", fix=f"end it in {', '.join(FORMATS)}"
         )
+    if ending == ".csv":
+        return write_output(path, csv_of(rows))
+    if ending == ".json":
+        from trtbench.domain.codec import json_from_value
+
+        return write_output(path, json_from_value(list(rows)))
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        if ending == ".parquet":
-            _write_parquet(rows, path)
-        elif ending == ".csv":
-            write_output(path, csv_of(rows))
-        else:
-            from trtbench.domain.codec import json_from_value
-
-            write_output(path, json_from_value(list(rows)))
+        _write_parquet(rows, path)
     return path
 
 

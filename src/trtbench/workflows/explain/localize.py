@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
-
 from trtbench.analysis.check_rules import METRICS
 from trtbench.analysis.condition_text import condition_from_text
 from trtbench.boundary import clean_line
@@ -174,7 +172,7 @@ def _with_speeds(
         runtime = compared.candidate.record.spec.runtime
         verdict = compared.comparison.verdicts[0]
         found.append(Speed(against=name, runtime=runtime, verdict=verdict))
-    return msgspec.structs.replace(result, speeds=tuple(found), notes=tuple(notes))
+    return result.having(speeds=tuple(found), notes=tuple(notes))
 
 
 def commands_for(request: LocalizeRequest, found: Localized) -> dict[str, str]:
@@ -221,7 +219,7 @@ def inputs_in_words(request: LocalizeRequest, found: Localized) -> str:
 
 def _write(result: Localization, folder: Path) -> Localization:
     """Write everything as JSON, and what the screen shows as Markdown."""
-    paths = [folder / "localize.json", folder / "localize.md"]
-    result = msgspec.structs.replace(result, files=tuple(map(str, paths)))
-    write_both(paths, result, document_from_localized(result))
+    paths = folder / "localize.json", folder / "localize.md"
+    result = result.having(files=tuple(map(str, paths)))
+    write_both(*paths, result, document_from_localized(result))
     return result

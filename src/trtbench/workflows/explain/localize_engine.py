@@ -6,8 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
-
 from trtbench.analysis.check import OutputCheck, OutputTally
 from trtbench.analysis.check_rules import worst_numbers
 from trtbench.analysis.localize import in_order_of_suspicion
@@ -57,7 +55,7 @@ class _Sides:
 
     def run(self, place: int, model: ModelRef, name: str, *, done: float) -> Chunks:
         """Run a model over the items as the reference (0) or as the engine (1)."""
-        spec = msgspec.structs.replace((self.reference, self.engine)[place], model=model)
+        spec = (self.reference, self.engine)[place].having(model=model)
         conduct = self.quiet(place, f"running {name.replace('-', ', ')}", done)
         work = self.folder / name
         stream(spec, self.feed, folder=work, store=self.store, conduct=conduct)
@@ -92,7 +90,7 @@ def localize_engine(
     inside = layer_boundaries(layers, marks) if layers is not None else []
     chosen = evenly(inside or marks, MOST_MARKS)
     sides = sides_of(request, [str(request.reference), str(request.candidate)], config=config)
-    few = msgspec.structs.replace(feed, count=min(feed.count or LOOKED_AT, LOOKED_AT))
+    few = feed.having(count=min(feed.count or LOOKED_AT, LOOKED_AT))
     with store.scratch() as folder:
         work = _Sides(
             reference=sides[0][0], engine=sides[1][0], pythons=(sides[0][1], sides[1][1]),
@@ -173,7 +171,7 @@ class _Look:
         folder = self.sides.folder
         path = write_marked(self.source, tensors, folder / f"{name}-{self.source.name}")
         target = folder / f"{name}.engine"
-        spec = msgspec.structs.replace(self.record.spec, model=model_ref(path), output=str(target))
+        spec = self.record.spec.having(model=model_ref(path), output=str(target))
         text = f"building with {len(tensors)} outputs more"
         run_build(spec, conduct=self.sides.quiet(1, text, done))
         return self.sides.run(1, model_ref(target), f"engine-{name}", done=done + 0.2)

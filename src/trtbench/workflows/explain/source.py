@@ -17,11 +17,11 @@ from trtbench.analysis.layers.join import join_layers
 from trtbench.analysis.layers.layer import LayerTable
 from trtbench.analysis.layers.roofline import with_rates
 from trtbench.build.onnx_read import read_onnx
-from trtbench.domain.result import FailedRun, Run
+from trtbench.domain.result import Run
 from trtbench.domain.samples import EngineGraph
 from trtbench.errors import InputError, UsageError
 from trtbench.models.sidecar import source_of
-from trtbench.store.directory import RECORD, read_run
+from trtbench.store.directory import RECORD, demand_finished, read_run
 from trtbench.store.store import Store
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.workflows.importing.find import FoundFile, found_from_path, plain
@@ -30,6 +30,7 @@ from trtbench.workflows.importing.make import run_from_draft
 from trtbench.workflows.importing.match import Draft, drafts_from_parts
 from trtbench.workflows.importing.user_facts import Stated
 from trtbench.workflows.measure.profile import way_to_layers
+from trtbench.workflows.request.kinds import File
 
 NOT_KEPT = "(files)"
 USED = ("profile", "layers", "log", "times", "metadata", "device", "toolkit-layers")
@@ -51,20 +52,23 @@ class EngineSource:
 
 
 def engine_from_words(
-    words: Sequence[str],
+    source: Sequence[File],
     *,
     store: Store | None,
-    onnx: Path | None = None,
+    onnx: File | None = None,
     gpu: str | None = None,
 ) -> EngineSource:
     """Read an engine from a run, a folder, or files; an ONNX file may be among them."""
+    words = [str(word) for word in source]
     if not words:
         raise UsageError("nothing was named", fix="trtbench layers RUN, or files of trtexec")
     found = [found_from_path(Path(word), named=True) for word in words if Path(word).is_file()]
-    folders = [word for word in words if _is_folder_of_files(Path(word))]
+    folders = [
+        word for word in words if (Path(word).is_dir() and not (Path(word) / RECORD).is_file())
+    ]
     found += [each for word in folders for each in files_of_engine(Path(word))]
     models = [Path(each.path) for each in found if each.kind == "onnx"]
-    model = onnx or next(iter(models), None)
+    model = Path(onnx) if onnx else next(iter(models), None)
     others = [each for each in found if each.kind != "onnx"]
     named = [word for word in words if not Path(word).is_file() and word not in folders]
     if named and others:
@@ -100,26 +104,17 @@ def engine_from_run(run: Run) -> EngineSource:
     return _engine(run.id, run, run.graph, _model_of(run), None, notes=())
 
 
-def _is_folder_of_files(path: Path) -> bool:
-    return path.is_dir() and not (path / RECORD).is_file()
-
-
 def _stored(name: str, store: Store | None) -> Run:
     folder = Path(name)
     if folder.is_dir():
-        run = read_run(folder)
+        found = read_run(folder)
     elif store is None or folder.suffix in (".json", ".log", ".txt", ".csv"):
         raise InputError(
             f"there is no file {name}", fix="give a file, or a run: trtbench runs lists them"
         )
     else:
-        run = store.load(name)
-    if isinstance(run, FailedRun):
-        raise InputError(
-            f"the run {run.id} failed and has no layers",
-            facts={"reason": run.reason},
-            fix=f"trtbench runs show {run.id} says more",
-        )
+        found = store.load(name)
+    run = demand_finished(found)
     if run.layers is None and run.graph is None:
         raise UsageError(
             f"the run {run.id} has neither layer times nor layer information",

@@ -6,8 +6,6 @@ import contextlib
 import datetime
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 from trtbench.analysis.findings import findings_from_run
 from trtbench.analysis.layers.computing import types_of_layers
 from trtbench.analysis.summary import summary_from_run
@@ -118,7 +116,7 @@ def run_from_draft(draft: Draft, stated: Stated, *, run_id: str, told: LogRun | 
     findings = findings_from_run(run, summary=None if summary.reported else summary)
     if draft.built:  # what is said of times does not apply
         findings = tuple(each for each in findings if each.code == "H47")
-    record = msgspec.structs.replace(record, findings=findings)
+    record = record.having(findings=findings)
     run = Run(record=record, times=times, layers=layers, graph=graph)
     remember_summary(run, summary)
     return run

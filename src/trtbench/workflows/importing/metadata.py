@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-import msgspec
-
 from trtbench.domain.result import Gpu
 from trtbench.formats.toolkit_files import RunConfig
 from trtbench.trtexec.log import LogRun, LogSection
@@ -49,8 +47,7 @@ def joined(logs: Iterable[LogRun]) -> LogRun:
     for other in found[1:]:
         names = {section.name for section in base.sections}
         extra = tuple(each for each in other.sections if each.name not in names)
-        base = msgspec.structs.replace(
-            base,
+        base = base.having(
             version=base.version or other.version,
             command=base.command or other.command,
             tool=base.tool if base.command else other.tool,

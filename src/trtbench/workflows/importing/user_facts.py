@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import msgspec
-
 from trtbench.domain.result import Environment, Fact, Gpu
 from trtbench.domain.spec import ModelRef
 from trtbench.errors import UsageError
@@ -41,7 +39,7 @@ class Stated:
 
     def told(self, log: LogRun) -> LogRun:
         """Put a stated version into what a log tells, so that its defaults are known."""
-        return msgspec.structs.replace(log, version=self.tensorrt) if self.tensorrt else log
+        return log.having(version=self.tensorrt) if self.tensorrt else log
 
     def environment(self, found: Environment) -> Environment:
         """Put a stated GPU into what the files tell of the machine."""
@@ -49,7 +47,7 @@ class Stated:
             return found
         same = found.gpus and found.gpus[0].name == self.gpu
         gpus = found.gpus if same else (Gpu(name=self.gpu),)
-        return msgspec.structs.replace(found, gpus=gpus)
+        return found.having(gpus=gpus)
 
     def conditions(self, found: dict[str, Fact]) -> dict[str, Fact]:
         """Put a stated precision into the conditions."""

@@ -6,8 +6,6 @@ import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import msgspec
-
 from trtbench.analysis.flops import cost_from_model
 from trtbench.analysis.inspection import (
     Inspection,
@@ -91,7 +89,7 @@ def inspect_onnx(
     facts = {**found.facts, "parsed_by": parsers_of(model.opset)}
     missing = [name for name in model.external_files if not (path.parent / name).is_file()]
     notes = [f"it does not load: its weights are in {n}, which is not there" for n in missing]
-    return msgspec.structs.replace(found, facts=facts, notes=(*notes, *found.notes))
+    return found.having(facts=facts, notes=(*notes, *found.notes))
 
 
 def parsers_of(opset: int | None) -> str | None:
@@ -120,8 +118,7 @@ def _with_sidecar(found: Inspection, path: Path) -> Inspection:
     notes = [note for note in sidecar.notes if note not in found.notes]
     if sidecar.sha256 != model_ref(path, whole=False).sha256:
         facts, notes = {}, ["the file has changed since its sidecar was written"]
-    return msgspec.structs.replace(
-        found,
+    return found.having(
         facts={**found.facts, **{k: v for k, v in facts.items() if v is not None}},
         notes=(*found.notes, *notes),
     )
@@ -133,7 +130,7 @@ def _layers(path: Path, onnx: Path | None) -> Inspection:
     if onnx is None:
         return found
     notes = (*found.notes, *parameter_difference(graph, read_onnx(onnx)))
-    return msgspec.structs.replace(found, notes=notes)
+    return found.having(notes=notes)
 
 
 def _profile(path: Path, onnx: Path | None) -> Inspection:

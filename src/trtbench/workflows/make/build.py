@@ -7,7 +7,6 @@ import os
 import shutil
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from trtbench.analysis.inspection import parameters_of
@@ -48,7 +47,6 @@ from trtbench.workflows.make.build_shapes import (
     assumed_spans,
     fixed_spans,
     input_shape_from_text,
-    profiles_from_shapes,
     spans_of_batches,
 )
 from trtbench.workflows.make.calibration_images import refuse_without_task, task_items
@@ -65,8 +63,6 @@ from trtbench.workflows.request.fields import fields_of
 from trtbench.workflows.request.kinds import File, size_bytes, words_from_text
 from trtbench.workflows.request.making import BuildRequest
 from trtbench.workflows.request.progress import Event
-
-__all__ = ["build_spec", "profiles_from_shapes", "run_build"]
 
 PATIENCE_S = 6 * 3600.0
 """Large networks at a high optimization level take hours; longer counts as hung."""
@@ -145,7 +141,7 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
         if field.name in BuildSpec.__struct_fields__ and field.name not in MADE
         if (value := getattr(request, field.name)) is not None
     }
-    return msgspec.structs.replace(spec, **same)
+    return spec.having(**same)
 
 
 def _timing_cache(request: BuildRequest, engine: Path, *, keeps: bool) -> str | None:
@@ -231,8 +227,8 @@ def _carry_out(
     apart = difference_note(spec, folder=folder, conduct=conduct)
     told = [each for each in (spec.assumed, apart) if each]
     notes = (*ahead, *outcome.notes, *told)
-    outcome = msgspec.structs.replace(outcome, notes=notes)
-    end = msgspec.structs.replace(end, seconds=end.seconds + ahead_s)
+    outcome = outcome.having(notes=notes)
+    end = end.having(seconds=end.seconds + ahead_s)
     artefact = _artefact(spec, Path(inner.output), outcome, end, environment, folder)
     record = folder / "record"
     record.write_bytes(json_from_value(artefact))
@@ -247,9 +243,7 @@ def with_arrays(spec: BuildSpec, folder: Path) -> BuildSpec:
     if spec.task is None:  # arrays as they are: images without a task were refused
         return spec
     inputs = [
-        msgspec.structs.replace(each, shape=spec.shapes[each.name].opt)
-        if each.name in spec.shapes
-        else each
+        each.having(shape=spec.shapes[each.name].opt) if each.name in spec.shapes else each
         for each in input_specs(load_onnx(Path(spec.model.path), weights=False))
     ]
     items, prepared = task_items(
@@ -258,18 +252,18 @@ def with_arrays(spec: BuildSpec, folder: Path) -> BuildSpec:
     )  # fmt: skip
     arrays = folder / IMAGES
     np.savez(arrays, **items.rows)  # type: ignore[arg-type]
-    return msgspec.structs.replace(spec, calibration_arrays=str(arrays), prepared=prepared)
+    return spec.having(calibration_arrays=str(arrays), prepared=prepared)
 
 
 def _inside(spec: BuildSpec, folder: Path) -> BuildSpec:
     """Have the engine and the timing cache written in the scratch folder."""
-    inner = msgspec.structs.replace(spec, output=str(folder / Path(spec.output).name))
+    inner = spec.having(output=str(folder / Path(spec.output).name))
     if spec.timing_cache is None:
         return inner
     cache = folder / "timing.cache"
     with contextlib.suppress(FileNotFoundError):
         shutil.copyfile(spec.timing_cache, cache)
-    return msgspec.structs.replace(inner, timing_cache=str(cache))
+    return inner.having(timing_cache=str(cache))
 
 
 def _put_in_place(spec: BuildSpec, inner: BuildSpec, outcome: BuildOutcome, folder: Path) -> None:
@@ -299,8 +293,7 @@ def _artefact(
         size_bytes=made.stat().st_size,
         sha256=sha256_of(made),
         created=now(),
-        spec=msgspec.structs.replace(
-            spec,
+        spec=spec.having(
             calibration_arrays=None,
             options=mask_values(spec.options),
             extra_args=tuple(mask_words(spec.extra_args)),

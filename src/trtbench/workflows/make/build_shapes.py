@@ -7,8 +7,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
 from trtbench.analysis.open_shapes import (
     assumption,
     refuse_open,
@@ -150,9 +148,7 @@ def _at_end(
     """Fill in one end of the ranges; a dimension of the same name goes along with it."""
     shapes = {name: getattr(span, end) for name, span in given.items()}
     told = [
-        msgspec.structs.replace(each, shape=shapes[each.name])
-        if each.name in given
-        else with_batch(each, batch)
+        each.having(shape=shapes[each.name]) if each.name in given else with_batch(each, batch)
         for each in inputs
     ]
     return with_same_dims(inputs, told)

@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
 from trtbench.build.export import INPUTS, OUTPUTS
 from trtbench.build.onnx_file import load_onnx
 from trtbench.domain.conversion import ExportOutcome, ExportSpec, InputShape, Sidecar, VerifyOutcome
@@ -120,7 +118,7 @@ def run_export(
     with conversion_folder(output) as folder:
         work = folder / "work"
         work.mkdir()
-        inner = msgspec.structs.replace(spec, output=str(work / output.name))
+        inner = spec.having(output=str(work / output.name))
         end = run_conversion(
             ExportJob(spec=inner), folder=work, conduct=conduct, python=conduct.python
         )
@@ -135,10 +133,8 @@ def run_export(
             folder=folder / "verify",
             conduct=conduct,
         )
-        sidecar = msgspec.structs.replace(
-            _sidecar(spec, made, outcome, verified),
-            seconds=end.seconds,
-            command=conduct.command,
+        sidecar = _sidecar(spec, made, outcome, verified).having(
+            seconds=end.seconds, command=conduct.command
         )
         put_in_place(made, output)
     write_sidecar(sidecar, output)

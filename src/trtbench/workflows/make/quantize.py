@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from trtbench.analysis.inputs import fixed_batch
 from trtbench.analysis.onnx_stamp import random_note
 from trtbench.analysis.open_shapes import fitted, unknown_input
@@ -111,8 +109,7 @@ def quant_spec(request: QuantizeRequest) -> QuantSpec:
     )
     if means == "cast":
         return spec
-    return msgspec.structs.replace(
-        spec,
+    return spec.having(
         method=request.method,
         percentile=request.percentile,
         per_channel=request.per_channel,
@@ -150,9 +147,7 @@ def run_quantize(
         work = folder / "work"
         work.mkdir()
         calibration = _reference(data, inputs, calibrated, prepared, work)
-        inner = msgspec.structs.replace(
-            spec, output=str(work / output.name), calibration=calibration
-        )
+        inner = spec.having(output=str(work / output.name), calibration=calibration)
         batch = batch_of(inputs, asked=None, default=data.batch or 8)
         save_feeds(
             folder / "held-out.npz", held_out.feeds(batch=batch, fixed=bool(fixed_batch(inputs)))
@@ -166,7 +161,7 @@ def run_quantize(
         made = Path(inner.output)
         sidecar = _sidecar(inner, outcome, verified, compared_on, end.seconds, conduct)
         notes = (*((assumed,) if assumed else ()), *sidecar.notes)
-        sidecar = msgspec.structs.replace(sidecar, notes=notes, recipe=recipe_of(spec, data))
+        sidecar = sidecar.having(notes=notes, recipe=recipe_of(spec, data))
         put_in_place(made, output)
     write_sidecar(sidecar, output)
     return sidecar
@@ -296,7 +291,7 @@ def _compare(
         made, reference=source, inputs=inputs, precision=spec.precision,
         folder=folder / "verify-file", conduct=conduct,
     )  # fmt: skip
-    return msgspec.structs.replace(found, problem=itself.problem)
+    return found.having(problem=itself.problem)
 
 
 def _sidecar(
@@ -311,7 +306,7 @@ def _sidecar(
     opsets = {entry.domain: entry.version for entry in load_onnx(made, weights=False).opset_import}
     calibration = spec.calibration
     if calibration is not None:
-        calibration = msgspec.structs.replace(calibration, file=None)
+        calibration = calibration.having(file=None)
     rounding = " (every tensor rounded, sums in FP32)" if outcome.stand_in else ""
     return Sidecar(
         made_by=made_by(),

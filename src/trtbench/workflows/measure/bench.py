@@ -8,8 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
-
 from trtbench.analysis.findings import findings_from_run
 from trtbench.domain.job import BenchJob, BenchOutcome, JobEnd, WorkerError
 from trtbench.domain.result import Environment, FailedRun, Run, RunRecord
@@ -148,7 +146,7 @@ def _carry_out(
     write_samples(folder, times)
     write_record(folder, record)  # from here on, what was measured is kept whatever happens
     findings = findings_from_run(draft)
-    run = replace(draft, record=msgspec.structs.replace(record, findings=findings))
+    run = replace(draft, record=record.having(findings=findings))
     write_run_files(run, folder)
     write_record(folder, run.record)
     return run
@@ -169,7 +167,7 @@ def _launch(
         on_stage(stage)
         text = " (with telemetry)" if looked_at else ""
         event = _event(stage, number, spec)
-        conduct.listen(msgspec.structs.replace(event, text=f"{event.text}{text}"))
+        conduct.listen(event.having(text=f"{event.text}{text}"))
 
     return carry_out_job(
         BenchJob(spec=spec, launch=number),
@@ -187,7 +185,7 @@ def _telemetry(
     """Look at the GPU in a pass of its own, after all that was measured; it keeps no times."""
     if spec.telemetry_s is None:
         return ()
-    bare = msgspec.structs.replace(spec, profile=False, switch_shapes={}, switch_profile=None)
+    bare = spec.having(profile=False, switch_shapes={}, switch_profile=None)
     names = [gpu.name for gpu in environment.gpus]
     gpu = names[watch.index] if watch.index is not None and watch.index < len(names) else None
 
@@ -205,7 +203,7 @@ def _telemetry(
 def watch_told(launch: Launch, watch: Watch) -> Launch:
     """Add what the watch saw to a launch."""
     facts = watch.told(launch.outcome.facts)
-    return replace(launch, outcome=msgspec.structs.replace(launch.outcome, facts=facts))
+    return replace(launch, outcome=launch.outcome.having(facts=facts))
 
 
 def _with_final_names(record: RunRecord, work: Path, target: Path) -> RunRecord:
@@ -214,7 +212,7 @@ def _with_final_names(record: RunRecord, work: Path, target: Path) -> RunRecord:
     if not isinstance(command, str):
         return record
     reported = {**record.reported, "command": command.replace(str(work), str(target))}
-    return msgspec.structs.replace(record, reported=reported)
+    return record.having(reported=reported)
 
 
 def _event(stage: str, launch: int, spec: RunSpec) -> Event:

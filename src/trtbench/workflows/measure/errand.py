@@ -141,7 +141,7 @@ def send_errand(
 ) -> object:
     """Have an errand carried out; its files are in the folder then, and its answer is given."""
     assert conduct.executor is not None
-    needs = msgspec.structs.replace(conduct.needs or Needs(), gpu=gpu, machine=machine)
+    needs = (conduct.needs or Needs()).having(gpu=gpu, machine=machine)
     request = Request(
         id=new_id(),
         title=title or errand.verb,
@@ -234,7 +234,7 @@ def _travelling(
     plain = _plain(value)
     if field.name == "settings":
         return luggage.settings(task, settings)
-    if not _holds_files(field):
+    if not (Path in get_args(field.type) or Path in get_args(field.item)):
         return plain
 
     def taken(name: str) -> str:
@@ -245,10 +245,6 @@ def _travelling(
         return luggage.data(name, task, settings) if task else luggage.file(Path(name))
 
     return [taken(each) for each in plain] if isinstance(plain, list) else taken(str(plain))
-
-
-def _holds_files(field: RequestField) -> bool:
-    return Path in get_args(field.type) or Path in get_args(field.item)
 
 
 def _plain(value: object) -> object:

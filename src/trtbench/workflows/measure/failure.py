@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-import msgspec
-
 from trtbench.domain.job import JobEnd, WorkerError
 from trtbench.domain.result import Environment, FailedRun
 from trtbench.domain.spec import ModelRef, RunSpec, Value
@@ -107,7 +105,7 @@ def end_with_same_bytes(end: JobEnd, *models: ModelRef) -> JobEnd:
             message = f"{model.name} changed while it was in use: {what}"
             fix = "wait until whatever writes it is done, and give the command again"
             told = WorkerError(kind=CHANGED, message=message, fix=fix, stage=end.stage)
-            return msgspec.structs.replace(end, error=told)
+            return end.having(error=told)
     return end
 
 

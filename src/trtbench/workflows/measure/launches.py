@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from trtbench.domain.job import BenchOutcome
 from trtbench.domain.result import Environment, Fact, Record, RunRecord, Scalar
 from trtbench.domain.samples import IterationTimes
@@ -98,11 +96,8 @@ def record_from_launches(
         id=run_id,
         created=now(),
         spec=spec,
-        environment=msgspec.structs.replace(
-            environment,
-            python=first.python,
-            versions=first.versions,
-            extra={**environment.extra, **contention},
+        environment=environment.having(
+            python=first.python, versions=first.versions, extra={**environment.extra, **contention}
         ),
         tags=conduct.tags,
         inputs=first.inputs,

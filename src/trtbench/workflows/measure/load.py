@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import msgspec
-
 from trtbench.analysis.column_summary import nearest_rank
 from trtbench.analysis.load import (
     LEAST_WINDOWS,
@@ -65,9 +63,8 @@ def check_search(spec: RunSpec, slo: str, conduct: Conduct) -> Slo:
 
 def search_rate(spec: RunSpec, slo: Slo, *, store: Store, conduct: Conduct) -> LoadFound:
     """Measure the capacity, then rates by halves until both sides of the bound are close."""
-    bare = msgspec.structs.replace(spec, launches=1, profile=False, telemetry_s=None)
-    closed = msgspec.structs.replace(bare, protocol="serve", rate_hz=None, arrivals="poisson",
-                                     arrival_times_s=())  # fmt: skip
+    bare = spec.having(launches=1, profile=False, telemetry_s=None)
+    closed = bare.having(protocol="serve", rate_hz=None, arrivals="poisson", arrival_times_s=())
     heard = _named(conduct, "one after the other", 0)
     alone = run_bench(closed, store=store, conduct=heard)
     capacity = summary_from_run(alone).queries_per_s
@@ -100,10 +97,9 @@ def _at_rate(
     columns: list[Column] = []
     while True:
         seed = spec.inputs.seed + len(windows)
-        window = msgspec.structs.replace(
-            spec,
+        window = spec.having(
             rate_hz=rate,
-            inputs=msgspec.structs.replace(spec.inputs, seed=seed),
+            inputs=spec.inputs.having(seed=seed),
             stop=Length(seconds=spec.stop.seconds, iterations=queries),
         )
         run = run_bench(window, store=store, conduct=conduct)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 from trtbench.analysis.flops import cost_from_model
 from trtbench.analysis.layers.computing import denied_by, types_of_layers
 from trtbench.analysis.onnx_stamp import (
@@ -59,9 +57,7 @@ def conditions_of_model(model: ModelRef) -> dict[str, Fact]:
     # Where FP16 is allowed too, what little is left to TF32 decides nothing.
     kept = ("precision", "typing", *(("tf32",) if precision in ("fp32", "tf32") else ()))
     return {
-        key: msgspec.structs.replace(known[key], source="recorded")
-        if _is_known(known[key])
-        else known[key]
+        key: known[key].having(source="recorded") if _is_known(known[key]) else known[key]
         for key in kept
         if key in known
     }
@@ -102,10 +98,9 @@ def held_to_layers(record: RunRecord, graph: EngineGraph | None) -> RunRecord:
         return record
     ran = denied_by(label, types)
     if ran is None:
-        known = msgspec.structs.replace(record.conditions["precision"], source="stated")
-        return msgspec.structs.replace(record, conditions={**record.conditions, "precision": known})
-    return msgspec.structs.replace(
-        record,
+        known = record.conditions["precision"].having(source="stated")
+        return record.having(conditions={**record.conditions, "precision": known})
+    return record.having(
         conditions={**record.conditions, "precision": Fact(value=ran, source="implied")},
         facts={**record.facts, "claimed_precision": label},
     )

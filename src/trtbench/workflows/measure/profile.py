@@ -5,12 +5,11 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-import msgspec
-
 from trtbench.domain.result import Run
 from trtbench.domain.spec import RunSpec
-from trtbench.errors import InputError, UsageError
+from trtbench.errors import UsageError
 from trtbench.runtimes import RUNTIMES
+from trtbench.store.directory import demand_finished
 from trtbench.store.store import Store
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.conduct import Conduct
@@ -18,7 +17,7 @@ from trtbench.workflows.request.conduct import Conduct
 
 def profile_model(spec: RunSpec, *, store: Store, conduct: Conduct | None = None) -> Run:
     """Measure a model, and its layers in a pass of their own."""
-    run = run_bench(msgspec.structs.replace(spec, profile=True), store=store, conduct=conduct)
+    run = run_bench(spec.having(profile=True), store=store, conduct=conduct)
     return _profiled(run)
 
 
@@ -29,13 +28,7 @@ def is_model_file(name: str) -> bool:
 
 def stored_profile(name: str, *, store: Store) -> Run:
     """Read a run that has a profile."""
-    found = store.load(name)
-    if not isinstance(found, Run):
-        raise InputError(
-            f"the run {found.id} failed and has no profile",
-            fix=f"trtbench runs show {found.id} says more",
-        )
-    return _profiled(found)
+    return _profiled(demand_finished(store.load(name)))
 
 
 def _profiled(run: Run) -> Run:

@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
 from trtbench.domain.result import FailedRun, Record, Run
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import StoreError, UnavailableError
@@ -77,7 +75,7 @@ def width_of(executor: Executor, needs: Needs | None = None) -> int:
     count = 0
     for gpu in (False, True):
         with contextlib.suppress(UnavailableError):
-            count += executor.width(msgspec.structs.replace(needs or Needs(), gpu=gpu))
+            count += executor.width((needs or Needs()).having(gpu=gpu))
     return max(1, count)
 
 
@@ -171,7 +169,7 @@ def request_from_spec(spec: RunSpec, run_id: str, conduct: Conduct) -> Request:
 def needs_of(spec: RunSpec, asked: Needs | None = None) -> Needs:
     """What a run needs: a GPU or not by its runtime, and what the user asks for."""
     gpu = RUNTIMES.load(spec.runtime).device(spec) != "cpu"
-    return msgspec.structs.replace(asked or Needs(), gpu=gpu)
+    return (asked or Needs()).having(gpu=gpu)
 
 
 def companions_of(spec: RunSpec) -> tuple[str, ...]:
@@ -183,4 +181,4 @@ def companions_of(spec: RunSpec) -> tuple[str, ...]:
 
 def with_spec(record: Record, spec: RunSpec) -> Record:
     """Name the model as it is called here; where it was measured is in the environment."""
-    return msgspec.structs.replace(record, spec=spec)
+    return record.having(spec=spec)

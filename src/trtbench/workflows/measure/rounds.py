@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import msgspec
-
 from trtbench.analysis.findings import findings_from_run
 from trtbench.domain.job import BenchJob, BenchOutcome
 from trtbench.domain.result import DuetRef, Environment, Run, Scalar
@@ -83,12 +81,12 @@ def keep_run(
 ) -> Run:
     """Store what launches of one side left as an ordinary run."""
     run_id = new_id()
-    spec = msgspec.structs.replace(spec, launches=len(launches))
+    spec = spec.having(launches=len(launches))
     record = record_from_launches(spec, run_id, environment, contention, conduct, launches)
-    record = msgspec.structs.replace(record, duet=duet)
+    record = record.having(duet=duet)
     times = join_launches([each.times for each in launches])
     findings = findings_from_run(Run(record=record, times=times))
-    run = Run(record=msgspec.structs.replace(record, findings=findings), times=times)
+    run = Run(record=record.having(findings=findings), times=times)
     with store.new_run(run_id) as folder:
         write_samples(folder, times)
         write_run_files(run, folder)

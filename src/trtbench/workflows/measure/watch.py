@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from trtbench.domain.job import JobEnd
@@ -82,13 +81,12 @@ class Watch:
             drop = 1 - after.sm_clock_hz / before.sm_clock_hz
             worst = self.evidence.get("sm_clock_drop", drop)
             self.evidence["sm_clock_drop"] = max(drop, float(worst or 0.0))
-        return msgspec.structs.replace(facts, violations_s=growth(before, after).limits_s)
+        return facts.having(violations_s=growth(before, after).limits_s)
 
     def noted(self, record: RunRecord) -> RunRecord:
         """Add to a record what was seen and done."""
         known = {name: value for name, value in self.evidence.items() if value is not None}
-        record = msgspec.structs.replace(
-            record,
+        record = record.having(
             facts={**record.facts, **known},
             notes=tuple(dict.fromkeys((*record.notes, *self.notes))),
         )
@@ -96,7 +94,7 @@ class Watch:
             return record
         conditions = {**record.conditions, "clocks_locked": Fact(value=self.lock.locked)}
         environment = _with_lock(record.environment, self.index or 0, self.lock)
-        return msgspec.structs.replace(record, conditions=conditions, environment=environment)
+        return record.having(conditions=conditions, environment=environment)
 
     def look(
         self, spec: RunSpec, run: RunPass, *, folder: Path, gpu: str | None
@@ -191,10 +189,10 @@ def _idle_power(source: TelemetrySource, interval_s: float) -> float | None:
 
 def _with_lock(environment: Environment, index: int, lock: Lock) -> Environment:
     gpus = [
-        msgspec.structs.replace(gpu, clocks_locked=lock.locked) if number == index else gpu
+        gpu.having(clocks_locked=lock.locked) if number == index else gpu
         for number, gpu in enumerate(environment.gpus)
     ]
-    return msgspec.structs.replace(environment, gpus=tuple(gpus))
+    return environment.having(gpus=tuple(gpus))
 
 
 def free_memory_bytes(device: str) -> int | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from trtbench.build.builders import BUILDERS
 from trtbench.build.builders.contract import Builder
 from trtbench.domain.spec import ModelFormat, ModelRef
-from trtbench.errors import TrtbenchError, UnavailableError
+from trtbench.errors import TrtbenchError, UnavailableError, UsageError
 from trtbench.runtimes import RUNTIMES
 from trtbench.runtimes.contract import Runtime
 from trtbench.trtexec.plan import flavour_of
@@ -73,6 +73,23 @@ def refuse_without_builder(config: Config, options: Mapping[str, str]) -> None:
             fix="pip install 'trtbench[rtx]', which builds without a GPU; "
             "for TensorRT: sudo apt install libnvinfer-bin, or pip install tensorrt",
         )
+
+
+def unusable(runtime: str, config: Config, *, lenient: bool) -> str | None:
+    """Say why a runtime cannot be used here; another interpreter is not asked."""
+    try:
+        module = RUNTIMES.load(runtime)
+    except UsageError as problem:
+        if not lenient:
+            raise
+        return problem.message
+    if config.python_for(runtime):
+        return None
+    reason = module.available()
+    if reason is None:
+        return None
+    way = module.fix()
+    return f"{runtime} is not usable here: {reason}" + (f" ({way})" if way else "")
 
 
 def _for_format(model_format: ModelFormat) -> list[tuple[str, Runtime]]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import msgspec
-
 from trtbench.boundary import clean_line, mask
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import UsageError
@@ -133,18 +131,18 @@ def needs_from_request(request: ExecutorFields) -> Needs | None:
             if not (key and equals and value):
                 raise ValueError
             if key == "gpu":
-                needs = msgspec.structs.replace(needs, gpu_type=value)
+                needs = needs.having(gpu_type=value)
             elif key == "memory":
-                needs = msgspec.structs.replace(needs, memory_bytes=bytes_from_text(value))
+                needs = needs.having(memory_bytes=bytes_from_text(value))
             elif key == "gpu-memory":
-                needs = msgspec.structs.replace(needs, gpu_memory_bytes=bytes_from_text(value))
+                needs = needs.having(gpu_memory_bytes=bytes_from_text(value))
             else:
                 resources[key] = float(value)
         except ValueError:
             raise UsageError(
                 f"--need {word} cannot be read", fix="--need gpu=H100 --need memory=16GiB"
             ) from None
-    return msgspec.structs.replace(needs, resources=resources)
+    return needs.having(resources=resources)
 
 
 def expected_s(spec: RunSpec) -> float:

@@ -115,17 +115,13 @@ def load_config(*, folder: Path | None = None, store: str | Path | None = None) 
         merged["store"], origins["store"] = str(store), "flag"
     if "store" not in merged:
         merged["store"], origins["store"] = str(_default_store()), "default"
-    return msgspec.structs.replace(_config(merged, origins), news=tuple(news))
+    return _config(merged, origins).having(news=tuple(news))
 
 
 def user_data_folder() -> Path:
     """Where runs are kept when nothing else is said."""
     base = os.environ.get("XDG_DATA_HOME")
     return (Path(base) if base else Path.home() / ".local" / "share") / "trtbench"
-
-
-def user_config_file() -> Path:
-    return user_config_folder() / "config.toml"
 
 
 def _default_store() -> Path:
@@ -149,7 +145,7 @@ def project_file(folder: Path) -> Path | None:
 def _files(folder: Path) -> list[Path]:
     candidates = [project_file(folder.absolute())]
     with contextlib.suppress(RuntimeError):  # no home, no settings in it
-        candidates.insert(0, user_config_file())
+        candidates.insert(0, user_config_folder() / "config.toml")
     return [path for path in candidates if path is not None and path.is_file()]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-import msgspec
-
 from trtbench.domain.spec import Value
 
 
@@ -34,6 +32,6 @@ def part_of(listen: Listener, start: float, stop: float, *, name: str = "") -> L
     def heard(event: Event) -> None:
         text = f"{name}: {event.text}" if name else event.text
         done = None if event.done is None else start + (stop - start) * event.done
-        listen(msgspec.structs.replace(event, text=text, done=done))
+        listen(event.having(text=text, done=done))
 
     return heard

@@ -7,8 +7,6 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
-
 from trtbench.domain.labels import fits, types_of
 from trtbench.domain.spec import (
     ON_DEVICE,
@@ -113,7 +111,7 @@ def run_spec(request: BenchRequest, config: Config) -> RunSpec:
         for field in fields_of(BenchRequest)
         if field.name in RunSpec.__struct_fields__ and field.name not in MADE
     }
-    return msgspec.structs.replace(spec, **same)
+    return spec.having(**same)
 
 
 def side_spec(
@@ -278,7 +276,7 @@ def _warmup(asked: BenchRequest) -> Warmup:
     standard = Warmup()
     length, iterations = asked.warmup, asked.warmup_iterations
     if length is None and iterations is None:
-        return msgspec.structs.replace(standard, until_steady=asked.until_steady)
+        return standard.having(until_steady=asked.until_steady)
     floor = Length(seconds=seconds(length) if length is not None else None, iterations=iterations)
     cap_s = max(standard.cap_s, floor.seconds or 0.0)
     return Warmup(floor=floor, until_steady=asked.until_steady, cap_s=cap_s)

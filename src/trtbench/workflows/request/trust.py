@@ -64,7 +64,7 @@ def trust_settings(path: Path) -> Path:
     known = _read()
     name = _name(file)
     if name not in known.files:
-        _write(msgspec.structs.replace(known, files=(*known.files, name)))
+        _write(known.having(files=(*known.files, name)))
     return file
 
 
@@ -73,7 +73,7 @@ def distrust_settings(path: Path) -> bool:
     known = _read()
     names = {_name(path), _name(path / "trtbench.toml")}
     kept = tuple(each for each in known.files if each not in names)
-    _write(msgspec.structs.replace(known, files=kept))
+    _write(known.having(files=kept))
     return kept != known.files
 
 
@@ -91,7 +91,7 @@ def first_shown(path: Path, steering: Mapping[str, str]) -> bool:
     if known.shown.get(name) == digest:
         return False
     with contextlib.suppress(UsageError, InputError, OSError, RuntimeError):
-        _write(msgspec.structs.replace(known, shown={**known.shown, name: digest}))
+        _write(known.having(shown={**known.shown, name: digest}))
     return True
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trtbench.analysis.summary import summary_from_run
 from trtbench.boundary import mask
@@ -23,6 +23,10 @@ from trtbench.store.entries import Entry
 from trtbench.store.store import Store
 from trtbench.units import instant_from_text
 from trtbench.workflows.request.progress import Event, Listener, silent
+
+if TYPE_CHECKING:
+    from mlflow.tracking import MlflowClient
+    from pyarrow import Schema, Table
 
 RUNS, SAMPLES = "runs.parquet", "samples.parquet"
 TARGETS = ("parquet", "mlflow")
@@ -192,18 +196,18 @@ def _to_parquet(entries: list[Entry], store: Store, folder: Path, listen: Listen
     return Exported(runs=len(rows), problems=tuple(problems), where=str(folder))
 
 
-def _runs_table(arrow: ModuleType, rows: list[Row]) -> Any:
+def _runs_table(arrow: ModuleType, rows: list[Row]) -> Table:
     """Make a table in which every run has every field; what one does not have is null."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return arrow.table({name: arrow.array([row.get(name) for row in rows]) for name in names})
 
 
-def _samples_schema(arrow: ModuleType) -> Any:
+def _samples_schema(arrow: ModuleType) -> Schema:
     columns = [(name, arrow.float64()) for name in COLUMNS]
     return arrow.schema([("run", arrow.string()), ("launch", arrow.int32()), *columns])
 
 
-def _samples_table(arrow: ModuleType, run: Run, schema: Any) -> Any:
+def _samples_table(arrow: ModuleType, run: Run, schema: Schema) -> Table:
     count = len(run.times)
     found = dict(run.times.columns())
     launch = found.get("launch")
@@ -248,7 +252,7 @@ def _to_mlflow(
     return Exported(runs=count, skipped=skipped, problems=tuple(problems), where=mask(uri))
 
 
-def _known_ids(client: Any, experiment: str) -> set[str]:
+def _known_ids(client: MlflowClient, experiment: str) -> set[str]:
     known: set[str] = set()
     token = None
     while True:
@@ -259,7 +263,7 @@ def _known_ids(client: Any, experiment: str) -> set[str]:
             return known
 
 
-def _log_run(client: Any, experiment: str, entry: Entry, run: Run | FailedRun) -> None:
+def _log_run(client: MlflowClient, experiment: str, entry: Entry, run: Run | FailedRun) -> None:
     """Log one run; the tag by which it is known again is set last, when all the rest is there."""
     entities = importlib.import_module("mlflow.entities")
     row = row_from_run(entry, run)
@@ -274,7 +278,7 @@ def _log_run(client: Any, experiment: str, entry: Entry, run: Run | FailedRun) -
     ]
     values = [entities.Metric(_safe(k), v, instant_ms, 0) for k, v in metrics.items()]
     client.log_batch(key, params=parameters, metrics=values)
-    folder = store_path(run)
+    folder = run.path if isinstance(run, Run) else None
     if folder is not None:
         for name in own_files(folder):
             below = str(PurePath(name).parent)
@@ -285,11 +289,6 @@ def _log_run(client: Any, experiment: str, entry: Entry, run: Run | FailedRun) -
     client.set_tag(key, ID_TAG, entry.id)
     status = "FINISHED" if entry.kind == "run" else "FAILED"
     client.set_terminated(key, status=status, end_time=instant_ms)
-
-
-def store_path(run: Run | FailedRun) -> Path | None:
-    """The folder whose files go along; a failed run has only its record."""
-    return run.path if isinstance(run, Run) else None
 
 
 def _title(row: Row) -> str:

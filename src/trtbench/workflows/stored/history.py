@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from trtbench.analysis.history import (
     Point,
     Series,
@@ -206,7 +204,7 @@ def _against(
             if entry is None or entry.median_s is None or gap > SESSION_S:
                 left_out["no reference"] = left_out.get("no reference", 0) + 1
                 continue
-            ratios.append(replace(point, value=point.median_s / entry.median_s))
+            ratios.append(point.having(value=point.median_s / entry.median_s))
         if ratios:
             found.append((key, ratios))
     return found

@@ -203,7 +203,7 @@ def write_report(
     ]
     document = document_from_runs(carriers, failed=failed, title=title, data=report_keys(carriers))
     attachments = samples_from_runs(runs) if "html" in formats else ()
-    document = msgspec.structs.replace(document, brief=brief, attachments=attachments)
+    document = document.having(brief=brief, attachments=attachments)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         return write_document(document, folder, formats=formats)
@@ -214,7 +214,7 @@ def _with_findings(run: Run, more: Sequence[Finding]) -> Run:
     if not more:
         return run
     findings = (*run.record.findings, *more)
-    return replace(run, record=msgspec.structs.replace(run.record, findings=findings))
+    return replace(run, record=run.record.having(findings=findings))
 
 
 def _duets(runs: Sequence[Run]) -> list[Comparison]:

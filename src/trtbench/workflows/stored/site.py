@@ -44,6 +44,8 @@ from trtbench.version import __version__
 from trtbench.workflows.request.keeping import HistoryRequest
 from trtbench.workflows.stored.history import read_history
 
+SiteRow = dict[str, Any]
+"""What the pages know of one run."""
 RUNS = "data/runs"
 MARK = "data/made-by.txt"
 """Says which version wrote the files of runs; another version writes them anew."""
@@ -91,7 +93,7 @@ def _write(
     tell: Callable[[int, int], None],
 ) -> SiteMade:
     same = _made_by(folder) == __version__
-    rows: list[dict[str, Any]] = []
+    rows: list[SiteRow] = []
     problems: list[str] = []
     written = 0
     for number, entry in enumerate(entries):
@@ -139,7 +141,7 @@ def _write_run(source: Path, record: Record, folder: Path, *, fresh: bool) -> bo
     return True
 
 
-def _write_pages(store: Store, folder: Path, rows: list[dict[str, Any]], title: str) -> int:
+def _write_pages(store: Store, folder: Path, rows: list[SiteRow], title: str) -> int:
     names = file_names(sorted({row["network"] for row in rows}))
     facts = SiteFacts(title=title, created=now(), runs=len(rows), version=__version__)
     data = {
@@ -165,7 +167,7 @@ def _write_pages(store: Store, folder: Path, rows: list[dict[str, Any]], title: 
     return len(pages)
 
 
-def _series(store: Store, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _series(store: Store, rows: Iterable[SiteRow]) -> list[SiteRow]:
     networks = {row["id"]: row["network"] for row in rows}
     return [
         series_data(each, network=networks[each.points[0].run])

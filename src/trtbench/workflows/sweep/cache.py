@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
 from trtbench.boundary import inside
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Scalar, Scores
@@ -90,8 +88,7 @@ def made_from_file(
     step: SweepStep, file: Path, *, seconds: float, notes: tuple[str, ...] = ()
 ) -> Made:
     """Describe a step that made a model."""
-    return msgspec.structs.replace(
-        made_from_step(step),
+    return made_from_step(step).having(
         seconds=seconds,
         precision=step.settings.get("precision"),
         file=file.name,

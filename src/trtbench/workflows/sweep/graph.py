@@ -14,13 +14,14 @@ from trtbench.analysis.open_shapes import batch_place
 from trtbench.build.builders import BUILDERS
 from trtbench.build.quantize_data import RANDOM, settled_items
 from trtbench.domain.result import Scalar
-from trtbench.domain.spec import ModelFormat, Value
+from trtbench.domain.spec import ModelFormat, Precision, Value
 from trtbench.errors import TrtbenchError, UnavailableError, UsageError
 from trtbench.models.identity import model_ref
 from trtbench.models.onnx_outline import outline_of
 from trtbench.models.sidecar import precision_of_engine
 from trtbench.models.torch_models import code_of_hub
 from trtbench.runtimes import RUNTIMES
+from trtbench.workflows.request.choice import unusable
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.spec import refuse_other_precision
 from trtbench.workflows.sweep.content import (
@@ -169,7 +170,7 @@ class StepGraph:
         title = f"quantize {case.network} to {case.precision}"
         return self._step("quantize", case, source, title, settings)
 
-    def _calibrated(self, needed: bool) -> dict[str, Any]:
+    def _calibrated(self, needed: bool) -> dict[str, object]:
         """What a calibration depends on: its data, and how the task of the sweep prepares them."""
         images = needed and prepares(self._matrix)
         return {
@@ -267,7 +268,7 @@ class StepGraph:
         kind: StepKind,
         *,
         groups: Sequence[str | None],
-        settings: Mapping[str, Any],
+        settings: Mapping[str, object],
     ) -> tuple[JudgedPlace | None, ...]:
         """Plan one step for each group of cases.
 
@@ -294,7 +295,7 @@ class StepGraph:
         return digest({
             "source": self._source_content(place, case),
             "runtime": case.runtime,
-            "precision": _told(case),
+            "precision": precision_told(case),
             "options": judging_options(case),
             "shapes": self._items(place),
         })  # fmt: skip
@@ -308,7 +309,7 @@ class StepGraph:
         return chain[-1] if chain else self._content(case.model)
 
     def _step(
-        self, kind: StepKind, case: Case, source: str, title: str, settings: Mapping[str, Any]
+        self, kind: StepKind, case: Case, source: str, title: str, settings: Mapping[str, object]
     ) -> str:
         content = source if source in self.steps else self._content(source)
         key = digest({"recipe": RECIPE, "kind": kind, "source": content, "settings": settings})
@@ -360,23 +361,6 @@ def judging_options(case: Case) -> dict[str, Scalar]:
     }
 
 
-def unusable(runtime: str, config: Config, *, lenient: bool) -> str | None:
-    """Say why a runtime cannot be used here; another interpreter is not asked."""
-    try:
-        module = RUNTIMES.load(runtime)
-    except UsageError as problem:
-        if not lenient:
-            raise
-        return problem.message
-    if config.python_for(runtime):
-        return None
-    reason = module.available()
-    if reason is None:
-        return None
-    way = module.fix()
-    return f"{runtime} is not usable here: {reason}" + (f" ({way})" if way else "")
-
-
 def reason_of(problem: TrtbenchError) -> str:
     """Put an error into one line of a table."""
     first = problem.message.splitlines()[0]
@@ -390,8 +374,7 @@ def reason_of(problem: TrtbenchError) -> str:
 def needs_types(case: Case) -> bool:
     """Ask the builder whether it only builds the types of the file, as TensorRT 11 does."""
     asks = BUILDERS.load(case.runtime).needs_types
-    own = {k[4:]: str(v) for k, v in case.settings.items() if k.startswith("opt.")}
-    return asks is not None and asks(own)
+    return asks is not None and asks({k: str(v) for k, v in case.own("opt.").items()})
 
 
 def _refuse_precision(case: Case) -> None:
@@ -406,7 +389,7 @@ def _refuse_precision(case: Case) -> None:
         )
 
 
-def _told(case: Case) -> str | None:
+def precision_told(case: Case) -> Precision | None:
     """Some runtimes compute in a precision; the others measure a file that has one."""
     return case.precision if RUNTIMES.load(case.runtime).TAKES_PRECISION else None
 

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
-
 from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import UNKNOWN, Run, precision_in
@@ -201,7 +199,7 @@ def step_of_sides(
         return step
     told = [(side.label, side.spec.model.identity, side.spec.runtime) for side in sides]
     key = digest({"step": step.key, "sides": told, "runs": runs})
-    return msgspec.structs.replace(step, key=key)
+    return step.having(key=key)
 
 
 def problems_of(sides: Sequence[EvalSide]) -> list[str | None]:
@@ -218,9 +216,7 @@ def _judged(step: SweepStep, sides: Sequence[EvalSide], shop: Workshop) -> Made:
     began = time.monotonic()
     problems = problems_of(sides)
     usable = [side for side, problem in zip(sides, problems, strict=True) if problem is None]
-    made = msgspec.structs.replace(
-        made_from_step(step), scores=(None,) * len(sides), problems=tuple(problems)
-    )
+    made = made_from_step(step).having(scores=(None,) * len(sides), problems=tuple(problems))
     if not usable:
         return made
     found = _evaluated(step, usable, shop)
@@ -229,8 +225,7 @@ def _judged(step: SweepStep, sides: Sequence[EvalSide], shop: Workshop) -> Made:
     for place, failed in zip(left, found.failed, strict=True):
         problems[place] = failed.reason
     judged = dict(zip(places, found.models, strict=True))
-    made = msgspec.structs.replace(
-        made,
+    made = made.having(
         seconds=time.monotonic() - began,
         scores=tuple(
             scores_of(found, judged[place]) if place in judged else None
@@ -279,9 +274,7 @@ def _checked(
 ) -> Made:
     began, problems = time.monotonic(), problems_of(sides)
     usable = {str(place): sides[place] for place, told in enumerate(problems) if told is None}
-    made = msgspec.structs.replace(
-        made_from_step(step), checks=(None,) * len(sides), problems=tuple(problems)
-    )
+    made = made_from_step(step).having(checks=(None,) * len(sides), problems=tuple(problems))
     if not usable:
         return made
     request = CheckRequest(
@@ -299,8 +292,7 @@ def _checked(
     )
     failed = {each.model: each.reason for each in found.failed}
     passed = iter(found.candidates)
-    made = msgspec.structs.replace(
-        made,
+    made = made.having(
         seconds=time.monotonic() - began,
         checks=tuple(
             rows_of(found, next(passed)) if str(place) in usable and str(place) not in failed

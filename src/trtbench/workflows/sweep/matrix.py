@@ -177,7 +177,7 @@ def matrix_from_file(path: Path) -> Matrix:
             key: _own_file(value, path.parent) for key, value in matrix.task_settings.items()
         },
     }
-    return msgspec.structs.replace(matrix, **placed)
+    return matrix.having(**placed)
 
 
 def preset_names() -> list[str]:

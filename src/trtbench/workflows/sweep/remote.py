@@ -109,8 +109,7 @@ def case_errand(matrix: Matrix, case: Case, run_id: str) -> Errand:
     calibration = matrix.calibration
     if calibration and calibration != "random":
         calibration = luggage.data(calibration, task, settings)
-    own = msgspec.structs.replace(
-        matrix,
+    own = matrix.having(
         models=(model,),
         runtime=(case.runtime,),
         options={**matrix.options, **loading},
@@ -120,13 +119,11 @@ def case_errand(matrix: Matrix, case: Case, run_id: str) -> Errand:
         task_settings=luggage.settings(task, settings) if settings else {},
         exclude=(),
     )
-    case = msgspec.structs.replace(case, model=model)
+    case = case.having(model=model)
     if loading:
         weights = luggage.settings(None, {"": case.settings["opt.weights"]})[""]
         part = "options" if "opt.weights" in case.options else "fixed"
-        case = msgspec.structs.replace(
-            case, **{part: {**getattr(case, part), "opt.weights": weights}}
-        )
+        case = case.having(**{part: {**getattr(case, part), "opt.weights": weights}})
     asked = {"matrix": own, "case": case, "run_id": run_id}
     return Errand(verb=VERB, asked=msgspec.to_builtins(asked), files=luggage.files)
 
@@ -150,5 +147,5 @@ def _keep(source: Path, done: CaseDone, run_id: str, store: Store, conduct: Cond
     with store.new_run(run_id) as folder:
         shutil.copytree(source, folder, dirs_exist_ok=True)
         (folder / STEPS).write_bytes(json_from_value(done.steps))
-        write_record(folder, msgspec.structs.replace(record, spec=done.spec, tags=conduct.tags))
+        write_record(folder, record.having(spec=done.spec, tags=conduct.tags))
     return take_in(store, store.directory(run_id))

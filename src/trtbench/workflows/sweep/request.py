@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 
-import msgspec
-
 from trtbench.analysis.condition_text import condition_from_text
 from trtbench.analysis.sweep import kinds, quantities
 from trtbench.boundary import file_name_from_text, mask
@@ -27,6 +25,7 @@ from trtbench.workflows.request.sweeping import (
     SweepRequest,
     scalars,
 )
+from trtbench.workflows.sweep.graph import is_hub
 from trtbench.workflows.sweep.journal import read_outline
 from trtbench.workflows.sweep.matrix import (
     MACHINE,
@@ -62,7 +61,7 @@ def matrix_from_request(request: SweepRequest) -> Matrix:
     return with_flags(
         matrix,
         {
-            "models": [name if _is_source(name) else str(Path(name).absolute()) for name in named],
+            "models": [name if is_hub(name) else str(Path(name).absolute()) for name in named],
             "precision": scalars(request.precision),
             "runtime": scalars(request.runtime),
             "engine": scalars(request.engine),
@@ -149,10 +148,6 @@ def _is_matrix(name: File) -> bool:
     return Path(name).suffix in FILES
 
 
-def _is_source(name: str) -> bool:
-    return ":" in name and not Path(name).exists()
-
-
 def config_of_sweep(folder: Path, config: Config, *, given: str | None) -> Config:
     """Settle the store of a sweep that is gone on with: the one it was begun in."""
     outline = read_outline(folder.absolute())
@@ -173,7 +168,7 @@ def config_of_sweep(folder: Path, config: Config, *, given: str | None) -> Confi
                 fix=f"trtbench sweep --resume {folder}",
             )
         return config
-    return msgspec.structs.replace(config, store=outline.store, runs=outline.runs)
+    return config.having(store=outline.store, runs=outline.runs)
 
 
 def check_plan(

@@ -91,7 +91,7 @@ def vanilla_names(rows: Sequence[SweepRow]) -> list[SweepRow]:
     """Call rows as ArtTRT does: PyTorch is Vanilla, engines are TRT, with their kind if need be."""
     both = len({row.engine for row in rows if row.engine}) > 1
     return [
-        msgspec.structs.replace(row, name=vanilla_name(
+        row.having(name=vanilla_name(
             row.runtime, row.precision, engine=row.engine if both else None, options=row.options
         ))
         for row in rows
@@ -126,12 +126,7 @@ def write_results(
         "results.csv": csv_from_rows(results.rows),
         "results.json": json_from_rows(results.rows, title=title),
     }
-    paths = []
-    for name, content in contents.items():
-        path = folder / name
-        with writing(path):
-            write_output(path, content)
-        paths.append(path)
+    paths = [write_output(folder / name, content) for name, content in contents.items()]
     paths += [path for each in results.judged for path in _accuracy_files(each, folder, results)]
     paths += write_pipeline_files(results.rows, {run.id: run for run in results.runs}, folder)
     if results.runs and formats:
@@ -155,8 +150,7 @@ def pooled(runs: Sequence[Run], *, drop: str) -> Run:
     """Put the rounds of a case together as launches of one run."""
     first = runs[0].record
     times = join_launches([part for run in runs for part in _launches(run.times)])
-    record = msgspec.structs.replace(
-        first,
+    record = first.having(
         launches=tuple(facts for run in runs for facts in run.record.launches),
         findings=_gravest(runs),
         tags=tuple(tag for tag in first.tags if tag != drop),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from trtbench.domain.spec import RunSpec
 from trtbench.host.images import SUFFIXES
 from trtbench.models.identity import model_ref
@@ -17,7 +15,7 @@ from trtbench.workflows.request.fields import fields_of
 from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import run_spec
 from trtbench.workflows.sweep.content import preparing_of
-from trtbench.workflows.sweep.graph import is_hub, judging_options
+from trtbench.workflows.sweep.graph import is_hub, judging_options, precision_told
 from trtbench.workflows.sweep.matrix import MACHINE, PREFIXES, SOURCE, Case, Matrix
 from trtbench.workflows.sweep.plan import SweepPlan
 
@@ -41,7 +39,7 @@ def judging_spec(plan: SweepPlan, place: int, model: Path | str, config: Config)
     case = plan.cases[place]
     flags = {k: v for k, v in judging_options(case).items() if not k.startswith(PREFIXES)}
     request = _request(plan, place, model, flags={**flags, "profile": False})
-    return msgspec.structs.replace(run_spec(request, config), batch=None)
+    return run_spec(request, config).having(batch=None)
 
 
 def reference_spec(plan: SweepPlan, place: int, config: Config) -> RunSpec:
@@ -61,7 +59,7 @@ def reference_spec(plan: SweepPlan, place: int, config: Config) -> RunSpec:
         options=loading if "torch" in RUNTIMES.load(runtime).FORMATS else {},
         profile=False,
     )
-    return msgspec.structs.replace(run_spec(request, config), batch=None)
+    return run_spec(request, config).having(batch=None)
 
 
 def arrays_of(matrix: Matrix) -> str | None:
@@ -79,7 +77,7 @@ def _request(
         runtime=case.runtime,
         batch=case.batch,
         shapes=plan.shapes[place],
-        precision=case.precision if RUNTIMES.load(case.runtime).TAKES_PRECISION else None,
+        precision=precision_told(case),
         options=_options(plan, place),
         **flags,
     )
