@@ -75,8 +75,9 @@ def _annotations(owner: type) -> dict[str, str]:
     found = {}
     for node in definition.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            annotated = node.annotation
-            assert isinstance(annotated, ast.Subscript)
-            assert isinstance(annotated.slice, ast.Tuple)
-            found[node.target.id] = ast.unparse(annotated.slice.elts[0])
+            kind = node.annotation
+            if isinstance(kind, ast.Subscript) and ast.unparse(kind.value) == "Annotated":
+                assert isinstance(kind.slice, ast.Tuple)
+                kind = kind.slice.elts[0]
+            found[node.target.id] = ast.unparse(kind)
     return found

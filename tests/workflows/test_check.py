@@ -12,7 +12,7 @@ from onnx import numpy_helper
 from PIL import Image
 
 from models import conv_model, multi_input_model, threshold_model
-from trtbench.build import onnx_ranges
+from trtbench.build import onnx_read
 from trtbench.cli import run
 from trtbench.domain.feed import Feed
 from trtbench.domain.spec import ModelRef, RunSpec, TensorSpec
@@ -369,7 +369,7 @@ def test_layers_see_inputs_in_the_range_another_side_records(
     model = conv_model(tmp_path / "a.onnx")
     other = changed(model, tmp_path / "b.onnx", name="conv0.weight", by=1.1)
     known = {str(other): {"image": (-2.0, 2.0)}}
-    monkeypatch.setattr(onnx_ranges, "input_ranges", lambda path: known.get(str(path), {}))
+    monkeypatch.setattr(onnx_read, "input_ranges", lambda path: known.get(str(path), {}))
     request = CheckRequest(
         reference=model, candidates=[model, other], random=2, distribution="recorded",
         output=tmp_path / "out",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated
 
 from trtbench.domain.words import Mode
 from trtbench.errors import UsageError
-from trtbench.workflows.request.fields import Argument, Option, VerbRequest
+from trtbench.workflows.request.fields import Argument, VerbRequest, argument, option
 from trtbench.workflows.request.groups import (
     ExecutorFields,
     InputFields,
@@ -47,41 +47,33 @@ MOST_LAUNCHES = 80
 class TurnFields(VerbRequest):
     """How often sides take turns, and what counts as the same."""
 
-    launches: Annotated[
-        int | None,
-        Option(
-            "Fresh launches of both sides (default 10, of slow models 5; of a model alone, in a "
-            "gate: 5).",
-            metavar="N", least=1,
-        ),
-    ] = None  # fmt: skip
-    max_launches: Annotated[
-        int | None,
-        Option(
-            "Go on to so many while the answer is unclear (default 80, for 90 s; on a GPU 25 s).",
-            metavar="N",
-        ),
-    ] = None
-    pairs: Annotated[
-        int | None,
-        Option(
-            "Iterations of each side per launch, in turn (default: what fits in 0.4 s, 12 to 200).",
-            metavar="N", least=10,
-        ),
-    ] = None  # fmt: skip
-    mode: Annotated[
-        Mode,
-        Option("How the sides take turns; --duration and --iterations are for launches."),
-    ] = "auto"
-    margin: Annotated[
-        Fraction, Option("Within this, interval and all, two sides are the same.", kind=PART)
-    ] = "2%"
-    accept: Annotated[
-        Collection[str],
-        Option(
-            "Compare in spite of this difference (tf32, batch, protocol, ...).", metavar="KEY"
-        ),
-    ] = ()  # fmt: skip
+    launches: int | None = option(
+        None,
+        "Fresh launches of both sides (default 10, of slow models 5; of a model alone, in a "
+        "gate: 5).",
+        metavar="N",
+        least=1,
+    )
+    max_launches: int | None = option(
+        None,
+        "Go on to so many while the answer is unclear (default 80, for 90 s; on a GPU 25 s).",
+        metavar="N",
+    )
+    pairs: int | None = option(
+        None,
+        "Iterations of each side per launch, in turn (default: what fits in 0.4 s, 12 to 200).",
+        metavar="N",
+        least=10,
+    )
+    mode: Mode = option(
+        "auto", "How the sides take turns; --duration and --iterations are for launches."
+    )
+    margin: Fraction = option(
+        "2%", "Within this, interval and all, two sides are the same.", kind=PART
+    )
+    accept: Collection[str] = option(
+        (), "Compare in spite of this difference (tf32, batch, protocol, ...).", metavar="KEY"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -106,21 +98,20 @@ class PairFields(
 ):  # fmt: skip
     """All that two sides that are measured in turn have in common, and what each has of its own."""
 
-    device: Annotated[
-        Sides | None,
-        Option(
-            "cpu, cuda:0, cuda:1, ...: once for all sides, or once per side.",
-            metavar="NAME", per_side=True, setting=True,
-        ),
-    ] = None  # fmt: skip
-    args: Annotated[
-        Sides | None,
-        Option(
-            "Arguments for a runtime that is a program (trtexec), in quotes: once for all sides, "
-            "or once per side ('' is none).",
-            metavar="TEXT", per_side=True,
-        ),
-    ] = None  # fmt: skip
+    device: Sides | None = option(
+        None,
+        "cpu, cuda:0, cuda:1, ...: once for all sides, or once per side.",
+        metavar="NAME",
+        per_side=True,
+        setting=True,
+    )
+    args: Sides | None = option(
+        None,
+        "Arguments for a runtime that is a program (trtexec), in quotes: once for all sides, "
+        "or once per side ('' is none).",
+        metavar="TEXT",
+        per_side=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,31 +119,25 @@ class CompareRequest(PairFields, ExecutorFields, StoreFields):
     """Compare every candidate with the baseline: models, engines, checkpoints or stored runs."""
 
     baseline: Annotated[File, Argument("A model or a stored run.", "BASELINE")]
-    candidates: Annotated[
-        Sequence[File], Argument("Others of the same.", "[CANDIDATES]...", needed=False)
-    ] = ()
-    selftest: Annotated[bool, Option("Compare BASELINE with itself.")] = False
-    builds: Annotated[
-        int | None,
-        Option(
-            "Compare networks, not one lucky build of each: build both ONNX files so many times.",
-            metavar="N", least=2,
-        ),
-    ] = None  # fmt: skip
-    build: Annotated[
-        Pairs,
-        Option(
-            "With --builds, a flag of trtbench build: workspace=4GiB; repeat for several.",
-            kind=PAIRS,
-        ),
-    ] = field(default_factory=dict)  # fmt: skip
-    output_dir: Annotated[File, Option("Folder of the table.", kind=FILE, python=False)] = (
-        "artifacts/compare"
+    candidates: Sequence[File] = argument(
+        (), "Others of the same.", "[CANDIDATES]...", needed=False
     )
-    output_name: Annotated[
-        str | None,
-        Option("Its name (default: <base>_vs_<cand>.csv).", metavar="NAME", python=False),
-    ] = None
+    selftest: bool = option(False, "Compare BASELINE with itself.")
+    builds: int | None = option(
+        None,
+        "Compare networks, not one lucky build of each: build both ONNX files so many times.",
+        metavar="N",
+        least=2,
+    )
+    build: Pairs = option(
+        {},
+        "With --builds, a flag of trtbench build: workspace=4GiB; repeat for several.",
+        kind=PAIRS,
+    )
+    output_dir: File = option("artifacts/compare", "Folder of the table.", kind=FILE, python=False)
+    output_name: str | None = option(
+        None, "Its name (default: <base>_vs_<cand>.csv).", metavar="NAME", python=False
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -167,48 +152,30 @@ class CompareRequest(PairFields, ExecutorFields, StoreFields):
 class RuleFields(VerbRequest):
     """What a candidate is held to."""
 
-    against: Annotated[File | None, Option("A model, a run, or tag:NAME.", metavar="BASELINE")] = (
-        None
+    against: File | None = option(None, "A model, a run, or tag:NAME.", metavar="BASELINE")
+    baseline: str | None = option(
+        None,
+        "last, best or tag:NAME among the stored runs comparable with CANDIDATE.",
+        metavar="WHICH",
     )
-    baseline: Annotated[
-        str | None,
-        Option(
-            "last, best or tag:NAME among the stored runs comparable with CANDIDATE.",
-            metavar="WHICH",
-        ),
-    ] = None
-    max_slowdown: Annotated[
-        Fraction | None, Option("Slower than BASELINE by this at most.", kind=PART)
-    ] = None
-    metrics: Annotated[
-        Sequence[str],
-        Option(
-            "'p99<5ms' and the like; quoted, or the shell takes the sign.",
-            ("--metric",), metavar="RULE",
-        ),
-    ] = ()  # fmt: skip
-    rules: Annotated[
-        Sequence[File],
-        Option(
-            "TOML file of rules; MODEL.gate.toml beside the model is read by itself.", kind=FILE
-        ),
-    ] = ()
-    on_unclear: Annotated[
-        OnUnclear, Option("When a rule stays unclear; retry measures once more.")
-    ] = "fail"
-    time_limit: Annotated[
-        Duration, Option("Measure no longer than this while unclear.", kind=TIME)
-    ] = "60s"
-    measure_same: Annotated[
-        bool, Option("Measure in turn even when both sides are the same bytes.")
-    ] = False
-    keep_model: Annotated[
-        bool | None,
-        Option(
-            "Keep CANDIDATE's bytes in the store, to be measured in turn with the next one "
-            "(default: with --baseline, up to 512 MiB)."
-        ),
-    ] = None
+    max_slowdown: Fraction | None = option(None, "Slower than BASELINE by this at most.", kind=PART)
+    metrics: Sequence[str] = option(
+        (),
+        "'p99<5ms' and the like; quoted, or the shell takes the sign.",
+        ("--metric",),
+        metavar="RULE",
+    )
+    rules: Sequence[File] = option(
+        (), "TOML file of rules; MODEL.gate.toml beside the model is read by itself.", kind=FILE
+    )
+    on_unclear: OnUnclear = option("fail", "When a rule stays unclear; retry measures once more.")
+    time_limit: Duration = option("60s", "Measure no longer than this while unclear.", kind=TIME)
+    measure_same: bool = option(False, "Measure in turn even when both sides are the same bytes.")
+    keep_model: bool | None = option(
+        None,
+        "Keep CANDIDATE's bytes in the store, to be measured in turn with the next one "
+        "(default: with --baseline, up to 512 MiB).",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,10 +185,10 @@ class GateRequest(RuleFields, PairFields, ExecutorFields, StoreFields):
     candidate: Annotated[
         File, Argument("A model, a stored run, or a .toml file of several models.", "CANDIDATE")
     ]
-    output: Annotated[
-        File,
-        Option(
-            "Folder of gate.json, gate.junit.xml and gate.md.", ("-o", "--output"), kind=FILE,
-            python=False
-        ),
-    ] = "artifacts/gate"  # fmt: skip
+    output: File = option(
+        "artifacts/gate",
+        "Folder of gate.json, gate.junit.xml and gate.md.",
+        ("-o", "--output"),
+        kind=FILE,
+        python=False,
+    )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from trtbench.workflows.request.fields import Argument, Option, VerbRequest
+from trtbench.workflows.request.fields import Argument, Option, VerbRequest, option
 from trtbench.workflows.request.groups import StoreFields
 from trtbench.workflows.request.kinds import FILE, File
 
@@ -15,13 +15,10 @@ from trtbench.workflows.request.kinds import FILE, File
 class EngineSourceFields(VerbRequest):
     """What else is known of an engine."""
 
-    onnx: Annotated[
-        File | None,
-        Option("The model it was built of, for FLOPs and asked types.", kind=FILE),
-    ] = None
-    gpu: Annotated[
-        str | None, Option("Take the roofline of this GPU: 'NVIDIA H200'.", metavar="NAME")
-    ] = None
+    onnx: File | None = option(
+        None, "The model it was built of, for FLOPs and asked types.", kind=FILE
+    )
+    gpu: str | None = option(None, "Take the roofline of this GPU: 'NVIDIA H200'.", metavar="NAME")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,20 +31,15 @@ class LayersRequest(EngineSourceFields, StoreFields):
             "A run, or files of trtexec (or their folder): profile, layers, ONNX.", "SOURCE..."
         ),
     ]
-    by: Annotated[
-        str | None,
-        Option("Group by kind, precision, role, node, block or '/a/*'.", metavar="KEY"),
-    ] = None
-    filter: Annotated[str | None, Option("Only layers or nodes that fit.", metavar="PATTERN")] = (
-        None
+    by: str | None = option(
+        None, "Group by kind, precision, role, node, block or '/a/*'.", metavar="KEY"
     )
-    sort: Annotated[
-        Literal["time", "order", "roofline"] | None,
-        Option(
-            "Slowest first, as they run, or farthest from the roofline first (default: time; in "
-            "Python: order)."
-        ),
-    ] = None
+    filter: str | None = option(None, "Only layers or nodes that fit.", metavar="PATTERN")
+    sort: Literal["time", "order", "roofline"] | None = option(
+        None,
+        "Slowest first, as they run, or farthest from the roofline first (default: time; in "
+        "Python: order).",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,5 +64,5 @@ class ExplainRequest(StoreFields):
 
     run: Annotated[File, Argument("A run, or files of trtexec.", "RUN")]
     against: Annotated[File, Option("The run with the other number.", metavar="OTHER")]
-    measure: Annotated[bool, Option("Measure every step here, one change at a time.")] = False
-    launches: Annotated[int, Option("Fresh processes for each step that is measured.", least=1)] = 3
+    measure: bool = option(False, "Measure every step here, one change at a time.")
+    launches: int = option(3, "Fresh processes for each step that is measured.", least=1)

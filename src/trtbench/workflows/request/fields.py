@@ -1,8 +1,10 @@
 """What is known of the fields of a request.
 
 A request is what a verb is asked for, in the words of whoever asks: a frozen dataclass whose
-fields carry an ``Option``. Flags, Python arguments, axes of sweeps, settings in ``trtbench.toml``
-and the pages of the reference are made from it, so that a new field is one line.
+fields carry an ``Option`` or an ``Argument``, those that must be given in ``Annotated``, the others
+as ``option(default, ...)`` or ``argument(default, ...)``. Flags, Python arguments, axes of sweeps,
+settings in ``trtbench.toml`` and the pages of the reference are made from it, so that a new field
+is one line.
 """
 
 from __future__ import annotations
@@ -12,10 +14,14 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import Literal, TypeVar, Union
+from typing import Generic, Literal, ParamSpec, TypeVar, Union
 
 from trtbench.errors import UsageError, meant
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +79,23 @@ class Argument:
     """Of several, at least one."""
     rest: bool = False
     """What follows ``--``, passed on as it is; a keyword in Python."""
+
+
+class Declared(Generic[P]):
+    """Makes a field that may be left out, of its default and of what is known of it."""
+
+    def __init__(self, about: Callable[P, Option | Argument]) -> None:
+        self._about = about
+
+    def __call__(self, default: T, *arguments: P.args, **named: P.kwargs) -> T:
+        about = {"about": self._about(*arguments, **named)}
+        if isinstance(default, dict):  # each request has one of its own
+            return dataclasses.field(default_factory=lambda: copy(default), metadata=about)
+        return dataclasses.field(default=default, metadata=about)
+
+
+option = Declared(Option)
+argument = Declared(Argument)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,8 +170,8 @@ def fields_of(request: type[VerbRequest]) -> tuple[RequestField, ...]:
 
 def _fields(request: type[VerbRequest]) -> tuple[RequestField, ...]:
     hints = typing.get_type_hints(request, include_extras=True)
-    defaults = {each.name: _default(each) for each in dataclasses.fields(request)}  # type: ignore[arg-type]
-    found = [_described(name, hints[name], defaults[name]) for name in _names(request)]
+    own = {each.name: each for each in dataclasses.fields(request)}  # type: ignore[arg-type]
+    found = [_described(hints[name], own[name]) for name in _names(request)]
     return tuple(sorted(found, key=_place))
 
 
@@ -207,15 +230,19 @@ def _default(field: dataclasses.Field[object]) -> object:
     return field.default
 
 
-def _described(name: str, hint: object, default: object) -> RequestField:
-    if not hasattr(hint, "__metadata__"):
-        raise TypeError(f"the field {name} of a request has no Option")
-    inner, about = typing.get_args(hint)[:2]
+def _described(hint: object, field: dataclasses.Field[object]) -> RequestField:
+    inner, about = hint, field.metadata.get("about")
+    if typing.get_origin(hint) is typing.Annotated:
+        inner, about = typing.get_args(hint)[:2]
+    if about is None:
+        raise TypeError(f"the field {field.name} of a request has no Option")
     parts = typing.get_args(inner) if typing.get_origin(inner) in (Union, types.UnionType) else ()
     optional = type(None) in parts
     kept = [part for part in parts if part is not type(None)]
     plain = kept[0] if len(kept) == 1 else (Union[tuple(kept)] if kept else inner)  # noqa: UP007
-    return RequestField(name=name, type=plain, optional=optional, default=default, about=about)
+    return RequestField(
+        name=field.name, type=plain, optional=optional, default=_default(field), about=about
+    )
 
 
 def _refuse(field: RequestField, value: object) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from trtbench.domain.words import Scalar
 from trtbench.errors import UsageError
-from trtbench.workflows.request.fields import Argument, Kind, Option, VerbRequest
+from trtbench.workflows.request.fields import Argument, Kind, Option, VerbRequest, argument, option
 from trtbench.workflows.request.groups import (
     DeviceFields,
     ExecutorFields,
@@ -61,26 +61,22 @@ class RunningFields(SideFields, ShapeFields, DeviceFields, OptionFields, Patienc
 class FeedFields(VerbRequest):
     """What the sides are run on: a file, images, or else random items."""
 
-    random: Annotated[int, Option("So many seeded random inputs.", least=1)] = 1000
-    distribution: Annotated[
-        Literal["uniform", "normal", "recorded"],
-        Option("Of random inputs; recorded: the range a side was quantized for."),
-    ] = "uniform"
-    range: Annotated[
-        Range | None, Option("Where random inputs lie (0:1; whole numbers: 0:999).", kind=RANGE)
-    ] = None
-    seed: Annotated[int, Option("Of random inputs.", least=0)] = 0
-    inputs: Annotated[
-        File | None, Option("Inputs from .npz, .npy or raw binaries.", metavar="FILE")
-    ] = None
-    images: Annotated[
-        File | None, Option("Images, with the preprocessing of --task.", metavar="FOLDER")
-    ] = None
-    task: Annotated[
-        str | None,
-        Option("Whose preprocessing images get (default: classification).", metavar="NAME"),
-    ] = None
-    limit: Annotated[int | None, Option("Only the first so many inputs.", least=1)] = None
+    random: int = option(1000, "So many seeded random inputs.", least=1)
+    distribution: Literal["uniform", "normal", "recorded"] = option(
+        "uniform", "Of random inputs; recorded: the range a side was quantized for."
+    )
+    range: Range | None = option(
+        None, "Where random inputs lie (0:1; whole numbers: 0:999).", kind=RANGE
+    )
+    seed: int = option(0, "Of random inputs.", least=0)
+    inputs: File | None = option(None, "Inputs from .npz, .npy or raw binaries.", metavar="FILE")
+    images: File | None = option(
+        None, "Images, with the preprocessing of --task.", metavar="FOLDER"
+    )
+    task: str | None = option(
+        None, "Whose preprocessing images get (default: classification).", metavar="NAME"
+    )
+    limit: int | None = option(None, "Only the first so many inputs.", least=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -101,21 +97,16 @@ class FeedFields(VerbRequest):
 class ToleranceFields(VerbRequest):
     """When outputs count as right."""
 
-    rtol: Annotated[float, Option("Relative tolerance; |reference| scales it.", least=0)] = 1e-3
-    atol: Annotated[float, Option("Absolute tolerance.", least=0)] = 1e-8
-    classes: Annotated[
-        bool | None, Option("Whether outputs are scores of classes (default: by their shape).")
-    ] = None
-    floor: Annotated[
-        Literal["auto", "on", "off"], Option("Run the reference twice, against itself.")
-    ] = "auto"
-    layers: Annotated[
-        bool, Option("Compare all intermediate tensors of ONNX files.", python=False)
-    ] = False
-    expect: Annotated[
-        Sequence[str],
-        Option("Exit with status 3 unless this holds, e.g. 'max_abs<=0.1'.", metavar="CONDITION"),
-    ] = ()
+    rtol: float = option(1e-3, "Relative tolerance; |reference| scales it.", least=0)
+    atol: float = option(1e-8, "Absolute tolerance.", least=0)
+    classes: bool | None = option(
+        None, "Whether outputs are scores of classes (default: by their shape)."
+    )
+    floor: Literal["auto", "on", "off"] = option("auto", "Run the reference twice, against itself.")
+    layers: bool = option(False, "Compare all intermediate tensors of ONNX files.", python=False)
+    expect: Sequence[str] = option(
+        (), "Exit with status 3 unless this holds, e.g. 'max_abs<=0.1'.", metavar="CONDITION"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,14 +116,15 @@ class CheckRequest(
     """Run every side on the same inputs and compare each candidate with the reference."""
 
     reference: Annotated[File, Argument("The model that counts as right.", "REFERENCE")]
-    candidates: Annotated[
-        Sequence[File],
-        Argument("Models that are held against it.", "[CANDIDATES]...", needed=False),
-    ] = ()
-    output: Annotated[
-        File,
-        Option("Folder of tables, pictures and worst inputs.", ("-o", "--output"), kind=FILE),
-    ] = "artifacts/check"
+    candidates: Sequence[File] = argument(
+        (), "Models that are held against it.", "[CANDIDATES]...", needed=False
+    )
+    output: File = option(
+        "artifacts/check",
+        "Folder of tables, pictures and worst inputs.",
+        ("-o", "--output"),
+        kind=FILE,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -163,10 +155,8 @@ class DataFields(VerbRequest):
         ),
     ]
     data: Annotated[File, Option("Images, an .npz with labels, or a data.yaml.", metavar="PATH")]
-    limit: Annotated[int | None, Option("Only the first so many items.", least=1)] = None
-    warmup: Annotated[
-        Fraction, Option("Batches at the start whose times do not count.", kind=PART)
-    ] = "10%"
+    limit: int | None = option(None, "Only the first so many items.", least=1)
+    warmup: Fraction = option("10%", "Batches at the start whose times do not count.", kind=PART)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,17 +166,15 @@ class EvalRequest(
     """Evaluate models on data with known answers, each through its own runtime."""
 
     models: Annotated[Sequence[File], Argument("Files to evaluate.", "MODELS...")]
-    names: Annotated[
-        Literal["file", "vanilla"],
-        Option("Call models by their files, or Vanilla and TRT fp16, as ArtTRT does."),
-    ] = "file"
-    join: Annotated[
-        Sequence[str],
-        Option("Insist on this run; those of the same bytes are joined anyway.", metavar="RUN"),
-    ] = ()
-    output: Annotated[
-        File, Option("Folder of tables and pictures.", ("-o", "--output"), kind=FILE)
-    ] = "artifacts/eval"
+    names: Literal["file", "vanilla"] = option(
+        "file", "Call models by their files, or Vanilla and TRT fp16, as ArtTRT does."
+    )
+    join: Sequence[str] = option(
+        (), "Insist on this run; those of the same bytes are joined anyway.", metavar="RUN"
+    )
+    output: File = option(
+        "artifacts/eval", "Folder of tables and pictures.", ("-o", "--output"), kind=FILE
+    )
 
     @property
     def judging(self) -> dict[str, Scalar]:
@@ -202,30 +190,28 @@ class LocalizeRequest(FeedFields, RunningFields, TaskFields, StoreFields):
     candidate: Annotated[
         File, Argument("The same in low precision, or an engine of it.", "CANDIDATE")
     ]
-    data: Annotated[
-        File | None,
-        Option("Data with answers: judge by the metric of --task.", metavar="PATH"),
-    ] = None
-    random: Annotated[int, Option("So many seeded random inputs, without data.", least=1)] = 64
-    limit: Annotated[int | None, Option("Only the first so many inputs.", least=1)] = 256
-    repair: Annotated[
-        bool, Option("Keep the fewest layers in full precision that meet --where.")
-    ] = False
-    where: Annotated[
-        str | None,
-        Option(
-            "What a repair has to meet: 'top1>=baseline-0.5', 'sqnr>=30dB' (default: 0.5 % of "
-            "the metric, or the usual SQNR of the type).",
-            metavar="CONDITION",
-        ),
-    ] = None
-    max_time: Annotated[
-        Duration, Option("Search no longer than this; long networks by bisection.", kind=TIME)
-    ] = "5min"
-    speed: Annotated[bool, Option("Measure the repaired model against both others.")] = True
-    output: Annotated[
-        File, Option("Folder of the tables and the repaired model.", ("-o", "--output"), kind=FILE)
-    ] = "artifacts/localize"
+    data: File | None = option(
+        None, "Data with answers: judge by the metric of --task.", metavar="PATH"
+    )
+    random: int = option(64, "So many seeded random inputs, without data.", least=1)
+    limit: int | None = option(256, "Only the first so many inputs.", least=1)
+    repair: bool = option(False, "Keep the fewest layers in full precision that meet --where.")
+    where: str | None = option(
+        None,
+        "What a repair has to meet: 'top1>=baseline-0.5', 'sqnr>=30dB' (default: 0.5 % of "
+        "the metric, or the usual SQNR of the type).",
+        metavar="CONDITION",
+    )
+    max_time: Duration = option(
+        "5min", "Search no longer than this; long networks by bisection.", kind=TIME
+    )
+    speed: bool = option(True, "Measure the repaired model against both others.")
+    output: File = option(
+        "artifacts/localize",
+        "Folder of the tables and the repaired model.",
+        ("-o", "--output"),
+        kind=FILE,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from trtbench.boundary import check_title
-from trtbench.workflows.request.fields import Argument, Option, VerbRequest
+from trtbench.workflows.request.fields import Argument, Option, VerbRequest, argument, option
 from trtbench.workflows.request.groups import FilterFields, StoreFields, TagFields
 from trtbench.workflows.request.kinds import (
     FILE,
@@ -25,28 +25,17 @@ from trtbench.workflows.request.kinds import (
 class StatedFields(VerbRequest):
     """What is known of files, whatever is on record."""
 
-    batch: Annotated[int | None, Option("Items in one query, whatever is on record.", least=1)] = (
-        None
+    batch: int | None = option(None, "Items in one query, whatever is on record.", least=1)
+    engine: File | None = option(None, "The engine that was run; it is hashed.", kind=FILE)
+    warmup: Duration | None = option(
+        None, "Length of the warm-up to leave out, whatever the log says.", kind=TIME
     )
-    engine: Annotated[File | None, Option("The engine that was run; it is hashed.", kind=FILE)] = (
-        None
+    gpu: str | None = option(None, "The GPU it ran on, where no log tells.", metavar="NAME")
+    tensorrt: str | None = option(None, "The version of TensorRT, such as 8.5.", metavar="VERSION")
+    date: str | None = option(None, "When it was measured, such as 2024-05-17.", metavar="DAY")
+    precision: str | None = option(
+        None, "The precision of the engine, such as fp16.", metavar="NAME"
     )
-    warmup: Annotated[
-        Duration | None,
-        Option("Length of the warm-up to leave out, whatever the log says.", kind=TIME),
-    ] = None
-    gpu: Annotated[str | None, Option("The GPU it ran on, where no log tells.", metavar="NAME")] = (
-        None
-    )
-    tensorrt: Annotated[
-        str | None, Option("The version of TensorRT, such as 8.5.", metavar="VERSION")
-    ] = None
-    date: Annotated[
-        str | None, Option("When it was measured, such as 2024-05-17.", metavar="DAY")
-    ] = None
-    precision: Annotated[
-        str | None, Option("The precision of the engine, such as fp16.", metavar="NAME")
-    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,31 +43,27 @@ class ImportRequest(StatedFields, TagFields, StoreFields):
     """Make runs of what trtexec (TensorRT 5 to 11) and other tools left behind."""
 
     paths: Annotated[Sequence[File], Argument("Files, folders or patterns.", "PATH...")]
-    output: Annotated[
-        File | None,
-        Option(
-            "Also write the trtexec evaluation toolkit's files of the one run here.",
-            ("-o", "--output"), kind=FILE, metavar="DIR",
-        ),
-    ] = None  # fmt: skip
-    again: Annotated[bool, Option("Import files that were imported before.")] = False
-    pictures: Annotated[
-        bool | None, Option("Draw the layers, 0.4 s a run (default: where 8 runs or fewer come).")
-    ] = None
-    dry_run: Annotated[bool, Option("Print what would be done, and do nothing.")] = False
+    output: File | None = option(
+        None,
+        "Also write the trtexec evaluation toolkit's files of the one run here.",
+        ("-o", "--output"),
+        kind=FILE,
+        metavar="DIR",
+    )
+    again: bool = option(False, "Import files that were imported before.")
+    pictures: bool | None = option(
+        None, "Draw the layers, 0.4 s a run (default: where 8 runs or fewer come)."
+    )
+    dry_run: bool = option(False, "Print what would be done, and do nothing.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunsRequest(FilterFields, StoreFields):
     """List runs, newest first."""
 
-    model: Annotated[
-        str | None, Option("Only models whose name contains this.", metavar="TEXT")
-    ] = None
-    failed: Annotated[bool, Option("Only runs that did not finish.")] = False
-    limit: Annotated[int | None, Option("At most so many; 0 is all (default on screens: 50).")] = (
-        None
-    )
+    model: str | None = option(None, "Only models whose name contains this.", metavar="TEXT")
+    failed: bool = option(False, "Only runs that did not finish.")
+    limit: int | None = option(None, "At most so many; 0 is all (default on screens: 50).")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,11 +80,9 @@ class ExportRunsRequest(FilterFields, StoreFields):
             metavar="DIR|URI",
         ),
     ]  # fmt: skip
-    names: Annotated[Sequence[str], Argument("Stored runs.", "[RUN]...", needed=False)] = ()
-    experiment: Annotated[str, Option("Of MLflow.")] = "trtbench"
-    model: Annotated[
-        str | None, Option("Only models whose name contains this.", metavar="TEXT")
-    ] = None
+    names: Sequence[str] = argument((), "Stored runs.", "[RUN]...", needed=False)
+    experiment: str = option("trtbench", "Of MLflow.")
+    model: str | None = option(None, "Only models whose name contains this.", metavar="TEXT")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,27 +92,22 @@ class ReportRequest(StoreFields):
     names: Annotated[
         Sequence[File], Argument("Stored runs, or folders of runs or sweeps.", "RUN...|FOLDER")
     ]
-    output: Annotated[File, Option("Folder of the report.", ("-o", "--output"), kind=FILE)] = (
-        "report"
+    output: File = option("report", "Folder of the report.", ("-o", "--output"), kind=FILE)
+    format: Words | None = option(
+        None,
+        "Comma separated, of html, md, json, csv, png and tex.  "
+        "[default: html,md,json; with --brief: md]",
+        kind=LIST,
+        metavar="FORMATS",
     )
-    format: Annotated[
-        Words | None,
-        Option(
-            "Comma separated, of html, md, json, csv, png and tex.  "
-            "[default: html,md,json; with --brief: md]",
-            kind=LIST, metavar="FORMATS",
-        ),
-    ] = None  # fmt: skip
-    brief: Annotated[bool, Option("A Markdown text short enough for a comment.")] = False
-    title: Annotated[str | None, Option("Title of the document.")] = None
-    prices: Annotated[
-        File | None,
-        Option("What devices cost, as TOML: the cost of a million items.", metavar="FILE"),
-    ] = None
-    under: Annotated[
-        Duration | None,
-        Option("Compare devices under this latency (default: round ones).", kind=TIME),
-    ] = None
+    brief: bool = option(False, "A Markdown text short enough for a comment.")
+    title: str | None = option(None, "Title of the document.")
+    prices: File | None = option(
+        None, "What devices cost, as TOML: the cost of a million items.", metavar="FILE"
+    )
+    under: Duration | None = option(
+        None, "Compare devices under this latency (default: round ones).", kind=TIME
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -141,33 +119,24 @@ class ReportRequest(StoreFields):
 class HistoryRequest(FilterFields, StoreFields):
     """Show series of runs over time, and where they changed."""
 
-    model: Annotated[
-        str | None,
-        Argument("Part of the name of a model.", "[MODEL]", needed=False),
-    ] = None
-    reference: Annotated[
-        str | None,
-        Option(
-            "Show ratios to this model, measured on the same machine within half an hour.",
-            metavar="MODEL",
-        ),
-    ] = None
-    least: Annotated[int, Option("Only series of so many runs.", least=1)] = 2
-    changes: Annotated[bool, Option("Only series that changed.")] = False
-    output: Annotated[
-        File | None, Option("Write a report here.", ("-o", "--output"), kind=FILE)
-    ] = None
-    format: Annotated[Words, Option("Of the report.", kind=LIST)] = "html,md,json"
+    model: str | None = argument(None, "Part of the name of a model.", "[MODEL]", needed=False)
+    reference: str | None = option(
+        None,
+        "Show ratios to this model, measured on the same machine within half an hour.",
+        metavar="MODEL",
+    )
+    least: int = option(2, "Only series of so many runs.", least=1)
+    changes: bool = option(False, "Only series that changed.")
+    output: File | None = option(None, "Write a report here.", ("-o", "--output"), kind=FILE)
+    format: Words = option("html,md,json", "Of the report.", kind=LIST)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SiteRequest(StoreFields):
     """Write a web site over all runs: search, filters, a page per model."""
 
-    output: Annotated[File, Option("Folder of the site.", ("-o", "--output"), kind=FILE)] = (
-        "artifacts/site"
-    )
-    title: Annotated[str, Option("What the site is called.")] = "Benchmarks"
+    output: File = option("artifacts/site", "Folder of the site.", ("-o", "--output"), kind=FILE)
+    title: str = option("Benchmarks", "What the site is called.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -179,19 +148,13 @@ class InspectRequest(StoreFields):
     """Show what a model, an engine, a file of trtexec or a run holds."""
 
     file: Annotated[File, Argument("A file, a run directory, or a run by its id.", "FILE")]
-    batch: Annotated[int | None, Option("Open leading dimensions, for estimates.", least=1)] = None
-    shapes: Annotated[
-        Shapes,
-        Option(
-            "Shape of one input, for estimates; repeat for several.", ("--shape",), kind=SHAPES
-        ),
-    ] = field(default_factory=dict)  # fmt: skip
-    onnx: Annotated[
-        File | None,
-        Option(
-            "The ONNX file an engine was built from, to compare parameters with.", kind=FILE
-        ),
-    ] = None  # fmt: skip
+    batch: int | None = option(None, "Open leading dimensions, for estimates.", least=1)
+    shapes: Shapes = option(
+        {}, "Shape of one input, for estimates; repeat for several.", ("--shape",), kind=SHAPES
+    )
+    onnx: File | None = option(
+        None, "The ONNX file an engine was built from, to compare parameters with.", kind=FILE
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +166,9 @@ class DoctorRequest(VerbRequest):
 class DemoRequest(VerbRequest):
     """Measure a small network in FP32 and INT8 on ONNX Runtime, and write a report."""
 
-    output: Annotated[
-        File,
-        Option("Folder of the report and of the demo's own store.", ("-o", "--output"), kind=FILE),
-    ] = "demo-report"
+    output: File = option(
+        "demo-report",
+        "Folder of the report and of the demo's own store.",
+        ("-o", "--output"),
+        kind=FILE,
+    )

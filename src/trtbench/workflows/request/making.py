@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from trtbench.errors import UsageError, near_miss
@@ -12,7 +12,9 @@ from trtbench.workflows.request.fields import (
     Option,
     RequestField,
     VerbRequest,
+    argument,
     fields_of,
+    option,
 )
 from trtbench.workflows.request.groups import (
     ExecutorFields,
@@ -45,9 +47,7 @@ from trtbench.workflows.request.kinds import (
 class MakingTimeFields(TimeoutFields):
     """How long making may take: hours, so no setting for launches counts."""
 
-    timeout: Annotated[
-        Duration | None, Option("Give up after this long, e.g. 30min.", kind=TIME)
-    ] = None
+    timeout: Duration | None = option(None, "Give up after this long, e.g. 30min.", kind=TIME)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,115 +59,86 @@ class MakingFields(PythonFields, MakingTimeFields):
 class ProfileShapeFields(VerbRequest):
     """Which shapes an engine is built for."""
 
-    shapes_min: Annotated[
-        Shapes | Sequence[Shapes],
-        Option(
-            "Least shape of one input; repeat for several inputs, or the same one for more "
-            "profiles.",
-            ("--shape-min",), kind=PROFILES,
-        ),
-    ] = ()  # fmt: skip
-    shapes_opt: Annotated[
-        Shapes | Sequence[Shapes],
-        Option("Shape to optimise for, likewise.", ("--shape-opt",), kind=PROFILES),
-    ] = ()
-    shapes_max: Annotated[
-        Shapes | Sequence[Shapes],
-        Option("Largest shape, likewise.", ("--shape-max",), kind=PROFILES),
-    ] = ()
-    input_shapes: Annotated[
-        Sequence[str],
-        Option(
-            "Shape of the input, -1 for a batch of 1 to 256 (best at 128); or "
-            "NAME:-1x3x224x224.",
-            ("--input-shape",), metavar="-1 3 224 224",
-        ),
-    ] = ()  # fmt: skip
+    shapes_min: Shapes | Sequence[Shapes] = option(
+        (),
+        "Least shape of one input; repeat for several inputs, or the same one for more profiles.",
+        ("--shape-min",),
+        kind=PROFILES,
+    )
+    shapes_opt: Shapes | Sequence[Shapes] = option(
+        (), "Shape to optimise for, likewise.", ("--shape-opt",), kind=PROFILES
+    )
+    shapes_max: Shapes | Sequence[Shapes] = option(
+        (), "Largest shape, likewise.", ("--shape-max",), kind=PROFILES
+    )
+    input_shapes: Sequence[str] = option(
+        (),
+        "Shape of the input, -1 for a batch of 1 to 256 (best at 128); or NAME:-1x3x224x224.",
+        ("--input-shape",),
+        metavar="-1 3 224 224",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageTaskFields(TaskFields):
     """How images to calibrate with are prepared."""
 
-    task: Annotated[
-        str | None,
-        Option(
-            "Prepares images for calibration as it does for judging (classification, detection, "
-            "depth, pose); adds its flags (see --task NAME --help).",
-            metavar="NAME",
-        ),
-    ] = None
+    task: str | None = option(
+        None,
+        "Prepares images for calibration as it does for judging (classification, detection, "
+        "depth, pose); adds its flags (see --task NAME --help).",
+        metavar="NAME",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationFields(VerbRequest):
     """Where the scales of INT8 come from."""
 
-    calibration: Annotated[
-        File | None,
-        Option(
-            "Data for INT8: an .npz of arrays by input, a folder of images, or random.",
-            metavar="DATA",
-        ),
-    ] = None
-    calibration_method: Annotated[
-        Literal["entropy2", "minmax"] | None, Option("How scales are found (default entropy2).")
-    ] = None
-    calibration_cache: Annotated[
-        File | None, Option("Scales for INT8 (TensorRT 5 to 10).", metavar="FILE")
-    ] = None
+    calibration: File | None = option(
+        None,
+        "Data for INT8: an .npz of arrays by input, a folder of images, or random.",
+        metavar="DATA",
+    )
+    calibration_method: Literal["entropy2", "minmax"] | None = option(
+        None, "How scales are found (default entropy2)."
+    )
+    calibration_cache: File | None = option(
+        None, "Scales for INT8 (TensorRT 5 to 10).", metavar="FILE"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineFields(VerbRequest):
     """What an engine is like."""
 
-    workspace: Annotated[
-        Size | None, Option("Limit of scratch memory, e.g. 4GiB.", kind=SIZE, axis=True)
-    ] = None
-    optimization_level: Annotated[
-        int | None, Option("0 (quick) to 5.", least=0, most=5, axis=True)
-    ] = None
-    timing_cache: Annotated[
-        File | None,
-        Option(
-            "Timings of kernels to reuse and add to (default: beside the engine).", metavar="FILE"
-        ),
-    ] = None
-    no_timing_cache: Annotated[bool, Option("Time every kernel anew and keep nothing.")] = False
-    target: Annotated[
-        Words,
-        Option(
-            "GPUs to build for (TensorRT-RTX; default: all).", kind=LIST, metavar="sm_86,sm_89"
-        ),
-    ] = ()  # fmt: skip
-    version_compatible: Annotated[
-        bool, Option("Let later TensorRT versions load it.", axis=True)
-    ] = False
-    hardware_compatible: Annotated[bool, Option("Let other GPUs (Ampere+) run it.", axis=True)] = (
-        False
+    workspace: Size | None = option(
+        None, "Limit of scratch memory, e.g. 4GiB.", kind=SIZE, axis=True
     )
-    strip_weights: Annotated[bool, Option("Leave weights out of the engine.", axis=True)] = False
-    refit: Annotated[bool, Option("Let weights be replaced later.", axis=True)] = False
-    plugins: Annotated[
-        Sequence[File], Option("Plugin library.", ("--plugin",), metavar="FILE")
-    ] = ()
-    dla_core: Annotated[
-        int | None, Option("Build for this deep learning accelerator.", axis=True)
-    ] = None
-    verbose: Annotated[bool, Option("Everything the builder has to say in the log.")] = False
+    optimization_level: int | None = option(None, "0 (quick) to 5.", least=0, most=5, axis=True)
+    timing_cache: File | None = option(
+        None, "Timings of kernels to reuse and add to (default: beside the engine).", metavar="FILE"
+    )
+    no_timing_cache: bool = option(False, "Time every kernel anew and keep nothing.")
+    target: Words = option(
+        (), "GPUs to build for (TensorRT-RTX; default: all).", kind=LIST, metavar="sm_86,sm_89"
+    )
+    version_compatible: bool = option(False, "Let later TensorRT versions load it.", axis=True)
+    hardware_compatible: bool = option(False, "Let other GPUs (Ampere+) run it.", axis=True)
+    strip_weights: bool = option(False, "Leave weights out of the engine.", axis=True)
+    refit: bool = option(False, "Let weights be replaced later.", axis=True)
+    plugins: Sequence[File] = option((), "Plugin library.", ("--plugin",), metavar="FILE")
+    dla_core: int | None = option(None, "Build for this deep learning accelerator.", axis=True)
+    verbose: bool = option(False, "Everything the builder has to say in the log.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuilderOptionFields(VerbRequest):
     """What only one builder knows."""
 
-    options: Annotated[
-        Pairs,
-        Option(
-            "An option of the builder itself; repeat for several.", ("--opt",), kind=PAIRS
-        ),
-    ] = field(default_factory=dict)  # fmt: skip
+    options: Pairs = option(
+        {}, "An option of the builder itself; repeat for several.", ("--opt",), kind=PAIRS
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,18 +148,16 @@ class RecipeFields(
 ):  # fmt: skip
     """All that makes an engine, but for its model, its name and the interpreter."""
 
-    runtime: Annotated[
-        str | None,
-        Option(
-            "What builds (default: trtexec, or TensorRT's or TensorRT-RTX's Python API where "
-            "only that is).",
-            ("-r", "--runtime"), metavar="NAME",
-        ),
-    ] = None  # fmt: skip
-    extra_args: Annotated[
-        tuple[str, ...],
-        Argument("Passed on to builders that are programs (trtexec).", "EXTRA", rest=True),
-    ] = ()
+    runtime: str | None = option(
+        None,
+        "What builds (default: trtexec, or TensorRT's or TensorRT-RTX's Python API where "
+        "only that is).",
+        ("-r", "--runtime"),
+        metavar="NAME",
+    )
+    extra_args: tuple[str, ...] = argument(
+        (), "Passed on to builders that are programs (trtexec).", "EXTRA", rest=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,16 +165,14 @@ class BuildRequest(RecipeFields, MakingFields, WaitFields, ExecutorFields):
     """Build an engine from an ONNX file in a fresh process."""
 
     model: Annotated[File, Argument("An ONNX file.", "MODEL", kind=FILE)]
-    output: Annotated[
-        File | None, Option("The engine to write.", ("-o", "--output"), kind=FILE)
-    ] = None
-    times: Annotated[
-        int,
-        Option(
-            "Build so many engines and say in what they differ (see trtbench lottery).",
-            metavar="N", least=1, python=False,
-        ),
-    ] = 1  # fmt: skip
+    output: File | None = option(None, "The engine to write.", ("-o", "--output"), kind=FILE)
+    times: int = option(
+        1,
+        "Build so many engines and say in what they differ (see trtbench lottery).",
+        metavar="N",
+        least=1,
+        python=False,
+    )
 
 
 SWITCHES = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
@@ -225,7 +192,7 @@ def build_settings(pairs: Pairs) -> dict[str, Any]:
     return found
 
 
-def _setting(field: RequestField, text: str) -> Any:
+def _setting(field: RequestField, text: str) -> object:
     about = field.about
     if about.kind is not None and about.kind.read is not None:
         return about.kind.read((text,))
@@ -254,66 +221,48 @@ class ExportRequest(SourceFields, MakingFields):
             "SOURCE",
         ),
     ]
-    output: Annotated[
-        File | None,
-        Option("The ONNX file (default: NAME.onnx).", ("-o", "--output"), kind=FILE),
-    ] = None
-    input_shapes: Annotated[
-        Sequence[str],
-        Option(
-            "-1 3 224 224, images:-1x3x224x224 or ids:-1x128:int64; -1 may change. Repeatable.",
-            ("--input-shape",), metavar="[NAME:]DIMS[:TYPE]",
-        ),
-    ] = ()  # fmt: skip
-    opset: Annotated[int | None, Option("ONNX opset (default: the exporter's).", least=9)] = None
-    target: Annotated[
-        str | None,
-        Option(
-            "tensorrt-8.6, tensorrt-10, tensorrt-11 or tensorrt-rtx.", ("--for",), metavar="NAME"
-        ),
-    ] = None  # fmt: skip
-    exporter: Annotated[
-        Literal["dynamo", "legacy"] | None, Option("By default, what the opset needs.")
-    ] = None
-    half: Annotated[bool, Option("Export in FP16.")] = False
-    seed: Annotated[int, Option("Of weights and inputs.")] = 0
+    output: File | None = option(
+        None, "The ONNX file (default: NAME.onnx).", ("-o", "--output"), kind=FILE
+    )
+    input_shapes: Sequence[str] = option(
+        (),
+        "-1 3 224 224, images:-1x3x224x224 or ids:-1x128:int64; -1 may change. Repeatable.",
+        ("--input-shape",),
+        metavar="[NAME:]DIMS[:TYPE]",
+    )
+    opset: int | None = option(None, "ONNX opset (default: the exporter's).", least=9)
+    target: str | None = option(
+        None, "tensorrt-8.6, tensorrt-10, tensorrt-11 or tensorrt-rtx.", ("--for",), metavar="NAME"
+    )
+    exporter: Literal["dynamo", "legacy"] | None = option(None, "By default, what the opset needs.")
+    half: bool = option(False, "Export in FP16.")
+    seed: int = option(0, "Of weights and inputs.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleFields(VerbRequest):
     """How scales are found, and for what."""
 
-    calibration: Annotated[
-        File | None, Option("A folder of images, an .npz or .npy, or random.", metavar="DATA")
-    ] = None
-    method: Annotated[
-        Literal["minmax", "entropy", "percentile"], Option("How scales are found.")
-    ] = "entropy"
-    percentile: Annotated[float, Option("Of the method of that name.")] = 99.99
-    items: Annotated[int, Option("Items at most.", least=1)] = 256
-    batch: Annotated[int | None, Option("Items per batch (default 8).", least=1)] = None
-    seed: Annotated[int, Option("Of order and random data.")] = 0
-    per_channel: Annotated[bool, Option("Scales of weights.", ("--per-channel/--per-tensor",))] = (
-        True
+    calibration: File | None = option(
+        None, "A folder of images, an .npz or .npy, or random.", metavar="DATA"
     )
-    exclude: Annotated[
-        Sequence[str],
-        Option(
-            "Leave a node alone; a pattern with * and ? names several. Repeat for more.",
-            metavar="NODE",
-        ),
-    ] = ()
-    keep: Annotated[Sequence[str], Option("The same, for casts: stays FP32.", metavar="NODE")] = ()
-    operators: Annotated[
-        Sequence[str], Option("Quantize only these.", ("--op",), metavar="KIND")
-    ] = ()
-    via: Annotated[
-        Literal["onnxruntime", "modelopt"] | None,
-        Option("What quantizes (default: onnxruntime for int8, modelopt for fp8)."),
-    ] = None
-    rest: Annotated[
-        Literal["fp32", "fp16"], Option("Type of what is not quantized (modelopt).")
-    ] = "fp32"
+    method: Literal["minmax", "entropy", "percentile"] = option("entropy", "How scales are found.")
+    percentile: float = option(99.99, "Of the method of that name.")
+    items: int = option(256, "Items at most.", least=1)
+    batch: int | None = option(None, "Items per batch (default 8).", least=1)
+    seed: int = option(0, "Of order and random data.")
+    per_channel: bool = option(True, "Scales of weights.", ("--per-channel/--per-tensor",))
+    exclude: Sequence[str] = option(
+        (),
+        "Leave a node alone; a pattern with * and ? names several. Repeat for more.",
+        metavar="NODE",
+    )
+    keep: Sequence[str] = option((), "The same, for casts: stays FP32.", metavar="NODE")
+    operators: Sequence[str] = option((), "Quantize only these.", ("--op",), metavar="KIND")
+    via: Literal["onnxruntime", "modelopt"] | None = option(
+        None, "What quantizes (default: onnxruntime for int8, modelopt for fp8)."
+    )
+    rest: Literal["fp32", "fp16"] = option("fp32", "Type of what is not quantized (modelopt).")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,16 +274,11 @@ class QuantizeRequest(ScaleFields, ImageTaskFields, MakingFields):
         Literal["fp16", "bf16", "int8", "fp8"],
         Option("fp16 and bf16 are casts; int8 and fp8 are quantized with Q/DQ nodes."),
     ]
-    output: Annotated[
-        File | None, Option("Default: MODEL.PRECISION.onnx.", ("-o", "--output"), kind=FILE)
-    ] = None
-    keep_io: Annotated[bool, Option("Leave inputs and outputs in FP32 (casts).")] = False
-    inputs: Annotated[
-        File | None, Option("Take the difference on these (.npz, .npy).", metavar="FILE")
-    ] = None
-    shapes: Annotated[
-        Shapes,
-        Option(
-            "Shape of random data where the model leaves it open.", ("--shape",), kind=SHAPES
-        ),
-    ] = field(default_factory=dict)  # fmt: skip
+    output: File | None = option(
+        None, "Default: MODEL.PRECISION.onnx.", ("-o", "--output"), kind=FILE
+    )
+    keep_io: bool = option(False, "Leave inputs and outputs in FP32 (casts).")
+    inputs: File | None = option(None, "Take the difference on these (.npz, .npy).", metavar="FILE")
+    shapes: Shapes = option(
+        {}, "Shape of random data where the model leaves it open.", ("--shape",), kind=SHAPES
+    )

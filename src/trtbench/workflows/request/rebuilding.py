@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from trtbench.workflows.request.fields import Argument, Option, VerbRequest, converted
+from trtbench.workflows.request.fields import Argument, VerbRequest, converted, option
 from trtbench.workflows.request.groups import (
     QueryFields,
     StoreFields,
@@ -26,17 +26,13 @@ from trtbench.workflows.request.making import (
 class DrawFields(VerbRequest):
     """How often is built, and how each engine is measured."""
 
-    builds: Annotated[int, Option("How many engines to build.", metavar="N", least=2)] = 5
-    launches: Annotated[
-        int, Option("Fresh processes to measure each engine in.", metavar="N", least=1)
-    ] = 3
-    duration: Annotated[
-        Duration, Option("Least measured time of a launch.", kind=TIME, metavar="TIME")
-    ] = "1s"
-    random: Annotated[int, Option("Random inputs to compare outputs on.", least=1)] = 16
-    resume: Annotated[
-        bool, Option("Keep engines of the same command that an earlier try left in the folder.")
-    ] = False
+    builds: int = option(5, "How many engines to build.", metavar="N", least=2)
+    launches: int = option(3, "Fresh processes to measure each engine in.", metavar="N", least=1)
+    duration: Duration = option("1s", "Least measured time of a launch.", kind=TIME, metavar="TIME")
+    random: int = option(16, "Random inputs to compare outputs on.", least=1)
+    resume: bool = option(
+        False, "Keep engines of the same command that an earlier try left in the folder."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +43,9 @@ class LotteryRequest(
     """Build the same engine several times and say in what the builds differ."""
 
     model: Annotated[File, Argument("An ONNX file.", "MODEL", kind=FILE)]
-    output: Annotated[
-        File | None,
-        Option("Folder of the engines (default: MODEL.builds).", ("-o", "--output"), kind=FILE),
-    ] = None
+    output: File | None = option(
+        None, "Folder of the engines (default: MODEL.builds).", ("-o", "--output"), kind=FILE
+    )
 
 
 def lottery_from_build(request: BuildRequest) -> LotteryRequest:
@@ -71,11 +66,9 @@ class UpgradeRequest(
     old: Annotated[File, Argument("The version in use: NAME=INTERPRETER.", "OLD=PYTHON")]
     new: Annotated[File, Argument("The version to change to.", "NEW=PYTHON")]
     model: Annotated[File, Argument("An ONNX file.", "MODEL", kind=FILE)]
-    data: Annotated[
-        File | None,
-        Option("Take the accuracy of both on these, as --task has it.", metavar="PATH"),
-    ] = None
-    output: Annotated[
-        File | None,
-        Option("Folder of the engines (default: MODEL.upgrade).", ("-o", "--output"), kind=FILE),
-    ] = None
+    data: File | None = option(
+        None, "Take the accuracy of both on these, as --task has it.", metavar="PATH"
+    )
+    output: File | None = option(
+        None, "Folder of the engines (default: MODEL.upgrade).", ("-o", "--output"), kind=FILE
+    )

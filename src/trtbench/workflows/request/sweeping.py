@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from trtbench.domain.words import Scalar
 from trtbench.errors import UsageError
-from trtbench.workflows.request.fields import Argument, Kind, Option, VerbRequest
+from trtbench.workflows.request.fields import Kind, VerbRequest, argument, option
 from trtbench.workflows.request.groups import (
     ExecutorFields,
     MemoryFields,
@@ -108,122 +108,94 @@ EXCLUDED = Kind(
 class AxisFields(VerbRequest):
     """What is varied."""
 
-    preset: Annotated[
-        str | None, Option("classification, depth, pose or stgcn.", metavar="NAME")
-    ] = None
-    precision: Annotated[
-        Values, Option("fp32,fp16,int8; as-is takes the file's own.", kind=LIST)
-    ] = ()
-    batch: Annotated[Values, Option("Batch sizes: 1,32,64.", kind=LIST)] = ()
-    runtime: Annotated[
-        Values, Option("What executes: onnxruntime,tensorrt.", ("-r", "--runtime"), kind=LIST)
-    ] = ()
-    engine: Annotated[
-        Values, Option("static: one per batch; dynamic: one for all.", kind=LIST)
-    ] = ()
-    axis: Annotated[
-        Axes,
-        Option("Another axis: a flag of bench, opt.KEY, build.KEY or a dimension, shape.NAME; "
-               "repeat for several.", kind=AXES),
-    ] = field(default_factory=dict)  # fmt: skip
-    exclude: Annotated[
-        Excluded, Option("Leave out the cases that have all these values.", kind=EXCLUDED)
-    ] = ()
-    rounds: Annotated[int | None, Option("Measure every case so often, in turn (default 1).")] = (
-        None
+    preset: str | None = option(None, "classification, depth, pose or stgcn.", metavar="NAME")
+    precision: Values = option((), "fp32,fp16,int8; as-is takes the file's own.", kind=LIST)
+    batch: Values = option((), "Batch sizes: 1,32,64.", kind=LIST)
+    runtime: Values = option(
+        (), "What executes: onnxruntime,tensorrt.", ("-r", "--runtime"), kind=LIST
     )
-    seed: Annotated[int | None, Option("Of the order within rounds (default 0).")] = None
-    launches: Annotated[Values, Option("Fresh processes of each measurement.", kind=LIST)] = ()
-    duration: Annotated[Values, Option("Least measured time.", kind=LIST)] = ()
+    engine: Values = option((), "static: one per batch; dynamic: one for all.", kind=LIST)
+    axis: Axes = option(
+        {},
+        "Another axis: a flag of bench, opt.KEY, build.KEY or a dimension, shape.NAME; "
+        "repeat for several.",
+        kind=AXES,
+    )
+    exclude: Excluded = option((), "Leave out the cases that have all these values.", kind=EXCLUDED)
+    rounds: int | None = option(None, "Measure every case so often, in turn (default 1).")
+    seed: int | None = option(None, "Of the order within rounds (default 0).")
+    launches: Values = option((), "Fresh processes of each measurement.", kind=LIST)
+    duration: Values = option((), "Least measured time.", kind=LIST)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AccuracyFields(VerbRequest):
     """What accuracies are taken on, outputs are compared on, and INT8 is calibrated with."""
 
-    data: Annotated[
-        File | None, Option("Take accuracies on this, as eval --data.", metavar="PATH")
-    ] = None
-    task: Annotated[
-        str | None,
-        Option(
-            "Of eval, for --data (default: classification); adds its flags (see --task NAME "
-            "--help).",
-            metavar="NAME",
-        ),
-    ] = None
-    task_opt: Annotated[
-        Mapping[str, str],
-        Option("A flag of the task that a file or preset names, e.g. gt=truth.", kind=PAIRS),
-    ] = field(default_factory=dict)
-    check: Annotated[
-        int | None,
-        Option("Compare outputs with those of the model as given, on so many inputs.", least=1),
-    ] = None
-    inputs: Annotated[
-        File | None,
-        Option("Measure on these arrays, or on an image as the task prepares it.", metavar="FILE"),
-    ] = None
-    calibration: Annotated[
-        File | None, Option("For INT8: images, .npz or random.", metavar="DATA")
-    ] = None
-    shapes: Annotated[
-        OpenShapes,
-        Option(
-            "Shape of an input that is open in more than its batch; a letter is an axis: "
-            "x:1x3x64x25xM.",
-            ("--shape",), kind=OPEN_SHAPES,
-        ),
-    ] = field(default_factory=dict)  # fmt: skip
-    input_shape: Annotated[
-        Sequence[str],
-        Option("PyTorch's: -1x3x224x224; a letter is an axis: x:-1x3x64x25xM.", metavar="SHAPE"),
-    ] = ()
+    data: File | None = option(None, "Take accuracies on this, as eval --data.", metavar="PATH")
+    task: str | None = option(
+        None,
+        "Of eval, for --data (default: classification); adds its flags (see --task NAME --help).",
+        metavar="NAME",
+    )
+    task_opt: Mapping[str, str] = option(
+        {}, "A flag of the task that a file or preset names, e.g. gt=truth.", kind=PAIRS
+    )
+    check: int | None = option(
+        None, "Compare outputs with those of the model as given, on so many inputs.", least=1
+    )
+    inputs: File | None = option(
+        None, "Measure on these arrays, or on an image as the task prepares it.", metavar="FILE"
+    )
+    calibration: File | None = option(None, "For INT8: images, .npz or random.", metavar="DATA")
+    shapes: OpenShapes = option(
+        {},
+        "Shape of an input that is open in more than its batch; a letter is an axis: "
+        "x:1x3x64x25xM.",
+        ("--shape",),
+        kind=OPEN_SHAPES,
+    )
+    input_shape: Sequence[str] = option(
+        (), "PyTorch's: -1x3x224x224; a letter is an axis: x:-1x3x64x25xM.", metavar="SHAPE"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultFields(VerbRequest):
     """What becomes of it."""
 
-    where: Annotated[
-        str | None,
-        Option("Show what meets this, the best first.", metavar="CONDITION", python=False),
-    ] = None
-    best: Annotated[
-        str,
-        Option(
-            "What the best has most of, or least: items, median, size, top1.",
-            metavar="NAME",
-            python=False,
-        ),
-    ] = "items"
-    resume: Annotated[
-        File | None, Option("Go on with the sweep in this folder.", kind=FILE, metavar="DIR")
-    ] = None
-    retry_failed: Annotated[bool, Option("With --resume: try again what failed.")] = False
-    output: Annotated[
-        File | None, Option("Folder of the sweep.", ("-o", "--output"), kind=FILE)
-    ] = None
-    fetch_engines: Annotated[
-        bool, Option("With --executor: bring back what was built there, not results alone.")
-    ] = False
-    names: Annotated[
-        Literal["case", "vanilla"] | None,
-        Option("Call rows by runtime and precision, or Vanilla and TRT fp16, as ArtTRT does."),
-    ] = None
-    format: Annotated[
-        Words, Option("Of the report; none leaves it out.", kind=LIST, python=False)
-    ] = "html,png"
+    where: str | None = option(
+        None, "Show what meets this, the best first.", metavar="CONDITION", python=False
+    )
+    best: str = option(
+        "items",
+        "What the best has most of, or least: items, median, size, top1.",
+        metavar="NAME",
+        python=False,
+    )
+    resume: File | None = option(
+        None, "Go on with the sweep in this folder.", kind=FILE, metavar="DIR"
+    )
+    retry_failed: bool = option(False, "With --resume: try again what failed.")
+    output: File | None = option(None, "Folder of the sweep.", ("-o", "--output"), kind=FILE)
+    fetch_engines: bool = option(
+        False, "With --executor: bring back what was built there, not results alone."
+    )
+    names: Literal["case", "vanilla"] | None = option(
+        None, "Call rows by runtime and precision, or Vanilla and TRT fp16, as ArtTRT does."
+    )
+    format: Words = option(
+        "html,png", "Of the report; none leaves it out.", kind=LIST, python=False
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepTimeoutFields(TimeoutFields):
     """How long anything may take."""
 
-    timeout: Annotated[
-        Duration | None,
-        Option("Give up on a launch or a step after this long.", kind=TIME),
-    ] = None
+    timeout: Duration | None = option(
+        None, "Give up on a launch or a step after this long.", kind=TIME
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +205,6 @@ class SweepRequest(
 ):  # fmt: skip
     """Measure every case of a matrix: models, or a file of TOML or YAML that says it all."""
 
-    models: Annotated[
-        Sequence[File | Mapping[str, object]],
-        Argument("Models, or a file that describes a matrix.", "[MODELS]...", needed=False),
-    ] = ()
+    models: Sequence[File | Mapping[str, object]] = argument(
+        (), "Models, or a file that describes a matrix.", "[MODELS]...", needed=False
+    )
