@@ -59,7 +59,7 @@ def bench_session(
         if spec.profile:
             outcome = _profiled(prepared.session, outcome, stage)
         told = {**outcome.evidence, **prepared.session.look_back()}
-        return msgspec.structs.replace(outcome, evidence=told), times
+        return outcome.having(evidence=told), times
     finally:
         close_session(prepared.session)
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -133,7 +132,7 @@ def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> TurnSpec:
         return TurnSpec(spec=spec)
     pools = {(each.runtime, *_pool_sizes(each), each.options.get("spinning")) for each in together}
     way = "shared" if len(pools) == 1 and _shares_pool() else "run"
-    spec = msgspec.structs.replace(spec, options={**spec.options, "spinning": way})
+    spec = spec.having(options={**spec.options, "spinning": way})
     return TurnSpec(spec=spec, like_alone=way == "shared")
 
 

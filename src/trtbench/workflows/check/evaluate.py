@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from trtbench.analysis.pass_times import Split, split_from_columns, times_in_words
