@@ -132,8 +132,11 @@ def test_what_ran_decides_which_runs_are_alike() -> None:
         (batch, streams) for batch in (1, 8) for streams in (1, 2))]  # fmt: skip
     assert section(surface, "streams")
     days = [told(n, 4, 1 + n % 2) for n in range(6)]
-    dated = [Run(record=each.record.having(created=f"2026-03-0{n + 1}T10:00:00+01:00"), times=each.times)
-        for n, each in enumerate(days)]  # fmt: skip
+    stamps = [f"2026-03-0{n + 1}T10:00:00+01:00" for n in range(len(days))]
+    dated = [
+        Run(record=each.record.having(created=stamp), times=each.times)
+        for each, stamp in zip(days, stamps, strict=True)
+    ]
     table = next(each for each in section(dated, "history").blocks if isinstance(each, Table))
     assert len({row[0].shown for row in table.rows}) == 2, "two series, and no line between them"
 
