@@ -25,7 +25,7 @@ from trtbench.domain.result import Fact, Gpu
 from trtbench.domain.samples import EngineGraph, LayerInfo
 from trtbench.domain.spec import BuildSpec, ShapeProfile
 from trtbench.errors import InputError
-from trtbench.models.identity import model_ref
+from trtbench.models.identity import model_ref, sha256_of
 from trtbench.trtexec.plan import PlanHeader
 from trtbench.workflows.look.engine import would_load
 from trtbench.workflows.look.inspect import inspect, parsers_of
@@ -102,7 +102,8 @@ def artefact(engine: Path, model: Path, **changes: Any) -> Artefact:
         more_profiles=({"in put:0": ShapeProfile(min=(16, 3), opt=(16, 3), max=(16, 3))},),
     )  # fmt: skip
     made = Artefact(
-        path=str(engine), filename=engine.name, size_bytes=1, sha256="0" * 64,
+        path=str(engine), filename=engine.name, size_bytes=1,
+        sha256=sha256_of(engine) if engine.is_file() else "0" * 64,
         created="2026-01-01T00:00:00+00:00", spec=spec, tensorrt="10.9.0.34", host="here",
         conditions={"precision": Fact(value="fp16+fp32"), "typing": Fact(value="weak")},
         facts={

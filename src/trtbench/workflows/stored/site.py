@@ -100,12 +100,14 @@ def _write(
         tell(number, len(entries))
         try:
             record: Record = read_record(store.path(entry))
-            written += _write_run(store.path(entry), record, folder, fresh=not same)
+            data = _changed_data(store.path(entry), record, folder, fresh=not same)
+            written += data is not None
         except TrtbenchError as problem:
             problems.append(f"{entry.id}: {problem.message}")
             record = unreadable_run(Path(boundary.file_name_from_text(entry.id)), problem.message)
-            data = script_from_data("trtbenchRun", failed_data(record))
-            write_output(folder / RUNS / f"{record.id}.js", data)
+            data = failed_data(record)
+        if data is not None:
+            write_output(_page_of(record, folder), script_from_data("trtbenchRun", data))
         row = row_from_record(
             record,
             median_s=entry.median_s,
@@ -127,18 +129,22 @@ def _write(
     )
 
 
-def _write_run(source: Path, record: Record, folder: Path, *, fresh: bool) -> bool:
-    """Write the file of one run, unless it is there and newer than what it is made of."""
-    target = folder / RUNS / f"{record.id}.js"
+def _page_of(record: Record, folder: Path) -> Path:
+    return folder / RUNS / f"{record.id}.js"
+
+
+def _changed_data(
+    source: Path, record: Record, folder: Path, *, fresh: bool
+) -> dict[str, object] | None:
+    """Read what the file of one run holds, unless it is there and newer than that."""
+    target = _page_of(record, folder)
     if not fresh and target.is_file():
         made = target.stat().st_mtime_ns
         parts = (source / name for name in (RECORD, SCORES))
         if all(part.stat().st_mtime_ns < made for part in parts if part.is_file()):
-            return False
+            return None
     run = read_run(source)
-    data = run_data(run) if isinstance(run, Run) else failed_data(run)
-    write_output(target, script_from_data("trtbenchRun", data))
-    return True
+    return run_data(run) if isinstance(run, Run) else failed_data(run)
 
 
 def _write_pages(store: Store, folder: Path, rows: list[SiteRow], title: str) -> int:
