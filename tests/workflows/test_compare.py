@@ -203,7 +203,7 @@ def test_times_in_turn_are_held_against_times_alone_in_the_store_too(
     assert "alone" in head.reason
 
 
-def test_slow_models_are_looked_at_after_five_launches(
+def test_slow_models_are_looked_at_after_four_launches(
     models: tuple[str, str], store: Store, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import trtbench.workflows.compare.duet as module
@@ -212,10 +212,10 @@ def test_slow_models_are_looked_at_after_five_launches(
     spec = run_spec(BenchRequest(model=models[0], **QUICK), config)
     duet = Duet(Sides(baseline=spec, candidate=spec), store=store, conduct=Conduct(), pairs=10)
     duet.play(None)
-    assert duet.launches == 5
+    assert duet.launches == 4
     assert duet.more == 2, "half as many again before the next look"
     duet.play(6)
-    assert duet.launches == 11, "what is asked for by number is measured"
+    assert duet.launches == 10, "what is asked for by number is measured"
 
 
 def test_stored_runs_are_compared_as_measured_apart(

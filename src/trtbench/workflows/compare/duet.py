@@ -31,7 +31,6 @@ from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import read_samples
 from trtbench.store.store import Store
 from trtbench.workflows.compare.sides import (
-    FEWEST_LAUNCHES,
     FIRST_LOOK,
     LAUNCHES_S,
     SIDES,
@@ -129,7 +128,7 @@ class Duet:
 
         Slow models are given fewer: their queries are averages already.
         """
-        least = launches if launches is not None else FEWEST_LAUNCHES
+        least = launches if launches is not None else FIRST_LOOK
         specs = self.sides.both
         devices = {RUNTIMES.load(spec.runtime).device(spec): spec for spec in specs}
         with ExitStack() as held:

@@ -18,13 +18,12 @@ WARMUP = Warmup(floor=Length(seconds=0.06), until_steady=False)
 """Short and fixed: what drifts, drifts for both sides."""
 
 
-FEWEST_LAUNCHES = 5
-LAUNCHES_S = 7.0
-"""Once they took so long, five launches are looked at; more are made while they are unclear."""
-
-
 FIRST_LOOK = 4
-"""Launches with bursts before anybody looks: with fewer, only great differences would show."""
+"""Launches before anybody looks: with fewer, only great differences would show."""
+LAUNCHES_S = 7.0
+"""Once they took so long, no more are made before that."""
+FEWEST_LAUNCHES = 5
+"""Launches with bursts before host time is settled: tails are judged by as many."""
 WAVE = 4
 """Most launches with bursts that start at once, where the GPU has room for them."""
 LIMIT_S, BURSTS_LIMIT_S = 90.0, 25.0
