@@ -27,6 +27,7 @@ from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import run_spec
+from waiting import wait_for
 
 SECRET = b"-----BEGIN OPENSSH PRIVATE KEY-----"
 
@@ -88,3 +89,23 @@ def files_with_secret(folder: Path) -> list[str]:
     """Files of a machine that hold the secret, or were written where a shell would run them."""
     found = [each for each in folder.rglob("*") if each.is_file()]
     return [str(p) for p in found if p.name == ".bash_profile" or SECRET in p.read_bytes()]
+
+
+def closed_while_it_measures(
+    executor: Executor, spec: RunSpec, store: Store, *, begun: Path
+) -> BaseException:
+    """Close an executor once the run on it has begun; gives what the run ended with."""
+    ended: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            run_bench(spec, store=store, conduct=Conduct(executor=executor))
+        except BaseException as problem:
+            ended.append(problem)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    wait_for(begun.is_file)
+    executor.close()
+    thread.join()
+    return ended[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import shutil
-import threading
 import time
 from pathlib import Path
 
@@ -115,21 +114,11 @@ def test_a_run_without_an_end_is_ended_and_said(tmp_path, clocked):
 def test_a_closed_executor_lets_go_of_what_it_measures(tmp_path, clocked):
     executor = open_executor(ExecutorSettings(environment={"CLOCKED_BEGUN": str(tmp_path / "on")}))
     spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "3600"})
-    ended: list[BaseException] = []
-
-    def ask() -> None:
-        try:
-            run_bench(spec, store=Store(tmp_path / "store"), conduct=Conduct(executor=executor))
-        except BaseException as problem:
-            ended.append(problem)
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    wait_for((tmp_path / "on").is_file)  # named by the settings: they reach the process
-    executor.close()
-    thread.join()
-    assert isinstance(ended[0], KeyboardInterrupt)
-    assert Store(tmp_path / "store").index.find() == []
+    store = Store(tmp_path / "store")
+    # The file is named by the settings: they reach the process.
+    ended = runs.closed_while_it_measures(executor, spec, store, begun=tmp_path / "on")
+    assert isinstance(ended, KeyboardInterrupt)
+    assert store.index.find() == []
 
 
 def test_what_a_worker_says_over_its_pipe():

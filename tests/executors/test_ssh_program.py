@@ -7,7 +7,6 @@ real sshd does is in ``test_ssh.py``.
 from __future__ import annotations
 
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,6 @@ from trtbench.store.store import Store
 from trtbench.version import __version__
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.conduct import Conduct
-from waiting import wait_for
 
 pytestmark = pytest.mark.process
 
@@ -187,21 +185,10 @@ def test_a_closed_executor_lets_go_of_what_it_measures(tmp_path: Path, ssh: Path
     executor = open_executor(ExecutorSettings(hosts=hosts(tmp_path)))
     assert executor.width(Needs()) == 1
     spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "3600"})
-    ended: list[BaseException] = []
-
-    def ask() -> None:
-        try:
-            run_bench(spec, store=Store(tmp_path / "store"), conduct=Conduct(executor=executor))
-        except BaseException as problem:
-            ended.append(problem)
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    wait_for((tmp_path / "clocked.begun").is_file)
-    executor.close()
-    thread.join()
-    assert isinstance(ended[0], KeyboardInterrupt)
-    assert Store(tmp_path / "store").index.find() == []
+    store = Store(tmp_path / "store")
+    ended = runs.closed_while_it_measures(executor, spec, store, begun=tmp_path / "clocked.begun")
+    assert isinstance(ended, KeyboardInterrupt)
+    assert store.index.find() == []
 
 
 @pytest.mark.parametrize(("gpus", "seen"), [("2", "0"), ("['MIG-1111']", "MIG-1111")])
