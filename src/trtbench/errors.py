@@ -162,6 +162,16 @@ def refuse_unknown_options(
             )
 
 
+def refuse_other_choice(name: str, value: str, choices: Iterable[str]) -> None:
+    """Refuse a value that an ``--opt`` cannot have, with those it can."""
+    known = tuple(choices)
+    if value not in known:
+        raise UsageError(
+            f"--opt {name} is one of {', '.join(known)}, not {value!r}",
+            fix=meant(value, known, write=lambda word: f"--opt {name}={word}"),
+        )
+
+
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """What the system says when a disk, or a user's share of it, is full."""
 

@@ -30,7 +30,13 @@ from trtbench.domain.spec import (
     RunSpec,
     TensorSpec,
 )
-from trtbench.errors import InputError, UnavailableError, UsageError, meant, refuse_unknown_options
+from trtbench.errors import (
+    InputError,
+    UnavailableError,
+    UsageError,
+    refuse_other_choice,
+    refuse_unknown_options,
+)
 from trtbench.host.cuda import index_of
 from trtbench.host.unfinished import temporary_name
 from trtbench.models.onnx_outline import outline_of
@@ -388,11 +394,7 @@ def _session_options(onnxruntime: ModuleType, spec: RunSpec) -> Any:
 
 
 def _choice(key: str, value: str, choices: dict[str, Any]) -> Any:
-    if value not in choices:
-        raise UsageError(
-            f"--opt {key} is one of {', '.join(choices)}, not {value!r}",
-            fix=meant(value, choices, write=lambda word: f"--opt {key}={word}"),
-        )
+    refuse_other_choice(key, value, choices)
     return choices[value]
 
 

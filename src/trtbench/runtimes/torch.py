@@ -16,7 +16,7 @@ from trtbench.errors import (
     UnavailableError,
     UsageError,
     first_line,
-    meant,
+    refuse_other_choice,
     refuse_unknown_options,
 )
 from trtbench.host.cuda import index_of
@@ -239,11 +239,8 @@ def _typed(tensors: list[TensorSpec], dtypes: list[str], spec: RunSpec) -> tuple
 def _settings(spec: RunSpec) -> TorchSettings:
     check(spec)
     mode = spec.options.get("compile")
-    if mode is not None and mode not in _COMPILE:
-        raise UsageError(
-            f"--opt compile is one of {', '.join(_COMPILE)}, not {mode!r}",
-            fix=meant(mode, _COMPILE, write=lambda word: f"--opt compile={word}"),
-        )
+    if mode is not None:
+        refuse_other_choice("compile", mode, _COMPILE)
     half = _switch(spec, "half", default=False)
     if half and spec.precision is not None:
         raise UsageError(
