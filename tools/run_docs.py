@@ -45,6 +45,7 @@ WORDS = (
     (r"(sha256|commit) [0-9a-f]+", r"\1 HASH"),
     (r"needs n=\d+", "#"),
     (r"\b(faster|slower|same|unclear)\b", "VERDICT"),
+    (r"^(host|gpu|throughput|p\d+) +VERDICT .*", r"\1 VERDICT"),
     (r"\b(pass|fail)\b", "OUTCOME"),
     (r"[+−-]?\d[\d .,]*(e[+-]?\d+)? ?(%|x\b|([mµ]?s|min|[KMG]iB|k|M|G|dB)\b)?", "#"),
     (r"[#–]([ ,/]*[#–])*", "#"),

@@ -113,7 +113,7 @@ def test_more_launches_are_added_while_unclear(
     wish = asked(models[0], models[0], launches=2, max_launches=8, pairs=10)
     found = compare(wish, store=store, config=config)[0]
     head = found.comparison.verdicts[0]
-    assert head.launches in (2, 4, 8)
+    assert 2 <= head.launches <= 8
     assert head.kind in ("same", "unclear", "faster", "slower")
     if head.kind == "unclear":
         assert head.launches == 8
