@@ -441,7 +441,7 @@ def no_memory(bench: Bench, model: str) -> None:
 
 LOOK = """
 import json, sys, time
-from trtbench.host.clocks import locked_clocks
+from trtbench.host.nvml import locked_clocks
 from trtbench.host.nvml import opened
 from trtbench.host.telemetry import NvmlSource, growth
 with opened(0) as device:

@@ -254,7 +254,7 @@ def test_clocks_copies_and_a_slow_host_are_causes_too() -> None:
 
 
 def table_at(joined, factor):  # type: ignore[no-untyped-def]
-    from trtbench.analysis.layers.surroundings import at_clock
+    from trtbench.analysis.layers.why import at_clock
 
     return at_clock(joined, 1 / factor)
 

@@ -19,7 +19,7 @@ import records
 from made_runs import full_runs
 
 from trtbench.cli import show_error
-from trtbench.cli._board import Board
+from trtbench.cli.sweep import Board
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Run
 from trtbench.errors import InputError, JobError, UsageError

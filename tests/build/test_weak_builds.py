@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import models
-from trtbench.build.builders import _python_api, _report
+from trtbench.build.builders import _python_api
 from trtbench.domain.job import BuildOutcome, Stage
 from trtbench.domain.spec import BuildSpec, ShapeProfile
 from trtbench.errors import InputError, JobError, UsageError
@@ -189,7 +189,7 @@ def test_progress_comes_from_the_log(tensorrt: Any, tmp_path: Path) -> None:
     stage = Listening()
     build(tmp_path, stage)
     assert stage.begun == ["load", "build", "0.99 timing conv"]
-    assert "Timing Runner" not in (tmp_path / _report.LOG).read_text()
+    assert "Timing Runner" not in (tmp_path / _python_api.LOG).read_text()
 
 
 def test_a_failed_build_leaves_no_engine(tensorrt: Any, tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ from nvml_standin import Refusing, StandIn
 
 from trtbench.domain.result import Environment
 from trtbench.host.contention import CpuCounters, counters_between, read_counters
-from trtbench.host.environment import read_environment
-from trtbench.host.git import commit_of
+from trtbench.host.environment import commit_of, read_environment
 
 X86_CORE = """\
 processor\t: {cpu}

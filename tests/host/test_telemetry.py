@@ -13,8 +13,7 @@ from nvml_standin import NVMLError, StandIn
 
 from trtbench.domain.result import LaunchFacts
 from trtbench.domain.samples import TelemetrySample
-from trtbench.host.clocks import locked_clocks
-from trtbench.host.nvml import opened
+from trtbench.host.nvml import locked_clocks, opened
 from trtbench.host.tegrastats import clocks_pinned, power_mode, sample_from_line
 from trtbench.host.telemetry import (
     NvmlSource,

@@ -15,9 +15,9 @@ from made_runs import NASTY, full_runs, made_failure, made_profile, made_run
 from PIL import Image
 
 from real_parts import find_browser
-from trtbench.report.attachments import samples_from_runs
 from trtbench.report.compose import document_from_runs
 from trtbench.report.renderers import html
+from trtbench.workflows.stored.report import samples_from_runs
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 

@@ -23,11 +23,11 @@ from made_runs import (
 from trtbench.domain.samples import IterationTimes
 from trtbench.formats.evaluation_toolkit import report_keys
 from trtbench.report import style
-from trtbench.report.attachments import BUDGET_BYTES, csv_from_columns, samples_from_runs
 from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Document
 from trtbench.report.renderers import html
 from trtbench.report.renderers.html import spec_from_figure
+from trtbench.workflows.stored.report import BUDGET_BYTES, csv_from_columns, samples_from_runs
 
 ALLOWED_SCRIPTS = {"application/json", "text/plain", None}
 

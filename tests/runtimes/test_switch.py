@@ -19,8 +19,8 @@ from trtbench.errors import InputError, UsageError
 from trtbench.report.run_switch import words_from_switches
 from trtbench.report.sections import switches
 from trtbench.runtimes import onnxruntime, tensorrt
+from trtbench.runtimes._protocols import switch_facts
 from trtbench.runtimes._session import Session
-from trtbench.runtimes._switch import switch_facts
 from trtbench.workflows.request.config import load_config
 from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import run_spec

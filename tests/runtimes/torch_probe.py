@@ -155,7 +155,7 @@ def layers(path: str) -> list[str]:
 def change_shapes(*shape: int) -> dict[str, Any]:
     """Change between two shapes, as --switch-shape does after a run."""
     from trtbench.domain.spec import ModelRef, RunSpec
-    from trtbench.runtimes._switch import switch_facts
+    from trtbench.runtimes._protocols import switch_facts
     from trtbench.runtimes.torch import open_session
 
     spec = RunSpec(

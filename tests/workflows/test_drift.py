@@ -10,8 +10,7 @@ import pytest
 from many_runs import START, add_series, record
 from trtbench.domain.result import Run, RunRecord
 from trtbench.store.store import Store
-from trtbench.workflows.compare.compare import comparison_from_runs
-from trtbench.workflows.compare.drift import drift_remembered
+from trtbench.workflows.compare.compare import comparison_from_runs, drift_remembered
 
 MEDIANS = (1.0, 1.002, 0.998, 1.001, 0.999, 1.0)
 

@@ -13,10 +13,10 @@ from sweeps import matrix
 
 from models import tiny_model
 from trtbench.errors import UsageError
-from trtbench.models import folder_hashes
 from trtbench.store.store import Store
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.sweep import content
 from trtbench.workflows.sweep.cache import Cache
 from trtbench.workflows.sweep.content import builder_tools, data_digest, packages_of
 from trtbench.workflows.sweep.journal import JOURNAL, read_outline
@@ -148,15 +148,15 @@ def test_large_data_is_read_once_and_known_by_its_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(folder_hashes, "KEPT_FROM_BYTES", 0)
-    monkeypatch.setattr(folder_hashes, "TICK_NS", -1)
+    monkeypatch.setattr(content, "KEPT_FROM_BYTES", 0)
+    monkeypatch.setattr(content, "TICK_NS", -1)
     read: list[str] = []
 
     def counted(path: Path) -> str:
         read.append(path.name)
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
-    monkeypatch.setattr(folder_hashes, "sha256_of", counted)
+    monkeypatch.setattr(content, "sha256_of", counted)
     data = tmp_path / "data"
     data.mkdir()
     for name in ("a.png", "b.png"):

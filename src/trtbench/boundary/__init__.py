@@ -16,6 +16,8 @@ from trtbench.boundary.files import (
     read_settings,
     read_text,
     read_toml,
+    stranger,
+    user_name,
 )
 from trtbench.boundary.names import (
     check_id,
@@ -27,7 +29,6 @@ from trtbench.boundary.names import (
     is_inside,
     tag_from_text,
 )
-from trtbench.boundary.owners import stranger, user_name
 from trtbench.boundary.secrets import mask, mask_values, mask_words, may_hold_secret
 from trtbench.boundary.texts import clean_line, clean_text, csv_cell, shown, xml_text
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +16,7 @@ from trtbench.domain.result import Environment, Gpu, Scalar
 from trtbench.domain.variables import text_from_variables
 from trtbench.host import machine, nvml
 from trtbench.host.contention import contention
-from trtbench.host.git import commit_of
+from trtbench.host.files import text_of
 from trtbench.host.gpu_names import gpus_in_use
 from trtbench.host.versions import library_versions
 
@@ -95,3 +96,61 @@ def _load() -> tuple[float, float, float] | None:
         return os.getloadavg()
     except (AttributeError, OSError):
         return None
+
+
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_DEEPEST_LINK = 5
+"""Git itself follows symbolic references five deep."""
+
+
+def commit_of(folder: Path) -> str | None:
+    """Return the commit checked out in the repository around a folder, if there is one.
+
+    Whether files differ from that commit is not looked at: that takes git's own index walk.
+    """
+    git = _git_folder(folder)
+    if git is None:
+        return None
+    common = _common_folder(git)
+    value = text_of(git / "HEAD")
+    for _ in range(_DEEPEST_LINK):
+        if value is None or not value.startswith("ref:"):
+            break
+        value = _reference(value[4:].strip(), git=git, common=common)
+    return value if value and _COMMIT.fullmatch(value) else None
+
+
+def _git_folder(folder: Path) -> Path | None:
+    try:
+        start = folder.resolve()
+    except (OSError, RuntimeError):
+        return None
+    for place in (start, *start.parents):
+        found = place / ".git"
+        # A worktree or submodule has a file that names the folder.
+        link = text_of(found)
+        if link and link.startswith("gitdir:"):
+            return place / link[7:].strip()
+        if text_of(found / "HEAD") is not None:
+            return found
+    return None
+
+
+def _common_folder(git: Path) -> Path:
+    """Branches of a worktree live in the main repository's folder."""
+    link = text_of(git / "commondir")
+    return git / link if link else git
+
+
+def _reference(name: str, *, git: Path, common: Path) -> str | None:
+    if ".." in name or name.startswith("/"):
+        return None
+    for place in (git, common):
+        value = text_of(place / name)
+        if value is not None:
+            return value
+    for line in (text_of(common / "packed-refs") or "").splitlines():
+        commit, _, packed = line.partition(" ")
+        if packed.strip() == name:
+            return commit
+    return None

@@ -24,14 +24,16 @@ from trtbench.runtimes._session import Arrays, Burst, Session, Spans
 from trtbench.runtimes._trt_engine import Engine, new_context, with_profile
 from trtbench.runtimes._trt_layers import precision_seen, profile_context
 from trtbench.runtimes._trt_tensors import (
+    Buffer,
     Port,
+    Unit,
     array_from_bytes,
     bytes_of,
+    changing_query,
     check_range,
     judged,
     same,
 )
-from trtbench.runtimes._trt_units import Buffer, Unit, changing_query
 
 if TYPE_CHECKING:
     from tensorrt import IRuntimeConfig

@@ -6,9 +6,11 @@ Types that numpy does not have travel as raw bytes: ``trt.nptype`` knows none of
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +18,12 @@ from numpy.typing import NDArray
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import ShapeProfile, TensorSpec, Value
 from trtbench.errors import InputError
+from trtbench.host.cuda import Call
 from trtbench.units import text_from_shape
 
 if TYPE_CHECKING:
-    from tensorrt import DataType, Dims, ICudaEngine
+    from tensorrt import DataType, Dims, ICudaEngine, IExecutionContext
+
 
 TYPES = {
     "FLOAT": ("float32", 32),
@@ -193,3 +197,61 @@ def judged(
     finite = all(bool(np.isfinite(before[name]).all()) for name in floating)
     varies = any(before[name].tobytes() != after[name].tobytes() for name in floating)
     return {"outputs_finite": finite, "outputs_vary": varies}
+
+
+@dataclass
+class Buffer:
+    """One tensor: its place on the device, and its page-locked place on the host."""
+
+    port: Port
+    shape: tuple[int, ...]
+    device: int
+    host: NDArray[np.uint8]
+
+
+@dataclass
+class Unit:
+    """One context with its stream and buffers."""
+
+    context: IExecutionContext
+    stream: Any
+    handle: int
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    launch: Call | None = None
+    """Of the CUDA graph, once it is captured."""
+    last: Call | None = None
+    """Which of several queries set the context's shapes and addresses."""
+
+    def enqueue(self) -> Callable[[], object]:
+        return self.launch or partial(self.context.execute_async_v3, self.handle)
+
+
+def changing_query(
+    unit: Unit,
+    shared: Unit,
+    *,
+    take_profile: Callable[[], None],
+    shapes: Mapping[str, tuple[int, ...]],
+    run: Callable[[], object],
+) -> Call:
+    """Make a query on a shared context: what another has changed is set again first.
+
+    As a caller would: addresses and shapes are set after a change only, and that time is counted.
+    """
+    context = unit.context
+    addresses = {
+        name: each.host.ctypes.data if each.port.on_host else each.device
+        for name, each in unit.buffers.items()
+    }
+
+    def query() -> None:
+        if shared.last is not query:
+            take_profile()
+            for name, shape in shapes.items():
+                context.set_input_shape(name, shape)
+            for name, address in addresses.items():
+                context.set_tensor_address(name, address)
+            shared.last = query
+        run()
+
+    return query

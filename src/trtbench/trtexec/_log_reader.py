@@ -7,9 +7,9 @@ from typing import Literal
 
 from trtbench.trtexec import _log_words as words
 from trtbench.trtexec._log_build import TraceCollector
-from trtbench.trtexec._log_collect import LONGEST_KEPT, MOST_KEPT, TAIL, MessageCollector
 from trtbench.trtexec._log_facts import FactCollector
 from trtbench.trtexec._log_lines import Banner, number
+from trtbench.trtexec._log_messages import LONGEST_KEPT, MOST_KEPT, TAIL, MessageCollector
 from trtbench.trtexec._log_prefixes import LogLine
 from trtbench.trtexec._log_profile import HEADING, ProfileCollector
 from trtbench.trtexec._log_summary import SummaryCollector

@@ -17,9 +17,8 @@ import msgspec
 
 from trtbench.trtexec._log_lanes import lanes_in, naming_of, sorted_apart
 from trtbench.trtexec._log_packed import is_mail, texts_of_mail, unpacked
-from trtbench.trtexec._log_page import page_texts
+from trtbench.trtexec._log_page import is_rtf, page_texts, text_from_rtf
 from trtbench.trtexec._log_records import is_row, lines_of_records
-from trtbench.trtexec._log_rtf import is_rtf, text_from_rtf
 from trtbench.trtexec._log_screen import drawn, is_drawn, unbroken, width_of
 
 LONGEST_LINE = 1 << 22

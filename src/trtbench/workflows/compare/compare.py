@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from trtbench.analysis.bursts import burst_verdict
 from trtbench.analysis.comparability import blocking_reasons, differences
 from trtbench.analysis.deltas import COMPARISON_HEADER, comparison_rows
 from trtbench.analysis.shared_metrics import GPU, metric_of_both, refused_headline, shared_columns
-from trtbench.analysis.stored_comparison import compare_apart, too_coarse
+from trtbench.analysis.stored_comparison import Drift, compare_apart, drift_from_history, too_coarse
 from trtbench.analysis.turns import (
     alone_effects,
     hold_to_alone,
@@ -26,15 +29,16 @@ from trtbench.analysis.verdict import (
 )
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.comparison import Comparison, Verdict
-from trtbench.domain.result import Run
+from trtbench.domain.result import Run, RunRecord
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import UsageError
 from trtbench.host.files import write_output
 from trtbench.models.torch_models import is_named
 from trtbench.report.csv_lines import csv_from_lines
 from trtbench.store.directory import demand_finished
+from trtbench.store.entries import Entry, entry_from_record
 from trtbench.store.store import Store
-from trtbench.workflows.compare.drift import drift_remembered
+from trtbench.units import instant_from_text
 from trtbench.workflows.compare.duet import Duet, paired, pairs_of
 from trtbench.workflows.compare.findings import further_findings, with_findings
 from trtbench.workflows.compare.sides import WARMUP, Sides
@@ -330,3 +334,40 @@ def _corrected(found: list[Compared]) -> list[Compared]:
         )
         for each, head in zip(found, heads, strict=True)
     ]
+
+
+SESSION_S = 1800.0
+"""Runs nearer than this to the one before belong to one session: they met the same machine."""
+ALIKE = ("sha256", "runtime", "precision", "batch", "protocol", "host", "gpu", "provenance")
+
+
+def drift_remembered(store: Store, *records: RunRecord) -> Drift | None:
+    """The larger drift of two things, where enough sessions of either are on record."""
+    known = [drift for record in records if (drift := _of(record, store)) is not None]
+    return max(known, key=lambda drift: drift.bound, default=None)
+
+
+def _of(record: RunRecord, store: Store) -> Drift | None:
+    own = entry_from_record(record, path="")
+    if own.sha256 is None:
+        return None
+    found = store.index.find(model=own.model, runtime=own.runtime, kind="run")
+    alike = [each for each in found if all(getattr(each, k) == getattr(own, k) for k in ALIKE)]
+    return drift_from_history(_session_medians(alike))
+
+
+def _session_medians(entries: list[Entry]) -> list[float]:
+    """One number per session, however often it was measured within one."""
+    sessions: list[list[float]] = []
+    last = -math.inf
+    known = [
+        (at, entry.median_s)
+        for entry in entries
+        if entry.median_s is not None and (at := instant_from_text(entry.created)) is not None
+    ]
+    for at, median_s in sorted(known):
+        if at - last > SESSION_S:
+            sessions.append([])
+        sessions[-1].append(median_s)
+        last = at
+    return [float(np.median(each)) for each in sessions]

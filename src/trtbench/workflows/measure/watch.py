@@ -19,10 +19,9 @@ from trtbench.domain.job import JobEnd
 from trtbench.domain.result import Environment, Fact, LaunchFacts, RunRecord, Scalar
 from trtbench.domain.samples import TelemetrySample
 from trtbench.domain.spec import RunSpec
-from trtbench.host.clocks import Lock, locked_clocks
 from trtbench.host.cuda import index_of
 from trtbench.host.gpu_names import slice_in_use
-from trtbench.host.nvml import Device, opened
+from trtbench.host.nvml import Device, Lock, locked_clocks, opened
 from trtbench.host.tegrastats import board_settings
 from trtbench.host.telemetry import (
     Growth,
