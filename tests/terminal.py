@@ -13,7 +13,6 @@ from pathlib import Path
 
 WIDTHS = (60, 80, 100, 120, 200)
 WHOLE = 400
-SECONDS = 240
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _NUMBER = re.compile(
     r"(?<![\w.,])[+−-]?\d{1,3}(?: \d{3}|\d)*(?:\.\d+)? ?"
@@ -61,7 +60,7 @@ def screens(
         while part := os.read(main, 65536):
             said += part
     os.close(main)
-    child.wait(timeout=SECONDS)
+    child.wait()
     drawn = _COLOURS.sub("", said.decode()).replace("\r", "").split("\f")
     assert len(drawn) == len(commands) * len(widths) + 1
     pages = iter(drawn)

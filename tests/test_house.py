@@ -151,6 +151,13 @@ def test_every_file_of_tests_is_collected(pytestconfig: pytest.Config) -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
+def test_no_wait_of_a_test_has_a_time_of_its_own() -> None:
+    """A busy machine takes as long as it takes; every test ends with its own time, by name."""
+    own = re.compile(r"\b(?<!mark\.)(?:wait_for_timeout\(|timeout=\d)")
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        assert path == Path(__file__) or not own.search(path.read_text("utf-8")), path.name
+
+
 MOST_ANYS = 73
 """Where values of any type pass through; what a library makes is called by the library's name."""
 MOST_PARAMETERS = 12

@@ -18,7 +18,7 @@ def trtbench(
     named = [os.fspath(word) if isinstance(word, Path) else str(word) for word in words]
     return subprocess.run(
         [sys.executable, "-m", "trtbench", *named],
-        capture_output=True, text=text, timeout=180, check=False, cwd=folder,
+        capture_output=True, text=text, check=False, cwd=folder,
         errors="surrogateescape" if text else None,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **variables},
     )  # fmt: skip

@@ -32,7 +32,7 @@ def status_and_talk(words: list[str], cwd: Path, *, both: bool = False) -> tuple
     os.close(reader)
     try:
         done = subprocess.run(
-            [*COMMAND, *words], cwd=cwd, stdout=writer, text=True, timeout=120,
+            [*COMMAND, *words], cwd=cwd, stdout=writer, text=True,
             stderr=writer if both else subprocess.PIPE,
         )  # fmt: skip
     finally:
@@ -70,7 +70,7 @@ def test_a_full_disk_behind_the_output_is_one_error(folder: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [*COMMAND, "runs", "--store", "runs"], cwd=folder, stdout=full, stderr=subprocess.PIPE,
-            text=True, timeout=120,
+            text=True,
         )  # fmt: skip
     assert done.returncode == EXIT_FAILED
     assert done.stderr.startswith("error: the disk is full\n  writing   the output\n")
@@ -79,7 +79,7 @@ def test_a_full_disk_behind_the_output_is_one_error(folder: Path) -> None:
 
 def test_closed_streams_are_no_failure(folder: Path) -> None:
     words = " ".join(["exec", *COMMAND, *WORDS["a measurement"], "<&- >&- 2>&-"])
-    assert subprocess.run(["sh", "-c", words], cwd=folder, timeout=120).returncode == 0
+    assert subprocess.run(["sh", "-c", words], cwd=folder).returncode == 0
 
 
 @pytest.mark.parametrize("columns", [60, 80, None])
@@ -87,7 +87,7 @@ def test_a_pipe_is_as_wide_as_columns_say(columns: int | None, folder: Path) -> 
     kept = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
     done = subprocess.run(
         [*COMMAND, "runs", "--store", "runs"], cwd=folder, capture_output=True, text=True,
-        env={**kept, **({"COLUMNS": str(columns)} if columns else {})}, timeout=120,
+        env={**kept, **({"COLUMNS": str(columns)} if columns else {})},
     )  # fmt: skip
     longest = max(map(len, done.stdout.splitlines()))
     assert longest > 80 if columns is None else longest <= columns

@@ -128,7 +128,7 @@ def test_several_profiles(build: Build, model: Path, tmp_path: Path) -> None:
     outcome = build(model, tmp_path / "out", more_profiles=[many])
     assert outcome["facts"]["engine_layers"] > 0
     command = [sys.executable, "-c", LOOK, str(tmp_path / "out" / "net.engine")]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
     assert told.stdout.split() == ["2", "32", "3", str(SIZE), str(SIZE)]
 
 

@@ -29,7 +29,7 @@ def worker(engine: Path, folder: Path, **changes: Any) -> tuple[dict[str, Any], 
     folder.mkdir(exist_ok=True)
     (folder / "job.json").write_text(json.dumps({"job": "bench", "spec": spec}))
     command = [sys.executable, "-m", "trtbench.worker", str(folder / "job.json"), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if (folder / "error.json").is_file():
         return json.loads((folder / "error.json").read_text()), {}
     assert (folder / "samples.npz").is_file(), f"status {done.returncode}: {done.stderr[-2000:]}"
@@ -67,7 +67,7 @@ def test_a_graph_agrees_over_protocols_and_launches(engine: Path, tmp_path: Path
 def test_enqueuing_costs_little_over_the_bare_call(engine: Path) -> None:
     tool = Path(__file__).resolve().parents[2] / "tools" / "gpu_agreement.py"
     command = [sys.executable, str(tool), "--child", "overhead", str(engine)]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True)
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
     numbers = json.loads(told.stdout.splitlines()[-1])
     for each in numbers.values():
         assert each["ours_us"] - each["bare_us"] <= 5.0, numbers

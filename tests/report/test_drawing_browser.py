@@ -41,6 +41,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             executable_path=program, headless=True, args=["--no-sandbox", "--disable-gpu"]
         )
         opened = browser.new_page(viewport={"width": 1280, "height": 900})
+        opened.set_default_timeout(0)  # what never comes ends with the time of the test
         said: list[str] = []
         opened.on("console", lambda message: said.append(message.text))
         opened.on("pageerror", lambda problem: said.append(str(problem)))

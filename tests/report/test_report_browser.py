@@ -18,6 +18,7 @@ from real_parts import find_browser
 from trtbench.report.compose import document_from_runs
 from trtbench.report.renderers import html
 from trtbench.workflows.stored.report import samples_from_runs
+from waiting import wait_for
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
@@ -61,6 +62,7 @@ class Opened:
         settings = {"viewport": {"width": 1280, "height": 900}, "accept_downloads": True}
         self.context = browser.new_context(**{**settings, **options})
         self.page = self.context.new_page()
+        self.page.set_default_timeout(0)  # what never comes ends with the time of the test
         self.said: list[str] = []
         self.asked: list[str] = []
         self.page.on("console", lambda message: self.said.append(message.text))
@@ -68,7 +70,7 @@ class Opened:
         self.page.on("dialog", lambda dialog: self.said.append(f"dialog {dialog.message}"))
         self.page.on("request", lambda request: self.asked.append(request.url))
         self.page.goto(path.as_uri())
-        self.page.wait_for_selector("html[data-ready=yes]", timeout=60_000)
+        self.page.wait_for_selector("html[data-ready=yes]")
 
     def column(self, table: str, key: str) -> list[str]:
         script = """([table, key]) => {
@@ -134,9 +136,9 @@ def test_the_keyboard_sorts_as_well(opened: Opened) -> None:
 
 def test_what_is_missing_is_sorted_last(opened: Opened) -> None:
     head = opened.page.locator('figure[data-table="sweep"] th[data-key="top1"] button')
-    for _ in range(2):
+    for way in ("descending", "ascending"):
         head.click()
-        opened.page.wait_for_timeout(100)
+        opened.page.wait_for_selector(f'th[data-key="top1"][aria-sort="{way}"]')
         assert opened.column("sweep", "top1")[-1].startswith("–")
 
 
@@ -144,9 +146,7 @@ def test_a_filter_hides_rows_and_counts(opened: Opened) -> None:
     box = opened.page.locator('figure[data-table="percentiles"] .filter')
     every = len(opened.column("percentiles", "column"))
     box.fill("gpu torch")
-    opened.page.wait_for_function(
-        "document.querySelector('figure[data-table=percentiles] .shown').textContent !== ''"
-    )
+    wait_for(lambda: opened.page.inner_text('figure[data-table="percentiles"] .shown'))
     assert opened.column("percentiles", "column") == ["GPU"]
     assert f"1 of {every}" in opened.page.inner_text('figure[data-table="percentiles"] .shown')
     box.fill("")
@@ -157,48 +157,52 @@ def test_a_long_table_is_completed_when_it_is_wanted(opened: Opened) -> None:
     id = figure.get_attribute("data-table")
     opened.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true })")
     assert len(opened.column(id, "name")) == html.OPEN_ROWS
+    figures = opened.page.locator(f'figure[data-table="{id}"]')
     figure.locator(".more").click()
-    opened.page.wait_for_function(
-        f"document.querySelectorAll('figure[data-table={id}] tbody tr').length === 500"
-    )
+    wait_for(lambda: figures.locator("tbody tr").count() == 500)
     assert opened.said == []
+
+
+RANGE = "(e) => [...e._fullLayout.xaxis.range]"
+
+
+def changed(place: Any, before: list[float]) -> list[float]:
+    """Wait until a chart shows another range, and give it."""
+    return wait_for(lambda: (now := place.evaluate(RANGE)) != before and now)
 
 
 def test_a_chart_zooms_by_keyboard_and_comes_back(opened: Opened) -> None:
     place = opened.page.locator('.plot[data-figure="latency_ecdf"]')
-    read = "(e) => e._fullLayout.xaxis.range"
-    before = place.evaluate(read)
+    before = place.evaluate(RANGE)
     place.focus()
     opened.page.keyboard.press("+")
-    opened.page.wait_for_timeout(200)
-    zoomed = place.evaluate(read)
+    zoomed = changed(place, before)
     assert zoomed[1] - zoomed[0] == pytest.approx(0.7 * (before[1] - before[0]), rel=1e-3)
     opened.page.keyboard.press("ArrowRight")
-    opened.page.wait_for_timeout(200)
-    assert place.evaluate(read)[0] > zoomed[0]
+    moved = changed(place, zoomed)
+    assert moved[0] > zoomed[0]
     opened.page.keyboard.press("0")
-    opened.page.wait_for_timeout(200)
-    assert place.evaluate(read) == pytest.approx(before)
+    assert changed(place, moved) == pytest.approx(before)
 
 
 def test_a_chart_zooms_by_mouse_and_tells_values(opened: Opened) -> None:
     place = opened.page.locator('.plot[data-figure="latency_ecdf"]')
     place.scroll_into_view_if_needed()
     area = place.locator(".nsewdrag").first.bounding_box()
+    before = place.evaluate(RANGE)
     x, y = area["x"] + area["width"] * 0.3, area["y"] + area["height"] * 0.3
     opened.page.mouse.move(x, y)
     opened.page.mouse.down()
     opened.page.mouse.move(x + area["width"] * 0.3, y + area["height"] * 0.3, steps=5)
     opened.page.mouse.up()
-    opened.page.wait_for_timeout(300)
-    ends = place.evaluate("(e) => e._fullLayout.xaxis.range")
+    ends = changed(place, before)
     full = place.evaluate("(e) => e.layout && e._fullLayout.yaxis.range")
     assert full[1] - full[0] < 60
     assert ends[1] > ends[0]
     bars = opened.page.locator('.plot[data-figure="per_layer_time_1"]')
     bars.scroll_into_view_if_needed()
     bars.locator(".bars path").first.hover(force=True)
-    bars.locator(".hoverlayer .hovertext").first.wait_for(timeout=5000)
+    bars.locator(".hoverlayer .hovertext").first.wait_for()
     told = bars.locator(".hoverlayer .hovertext").first.text_content()
     assert "conv" in told
     assert "µs" in told
@@ -240,9 +244,8 @@ def test_both_schemes_colour_page_and_charts(browser: Any, report: Path, scheme:
     brightness = sum(int(part) for part in fill[4:-1].split(",")[:3]) / 3
     assert brightness < 100 if scheme == "light" else brightness > 180, (fill, ink)
     opened.page.click(".theme")
-    opened.page.wait_for_timeout(300)
-    other = opened.page.locator('.plot[data-figure="latency_ecdf"]').evaluate(script)[1]
-    assert other != ink
+    chart = opened.page.locator('.plot[data-figure="latency_ecdf"]')
+    assert wait_for(lambda: chart.evaluate(script)[1] != ink)
     assert opened.said == []
     opened.context.close()
 

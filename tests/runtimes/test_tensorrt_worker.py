@@ -39,7 +39,7 @@ def trtbench(
         environment["STANDIN_GPU_FAIL"] = fail
     command = [sys.executable, "-m", "trtbench", *arguments]
     return subprocess.run(
-        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )
 
 

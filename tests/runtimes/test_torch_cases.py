@@ -295,7 +295,6 @@ def test_a_graph_that_keeps_its_first_inputs_is_told_from_one_that_follows(
         env={"PYTHONPATH": str(SOURCE), "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=120,
         check=False,
     )
     assert done.stdout.split() == ["False", "True", "True", "True"], done.stderr

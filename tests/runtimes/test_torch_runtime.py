@@ -52,9 +52,7 @@ def make():
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory, torch_python: str) -> Path:
     folder = tmp_path_factory.mktemp("models")
-    subprocess.run(
-        [torch_python, "-c", MAKE, str(folder)], check=True, timeout=180, capture_output=True
-    )
+    subprocess.run([torch_python, "-c", MAKE, str(folder)], check=True, capture_output=True)
     return folder
 
 
@@ -66,7 +64,7 @@ def bench(models: Path, tmp_path: Path, *arguments: str) -> subprocess.Completed
     command += ["--no-until-steady", "--python", python, "--store", "store", "-o", "run"]
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(models)}
     return subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300,
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
 
@@ -243,7 +241,7 @@ def test_a_model_of_a_library_is_checked_against_its_export(models: Path, tmp_pa
     def trtbench(*words: str) -> str:
         command = [sys.executable, "-m", "trtbench", *words]
         done = subprocess.run(
-            command, cwd=tmp_path, env=environment, text=True, timeout=300, capture_output=True
+            command, cwd=tmp_path, env=environment, text=True, capture_output=True
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

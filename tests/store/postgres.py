@@ -89,7 +89,6 @@ def _runner(account: pwd.struct_passwd | None) -> Run:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             cwd="/",
-            timeout=120,
             **identity,
         )
         if done.returncode:

@@ -48,7 +48,6 @@ def job(tmp_path: Path) -> Any:
             env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", **env},
             capture_output=True,
             text=True,
-            timeout=240,
         )
 
     run.work = work  # type: ignore[attr-defined]

@@ -221,7 +221,7 @@ def test_users_editors_know_the_arguments(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--no-error-summary", "--no-site-packages",
          "--ignore-missing-imports", "--follow-imports=silent", str(script)],
-        capture_output=True, text=True, check=False, timeout=300,
+        capture_output=True, text=True, check=False,
         cwd=ROOT,
     )  # fmt: skip
     lines = [line for line in done.stdout.splitlines() if "mine.py" in line and "error" in line]

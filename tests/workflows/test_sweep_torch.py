@@ -83,7 +83,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torch_python: str) ->
     monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    subprocess.run([torch_python, "-c", SAVE], check=True, timeout=120)
+    subprocess.run([torch_python, "-c", SAVE], check=True)
     return tmp_path
 
 
