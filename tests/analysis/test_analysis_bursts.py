@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from trtbench.analysis.bursts import GATE, burst_effects, burst_verdict
-from trtbench.analysis.turn_plan import MOST_BURSTS, bursts_from_pace
-from trtbench.analysis.verdict import LEVELS
+from trtbench.analysis.turn_plan import BURSTS, bursts_from_pace
 from trtbench.domain.result import LaunchFacts
 
 
@@ -34,7 +33,7 @@ def test_a_difference_of_one_per_cent_is_found_in_five_launches(change: float, k
     assert told is not None
     assert (told.metric, told.kind, told.design) == ("gpu", kind, "bursts")
     assert told.interval is not None
-    assert told.interval.level == LEVELS["bursts"]
+    assert told.interval.level == 0.99
 
 
 def test_launches_without_bursts_are_left_out() -> None:
@@ -85,12 +84,41 @@ def test_looking_at_every_launch_finds_no_difference_where_there_is_none() -> No
     assert wrong <= 6
 
 
+def drawn(seed: int, *, change: float, drift: float) -> tuple[list[LaunchFacts], list[LaunchFacts]]:
+    """Six launches a side that lie 0.4 % apart, with a drift that both sides share."""
+    generator = np.random.default_rng(seed)
+    shared = generator.normal(0, drift, 6)
+    sides = [shared + generator.normal(0, 0.004 / 2**0.5, 6) for _ in (0, 1)]
+    first, second = (
+        [LaunchFacts(burst_s=(float(np.exp(each)),)) for each in side + shift]
+        for side, shift in zip(sides, (0, np.log1p(change)), strict=True)
+    )
+    return first, second
+
+
+@pytest.mark.parametrize(
+    ("drift", "found_same", "found_slower"), [(0, 0.95, 0.85), (0.005, 0.9, 0.6)]
+)
+def test_launches_that_lie_apart_are_told_by_the_spread_of_each_side(
+    drift: float, found_same: float, found_slower: float
+) -> None:
+    """Four launches tell that an engine is the same, six that one is 1 % slower."""
+    equal, slower = [], []
+    for seed in range(300):
+        a, b = drawn(seed, change=0, drift=drift)
+        equal.append(burst_verdict(a[:4], b[:4]).kind)
+        slower.append(burst_verdict(*drawn(seed, change=0.01, drift=drift)).kind)
+    assert equal.count("same") >= found_same * 300
+    assert equal.count("slower") + equal.count("faster") <= 1
+    assert slower.count("slower") >= found_slower * 300
+
+
 def test_bursts_are_as_long_as_a_slow_model_allows() -> None:
     quick = bursts_from_pace([160e-6, 158e-6])
     assert quick.size == pytest.approx(75, abs=1)
-    assert quick.turns == MOST_BURSTS
+    assert quick.turns == BURSTS
     tiny = bursts_from_pace([5e-6, 4e-6])
     assert tiny.size == 100
     slow = bursts_from_pace([50e-3, 20e-3])
-    assert (slow.size, slow.turns) == (4, 6)
+    assert (slow.size, slow.turns) == (4, BURSTS)
     assert bursts_from_pace([1e-3, 1e-3], turns=30).turns == 30

@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from trtbench.analysis.robust import difference
 from trtbench.analysis.turns import denial
 from trtbench.analysis.verdict import MARGIN, verdict_from_effects
 from trtbench.domain.comparison import Verdict
@@ -51,11 +52,19 @@ def burst_verdict(
     if not effects:
         return None
     judge = partial(verdict_from_effects, metric="gpu", design="bursts", gate=GATE, margin=margin)
-    told = judge(effects)
+    told = judge(effects, apart=difference(*map(_levels, (baseline, candidate))))
     reason = _bound(baseline, candidate) or _contradiction(told, judge(singly) if singly else None)
     if reason is None:
         return told
     return told.having(kind="unclear", interval=None, reason=reason, launches_needed=None)
+
+
+def _levels(launches: Sequence[LaunchFacts]) -> list[float]:
+    """Take the logarithm of each launch's time: processes place an engine in memory for themselves.
+
+    A clock that drifts from launch to launch is in them, and not in the ratio of the two sides.
+    """
+    return [float(np.log(np.median(each.burst_s))) for each in launches if each.burst_s]
 
 
 def _bound(*sides: Sequence[LaunchFacts]) -> str | None:

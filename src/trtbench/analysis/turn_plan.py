@@ -30,10 +30,8 @@ FEWEST_BLOCKS, MOST_BLOCKS = 2, 10
 BURST_S = 0.012
 """Seconds of a burst: long beside the hand-over, short beside a drift of the clocks."""
 SMALLEST, LARGEST = 4, 100
-FEWEST_BURSTS, MOST_BURSTS = 6, 10
+BURSTS = 6
 """Bursts of each side in a launch: they agree within 0.1 %, launches are what varies."""
-BURSTS_S = 1.0
-"""Seconds of bursts in a launch, of both sides: slow models have fewer."""
 SETTLE = 2
 """Pairs of bursts before those that count: clocks rise, and each finds the caches as they are."""
 
@@ -125,8 +123,7 @@ def bursts_from_pace(pace_s: Sequence[float], *, turns: int | None = None) -> Bu
     """Settle bursts by what a query of the slower side takes: both sides get the same."""
     size = int(min(max(BURST_S / max(*pace_s, 1e-9), SMALLEST), LARGEST))
     lead = max(1, size // 8)
-    fit = int(BURSTS_S / max((size + lead) * sum(pace_s), 1e-9))
-    return BurstPlan(size=size, lead=lead, turns=turns or min(max(fit, FEWEST_BURSTS), MOST_BURSTS))
+    return BurstPlan(size=size, lead=lead, turns=turns or BURSTS)
 
 
 def _within(value: float, least: int, most: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -39,14 +40,12 @@ WORTHLESS = math.log(100)
 """An interval that spans more than a hundredfold and decides nothing is not shown: a reader takes
 its ends for numbers."""
 
-LOOKED_AT: tuple[Design, ...] = ("duet", "launches")
+LOOKED_AT: tuple[Design, ...] = ("duet", "launches", "bursts")
 SURE = 0.998
 """A difference must be this sure where launches are added and looked at again while unclear: each
 look is another chance to be wrong. What is the same needs no such care: its interval is narrow."""
 NEARLY = "99 % sure of a difference, and 99.8 % is asked for where launches are looked at often"
-LEVELS: dict[Design, float] = {"bursts": SURE}
-"""Where every launch is looked at, each look is stricter (false signs: ``docs/verdicts.md``)."""
-MEANING = "{level} % for the ratio over fresh launches on this machine"
+MEANING = f"{100 * LEVEL:g} % for the ratio over fresh launches on this machine"
 Better = Literal["low", "high"]
 
 
@@ -68,8 +67,13 @@ def verdict_from_effects(
     design: Design = "duet",
     gate: float = GATE,
     margin: float = MARGIN,
+    apart: Trimmed | None = None,
 ) -> Verdict:
-    """Judge a metric from one log-ratio per launch."""
+    """Judge a metric from one log-ratio per launch.
+
+    ``apart`` is the same difference by the launches of each side for itself: where the sides of a
+    launch have nothing in common, it knows their spread from twice as many values.
+    """
     estimate = trimmed([effect for effect in effects if math.isfinite(effect)])
     if estimate is None:
         ratio = math.exp(effects[0]) if effects else None
@@ -83,6 +87,8 @@ def verdict_from_effects(
             launches_needed=FEWEST_LAUNCHES,
             design=design,
         )
+    if apart is not None and _half_width(apart) < _half_width(estimate):
+        estimate = replace(estimate, error=apart.error, df=apart.df)
     return judge(estimate, metric=metric, better=better, design=design, gate=gate, margin=margin)
 
 
@@ -98,21 +104,19 @@ def judge(
     meaning: str = MEANING,
 ) -> Verdict:
     """Turn an estimated log-ratio into a verdict; ``widen`` is added to both ends."""
-    level = LEVELS.get(design, LEVEL)
-    low, high = estimate.interval(level=level)
+    low, high = estimate.interval()
     low, high = low - widen, high + widen
     kind, reason = decide(estimate.mean, low, high, better=better, gate=gate, margin=margin)
     if kind in ("faster", "slower") and design in LOOKED_AT and not _surely(estimate):
         kind, reason = "unclear", NEARLY
     needed, interval = None, None
     if kind == "unclear":
-        strict = SURE if design in LOOKED_AT else level
-        needed = _needed(estimate, gate=gate, margin=margin, widen=widen, levels=(level, strict))
+        strict = SURE if design in LOOKED_AT else LEVEL
+        needed = _needed(estimate, gate=gate, margin=margin, widen=widen, levels=(LEVEL, strict))
     if kind == "unclear" and high - low > WORTHLESS:
         reason = f"{estimate.count} launches differ too much to tell an interval"
     else:
-        words = meaning.replace("{level}", f"{100 * level:g}")
-        interval = ratio_interval(low, high, level=level, meaning=words)
+        interval = ratio_interval(low, high, meaning=meaning)
     return Verdict(
         metric=metric,
         kind=kind,
@@ -127,8 +131,12 @@ def judge(
 
 
 def _surely(estimate: Trimmed) -> bool:
+    return abs(estimate.mean) > _half_width(estimate)
+
+
+def _half_width(estimate: Trimmed) -> float:
     low, high = estimate.interval(level=SURE)
-    return low > 0 or high < 0
+    return (high - low) / 2
 
 
 def decide(
@@ -165,9 +173,9 @@ def sentence(verdict: Verdict) -> str:
     return f"{change} [{low}, {high}]: {verdict.reason}"
 
 
-def ratio_interval(low: float, high: float, *, level: float = LEVEL, meaning: str) -> Interval:
+def ratio_interval(low: float, high: float, *, meaning: str) -> Interval:
     """Compute the interval of a ratio from that of its logarithm."""
-    return Interval(low=1 + _expm1(low), high=1 + _expm1(high), level=level, meaning=meaning)
+    return Interval(low=1 + _expm1(low), high=1 + _expm1(high), level=LEVEL, meaning=meaning)
 
 
 def duet_comparison(
