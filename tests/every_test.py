@@ -6,12 +6,14 @@ parts. A plain ``pytest`` runs them where the part happens to be there.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import signal
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -148,6 +150,32 @@ def mark_parts(items: Iterable[pytest.Item]) -> None:
             # Whether the part is here does not matter now, and must not become the reason.
             item.own_markers = [each for each in item.own_markers if each.name != "skipif"]
             item.add_marker(pytest.mark.skip(reason=f"needs {marker.args[0]}: {LATER}"))
+
+
+def scheduler(config: pytest.Config, log: Any) -> Any:
+    """Let one worker run what has one costly start: a group, or a file that shares a fixture.
+
+    Groups of pytest-xdist 3.8 are lost without a word under pytest 9.2, which names tests anew.
+    """
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(config.rootpath / nodeid.partition("::")[0]) or nodeid
+
+    return Together(config, log)
+
+
+@functools.cache
+def group_of(path: Path) -> str | None:
+    """Name the group that a file of tests belongs to; none where tests need nothing together."""
+    text = path.read_text(encoding="utf-8")
+    named = re.search(r'xdist_group\("(\w+)"\)', text)
+    if named:
+        return named[1]
+    return str(path) if 'scope="module"' in text else None
 
 
 class Skips:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import every_test
+
 HERE = Path(__file__).resolve().parent
 CONFTEST = f"""
 import sys
@@ -21,6 +23,9 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(items):
     every_test.mark_parts(items)
+
+def pytest_xdist_make_scheduler(config, log):
+    return every_test.scheduler(config, log)
 """
 INTERRUPTS = """
 import signal, subprocess, sys, time
@@ -53,6 +58,20 @@ def test_that_looks_for_a_part():
 
 def test_with_a_gpu():
     pytest.skip("no GPU: none at all")
+"""
+
+
+SHARES = """
+import os, pytest
+
+@pytest.fixture(scope="module")
+def start():
+    with open("starts", "a") as file:
+        file.write(os.environ["PYTEST_XDIST_WORKER"])
+
+@pytest.mark.parametrize("number", range(6))
+def test_it(start, number):
+    pass
 """
 
 
@@ -110,3 +129,12 @@ def test_skips_are_listed_and_few_reasons_count_where_all_must_run(
         assert words in said
         assert "   1 no GPU: none at all  (test_it.py)" in said
         assert found == status, said
+
+
+@pytest.mark.process
+def test_one_worker_runs_what_shares_a_costly_start(tmp_path: Path) -> None:
+    status, said = run_suite(tmp_path, SHARES, "-n", "2", "--dist", "loadgroup")
+    assert status == 0, said
+    assert len((tmp_path / "starts").read_text()) == len("gw0")
+    assert every_test.group_of(HERE / "cli" / "test_screens.py") == "screens"
+    assert every_test.group_of(HERE / "test_units.py") is None
