@@ -7,7 +7,7 @@ import shlex
 import click
 import pytest
 
-from trtbench.analysis.layers.remedies import _REMEDIES, remedy_for
+from trtbench.analysis.layers.causes import _REMEDIES, remedy_for
 from trtbench.cli import trtbench as group
 
 

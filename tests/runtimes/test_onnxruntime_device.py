@@ -16,8 +16,7 @@ from trtbench.domain.job import Stage
 from trtbench.domain.spec import Length, ModelRef, RunSpec, Warmup
 from trtbench.errors import TrtbenchError, UnavailableError, UsageError
 from trtbench.runtimes import onnxruntime
-from trtbench.runtimes._ort_device import listed, nodes_and_providers
-from trtbench.runtimes._ort_layers import end_trace
+from trtbench.runtimes._ort_trace import end_trace, listed, nodes_and_providers
 
 
 @pytest.fixture

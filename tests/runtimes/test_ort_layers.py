@@ -14,7 +14,7 @@ from trtbench.data import demo_file
 from trtbench.domain.result import Run
 from trtbench.errors import UsageError
 from trtbench.runtimes import onnxruntime as runtime
-from trtbench.runtimes._ort_layers import rows_of_runs
+from trtbench.runtimes._ort_trace import rows_of_runs
 from trtbench.store.store import Store
 from trtbench.workflows.measure.profile import profile_model
 from trtbench.workflows.request.config import Config

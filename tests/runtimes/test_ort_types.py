@@ -11,7 +11,7 @@ from onnx import TensorProto
 import typed_models
 from models import tiny_model
 from trtbench.report.documents.run import title_of
-from trtbench.runtimes._ort_types import types_of_trace
+from trtbench.runtimes._ort_trace import types_of_trace
 from trtbench.store.store import Store
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.config import Config

@@ -26,14 +26,7 @@ from trtbench.analysis.robust import LEVEL
 from trtbench.analysis.robust import difference as trimmed_difference
 from trtbench.analysis.shared_metrics import metric_of_both
 from trtbench.analysis.summary import COARSE, summary_from_run
-from trtbench.analysis.verdict import (
-    MARGIN,
-    Better,
-    decide,
-    incomparable,
-    judge,
-    ratio_interval,
-)
+from trtbench.analysis.verdict import MARGIN, Better, decide, incomparable, judge, ratio_interval
 from trtbench.domain.comparison import Comparison, Verdict
 from trtbench.domain.result import Run, RunRecord
 from trtbench.domain.spec import Value

@@ -13,12 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.inputs import (
-    fixed_batch,
-    has_rows,
-    random_inputs,
-    refuse_other_than_tensors,
-)
+from trtbench.analysis.inputs import fixed_batch, has_rows, random_inputs, refuse_other_than_tensors
 from trtbench.analysis.open_shapes import (
     assumption,
     refuse_open,

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from trtbench.build.builders._precision import MAKE_MODELOPT
 from trtbench.build.onnx_file import load_onnx
 from trtbench.build.onnx_rules import quantized_operators
-from trtbench.build.quantize import finish, versions
 from trtbench.build.quantize_data import FeedFile
+from trtbench.build.quantize_finish import finish, versions
 from trtbench.domain.arrays import AnyArray
 from trtbench.domain.conversion import QuantOutcome, QuantSpec
 from trtbench.domain.job import Stage

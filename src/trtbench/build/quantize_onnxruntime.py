@@ -11,8 +11,8 @@ from trtbench.build.cast import ASKED_FOR, matching_nodes, prepared
 from trtbench.build.cast_types import FLOAT, FLOAT16, QDQ_OPSET, at_opset
 from trtbench.build.onnx_file import ONE_FILE_BYTES, load_onnx, save_onnx, sort_nodes
 from trtbench.build.onnx_rules import quantized_operators, refusals
-from trtbench.build.quantize import finish, versions
 from trtbench.build.quantize_data import Feed, FeedFile
+from trtbench.build.quantize_finish import finish, versions
 from trtbench.domain.conversion import QuantOutcome, QuantSpec
 from trtbench.domain.job import Stage
 from trtbench.errors import InputError, UsageError

@@ -7,12 +7,7 @@ from pathlib import Path
 import click
 
 from trtbench.cli._flags import flags
-from trtbench.cli._layers import (
-    draw_option,
-    present,
-    top_options,
-    write_options,
-)
+from trtbench.cli._layers import draw_option, present, top_options, write_options
 from trtbench.cli._options import json_option
 from trtbench.workflows.request.explaining import DiffRequest
 

@@ -46,12 +46,8 @@ def command(context: click.Context, /, request: GateRequest, as_json: bool) -> N
       trtbench gate gates.toml      # several models, a table of rules each
     """
     from trtbench.cli._settings import open_store_of
-    from trtbench.workflows.compare.gate import (
-        append_summary,
-        requests_from_file,
-        rules_from_request,
-        write_gate_files,
-    )
+    from trtbench.workflows.compare.gate import requests_from_file, rules_from_request
+    from trtbench.workflows.compare.gate_files import append_summary, write_gate_files
     from trtbench.workflows.measure.failure import Failures, refuse_failed
 
     rules_from_request(request)  # what cannot be read is said before anything is opened

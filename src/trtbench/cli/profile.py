@@ -86,12 +86,7 @@ def _show(run: Run, *, top: int | None, as_csv: bool, as_json: bool) -> None:
     from trtbench.analysis.layers.columns import rows_from_layers
     from trtbench.cli._screen import print_json, show
     from trtbench.report.documents.run import document_from_run
-    from trtbench.workflows.explain.layers import (
-        chosen_layers,
-        csv_of,
-        layer_rows,
-        layers_document,
-    )
+    from trtbench.workflows.explain.layers import chosen_layers, csv_of, layer_rows, layers_document
     from trtbench.workflows.explain.source import engine_from_run
 
     engine = engine_from_run(run)

@@ -25,11 +25,7 @@ def command(path: Path | None, *, remove: bool) -> None:
       trtbench trust
     """
     from trtbench.errors import UsageError
-    from trtbench.workflows.request.trust import (
-        distrust_settings,
-        trust_settings,
-        trusted_settings,
-    )
+    from trtbench.workflows.request.trust import distrust_settings, trust_settings, trusted_settings
 
     if path is None:
         if remove:

@@ -10,12 +10,7 @@ from typing import Literal, TypeVar
 from trtbench import boundary
 from trtbench.domain.labels import batch_that_ran, may_be_alike, precision_that_ran
 from trtbench.domain.run_view import RunView
-from trtbench.domain.samples import (
-    EngineGraph,
-    IterationTimes,
-    LayerProfile,
-    TelemetrySample,
-)
+from trtbench.domain.samples import EngineGraph, IterationTimes, LayerProfile, TelemetrySample
 from trtbench.domain.spec import RunSpec, TensorSpec, Value
 from trtbench.domain.words import Scalar as Scalar
 from trtbench.units import text_from_shape
@@ -327,6 +322,17 @@ class Run(RunView):
     @property
     def findings(self) -> tuple[Finding, ...]:
         return self.record.findings
+
+    @property
+    def title(self) -> str:
+        """What ran, in a few words."""
+        spec = self.record.spec
+        return f"{spec.model.name} on {spec.runtime}, batch {self.record.known_items or 'unknown'}"
+
+    @property
+    def remarks(self) -> list[tuple[str, str]]:
+        """The findings by how grave they are, each as a line."""
+        return [(f.severity, f"{f.severity} {f.code}: {f.message}") for f in self.findings]
 
 
 class Score(Value, frozen=True, kw_only=True):

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from pandas import DataFrame
 
-    from trtbench.domain.result import Finding, RunRecord
     from trtbench.domain.samples import Column, IterationTimes
 
 BINS = 60
@@ -33,32 +32,35 @@ class RunView:
     """Shows a run: ``print(run)``, ``run`` in a notebook, ``run.to_pandas()``, ``run.plot()``."""
 
     if TYPE_CHECKING:
-        record: RunRecord
         times: IterationTimes
         path: Path | None
 
         @property
-        def findings(self) -> tuple[Finding, ...]: ...
+        def id(self) -> str: ...
+        @property
+        def title(self) -> str: ...
+        @property
+        def remarks(self) -> list[tuple[str, str]]: ...
 
     def __repr__(self) -> str:
         """Write one line: which run, of what, its median, and how many warnings it has."""
         head = self.times.durations().get(self.times.headline)
-        parts = [self._what()]
+        parts = [self.title]
         if head is not None and len(head):
             median = text_from_seconds(float(np.nanmedian(head)))
             parts.append(f"{self.times.headline} median {median} of {len(head)}")
         parts += [counted(count, name) for name, count in self._counts().items()]
-        return clean_line(f"<Run {self.record.id}: {', '.join(parts)}>")
+        return clean_line(f"<Run {self.id}: {', '.join(parts)}>")
 
     def __str__(self) -> str:
         """What was measured, the median of every column, and what the tool thinks of it."""
-        lines = [self._what()]
+        lines = [self.title]
         for name, column in self.times.durations().items():
             if len(column):
                 low, mid, high = (text_from_seconds(float(v)) for v in _ends(column))
                 lines.append(f"  {name:<10} median {mid}, {low} to {high}, n={len(column)}")
-        lines += [f"  {each.severity} {each.code}: {each.message}" for each in self.findings]
-        lines.append(f"  run {self.record.id}" + (f" in {self.path}" if self.path else ""))
+        lines += [f"  {remark}" for _, remark in self.remarks]
+        lines.append(f"  run {self.id}" + (f" in {self.path}" if self.path else ""))
         return "\n".join(map(clean_line, lines))
 
     def _repr_html_(self) -> str:
@@ -76,14 +78,13 @@ class RunView:
                 "</table>",
             ]
         )
-        grave = [each for each in self.findings if each.severity != "note"]
         said = "".join(
-            f"<li>{escaped(f'{each.severity} {each.code}: {each.message}')}</li>" for each in grave
+            f"<li>{escaped(remark)}</li>" for severity, remark in self.remarks if severity != "note"
         )
         head = self.times.durations().get(self.times.headline)
         return "".join(
             (
-                f"<p><b>{escaped(self._what())}</b><br>run {escaped(self.record.id)}</p>",
+                f"<p><b>{escaped(self.title)}</b><br>run {escaped(self.id)}</p>",
                 table if rows else "",
                 _svg(head) if head is not None and len(head) else "",
                 f"<ul>{said}</ul>" if said else "",
@@ -123,15 +124,11 @@ class RunView:
         left.set(xlabel=f"{name} ({unit})", ylabel="samples")
         right.plot(np.asarray(values) / scale, ".", markersize=2)
         right.set(xlabel="iteration", ylabel=f"{name} ({unit})", ylim=(0, far / scale * 1.05))
-        figure.suptitle(self._what(), fontsize="medium")
+        figure.suptitle(self.title, fontsize="medium")
         return figure
 
-    def _what(self) -> str:
-        spec = self.record.spec
-        return f"{spec.model.name} on {spec.runtime}, batch {self.record.known_items or 'unknown'}"
-
     def _counts(self) -> dict[str, int]:
-        found = Counter(each.severity for each in self.findings)
+        found = Counter(severity for severity, _ in self.remarks)
         return {name: found[name] for name in ("error", "warning") if found[name]}
 
 

@@ -10,12 +10,7 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from trtbench.domain.samples import (
-    Column,
-    IterationTimes,
-    LayerProfile,
-    LayerTime,
-)
+from trtbench.domain.samples import Column, IterationTimes, LayerProfile, LayerTime
 from trtbench.trtexec.times import STAMPS
 
 SPANS = {"h2dMs": "h2d", "computeMs": "gpu", "d2hMs": "d2h", "latencyMs": "latency"}

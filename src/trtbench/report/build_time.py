@@ -9,11 +9,7 @@ from trtbench.report.cells import count_cell, duration_cell
 from trtbench.report.charts import Axis, BarGroup, Bars
 from trtbench.report.document import Block, Cell, Figure, Heading, Text, table_from_rows
 from trtbench.report.labels import shortened
-from trtbench.report.numbers import (
-    text_from_duration,
-    text_from_share,
-    unit_for_seconds,
-)
+from trtbench.report.numbers import text_from_duration, text_from_share, unit_for_seconds
 from trtbench.units import counted
 
 MOST_LAYERS = 24

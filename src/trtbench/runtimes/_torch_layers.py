@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from trtbench.domain.samples import LayerProfile
-from trtbench.runtimes._layer_times import (
-    LEAST,
-    WARMUP,
-    Row,
-    profile_from_rows,
-)
+from trtbench.runtimes._layer_times import LEAST, WARMUP, Row, profile_from_rows
 
 if TYPE_CHECKING:
     from torch.nn import Module

@@ -17,14 +17,7 @@ from trtbench.domain.spec import ModelRef
 from trtbench.errors import ParseError, TrtbenchError
 from trtbench.host.cuda import Cuda
 from trtbench.models.sidecar import precision_of_engine
-from trtbench.runtimes._layer_times import (
-    ENOUGH_S,
-    LEAST,
-    MOST,
-    WARMUP,
-    Row,
-    profile_from_rows,
-)
+from trtbench.runtimes._layer_times import ENOUGH_S, LEAST, MOST, WARMUP, Row, profile_from_rows
 from trtbench.trtexec.layers import graph_from_json
 
 if TYPE_CHECKING:

@@ -58,8 +58,7 @@ class TrtSession(Session):
         memory: MemoryMeter,
         config: IRuntimeConfig | None = None,
     ) -> None:
-        self.engine, self._cuda, self._spec = engine, cuda, spec
-        self._memory = memory
+        self.engine, self._cuda, self._spec, self._memory = engine, cuda, spec, memory
         self._units: list[Unit] = []
         for _ in range(spec.streams):
             self._units.append(self._unit(config))

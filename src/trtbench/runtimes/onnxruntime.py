@@ -5,31 +5,17 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from importlib import util
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from trtbench.analysis.onnx_stamp import notes_from_metadata
 from trtbench.domain.job import BenchOutcome, Stage
-from trtbench.domain.result import Fact, Scalar
-from trtbench.domain.samples import IterationTimes, LayerProfile
-from trtbench.domain.spec import (
-    MAP,
-    NO_TENSORS,
-    OPTIONAL,
-    SEQUENCE,
-    SPARSE,
-    RunSpec,
-    TensorSpec,
-)
+from trtbench.domain.samples import IterationTimes
+from trtbench.domain.spec import RunSpec
 from trtbench.errors import (
     InputError,
     UnavailableError,
@@ -37,28 +23,25 @@ from trtbench.errors import (
     refuse_other_choice,
     refuse_unknown_options,
 )
-from trtbench.host.cuda import index_of
 from trtbench.host.unfinished import temporary_name
 from trtbench.models.onnx_outline import outline_of
 from trtbench.runtimes._onnx_problems import explain_load_failure
-from trtbench.runtimes._ort_device import IoBinding, listed, nodes_and_providers
-from trtbench.runtimes._ort_layers import end_trace, profile_nodes
 from trtbench.runtimes._ort_providers import (
-    CPU,
     computing,
     demand_started,
     on_gpu,
     preload,
     providers,
     refuse_if_no_device,
-    short_name,
 )
-from trtbench.runtimes._ort_types import computed_elsewise, traced
+from trtbench.runtimes._ort_session import BoundSession, OrtSession
 from trtbench.runtimes._protocols import PROFILE_AN_ENGINE, SERIAL, bench_session
-from trtbench.runtimes._session import Arrays, Session, TurnSpec, refuse_if_out_of_memory
+from trtbench.runtimes._session import TurnSpec, refuse_if_out_of_memory
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession, SessionOptions
+
+T = TypeVar("T")
 
 FORMATS = ("onnx",)
 CHOSEN_FOR = {"onnx": 1}
@@ -77,16 +60,6 @@ OPTIONS = {
 }
 """What ``--opt key=value`` may set."""
 
-_TYPES = {
-    "tensor(float)": "float32",
-    "tensor(double)": "float64",
-    "tensor(float16)": "float16",
-    "tensor(bfloat16)": "bfloat16",
-    **{f"tensor({u}int{n})": f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)},
-    "tensor(bool)": "bool",
-    "tensor(string)": "str",
-}
-_KINDS = {"seq": SEQUENCE, "map": MAP, "sparse_tensor": SPARSE, "optional": OPTIONAL}
 _LEVELS = {
     "disable": "ORT_DISABLE_ALL",
     "basic": "ORT_ENABLE_BASIC",
@@ -100,7 +73,7 @@ _SPINNING = {
     "off": ("session.intra_op.allow_spinning", "0"),
     "run": ("session.force_spinning_stop", "1"),
 }
-_CHOICES: dict[str, dict[str, Any]] = {
+_CHOICES: dict[str, Mapping[str, object]] = {
     "spinning": {**_SPINNING, "shared": None},
     "memory_pattern": _SWITCH,
     "io_binding": _SWITCH,
@@ -189,14 +162,14 @@ def open_session(spec: RunSpec) -> OrtSession:
     demand_started(onnxruntime, session, asked)
     if not binds(spec):
         return OrtSession(session, spec, profiling=partial(_profiling_session, onnxruntime, spec))
-    bound = BoundSession(onnxruntime, session, spec)
+    bound = BoundSession(onnxruntime, session, spec, device=device(spec))
     with suppress(InputError):  # of a file that tells no types, nobody knows
         held = outline_of(Path(spec.model.path)).held or frozenset({"fp32"})
         bound.conditions |= computing(session, asked, held, os.environ)
     return bound
 
 
-def _profiling_session(onnxruntime: ModuleType, spec: RunSpec) -> Any:
+def _profiling_session(onnxruntime: ModuleType, spec: RunSpec) -> InferenceSession:
     """Open the model again as it was measured, with the profiler on: it slows every node down."""
     options = _session_options(onnxruntime, spec)
     _trace(options)
@@ -212,122 +185,7 @@ def _trace(options: SessionOptions) -> None:
 def binds(spec: RunSpec) -> bool:
     """Whether tensors are bound to the device instead of handed over with each call."""
     wish = spec.options.get("io_binding", "off" if device(spec) == "cpu" else "on")
-    return bool(_choice("io_binding", wish, _SWITCH))
-
-
-class OrtSession(Session):
-    """One ``InferenceSession`` with its inputs bound."""
-
-    def __init__(
-        self,
-        session: InferenceSession,
-        spec: RunSpec,
-        *,
-        profiling: Callable[[], InferenceSession] | None = None,
-    ) -> None:
-        self._session, self._model = session, spec.model
-        self._profiling = profiling
-        self._feed: dict[str, NDArray[np.generic]] = {}
-        self.inputs = tuple(_tensor(each) for each in session.get_inputs())
-        found = [_tensor(each) for each in session.get_outputs()]
-        self.outputs = tuple(each for each in found if each.dtype not in NO_TENSORS)
-        self.notes = notes_from_metadata(session.get_modelmeta().custom_metadata_map)
-        self._names = [each.name for each in found]
-        if spec.options.get("spinning") == "run":
-            self.notes += ("its pool of threads stopped whenever a query ended",)
-        threads = int(session.get_session_options().intra_op_num_threads) or None
-        self.conditions = {
-            "providers": Fact(value=",".join(session.get_providers())),
-            "threads": Fact(value=threads, source="stated" if threads else "implied"),
-            "spinning": Fact(
-                value=spec.options.get("spinning", "on"),
-                source="stated" if "spinning" in spec.options else "implied",
-            ),
-            "streams": Fact(value=1),
-        }
-
-    def bind(self, arrays: Arrays) -> None:
-        self._feed = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-
-    def step(self) -> Callable[[], object]:
-        """One call of ``run`` on bound inputs, as a caller would write it."""
-        return partial(self._session.run, self._names, self._feed)
-
-    def query(self, arrays: Arrays, *, profile: int = 0) -> Callable[[], object]:
-        """Do as ``step``, on inputs of its own."""
-        feed = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-        return partial(self._session.run, self._names, feed)
-
-    def fetch(self) -> dict[str, NDArray[np.generic]]:
-        names = [tensor.name for tensor in self.outputs]
-        return dict(zip(names, self._session.run(names, self._feed), strict=True))
-
-    def look_back(self) -> dict[str, Scalar]:
-        """Run once with a trace: a file may hold types that no node of it computes in here."""
-        if self._profiling is None:
-            return {}
-        session, names, feed = self._profiling, self._names, self._feed
-        return computed_elsewise(self._model, lambda: traced(session(), names, feed))
-
-    def profile_layers(self) -> tuple[LayerProfile, float | None]:
-        """Time every node in a second session, where the profiler is on."""
-        if self._profiling is None:
-            return super().profile_layers()
-        session = self._profiling()
-        return profile_nodes(session, partial(session.run, self._names, self._feed)), None
-
-
-class BoundSession(OrtSession):
-    """The same with tensors on the device, and a count of the nodes that ran elsewhere."""
-
-    def __init__(self, onnxruntime: ModuleType, session: InferenceSession, spec: RunSpec) -> None:
-        super().__init__(session, spec)
-        where = device(spec)
-        self._binding = IoBinding(
-            onnxruntime,
-            session,
-            device="cpu" if where == "cpu" else "cuda",
-            index=0 if where == "cpu" else index_of(where),
-        )
-        self._transfers = spec.transfers
-        self._traced = traces(spec)
-        self.evidence: dict[str, Scalar] = {}
-        self.conditions |= {
-            "transfers": Fact(value=spec.transfers),
-            "memory": Fact(value="pageable"),
-            "io_binding": Fact(value=True),
-        }
-
-    def bind(self, arrays: Arrays) -> None:
-        super().bind(arrays)
-        self._binding.bind(self._feed, [tensor.name for tensor in self.outputs])
-
-    def first(self) -> None:
-        """Run once with a trace, which tells where each node ran."""
-        self._binding.step(transfers=True)()
-        if not self._traced:
-            return
-        self._traced = False
-        placed = nodes_and_providers(end_trace(self._session))
-        elsewhere = [node for node, provider in placed.items() if provider == CPU]
-        self.evidence["fallback_nodes"] = len(elsewhere)
-        if elsewhere:
-            self.evidence["fallback_names"] = listed(elsewhere)
-        counts = Counter(short_name(provider) for provider in placed.values())
-        placement = ", ".join(f"{name} {count}" for name, count in counts.most_common())
-        self.conditions["placement"] = Fact(value=placement or None)
-
-    def step(self) -> Callable[[], object]:
-        return self._binding.step(transfers=self._transfers)
-
-    def fetch(self) -> dict[str, NDArray[np.generic]]:
-        names = [tensor.name for tensor in self.outputs]
-        return dict(zip(names, self._binding.fetch(), strict=True))
-
-
-def traces(spec: RunSpec) -> bool:
-    """Whether the first run is traced: where a node could run elsewhere."""
-    return device(spec) != "cpu"
+    return _choice("io_binding", wish, _SWITCH)
 
 
 def check(spec: RunSpec) -> None:
@@ -368,10 +226,10 @@ def check(spec: RunSpec) -> None:
             raise UsageError(f"the runtime onnxruntime cannot do {flag}", fix=f"leave {flag} out")
 
 
-def _session_options(onnxruntime: ModuleType, spec: RunSpec) -> Any:
+def _session_options(onnxruntime: ModuleType, spec: RunSpec) -> SessionOptions:
     options = onnxruntime.SessionOptions()
     given = spec.options
-    if traces(spec):
+    if device(spec) != "cpu":  # a node could run elsewhere
         _trace(options)
     if spec.threads:
         options.intra_op_num_threads = spec.threads
@@ -393,7 +251,7 @@ def _session_options(onnxruntime: ModuleType, spec: RunSpec) -> Any:
     return options
 
 
-def _choice(key: str, value: str, choices: dict[str, Any]) -> Any:
+def _choice(key: str, value: str, choices: Mapping[str, T]) -> T:
     refuse_other_choice(key, value, choices)
     return choices[value]
 
@@ -402,15 +260,3 @@ def _number(key: str, value: str) -> int:
     if not value.isdecimal():
         raise UsageError(f"--opt {key} is a whole number, not {value!r}", fix=f"--opt {key}=1")
     return int(value)
-
-
-def _tensor(value: Any) -> TensorSpec:
-    kind = _KINDS.get(value.type.partition("(")[0])
-    if kind is not None:
-        return TensorSpec(name=value.name, dtype=kind, shape=())
-    dtype = _TYPES.get(value.type)
-    if dtype is None:
-        raise InputError(
-            f"the tensor {value.name!r} has a type that cannot be fed", facts={"type": value.type}
-        )
-    return TensorSpec(name=value.name, dtype=dtype, shape=tuple(value.shape))

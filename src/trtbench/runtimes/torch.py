@@ -29,11 +29,7 @@ from trtbench.models.torch_models import (
     is_named,
     load_model,
 )
-from trtbench.runtimes._protocols import (
-    SERIAL,
-    bench_session,
-    check_protocol,
-)
+from trtbench.runtimes._protocols import SERIAL, bench_session, check_protocol
 from trtbench.runtimes._session import TurnSpec, refuse_if_out_of_memory
 from trtbench.runtimes._torch_cuda import CudaSession
 from trtbench.runtimes._torch_session import CpuSession, TorchSettings

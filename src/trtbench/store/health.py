@@ -14,13 +14,7 @@ from trtbench.domain.spec import Value
 from trtbench.errors import InputError, StoreError, TrtbenchError
 from trtbench.host.unfinished import forgotten
 from trtbench.store.directory import RECORD, read_headline, read_record
-from trtbench.store.entries import (
-    DAMAGED,
-    Cached,
-    Entry,
-    ReadOnlyIndexError,
-    entry_from_record,
-)
+from trtbench.store.entries import DAMAGED, Cached, Entry, ReadOnlyIndexError, entry_from_record
 
 if TYPE_CHECKING:
     from trtbench.store.index import Index

@@ -14,14 +14,7 @@ from trtbench.errors import InputError, UsageError
 from trtbench.host.images import find_images, read_image, scaled
 from trtbench.host.maps import READERS, read_map
 from trtbench.tasks._drawing import grid, save, show
-from trtbench.tasks._images import (
-    ImageFiles,
-    Loaded,
-    names_below,
-    normalized,
-    noted,
-    sized_input,
-)
+from trtbench.tasks._images import ImageFiles, Loaded, names_below, normalized, noted, sized_input
 from trtbench.tasks.contract import Arrays, DataSource, Predicted, Settings, TaskPicture, Tensors
 from trtbench.units import text_from_seconds
 

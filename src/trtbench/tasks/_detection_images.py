@@ -14,14 +14,7 @@ from trtbench.domain.arrays import AnyArray
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.host.images import find_images, read_image, scaled
-from trtbench.tasks._box_truth import (
-    YAML,
-    CocoBoxes,
-    Truth,
-    YoloBoxes,
-    label_file,
-    read_yolo_data,
-)
+from trtbench.tasks._box_truth import YAML, CocoBoxes, Truth, YoloBoxes, label_file, read_yolo_data
 from trtbench.tasks._images import (
     SAMPLED,
     ImageFiles,

@@ -11,12 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trtbench.analysis.inputs import (
-    has_meaning,
-    has_rows,
-    random_inputs,
-    refuse_other_than_tensors,
-)
+from trtbench.analysis.inputs import has_meaning, has_rows, random_inputs, refuse_other_than_tensors
 from trtbench.analysis.open_shapes import (
     assumption,
     fitted,

@@ -13,13 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.domain.arrays import AnyArray
-from trtbench.tasks._candidates import (
-    Candidates,
-    Detections,
-    Order,
-    Suggested,
-    corners_or_centres,
-)
+from trtbench.tasks._candidates import Candidates, Detections, Order, Suggested, corners_or_centres
 
 MOST_ROWS = 1000
 """More boxes than this, without a count, are those before doubles were dropped."""

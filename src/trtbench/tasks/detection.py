@@ -24,13 +24,7 @@ from trtbench.analysis.resample import statistic_intervals
 from trtbench.domain.result import Scalar, Score
 from trtbench.errors import UsageError, near_miss
 from trtbench.tasks._box_truth import Truth
-from trtbench.tasks._candidates import (
-    ORDERS,
-    Detections,
-    order_of,
-    padded_rows,
-    rows_from_found,
-)
+from trtbench.tasks._candidates import ORDERS, Detections, order_of, padded_rows, rows_from_found
 from trtbench.tasks._decoders import DECODERS, choose_decoder
 from trtbench.tasks._detection_images import (
     SIZE,

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trtbench.analysis.comparability import (
-    DEVICE_KEYS,
-    Difference,
-    across_devices,
-    differences,
-)
+from trtbench.analysis.comparability import DEVICE_KEYS, Difference, across_devices, differences
 from trtbench.analysis.findings.evidence import Evidence
 from trtbench.analysis.findings.rule import Hit, Limits, rounded, rule
 from trtbench.analysis.robust import trimmed

@@ -11,13 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from trtbench.analysis.condition_text import condition_from_text
-from trtbench.analysis.conditions import (
-    Condition,
-    Kind,
-    holds,
-    names_of,
-    unknown_names,
-)
+from trtbench.analysis.conditions import Condition, Kind, holds, names_of, unknown_names
 from trtbench.analysis.layers.facts import EngineFacts
 from trtbench.analysis.layers.grouping import fits
 from trtbench.analysis.layers.layer import Layer, LayerTable, total_s

@@ -14,13 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from trtbench.analysis.layers.causes import Cause, Pieces, interruptions, layer_causes
+from trtbench.analysis.layers.causes import Cause, Pieces, interruptions, layer_causes, remedy_for
 from trtbench.analysis.layers.difference import Change, EngineDiff, difference
 from trtbench.analysis.layers.facts import EngineFacts
 from trtbench.analysis.layers.layer import LayerTable
 from trtbench.analysis.layers.naming import short_name
 from trtbench.analysis.layers.precision import is_weighted, narrowest, wider
-from trtbench.analysis.layers.remedies import remedy_for
 from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import Value
 from trtbench.units import text_from_fraction, text_from_seconds

@@ -6,24 +6,18 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trtbench.build.builders._plan import BuildWork
 from trtbench.build.builders._shapes import Ranges
 from trtbench.build.quantize_data import RANDOM, calibration_items
 from trtbench.domain.spec import ShapeProfile, TensorSpec
 from trtbench.errors import InputError, UsageError
-from trtbench.host.tensorrt_calibrate import (
-    CacheKey,
-    CalibrationData,
-    ScaleCache,
-    make_calibrator,
-)
+from trtbench.host.tensorrt_calibrate import CacheKey, CalibrationData, ScaleCache, make_calibrator
 from trtbench.host.tensorrt_config import make_profile
 from trtbench.host.tensorrt_network import inputs_of
 from trtbench.models.identity import model_ref
 
 if TYPE_CHECKING:
     from tensorrt import IBuilder, IBuilderConfig, IInt8Calibrator, INetworkDefinition
-
-    from trtbench.build.builders._python_api import BuildWork
 
 
 class Calibration:

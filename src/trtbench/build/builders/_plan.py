@@ -1,20 +1,27 @@
-"""What a build will do, told before it is done."""
+"""What a build will do, told before it is done; and what is known of it while it is under way."""
 
 from __future__ import annotations
 
 import shlex
+import threading
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 
 from trtbench.build.builders._failures import too_new
 from trtbench.build.builders._precision import (
+    PrecisionPlan,
     PrecisionStep,
     PrecisionWish,
     precision_plan,
     step_ahead,
 )
+from trtbench.domain.job import Stage
+from trtbench.domain.result import Scalar
 from trtbench.domain.spec import BuildSpec, ShapeProfile
 from trtbench.errors import UsageError, refuse_unknown_options
 from trtbench.host.tensorrt import TITLES, Abilities, Flavour, abilities_of_version
+from trtbench.host.tensorrt_listen import Heard
 from trtbench.host.versions import distribution_versions
 from trtbench.models.onnx_outline import ModelOutline, outline_of
 
@@ -28,6 +35,35 @@ OPTIONS = {
 }
 """What ``--opt key=value`` may set."""
 ASSUMED: dict[Flavour, str] = {"tensorrt": "11.0", "tensorrt_rtx": "1.7"}
+
+
+@dataclass
+class BuildWork:
+    """One build under way."""
+
+    spec: BuildSpec
+    trt: ModuleType
+    abilities: Abilities
+    plan: PrecisionPlan
+    outline: ModelOutline
+    folder: Path
+    stage: Stage
+    gpu: bool
+    heard: Heard = field(default_factory=Heard)
+    notes: list[str] = field(default_factory=list)
+    facts: dict[str, Scalar] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    """Further files in the folder to keep, by the ending of their names beside the engine."""
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def monitored(self) -> bool:
+        """Whether TensorRT itself tells how far it has come, and asks whether to go on."""
+        return self.abilities.has("IBuilderConfig.progress_monitor")
+
+    def tell(self, done: float, text: str) -> None:
+        """Say how far the build has come."""
+        self.stage.progress(done, text)
 
 
 def asked_from_spec(spec: BuildSpec, outline: ModelOutline) -> PrecisionWish:

@@ -13,15 +13,18 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from trtbench.build.builders._calibration import attach_calibrator
 from trtbench.build.builders._failures import build_error, parser_error, too_new
-from trtbench.build.builders._plan import asked_from_spec, refuse_other_version, reproduce_line
-from trtbench.build.builders._precision import FLAGS, PrecisionPlan, precision_plan, quantized_ahead
+from trtbench.build.builders._plan import (
+    BuildWork,
+    asked_from_spec,
+    refuse_other_version,
+    reproduce_line,
+)
+from trtbench.build.builders._precision import FLAGS, precision_plan, quantized_ahead
 from trtbench.build.builders._prepare import PreparedModel, made_ahead, prepare_model
 from trtbench.build.builders._shapes import Ranges, profiles_of
 from trtbench.domain.codec import json_from_value
@@ -30,15 +33,10 @@ from trtbench.domain.result import Fact, Scalar
 from trtbench.domain.spec import BuildSpec
 from trtbench.errors import JobError, ParseError, UnavailableError, UsageError
 from trtbench.host.tensorrt import Abilities, Flavour, keep_until_exit, load
-from trtbench.host.tensorrt_config import (
-    add_profile,
-    configure,
-    make_profile,
-    refuse_unknown,
-)
+from trtbench.host.tensorrt_config import add_profile, configure, make_profile, refuse_unknown
 from trtbench.host.tensorrt_device import driver_problem
 from trtbench.host.tensorrt_inspect import inspect_engine
-from trtbench.host.tensorrt_listen import Heard, LogProgress, make_logger, make_monitor
+from trtbench.host.tensorrt_listen import LogProgress, make_logger, make_monitor
 from trtbench.host.tensorrt_network import (
     create_network,
     inputs_of,
@@ -48,7 +46,7 @@ from trtbench.host.tensorrt_network import (
     parse_onnx,
 )
 from trtbench.host.tensorrt_timing import TimingCache
-from trtbench.models.onnx_outline import ModelOutline, outline_of
+from trtbench.models.onnx_outline import outline_of
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.log import log_from_text
 from trtbench.units import text_from_shape
@@ -65,35 +63,6 @@ if TYPE_CHECKING:
 
 
 NEEDS_GPU = "TensorRT needs a GPU to build; TensorRT-RTX does not"
-
-
-@dataclass
-class BuildWork:
-    """One build under way."""
-
-    spec: BuildSpec
-    trt: ModuleType
-    abilities: Abilities
-    plan: PrecisionPlan
-    outline: ModelOutline
-    folder: Path
-    stage: Stage
-    gpu: bool
-    heard: Heard = field(default_factory=Heard)
-    notes: list[str] = field(default_factory=list)
-    facts: dict[str, Scalar] = field(default_factory=dict)
-    files: dict[str, str] = field(default_factory=dict)
-    """Further files in the folder to keep, by the ending of their names beside the engine."""
-    cancelled: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def monitored(self) -> bool:
-        """Whether TensorRT itself tells how far it has come, and asks whether to go on."""
-        return self.abilities.has("IBuilderConfig.progress_monitor")
-
-    def tell(self, done: float, text: str) -> None:
-        """Say how far the build has come."""
-        self.stage.progress(done, text)
 
 
 def build(spec: BuildSpec, *, folder: Path, stage: Stage, flavour: Flavour) -> BuildOutcome:

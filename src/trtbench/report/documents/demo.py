@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING
 
 from trtbench.domain.result import Run, Scores
 from trtbench.report.cells import bytes_cell, fraction_cell, rate_cell
-from trtbench.report.document import (
-    Block,
-    Cell,
-    Document,
-    Heading,
-    Section,
-    Text,
-    table_from_rows,
-)
+from trtbench.report.document import Block, Cell, Document, Heading, Section, Text, table_from_rows
 from trtbench.report.documents.comparison import reasons, verdict_table
 from trtbench.report.documents.run import quantile_cell
 from trtbench.report.headings import (

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING
 from trtbench.analysis.reported import reported_headline
 from trtbench.domain.result import FailedRun, RunRecord, Scalar
 from trtbench.report.cells import seconds_cell
-from trtbench.report.document import (
-    Cell,
-    Document,
-    Heading,
-    Section,
-    table_from_rows,
-)
+from trtbench.report.document import Cell, Document, Heading, Section, table_from_rows
 from trtbench.report.headings import MEDIAN_HEADING, MODEL_HEADING
 from trtbench.units import text_from_seconds
 

@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 from trtbench.analysis.ladder import COUNTS, Ladder
-from trtbench.report.document import (
-    Cell,
-    Document,
-    Heading,
-    Section,
-    Table,
-    Text,
-    table_from_rows,
-)
+from trtbench.report.document import Cell, Document, Heading, Section, Table, Text, table_from_rows
 from trtbench.report.numbers import text_from_difference, text_from_duration
 
 HEADINGS = (

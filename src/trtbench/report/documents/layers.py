@@ -22,12 +22,7 @@ from trtbench.report.document import (
     Text,
     table_from_rows,
 )
-from trtbench.report.numbers import (
-    Unit,
-    common_unit,
-    text_from_duration,
-    text_from_share,
-)
+from trtbench.report.numbers import Unit, common_unit, text_from_duration, text_from_share
 from trtbench.units import counted
 
 ISLANDS_SHOWN = 5

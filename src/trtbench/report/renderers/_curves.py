@@ -10,13 +10,7 @@ from matplotlib.figure import Figure as Canvas
 from numpy.typing import NDArray
 
 from trtbench.report import style
-from trtbench.report.charts import (
-    Histogram,
-    Line,
-    Lines,
-    Panel,
-    Span,
-)
+from trtbench.report.charts import Histogram, Line, Lines, Panel, Span
 from trtbench.report.labels import shortened
 from trtbench.report.renderers._axes import draw_marks, dress, legend, panel_title, positions
 from trtbench.report.renderers._glyphs import printable

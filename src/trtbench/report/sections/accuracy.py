@@ -22,11 +22,7 @@ from trtbench.report.headings import (
     capitalized,
 )
 from trtbench.report.labels import file_stem, labels_from_runs
-from trtbench.report.numbers import (
-    MISSING,
-    common_unit,
-    text_from_number,
-)
+from trtbench.report.numbers import MISSING, common_unit, text_from_number
 from trtbench.report.run_facts import headline_summary, joules_per_item
 from trtbench.report.run_scores import Reading, readings_from_run
 

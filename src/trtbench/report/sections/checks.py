@@ -11,15 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from trtbench.domain.result import Run, Scalar
-from trtbench.report.document import (
-    Block,
-    Cell,
-    Heading,
-    KeyValues,
-    Section,
-    Text,
-    table_from_rows,
-)
+from trtbench.report.document import Block, Cell, Heading, KeyValues, Section, Text, table_from_rows
 from trtbench.report.labels import labels_from_runs
 from trtbench.report.numbers import MISSING
 

@@ -13,11 +13,7 @@ from trtbench.report.device_table import device_blocks, device_names, priced_nam
 from trtbench.report.document import Block, Cell, Heading, Section, Text, table_from_rows
 from trtbench.report.headings import NETWORK_HEADING
 from trtbench.report.labels import network_name, precision_name
-from trtbench.report.numbers import (
-    MISSING,
-    common_unit,
-    text_from_number,
-)
+from trtbench.report.numbers import MISSING, common_unit, text_from_number
 from trtbench.report.run_facts import headline_summary, summary_of
 from trtbench.report.run_facts import joules_per_item as joules_per_item
 

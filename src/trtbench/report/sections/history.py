@@ -15,10 +15,7 @@ from trtbench.report.document import Cell, Figure, Heading, Section, table_from_
 from trtbench.report.headings import CHANGE_HEADING, ID_HEADING, MEDIAN_HEADING
 from trtbench.report.labels import shortened
 from trtbench.report.machine import facts_from_environment
-from trtbench.report.numbers import (
-    common_unit,
-    unit_for_seconds,
-)
+from trtbench.report.numbers import common_unit, unit_for_seconds
 from trtbench.report.run_facts import headline_summary, headline_title
 from trtbench.units import instant_from_text
 

@@ -12,14 +12,7 @@ from trtbench.analysis.column_summary import QUANTILES, ColumnSummary, Quantile
 from trtbench.domain.result import Run
 from trtbench.report.cells import count_cell
 from trtbench.report.charts import Axis, Line, Lines, Panel
-from trtbench.report.document import (
-    Block,
-    Cell,
-    Figure,
-    Heading,
-    Section,
-    table_from_rows,
-)
+from trtbench.report.document import Block, Cell, Figure, Heading, Section, table_from_rows
 from trtbench.report.headings import RUN_HEADING
 from trtbench.report.labels import labels_from_runs
 from trtbench.report.numbers import (

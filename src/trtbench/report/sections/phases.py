@@ -8,13 +8,7 @@ import numpy as np
 
 from trtbench.domain.result import Run
 from trtbench.report.charts import Axis, BarGroup, Bars
-from trtbench.report.document import (
-    Cell,
-    Figure,
-    Heading,
-    Section,
-    table_from_rows,
-)
+from trtbench.report.document import Cell, Figure, Heading, Section, table_from_rows
 from trtbench.report.headings import RUN_HEADING
 from trtbench.report.labels import labels_from_runs
 from trtbench.report.numbers import Unit, common_unit, text_from_duration, unit_for_seconds

@@ -8,27 +8,10 @@ from trtbench.domain.result import Run
 from trtbench.report.alike import Key, alike_key, names_of_keys
 from trtbench.report.cells import duration_cell, number_cell
 from trtbench.report.charts import Axis, Line, Lines, Panel
-from trtbench.report.document import (
-    Block,
-    Cell,
-    Figure,
-    Heading,
-    Section,
-    Text,
-    table_from_rows,
-)
+from trtbench.report.document import Block, Cell, Figure, Heading, Section, Text, table_from_rows
 from trtbench.report.headings import BATCH_HEADING, ID_HEADING, ITEMS_HEADING
-from trtbench.report.labels import (
-    file_stem,
-    network_name,
-    precision_name,
-    shortened,
-)
-from trtbench.report.numbers import (
-    Unit,
-    common_unit,
-    unit_for_seconds,
-)
+from trtbench.report.labels import file_stem, network_name, precision_name, shortened
+from trtbench.report.numbers import Unit, common_unit, unit_for_seconds
 from trtbench.report.run_facts import headline_summary, headline_title, summary_of
 
 ORDER = 70

@@ -11,15 +11,7 @@ from trtbench.analysis.verdict import in_cycles, sentence
 from trtbench.domain.comparison import Comparison, Verdict
 from trtbench.domain.result import Run
 from trtbench.report.cells import change_cell
-from trtbench.report.document import (
-    Block,
-    Card,
-    Cards,
-    Cell,
-    Heading,
-    Section,
-    table_from_rows,
-)
+from trtbench.report.document import Block, Card, Cards, Cell, Heading, Section, table_from_rows
 from trtbench.report.documents.comparison import TONES, interval_text
 from trtbench.report.finding_list import gather
 from trtbench.report.headings import CHANGE_HEADING, METRIC_HEADING

@@ -15,11 +15,7 @@ from trtbench.analysis.comparability import blocking_reasons, differences
 from trtbench.analysis.deltas import COMPARISON_HEADER, comparison_rows
 from trtbench.analysis.shared_metrics import GPU, metric_of_both, refused_headline, shared_columns
 from trtbench.analysis.stored_comparison import Drift, compare_apart, drift_from_history, too_coarse
-from trtbench.analysis.turns import (
-    alone_effects,
-    hold_to_alone,
-    interference,
-)
+from trtbench.analysis.turns import alone_effects, hold_to_alone, interference
 from trtbench.analysis.verdict import (
     MARGIN,
     correct_for_many,
@@ -44,12 +40,7 @@ from trtbench.workflows.compare.findings import further_findings, with_findings
 from trtbench.workflows.compare.sides import WARMUP, Sides
 from trtbench.workflows.compare.until_clear import make_duet, play_until_clear, settle
 from trtbench.workflows.measure.bench import run_bench
-from trtbench.workflows.request.comparing import (
-    LAUNCHES,
-    CompareRequest,
-    PairFields,
-    TurnFields,
-)
+from trtbench.workflows.request.comparing import LAUNCHES, CompareRequest, PairFields, TurnFields
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.spec import pick, side_spec

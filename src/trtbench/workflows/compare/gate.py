@@ -8,26 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from trtbench.analysis.gate import (
-    evaluate,
-    passed,
-    rule_from_text,
-    rules_from_table,
-    slowdown_rule,
-)
-from trtbench.analysis.gate_report import Suite, junit_from_suites
+from trtbench.analysis.gate import evaluate, passed, rule_from_text, rules_from_table, slowdown_rule
 from trtbench.analysis.summary import summary_from_run
 from trtbench.boundary import read_settings
-from trtbench.domain.codec import json_from_value
 from trtbench.domain.comparison import GateResult, GateRule, Verdict
 from trtbench.domain.result import Run
 from trtbench.domain.short_view import ShortView
-from trtbench.errors import UsageError, writing
-from trtbench.host.files import write_output
+from trtbench.errors import UsageError
 from trtbench.models.identity import model_ref
-from trtbench.report.documents.gate import document_from_gates
 from trtbench.report.labels import model_name
-from trtbench.report.renderers.md import markdown
 from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import (
     Compared,
@@ -41,12 +30,10 @@ from trtbench.workflows.compare.duet import Duet
 from trtbench.workflows.compare.sides import WARMUP, Sides
 from trtbench.workflows.compare.until_clear import headline_verdict, make_duet
 from trtbench.workflows.measure.bench import run_bench
-from trtbench.workflows.measure.failure import Failed
 from trtbench.workflows.measure.kept_models import LARGEST_BYTES, keep_model, kept_model
 from trtbench.workflows.request.comparing import GateRequest, TurnFields
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.groups import OnUnclear
 from trtbench.workflows.request.kinds import fraction, seconds
 from trtbench.workflows.request.progress import Event
 from trtbench.workflows.request.spec import pick, side_spec
@@ -357,40 +344,3 @@ def _judged(
         candidate=run,
         compared=compared,
     )
-
-
-def write_gate_files(
-    found: Sequence[Gate], folder: Path, *, on_unclear: OnUnclear, failed: Sequence[Failed] = ()
-) -> list[Path]:
-    """Write gate.json, gate.junit.xml and gate.md, of one candidate or of several.
-
-    ``failed`` are candidates that could not be measured: they are told, and judged by nothing.
-    """
-    policy: Literal["fail", "pass"] = "pass" if on_unclear == "pass" else "fail"
-    told = [_told(each) for each in found]
-    told += [{"model": each.model, "open": False, "failed": each.reason} for each in failed]
-    suites = [Suite(f"trtbench gate {each.name}", each.results, each.seconds) for each in found]
-    suites += [Suite(f"trtbench gate {each.model}", (), error=each.reason) for each in failed]
-    contents = {
-        "gate.json": json_from_value(told[0] if len(told) == 1 else told),
-        "gate.junit.xml": junit_from_suites(suites, on_unclear=policy).encode(),
-        "gate.md": markdown(document_from_gates(found, failed)).encode(),
-    }
-    return [write_output(folder / file, content) for file, content in contents.items()]
-
-
-def append_summary(found: Sequence[Gate], path: Path, *, failed: Sequence[Failed] = ()) -> None:
-    """Add the table of results to a file of Markdown, as GitHub shows it with a job."""
-    with writing(path), open(path, "a", encoding="utf-8") as file:
-        file.write(markdown(document_from_gates(found, failed), level=2) + "\n")
-
-
-def _told(found: Gate) -> dict[str, object]:
-    return {
-        "model": found.name,
-        "open": found.open,
-        "candidate": found.candidate.id if found.candidate else None,
-        "results": found.results,
-        "comparison": found.compared.comparison if found.compared else None,
-        "closed_by": found.closed_by,
-    }

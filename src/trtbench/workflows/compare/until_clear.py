@@ -8,13 +8,7 @@ from trtbench.analysis.bursts import GATE as BURST_GATE
 from trtbench.analysis.bursts import burst_verdict
 from trtbench.analysis.shared_metrics import GPU
 from trtbench.analysis.turns import held_to_alone
-from trtbench.analysis.verdict import (
-    GATE,
-    MARGIN,
-    incomparable,
-    pair_effect,
-    verdict_from_effects,
-)
+from trtbench.analysis.verdict import GATE, MARGIN, incomparable, pair_effect, verdict_from_effects
 from trtbench.domain.comparison import Verdict
 from trtbench.domain.words import Mode
 from trtbench.store.store import Store

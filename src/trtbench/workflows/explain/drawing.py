@@ -7,11 +7,7 @@ from pathlib import Path
 
 from trtbench.analysis.layers.difference import EngineDiff
 from trtbench.analysis.layers.layer import LayerTable
-from trtbench.analysis.layers.placement import (
-    Placement,
-    dot_from_layers,
-    placement_from_plain,
-)
+from trtbench.analysis.layers.placement import Placement, dot_from_layers, placement_from_plain
 from trtbench.errors import UsageError
 from trtbench.host.files import write_output
 from trtbench.host.process import run_process

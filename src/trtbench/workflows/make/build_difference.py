@@ -8,12 +8,7 @@ from trtbench.analysis.inputs import fixed_batch
 from trtbench.build.builders._prepare import TYPED
 from trtbench.build.onnx_file import load_onnx
 from trtbench.build.onnx_read import input_specs
-from trtbench.build.quantize_data import (
-    HELD_OUT_SEED,
-    batch_of,
-    random_items,
-    save_feeds,
-)
+from trtbench.build.quantize_data import HELD_OUT_SEED, batch_of, random_items, save_feeds
 from trtbench.domain.conversion import TensorDiff
 from trtbench.domain.spec import BuildSpec
 from trtbench.errors import TrtbenchError

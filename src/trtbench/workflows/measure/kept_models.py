@@ -8,13 +8,7 @@ from pathlib import Path
 from trtbench.domain.spec import ModelRef
 from trtbench.errors import StoreError, writing
 from trtbench.host.unfinished import scratch_directory
-from trtbench.models.identity import (
-    changed,
-    external_files,
-    files_elsewhere,
-    model_ref,
-    with_parts,
-)
+from trtbench.models.identity import changed, external_files, files_elsewhere, model_ref, with_parts
 from trtbench.store.store import Store
 
 FOLDER = "models"

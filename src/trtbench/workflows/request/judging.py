@@ -20,15 +20,7 @@ from trtbench.workflows.request.groups import (
     StoreFields,
     TaskFields,
 )
-from trtbench.workflows.request.kinds import (
-    FILE,
-    PART,
-    TIME,
-    Duration,
-    File,
-    Fraction,
-    seconds,
-)
+from trtbench.workflows.request.kinds import FILE, PART, TIME, Duration, File, Fraction, seconds
 
 IMAGES_TASK = "classification"
 """Whose preprocessing images get when nobody says."""

@@ -9,16 +9,7 @@ from typing import Annotated, Literal
 from trtbench.boundary import check_title
 from trtbench.workflows.request.fields import Argument, Option, VerbRequest, argument, option
 from trtbench.workflows.request.groups import FilterFields, StoreFields, TagFields
-from trtbench.workflows.request.kinds import (
-    FILE,
-    LIST,
-    SHAPES,
-    TIME,
-    Duration,
-    File,
-    Shapes,
-    Words,
-)
+from trtbench.workflows.request.kinds import FILE, LIST, SHAPES, TIME, Duration, File, Shapes, Words
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,12 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from trtbench.errors import UsageError
-from trtbench.units import (
-    bytes_from_text,
-    fraction_from_text,
-    hertz_from_text,
-    seconds_from_text,
-)
+from trtbench.units import bytes_from_text, fraction_from_text, hertz_from_text, seconds_from_text
 from trtbench.workflows.request.fields import Kind
 
 Duration = str | float

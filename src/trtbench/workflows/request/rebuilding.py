@@ -7,12 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from trtbench.workflows.request.fields import Argument, VerbRequest, converted, option
-from trtbench.workflows.request.groups import (
-    QueryFields,
-    StoreFields,
-    TagFields,
-    WaitFields,
-)
+from trtbench.workflows.request.groups import QueryFields, StoreFields, TagFields, WaitFields
 from trtbench.workflows.request.kinds import FILE, TIME, Duration, File
 from trtbench.workflows.request.making import (
     BuildRequest,

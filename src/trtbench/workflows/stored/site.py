@@ -30,14 +30,7 @@ from trtbench.report.site.pages import (
     pages_from_networks,
     script_from_data,
 )
-from trtbench.store.directory import (
-    RECORD,
-    SCORES,
-    now,
-    read_record,
-    read_run,
-    unreadable_run,
-)
+from trtbench.store.directory import RECORD, SCORES, now, read_record, read_run, unreadable_run
 from trtbench.store.entries import Entry
 from trtbench.store.store import Store
 from trtbench.version import __version__

@@ -19,12 +19,7 @@ from trtbench.tasks import TASKS
 from trtbench.tasks.contract import settings_from_text
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.kinds import File
-from trtbench.workflows.request.sweeping import (
-    AccuracyFields,
-    AxisFields,
-    SweepRequest,
-    scalars,
-)
+from trtbench.workflows.request.sweeping import AccuracyFields, AxisFields, SweepRequest, scalars
 from trtbench.workflows.sweep.graph import is_hub
 from trtbench.workflows.sweep.journal import read_outline
 from trtbench.workflows.sweep.matrix import (

@@ -18,14 +18,7 @@ from trtbench.analysis.summary import summary_from_run
 from trtbench.analysis.sweep import SweepRow, with_front
 from trtbench.boundary import file_name_from_text
 from trtbench.build.onnx_read import read_onnx
-from trtbench.domain.result import (
-    Environment,
-    FailedRun,
-    Finding,
-    Run,
-    Scalar,
-    Score,
-)
+from trtbench.domain.result import Environment, FailedRun, Finding, Run, Scalar, Score
 from trtbench.domain.samples import IterationTimes, join_launches, times_from_columns
 from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import ModelRef, RunSpec
