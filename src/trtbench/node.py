@@ -72,6 +72,9 @@ def _measure(request: Request, folder: Path, tell: Callable[[str], None]) -> Non
         if event.kind != "tick":
             tell(event.text)
 
+    if request.code:
+        path = [*request.code, *filter(None, [os.environ.get("PYTHONPATH")])]
+        os.environ["PYTHONPATH"] = os.pathsep.join(path)
     if request.errand is not None:
         _carry_out(request, request.errand, folder, listen)
         return
@@ -98,7 +101,7 @@ def _carry_out(request: Request, errand: Errand, folder: Path, listen: Listener)
         value: object = _case(request, errand, folder, listen)
     else:
         value = _done(errand, output, folder / "store", listen)
-    files = Path(errand.placed) if errand.placed else folder / "files"
+    files = Path(request.placed) if request.placed else folder / "files"
     plain = with_marks(msgspec.to_builtins(value), files=files, output=output)
     (folder / RUN / ANSWER).write_bytes(msgspec.msgpack.encode(plain))
 

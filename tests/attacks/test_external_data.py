@@ -18,7 +18,7 @@ from trtbench.boundary import check_name
 from trtbench.build.onnx_file import external_files, load_onnx
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.errors import InputError, StoreError
-from trtbench.executors import Request
+from trtbench.executors import Bag, Request
 from trtbench.executors._folders import blob, keep_blob, unpack
 from trtbench.executors._parcel import (
     Parcel,
@@ -70,13 +70,10 @@ def test_a_secret_is_not_uploaded_as_weights(home: Path, location: str) -> None:
 @pytest.mark.parametrize("location", OUTSIDE)
 def test_a_request_that_names_a_secret_is_refused_by_itself(home: Path, location: str) -> None:
     model = evil(home, location)
-    digest = hashlib.sha256(model.read_bytes()).hexdigest()
-    spec = RunSpec(
-        model=ModelRef(path=str(model), format="onnx", sha256=digest), runtime="onnxruntime"
-    )
     name = location.format(secret=home / "secret")
+    bag = Bag(folder=str(model.parent), names=(model.name, name))
     with pytest.raises(InputError):
-        parcel_from_request(Request(id="r", spec=spec, files=(name,)))
+        parcel_from_request(Request(id="r", bags={"0": bag}))
 
 
 @pytest.mark.parametrize("location", ["x" * 5000, "x" * 256, "y/" * 3000 + "w", "\ud800" * 300])
@@ -132,7 +129,7 @@ def test_weights_beside_the_model_still_travel(home: Path) -> None:
     (home / "model" / "w" / "data.bin").write_bytes(bytes(16))
     assert load_onnx(model).graph.initializer[0].raw_data == bytes(16)
     parcel = parcel_of(model)
-    assert sorted(part.name for part in parcel.parts) == ["model/m.onnx", "model/w/data.bin"]
+    assert sorted(part.name for part in parcel.parts) == ["files/0/m.onnx", "files/0/w/data.bin"]
 
 
 def _evil_parcel(name: str) -> tuple[Parcel, bytes]:
@@ -254,10 +251,9 @@ def test_a_link_among_the_inputs_uploads_nothing_from_elsewhere(home: Path) -> N
     inputs = home / "inputs"
     inputs.mkdir()
     (inputs / "x.bin").symlink_to(home / "secret" / "id_rsa")
-    spec = RunSpec(model=ModelRef(path="m.onnx", format="onnx"), runtime="onnxruntime")
-    spec = spec.having(inputs=spec.inputs.having(source=str(inputs)))
+    bag = Bag(folder=str(home), names=("inputs",))
     with pytest.raises(InputError, match="leads out"):
-        parcel_from_request(Request(id="r", spec=spec))
+        parcel_from_request(Request(id="r", bags={"0": bag}))
 
 
 def _files(folder: Path) -> set[str]:

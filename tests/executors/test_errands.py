@@ -17,7 +17,7 @@ from trtbench.cli import run as command
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import value_from_json
 from trtbench.errors import InputError, UsageError
-from trtbench.executors import Errand, Request
+from trtbench.executors import Bag, Errand, Request
 from trtbench.executors._errand import with_files_in, with_marks, with_own_files, with_own_names
 from trtbench.models.identity import sha256_of
 from trtbench.store.store import Store
@@ -30,6 +30,10 @@ pytestmark = [pytest.mark.process, pytest.mark.xdist_group("machines")]
 def away(tmp_path, sshd, clocked) -> dict[str, str]:
     """Arguments that send work to a host behind a real sshd."""
     return {"executor": "ssh", "hosts": str(hosts_file(tmp_path, sshd, clocked, "a"))}
+
+
+def asking(asked: dict[str, object]) -> Request:
+    return Request(id="r", errand=Errand(verb="check", asked=asked))
 
 
 def two_models(folder):
@@ -130,11 +134,12 @@ def test_weights_outside_of_the_folder_of_a_model_do_not_travel(tmp_path):
 
 def test_names_that_lead_out_are_refused_on_both_ways(tmp_path):
     with pytest.raises(InputError, match="leads out"):
-        with_files_in({"model": "trtbench-file:../../x"}, tmp_path)
+        with_files_in(asking({"model": "trtbench-file:../../x"}), tmp_path)
     with pytest.raises(InputError, match="leads out"):
-        with_own_names(["trtbench-output:../x"], files={}, output=tmp_path)
+        with_own_names(["trtbench-output:../x"], bags={}, output=tmp_path)
+    bags = {"0": Bag(folder=str(tmp_path), names=("m",))}
     with pytest.raises(InputError, match="leads out"):
-        with_own_names(["trtbench-file:0/m/../../x"], files={"0/m": str(tmp_path)}, output=tmp_path)
+        with_own_names(["trtbench-file:0/m/../../x"], bags=bags, output=tmp_path)
 
 
 def test_layers_are_compared_here_only(tmp_path):
@@ -145,13 +150,13 @@ def test_layers_are_compared_here_only(tmp_path):
 def test_files_are_called_by_their_own_names_on_each_machine(tmp_path):
     """There and back again: what an answer says of files, also in the midst of a command line."""
     there, here = tmp_path / "there", tmp_path / "here"
-    files = {"0/my net.onnx": str(here / "my net.onnx"), "1/val": str(here / "val")}
-    asked = {"model": "trtbench-file:0/my net.onnx", "batch": 3, "more": ["trtbench-file:1/val"]}
-    placed = with_files_in(asked, there / "files")
-    assert placed == {
-        "model": str(there / "files" / "0" / "my net.onnx"), "batch": 3,
-        "more": [str(there / "files" / "1" / "val")],
-    }  # fmt: skip
+    bags = {"0": Bag(folder=str(here), names=("my net.onnx",)),
+            "1": Bag(folder=str(here), names=("val",))}  # fmt: skip
+    asked = {"model": "trtbench-file:0/my net.onnx", "batch": 3, "more": ["trtbench-file:1/val"],
+             "several": "a:trtbench-file:0/my net.onnx,b:trtbench-file:1/val"}  # fmt: skip
+    placed = with_files_in(asking(asked), there / "files").errand.asked
+    model, val = str(there / "files" / "0" / "my net.onnx"), str(there / "files" / "1" / "val")
+    assert placed == {"model": model, "batch": 3, "more": [val], "several": f"a:{model},b:{val}"}
     answer = {
         "path": str(there / "out" / "e.engine"),
         "made": {"of": placed["model"], "first": str(there / "files" / "1" / "val" / "0.png")},
@@ -161,22 +166,17 @@ def test_files_are_called_by_their_own_names_on_each_machine(tmp_path):
     }  # fmt: skip
     told = with_marks(answer, files=there / "files", output=there / "out")
     assert str(there) not in str(told)
-    own = with_own_names(told, files=files, output=here / "made")
+    own = with_own_names(told, bags=bags, output=here / "made")
     assert own == {
         "path": str(here / "made" / "e.engine"),
-        "made": {"of": files["0/my net.onnx"], "first": str(here / "val" / "0.png")},
-        "command": f"trtexec --onnx='{files['0/my net.onnx']}' --data {files['1/val']} -o x",
+        "made": {"of": str(here / "my net.onnx"), "first": str(here / "val" / "0.png")},
+        "command": f"trtexec --onnx='{here / 'my net.onnx'}' --data {here / 'val'} -o x",
         "left": f"see {here}/made/a.log and 2/unknown.bin",
         "score": 0.5, "none": None, "pair": ["a", 1],
     }  # fmt: skip
 
 
 def test_an_errand_on_this_machine_finds_its_files_where_they_are(tmp_path):
-    errand = Errand(
-        verb="check", asked={"reference": "trtbench-file:0/a.onnx", "batch": 2},
-        files={"0/a.onnx": "/models/a.onnx"},
-    )  # fmt: skip
-    request = with_own_files(Request(id="r", errand=errand))
-    assert request.errand.asked == {"reference": "/models/a.onnx", "batch": 2}
-    plain = Request(id="r")
-    assert with_own_files(plain) is plain
+    bags = {"0": Bag(folder="/models", names=("a.onnx",))}
+    asked = asking({"reference": "trtbench-file:0/a.onnx", "batch": 2}).having(bags=bags)
+    assert with_own_files(asked).errand.asked == {"reference": "/models/a.onnx", "batch": 2}

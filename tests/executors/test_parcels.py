@@ -12,6 +12,7 @@ import runs
 import models
 from trtbench import errors
 from trtbench.domain.codec import json_from_value
+from trtbench.domain.spec import InputSpec
 from trtbench.errors import InputError, JobError, TrtbenchError
 from trtbench.executors import Request, Told
 from trtbench.executors._folders import keep_blob
@@ -25,11 +26,13 @@ from trtbench.executors._parcel import (
 )
 from trtbench.executors._request import Partner
 from trtbench.models.identity import model_ref
+from trtbench.workflows.measure.remote import request_from_spec
+from trtbench.workflows.request.conduct import Conduct
 
 
 def request(folder: Path, **changes: object) -> Request:
     spec = runs.quick_spec(folder).having(**changes)
-    return Request(id="r1", spec=spec)
+    return request_from_spec(spec, "r1", Conduct())
 
 
 def send(parcel: Parcel, cache: Path, folder: Path) -> Request:
@@ -45,16 +48,14 @@ def names(parcel: Parcel) -> list[str]:
 
 def test_a_model_and_its_inputs_arrive(tmp_path: Path) -> None:
     np.savez(tmp_path / "in.npz", x=np.ones((1, 16), np.float32))
-    asked = request(tmp_path)
-    inputs = asked.spec.inputs.having(source=str(tmp_path / "in.npz"))
-    asked = request(tmp_path, inputs=inputs)
+    asked = request(tmp_path, inputs=InputSpec(source=str(tmp_path / "in.npz")))
     parcel = parcel_from_request(asked)
-    assert names(parcel) == ["inputs/in.npz", "model/tiny.onnx"]
+    assert names(parcel) == ["files/0/in.npz", "files/1/tiny.onnx"]
     arrived = send(parcel, tmp_path / "cache", tmp_path / "there")
     model = Path(arrived.spec.model.path)
-    assert model.read_bytes() == Path(asked.spec.model.path).read_bytes()
+    assert model.read_bytes() == (tmp_path / "tiny.onnx").read_bytes()
     assert model.is_relative_to(tmp_path / "there")
-    assert arrived.spec.inputs.source == str(tmp_path / "there" / "inputs" / "in.npz")
+    assert arrived.spec.inputs.source == str(tmp_path / "there" / "files" / "0" / "in.npz")
     assert arrived.id == "r1"
 
 
@@ -65,27 +66,24 @@ def test_two_sides_with_the_same_content_send_it_once(tmp_path: Path) -> None:
     )
     asked = asked.having(partner=partner)
     parcel = parcel_from_request(asked)
-    assert names(parcel) == ["model/tiny.onnx", "other/tiny.onnx"]
-    assert len(parcel.contents) == 1
+    assert names(parcel) == ["files/0/tiny.onnx"]
     arrived = send(parcel, tmp_path / "cache", tmp_path / "there")
     assert arrived.partner is not None
-    assert Path(arrived.partner.spec.model.path) == tmp_path / "there" / "other" / "tiny.onnx"
+    place = tmp_path / "there" / "files" / "0" / "tiny.onnx"
+    assert Path(arrived.partner.spec.model.path) == place
 
 
 def test_weights_beside_a_model_travel_and_those_elsewhere_do_not(tmp_path: Path) -> None:
     path = models.external_data_model(tmp_path / "big.onnx")
     weights = [each.name for each in tmp_path.iterdir() if each != path]
     asked = request(tmp_path, model=model_ref(path))
-    asked = asked.having(files=tuple(weights))
     assert names(parcel_from_request(asked)) == sorted(
-        ["model/big.onnx", *(f"model/{name}" for name in weights)]
+        f"files/0/{name}" for name in ("big.onnx", *weights)
     )
-    outside = asked.having(files=("../secret",))
-    with pytest.raises(TrtbenchError):
-        parcel_from_request(outside)
-    gone = asked.having(files=("gone.bin",))
-    with pytest.raises(InputError, match="cannot be sent"):
-        parcel_from_request(gone)
+    bag = asked.bags["0"]
+    for name, words in (("../secret", "leads out"), ("gone.bin", "cannot be sent")):
+        with pytest.raises(InputError, match=words):
+            parcel_from_request(asked.having(bags={"0": bag.having(names=(*bag.names, name))}))
 
 
 def test_a_folder_of_inputs_travels_whole_but_for_links_that_lead_out(tmp_path: Path) -> None:
@@ -93,11 +91,9 @@ def test_a_folder_of_inputs_travels_whole_but_for_links_that_lead_out(tmp_path: 
     (folder / "cats").mkdir(parents=True)
     (folder / "cats" / "1.png").write_bytes(b"1")
     (folder / "2.png").write_bytes(b"2")
-    asked = request(tmp_path)
-    inputs = asked.spec.inputs.having(source=str(folder))
-    asked = request(tmp_path, inputs=inputs)
+    asked = request(tmp_path, inputs=InputSpec(source=str(folder)))
     parcel = parcel_from_request(asked)
-    assert names(parcel)[:2] == ["inputs/images/2.png", "inputs/images/cats/1.png"]
+    assert names(parcel)[:2] == ["files/0/images/2.png", "files/0/images/cats/1.png"]
     arrived = send(parcel, tmp_path / "cache", tmp_path / "there")
     assert (Path(str(arrived.spec.inputs.source)) / "cats" / "1.png").read_bytes() == b"1"
     (tmp_path / "secret").write_bytes(b"s")

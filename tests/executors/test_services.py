@@ -15,13 +15,14 @@ import pytest
 import runs
 
 from trtbench.errors import StoreError
-from trtbench.executors import Request
 from trtbench.executors._folders import blob, unpack
 from trtbench.executors._hosts import Host
 from trtbench.executors._parcel import bytes_from_parcel, parcel_from_request
 from trtbench.executors._ray_task import _fetch, on_node
 from trtbench.executors._shell import Shell
 from trtbench.executors._ssh_services import main
+from trtbench.workflows.measure.remote import request_from_spec
+from trtbench.workflows.request.conduct import Conduct
 
 
 @pytest.fixture
@@ -79,13 +80,13 @@ def test_what_is_not_what_it_should_be_is_not_kept(host, member, match):
 
 
 def test_a_request_is_placed_packed_and_removed(host, tmp_path):
-    request = Request(id="r1", spec=runs.quick_spec(tmp_path))
+    request = request_from_spec(runs.quick_spec(tmp_path), "r1", Conduct())
     parcel = parcel_from_request(request)
     for sha256, path in parcel.contents.items():
         host("keep", sha256, given=path.read_bytes())
     host("place", "work/r1", given=bytes_from_parcel(parcel))
     assert Path("work/r1/request.json").is_file()
-    assert Path("work/r1/model/tiny.onnx").is_file()
+    assert Path("work/r1/files/0/tiny.onnx").is_file()
     Path("work/r1/error.json").write_text("{}")
     (tmp_path / "left.tar").write_bytes(host("pack", "work/r1"))
     unpack(tmp_path / "left.tar", tmp_path / "left")
@@ -101,7 +102,7 @@ def test_a_node_fetches_what_it_lacks_and_measures(tmp_path, clocked, monkeypatc
     monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(get=lambda piece: piece))
     monkeypatch.setenv("TRTBENCH_CACHE", str(tmp_path / "cache"))
     spec = runs.quick_spec(tmp_path, runtime="clocked")
-    parcel = parcel_from_request(Request(id="r1", spec=spec))
+    parcel = parcel_from_request(request_from_spec(spec, "r1", Conduct()))
     contents = {sha256: [path.read_bytes()] for sha256, path in parcel.contents.items()}
     answer = on_node(bytes_from_parcel(parcel), contents, 0)
     assert (answer.fetched, answer.error) == (1, None)
@@ -109,7 +110,7 @@ def test_a_node_fetches_what_it_lacks_and_measures(tmp_path, clocked, monkeypatc
     unpack(tmp_path / "run.tar", tmp_path / "run")
     assert (tmp_path / "run" / "run.json").is_file()
     refused = runs.quick_spec(tmp_path, runtime="clocked", options={"do": "refuse"})
-    parcel = parcel_from_request(Request(id="r2", spec=refused))
+    parcel = parcel_from_request(request_from_spec(refused, "r2", Conduct()))
     told = on_node(bytes_from_parcel(parcel), contents, 0)
     assert (told.run, told.fetched) == (None, 0)  # it has the model by now
     assert "refused" in told.error.message

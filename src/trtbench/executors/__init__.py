@@ -14,6 +14,7 @@ from trtbench.executors._node import ANSWER
 from trtbench.executors._request import (
     AGAIN,
     WAITING,
+    Bag,
     Errand,
     Executor,
     ExecutorSettings,
@@ -33,6 +34,7 @@ __all__ = [
     "FILE_MARK",
     "WAITING",
     "WORKER_NEEDS",
+    "Bag",
     "Errand",
     "Executor",
     "ExecutorSettings",

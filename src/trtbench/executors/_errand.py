@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from trtbench import boundary
-from trtbench.executors._request import Request
+from trtbench.executors._request import Bag, Request
 
 FILE_MARK = "trtbench-file:"
 """Begins a text that stands for a file, which lies somewhere else on every machine."""
@@ -26,30 +29,39 @@ def renamed(tree: object, rename: Callable[[str], str]) -> object:
     return tree
 
 
-def with_files_in(asked: dict[str, object], folder: Path) -> dict[str, object]:
+def with_files_in(request: Request, folder: Path) -> Request:
     """Say where on this machine the files are; a name that leads out of the folder is refused."""
 
-    def place(text: str) -> str:
-        if not text.startswith(FILE_MARK):
-            return text
-        name = text.removeprefix(FILE_MARK)
+    def place(name: str) -> str:
         return str(boundary.inside(folder, name, what="name of a file", where="the request"))
 
-    return {key: renamed(value, place) for key, value in asked.items()}
-
-
-def with_sources(asked: dict[str, object], files: Mapping[str, str]) -> dict[str, object]:
-    """Name files as the machine that asks does."""
-    own = {FILE_MARK + name: path for name, path in files.items()}
-    return {key: renamed(value, lambda text: own.get(text, text)) for key, value in asked.items()}
+    return _with_places(request, place).having(placed=str(folder))
 
 
 def with_own_files(request: Request) -> Request:
-    """Have an errand carried out on the machine that asks: its files are where they are."""
-    if request.errand is None:
-        return request
-    asked = with_sources(request.errand.asked, request.errand.files)
-    return request.having(errand=request.errand.having(asked=asked))
+    """Have a request carried out on the machine that asks: its files are where they are."""
+    return _with_places(request, partial(_own_path, request.bags))
+
+
+def _own_path(bags: Mapping[str, Bag], name: str) -> str:
+    number, _, inner = name.partition("/")
+    if number not in bags:
+        return name
+    folder = Path(bags[number].folder)
+    return str(
+        folder / boundary.check_name(inner, what="file", where="a request") if inner else folder
+    )
+
+
+def _with_places(request: Request, place: Callable[[str], str]) -> Request:
+    """Rewrite every name of a file in a request; a text may hold several, joined by commas."""
+
+    def rewrite(text: str) -> str:
+        head, *names = text.split(FILE_MARK)
+        parts = [*(name.rpartition(",") for name in names[:-1]), *((n, "", "") for n in names[-1:])]
+        return head + "".join(f"{place(name)}{comma}{rest}" for name, comma, rest in parts)
+
+    return msgspec.convert(renamed(msgspec.to_builtins(request), rewrite), type=Request)
 
 
 def with_marks(tree: object, *, files: Path, output: Path) -> object:
@@ -61,21 +73,14 @@ def with_marks(tree: object, *, files: Path, output: Path) -> object:
     return renamed(tree, hide)
 
 
-def with_own_names(tree: object, *, files: Mapping[str, str], output: Path) -> object:
+def with_own_names(tree: object, *, bags: Mapping[str, Bag], output: Path) -> object:
     """Name what came back as it is called here; outputs stay within their folder."""
 
     def path_of(text: str) -> str:
         if text.startswith(OUTPUT_MARK):
             inner = text.removeprefix(OUTPUT_MARK)
             return str(boundary.inside(output, inner, what="output", where="what came back"))
-        inner = text.removeprefix(FILE_MARK)
-        source = next((each for each in files if f"{inner}/".startswith(f"{each}/")), None)
-        if source is None or inner == source:
-            return inner if source is None else files[source]
-        beneath = inner[len(source) + 1 :]
-        return str(
-            boundary.inside(Path(files[source]), beneath, what="file", where="what came back")
-        )
+        return _own_path(bags, text.removeprefix(FILE_MARK))
 
     def name(text: str) -> str:
         if text.startswith((OUTPUT_MARK, FILE_MARK)):
@@ -83,7 +88,8 @@ def with_own_names(tree: object, *, files: Mapping[str, str], output: Path) -> o
         return within.sub(lambda found: path_of(found[0]), text)  # a command line, for one
 
     # Names that are known may hold spaces; the others end where a word does.
-    known = [re.escape(FILE_MARK + each) + _BENEATH for each in sorted(files, key=len)[::-1]]
+    sent = [f"{FILE_MARK}{number}/{name}" for number, bag in bags.items() for name in bag.names]
+    known = [re.escape(each) + _BENEATH for each in sorted(sent, key=len)[::-1] if " " in each]
     within = re.compile("|".join([*known, rf"(?:{OUTPUT_MARK}|{FILE_MARK})[^\s'\"]+"]))
     return renamed(tree, name)
 

@@ -53,7 +53,6 @@ class Partner(Value, frozen=True, kw_only=True):
     """The other side, when two are measured in turn on one machine, and how."""
 
     spec: RunSpec
-    files: tuple[str, ...] = ()
     python: str | None = None
     launches: int | None
     most_launches: int
@@ -63,22 +62,29 @@ class Partner(Value, frozen=True, kw_only=True):
     seed: int = 0
 
 
+class Bag(Value, frozen=True, kw_only=True):
+    """Files of one folder that travel together, so that each finds the others as it does here."""
+
+    folder: str
+    """Where it is on the machine that asks."""
+    names: tuple[str, ...]
+    """Files and folders in it: what was asked for, then what that refers to."""
+
+
 class Errand(Value, frozen=True, kw_only=True):
     """Work other than one run: a verb, and what it is asked for, in words that can travel."""
 
     verb: str
     asked: dict[str, object] = {}
-    """Texts that name files begin with ``FILE_MARK``: each machine has its own place for them."""
-    files: dict[str, str] = {}
-    """What those names stand for on the machine that asks: files and folders."""
-    placed: str | None = None
-    """The folder they lie in on the machine that carries it out."""
     output: str | None = None
     """The name of the file or folder that the verb writes; it comes back."""
 
 
 class Request(Value, frozen=True, kw_only=True):
-    """One run to be measured somewhere; everything in it is a plain value that can travel."""
+    """One run to be measured somewhere; everything in it is a plain value that can travel.
+
+    A file is named ``trtbench-file:BAG/NAME``: each machine has its own place for bags.
+    """
 
     id: str
     title: str = "run"
@@ -86,8 +92,12 @@ class Request(Value, frozen=True, kw_only=True):
     spec: RunSpec | None = None
     """Of the run; ``None`` when there is an errand instead."""
     errand: Errand | None = None
-    files: tuple[str, ...] = ()
-    """Files beside the model that belong to it, by name."""
+    bags: dict[str, Bag] = {}
+    """All files that it names; they travel before it."""
+    code: tuple[str, ...] = ()
+    """Folders that Python imports from."""
+    placed: str | None = None
+    """The folder the bags lie in on the machine that carries it out."""
     python: str | None = None
     timeout_s: float | None = None
     """Of one launch."""

@@ -46,12 +46,15 @@ def files_of_factory(factory: str) -> tuple[str, ...]:
 
     The first is that of the factory itself; those that it imports from the same place follow.
     """
+    return tuple(map(str, code_of_factory(factory)[1]))
+
+
+def code_of_factory(factory: str) -> tuple[Path, list[Path]]:
+    """Find the folder that code is imported from, and its files; none where a library has it."""
     named = factory.partition(":")[0]
     roots = [Path(), *map(Path, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))]
-    for root in roots:
-        if named and _file_of(named, root) is not None:
-            return tuple(map(str, _code_of(named, root)))
-    return ()
+    root = next((each for each in roots if named and _file_of(named, each) is not None), Path())
+    return root, _code_of(named, root)
 
 
 def code_of_hub(source: str) -> str | None:

@@ -28,6 +28,7 @@ OPTIONS = {
     "modules": "lazy or eager: when CUDA loads kernels into memory (default: as CUDA does)",
     "verbose": "on or off: everything TensorRT has to say in the log (default: off)",
 }
+TRAVELS = {"plugins": "files"}
 RTX_OPTIONS = {
     "specialization": "eager, lazy or none: when kernels for the shapes are made (default: eager)"
 }

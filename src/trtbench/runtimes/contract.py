@@ -25,6 +25,9 @@ class Runtime(Protocol):
     """Formats of models it executes."""
     OPTIONS: Mapping[str, str] = {}
     """What ``--opt key=value`` may set, with a line of help each."""
+    TRAVELS: Mapping[str, str] = {}
+    """Options that name what has to be on the machine that measures: ``file``, ``files`` (with
+    commas), or ``code`` (``module:function``)."""
     CHOSEN_FOR: Mapping[ModelFormat, int] = {}
     """Formats it is chosen for when nobody says: the usable runtime of the lowest number."""
     FLAVOUR: str = ""

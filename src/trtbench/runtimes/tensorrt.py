@@ -13,6 +13,7 @@ FLAVOUR: Flavour = "tensorrt"
 EXECUTES_ENGINES = True
 OPTIONS = _trt_bench.OPTIONS
 """What ``--opt key=value`` may set."""
+TRAVELS = _trt_bench.TRAVELS
 
 available = partial(_trt_bench.available, FLAVOUR)
 fix = partial(_trt_bench.fix, FLAVOUR)

@@ -13,6 +13,7 @@ FLAVOUR: Flavour = "tensorrt_rtx"
 EXECUTES_ENGINES = True
 OPTIONS = {**_trt_bench.OPTIONS, **_trt_bench.RTX_OPTIONS}
 """What ``--opt key=value`` may set."""
+TRAVELS = _trt_bench.TRAVELS
 
 available = partial(_trt_bench.available, FLAVOUR)
 fix = partial(_trt_bench.fix, FLAVOUR)

@@ -54,6 +54,7 @@ OPTIONS = {
     "trust": "on: load a pickle, which may run any code (default: off)",
 }
 """What ``--opt key=value`` may set."""
+TRAVELS = {"weights": "file", "factory": "code"}
 
 _SWITCH = {"on": True, "off": False}
 _COMPILE = ("default", "reduce-overhead", "max-autotune")

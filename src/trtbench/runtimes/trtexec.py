@@ -70,6 +70,7 @@ OPTIONS = {
     "typing": "strong: the types of the ONNX file hold (default: as the version does)",
 }
 """What ``--opt key=value`` may set."""
+TRAVELS = {"plugins": "files", "load_inputs": "files"}
 
 LOG = "trtexec_stdout.log"
 

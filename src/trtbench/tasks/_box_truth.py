@@ -208,6 +208,8 @@ class YoloData:
     root: Path
     paths: list[Path]
     names: dict[int, str]
+    lists: list[Path]
+    """Files that list images."""
 
 
 def read_yolo_data(path: Path, split: str) -> YoloData:
@@ -224,10 +226,11 @@ def read_yolo_data(path: Path, split: str) -> YoloData:
     named = Path(str(told.get("path") or "")).expanduser()
     roots = [path.parent / named, path.parent]
     entries = told[split] if isinstance(told[split], list) else [told[split]]
-    images = [image for entry in entries for image in _images(str(entry), roots, path)]
+    lists: list[Path] = []
+    images = [image for entry in entries for image in _images(str(entry), roots, path, lists)]
     names = told.get("names") or [str(number) for number in range(_count(told.get("nc")))]
     root = roots[0] if roots[0].is_dir() else path.parent
-    return YoloData(root=root, paths=images, names=_names(names, path))
+    return YoloData(root=root, paths=images, names=_names(names, path), lists=lists)
 
 
 def _count(classes: object) -> int:
@@ -235,13 +238,14 @@ def _count(classes: object) -> int:
     return classes if isinstance(classes, int) and 0 < classes < MOST_CLASSES else 0
 
 
-def _images(entry: str, roots: list[Path], source: Path) -> list[Path]:
+def _images(entry: str, roots: list[Path], source: Path, lists: list[Path]) -> list[Path]:
     """The images of a folder or of a list; ``../valid`` may be meant from the file itself."""
     for root in roots:
         for place in (root / entry, root / entry.removeprefix("../")):
             if place.is_dir():
                 return find_images(place)
             if place.is_file() and place.suffix == ".txt":
+                lists.append(place)
                 with reading(place):
                     lines = [line.strip() for line in read_text(place).splitlines()]
                 return [_listed(line, [place.parent, *roots]) for line in lines if line]

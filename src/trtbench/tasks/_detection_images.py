@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +52,8 @@ class _Place:
     paths: list[Path]
     short: tuple[str, ...]
     names: Mapping[int, str]
+    lists: Sequence[Path] = ()
+    """Files that list images."""
 
 
 def find_images_of(settings: Settings) -> _Place:
@@ -64,18 +66,20 @@ def find_images_of(settings: Settings) -> _Place:
     if path.suffix.lower() in YAML:
         data = read_yolo_data(path, str(settings.get("split") or "val"))
         short = tuple(_short(each, data.root) for each in data.paths)
-        return _Place(root=data.root, paths=data.paths, short=short, names=data.names)
+        return _Place(
+            root=data.root, paths=data.paths, short=short, names=data.names, lists=data.lists
+        )
     paths = find_images(path) if path.is_dir() else [path]
     return _Place(root=path, paths=paths, short=names_below(path, paths), names={})
 
 
 def folders_beside(settings: Settings) -> list[Path]:
-    """Tell the folders that hold images and YOLO's labels, wherever they are."""
+    """Tell the folders that hold images and YOLO's labels, wherever they are, and lists of them."""
     place = find_images_of(settings)
-    if settings.get("annotations"):
-        return sorted({each.parent for each in place.paths})
-    labels = (label_file(each, None, place.root) for each in place.paths)
-    return sorted({each.parent for each in (*place.paths, *labels) if each.parent.is_dir()})
+    told = settings.get("annotations")
+    labels = [] if told else [label_file(each, None, place.root) for each in place.paths]
+    folders = {each.parent for each in (*place.paths, *labels) if each.parent.is_dir()}
+    return sorted({*folders, *place.lists})
 
 
 class DetectionImages(ImageFiles):

@@ -10,11 +10,12 @@ from trtbench.domain.result import Run
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import StoreError
 from trtbench.executors import Partner
+from trtbench.models.identity import demand_unchanged
 from trtbench.store.directory import new_id, read_record, write_record
 from trtbench.store.store import Store
 from trtbench.workflows.compare.sides import Sides
+from trtbench.workflows.measure.luggage import Luggage
 from trtbench.workflows.measure.remote import (
-    companions_of,
     needs_of,
     request_from_spec,
     take_in,
@@ -30,10 +31,13 @@ def pair_elsewhere(
 ) -> tuple[Run, Run]:
     """Have two sides measured in turn on one machine, and store both."""
     assert conduct.executor is not None
-    request = request_from_spec(sides.baseline, new_id(), replace(conduct, python=sides.pythons[0]))
+    luggage = Luggage()
+    other = _partner(sides, asked, luggage)
+    first_side = replace(conduct, python=sides.pythons[0])
+    request = request_from_spec(sides.baseline, new_id(), first_side, luggage)
     gpu = request.needs.gpu or needs_of(sides.candidate).gpu
     request = request.having(
-        partner=_partner(sides, asked),
+        partner=other,
         limit_s=None,  # a hung launch ends by itself; their number is not known before
         needs=request.needs.having(gpu=gpu),
     )
@@ -43,11 +47,11 @@ def pair_elsewhere(
         return first, _keep_side(folder / "1", sides.candidate, store)
 
 
-def _partner(sides: Sides, asked: PairFields) -> Partner:
+def _partner(sides: Sides, asked: PairFields, luggage: Luggage) -> Partner:
     """Describe the second side, and how often the two take turns."""
+    demand_unchanged(sides.candidate.model)
     return Partner(
-        spec=sides.candidate,
-        files=companions_of(sides.candidate),
+        spec=luggage.spec(sides.candidate),
         python=sides.pythons[1],
         launches=asked.launches,
         most_launches=asked.most_launches,

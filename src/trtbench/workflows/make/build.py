@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -175,6 +176,8 @@ def build_elsewhere(request: BuildRequest, *, config: Config, conduct: Conduct) 
         extra_args=tuple(request.extra_args),
     )
     gpu = BUILDERS.load(runtime).device(spec) != "cpu"
+    if request.timing_cache is not None and not Path(request.timing_cache).is_file():
+        request = replace(request, timing_cache=None)  # begun there, it comes back with the engine
     artefact = run_errand(
         "build", request, Artefact, config=config, conduct=conduct, gpu=gpu, output=engine
     )

@@ -23,11 +23,12 @@ from trtbench.executors import (
     Request,
     Tell,
 )
-from trtbench.models.identity import demand_unchanged, files_elsewhere
+from trtbench.models.identity import demand_unchanged
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import RECORD, new_id, read_record, read_run, write_record
 from trtbench.store.store import Store
 from trtbench.workflows.measure.failure import job_error
+from trtbench.workflows.measure.luggage import Luggage
 from trtbench.workflows.request.cached import cached_from_run
 from trtbench.workflows.request.conduct import PATIENCE_S, Conduct, expected_s
 from trtbench.workflows.request.groups import ExecutorFields
@@ -147,15 +148,20 @@ def teller(listen: Listener) -> Tell:
     return tell
 
 
-def request_from_spec(spec: RunSpec, run_id: str, conduct: Conduct) -> Request:
+def request_from_spec(
+    spec: RunSpec, run_id: str, conduct: Conduct, luggage: Luggage | None = None
+) -> Request:
     """Put into one value all that a machine must know to measure a run."""
+    demand_unchanged(spec.model)
+    luggage = luggage or Luggage()
     launch_s = conduct.timeout_s or expected_s(spec) + PATIENCE_S
     batch = f", batch {spec.batch}" if spec.batch else ""
     return Request(
         id=run_id,
         title=f"bench {spec.model.name}, {spec.runtime}{batch}",
-        spec=spec,
-        files=companions_of(spec),
+        spec=luggage.spec(spec),
+        bags=luggage.bags,
+        code=tuple(luggage.code),
         python=conduct.python,
         timeout_s=conduct.timeout_s,
         limit_s=(spec.launches + 1) * launch_s + PATIENCE_S,
@@ -170,13 +176,6 @@ def needs_of(spec: RunSpec, asked: Needs | None = None) -> Needs:
     """What a run needs: a GPU or not by its runtime, and what the user asks for."""
     gpu = RUNTIMES.load(spec.runtime).device(spec) != "cpu"
     return (asked or Needs()).having(gpu=gpu)
-
-
-def companions_of(spec: RunSpec) -> tuple[str, ...]:
-    """Names of the files that belong to a model, which must still be what was asked about."""
-    demand_unchanged(spec.model)
-    elsewhere = files_elsewhere(spec.model)
-    return tuple(each.name for each in spec.model.files if each.name not in elsewhere)
 
 
 def with_spec(record: Record, spec: RunSpec) -> Record:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from trtbench.domain.words import Mode
 from trtbench.errors import UsageError
-from trtbench.workflows.request.fields import Argument, VerbRequest, argument, option
+from trtbench.workflows.request.fields import WRITTEN_HERE, Argument, VerbRequest, argument, option
 from trtbench.workflows.request.groups import (
     ExecutorFields,
     InputFields,
@@ -118,9 +118,9 @@ class PairFields(
 class CompareRequest(PairFields, ExecutorFields, StoreFields):
     """Compare every candidate with the baseline: models, engines, checkpoints or stored runs."""
 
-    baseline: Annotated[File, Argument("A model or a stored run.", "BASELINE")]
+    baseline: Annotated[File, Argument("A model or a stored run.", "BASELINE", travels="model")]
     candidates: Sequence[File] = argument(
-        (), "Others of the same.", "[CANDIDATES]...", needed=False
+        (), "Others of the same.", "[CANDIDATES]...", needed=False, travels="model"
     )
     selftest: bool = option(False, "Compare BASELINE with itself.")
     builds: int | None = option(
@@ -134,7 +134,9 @@ class CompareRequest(PairFields, ExecutorFields, StoreFields):
         "With --builds, a flag of trtbench build: workspace=4GiB; repeat for several.",
         kind=PAIRS,
     )
-    output_dir: File = option("artifacts/compare", "Folder of the table.", kind=FILE, python=False)
+    output_dir: File = option(
+        "artifacts/compare", "Folder of the table.", kind=FILE, python=False, stays=WRITTEN_HERE
+    )
     output_name: str | None = option(
         None, "Its name (default: <base>_vs_<cand>.csv).", metavar="NAME", python=False
     )
@@ -152,7 +154,9 @@ class CompareRequest(PairFields, ExecutorFields, StoreFields):
 class RuleFields(VerbRequest):
     """What a candidate is held to."""
 
-    against: File | None = option(None, "A model, a run, or tag:NAME.", metavar="BASELINE")
+    against: File | None = option(
+        None, "A model, a run, or tag:NAME.", metavar="BASELINE", travels="model"
+    )
     baseline: str | None = option(
         None,
         "last, best or tag:NAME among the stored runs comparable with CANDIDATE.",
@@ -166,7 +170,10 @@ class RuleFields(VerbRequest):
         metavar="RULE",
     )
     rules: Sequence[File] = option(
-        (), "TOML file of rules; MODEL.gate.toml beside the model is read by itself.", kind=FILE
+        (),
+        "TOML file of rules; MODEL.gate.toml beside the model is read by itself.",
+        kind=FILE,
+        stays="held against what came back",
     )
     on_unclear: OnUnclear = option("fail", "When a rule stays unclear; retry measures once more.")
     time_limit: Duration = option("60s", "Measure no longer than this while unclear.", kind=TIME)
@@ -183,7 +190,12 @@ class GateRequest(RuleFields, PairFields, ExecutorFields, StoreFields):
     """Hold a candidate to rules: exit status 0 when all are met, 3 when not."""
 
     candidate: Annotated[
-        File, Argument("A model, a stored run, or a .toml file of several models.", "CANDIDATE")
+        File,
+        Argument(
+            "A model, a stored run, or a .toml file of several models.",
+            "CANDIDATE",
+            travels="model",
+        ),
     ]
     output: File = option(
         "artifacts/gate",
@@ -191,4 +203,5 @@ class GateRequest(RuleFields, PairFields, ExecutorFields, StoreFields):
         ("-o", "--output"),
         kind=FILE,
         python=False,
+        stays=WRITTEN_HERE,
     )

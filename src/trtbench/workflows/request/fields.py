@@ -24,6 +24,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+Travels = Literal[
+    "model", "file", "files", "data", "calibration", "settings", "options", "code", "as-is"
+]
+"""What goes with a value to another machine: a model with its weights, a file or folder, several
+with commas, data and what their task reads beside them, the files that settings of a task or
+options of a runtime name, the code of ``module:function``; or the text alone, which means something
+there."""
+
+
+WRITTEN_HERE = "written where it is asked for"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kind:
     """How people write a value that is more than a word or a number."""
@@ -65,6 +77,10 @@ class Option:
     """Python has it too; ``False`` for what only a command line needs."""
     python_help: str | None = None
     """What it means as an argument, where the flag says the opposite."""
+    travels: Travels | None = None
+    """What goes along to another machine, where it names a file."""
+    stays: str = ""
+    """Why it does not travel at all."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +95,8 @@ class Argument:
     """Of several, at least one."""
     rest: bool = False
     """What follows ``--``, passed on as it is; a keyword in Python."""
+    travels: Travels | None = None
+    stays: str = ""
 
 
 class Declared(Generic[P]):

@@ -33,7 +33,10 @@ class StoreFields(VerbRequest):
     """Where runs are kept."""
 
     store: File | None = option(
-        None, "Folder or URL of the store (default: from configuration).", metavar="DIR|URL"
+        None,
+        "Folder or URL of the store (default: from configuration).",
+        metavar="DIR|URL",
+        stays="runs are kept where they are asked for",
     )
 
 
@@ -91,6 +94,7 @@ class InputFields(VerbRequest):
         "Inputs from .npz, .npy, a folder of raw binaries; with --task, from an image.",
         kind=FILE,
         metavar="FILE",
+        travels="file",
     )
     seed: int = option(0, "Of random inputs, orders and arrivals.", least=0)
 
@@ -128,6 +132,7 @@ class QueryFields(VerbRequest):
         "How they are spread in time: poisson, constant, or a CSV with a column such as "
         "time_s or gap_ms.",
         metavar="poisson|constant|FILE",
+        stays="read where it is asked for; the times travel",
     )
     cuda_graph: CudaGraph | None = option(
         None,
@@ -169,7 +174,9 @@ class TaskFields(VerbRequest):
     """What a task is told."""
 
     settings: Mapping[str, Scalar] = option(
-        {}, "Flags of the task, with underscores: --task NAME --help lists them."
+        {},
+        "Flags of the task, with underscores: --task NAME --help lists them.",
+        travels="settings",
     )
 
 
@@ -183,6 +190,7 @@ class OptionFields(VerbRequest):
         "repeat for several.",
         ("--opt",),
         kind=PAIRS,
+        travels="options",
     )
 
 
@@ -228,7 +236,9 @@ class MemoryFields(VerbRequest):
 class PythonFields(VerbRequest):
     """Which interpreter does the work."""
 
-    python: File | None = option(None, "Work in another Python interpreter.", metavar="PATH")
+    python: File | None = option(
+        None, "Work in another Python interpreter.", metavar="PATH", travels="as-is"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,7 +254,11 @@ class SideFields(VerbRequest):
         setting=True,
     )
     python: Sides | None = option(
-        None, "Interpreter: once for all sides, or once per side.", metavar="PATH", per_side=True
+        None,
+        "Interpreter: once for all sides, or once per side.",
+        metavar="PATH",
+        per_side=True,
+        travels="as-is",
     )
 
 
@@ -272,7 +286,9 @@ class ExecutorFields(VerbRequest):
     address: str | None = option(
         None, "Of the Ray cluster, also ray://HOST:10001 (default: its own).", metavar="HOST:PORT"
     )
-    hosts: File | None = option(None, "Hosts for ssh, as TOML.", kind=FILE, metavar="FILE")
+    hosts: File | None = option(
+        None, "Hosts for ssh, as TOML.", kind=FILE, metavar="FILE", stays="says where to go"
+    )
     needs: Sequence[str] = option(
         (),
         "What a machine must have: gpu=H100, memory=16GiB, gpu-memory=40GiB, NAME=1.",
@@ -306,11 +322,14 @@ class SourceFields(VerbRequest):
     """How a PyTorch model is loaded."""
 
     weights: File = option(
-        "default", "Pretrained, random, or a state dict of your own.", metavar="default|none|FILE"
+        "default",
+        "Pretrained, random, or a state dict of your own.",
+        metavar="default|none|FILE",
+        travels="file",
     )
     trust: bool = option(False, "Load a pickle, which can run any code in it.")
     factory: str | None = option(
-        None, "What makes the module of a state dict.", metavar="MODULE:FUNCTION"
+        None, "What makes the module of a state dict.", metavar="MODULE:FUNCTION", travels="code"
     )
 
 

@@ -8,7 +8,15 @@ from typing import Annotated, Literal
 
 from trtbench.domain.words import Scalar
 from trtbench.errors import UsageError
-from trtbench.workflows.request.fields import Argument, Kind, Option, VerbRequest, argument, option
+from trtbench.workflows.request.fields import (
+    WRITTEN_HERE,
+    Argument,
+    Kind,
+    Option,
+    VerbRequest,
+    argument,
+    option,
+)
 from trtbench.workflows.request.groups import (
     DeviceFields,
     ExecutorFields,
@@ -61,9 +69,11 @@ class FeedFields(VerbRequest):
         None, "Where random inputs lie (0:1; whole numbers: 0:999).", kind=RANGE
     )
     seed: int = option(0, "Of random inputs.", least=0)
-    inputs: File | None = option(None, "Inputs from .npz, .npy or raw binaries.", metavar="FILE")
+    inputs: File | None = option(
+        None, "Inputs from .npz, .npy or raw binaries.", metavar="FILE", travels="file"
+    )
     images: File | None = option(
-        None, "Images, with the preprocessing of --task.", metavar="FOLDER"
+        None, "Images, with the preprocessing of --task.", metavar="FOLDER", travels="data"
     )
     task: str | None = option(
         None, "Whose preprocessing images get (default: classification).", metavar="NAME"
@@ -95,9 +105,17 @@ class ToleranceFields(VerbRequest):
         None, "Whether outputs are scores of classes (default: by their shape)."
     )
     floor: Literal["auto", "on", "off"] = option("auto", "Run the reference twice, against itself.")
-    layers: bool = option(False, "Compare all intermediate tensors of ONNX files.", python=False)
+    layers: bool = option(
+        False,
+        "Compare all intermediate tensors of ONNX files.",
+        python=False,
+        stays="layers are compared on this machine",
+    )
     expect: Sequence[str] = option(
-        (), "Exit with status 3 unless this holds, e.g. 'max_abs<=0.1'.", metavar="CONDITION"
+        (),
+        "Exit with status 3 unless this holds, e.g. 'max_abs<=0.1'.",
+        metavar="CONDITION",
+        stays="held against what came back",
     )
 
 
@@ -107,15 +125,18 @@ class CheckRequest(
 ):
     """Run every side on the same inputs and compare each candidate with the reference."""
 
-    reference: Annotated[File, Argument("The model that counts as right.", "REFERENCE")]
+    reference: Annotated[
+        File, Argument("The model that counts as right.", "REFERENCE", travels="model")
+    ]
     candidates: Sequence[File] = argument(
-        (), "Models that are held against it.", "[CANDIDATES]...", needed=False
+        (), "Models that are held against it.", "[CANDIDATES]...", needed=False, travels="model"
     )
     output: File = option(
         "artifacts/check",
         "Folder of tables, pictures and worst inputs.",
         ("-o", "--output"),
         kind=FILE,
+        stays=WRITTEN_HERE,
     )
 
     def __post_init__(self) -> None:
@@ -146,7 +167,10 @@ class DataFields(VerbRequest):
             "classification, detection, depth, pose; with --help shows its flags.", metavar="NAME"
         ),
     ]
-    data: Annotated[File, Option("Images, an .npz with labels, or a data.yaml.", metavar="PATH")]
+    data: Annotated[
+        File,
+        Option("Images, an .npz with labels, or a data.yaml.", metavar="PATH", travels="data"),
+    ]
     limit: int | None = option(None, "Only the first so many items.", least=1)
     warmup: Fraction = option("10%", "Batches at the start whose times do not count.", kind=PART)
 
@@ -157,15 +181,22 @@ class EvalRequest(
 ):
     """Evaluate models on data with known answers, each through its own runtime."""
 
-    models: Annotated[Sequence[File], Argument("Files to evaluate.", "MODELS...")]
+    models: Annotated[Sequence[File], Argument("Files to evaluate.", "MODELS...", travels="model")]
     names: Literal["file", "vanilla"] = option(
         "file", "Call models by their files, or Vanilla and TRT fp16, as ArtTRT does."
     )
     join: Sequence[str] = option(
-        (), "Insist on this run; those of the same bytes are joined anyway.", metavar="RUN"
+        (),
+        "Insist on this run; those of the same bytes are joined anyway.",
+        metavar="RUN",
+        stays="runs are joined where they are kept",
     )
     output: File = option(
-        "artifacts/eval", "Folder of tables and pictures.", ("-o", "--output"), kind=FILE
+        "artifacts/eval",
+        "Folder of tables and pictures.",
+        ("-o", "--output"),
+        kind=FILE,
+        stays=WRITTEN_HERE,
     )
 
     @property

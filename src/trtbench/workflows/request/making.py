@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from trtbench.errors import UsageError, near_miss
 from trtbench.workflows.request.fields import (
+    WRITTEN_HERE,
     Argument,
     Option,
     RequestField,
@@ -99,12 +100,13 @@ class CalibrationFields(VerbRequest):
         None,
         "Data for INT8: an .npz of arrays by input, a folder of images, or random.",
         metavar="DATA",
+        travels="calibration",
     )
     calibration_method: Literal["entropy2", "minmax"] | None = option(
         None, "How scales are found (default entropy2)."
     )
     calibration_cache: File | None = option(
-        None, "Scales for INT8 (TensorRT 5 to 10).", metavar="FILE"
+        None, "Scales for INT8 (TensorRT 5 to 10).", metavar="FILE", travels="file"
     )
 
 
@@ -117,7 +119,10 @@ class EngineFields(VerbRequest):
     )
     optimization_level: int | None = option(None, "0 (quick) to 5.", least=0, most=5, axis=True)
     timing_cache: File | None = option(
-        None, "Timings of kernels to reuse and add to (default: beside the engine).", metavar="FILE"
+        None,
+        "Timings of kernels to reuse and add to (default: beside the engine).",
+        metavar="FILE",
+        travels="file",
     )
     no_timing_cache: bool = option(False, "Time every kernel anew and keep nothing.")
     target: Words = option(
@@ -127,7 +132,9 @@ class EngineFields(VerbRequest):
     hardware_compatible: bool = option(False, "Let other GPUs (Ampere+) run it.", axis=True)
     strip_weights: bool = option(False, "Leave weights out of the engine.", axis=True)
     refit: bool = option(False, "Let weights be replaced later.", axis=True)
-    plugins: Sequence[File] = option((), "Plugin library.", ("--plugin",), metavar="FILE")
+    plugins: Sequence[File] = option(
+        (), "Plugin library.", ("--plugin",), metavar="FILE", travels="file"
+    )
     dla_core: int | None = option(None, "Build for this deep learning accelerator.", axis=True)
     verbose: bool = option(False, "Everything the builder has to say in the log.")
 
@@ -156,7 +163,11 @@ class RecipeFields(
         metavar="NAME",
     )
     extra_args: tuple[str, ...] = argument(
-        (), "Passed on to builders that are programs (trtexec).", "EXTRA", rest=True
+        (),
+        "Passed on to builders that are programs (trtexec).",
+        "EXTRA",
+        rest=True,
+        travels="as-is",
     )
 
 
@@ -164,8 +175,10 @@ class RecipeFields(
 class BuildRequest(RecipeFields, MakingFields, WaitFields, ExecutorFields):
     """Build an engine from an ONNX file in a fresh process."""
 
-    model: Annotated[File, Argument("An ONNX file.", "MODEL", kind=FILE)]
-    output: File | None = option(None, "The engine to write.", ("-o", "--output"), kind=FILE)
+    model: Annotated[File, Argument("An ONNX file.", "MODEL", kind=FILE, travels="model")]
+    output: File | None = option(
+        None, "The engine to write.", ("-o", "--output"), kind=FILE, stays=WRITTEN_HERE
+    )
     times: int = option(
         1,
         "Build so many engines and say in what they differ (see trtbench lottery).",
@@ -244,7 +257,10 @@ class ScaleFields(VerbRequest):
     """How scales are found, and for what."""
 
     calibration: File | None = option(
-        None, "A folder of images, an .npz or .npy, or random.", metavar="DATA"
+        None,
+        "A folder of images, an .npz or .npy, or random.",
+        metavar="DATA",
+        travels="calibration",
     )
     method: Literal["minmax", "entropy", "percentile"] = option("entropy", "How scales are found.")
     percentile: float = option(99.99, "Of the method of that name.")
@@ -269,16 +285,18 @@ class ScaleFields(VerbRequest):
 class QuantizeRequest(ScaleFields, ImageTaskFields, MakingFields):
     """Cast or quantize an ONNX file, and compare the result with it on other inputs."""
 
-    model: Annotated[File, Argument("An ONNX file.", "MODEL", kind=FILE)]
+    model: Annotated[File, Argument("An ONNX file.", "MODEL", kind=FILE, travels="model")]
     precision: Annotated[
         Literal["fp16", "bf16", "int8", "fp8"],
         Option("fp16 and bf16 are casts; int8 and fp8 are quantized with Q/DQ nodes."),
     ]
     output: File | None = option(
-        None, "Default: MODEL.PRECISION.onnx.", ("-o", "--output"), kind=FILE
+        None, "Default: MODEL.PRECISION.onnx.", ("-o", "--output"), kind=FILE, stays=WRITTEN_HERE
     )
     keep_io: bool = option(False, "Leave inputs and outputs in FP32 (casts).")
-    inputs: File | None = option(None, "Take the difference on these (.npz, .npy).", metavar="FILE")
+    inputs: File | None = option(
+        None, "Take the difference on these (.npz, .npy).", metavar="FILE", travels="file"
+    )
     shapes: Shapes = option(
         {}, "Shape of random data where the model leaves it open.", ("--shape",), kind=SHAPES
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from trtbench.workflows.request.fields import Argument, VerbRequest, argument, option
+from trtbench.workflows.request.fields import WRITTEN_HERE, Argument, VerbRequest, argument, option
 from trtbench.workflows.request.groups import (
     DeviceFields,
     ExecutorFields,
@@ -113,7 +113,13 @@ class PreparationFields(TaskFields):
 class RunFolderFields(VerbRequest):
     """Where the run is written."""
 
-    output: File | None = option(None, "Folder for this run.", ("-o", "--output"), kind=FILE)
+    output: File | None = option(
+        None,
+        "Folder for this run.",
+        ("-o", "--output"),
+        kind=FILE,
+        stays=WRITTEN_HERE,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +132,11 @@ class RunFields(
     """All that makes a run, but for its model."""
 
     extra_args: tuple[str, ...] = argument(
-        (), "Passed on to runtimes that are programs (trtexec).", "EXTRA", rest=True
+        (),
+        "Passed on to runtimes that are programs (trtexec).",
+        "EXTRA",
+        rest=True,
+        travels="as-is",
     )
 
 
@@ -134,7 +144,9 @@ class RunFields(
 class BenchRequest(RunFields, TagFields, ExecutorFields, StoreFields):
     """Measure a model in fresh processes and keep the run."""
 
-    model: Annotated[File, Argument("A file, or a model of a library by name.", "MODEL")]
+    model: Annotated[
+        File, Argument("A file, or a model of a library by name.", "MODEL", travels="model")
+    ]
     slo: str | None = option(
         None,
         "Search the highest rate that keeps this bound (--protocol server), e.g. 'p99<10ms'; "
@@ -150,4 +162,6 @@ class BenchRequest(RunFields, TagFields, ExecutorFields, StoreFields):
 class ProfileRequest(RunFields, TagFields, ExecutorFields, StoreFields):
     """Time the layers of a model, or show those of a stored run."""
 
-    model: Annotated[File, Argument("A file, or the name of a stored run.", "MODEL")]
+    model: Annotated[
+        File, Argument("A file, or the name of a stored run.", "MODEL", travels="model")
+    ]

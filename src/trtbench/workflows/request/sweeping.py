@@ -9,7 +9,7 @@ from typing import Literal
 
 from trtbench.domain.words import Scalar
 from trtbench.errors import UsageError
-from trtbench.workflows.request.fields import Kind, VerbRequest, argument, option
+from trtbench.workflows.request.fields import WRITTEN_HERE, Kind, VerbRequest, argument, option
 from trtbench.workflows.request.groups import (
     ExecutorFields,
     MemoryFields,
@@ -132,22 +132,32 @@ class AxisFields(VerbRequest):
 class AccuracyFields(VerbRequest):
     """What accuracies are taken on, outputs are compared on, and INT8 is calibrated with."""
 
-    data: File | None = option(None, "Take accuracies on this, as eval --data.", metavar="PATH")
+    data: File | None = option(
+        None, "Take accuracies on this, as eval --data.", metavar="PATH", travels="data"
+    )
     task: str | None = option(
         None,
         "Of eval, for --data (default: classification); adds its flags (see --task NAME --help).",
         metavar="NAME",
     )
     task_opt: Mapping[str, str] = option(
-        {}, "A flag of the task that a file or preset names, e.g. gt=truth.", kind=PAIRS
+        {},
+        "A flag of the task that a file or preset names, e.g. gt=truth.",
+        kind=PAIRS,
+        travels="settings",
     )
     check: int | None = option(
         None, "Compare outputs with those of the model as given, on so many inputs.", least=1
     )
     inputs: File | None = option(
-        None, "Measure on these arrays, or on an image as the task prepares it.", metavar="FILE"
+        None,
+        "Measure on these arrays, or on an image as the task prepares it.",
+        metavar="FILE",
+        travels="file",
     )
-    calibration: File | None = option(None, "For INT8: images, .npz or random.", metavar="DATA")
+    calibration: File | None = option(
+        None, "For INT8: images, .npz or random.", metavar="DATA", travels="calibration"
+    )
     shapes: OpenShapes = option(
         {},
         "Shape of an input that is open in more than its batch; a letter is an axis: "
@@ -174,10 +184,16 @@ class ResultFields(VerbRequest):
         python=False,
     )
     resume: File | None = option(
-        None, "Go on with the sweep in this folder.", kind=FILE, metavar="DIR"
+        None,
+        "Go on with the sweep in this folder.",
+        kind=FILE,
+        metavar="DIR",
+        stays="the folder is that of whoever asks",
     )
     retry_failed: bool = option(False, "With --resume: try again what failed.")
-    output: File | None = option(None, "Folder of the sweep.", ("-o", "--output"), kind=FILE)
+    output: File | None = option(
+        None, "Folder of the sweep.", ("-o", "--output"), kind=FILE, stays=WRITTEN_HERE
+    )
     fetch_engines: bool = option(
         False, "With --executor: bring back what was built there, not results alone."
     )
@@ -206,5 +222,9 @@ class SweepRequest(
     """Measure every case of a matrix: models, or a file of TOML or YAML that says it all."""
 
     models: Sequence[File | Mapping[str, object]] = argument(
-        (), "Models, or a file that describes a matrix.", "[MODELS]...", needed=False
+        (),
+        "Models, or a file that describes a matrix.",
+        "[MODELS]...",
+        needed=False,
+        travels="model",
     )

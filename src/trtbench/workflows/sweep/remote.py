@@ -22,10 +22,13 @@ from trtbench.executors import AGAIN, Errand
 from trtbench.host.unfinished import remove_abandoned, scratch_directory, temporary_folder
 from trtbench.store.directory import write_record
 from trtbench.store.store import Store
-from trtbench.workflows.measure.errand import Luggage, needs_gpu, send_errand, value_of_answer
+from trtbench.workflows.measure.errand import needs_gpu, send_errand, value_of_answer
+from trtbench.workflows.measure.luggage import Luggage
 from trtbench.workflows.measure.remote import record_of, take_in
 from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.fields import fields_of
 from trtbench.workflows.request.progress import Event
+from trtbench.workflows.request.sweeping import SweepRequest
 from trtbench.workflows.sweep.matrix import MACHINE, Case, Matrix
 
 VERB = "case"
@@ -66,7 +69,7 @@ def bench_elsewhere(
 
     What was built there is put into the folder of the sweep, where that is asked for.
     """
-    errand = case_errand(matrix, case, run_id)
+    errand, luggage = case_errand(matrix, case, run_id)
     options = {key: str(value) for key, value in case.own("opt.").items()}
     device, machine = case.settings.get("device"), case.settings.get(MACHINE)
     gpu = needs_gpu(
@@ -83,12 +86,13 @@ def bench_elsewhere(
         answer = send_errand(
             errand,
             own,
+            luggage=luggage,
             conduct=replace(conduct, listen=listen),
             gpu=gpu,
             title=case.name,
             machine=str(machine) if machine is not None else None,
         )
-        done = value_of_answer(answer, CaseDone, errand=errand, output=own)
+        done = value_of_answer(answer, CaseDone, luggage=luggage, output=own)
         output = own / "output"
         run = _keep(output / RUN, done, run_id, store, conduct)
         if (output / MADE).is_dir():
@@ -96,36 +100,29 @@ def bench_elsewhere(
         return run, "; ".join(filter(None, [done.remark, *lost])) or None
 
 
-def case_errand(matrix: Matrix, case: Case, run_id: str) -> Errand:
+def case_errand(matrix: Matrix, case: Case, run_id: str) -> tuple[Errand, Luggage]:
     """Put a case into words that can travel: the matrix with this model alone, and its files."""
-    luggage = Luggage()
-    model, task = luggage.model(case.model), matrix.task
-    settings = matrix.task_settings
-    loading = {
-        key: tuple(luggage.settings(None, {"": each})[""] for each in values)
-        for key, values in matrix.options.items()
-        if key == "opt.weights"
+    luggage = Luggage(task=matrix.task, settings=matrix.task_settings)
+    travels = {each.name: each.about.travels for each in fields_of(SweepRequest)}
+    named = {
+        name: luggage.take(travels[name], value)
+        for name in Matrix.__struct_fields__
+        if travels.get(name) and name != "models" and (value := getattr(matrix, name))
     }
-    calibration = matrix.calibration
-    if calibration and calibration != "random":
-        calibration = luggage.data(calibration, task, settings)
+    model = luggage.model(case.model)
     own = matrix.having(
+        **named,
         models=(model,),
         runtime=(case.runtime,),
-        options={**matrix.options, **loading},
-        data=luggage.data(matrix.data, task, settings) if matrix.data else None,
-        inputs=luggage.file(Path(matrix.inputs)) if matrix.inputs else None,
-        calibration=calibration,
-        task_settings=luggage.settings(task, settings) if settings else {},
+        options=luggage.axes(matrix.options),
+        task_settings=luggage.take("settings", matrix.task_settings),
         exclude=(),
     )
-    case = case.having(model=model)
-    if loading:
-        weights = luggage.settings(None, {"": case.settings["opt.weights"]})[""]
-        part = "options" if "opt.weights" in case.options else "fixed"
-        case = case.having(**{part: {**getattr(case, part), "opt.weights": weights}})
+    case = case.having(
+        model=model, options=luggage.axes(case.options), fixed=luggage.axes(case.fixed)
+    )
     asked = {"matrix": own, "case": case, "run_id": run_id}
-    return Errand(verb=VERB, asked=msgspec.to_builtins(asked), files=luggage.files)
+    return Errand(verb=VERB, asked=msgspec.to_builtins(asked)), luggage
 
 
 def _put_engine(source: Path, folder: Path, case: Case, host: str) -> None:
