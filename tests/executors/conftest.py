@@ -1,21 +1,18 @@
 """Machines, and a runtime that only notes when it measured, so that overlaps can be seen.
 
-``meet=2`` lets it go on when two have begun, so that two that may be beside each other are.
+``meet=2`` lets it go on when two have begun, so that two that may be beside each other are;
+with ``from=3`` those before the third do not wait.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import socket
-import subprocess
-import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from machines import Nodes, free_port
+from machines import Nodes, ssh_server
+from ports import agent_ports, free_port, patient_raylet
 
 RUNTIME = """
 import json, os, time
@@ -51,7 +48,8 @@ def bench(spec, *, folder, stage):
     begun = os.environ.get("CLOCKED_BEGUN", begun)
     with open(begun, "a") as others:
         others.write("x")
-    while os.path.getsize(begun) < int(spec.options.get("meet", "0")):
+    late = os.path.getsize(begun) >= int(spec.options.get("from", "0"))
+    while late and os.path.getsize(begun) < int(spec.options.get("meet", "0")):
         time.sleep(0.01)
     time.sleep(float(spec.options.get("sleep", "0.2")))
     note = {"device": os.environ.get("CUDA_VISIBLE_DEVICES") or "cpu", "begin": begin,
@@ -80,50 +78,26 @@ def clocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def sshd() -> Iterator[dict[str, object]]:
-    """A server of our own: high port, own keys, one user, nothing of the machine's settings."""
-    program = shutil.which("sshd") or "/usr/sbin/sshd"
-    if not Path(program).is_file() or shutil.which("ssh") is None:
-        pytest.skip("sshd is not installed (Debian: apt-get install openssh-server)")
-    with tempfile.TemporaryDirectory(prefix="trtbench-sshd-") as name:
-        folder = Path(name)
-        for key in ("host", "user"):
-            command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)]
-            subprocess.run(command, check=True)
-        shutil.copyfile(folder / "user.pub", folder / "authorized")
-        port = free_port()
-        (folder / "config").write_text(
-            f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nPidFile none\n"
-            f"AuthorizedKeysFile {folder}/authorized\nStrictModes no\nUsePAM no\n"
-            "PasswordAuthentication no\nKbdInteractiveAuthentication no\n"
-            "PermitRootLogin prohibit-password\n"
-        )
-        if os.getuid() == 0:
-            Path("/run/sshd").mkdir(exist_ok=True)  # sshd wants it for privilege separation
-        with open(folder / "log", "w") as log:
-            command = [program, "-D", "-e", "-f", str(folder / "config")]
-            server = subprocess.Popen(command, stderr=log)
-        try:
-            _wait_for(port, server, folder / "log")
-            yield {"port": port, "identity": str(folder / "user"), "known": str(folder / "known")}
-        finally:
-            server.terminate()
-            server.wait()
-
-
-def _wait_for(port: int, server: subprocess.Popen, log: Path) -> None:
-    for _ in range(1200):
-        if server.poll() is not None:
-            pytest.skip(f"sshd does not start here: {log.read_text()[-300:]}")
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
-    pytest.skip("sshd does not answer")
+    with ssh_server() as server:
+        yield server
 
 
 @pytest.fixture
-def nodes(tmp_path: Path, clocked: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
+def patient_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Have Ray wait for its own processes as long as a test does, and leave clusters at the end."""
     ray = pytest.importorskip("ray", reason="Ray is not installed: trtbench[ray]")
+    services = pytest.importorskip("ray._private.services")
+    monkeypatch.setattr(services, "RAYLET_EXECUTABLE", patient_raylet(tmp_path))
+    monkeypatch.setenv("RAY_agent_register_timeout_ms", "300000")
+    monkeypatch.setenv("RAY_worker_register_timeout_seconds", "300")
+    yield ray
+    ray.shutdown()
+
+
+@pytest.fixture
+def nodes(
+    tmp_path: Path, clocked: Path, monkeypatch: pytest.MonkeyPatch, patient_ray: Any
+) -> Iterator[Nodes]:
     utils = pytest.importorskip("ray.cluster_utils")
     monkeypatch.setenv("RAY_DEDUP_LOGS", "0")
     monkeypatch.setenv("RAY_health_check_failure_threshold", "3")
@@ -135,8 +109,9 @@ def nodes(tmp_path: Path, clocked: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
             "num_cpus": 0,
             "include_dashboard": False,
             "ray_client_server_port": port,
+            **agent_ports(),
         },
     )
     yield Nodes(tmp_path, clocked, cluster, port)
-    ray.shutdown()
+    patient_ray.shutdown()
     cluster.shutdown()

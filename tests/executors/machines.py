@@ -4,24 +4,77 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import os
+import shutil
 import socket
+import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 import runs
+from ports import agent_ports, free_port
 
 START_S = 250.0
 """For a node to come; a test has 300 s."""
 
 
-def free_port() -> int:
-    """Find a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@contextlib.contextmanager
+def ssh_server() -> Iterator[dict[str, object]]:
+    """Start a server of our own: high port, own keys, one user, no settings of the machine."""
+    program = shutil.which("sshd") or "/usr/sbin/sshd"
+    if not Path(program).is_file() or shutil.which("ssh") is None:
+        pytest.skip("sshd is not installed (Debian: apt-get install openssh-server)")
+    with tempfile.TemporaryDirectory(prefix="trtbench-sshd-") as name:
+        folder = Path(name)
+        for key in ("host", "user"):
+            command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)]
+            subprocess.run(command, check=True)
+        shutil.copyfile(folder / "user.pub", folder / "authorized")
+        port = free_port()
+        (folder / "config").write_text(
+            f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nPidFile none\n"
+            f"AuthorizedKeysFile {folder}/authorized\nStrictModes no\nUsePAM no\n"
+            "PasswordAuthentication no\nKbdInteractiveAuthentication no\n"
+            "PermitRootLogin prohibit-password\n"
+        )
+        if os.getuid() == 0:
+            Path("/run/sshd").mkdir(exist_ok=True)  # sshd wants it for privilege separation
+        with open(folder / "log", "w") as log:
+            command = [program, "-D", "-e", "-f", str(folder / "config")]
+            server = subprocess.Popen(command, stderr=log)
+        try:
+            _wait_for(port, server, folder / "log")
+            known, identity = str(folder / "known"), str(folder / "user")
+            yield {"port": port, "identity": identity, "known": known, "pid": server.pid}
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def _wait_for(port: int, server: subprocess.Popen, log: Path) -> None:
+    for _ in range(1200):
+        if server.poll() is not None:
+            pytest.skip(f"sshd does not start here: {log.read_text()[-300:]}")
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    pytest.skip("sshd does not answer")
+
+
+def kill_with_children(pid: int) -> None:
+    """End a process and all that it began at once, as a cut of the power does."""
+    first = psutil.Process(pid)
+    for each in (first, *first.children(recursive=True)):
+        with contextlib.suppress(psutil.Error):
+            each.kill()
 
 
 def hosts_file(tmp_path: Path, sshd: dict[str, object], clocked: Path, *names: str) -> Path:
@@ -65,6 +118,7 @@ class Nodes:
             num_cpus=1,
             include_dashboard=False,
             object_store_memory=100 << 20,
+            **agent_ports(),
             env_vars={
                 "TRTBENCH_LOCKS": str(self.folder / name / "locks"),
                 "TRTBENCH_CACHE": str(self.folder / name / "cache"),
@@ -81,10 +135,7 @@ class Nodes:
         """Take a node away as a cut of its power does: whatever runs there ends at once."""
         node = self.alive.pop(name)
         for raylet in node.all_processes["raylet"]:
-            first = psutil.Process(raylet.process.pid)
-            for each in (first, *first.children(recursive=True)):
-                with contextlib.suppress(psutil.Error):
-                    each.kill()
+            kill_with_children(raylet.process.pid)
         self.cluster.remove_node(node, allow_graceful=False)
 
     def spans(self, name: str) -> list[tuple[str, float, float]]:

@@ -7,7 +7,6 @@ import json
 import sys
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import models
@@ -22,7 +21,7 @@ from trtbench.executors import Executor, Needs, Request
 from trtbench.executors._parcel import Parcel, parcel_from_request
 from trtbench.store.store import Store
 from trtbench.workflows.measure.bench import run_bench
-from trtbench.workflows.measure.remote import needs_of
+from trtbench.workflows.measure.remote import each_at_once
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.measuring import BenchRequest
@@ -49,15 +48,16 @@ def measure_all(
     done: threading.Semaphore | None = None,
 ) -> list[Run]:
     """Measure as a sweep does: as many at a time as the executor has places for."""
+    measured: dict[int, Run] = {}
 
-    def one(spec: RunSpec) -> Run:
-        run = run_bench(spec, store=store, conduct=Conduct(executor=executor, needs=needs))
+    def one(number: int) -> None:
+        conduct = Conduct(executor=executor, needs=needs)
+        measured[number] = run_bench(specs[number], store=store, conduct=conduct)
         if done is not None:
             done.release()
-        return run
 
-    with ThreadPoolExecutor(executor.width(needs_of(specs[0], needs))) as pool:
-        return list(pool.map(one, specs))
+    each_at_once(range(len(specs)), one, executor=executor, needs=needs)
+    return [measured[number] for number in range(len(specs))]
 
 
 def spans(log: Path) -> list[tuple[str, float, float]]:

@@ -9,7 +9,8 @@ import numpy as np
 import onnx
 import psutil
 import pytest
-from machines import free_port, hosts_file
+from machines import hosts_file
+from ports import free_port
 
 import models
 import trtbench

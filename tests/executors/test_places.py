@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from trtbench.errors import InputError, UnavailableError, UsageError
 from trtbench.executors import Needs
 from trtbench.executors._hosts import hosts_from_file, slots_of
-from trtbench.executors._slots import Slot, Slots
+from trtbench.executors._slots import Slot, Slots, Want
 from trtbench.workflows.measure.remote import each_at_once
 
 GIB = 1 << 30
@@ -133,13 +134,14 @@ def test_a_machine_that_is_not_there_yet_or_has_left_is_asked_for_and_waited_for
     places, told, asked = list(begins_with), [], []
     other = Slot(machine="new", title="new")
 
-    def come(needs: Needs) -> None:
-        asked.append(needs)
-        places.append(other)
+    def come(wants: Sequence[Want]) -> None:
+        asked.append([want.slot for want in wants])
+        if told[-1:] == ["waiting for a machine to come that has a processor"]:
+            places.append(other)
 
     def tell(text: str) -> None:
         told.append(text)
-        if text == "waiting for a machine":
+        if text.endswith("to be free or to come"):
             places.clear()  # the one that is busy leaves
 
     slots = Slots(lambda: places, ask=come, patience_s=60.0)
@@ -148,8 +150,16 @@ def test_a_machine_that_is_not_there_yet_or_has_left_is_asked_for_and_waited_for
             held.enter_context(slots.taken(Needs(), tell=quiet))
         with slots.taken(Needs(), tell=tell) as slot:
             assert slot is other
-    assert asked == [Needs()]
+    waits = [[CPU, None]] * 2 if begins_with else [[None]]
+    assert asked == [*waits, [*begins_with, other], begins_with, *([[]] if begins_with else [])]
     assert told[-2:] == ["waiting for a machine to come that has a processor", "a machine has come"]
+
+
+def test_nobody_is_asked_while_there_is_a_place_for_each() -> None:
+    slots = Slots(lambda: [CPU], ask=pytest.fail, patience_s=60.0)
+    for _ in range(2):
+        with slots.taken(Needs(), tell=pytest.fail):
+            pass
 
 
 def test_the_devices_of_a_host(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 import signal
 import subprocess
@@ -15,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 import runs
-from machines import Nodes, free_port
+from machines import Nodes
 
 from trtbench.domain.result import Run
 from trtbench.errors import InputError, JobError, UnavailableError
@@ -218,67 +217,6 @@ def test_others_see_a_run_by_its_name(nodes, tmp_path):
     named = "bench tiny.onnx, clocked, batch 1"
     wait_for(lambda: any(named in str(event) for event in ray.timeline()))
     executor.close()
-
-
-@pytest.mark.real("Ray")
-def test_an_autoscaler_adds_the_node_that_a_run_waits_for(tmp_path, clocked, monkeypatch):
-    """The cluster begins with a head that has no processor; Ray's own autoscaler adds a node."""
-    ray = pytest.importorskip("ray", reason="Ray is not installed: trtbench[ray]")
-    utils = pytest.importorskip("ray.cluster_utils")
-    from trtbench.executors.ray import RayExecutor
-
-    monkeypatch.setenv("AUTOSCALER_UPDATE_INTERVAL_S", "1")
-    monkeypatch.setenv("RAY_FAKE_CLUSTER", "1")
-    for name in ("LOCKS", "CACHE"):
-        monkeypatch.setenv(f"TRTBENCH_{name}", str(tmp_path / name.lower()))
-    config = tmp_path / "autoscaling.json"  # JSON is YAML too
-    port = free_port()
-    address = f"{ray.util.get_node_ip_address()}:{port}"
-    config.write_text(json.dumps(autoscaling({"CPU": 1, "camera": 1}, address=address)))
-    head = {
-        "num_cpus": 0, "include_dashboard": False, "autoscaling_config": str(config),
-        "gcs_server_port": port,
-    }  # fmt: skip
-    cluster = utils.Cluster(initialize_head=True, head_node_args=head)
-    try:
-        executor = RayExecutor(ExecutorSettings(address=cluster.address, patience_s=3600.0))
-        heard: list[str] = []
-        conduct = Conduct(
-            executor=executor,
-            needs=Needs(resources={"camera": 1.0}),
-            listen=lambda event: heard.append(event.text),
-        )
-        store = Store(tmp_path / "store")
-        run = run_bench(runs.quick_spec(tmp_path, runtime="clocked"), store=store, conduct=conduct)
-        assert run.id in store.index.ids()
-        assert any("waiting for a machine to come" in text for text in heard)
-        executor.close()
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
-
-
-def autoscaling(resources: dict[str, int], *, address: str) -> dict[str, object]:
-    """Describe a cluster whose nodes are processes of this machine."""
-    lists = ("setup_commands", "initialization_commands", "head_setup_commands",
-             "worker_setup_commands", "head_start_ray_commands", "worker_start_ray_commands",
-             "cluster_synced_files", "rsync_exclude", "rsync_filter")  # fmt: skip
-    return {
-        "cluster_name": "grows",
-        "max_workers": 1,
-        "provider": {"type": "fake_multinode", "gcs_address": address},
-        "available_node_types": {
-            "ray.head.default": {"resources": {}, "node_config": {}, "max_workers": 0},
-            "worker": {
-                "resources": resources, "node_config": {}, "min_workers": 0, "max_workers": 1,
-            },
-        },
-        "head_node_type": "ray.head.default",
-        "upscaling_speed": 1.0,
-        "idle_timeout_minutes": 5,
-        **{name: {} for name in ("auth", "docker", "head_node", "worker_nodes", "file_mounts")},
-        **{name: [] for name in lists},
-    }  # fmt: skip
 
 
 CLIENT = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -61,6 +61,14 @@ class Slot:
         return name in known or name in map(str.lower, self.resources)
 
 
+@dataclass(eq=False)
+class Want:
+    """A run that has a place, or waits for one."""
+
+    needs: Needs
+    slot: Slot | None = None
+
+
 class Slots:
     """All places there are, and those that are taken."""
 
@@ -68,13 +76,19 @@ class Slots:
         self,
         look: Callable[[], Iterable[Slot]],
         *,
-        ask: Callable[[Needs], None] | None = None,
+        ask: Callable[[Sequence[Want]], None] | None = None,
         patience_s: float = 0.0,
     ) -> None:
-        """Look for places with ``look``; for one that is not there yet, ``ask`` and be patient."""
-        self._look, self._ask, self._patience_s = look, ask, patience_s
+        """Look for places with ``look``; whoever is patient waits for those not there yet.
+
+        From the first that has to wait on, ``ask`` hears of all runs whenever one of them begins to
+        wait, gets its place, or ends.
+        """
+        self._look, self._patience_s = look, patience_s
+        self._ask = ask if patience_s > 0 else None
+        self._asked = False
         self._changed = threading.Condition()
-        self._taken: set[tuple[str, int | None, int]] = set()
+        self._wants: list[Want] = []
         self._used: dict[tuple[str, int | None, int], int] = {}
 
     def fitting(self, needs: Needs) -> list[Slot]:
@@ -97,17 +111,28 @@ class Slots:
     @contextmanager
     def taken(self, needs: Needs, *, tell: Tell) -> Iterator[Slot]:
         """Hold one fitting place for the length of the block, waiting for it if need be."""
-        slot = self._take(needs, tell)
+        want = Want(needs)
+        with self._changed:
+            self._wants.append(want)
         try:
-            yield slot
+            yield self._take(want, tell)
         finally:
             with self._changed:
-                self._taken.discard(slot.key)
+                self._wants.remove(want)
                 self._changed.notify_all()
+            self._ask_for(waiting=False)
+
+    def _ask_for(self, *, waiting: bool) -> None:
+        """Say which runs there are to who can add machines, once one of them had to wait."""
+        self._asked |= waiting
+        if self._ask is not None and self._asked:
+            with self._changed:
+                wants = list(self._wants)
+            self._ask(wants)
 
     def _come(self, needs: Needs, tell: Tell) -> list[Slot]:
         """List the places that have what is needed, waiting for one as long as is allowed."""
-        asked = False
+        waited = False
         deadline = time.monotonic() + self._patience_s
         while True:
             try:
@@ -116,29 +141,32 @@ class Slots:
                 if time.monotonic() >= deadline:
                     raise
             else:
-                if asked:
+                if waited:
                     tell("a machine has come")
                 return found
-            if not asked:
+            if not waited:
                 tell(f"{WAITING} to come that has {needs}")
-                asked = True
-                if self._ask is not None:
-                    self._ask(needs)
+                waited = True
+                self._ask_for(waiting=True)
             time.sleep(min(LOOK_S, max(0.0, deadline - time.monotonic())))
 
-    def _take(self, needs: Needs, tell: Tell) -> Slot:
+    def _take(self, want: Want, tell: Tell) -> Slot:
         waited = False
         while True:
-            fitting = self._come(needs, tell)  # also when the one that was waited for has left
+            fitting = self._come(want.needs, tell)  # also when the one waited for has left
             with self._changed:
-                free = [slot for slot in fitting if slot.key not in self._taken]
+                taken = {each.slot.key for each in self._wants if each.slot is not None}
+                free = [slot for slot in fitting if slot.key not in taken]
                 if free:
                     # The least used first: idle machines are cool machines.
-                    slot = min(free, key=lambda each: self._used.get(each.key, 0))
-                    self._taken.add(slot.key)
-                    self._used[slot.key] = self._used.get(slot.key, 0) + 1
-                    return slot
-                if not waited:
-                    tell(WAITING)
-                    waited = True
+                    want.slot = min(free, key=lambda each: self._used.get(each.key, 0))
+                    self._used[want.slot.key] = self._used.get(want.slot.key, 0) + 1
+                    break
+            if not waited:
+                tell(f"{WAITING} to be free or to come" if self._ask else WAITING)
+                waited = True
+                self._ask_for(waiting=True)
+            with self._changed:
                 self._changed.wait(LOOK_S)
+        self._ask_for(waiting=False)
+        return want.slot

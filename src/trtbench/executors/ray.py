@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
@@ -19,7 +19,7 @@ from trtbench.executors._node import error_from_told, interrupt_if
 from trtbench.executors._parcel import bytes_from_parcel, parcel_from_request
 from trtbench.executors._ray_task import Answer, on_node
 from trtbench.executors._request import AGAIN, Executor, ExecutorSettings, Needs, Request, Tell
-from trtbench.executors._slots import Slot, Slots
+from trtbench.executors._slots import Slot, Slots, Want
 from trtbench.host.unfinished import temporary_folder
 from trtbench.version import __version__
 
@@ -41,6 +41,9 @@ GRACE_S = 60.0
 
 ANSWER_S = 15.0
 """How long a node may take for a sign of life."""
+
+MOST_ASKED = 32
+"""How many nodes that are not there yet an autoscaler is asked for at a time."""
 
 _CHUNK = 64 << 20
 _TYPE = "accelerator_type:"
@@ -67,7 +70,9 @@ class RayExecutor:
         if self._owns:
             self._join(settings)
         self._task = self._ray.remote(max_retries=0)(on_node)
+        self._patience_s = settings.patience_s
         self._asked: list[dict[str, float]] = []
+        self._asking = threading.Lock()
         self._slots = Slots(self._look, ask=self._ask, patience_s=settings.patience_s)
         self._contents: dict[str, list[ObjectRef]] = {}
         self._putting = threading.Lock()
@@ -78,7 +83,10 @@ class RayExecutor:
         """How many contents each node had to fetch."""
 
     def width(self, needs: Needs) -> int:
-        return len(self._slots.fitting(needs))
+        """Count the places there are and, for who waits for nodes, those that may be asked for."""
+        if self._patience_s <= 0:
+            return len(self._slots.fitting(needs))
+        return MOST_ASKED + sum(slot.lacks(needs) is None for slot in self._look())
 
     def run(self, request: Request, *, folder: Path, tell: Tell) -> None:
         """Measure on a node; another one takes over when it is lost."""
@@ -104,8 +112,9 @@ class RayExecutor:
     def close(self) -> None:
         """Leave the cluster, unless the caller had joined it; what is being measured ends."""
         self._closed.set()
-        if self._asked and self._ray.is_initialized():
-            self._request_nodes([])  # what was asked for is wanted no longer
+        with self._asking:
+            if self._asked and self._ray.is_initialized():
+                self._request_nodes([])  # what was asked for is wanted no longer
         if self._owns and self._ray.is_initialized():
             self._ray.shutdown()
 
@@ -144,22 +153,31 @@ class RayExecutor:
                     resources=dict(has),
                 )
 
-    def _ask(self, needs: Needs) -> None:
-        """Ask the autoscaler, where there is one, for a node; others may come by themselves."""
-        wanted = {"GPU": 1.0} if needs.gpu else {"CPU": 1.0}
-        if needs.memory_bytes:
-            wanted["memory"] = float(needs.memory_bytes)
-        self._asked.append({**wanted, **needs.resources})
-        self._request_nodes(self._asked)
+    def _ask(self, wants: Sequence[Want]) -> None:
+        """Ask the autoscaler, where there is one, for as many nodes as the runs there are can use.
+
+        It holds what it is asked for against all that there is, busy or not, so that runs which
+        have their place count too.
+        """
+        if self._closed.is_set():
+            return
+        waiting = [want for want in wants if want.slot is None]
+        wants = [want for want in wants if want.slot is not None] + waiting[:MOST_ASKED]
+        places = list(self._look()) if wants else []
+        bundles = [_bundle(want, places, beside=self._beside) for want in wants]
+        with self._asking:
+            if bundles != self._asked and not self._closed.is_set():
+                self._request_nodes(bundles)
+                self._asked = bundles
 
     def _request_nodes(self, bundles: list[dict[str, float]]) -> None:
         """Tell the autoscaler what is wanted; through a client only the cluster itself can."""
-        if not importlib.import_module("ray.util.client").ray.is_connected():
-            _request_nodes(bundles)
-            return
-        task = self._ray.remote(max_retries=0, num_cpus=0)(_request_nodes)
         with contextlib.suppress(importlib.import_module("ray.exceptions").RayError):
-            self._ray.get(task.remote(bundles), timeout=ANSWER_S)
+            if importlib.import_module("ray.util.client").ray.is_connected():
+                task = self._ray.remote(max_retries=0, num_cpus=0)(_request_nodes)
+                self._ray.get(task.remote(bundles), timeout=ANSWER_S)
+            else:
+                _request_nodes(bundles)
 
     def _put(self, sha256: str, path: Path) -> list[ObjectRef]:
         """Hand a file to Ray once, in pieces; nodes that have it never ask for it."""
@@ -245,6 +263,19 @@ class RayExecutor:
             return answer
         except importlib.import_module("ray.exceptions").RayError:
             return None
+
+
+def _bundle(want: Want, places: Sequence[Slot], *, beside: int) -> dict[str, float]:
+    """Say what a run takes of a node: of its processor all that no other run may have."""
+    needs = want.needs
+    if needs.gpu:
+        wanted = {"GPU": 1.0}
+    else:
+        fitting = [want.slot] if want.slot else [each for each in places if not each.lacks(needs)]
+        wanted = {"CPU": min((each.resources["CPU"] for each in fitting), default=1.0) / beside}
+    if needs.memory_bytes:
+        wanted["memory"] = float(needs.memory_bytes)
+    return {**wanted, **needs.resources}
 
 
 def _request_nodes(bundles: list[dict[str, float]]) -> None:

@@ -1,0 +1,34 @@
+"""Ports that nobody listens on, and nodes of Ray that know theirs before they start."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+
+def free_port() -> int:
+    """Find a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def agent_ports() -> dict[str, int]:
+    """Choose ports for the agents of a Ray node, see ``patient_raylet``."""
+    names = ("metrics_agent", "metrics_export", "dashboard_agent_listen", "runtime_env_agent")
+    return {f"{name}_port": free_port() for name in names}
+
+
+def patient_raylet(folder: Path) -> str:
+    """Write a program that starts Ray's part of a node and has it wait for nobody.
+
+    A node whose agents choose their own ports ends itself when they take more than 15 s for it, as
+    they do on a busy machine. One of the ports Ray's Python does not hand on.
+    """
+    from ray._private import services
+
+    program = folder / "raylet"
+    listens = f"--dashboard_agent_listen_port={free_port()}"
+    program.write_text(f'#!/bin/sh\nexec {services.RAYLET_EXECUTABLE} "$@" {listens}\n')
+    program.chmod(0o755)
+    return str(program)
