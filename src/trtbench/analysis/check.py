@@ -90,7 +90,7 @@ class OutputCheck(Value, frozen=True, kw_only=True):
     note: str | None = None
 
     def numbers(self) -> dict[str, float | int | None]:
-        """Everything a rule can be about, by name."""
+        """List everything a rule can be about, by name."""
         named = (
             "close", "nan", "inf", "max_abs", "mean_abs", "max_rel", "mean_rel", "rmse", "rel_l2",
             "sqnr_db", "cosine", "bias",
@@ -249,7 +249,7 @@ class OutputTally:
             tally += np.bincount(places, minlength=len(_EDGES) + 1)
 
     def _note(self) -> str | None:
-        """Why nothing could be compared, where that is so."""
+        """Say why nothing could be compared, where that is so."""
         if self._misshapen and len(self._misshapen) == self._items:
             kinds = sorted(set(self._misshapen))
             more = f" and {len(kinds) - 1} other pairs" if len(kinds) > 1 else ""
@@ -257,7 +257,7 @@ class OutputTally:
         return None if self._elements else "nothing to compare"
 
     def _are_classes(self, reference: AnyArray) -> bool:
-        """Whether rows are scores of classes: asked for, or by their shape."""
+        """Say whether rows are scores of classes: asked for, or by their shape."""
         if self._classes is not None:
             return self._classes and reference.size > len(reference)
         dims = [dim for dim in reference.shape[1:] if dim != 1]
@@ -270,7 +270,7 @@ class OutputTally:
         return max(-1.0, min(1.0, self._sums["rt"] / r / t))
 
     def _sweep(self) -> tuple[SweepPoint, ...]:
-        """Shares of all elements, those that are not finite failing every tolerance."""
+        """Compute shares of all elements, those that are not finite failing every tolerance."""
         if not self._elements:
             return ()
         atol, rtol = np.cumsum(self._by_atol), np.cumsum(self._by_rtol)
@@ -299,7 +299,7 @@ class OutputTally:
         )
 
     def _quantile(self, q: float) -> float | None:
-        """The edge below which this part of the reference's absolute values lies, to 5 %."""
+        """Find the edge below which this part of the reference's absolute values lies, to 5 %."""
         place = int(np.searchsorted(np.cumsum(self._sizes), q * self._sizes.sum()))
         return float(_EDGES[place]) if place < len(_EDGES) else None
 
@@ -307,7 +307,7 @@ class OutputTally:
 def pair_outputs(
     reference: Mapping[str, object], candidate: Mapping[str, object]
 ) -> dict[str, str]:
-    """Reference's outputs to the candidate's: by name, else by place when there are as many."""
+    """Map outputs to the candidate's: by name, else by place when there are as many."""
     if set(reference) & set(candidate):
         return {name: name for name in reference if name in candidate}
     if len(reference) == len(candidate):

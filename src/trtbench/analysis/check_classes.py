@@ -170,13 +170,13 @@ class ClassTally:
 
 
 def are_probabilities(scores: AnyArray) -> bool:
-    """Whether rows hold probabilities of classes: none is negative, and they add up to one."""
+    """Say whether rows hold probabilities of classes: none is negative, and they add up to one."""
     with np.errstate(invalid="ignore", over="ignore"):
         return bool((scores >= 0).all() and np.allclose(scores.sum(axis=1), 1.0, atol=1e-2))
 
 
 def ranking(scores: AnyArray, count: int) -> NDArray[np.int64]:
-    """The best classes in order; ties go to the lower class."""
+    """Find the best classes in order; ties go to the lower class."""
     order = np.argsort(-scores, axis=1, kind="stable")
     return np.asarray(order[:, :count], np.int64)
 
@@ -188,7 +188,7 @@ def _best(scores: Floats, order: NDArray[np.int64]) -> tuple[TopClass, ...]:
 
 
 def _gaps(scores: Floats, order: NDArray[np.int64], count: int) -> Floats:
-    """How far each place is ahead of the next; the last class has none behind it."""
+    """Tell how far each place is ahead of the next; the last class has none behind it."""
     ordered = np.take_along_axis(scores, order, axis=1)
     if ordered.shape[1] == count:
         ordered = np.concatenate([ordered, np.full((len(ordered), 1), -np.inf)], axis=1)
@@ -211,7 +211,7 @@ def _jaccard(first: NDArray[np.int64], second: NDArray[np.int64]) -> Floats:
 
 
 def _log_probabilities(scores: Floats, *, as_is: bool) -> Floats:
-    """Logarithms of probabilities, none below that of the least there is: KL stays a number."""
+    """Compute ln of probabilities, none below that of the least there is: KL stays a number."""
     if as_is:
         return np.asarray(np.log(np.maximum(scores, LEAST)), np.float64)
     top = scores.max(axis=1, keepdims=True)

@@ -89,12 +89,12 @@ def _broken(rule: CheckRule, checks: list[OutputCheck]) -> Iterable[str]:
 
 
 def _row(check: OutputCheck) -> Row:
-    """The quantities of an output; of equal outputs the ratio to their difference is infinite."""
+    """Find quantities of an output; of equal ones the ratio to their difference is infinite."""
     return worst_numbers([check])
 
 
 def worst_numbers(checks: Iterable[OutputCheck]) -> dict[str, float | None]:
-    """Of several outputs, the worst number of each name; of equal ones SQNR is infinite."""
+    """Find the worst number of each name of several outputs; of equal ones SQNR is infinite."""
     found: dict[str, float | None] = {}
     for check in checks:
         row = dict(check.numbers())

@@ -60,7 +60,7 @@ class Worst:
         self._push(math.inf, told)
 
     def named(self, names: tuple[str, ...]) -> tuple[WorstItem, ...]:
-        """The items, the worst first, with their names."""
+        """Find the items, the worst first, with their names."""
         ordered = sorted(self._kept, key=lambda entry: entry[:2], reverse=True)
         return tuple(
             WorstItem(

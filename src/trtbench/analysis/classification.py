@@ -18,7 +18,7 @@ _Z = 1.959963984540054
 
 
 def rank_of_label(scores: AnyArray, labels: AnyArray) -> NDArray[np.int64]:
-    """The place of each label among the scores, 1 for the best; ties go to the lower class."""
+    """Find the place of each label among the scores, 1 for the best; ties go to the lower class."""
     own = np.take_along_axis(scores, labels[:, None], axis=1)
     better = scores > own
     earlier = (scores == own) & (np.arange(scores.shape[1]) < labels[:, None])
@@ -31,7 +31,7 @@ def top_k(scores: AnyArray, labels: AnyArray, *, k: int = 1) -> Score:
 
 
 def top_k_from_ranks(ranks: AnyArray, *, k: int = 1) -> Score:
-    """The same, from the places of the labels."""
+    """Compute the same from the places of the labels."""
     hits = int((ranks <= k).sum())
     return Score(
         metric=f"top{k}",
@@ -85,7 +85,7 @@ def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:
 
 
 def per_class(ranks: AnyArray, labels: AnyArray) -> tuple[ClassRow, ...]:
-    """Accuracy of every class that has examples, in order of labels."""
+    """Compute accuracy of every class that has examples, in order of labels."""
     return tuple(
         ClassRow(
             label=int(label),
@@ -104,7 +104,7 @@ def agreement(first: AnyArray, second: AnyArray) -> Score:
 
 
 def agreement_from_classes(first: AnyArray, second: AnyArray) -> Score:
-    """The same, from the classes they name."""
+    """Compute the same from the classes they name."""
     same = int((first == second).sum())
     return Score(
         metric="agreement",
@@ -115,7 +115,7 @@ def agreement_from_classes(first: AnyArray, second: AnyArray) -> Score:
 
 
 def wilson(hits: int, count: int) -> Interval:
-    """Wilson's interval of a proportion, honest near 0 and 1."""
+    """Compute Wilson's interval of a proportion, honest near 0 and 1."""
     share, spread = hits / count, _Z**2 / count
     centre = (share + spread / 2) / (1 + spread)
     half = _Z * math.sqrt(share * (1 - share) / count + spread / (4 * count)) / (1 + spread)

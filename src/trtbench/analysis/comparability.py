@@ -91,7 +91,7 @@ class Difference(Value, frozen=True, kw_only=True):
         return CODES.get(self.key, "H28")
 
     def blocks(self, metric: str) -> bool:
-        """Whether a ratio of this metric would mean nothing."""
+        """Say whether a ratio of this metric would mean nothing."""
         return self.blocking and not (metric == "gpu" and self.key in ONLY_HOST)
 
 

@@ -176,7 +176,7 @@ class _Parser:
                     self._refuse_unit(number, name, kind)
 
     def _refuse_unit(self, number: Number, name: str, kind: Kind) -> None:
-        """A bare number beside a time or a share: nobody knows whether ms or s, 1 or % is meant."""
+        """Refuse a bare number beside a time or a share: ms or s, 1 or % may be meant."""
         if number.unit:
             way = f"; write baseline*{1 + number.value:g}" if number.unit == "%" else ""
             raise self._error(f"{number} is no {kind}, and {name} is one{way}")

@@ -80,7 +80,7 @@ def judge_map(prediction: AnyArray, truth: AnyArray, rules: DepthRules) -> Depth
 
 
 def metrics_of(found: Floats, wanted: Floats, *, silog_lambda: float = 0.5) -> dict[str, float]:
-    """All metrics of positive values."""
+    """List all metrics of positive values."""
     error = found - wanted
     logs = np.log(found) - np.log(wanted)
     ratio = np.maximum(found / wanted, wanted / found)
@@ -128,7 +128,7 @@ def from_depth(depth: Floats, kind: Kind, scale: float = 1.0) -> Floats:
 
 
 def map_differences(reference: AnyArray, candidate: AnyArray) -> dict[str, float] | None:
-    """How far a map is from a reference's, in parts of the reference's range.
+    """Tell how far a map is from a reference's, in parts of the reference's range.
 
     ``own_*`` normalises each map by its own range, as depth-anything-win
     did: that hides a wrong scale.

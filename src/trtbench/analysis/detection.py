@@ -23,7 +23,7 @@ class Letterbox(Value, frozen=True, kw_only=True):
     top: int
 
     def undo(self, x: AnyArray, y: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """Network coordinates to those of the image."""
+        """Turn network coordinates to those of the image."""
         return (x - self.left) / self.scale_x, (y - self.top) / self.scale_y
 
 
@@ -43,13 +43,13 @@ def letterbox_of(
 
 
 def corners_from_centres(boxes: AnyArray) -> Floats:
-    """(cx, cy, w, h) to (x0, y0, x1, y1)."""
+    """Turn (cx, cy, w, h) into (x0, y0, x1, y1)."""
     centre, half = boxes[:, :2], boxes[:, 2:4] / 2
     return np.asarray(np.concatenate([centre - half, centre + half], axis=1), np.float64)
 
 
 def shared_areas(first: AnyArray, second: AnyArray) -> AnyArray:
-    """What every box of one list has in common with every box of another, given by corners.
+    """Tell what every box of one list has in common with every box of another, given by corners.
 
     Computed in the type of the boxes, as what follows from it.
     """
@@ -62,7 +62,7 @@ def shared_areas(first: AnyArray, second: AnyArray) -> AnyArray:
 
 
 def iou_matrix(first: AnyArray, second: AnyArray) -> AnyArray:
-    """Intersection over union of every box of one list with every box of another."""
+    """Compute intersection over union of every box of one list with every box of another."""
     shared = shared_areas(first, second)
     areas = [np.clip(each[:, 2:4] - each[:, :2], 0, None).prod(axis=1) for each in (first, second)]
     union = areas[0][:, None] + areas[1][None, :] - shared
@@ -77,7 +77,7 @@ def suppress(
     iou: float = 0.7,
     most: int = 300,
 ) -> NDArray[np.int64]:
-    """Greedy non-maximum suppression: the places of the boxes that stay, the best first.
+    """Apply greedy non-maximum suppression: the places of the boxes that stay, the best first.
 
     With classes, boxes of different ones do not suppress each other. Overlaps are computed in
     single precision, as detectors' own suppression has it: where one is the limit itself, the

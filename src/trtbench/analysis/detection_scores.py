@@ -87,7 +87,7 @@ def boxes_from_corners(
 
 
 def overlaps(found: Objects, truth: Objects) -> Floats:
-    """Intersection over union of every detection with every truth.
+    """Compute intersection over union of every detection with every truth.
 
     With a crowd it is the part of the detection that lies in it.
     """
@@ -174,7 +174,7 @@ class BoxTally:
         return ClassScores(number=number, truths=truths, precision=precision, recall=recall)
 
     def summary(self) -> dict[str, float]:
-        """COCO's twelve numbers; those without an object are left out."""
+        """Compute COCO's twelve numbers; those without an object are left out."""
         values: dict[str, float] = {}
         for size in SIZES:
             classes = self.by_class(size=size)
@@ -205,7 +205,7 @@ def mean_curve(classes: Sequence[ClassScores], *, level: int = 0) -> Floats:
 
 
 def _outside(areas: Floats) -> Bools:
-    """Which objects are not of a size: [sizes, objects]."""
+    """Tell which objects are not of a size: [sizes, objects]."""
     return np.array([(areas < low) | (areas > high) for low, high in SIZES.values()]).reshape(
         len(SIZES), len(areas)
     )

@@ -100,7 +100,7 @@ def flops_of(node: OnnxNode) -> Count:
 
 
 def _edges(model: OnnxModel) -> Iterable[OnnxTensor]:
-    """Inputs and outputs with the shapes that were settled for the estimates."""
+    """Find inputs and outputs with the shapes that were settled for the estimates."""
     settled = {each.name: each for node in model.nodes for each in (*node.inputs, *node.outputs)}
     for spec in (*model.inputs, *model.outputs):
         yield settled.get(spec.name) or OnnxTensor(
@@ -130,7 +130,7 @@ def _stored_as(tensor: OnnxTensor, dtype: str) -> OnnxTensor:
 
 
 def _conv(node: OnnxNode) -> Count:
-    """Every output element is a dot product over C/g channels and the kernel."""
+    """Count a dot product over C/g channels and the kernel for every output element."""
     weight = _dims(node.inputs, 3 if node.op == "QLinearConv" else 1)
     outputs = _size(node.outputs)
     if weight is None or outputs is None:
@@ -140,7 +140,7 @@ def _conv(node: OnnxNode) -> Count:
 
 
 def _conv_transpose(node: OnnxNode) -> Count:
-    """Every input element is spread over M/g channels and the kernel."""
+    """Count M/g channels and the kernel for every input element."""
     weight, inputs, outputs = _dims(node.inputs, 1), _size(node.inputs), _size(node.outputs)
     if weight is None or inputs is None or outputs is None:
         return None
@@ -165,7 +165,7 @@ def _bias(node: OnnxNode, index: int, outputs: int) -> int:
 
 
 def _einsum(node: OnnxNode) -> Count:
-    """One multiply-add for every combination of indices; only a single input needs no product."""
+    """Count a multiply-add for every combination of indices; a single input needs no product."""
     terms = str(node.attributes.get("equation", "")).replace(" ", "").split("->")[0].split(",")
     if "." in "".join(terms) or len(terms) != len(node.inputs):
         return None
@@ -178,7 +178,7 @@ def _einsum(node: OnnxNode) -> Count:
 
 
 def _attention(node: OnnxNode) -> Count:
-    """Scores and weighted sum: 2·B·H·S·T·(d + e), as in 4·B·H·S²·d when all are alike."""
+    """Count scores and weighted sum: 2·B·H·S·T·(d + e), as in 4·B·H·S²·d when all are alike."""
     query, key, value = (_dims(node.inputs, index) for index in range(3))
     if query is None or key is None or value is None:
         return None
@@ -196,7 +196,7 @@ def _attention(node: OnnxNode) -> Count:
 
 
 def _recurrent(node: OnnxNode) -> Count:
-    """Input and state products of every gate, step and direction."""
+    """Count input and state products of every gate, step and direction."""
     data, weight, state = (_dims(node.inputs, index) for index in range(3))
     if data is None or weight is None or state is None:
         return None
@@ -210,7 +210,7 @@ def _pool(node: OnnxNode) -> Count:
 
 
 def _resize(node: OnnxNode) -> Count:
-    """Nearest only copies; linear blends two values per scaled axis; cubic four."""
+    """Count what blends: linear two values per scaled axis, cubic four; nearest only copies."""
     each = {"nearest": 0, "linear": 7, "cubic": 35}.get(str(node.attributes.get("mode", "nearest")))
     return _times(each, _size(node.outputs)) if each is not None else None
 

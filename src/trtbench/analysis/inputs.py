@@ -51,13 +51,13 @@ def has_meaning(name: str) -> bool:
 
 
 def fixed_batch(tensors: Sequence[TensorSpec]) -> int | None:
-    """The leading dimension of the first input, when it is a number."""
+    """Find the leading dimension of the first input, when it is a number."""
     first = tensors[0].shape[0] if tensors and tensors[0].shape else None
     return first if isinstance(first, int) and first > 0 else None
 
 
 def has_rows(tensor: TensorSpec, tensors: Sequence[TensorSpec]) -> bool:
-    """Whether an input has one row per item: an open leading dimension, or the fixed batch."""
+    """Say whether an input has one row per item: an open leading dimension, or the fixed batch."""
     if not tensor.shape:
         return False
     first = tensor.shape[0]
@@ -97,7 +97,7 @@ def _draw(tensor: TensorSpec, *, seed: int) -> NDArray[np.generic]:
 def _integers(
     name: str, shape: tuple[int, ...], dtype: np.dtype[Any], generator: np.random.Generator
 ) -> NDArray[np.generic]:
-    """Masks are ones, types zeros, positions count up, pixels fill a byte, the rest are ids."""
+    """Make ones for masks, zeros for types, counts for positions, bytes for pixels, else ids."""
     if any(word in name for word in _ONES):
         return np.ones(shape, dtype)
     if any(word in name for word in _ZEROS):

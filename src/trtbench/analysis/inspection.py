@@ -181,7 +181,7 @@ def layer_summary(graph: EngineGraph) -> InspectionTable:
 
 
 def layer_table(graph: EngineGraph) -> InspectionTable:
-    """Every layer in the order of execution."""
+    """List every layer in the order of execution."""
     rows = tuple(
         (
             each.name, each.type, layer_precision(each), _dims(each), each.weights_count,
@@ -194,7 +194,7 @@ def layer_table(graph: EngineGraph) -> InspectionTable:
 
 
 def layer_precision(layer: LayerInfo) -> str:
-    """The type a layer gives, with the type it takes where the two differ."""
+    """Find the type a layer gives, with the type it takes where the two differ."""
     taken = next((each.dtype for each in layer.inputs if each.dtype), None)
     given = next((each.dtype for each in layer.outputs if each.dtype), None)
     if taken and given and taken != given:
@@ -207,7 +207,7 @@ def _dims(layer: LayerInfo) -> str | None:
 
 
 def parameters_of(graph: EngineGraph) -> int | None:
-    """Parameters the inspector tells; ``None`` when it tells none."""
+    """Count parameters the inspector tells; ``None`` when it tells none."""
     counts = [each.weights_count for each in graph.layers if each.weights_count is not None]
     return sum(counts) if counts else None
 

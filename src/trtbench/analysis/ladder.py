@@ -131,7 +131,7 @@ def _told(a: Run, b: Run) -> Iterator[Difference]:
 
 
 def _metric(one: str, other: str, a: EngineFacts, b: EngineFacts) -> Iterator[Rung]:
-    """The numbers count different things: a run that knows both tells the difference."""
+    """Tell numbers that count different things; a run that knows both tells the difference."""
     if one == other:
         return
     both = next((each for each in (a, b) if _of(each, one) and _of(each, other)), None)

@@ -99,7 +99,7 @@ def tensor_diffs(
 
 
 def is_unusual(diff: TensorDiff, *, precision: str) -> bool:
-    """Whether a conversion to this precision went worse than it usually does."""
+    """Say whether a conversion to this precision went worse than it usually does."""
     if diff.nonfinite or (diff.rel_l2 is None and diff.elements > 0):
         return True
     limit = USUAL_SQNR_DB.get(precision)

@@ -110,5 +110,5 @@ class OnnxModel(Value, frozen=True, kw_only=True):
 
 
 def short_dtype(dtype: str) -> str:
-    """``float16`` is ``fp16``; integers keep their names."""
+    """Name a type as precisions are: ``float16`` is ``fp16``; integers keep their names."""
     return SHORT.get(dtype, dtype)

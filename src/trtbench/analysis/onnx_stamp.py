@@ -55,5 +55,5 @@ def notes_from_metadata(metadata: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def random_note(precision: str) -> str:
-    """What scales from random data are good for."""
+    """Tell what scales from random data are good for."""
     return f"{precision} calibrated with {RANDOM_DATA}: speed is meaningful, accuracy is not"

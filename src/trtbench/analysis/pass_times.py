@@ -81,7 +81,7 @@ def times_in_words(split: Split) -> str:
 
 
 def warmup_batches(count: int, part: float) -> int:
-    """How many batches at the start do not count: this part, one at least, never all."""
+    """Tell how many batches at the start do not count: this part, one at least, never all."""
     return max(0, min(max(int(count * part), 1), count - 1))
 
 

@@ -61,12 +61,12 @@ class Matches:
 
 
 def default_sigmas(points: int) -> tuple[float, ...]:
-    """COCO's for its 17 points; else the same for all, as the YOLO networks are evaluated."""
+    """Choose COCO's for its 17 points; else the same for all, as YOLO networks are evaluated."""
     return COCO_SIGMAS if points == len(COCO_SIGMAS) else (1.0 / points,) * points
 
 
 def oks_matrix(found: People, truth: People, sigmas: Sequence[float]) -> Floats:
-    """Similarity of every detection with every annotated person."""
+    """Compute similarity of every detection with every annotated person."""
     variances = (2 * np.asarray(sigmas)) ** 2
     result = np.zeros((len(found.keypoints), len(truth.keypoints)))
     for column, person in enumerate(truth.keypoints):
@@ -97,7 +97,7 @@ def match(found: People, truth: People, sigmas: Sequence[float]) -> Matches:
 def average_precision(
     matches: Sequence[Matches], *, weights: AnyArray | None = None
 ) -> dict[str, float]:
-    """AP, AP50, AP75 and AR over images, each counted as often as its weight says."""
+    """Compute AP, AP50, AP75 and AR over images, each counted as often as its weight says."""
     counts = np.ones(len(matches)) if weights is None else np.asarray(weights, np.float64)
     people = float(sum(w * each.people for w, each in zip(counts, matches, strict=True)))
     if not people:
@@ -119,7 +119,7 @@ def average_precision(
 
 
 def pck(found: People, truth: People, sigmas: Sequence[float], *, part: float) -> tuple[int, int]:
-    """Labelled points found within this part of the larger side of the person's box, of how many.
+    """Count labelled points found within this part of the larger side of a person's box, of all.
 
     Every person is held against the free detection that is most similar; points of people
     without one are missed.

@@ -62,6 +62,6 @@ def statistic_intervals(
 
 
 def interval_from_draws(draws: AnyArray) -> Interval:
-    """The middle part of what was drawn."""
+    """Find the middle part of what was drawn."""
     low, high = np.quantile(draws, ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
     return Interval(low=float(low), high=float(high), level=LEVEL, meaning=MEANING)

@@ -124,7 +124,7 @@ def _drift_of(metric: str, baseline: Run, candidate: Run, *, known: Drift | None
 
 
 def _equal_times(one: str, other: str, runs: Sequence[Run]) -> bool:
-    """Whether two columns tell the same, as latency and GPU time do without transfers."""
+    """Say whether two columns tell the same, as latency and GPU time do without transfers."""
     ways = [_statistic(name, *runs) for name in (one, other)]
     values = [
         [_launch_values(run, name, way) for name, way in zip((one, other), ways, strict=True)]

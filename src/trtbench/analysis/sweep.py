@@ -234,7 +234,7 @@ def with_front(rows: Sequence[SweepRow]) -> list[SweepRow]:
 
 
 def _accuracy(rows: Iterable[SweepRow]) -> str | None:
-    """The score that counts: top-1, or the first that a task has."""
+    """Find the score that counts: top-1, or the first that a task has."""
     names = [name for row in rows for name in row.scores]
     return ACCURACY if ACCURACY in names else next(iter(names), None)
 

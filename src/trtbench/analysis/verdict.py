@@ -348,7 +348,7 @@ def _t_factor(count: int, level: float) -> float:
 def _needed(
     estimate: Trimmed, *, gate: float, margin: float, widen: float, levels: tuple[float, float]
 ) -> int | None:
-    """Launches that would decide, if the effect is what it seems: the same, or a difference.
+    """Count launches that would decide, if the effect is what it seems: the same, or a difference.
 
     Both have a level of their own.
 

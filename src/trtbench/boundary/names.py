@@ -107,7 +107,7 @@ def inside(folder: Path, name: str, *, what: str = "name", where: object = None)
 
 
 def is_inside(folder: Path, path: Path) -> bool:
-    """Whether a path, links followed, is below a folder."""
+    """Say whether a path, links followed, is below a folder."""
     try:
         found, root = path.resolve(), folder.resolve()
     except (OSError, RuntimeError):  # a circle of links

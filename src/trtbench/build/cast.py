@@ -154,7 +154,7 @@ def matching_nodes(model: ModelProto, keep: Sequence[str]) -> dict[str, str]:
 
 
 def _shape_arithmetic(model: ModelProto) -> set[str]:
-    """Nodes that compute with dimensions: FP16 counts exactly only up to 2048."""
+    """List nodes that compute with dimensions: FP16 counts exactly only up to 2048."""
     stored = {tensor.name for tensor in model.graph.initializer}
     shapes: set[str] = set()
     found: set[str] = set()
@@ -170,7 +170,7 @@ def _shape_arithmetic(model: ModelProto) -> set[str]:
 
 
 def _overflowing(model: ModelProto, held: dict[str, str]) -> dict[str, str]:
-    """Nodes with stored values that FP16 cannot hold; infinity itself it can."""
+    """List nodes with stored values that FP16 cannot hold; infinity itself it can."""
     beyond = {
         tensor.name: value
         for tensor in model.graph.initializer

@@ -126,7 +126,7 @@ class _Rewriting:
             _retype_attribute(node, self.low)
 
     def as_type(self, name: str, wanted: int) -> str:
-        """The name under which a tensor is had in the wanted type."""
+        """Find the name under which a tensor is had in the wanted type."""
         from onnx import helper
 
         if self.types.get(name) == wanted:
@@ -170,7 +170,7 @@ class _Rewriting:
         del self.graph.value_info[:]
 
     def _restore_names(self) -> None:
-        """Weights that exist in one type only keep the name they had."""
+        """Let weights that exist in one type only keep the name they had."""
         left = {tensor.name for tensor in self.graph.initializer}
         back = {
             made: name

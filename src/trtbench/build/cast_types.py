@@ -76,7 +76,7 @@ def _becomes(formal: FormalParameter, low: int) -> int:
 
 
 def _output(node: NodeProto, formal: FormalParameter, tied: set[str], low: int) -> int:
-    """An output follows the inputs it shares a type with; other types are set by attributes."""
+    """Let an output follow the inputs it shares a type with; attributes set other types."""
     if formal.type_str in tied or node.op_type in _TYPE_BY_ATTRIBUTE:
         return _becomes(formal, low)
     return FLOAT
@@ -87,7 +87,7 @@ def _formal(formals: Sequence[FormalParameter], index: int) -> FormalParameter:
 
 
 def schema_of(node: NodeProto, model: ModelProto) -> OpSchema | None:
-    """The definition of an operator in the opset of the model."""
+    """Find the definition of an operator in the opset of the model."""
     import onnx
 
     try:
@@ -102,7 +102,7 @@ def _version(model: ModelProto, domain: str) -> int | None:
 
 
 def tensor_types(model: ModelProto) -> dict[str, int]:
-    """The element type of every tensor of the outer graph."""
+    """Find the element type of every tensor of the outer graph."""
     import onnx
 
     inferred = onnx.shape_inference.infer_shapes(_without_large_weights(model))
@@ -117,7 +117,7 @@ def tensor_types(model: ModelProto) -> dict[str, int]:
 
 
 def _without_large_weights(model: ModelProto) -> ModelProto:
-    """A copy that shape inference can take, which must not hold 2 GiB."""
+    """Make a copy that shape inference can take, which must not hold 2 GiB."""
     from onnx import ModelProto as Model
     from onnx import TensorProto
 
@@ -211,7 +211,7 @@ def as_low(values: NDArray[np.float32], low: int) -> AnyArray:
 
 
 def largest(tensor: TensorProto) -> float:
-    """The largest finite magnitude that a tensor holds."""
+    """Find the largest finite magnitude that a tensor holds."""
     from onnx import numpy_helper
 
     values = np.abs(numpy_helper.to_array(tensor))

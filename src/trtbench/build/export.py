@@ -237,7 +237,7 @@ def _draw(
     torch: ModuleType,
     rows: int,
 ) -> Tensor:
-    """Uniform values for floats, small ids for integers, ones for truth values."""
+    """Draw uniform values for floats, small ids for integers, ones for truth values."""
     if shape.dtype is None:
         values = torch.rand(dims, generator=generator)
         return values.half() if half else values

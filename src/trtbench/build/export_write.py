@@ -40,7 +40,7 @@ class Example:
 
 
 def has_dynamo(torch: ModuleType) -> bool:
-    """Whether this PyTorch has the newer exporter, from 2.5 on; those for Jetsons are older."""
+    """Say whether this PyTorch has the newer exporter, from 2.5 on; those for Jetsons are older."""
     return "dynamo" in inspect.signature(torch.onnx.export).parameters
 
 
@@ -192,7 +192,7 @@ def _bytes_of(model: Module) -> int:
 
 
 def _refuse_other_opset(path: Path, asked: int | None) -> None:
-    """The dynamo exporter gives a newer opset than was asked for when it cannot convert down."""
+    """Refuse a newer opset than was asked for, which dynamo makes where it cannot convert down."""
     if asked is None:
         return
     versions = {e.domain: e.version for e in load_onnx(path, weights=False).opset_import}

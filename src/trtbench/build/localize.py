@@ -147,7 +147,7 @@ def _watch_input(looks: Looks, pair: TwoGraphs, name: str, watch: RangeWatch) ->
 
 
 def _beyond(pair: TwoGraphs, parts: Sequence[Part], seen: dict[str, Seen]) -> list[tuple[int, int]]:
-    """Pairs of parts that a tensor joins which the low type cannot hold: one alone is no use."""
+    """Pair parts that a tensor joins which the low type cannot hold: one alone is no use."""
     places = {part.tensor: place for place, part in enumerate(parts)}
     found = []
     for place, part in enumerate(parts):
@@ -159,13 +159,13 @@ def _beyond(pair: TwoGraphs, parts: Sequence[Part], seen: dict[str, Seen]) -> li
 
 
 def _suspects(groups: Sequence[list[Part]], seen: dict[str, Seen]) -> list[int]:
-    """Groups in the order of suspicion: those that lose finite values, then by added drift."""
+    """List groups in the order of suspicion: those that lose finite values, then by added drift."""
     keys = [(loses(group, seen), added(group, seen) or 0.0) for group in groups]
     return in_order_of_suspicion(keys)
 
 
 def loses(group: Sequence[Part], seen: dict[str, Seen]) -> bool:
-    """Whether values stop being finite here: they are at its inputs, and not behind it."""
+    """Say whether values stop being finite here: they are at its inputs, and not behind it."""
     inside = {part.tensor for part in group}
     before = [seen[n].nonfinite for p in group for n in p.reads if n in seen and n not in inside]
     return not any(before) and any(seen[part.tensor].nonfinite for part in group)
@@ -212,7 +212,7 @@ def _group(
 
 
 def _named(parts: Sequence[Part], pair: TwoGraphs) -> tuple[str, ...]:
-    """Nodes to name to a quantizer: all for a cast, those with scales of their own else."""
+    """List nodes to name to a quantizer: all for a cast, those with scales of their own else."""
     nodes = [pair.reference.nodes[place] for part in parts for place in part.places]
     if parts[0].type not in LOW.values():
         nodes = [node for node in nodes if node.op_type not in FOLLOWERS] or nodes

@@ -210,7 +210,7 @@ def matched(reference: Graph, candidate: Graph) -> dict[str, str]:
 
 
 def paired_inputs(reference: Graph, candidate: Graph) -> dict[str, str]:
-    """TwoGraphs the inputs by name, else by place."""
+    """Pair the inputs by name, else by place."""
     if set(reference.inputs) == set(candidate.inputs):
         return {name: name for name in reference.inputs}
     if len(reference.inputs) != len(candidate.inputs):
@@ -315,7 +315,7 @@ def _heaviest(graph: Graph, nodes: Sequence[int]) -> NodeProto:
 
 
 def _low_type(graph: Graph, nodes: Sequence[int]) -> str | None:
-    """The lowest type that nodes compute in: what Q/DQ nodes say, else that of their tensors."""
+    """Find the lowest type nodes compute in: what Q/DQ nodes say, else that of tensors."""
     kinds: Counter[str] = Counter()
     for index in nodes:
         node = graph.nodes[index]
@@ -331,7 +331,7 @@ def _low_type(graph: Graph, nodes: Sequence[int]) -> str | None:
 
 
 def quantized_type(graph: Graph, node: NodeProto) -> str:
-    """The type on the narrow side of a Q or DQ node."""
+    """Find the type on the narrow side of a Q or DQ node."""
     narrow = node.output[0] if node.op_type == "QuantizeLinear" else node.input[0]
     zero = node.input[2] if len(node.input) > 2 else ""
     number = graph.types.get(zero) or graph.types.get(narrow) or 2

@@ -95,7 +95,7 @@ class Batches:
         return self.first(len(self))
 
     def first(self, items: int) -> Iterator[Batch]:
-        """The batches that hold the first items."""
+        """Find the batches that hold the first items."""
         for start in range(0, min(items, len(self)), self.size):
             if start in self._held:
                 yield self._held[start]

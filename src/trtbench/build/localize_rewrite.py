@@ -88,7 +88,7 @@ class _Restoring:
         self.nodes[node.name] = copy
 
     def _given(self, tensor: str) -> str:
-        """Under which name a copied node gives a tensor: the candidate's own, if types agree."""
+        """Name a tensor that a copied node gives: as the candidate does, if types agree."""
         match = self.pair.matches.get(tensor)
         if tensor in self.chosen and match is not None:
             theirs = self.pair.candidate.types.get(match)
@@ -96,7 +96,7 @@ class _Restoring:
         return tensor + KEPT
 
     def _read(self, tensor: str) -> str:
-        """Under which name a copied node reads a tensor of the reference, in its type."""
+        """Tell under which name a copied node reads a tensor of the reference, in its type."""
         reference, candidate = self.pair.reference, self.pair.candidate
         if tensor in reference.stored:
             if tensor not in self.stored:
@@ -200,7 +200,7 @@ def stand_in(model: ModelProto) -> ModelProto:
 
 
 def _computed_in_float(node: NodeProto, types: Mapping[str, int]) -> list[NodeProto]:
-    """The node itself, in FP32, and roundings of what it gives in a low type."""
+    """Make the node itself, in FP32, and roundings of what it gives in a low type."""
     made = [node]
     for attribute in node.attribute:
         if attribute.name in _TYPE_ATTRIBUTES and attribute.i in LOW:

@@ -58,7 +58,7 @@ class Trials:
         return self.known[chosen]
 
     def loss(self, chosen: Restored) -> Loss | None:
-        """How bad a model is; ``None`` when time is up."""
+        """Tell how bad a model is; ``None`` when time is up."""
         if chosen not in self.known and time.monotonic() > self.ends:
             return None
         return self.loss_of(self.numbers(chosen))
@@ -101,7 +101,7 @@ def aim_of(spec: LocalizeSpec, pair: TwoGraphs, scores: dict[str, float]) -> Aim
 
 
 def _usual(metric: str, pair: TwoGraphs) -> str:
-    """What a conversion usually reaches: half a per cent, or the SQNR of the type."""
+    """Tell what a conversion usually reaches: half a per cent, or the SQNR of the type."""
     if metric != OUTPUT_METRIC:
         sign, way = ("<=", "*1.01") if less_is_better(metric) else (">=", "*0.99")
         return f"{metric}{sign}baseline{'-0.5%' if is_share(metric) else way}"
@@ -111,7 +111,7 @@ def _usual(metric: str, pair: TwoGraphs) -> str:
 
 
 def _rank(group: int, losses: dict[int, Loss], suspects: Sequence[int]) -> tuple[object, ...]:
-    """What leaves the least loss when restored, then what is suspected first."""
+    """Tell what leaves the least loss when restored, then what is suspected first."""
     loss = losses.get(group)
     rounded = tuple(float(f"{each:.4g}") for each in loss) if loss is not None else ()
     return (loss is None, rounded, suspects.index(group))
@@ -156,5 +156,5 @@ def repair(
 
 
 def told(numbers: dict[str, float]) -> Numbers:
-    """Numbers as a file can hold them: it has no infinity."""
+    """Read numbers as a file can hold them: it has no infinity."""
     return {name: value if math.isfinite(value) else None for name, value in numbers.items()}

@@ -76,7 +76,7 @@ def _texts(model: ModelProto) -> Iterator[object]:
 
 
 def external_files(model: ModelProto) -> tuple[str, ...]:
-    """Names of the files that a model, loaded without weights, keeps tensors in."""
+    """List names of the files that a model, loaded without weights, keeps tensors in."""
     from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
     found = (
@@ -182,7 +182,7 @@ def sort_nodes(graph: GraphProto) -> None:
 
 
 def reads_of(node: NodeProto) -> set[str]:
-    """Names that a node reads, those its bodies take from outside too."""
+    """List names that a node reads, those its bodies take from outside too."""
     found = {name for name in node.input if name}
     for body in subgraphs(node):
         found |= {name for inner in body.node for name in reads_of(inner)}

@@ -246,7 +246,7 @@ def _drifts(
 
 
 def _owners(model: ModelProto) -> dict[str, str]:
-    """Every node's name to that of the node it is computed with."""
+    """Map every node's name to that of the node it is computed with."""
     makers: dict[str, str] = {}
     owners: dict[str, str] = {}
     for node in model.graph.node:

@@ -113,7 +113,7 @@ def _shape(value: ValueInfoProto) -> tuple[int | str | None, ...] | None:
 
 
 def _real_inputs(model: ModelProto) -> list[ValueInfoProto]:
-    """Old files list stored weights among the inputs."""
+    """List inputs without stored weights, which old files list among them."""
     stored = {tensor.name for tensor in model.graph.initializer}
     return [value for value in model.graph.input if value.name not in stored]
 
@@ -247,7 +247,7 @@ def _node(
 def _quantized(
     node: NodeProto, tensors: Mapping[str, OnnxTensor], sources: Mapping[str, NodeProto]
 ) -> str | None:
-    """The type behind the DequantizeLinear nodes that feed a weighted operator."""
+    """Find the type behind the DequantizeLinear nodes that feed a weighted operator."""
     names = list(node.input)[: _DATA_INPUTS.get(node.op_type, 0)]
     behind = [_dequantized(sources.get(name), sources) for name in names]
     if not behind or not all(behind):
@@ -257,14 +257,14 @@ def _quantized(
 
 
 def _dequantized(node: NodeProto | None, sources: Mapping[str, NodeProto]) -> str | None:
-    """The quantized tensor a value comes from, through transposes of weights."""
+    """Find the quantized tensor a value comes from, through transposes of weights."""
     while node is not None and node.op_type in ("Transpose", "Reshape", "Identity", "Cast"):
         node = sources.get(node.input[0])
     return node.input[0] if node is not None and node.op_type == "DequantizeLinear" else None
 
 
 def _attribute(attribute: AttributeProto) -> Attribute | None:
-    """Numbers and texts; tensors and graphs are not looked at here."""
+    """Read numbers and texts; tensors and graphs are not looked at here."""
     from onnx import AttributeProto, helper
 
     kinds = AttributeProto.AttributeType

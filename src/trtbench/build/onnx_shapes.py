@@ -86,7 +86,7 @@ def _is_static(value: ValueInfoProto) -> bool:
 
 
 def _constants(model: ModelProto) -> Values:
-    """Small stored values; floats are those of scale factors."""
+    """Find small stored values; floats are those of scale factors."""
     from onnx import numpy_helper
 
     found = {

@@ -109,7 +109,7 @@ def _open(path: Path) -> InferenceSession:
 
 
 def _reason(problem: Exception, path: Path) -> str:
-    """What ONNX Runtime says, without its numbers and without the folder of the job."""
+    """Tell what ONNX Runtime says, without its numbers and without the folder of the job."""
     first = first_line(problem).replace(str(path), path.name)
     return re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", first)
 

@@ -62,7 +62,7 @@ class Items:
 
 
 def batch_of(inputs: Sequence[TensorSpec], *, asked: int | None, default: int = 8) -> int:
-    """The batch a model takes: its own where it is fixed, else the one that was asked for."""
+    """Find the batch a model takes: its own where it is fixed, else the one that was asked for."""
     fixed = fixed_batch(inputs)
     if fixed is None:
         return asked or default

@@ -17,7 +17,7 @@ LIBRARIES = ("trtbench", "onnx", "onnxruntime", "numpy", "nvidia-modelopt", "tor
 
 
 def versions() -> dict[str, str]:
-    """Of what a conversion depends on."""
+    """List versions of what a conversion depends on."""
     return library_versions(LIBRARIES)
 
 
@@ -51,7 +51,7 @@ def stamp(model: ModelProto, spec: QuantSpec) -> None:
 
 
 def drop_unused_domains(model: ModelProto) -> None:
-    """Quantizers list every operator domain they know; a parser should see those in use only."""
+    """Drop operator domains that are not in use: quantizers list every one they know."""
     used = {node.domain for node in model.graph.node} | {""}
     if any(node.attribute for node in model.graph.node for a in node.attribute if a.HasField("g")):
         return  # a body may use what the graph around it does not

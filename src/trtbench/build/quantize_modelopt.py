@@ -103,7 +103,7 @@ def _library() -> Callable[..., object]:
 
 
 def _joined(feeds: FeedFile) -> dict[str, NDArray[np.generic]]:
-    """ModelOpt takes all batches in one array and cuts them up again."""
+    """Join all batches in one array, which ModelOpt cuts up again."""
     batches = [feed for feed in feeds if _rows(feed) == _rows(feeds[0])]
     return {name: np.concatenate([feed[name] for feed in batches]) for name in feeds[0]}
 

@@ -102,7 +102,7 @@ def _refused(problem: Exception, spec: QuantSpec) -> InputError:
 
 
 def _options(spec: QuantSpec) -> dict[str, object]:
-    """TensorRT wants zero points of zero and FP32 biases."""
+    """Ask for what TensorRT wants: zero points of zero and FP32 biases."""
     return {
         "ActivationSymmetric": True,
         "WeightSymmetric": True,
@@ -144,7 +144,7 @@ def _prepare(spec: QuantSpec, folder: Path) -> tuple[Path, dict[str, str]]:
 
 
 def _constant_additions(model: ModelProto) -> dict[str, str]:
-    """Additions of stored values: TensorRT takes quantized constants only into weighted layers."""
+    """List additions of stored values, which TensorRT takes only into weighted layers."""
     stored = {tensor.name for tensor in model.graph.initializer if tensor.data_type == FLOAT}
     return {
         node.name: "adds a constant"

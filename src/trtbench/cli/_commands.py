@@ -30,7 +30,7 @@ class TaskCommand(click.Command):
     """Whether flags that nobody typed say nothing, because something else may say it."""
 
     def task_of(self, args: list[str]) -> str | None:
-        """The task a command line is about."""
+        """Find the task a command line is about."""
         return _task_named(args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -70,7 +70,7 @@ def command(
 
 
 def _csv(table: InspectionTable | None) -> str:
-    """Plain numbers: seconds and bytes, as the names of the columns say."""
+    """Write plain numbers: seconds and bytes, as the names of the columns say."""
     from trtbench.report.csv_lines import csv_from_lines
 
     if table is None:

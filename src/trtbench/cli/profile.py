@@ -75,7 +75,7 @@ def command(
 
 
 def _looks_like_file(name: str) -> bool:
-    """A name with a model's ending is a file that is missing, not a run."""
+    """Tell a file that is missing, by a model's ending, from the name of a run."""
     from trtbench.models.identity import SUFFIXES
 
     return Path(name).suffix.lower() in SUFFIXES

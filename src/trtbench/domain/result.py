@@ -288,7 +288,7 @@ def without_secrets(record: R) -> R:
 
 
 def gpu_number(record: Record) -> int:
-    """Which of the machine's GPUs a run was on, as NVML counts; the first when nobody says."""
+    """Tell which of the machine's GPUs a run was on, as NVML counts; the first when nobody says."""
     seen = record.facts.get("gpu_index") if isinstance(record, RunRecord) else None
     if isinstance(seen, int):
         return seen
@@ -382,7 +382,7 @@ class Scores(Value, frozen=True, kw_only=True):
         return None
 
     def as_extra(self) -> dict[str, object]:
-        """What a run of the same bytes carries of them."""
+        """Tell what a run of the same bytes carries of them."""
         carried: dict[str, object] = {"scores": self.by_metric()} if self.scores else {}
         if self.item_parts_s:
             carried["item_parts"] = {"seconds": self.item_parts_s, "timed": self.timed}

@@ -53,7 +53,7 @@ class RunView:
         return clean_line(f"<Run {self.id}: {', '.join(parts)}>")
 
     def __str__(self) -> str:
-        """What was measured, the median of every column, and what the tool thinks of it."""
+        """Tell what was measured, the median of every column, and what the tool thinks of it."""
         lines = [self.title]
         for name, column in self.times.durations().items():
             if len(column):

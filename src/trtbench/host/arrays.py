@@ -225,7 +225,7 @@ def _raw(folder: Path, tensor: TensorSpec) -> NDArray[np.generic]:
 
 
 def _dtype(tensor: TensorSpec) -> np.dtype[np.generic]:
-    """numpy's type of an input; some types of ONNX have none."""
+    """Find numpy's type of an input; some types of ONNX have none."""
     try:
         found = np.dtype(tensor.dtype)
     except TypeError:

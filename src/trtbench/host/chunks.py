@@ -71,7 +71,7 @@ class Chunks:
         self._held: dict[str, Array] = {}
 
     def __len__(self) -> int:
-        """How many items there are rows of."""
+        """Tell how many items there are rows of."""
         return self._files[-1][1] if self._files else 0
 
     def __iter__(self) -> Iterator[tuple[int, dict[str, Array]]]:
@@ -114,7 +114,7 @@ def _joined(parts: Sequence[Arrays]) -> dict[str, Array]:
 
 
 def _stored(name: str, rows: Array) -> dict[str, Array]:
-    """What is written of rows: themselves, or the values and the shapes of every item."""
+    """Tell what is written of rows: themselves, or the values and the shapes of every item."""
     if rows.dtype != object:
         return {_MARK + name: rows}
     items = [np.asarray(row) for row in rows]

@@ -139,11 +139,11 @@ class Cuda:
         return self.prepared("cudaEventRecord", event, stream)
 
     def wait(self, event: object) -> Call:
-        """The host waits for an event."""
+        """Let the host wait for an event."""
         return self.prepared("cudaEventSynchronize", event)
 
     def hold_back(self, stream: object, event: object) -> Call:
-        """A stream waits for an event of another."""
+        """Let a stream wait for an event of another."""
         return self.prepared("cudaStreamWaitEvent", stream, event, 0)
 
     def synchronize(self, stream: object) -> None:
@@ -312,7 +312,7 @@ def cuda_problem(*, api: ModuleType | None = None) -> str | None:
 
 
 def no_memory(needed: int, *, free: int, total: int) -> UnavailableError:
-    """The error for work that does not fit on the device."""
+    """Make the error for work that does not fit on the device."""
     return UnavailableError(
         "not enough GPU memory",
         facts={

@@ -77,7 +77,7 @@ def _machine_facts(*, root: Path) -> dict[str, Scalar]:
 
 
 def _gpu_facts(gpus: tuple[Gpu, ...], *, nvml_module: ModuleType | None) -> dict[str, Scalar]:
-    """Signs that a GPU is shared, as ``gpu0_processes``, ``gpu0_utilisation``, ``gpu0_mig``.
+    """Find signs that a GPU is shared, as ``gpu0_processes``, ``gpu0_utilisation``, ``gpu0_mig``.
 
     Modes are those of the whole GPU; of a slice, processes of other slices are none of its own.
     """
@@ -137,7 +137,7 @@ def _git_folder(folder: Path) -> Path | None:
 
 
 def _common_folder(git: Path) -> Path:
-    """Branches of a worktree live in the main repository's folder."""
+    """Find where branches are: those of a worktree live in the main repository's folder."""
     link = text_of(git / "commondir")
     return git / link if link else git
 

@@ -86,7 +86,7 @@ def path_behind(path: Path) -> Path:
 
 
 def cache_folder() -> Path:
-    """The folder of what this user can do without."""
+    """Find the folder of what this user can do without."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "trtbench"
 

@@ -31,14 +31,14 @@ def lock_name(device: str, *, nvml: ModuleType | None = None) -> str:
 def gpu_uuid(
     device: str, *, environment: Mapping[str, str] | None = None, nvml: ModuleType | None = None
 ) -> str | None:
-    """The UUID of a CUDA device; ``None`` where NVML does not tell, or it is none."""
+    """Find the UUID of a CUDA device; ``None`` where NVML does not tell, or it is none."""
     known = devices(nvml=nvml)
     name = _visible(device, os.environ if environment is None else environment, count=len(known))
     return None if name is None else _uuid(name, known)
 
 
 def _visible(device: str, environment: Mapping[str, str], *, count: int) -> str | None:
-    """What CUDA calls a device that this process calls ``cuda:0``; ``None`` if it sees none."""
+    """Tell what CUDA calls what this process calls ``cuda:0``; ``None`` if it sees none."""
     match = _CUDA.fullmatch(device)
     if match is None:
         return None

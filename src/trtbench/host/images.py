@@ -34,7 +34,7 @@ Pixels = NDArray[np.uint8]
 
 
 def find_images(folder: Path) -> list[Path]:
-    """All images below a folder, in order; what is hidden (``._a.jpg``, thumbnails) is none."""
+    """List images below a folder, in order; what is hidden (``._a.jpg``, thumbnails) is none."""
     found = sorted(
         path
         for path in folder.rglob("*")
@@ -72,7 +72,7 @@ def read_image(path: Path, *, channels: int) -> Pixels:
 
 
 def image_size(path: Path) -> tuple[int, int]:
-    """Height and width of an upright image, without decoding it."""
+    """Read height and width of an upright image, without decoding it."""
     image = pillow()
     check_file(path)
     image.init()
@@ -120,7 +120,7 @@ def sampled(pixels: Pixels, size: tuple[int, int]) -> Pixels:
 
 
 def _neighbours(count: int, old: int, *, edges: bool) -> tuple[AnyArray, ...]:
-    """Two pixels each of ``count`` lies between, and their weights of 2048 together.
+    """Find two pixels each of ``count`` lies between, and their weights of 2048 together.
 
     At the edges of a line one pixel alone counts, in OpenCV's columns twice the same one.
     """

@@ -65,11 +65,11 @@ class JtopSource:
         )
 
     def counters(self, *, energy: bool = False) -> Counters:
-        """A Jetson has no counters of limits; its clock is what the service told last."""
+        """Tell the clock that the service told last; a Jetson has no counters of limits."""
         return Counters(at_s=time.monotonic(), sm_clock_hz=self.sample(0.0).sm_clock_hz)
 
     def settings(self) -> dict[str, Scalar]:
-        """The power mode and whether jetson_clocks runs, which only root may ask the programs."""
+        """Ask for the power mode and whether jetson_clocks runs, as only root may ask programs."""
         board = self._board
         mode, number = _tried(lambda: board.nvpmodel.name), _tried(lambda: board.nvpmodel.id)
         clocks = _tried(lambda: board.jetson_clocks)
@@ -91,12 +91,12 @@ def _connected(stack: ExitStack, library: ModuleType | None) -> jtop | None:
 
 
 def _gpu(board: jtop) -> Mapping[str, Any]:
-    """The first GPU; version 4 keeps them by name."""
+    """Find the first GPU; version 4 keeps them by name."""
     return next(iter(dict(board.gpu).values()))
 
 
 def _temperature(sensors: Mapping[str, Any]) -> float | None:
-    """Of the GPU; a sensor that is off tells nothing."""
+    """Read the GPU's; a sensor that is off tells nothing."""
     for name, value in sensors.items():
         if name.lower() in ("gpu", "gpu-thermal"):
             if not isinstance(value, Mapping):
@@ -106,7 +106,7 @@ def _temperature(sensors: Mapping[str, Any]) -> float | None:
 
 
 def _first(*reads: Callable[[], object]) -> float | None:
-    """One quantity by itself, in the form of each version: what lacks it has the others."""
+    """Ask for one quantity by itself, in the form of each version: what lacks it has others."""
     for read in reads:
         value = _tried(read)
         if isinstance(value, (int, float)):

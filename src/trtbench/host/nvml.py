@@ -297,7 +297,7 @@ def _sensor(door: ModuleType) -> int:
 
 
 def _text(value: str | bytes | None) -> str | None:
-    """Older bindings answer in bytes."""
+    """Decode what older bindings answer in bytes."""
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     return value or None
@@ -317,7 +317,7 @@ def _flag(value: int | None) -> bool | None:
 
 
 def _first(pair: Sequence[int] | None) -> int | None:
-    """NVML answers some questions with the present and the pending setting."""
+    """Take the present setting, where NVML answers with the pending one too."""
     return None if pair is None else pair[0]
 
 

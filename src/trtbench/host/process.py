@@ -85,7 +85,7 @@ class Child:
         self._handle = _handle(self._process.pid)
 
     def watched(self) -> list[int]:
-        """Descriptors that become readable when the child has said something or has ended."""
+        """List descriptors that become readable when the child has said something or has ended."""
         return [*([self._events] if self._talks else []), *self._handles()]
 
     @property
@@ -111,7 +111,7 @@ class Child:
         return _is_over(self._process.pid)
 
     def failed(self) -> bool:
-        """Whether it ended otherwise than with status 0."""
+        """Say whether it ended otherwise than with status 0."""
         seen = _look(self._process.pid)
         return seen is not None and (seen.si_code != os.CLD_EXITED or seen.si_status != 0)
 
@@ -221,7 +221,7 @@ def _send(send: Callable[[int, int], None], pid: int, number: int) -> None:
 
 
 def _handle(pid: int) -> int | None:
-    """A descriptor that becomes readable at the end of a process (Linux 5.3)."""
+    """Open a descriptor that becomes readable at the end of a process (Linux 5.3)."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
@@ -262,7 +262,7 @@ def _child_setup(*, memory_bytes: int | None) -> Callable[[], None]:
 
 
 def _memory_limits(memory_bytes: int | None) -> tuple[int, int] | None:
-    """The limit asked for, or the stricter one that this process is under already."""
+    """Find the limit asked for, or the stricter one that this process is under already."""
     if memory_bytes is None:
         return None
     _, hard = resource.getrlimit(resource.RLIMIT_AS)

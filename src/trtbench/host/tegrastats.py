@@ -60,7 +60,7 @@ def sample_from_line(line: str, *, at_s: float) -> TelemetrySample | None:
 
 
 def _power(line: str) -> float | None:
-    """Watts of the whole board where they are measured, else of all its rails together."""
+    """Measure watts of the whole board where they are measured, else of all its rails together."""
     rails = {match[1]: int(match[2]) * 1e-3 for match in _RAIL.finditer(line)}
     for name in _WHOLE_BOARD:
         if name in rails:
@@ -101,13 +101,13 @@ class TegraSource:
         return TelemetrySample(at_s=at_s)
 
     def counters(self, *, energy: bool = False) -> Counters:
-        """A Jetson has no counters of limits; its clock is what the last line told."""
+        """Tell the clock of the last line; a Jetson has no counters of limits."""
         seen = self.sample(0.0)
         return Counters(at_s=time.monotonic(), sm_clock_hz=seen.sm_clock_hz)
 
 
 def board_settings() -> dict[str, Scalar]:
-    """The power mode and whether clocks are pinned; empty where there is no such board."""
+    """Find the power mode and whether clocks are pinned; empty where there is no such board."""
     found: dict[str, Scalar] = {}
     mode = _said("nvpmodel", "-q")
     if mode is not None:

@@ -137,7 +137,7 @@ class NvmlSource:
         return _times(kilobytes, 1e3)
 
     def _process_memory(self) -> int | None:
-        """Memory of the processes that came after the first look: the one that is measured."""
+        """Sum memory of processes that came after the first look: the one that is measured."""
         listed = self._device.ask_part("nvmlDeviceGetComputeRunningProcesses") or ()
         mine = [item.usedGpuMemory for item in listed if item.pid not in self._others]
         known = [int(size) for size in mine if size is not None]
@@ -182,7 +182,7 @@ V = TypeVar("V", bound=Value)
 
 
 def _completed(answers: Sequence[V]) -> V:
-    """The first answer, with what it lacks from the others in turn."""
+    """Find the first answer, with what it lacks from the others in turn."""
     first, *others = answers
     for other in others:
         gaps = {
@@ -268,7 +268,7 @@ def integrated_j(samples: tuple[TelemetrySample, ...]) -> float | None:
 
 
 def visible_index(index: int, *, environment: dict[str, str] | None = None) -> int:
-    """NVML counts all GPUs; CUDA only those that ``CUDA_VISIBLE_DEVICES`` lets it see."""
+    """Find NVML's number of a GPU: CUDA counts only those ``CUDA_VISIBLE_DEVICES`` shows."""
     listed = (environment or dict(os.environ)).get("CUDA_VISIBLE_DEVICES", "")
     numbers = [word.strip() for word in listed.split(",") if word.strip()]
     if index >= len(numbers):

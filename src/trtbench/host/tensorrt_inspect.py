@@ -61,7 +61,7 @@ def memory_facts(engine: ICudaEngine) -> dict[str, Scalar]:
 
 
 def activation_bytes(engine: ICudaEngine) -> int | None:
-    """Memory that one context takes on the device, by whatever name this version tells it."""
+    """Ask for the memory of a context on the device, by whatever name this version has."""
     for name in ("device_memory_size_v2", "device_memory_size"):
         if hasattr(engine, name):
             return int(getattr(engine, name))

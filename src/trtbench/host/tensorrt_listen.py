@@ -46,7 +46,7 @@ class Heard:
     warnings: list[str] = field(default_factory=list)
 
     def cause(self) -> str | None:
-        """The first error that is not mere noise of a machine without a driver."""
+        """Find the first error that is not mere noise of a machine without a driver."""
         telling = [text for text in self.errors if not any(word in text for word in NOISE)]
         return next(iter(telling or self.errors), None)
 
@@ -165,7 +165,7 @@ class PhaseTree:
             self._reached = 1.0
 
     def done(self) -> float:
-        """The outermost phase's part, refined by the part of the phases within it."""
+        """Find the outermost phase's part, refined by the part of the phases within it."""
         top = next((each for each in self._phases if self._parents[each] is None), None)
         if top is not None:
             self._reached = max(self._reached, min(self._part(top), 1.0))

@@ -186,13 +186,13 @@ def _short(text: str) -> str:
 
 
 def _is_abandoned(path: Path, prefix: str) -> bool:
-    """Whether it is certain that nobody fills a folder any more."""
+    """Say whether it is certain that nobody fills a folder any more."""
     signature = "-".join(path.name.removeprefix(prefix).split("-")[:2])
     return _is_dead(signature) and not _is_locked(path)
 
 
 def _is_dead(signature: str) -> bool:
-    """Whether whoever signed ``process-kernel.space`` was on this machine and is no more."""
+    """Say whether whoever signed ``process-kernel.space`` was on this machine and is no more."""
     pid, _, where = signature.partition("-")
     return where == ".".join(_whereabouts()) and pid.isdecimal() and not _alive(int(pid))
 

@@ -26,7 +26,7 @@ def kept_value(path: Path, kind: type[T]) -> T | None:
 
 
 def read_sidecar(model: Path) -> Sidecar | None:
-    """What is kept beside a model, if it is about this very file name."""
+    """Tell what is kept beside a model, if it is about this very file name."""
     for path in (model.with_suffix(".json"), model.with_name(model.name + ".json")):
         found = kept_value(path, Sidecar)
         if found is not None and found.file == model.name:
@@ -35,7 +35,7 @@ def read_sidecar(model: Path) -> Sidecar | None:
 
 
 def record_of_engine(model: ModelRef) -> Artefact | None:
-    """The record beside an engine, if it is of this very engine."""
+    """Find the record beside an engine, if it is of this very engine."""
     if model.format != "engine":
         return None
     record = kept_value(Path(f"{model.path}.json"), Artefact)

@@ -73,7 +73,7 @@ def library(module: str, package: str) -> ModuleType:
 
 
 def _mismatch(reason: str) -> UnavailableError:
-    """Two packages that must be of one release are not: neither is missing."""
+    """Say that two packages are not of the one release they must be of; neither is missing."""
     found = library_versions(("torch", "torchvision"))
     return UnavailableError(
         "torchvision was built for another PyTorch than the one that is installed",
@@ -84,7 +84,7 @@ def _mismatch(reason: str) -> UnavailableError:
 
 
 def unknown_model(name: str, known: list[str]) -> UsageError:
-    """Word that a library has no such model, and which one may be meant."""
+    """Say that a library has no such model, and which one may be meant."""
     guess = near_miss(name, known)
     return UsageError(
         f"there is no model called {name!r}", fix=f"did you mean {guess}?" if guess else None

@@ -47,7 +47,7 @@ def archive_kind(path: Path) -> ArchiveKind:
 
 
 def modules_named(path: Path) -> set[str]:
-    """The packages whose code a pickle would run, beyond those that tensors need."""
+    """Find the packages whose code a pickle would run, beyond those that tensors need."""
     found: set[str] = set()
     left = iter(range(_MOST_OPERATIONS))
     for data in _pickles(path):
@@ -66,7 +66,7 @@ def modules_named(path: Path) -> set[str]:
 
 
 def file_operators(path: Path, torch: ModuleType) -> set[str]:
-    """The operators in the code of a TorchScript file that read or write files of the machine.
+    """Find the operators in the code of a TorchScript file that read or write files of the machine.
 
     PyTorch and torchvision have no others whose arguments are names of files. The archive is read
     by PyTorch itself: a file can have two lists of contents, of which Python's reader takes the

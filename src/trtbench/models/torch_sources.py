@@ -73,7 +73,7 @@ def _torchvision(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
 
 
 def _crop(models: ModuleType, name: str) -> int:
-    """The size a network was trained for, from the transforms of its weights."""
+    """Find the size a network was trained for, from the transforms of its weights."""
     try:
         weights = models.get_model_weights(name).DEFAULT
         crop = weights.transforms.keywords["crop_size"]

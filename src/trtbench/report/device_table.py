@@ -70,7 +70,7 @@ def priced_name(run: Run) -> str:
 
 
 def _device(run: Run) -> str:
-    """The GPU of a run that used one, else the processor, else the machine."""
+    """Find the GPU of a run that used one, else the processor, else the machine."""
     environment, asked = run.record.environment, run.record.spec.device or ""
     printed = reported_s(run.record, "gpu", "mean") is not None
     on_gpu = run.times.gpu is not None or printed or asked.startswith("cuda")

@@ -17,7 +17,7 @@ USUAL = {"H30": "random input", "H40": "back to back", "H36": "closed loop"}
 
 
 def is_usual(finding: Finding) -> bool:
-    """Whether a finding only says that a run is as runs are by default."""
+    """Say whether a finding only says that a run is as runs are by default."""
     return finding.code in USUAL and finding.severity == "note"
 
 

@@ -36,7 +36,7 @@ _SUMMARIES: WeakKeyDictionary[Run, Summary] = WeakKeyDictionary()
 
 
 def joules_per_item(run: Run) -> float | None:
-    """Energy of the pass that looked at the device, over its items; ``None`` if nobody looked."""
+    """Divide the energy of the pass that looked by its items; ``None`` if nobody looked."""
     record = run.record
     in_query = record.known_items
     if not in_query:

@@ -225,7 +225,7 @@ def times_from_stamps(
 
 
 def _between(spans: Spans | None, pause: Callable[[], None] | None) -> Callable[[], None] | None:
-    """What is done after each call, outside the clock."""
+    """Tell what is done after each call, outside the clock."""
     if spans is None or spans.overlapping:
         return pause
     take = spans.take
@@ -264,7 +264,7 @@ def timed_loop(
 
 
 def timer_floor_s() -> float:
-    """The least interval this clock can show here: the median of back-to-back readings."""
+    """Find the least interval this clock can show here: the median of back-to-back readings."""
     clock = time.perf_counter_ns
     readings = np.array([clock() for _ in range(_FLOOR_PROBES)])
     return float(np.median(np.diff(readings))) * _NS

@@ -72,7 +72,7 @@ class SerialQuery:
             self._columns[name].append(read())
 
     def drain(self) -> None:
-        """Nothing is in flight between two calls."""
+        """Wait for nothing: nothing is in flight between two calls."""
 
     def clear(self) -> None:
         """Forget all queries so far, in place: the bound calls go on using the same columns."""
@@ -193,7 +193,7 @@ class Pipeline:
             oldest.complete()
 
     def take(self) -> None:
-        """Spans are kept as queries complete."""
+        """Keep spans as queries complete."""
 
     def drain(self) -> None:
         """Wait for all that is in flight, oldest first."""

@@ -50,7 +50,7 @@ def _run(
 
 
 def _open_batch(tensors: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
-    """A file of items may hold any number of them, whatever batch a model is made for."""
+    """Leave the batch open: a file may hold any number of items, whatever a model is made for."""
     return tuple(
         TensorSpec(name=t.name, dtype=t.dtype, shape=(None, *t.shape[1:])) for t in tensors
     )

@@ -86,7 +86,7 @@ def _is_lfs_pointer(path: str) -> bool:
 
 
 def _is_damaged(path: str, reason: str) -> bool:
-    """Whether parts are missing; the interpreter that measures may have no onnx to look with."""
+    """Say whether parts are missing; what measures may have no onnx to look with."""
     if util.find_spec("onnx") is None:
         return bool(_DAMAGED.search(reason))
     model = parsed(path)
@@ -94,7 +94,7 @@ def _is_damaged(path: str, reason: str) -> bool:
 
 
 def parsed(path: str) -> ModelProto | None:
-    """The model as onnx reads it, without its weights; ``None`` when it cannot be read."""
+    """Find the model as onnx reads it, without its weights; ``None`` when it cannot be read."""
     try:
         import onnx
 

@@ -41,7 +41,7 @@ _NO_DEVICE = re.compile(
 
 
 def short_name(word: str) -> str:
-    """``cuda`` for ``CUDAExecutionProvider``, ``CUDA`` and ``cuda``."""
+    """Write ``cuda`` for ``CUDAExecutionProvider``, ``CUDA`` and ``cuda``."""
     return word.strip().lower().removesuffix(_SUFFIX)
 
 
@@ -84,7 +84,7 @@ def preload(onnxruntime: ModuleType, spec: RunSpec) -> None:
 
 
 def providers(onnxruntime: ModuleType, spec: RunSpec) -> list[Provider]:
-    """Full names for ``cpu``, ``cuda``, ``tensorrt`` and so on; only what is installed."""
+    """Find full names for ``cpu``, ``cuda``, ``tensorrt`` and so on; only what is installed."""
     known = {short_name(name): name for name in onnxruntime.get_available_providers()}
     for name in asked_for(spec):
         if name not in known:

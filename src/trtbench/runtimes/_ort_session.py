@@ -78,7 +78,7 @@ class OrtSession(Session):
         self._feed = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
     def step(self) -> Callable[[], object]:
-        """One call of ``run`` on bound inputs, as a caller would write it."""
+        """Make one call of ``run`` on bound inputs, as a caller would write it."""
         return partial(self._session.run, self._names, self._feed)
 
     def query(self, arrays: Arrays, *, profile: int = 0) -> Callable[[], object]:
@@ -158,7 +158,7 @@ class BoundSession(OrtSession):
         return self._bound_step(transfers=self._transfers)
 
     def _bound_step(self, *, transfers: bool) -> Callable[[], object]:
-        """One query: copies in and out around the run, or the run alone and a wait for its end."""
+        """Make a query: copies in and out around the run, or the run and a wait for its end."""
         run, binding = self._session.run_with_iobinding, self._binding
         pairs = list(zip(self._values, self._feed.values(), strict=True))
         fetch, wait = binding.copy_outputs_to_cpu, binding.synchronize_outputs

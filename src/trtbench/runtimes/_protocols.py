@@ -100,7 +100,7 @@ def changes_shapes(spec: RunSpec) -> bool:
 
 
 def _closed(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
-    """The next query follows the one before, or its gap."""
+    """Send each query after the one before, or after its gap."""
     stage("warm-up")
     warm = warm_up(prepared.step, spec.warmup)
     stage("measure")
@@ -110,7 +110,7 @@ def _closed(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
 
 
 def _server(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
-    """Queries arrive by a schedule; latency counts from the scheduled start."""
+    """Send queries by a schedule; latency counts from the scheduled start."""
     stage("warm-up")
     warm = warm_up(prepared.step, spec.warmup)
     assert spec.rate_hz is not None
@@ -150,7 +150,7 @@ def _server(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
 
 
 def _first(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
-    """Every query from the first on, until they are steady; nothing is left out."""
+    """Measure every query from the first on, until they are steady; nothing is left out."""
     stage("measure")
     watch = WarmupWatch(spec.warmup.having(until_steady=True))
     clock = time.perf_counter_ns

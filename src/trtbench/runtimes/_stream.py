@@ -159,7 +159,7 @@ class _Pass:
         return decoded
 
     def notes(self) -> tuple[str, ...]:
-        """What was left out, and why."""
+        """Tell what was left out, and why."""
         return tuple(f"the output {name} was left out: {r}" for name, r in self.left_out.items())
 
     def _kept(self, outputs: Outputs, length: int, padded: int) -> Outputs:

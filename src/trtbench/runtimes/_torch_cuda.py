@@ -64,7 +64,7 @@ class CudaSession(TorchSession):
         self._torch.cuda.synchronize()
 
     def step(self) -> Callable[[], object]:
-        """One query on a stream of its own, with events where TensorRT's queries have them."""
+        """Make one query on a stream of its own, with events where TensorRT's queries have them."""
         self._torch.cuda.set_stream(self._stream)
         enqueue = self._captured() if self._spec.cuda_graph != "off" else self._eager()
         self._lane = lane = Lane(

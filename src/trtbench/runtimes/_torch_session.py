@@ -90,7 +90,7 @@ class TorchSession(Session):
         return module
 
     def _call(self) -> object:
-        """One forward pass, as a caller writes it."""
+        """Make one forward pass, as a caller writes it."""
         return self._module(*self._tensors)
 
     def _forward(self) -> Callable[[], object]:

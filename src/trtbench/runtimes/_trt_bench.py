@@ -130,7 +130,7 @@ def check(spec: RunSpec, *, flavour: Flavour) -> None:
 
 
 def _config(engine: Engine, spec: RunSpec) -> IRuntimeConfig | None:
-    """TensorRT-RTX makes kernels for the shapes at hand while it runs, unless told before."""
+    """Tell TensorRT-RTX to make kernels for the shapes at hand before it runs."""
     if engine.flavour != "tensorrt_rtx":
         return None
     strategies = getattr(engine.trt, "DynamicShapesKernelSpecializationStrategy", None)

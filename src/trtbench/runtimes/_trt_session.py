@@ -275,7 +275,7 @@ class TrtSession(Session):
         )
 
     def _run(self, unit: Unit, enqueue: Callable[[], object]) -> None:
-        """One whole query, outside of any measurement."""
+        """Run one whole query, outside of any measurement."""
         for copy in self._copies_in(unit, unit.stream):
             copy()
         if enqueue() is False:
@@ -376,7 +376,7 @@ class TrtSession(Session):
         )
 
     def _told(self, message: str) -> TrtbenchError:
-        """An error with what TensorRT said about it."""
+        """Make an error with what TensorRT said about it."""
         cause = self.engine.heard.cause()
         return CudaError(message, facts={"reason": cause} if cause else {})
 

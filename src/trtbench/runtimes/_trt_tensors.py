@@ -77,7 +77,7 @@ class Port(Value, frozen=True, kw_only=True):
         return TensorSpec(name=self.name, dtype=self.dtype, shape=shape)
 
     def size_bytes(self, shape: tuple[int, ...]) -> int:
-        """Bytes of a tensor of this shape in the layout of the engine; one at least."""
+        """Count bytes of a tensor of this shape in the layout of the engine; one at least."""
         dims = list(shape)
         if self.packed_dim is not None and self.packed > 1:
             dims[self.packed_dim] = -(-dims[self.packed_dim] // self.packed) * self.packed
@@ -190,7 +190,7 @@ def same(expected: NDArray[np.generic], found: NDArray[np.generic]) -> bool:
 def judged(
     before: dict[str, NDArray[np.generic]], after: dict[str, NDArray[np.generic]]
 ) -> dict[str, Scalar]:
-    """What two runs on different inputs tell about the outputs."""
+    """Tell what two runs on different inputs tell about the outputs."""
     floating = [name for name, array in before.items() if array.dtype.kind == "f" and array.size]
     if not floating:
         return {}

@@ -91,7 +91,7 @@ def fix() -> str | None:
 
 
 def device(spec: RunSpec) -> str:
-    """CPU providers occupy the whole processor; CUDA ones their GPU."""
+    """Name the device: CPU providers occupy the whole processor, CUDA ones their GPU."""
     return spec.device or "cuda:0" if on_gpu(spec) else "cpu"
 
 
@@ -116,13 +116,13 @@ def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> TurnSpec:
 
 
 def _pool_sizes(spec: RunSpec) -> tuple[int, int]:
-    """Threads within and across operators; 0 is ONNX Runtime's choice."""
+    """Count threads within and across operators; 0 is ONNX Runtime's choice."""
     across = spec.options.get("inter_threads", "0")
     return spec.threads or 0, _number("inter_threads", across)
 
 
 def _shares_pool() -> bool:
-    """Whether this ONNX Runtime has a pool for all sessions (from 1.23 on)."""
+    """Say whether this ONNX Runtime has a pool for all sessions (from 1.23 on)."""
     import onnxruntime
 
     return hasattr(onnxruntime, "set_global_thread_pool_sizes")
@@ -183,7 +183,7 @@ def _trace(options: SessionOptions) -> None:
 
 
 def binds(spec: RunSpec) -> bool:
-    """Whether tensors are bound to the device instead of handed over with each call."""
+    """Say whether tensors are bound to the device instead of handed over with each call."""
     wish = spec.options.get("io_binding", "off" if device(spec) == "cpu" else "on")
     return _choice("io_binding", wish, _SWITCH)
 

@@ -70,7 +70,7 @@ def fix() -> str | None:
 
 
 def device(spec: RunSpec) -> str:
-    """A GPU unless the CPU is asked for; where there is none, that is told when it is opened."""
+    """Name a GPU unless the CPU is asked for; that there is none is told when it is opened."""
     return spec.device or "cuda:0"
 
 
@@ -180,7 +180,7 @@ def _is_about_images(spec: RunSpec) -> bool:
 
 
 def _is_fixed(tensor: TensorSpec | None, loaded: LoadedModel) -> bool:
-    """Whether a model takes the shape it tells and no other."""
+    """Say whether a model takes the shape it tells and no other."""
     return tensor is not None and bool(tensor.shape) and not loaded.suggested
 
 

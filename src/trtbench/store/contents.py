@@ -81,7 +81,7 @@ def _known(folder: Path) -> set[str]:
 
 
 def _names(folder: Path) -> set[str]:
-    """Every file below a folder, links themselves and empty folders too."""
+    """List every file below a folder, links themselves and empty folders too."""
     found = set()
     begin = len(str(folder)) + 1
     for path, folders, files in os.walk(str(folder)):

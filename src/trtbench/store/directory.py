@@ -55,7 +55,7 @@ _NO_SAMPLES = b"PK\5\6" + bytes(18)
 
 
 def now() -> str:
-    """The local time with its offset, as records carry it."""
+    """Tell the local time with its offset, as records carry it."""
     return datetime.datetime.now().astimezone().isoformat(timespec="milliseconds")
 
 

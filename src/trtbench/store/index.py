@@ -251,7 +251,7 @@ class Index:
 
 
 def _computed(connection: Connection, table: str) -> bool:
-    """Whether a table has columns that are made of others when they are read."""
+    """Say whether a table has columns that are made of others when they are read."""
     columns = connection.exec_driver_sql(f"PRAGMA table_xinfo({table})")
     return any(hidden != 0 for *_, hidden in columns)
 

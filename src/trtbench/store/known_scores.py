@@ -22,7 +22,7 @@ FOLDER = "judged"
 
 
 def judged_folder(store: Store, sha256: str, *, precision: str | None = None) -> Path:
-    """Where the store keeps what was found out about these bytes; made when it is not there."""
+    """Find where the store keeps what is known of these bytes; made when it is not there."""
     lowest, name = lowest_type(precision), check_id(sha256, what="hash of a model")
     folder = store.root / FOLDER / (f"{name}-{lowest}" if lowest else name)
     with writing(folder):
@@ -31,7 +31,7 @@ def judged_folder(store: Store, sha256: str, *, precision: str | None = None) ->
 
 
 def known_folders(run: Run, store: Store) -> Sequence[Path]:
-    """Where to look for what is known of a run's bytes: beside it, then by their hash."""
+    """Tell where to look for what is known of a run's bytes: beside it, then by their hash."""
     beside = [run.path] if run.path is not None and run.path.is_dir() else []
     return [*beside, *_by_hash(run, store)]
 
@@ -59,7 +59,7 @@ def known_scores(run: Run, store: Store) -> Scores | None:
 
 
 def _is_hash(sha256: str | None) -> TypeGuard[str]:
-    """Whether what a record says is a hash can be the name of a folder of ours."""
+    """Say whether what a record says is a hash can be the name of a folder of ours."""
     try:
         return sha256 is not None and bool(check_id(sha256))
     except InputError:

@@ -45,7 +45,7 @@ class Place:
 
 
 def is_url(text: str) -> bool:
-    """Whether a text is a URL and not the name of a folder."""
+    """Say whether a text is a URL and not the name of a folder."""
     return _SCHEME.match(text) is not None
 
 
@@ -83,7 +83,7 @@ def without_password(url: str) -> str:
 
 
 def _index(store: str) -> tuple[str, Path | None]:
-    """The URL of the index and, where it is a file, the folder around it."""
+    """Find the URL of the index and, where it is a file, the folder around it."""
     scheme = _scheme(store)
     if scheme in _POSTGRES:
         return f"{DRIVER}://{store.partition('://')[2]}", None
@@ -112,7 +112,7 @@ def _sqlite_path(store: str) -> Path:
 
 
 def _folder(text: str) -> Path | None:
-    """The folder that a plain name or a ``file://`` URL stands for."""
+    """Find the folder that a plain name or a ``file://`` URL stands for."""
     scheme = _scheme(text)
     if scheme is None:
         return Path(text).expanduser()

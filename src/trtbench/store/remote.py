@@ -52,7 +52,7 @@ class RemoteRuns:
         (self._pending / run_id).unlink(missing_ok=True)
 
     def waiting(self) -> list[str]:
-        """Runs that are complete here and not known to have arrived."""
+        """List runs that are complete here and not known to have arrived."""
         marks = sorted(self._pending.iterdir()) if self._pending.is_dir() else []
         return [mark.name for mark in marks if (self.folder / mark.name / RECORD).is_file()]
 
@@ -100,7 +100,7 @@ class RemoteRuns:
                 yield name
 
     def holds(self, run_id: str) -> bool:
-        """Whether a complete run is there."""
+        """Say whether a complete run is there."""
         with self._talking("the runs could not be listed"):
             return RECORD in self._listing(run_id)
 
@@ -178,7 +178,7 @@ class RemoteRuns:
 
 
 def _is_name(name: str) -> bool:
-    """Whether a name that somebody gave far away stays in its folder; hidden ones are not whole."""
+    """Say whether a name given far away stays in its folder; hidden ones are not whole."""
     try:
         return not str(check_name(name)).startswith(".")
     except InputError:

@@ -139,7 +139,7 @@ class Store:
             yield folder
 
     def directory(self, run_id: str, *, output: Path | None = None) -> Path:
-        """Where a run goes: into the store, or to the folder the user named."""
+        """Tell where a run goes: into the store, or to the folder the user named."""
         return output.absolute() if output is not None else self.runs / run_id
 
     def add(self, record: Record, *, path: Path, cached: Cached | None = None) -> Entry:
@@ -178,7 +178,7 @@ class Store:
             self._remote.send_changes(folder.name)
 
     def path(self, entry: Entry) -> Path:
-        """The directory of an entry, fetched if it is far; those inside the store are relative."""
+        """Find the folder of an entry, fetched if it is far; inside the store it is relative."""
         folder = self._folder(entry)
         if self._remote is not None and folder.parent == self.runs:
             return self._remote.fetch(folder.name)
@@ -234,7 +234,7 @@ class Store:
         return run
 
     def holds(self, run_id: str) -> bool:
-        """Whether a run is there and can be read."""
+        """Say whether a run is there and can be read."""
         try:
             entry = self.entry(run_id)
             return entry.id == run_id and read_headline(self.path(entry)).id == run_id
@@ -353,7 +353,7 @@ class Store:
                     yield folder
 
     def _directories(self) -> Iterator[Path]:
-        """Every complete run of the store; what waited here to be sent is sent first."""
+        """List every complete run of the store; what waited here to be sent is sent first."""
         if self._remote is None:
             yield from run_directories(self.runs)
             return
@@ -363,7 +363,7 @@ class Store:
             yield self._remote.fetch(run_id)
 
     def _is_ours(self, entry: Entry) -> bool:
-        """Whether a directory that is not found is gone, and not just out of this one's sight."""
+        """Say whether a folder that is not found is gone, not just out of this one's sight."""
         inside = not Path(entry.path).is_absolute()
         sees_all = not self._is_shared or (inside and self._remote is not None)
         return sees_all or entry.host == platform.node()

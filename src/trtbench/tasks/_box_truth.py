@@ -44,7 +44,7 @@ class Truth(Protocol):
         """Of categories, by their place."""
 
     def boxes(self, path: Path, name: str) -> Objects:
-        """The objects of one image, their classes by place among the categories."""
+        """Find the objects of one image, their classes by place among the categories."""
 
 
 class CocoBoxes(CocoFile):
@@ -67,7 +67,7 @@ class CocoBoxes(CocoFile):
             ) from None
 
     def _categories(self) -> dict[int, str]:
-        """Names of categories by their ids; one that only groups all others, as in Roboflow's
+        """List names of categories by their ids; one that only groups all others, as in Roboflow's
         files, is none."""
         categories = self.raw["categories"]
         groups = {each.get("supercategory") for each in categories} - {"none", None}
@@ -186,7 +186,7 @@ def _box(values: list[float]) -> tuple[float, float, float, float]:
 
 
 def label_file(path: Path, folder: Path | None, root: Path) -> Path:
-    """Where the labels of an image are: in a folder that was named, in labels/, or beside it."""
+    """Find the labels of an image: in a folder that was named, in labels/, or beside it."""
     if folder is not None:
         inside = root.is_dir() and path.is_relative_to(root)
         below = (folder / (path.relative_to(root) if inside else "")).with_suffix(".txt")
@@ -234,12 +234,12 @@ def read_yolo_data(path: Path, split: str) -> YoloData:
 
 
 def _count(classes: object) -> int:
-    """How many classes there are, where they have no names."""
+    """Tell how many classes there are, where they have no names."""
     return classes if isinstance(classes, int) and 0 < classes < MOST_CLASSES else 0
 
 
 def _images(entry: str, roots: list[Path], source: Path, lists: list[Path]) -> list[Path]:
-    """The images of a folder or of a list; ``../valid`` may be meant from the file itself."""
+    """Find the images of a folder or of a list; ``../valid`` may be meant from the file itself."""
     for root in roots:
         for place in (root / entry, root / entry.removeprefix("../")):
             if place.is_dir():
@@ -256,7 +256,7 @@ def _images(entry: str, roots: list[Path], source: Path, lists: list[Path]) -> l
 
 
 def _listed(line: str, roots: list[Path]) -> Path:
-    """An image of a list, meant from the list itself, else from where the data is."""
+    """Find an image of a list, meant from the list itself, else from where the data is."""
     places = [root / line for root in roots]
     return next((place for place in places if place.is_file()), places[0])
 

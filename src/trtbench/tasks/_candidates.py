@@ -46,12 +46,12 @@ class Detections:
     settings: Settings
 
     def told(self, key: str) -> Scalar:
-        """A setting, where somebody gave one."""
+        """Look up a setting, where somebody gave one."""
         value = self.settings.get(key)
         return None if value in (None, "auto") else value
 
     def shapes(self) -> dict[str, str]:
-        """Types and sizes of the outputs, for whoever reads an error."""
+        """Describe types and sizes of the outputs, for whoever reads an error."""
         return {
             f"output {name}": f"{array.dtype} {'x'.join(map(str, array.shape))}"
             for name, array in self.arrays.items()
@@ -95,13 +95,13 @@ def corners_or_centres(images: Sequence[Candidates]) -> Order:
 
 
 def are_fractions(rows: AnyArray) -> bool:
-    """Whether all boxes are parts of the input; the likely ones alone may be few and small."""
+    """Say whether all boxes are parts of the input; the likely ones alone may be few and small."""
     boxes = rows[..., :4]
     return bool(np.abs(boxes[np.isfinite(boxes)]).max(initial=0.0) < FRACTIONS)
 
 
 def order_of(found: Suggested, batch: Detections) -> Order:
-    """The order of coordinates that was told, else the one that was found."""
+    """Find the order of coordinates that was told, else the one that was found."""
     told = str(batch.told("box_format"))
     return next((order for order in ORDERS if order == told), found.order)
 
@@ -123,7 +123,7 @@ def rows_from_found(found: Suggested, batch: Detections) -> list[Floats]:
 
 
 def padded_rows(rows: Sequence[Floats], most: int) -> NDArray[np.float32]:
-    """One array for all images; rows that do not exist have score -1."""
+    """Make one array for all images; rows that do not exist have score -1."""
     filled = np.full((len(rows), most, 6), -1.0, np.float32)
     for place, own in enumerate(rows):
         filled[place, : len(own)] = own[:most]
@@ -167,7 +167,7 @@ def _without_doubles(
 
 
 def _scale(found: Suggested, batch: Detections) -> Floats:
-    """What coordinates are multiplied by: fractions of the input become its pixels."""
+    """Tell what coordinates are multiplied by: fractions of the input become its pixels."""
     told = batch.told("box_scale")
     fractions = found.fractions if told is None else told == "fraction"
     if fractions is None:

@@ -43,7 +43,7 @@ class CocoFile:
             raise InputError(f"{path} lacks something", facts={"reason": repr(problem)}) from None
 
     def id_of(self, name: str) -> object:
-        """The number of an image: by its way below the folder, else by its last part."""
+        """Find the number of an image: by its way below the folder, else by its last part."""
         found = self.files.get(name)
         return found if found is not None else self._last.get(Path(name).name)
 
@@ -80,7 +80,7 @@ class CocoFile:
 
 
 def _box_of(annotation: JsonTable) -> list[float]:
-    """The box around polygons, where they are all that is annotated."""
+    """Find the box around polygons, where they are all that is annotated."""
     polygons = annotation.get("segmentation")
     if not isinstance(polygons, list) or not any(polygons):
         raise ValueError(f"annotation {annotation.get('id')} has no bbox and no polygons")
@@ -122,7 +122,7 @@ class Annotations(CocoFile):
         return COCO_SKELETON if self.points == 17 else ()
 
     def people(self, image: object) -> People:
-        """Those of one image."""
+        """Find those of one image."""
         own = self._by_image.get(image, [])
         shape = (len(own), self.points, 3)
         points = np.array([each.get("keypoints") or [0] * 3 * self.points for each in own], float)

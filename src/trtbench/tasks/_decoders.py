@@ -41,7 +41,7 @@ class Decoder:
 
 
 def choose_decoder(batch: Detections) -> int:
-    """The place of the decoder that was asked for, or of the one that fits."""
+    """Find the place of the decoder that was asked for, or of the one that fits."""
     asked = batch.told("decoder")
     names = [each.name for each in DECODERS]
     if asked is not None and ":" in str(asked):
@@ -74,7 +74,7 @@ def choose_decoder(batch: Detections) -> int:
 
 
 def _fitting(batch: Detections) -> list[int]:
-    """The first decoder that fits; of raw heads of unknown classes, all that do."""
+    """Find the first decoder that fits; of raw heads of unknown classes, all that do."""
     found: list[int] = []
     for place, each in enumerate(DECODERS):
         if each.fits(batch):

@@ -121,7 +121,7 @@ class DepthImages(ImageFiles):
 
 
 def truth_files(folder: Path) -> dict[str, Path]:
-    """Ground truths by their way below a folder, without ending; arrays come before pictures."""
+    """List truths by their way below a folder, without ending; arrays come before pictures."""
     found: dict[str, Path] = {}
     for suffix in reversed(READERS):
         paths = (each for each in sorted(folder.rglob("*")) if each.suffix.lower() == suffix)

@@ -172,18 +172,18 @@ class DetectionImages(ImageFiles):
         return [noted(what, other)] if other else []
 
     def objects(self, index: int) -> Objects:
-        """What is annotated in one image."""
+        """Tell what is annotated in one image."""
         assert self.truth is not None
         return self.truth.boxes(self.paths[index], self.names[index])
 
 
 def _takes_size(tensor: TensorSpec) -> bool:
-    """Whether an input wants the width and height of the images."""
+    """Say whether an input wants the width and height of the images."""
     return len(tensor.shape) == 2 and tensor.shape[1] == 2
 
 
 def _size_for(name: str, target: tuple[int, int]) -> AnyArray:
-    """What an input wants to know: PaddleDetection's the scale, or height and width."""
+    """Tell what an input wants to know: PaddleDetection's the scale, or height and width."""
     if "scale" in name.lower():
         return np.ones(2, np.float32)
     return np.array(target if "shape" in name.lower() else target[::-1])

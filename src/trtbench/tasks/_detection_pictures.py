@@ -29,7 +29,7 @@ def draw_objects(
     names: Mapping[int, str] | None = None,
     folder: Path,
 ) -> tuple[TaskPicture, ...]:
-    """One sheet per model, the worst images first; annotated boxes are white."""
+    """Draw one sheet per model, the worst images first; annotated boxes are white."""
 
     def draw(axis: Axes, number: int, index: int) -> None:
         if truths is not None:

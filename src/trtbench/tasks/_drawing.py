@@ -33,7 +33,7 @@ def grid(
     shape: tuple[int, int] = (1, 1),
     lines: int = 0,
 ) -> tuple[Figure, list[list[Axes]]]:
-    """A sheet of axes without ticks, for pictures of this height and width with so many lines."""
+    """Make a sheet of axes without ticks, for pictures of this size with so many lines."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -109,7 +109,7 @@ def save(figure: Figure, path: Path) -> Path:
 
 
 def shape_of(count: int, *, most_columns: int = 4) -> tuple[int, int]:
-    """Rows and columns for so many pictures."""
+    """Choose rows and columns for so many pictures."""
     columns = max(1, min(count, most_columns))
     return max(1, -(-count // columns)), columns
 

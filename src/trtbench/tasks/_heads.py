@@ -25,7 +25,7 @@ ANCHORS = {
 
 
 def fits_anchored(batch: Detections) -> bool:
-    """Whether outputs are the heads of YOLOv5 or 7: three boxes per place of each grid."""
+    """Say whether outputs are the heads of YOLOv5 or 7: three boxes per place of each grid."""
     grids = _anchored(batch)
     return len(grids) in ANCHORS and len({grid.shape[-1] for grid in grids}) == 1
 
@@ -47,7 +47,7 @@ def anchored(batch: Detections) -> Suggested:
 
 
 def fits_anchor_free(batch: Detections) -> bool:
-    """Whether outputs are the heads of YOLOv8 and later: a distribution for each side."""
+    """Say whether outputs are the heads of YOLOv8 and later: a distribution for each side."""
     pairs = _anchor_free(batch)
     return len(pairs) in ANCHORS and len({scores.shape[1] for _, scores in pairs}) == 1
 
@@ -74,7 +74,7 @@ def anchor_free(batch: Detections) -> Suggested:
 
 
 def _anchored(batch: Detections) -> list[AnyArray]:
-    """Grids as [batch, anchors, height, width, values]."""
+    """Read grids as [batch, anchors, height, width, values]."""
     found = []
     for array in batch.arrays.values():
         if array.ndim == 5 and array.shape[1] == 3 and array.shape[4] > 5:
@@ -93,7 +93,7 @@ def _has_anchors(channels: int, batch: Detections) -> bool:
 
 
 def _anchor_free(batch: Detections) -> list[tuple[AnyArray, AnyArray]]:
-    """Sides and classes of every grid, which come as one array or as two."""
+    """Read sides and classes of every grid, which come as one array or as two."""
     grids = [array for array in batch.arrays.values() if array.ndim == 4]
     if batch.classes is not None:
         known = {SIDES, batch.classes, SIDES + batch.classes}
@@ -132,13 +132,13 @@ def _found(boxes: list[AnyArray], scores: list[AnyArray], *, iou: float) -> Sugg
 
 
 def grid_places(high: int, wide: int) -> NDArray[np.float64]:
-    """Column and row of every place of a grid: [height, width, 2]."""
+    """Compute column and row of every place of a grid: [height, width, 2]."""
     rows, columns = np.mgrid[:high, :wide]
     return np.stack([columns, rows], axis=-1).astype(np.float64)
 
 
 def _are_likely(values: AnyArray) -> bool:
-    """Whether values are probabilities already, as in exports for RKNN; most logits are below 0."""
+    """Say whether values are probabilities, as in exports for RKNN; most logits are below 0."""
     told = values[np.isfinite(values)]
     return bool(told.min(initial=0.0) >= 0 and told.max(initial=0.0) <= 1)
 

@@ -100,7 +100,7 @@ class ImageFolder(ImageFiles):
 
 
 def _numbers(folders: tuple[str, ...], classes: Scalar) -> dict[str, int]:
-    """The network's number of every folder: listed, written on it, or by order of names."""
+    """Find the network's number of every folder: listed, written on it, or by order of names."""
     if classes:
         order = read_classes(Path(str(classes)))
         missing = [folder for folder in folders if folder not in order]

@@ -54,7 +54,7 @@ class ImageInput:
     """Takes pixels from 0 to 255, as they are: in bytes, or in longer whole numbers."""
 
     def laid_out(self, image: AnyArray) -> AnyArray:
-        """[height, width, channels] in the order of the input."""
+        """Put [height, width, channels] into the order of the input."""
         return np.ascontiguousarray(image if self.channels_last else image.transpose(2, 0, 1))
 
 
@@ -134,7 +134,7 @@ def sized_input(tensors: Tensors, *, asked: Scalar, default: int) -> ImageInput:
 
 
 def names_below(root: Path, paths: Sequence[Path]) -> tuple[str, ...]:
-    """Names of images: their way below the folder, so that two of one name can be told apart."""
+    """Name images by their way below the folder, so that two of one name can be told apart."""
     return tuple(
         path.relative_to(root).as_posix() if root.is_dir() else path.name for path in paths
     )

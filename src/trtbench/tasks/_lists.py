@@ -39,7 +39,7 @@ class Lists:
 
 
 def narrow(array: AnyArray) -> AnyArray:
-    """[batch, boxes, 1, 4] and the like, without the one."""
+    """Drop the one of [batch, boxes, 1, 4] and the like."""
     return array[:, :, 0] if array.ndim == 4 and array.shape[2] == 1 else array
 
 
@@ -80,7 +80,7 @@ def _answer(arrays: dict[str, AnyArray]) -> tuple[dict[str, AnyArray], bool]:
 
 
 def _boxes_name(arrays: Mapping[str, AnyArray]) -> str | None:
-    """The one output of four values per box, or of five; scores of four boxes have none per box."""
+    """Find the output of four or five values per box; scores of four boxes have none per box."""
     for width in (4, 5):
         wide = {n: a for n, a in arrays.items() if a.ndim > 1 and a.shape[-1] == width}
         deep = [name for name, array in wide.items() if array.ndim > 2]
@@ -95,7 +95,7 @@ def _is_count(name: str, boxes: AnyArray) -> bool:
 
 
 def _labels_name(single: Mapping[str, AnyArray]) -> str:
-    """Which of two lists holds classes: whole numbers, or so called."""
+    """Tell which of two lists holds classes: whole numbers, or so called."""
     whole = [name for name, array in single.items() if array.dtype.kind in "iu"]
     named = [n for n in single if any(word in n.lower() for word in ("class", "label", "cls"))]
     counting = [n for n, a in single.items() if np.equal(np.mod(a, 1), 0).all()]
@@ -129,7 +129,7 @@ def _limit(counts: AnyArray | None, place: int) -> int | None:
 
 
 def masks_beside(batch: Detections) -> int:
-    """How many values of a box are about its mask."""
+    """Tell how many values of a box are about its mask."""
     return MASKS if any(a.ndim == 4 and a.shape[1] == MASKS for a in batch.arrays.values()) else 0
 
 
@@ -179,13 +179,13 @@ def read_rows(batch: Detections, grids: Mapping[int, int]) -> Suggested:
 
 
 def _before(counts: AnyArray | None, each: int) -> NDArray[np.bool_]:
-    """Which of as many rows for each image stand before the end of what counts."""
+    """Tell which of as many rows for each image stand before the end of what counts."""
     assert counts is not None
     return np.asarray((np.arange(each)[None] < counts[:, None]).reshape(-1))
 
 
 def _counts(batch: Detections) -> AnyArray | None:
-    """One whole number for each image, among the outputs."""
+    """Find one whole number for each image among the outputs."""
     for array in batch.arrays.values():
         if array.size == len(batch.items) and array.shape[-1:] != (ROW,):
             values = array.reshape(-1)

@@ -89,7 +89,7 @@ def _asked(asked: str, every: Mapping[str, dict[int, int]], count: int) -> Numbe
 
 
 def _by_count(classes: int, ids: tuple[int, ...], every: Mapping[str, dict[int, int]]) -> list[str]:
-    """Readings that fit a network of so many classes."""
+    """List readings that fit a network of so many classes."""
     if classes == len(ids):
         return ["index"]
     if ids != tuple(range(len(ids))):
@@ -98,7 +98,7 @@ def _by_count(classes: int, ids: tuple[int, ...], every: Mapping[str, dict[int, 
 
 
 def _says_lower(rows: Sequence[AnyArray], places: Mapping[int, int]) -> bool:
-    """Whether a number is likely said that is below all of this reading: it is another one."""
+    """Say whether a number is likely said that is below all of this reading: it is another one."""
     likely = (own[own[:, 4] >= SHOWN, 5] for own in rows)
     return any((numbers < min(places)).any() for numbers in likely)
 
@@ -106,7 +106,7 @@ def _says_lower(rows: Sequence[AnyArray], places: Mapping[int, int]) -> bool:
 def _agreement(
     rows: Sequence[AnyArray], truths: Sequence[Objects], places: Mapping[int, int]
 ) -> int:
-    """How many classes that were likely said in an image are there, over all images."""
+    """Tell how many classes that were likely said in an image are there, over all images."""
     total = 0
     for own, truth in zip(rows, truths, strict=True):
         likely = own[own[:, 4] >= SHOWN, 5]

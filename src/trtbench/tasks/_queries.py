@@ -22,7 +22,7 @@ SURELY = 0.9
 
 
 def _boxes_and_scores(batch: Detections) -> tuple[str, AnyArray, AnyArray] | None:
-    """Two outputs with as many boxes, each lying or standing: sides, and scores of all classes."""
+    """Find two outputs with as many boxes, lying or standing: sides, and scores of all classes."""
     arrays = {name: narrow(array) for name, array in batch.arrays.items()}
     flat = {name: array for name, array in arrays.items() if array.ndim == 3}
     lying = {name: array for name, array in flat.items() if array.shape[2] == 4}
@@ -48,7 +48,7 @@ def _are_logits(name: str, scores: AnyArray) -> bool:
 
 
 def fits_detr(batch: Detections) -> bool:
-    """Whether these are queries: logits, and few boxes, in parts of the input."""
+    """Say whether these are queries: logits, and few boxes, in parts of the input."""
     found = _boxes_and_scores(batch)
     if found is None or not _are_logits(found[0], found[2]):
         return False
@@ -57,7 +57,7 @@ def fits_detr(batch: Detections) -> bool:
 
 
 def read_detr(batch: Detections) -> Suggested:
-    """Queries: normalised boxes and logits, with a class for nothing where they are a softmax."""
+    """Read queries: normalised boxes and logits, with a class for nothing of a softmax."""
     found = _boxes_and_scores(batch)
     assert found is not None
     _, boxes, logits = found
@@ -72,7 +72,7 @@ def read_detr(batch: Detections) -> Suggested:
 
 
 def _activation(batch: Detections, logits: AnyArray) -> str:
-    """A softmax has one class more, for nothing, which most queries say; a sigmoid has none."""
+    """Tell a softmax, which has one class more for nothing that most say, from a sigmoid."""
     classes = logits.shape[2]
     if classes < 2 or classes == batch.classes:
         return "sigmoid"
@@ -82,14 +82,14 @@ def _activation(batch: Detections, logits: AnyArray) -> str:
 
 
 def fits_ssd(batch: Detections) -> bool:
-    """Whether boxes stand beside scores that are not those of queries."""
+    """Say whether boxes stand beside scores that are not those of queries."""
     if batch.told("decoder") != "ssd" and fits_detr(batch):
         return False
     return _boxes_and_scores(batch) is not None
 
 
 def read_ssd(batch: Detections) -> Suggested:
-    """Boxes that are decoded already, and probabilities, perhaps one for the background."""
+    """Read boxes that are decoded already, and probabilities, perhaps one for the background."""
     found = _boxes_and_scores(batch)
     assert found is not None
     name, boxes, scores = found

@@ -73,7 +73,7 @@ class LabelledArrays(DataSource):
         return {n: _fitted(np.asarray(item), self._tensors[n]) for n, item in loaded.items()}
 
     def picture(self, index: int) -> NDArray[np.uint8] | None:
-        """One item as people can look at it, where it is an image."""
+        """Show one item as people can look at it, where it is an image."""
         item = np.asarray(self.values[index])
         if item.ndim == 3 and item.shape[0] in (1, 3):
             item = item.transpose(1, 2, 0)
@@ -125,7 +125,7 @@ def _fitted(item: AnyArray, tensor: TensorSpec) -> AnyArray:
 
 
 def read_labels(path: Path) -> AnyArray:
-    """Numbers of classes from ``.npy``, or from text with one per line."""
+    """Read numbers of classes from ``.npy``, or from text with one per line."""
     refuse_missing(path)
     if path.suffix == ".npy":
         return one_array(path)
@@ -164,7 +164,7 @@ def _rows(array: AnyArray, path: Path) -> AnyArray:
 
 
 def _chosen(path: Path, tensor: TensorSpec, rest: list[str], tensors: Tensors) -> str:
-    """The array that belongs to an input: of its name, or the usual or only one for one input."""
+    """Find the array of an input: by its name, or the usual or only one for one input."""
     if tensor.name in rest:
         return tensor.name
     usual = [name for name in ("images", "data", "x") if name in rest] or rest

@@ -66,7 +66,7 @@ def _refined(kind: str, axis: int, rows: AnyArray, batch: Detections) -> str:
 
 
 def grids(batch: Detections) -> dict[int, int]:
-    """How many boxes the grids of an input have, and how many in each place."""
+    """Tell how many boxes the grids of an input have, and how many in each place."""
     return {times * boxes: times for times in (1, 3) for boxes in _strides(batch)}
 
 
@@ -76,7 +76,7 @@ def _strides(batch: Detections) -> dict[int, tuple[int, ...]]:
 
 
 def _kind(batch: Detections, array: AnyArray, extra: int) -> tuple[str | None, int]:
-    """Whose table this is, and along which axis the values of a box lie.
+    """Tell whose table this is, and along which axis the values of a box lie.
 
     The number of boxes tells where it is that of the grids; then the number of classes, then which
     side is longer: YOLOv8 lays values down, YOLOv5 across.
@@ -96,7 +96,7 @@ def _kind(batch: Detections, array: AnyArray, extra: int) -> tuple[str | None, i
 
 
 def _has_objectness(batch: Detections, array: AnyArray, values: int) -> bool:
-    """Whether a score of any object stands before the classes': by their number, or by its values.
+    """Say whether a score of any object comes before the classes': by number, or by values.
 
     YOLOv6 says 1 everywhere; of unknown classes COCO's 80 are the likely ones.
     """
@@ -123,14 +123,14 @@ def _rows_of(batch: Detections, kind: str) -> AnyArray:
 
 
 def read_yolov8(batch: Detections) -> Suggested:
-    """Centres, sizes, and a score for every class."""
+    """Read centres, sizes, and a score for every class."""
     rows = _rows_of(batch, "yolov8")
     images = [Candidates(boxes=row[:, :4], scores=row[:, 4:]) for row in rows]
     return Suggested(images=images, order="cxcywh", iou=0.7, classes=rows.shape[2] - 4)
 
 
 def read_queries(batch: Detections) -> Suggested:
-    """The same in parts of the input, and without doubles."""
+    """Read the same in parts of the input, and without doubles."""
     rows = _rows_of(batch, "queries")
     images = [Candidates(boxes=row[:, :4], scores=row[:, 4:]) for row in rows]
     return Suggested(
@@ -139,13 +139,13 @@ def read_queries(batch: Detections) -> Suggested:
 
 
 def read_yolov5(batch: Detections) -> Suggested:
-    """Centres, sizes, a score of any object, and of every class."""
+    """Read centres, sizes, a score of any object, and of every class."""
     rows = _rows_of(batch, "yolov5")
     return _with_objectness(rows, batch, iou=0.6, fractions=are_fractions(rows))
 
 
 def read_yolox(batch: Detections) -> Suggested:
-    """Distances from the places of the grids, and logarithms of sizes, both in strides."""
+    """Read distances from the places of the grids, and logarithms of sizes, both in strides."""
     rows = _rows_of(batch, "yolox").astype(np.float64)
     high, wide = batch.target
     strides = _strides(batch).get(rows.shape[1])

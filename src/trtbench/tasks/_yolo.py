@@ -90,7 +90,7 @@ def _people(rows: AnyArray, item: Loaded, settings: Settings) -> NDArray[np.floa
 
 
 def people_from_row(row: AnyArray) -> People:
-    """What one row of predictions holds."""
+    """Tell what one row of predictions holds."""
     own = row[row[:, 0] >= 0].astype(np.float64)
     boxes = own[:, 1:5]
     nobody = np.zeros(len(own), bool)

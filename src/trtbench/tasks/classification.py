@@ -109,7 +109,7 @@ def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) ->
 
 
 def _may_be_scores(output: AnyArray) -> bool:
-    """Whether an output has one row of numbers per item, whatever dimensions of one it has."""
+    """Say whether an output has one row of numbers per item, whatever dimensions of one it has."""
     dims = [dim for dim in output.shape[1:] if dim != 1]
     return output.dtype.kind == "f" and len(dims) == 1 and dims[0] > 1
 
@@ -117,7 +117,7 @@ def _may_be_scores(output: AnyArray) -> bool:
 def judge(
     source: DataSource, models: Sequence[Predicted], settings: Settings, *, folder: Path
 ) -> Judgement:
-    """Top-1 and top-5 of every model, agreement with the first, and the worst mistakes."""
+    """Compute top-1 and top-5 of every model, agreement with the first, and the worst mistakes."""
     labels = source.labels
     assert labels is not None
     tallies = [_tally(model, labels, source) for model in models]
@@ -148,7 +148,7 @@ def judge(
 
 
 def _agreement(first: _Tally, other: _Tally) -> Score:
-    """Agreement on classes; two models that name none do not agree."""
+    """Compute agreement on classes; two models that name none do not agree."""
     return agreement_from_classes(first.best, np.where(other.best == NO_CLASS, -2, other.best))
 
 
@@ -196,7 +196,7 @@ def _tally(model: Predicted, labels: NDArray[np.int64], source: DataSource) -> _
 
 
 def _confidence(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Probability of the best class; scores that are none already become some by softmax."""
+    """Find the probability of the best class, by softmax where scores are none already."""
     if are_probabilities(scores):
         return np.asarray(scores.max(axis=1))
     shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -236,7 +236,7 @@ def _class_table(
     labels: NDArray[np.int64],
     source: DataSource,
 ) -> TaskTable:
-    """Accuracy by class, worst class of the first model first."""
+    """Compute accuracy by class, worst class of the first model first."""
     columns = [per_class(tally.ranks, labels) for tally in tallies]
     names = source.class_names
     order = sorted(range(len(columns[0])), key=lambda place: columns[0][place].top1)

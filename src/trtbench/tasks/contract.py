@@ -50,7 +50,7 @@ class Flag(Value, frozen=True, kw_only=True):
 
 
 def completed(flags: Sequence[Flag], settings: Settings) -> dict[str, Scalar]:
-    """Settings with the defaults of those that were left out; unknown ones are refused."""
+    """Find settings with the defaults of those that were left out; unknown ones are refused."""
     known = {flag.key: flag for flag in flags}
     for key in settings:
         if key not in known and key not in COMMON:
@@ -91,7 +91,7 @@ _READ: dict[str, Callable[[str], Scalar]] = {
 
 
 def number(settings: Settings, key: str) -> float:
-    """A setting that is a number."""
+    """Read a setting that is a number."""
     value = settings[key]
     assert value is not None
     return float(value)

@@ -115,7 +115,7 @@ class _Tally:
 def judge(
     source: DataSource, models: Sequence[Predicted], settings: Settings, *, folder: Path
 ) -> Judgement:
-    """Metrics of every image, then averaged; differences from the first model; pictures."""
+    """Compute metrics of every image, then averaged; differences from the first model; pictures."""
     images = _images(source)
     rules = rules_from_settings(settings)
     tallies = [_Tally() for _ in models]

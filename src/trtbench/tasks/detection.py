@@ -160,7 +160,7 @@ class _Tally:
 def judge(
     source: DataSource, models: Sequence[Predicted], settings: Settings, *, folder: Path
 ) -> Judgement:
-    """COCO's average precision of every model, likeness to the first one, and boxes drawn."""
+    """Compute COCO's average precisions, likeness to the first model, and draw boxes."""
     assert isinstance(source, DetectionImages)
     count, truth = len(source.names), source.truth
     truths = None if truth is None else [source.objects(index) for index in range(count)]
@@ -243,7 +243,7 @@ def _likeness(first: Sequence[Objects], own: Sequence[Objects]) -> tuple[Score, 
 
 
 def _shown(match: BoxMatches) -> tuple[int, int, int]:
-    """Objects of one image that were found, missed, and made up, of the likely ones."""
+    """Count objects of one image that were found, missed, and made up, of the likely ones."""
     likely = match.scores >= SHOWN
     counted = likely & ~match.ignored[0, 0]
     right = int((match.hits[0, 0] & counted).sum())
@@ -306,7 +306,7 @@ def _class_values(each: ClassScores) -> tuple[float, float, float]:
 def _image_table(
     source: DataSource, models: Sequence[Predicted], tallies: Sequence[_Tally]
 ) -> TaskTable:
-    """Every image, the worst first."""
+    """List every image, the worst first."""
     listed: list[tuple[float, tuple[Scalar, ...]]] = [
         (_right(match), (name, model.label, int(match.counted[0].sum()), *_shown(match)))
         for model, tally in zip(models, tallies, strict=True)

@@ -128,7 +128,7 @@ class _Tally:
 def judge(
     source: DataSource, models: Sequence[Predicted], settings: Settings, *, folder: Path
 ) -> Judgement:
-    """OKS mAP and PCK of every model, likeness to the first one, and skeletons drawn."""
+    """Compute OKS mAP and PCK of every model, likeness to the first one, and skeletons drawn."""
     images = _images(source)
     count = len(source.names)
     everyone = [[people_from_row(m.chunks.rows(i, i + 1)["people"][0]) for i in range(count)]

@@ -136,7 +136,7 @@ class RunReader:
         )
 
     def _options_again(self, text: str) -> bool:
-        """TensorRT 3 to 6 list options first, so options after averages are another run's."""
+        """Tell another run's options: TensorRT 3 to 6 list them first, before averages."""
         return self.summary.legacy and text.partition(":")[0].strip() in words.LEGACY_FIRST
 
     def take(self, line: LogLine, raw: str) -> None:

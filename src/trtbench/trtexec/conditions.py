@@ -51,14 +51,14 @@ def _implied(value: Scalar) -> Fact:
 
 
 def _by_major(run: LogRun, *, before_11: bool, from_11: bool) -> bool | None:
-    """TensorRT 11 turned the defaults round: no transfers, CUDA graph on, spinning."""
+    """Apply TensorRT 11's defaults: no transfers, CUDA graph on, spinning."""
     if run.major is None:
         return None
     return from_11 if run.major >= 11 else before_11
 
 
 def _transfers_by_major(run: LogRun) -> bool | None:
-    """Up to TensorRT 6 the clock runs over enqueueing and waiting only; copies come before."""
+    """Apply TensorRT 6's clock, which runs over enqueueing and waiting only, not copies."""
     early = run.major is not None and run.major <= 6
     return False if early else _by_major(run, before_11=True, from_11=False)
 

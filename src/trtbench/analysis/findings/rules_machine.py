@@ -319,6 +319,6 @@ def threads(e: Evidence, at: Limits) -> Iterator[Hit]:
 
 
 def _spins(side: RunRecord) -> bool:
-    """Whether idle threads of a side look for work instead of sleeping; one thread has no pool."""
+    """Say whether idle threads of a side look for work and do not sleep; one has no pool."""
     fact = side.conditions.get("spinning")
     return fact is not None and fact.value == "on" and side.spec.threads != 1

@@ -140,7 +140,7 @@ def peak_of(name: str | None, *, sm_count: int | None = None) -> GpuPeak | None:
 
 
 def _words(name: str) -> set[str]:
-    """``NVIDIA A100-SXM4-80GB`` and ``A100 SXM4 80GB`` are the same words."""
+    """Split a name into words: ``NVIDIA A100-SXM4-80GB`` has those of ``A100 SXM4 80GB``."""
     return {word for word in re.split(r"[\s_-]+", name.lower()) if word}
 
 

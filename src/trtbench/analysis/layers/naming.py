@@ -118,7 +118,7 @@ def _parts(name: str) -> list[str]:
 
 
 def _commas(text: str) -> str:
-    """``PWN(a, b)`` joins with commas what other layers join with plus signs."""
+    """Replace commas, which join in ``PWN(a, b)``, by the plus signs of other layers."""
     return text.replace(", ", " + ")
 
 

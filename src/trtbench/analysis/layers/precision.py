@@ -193,7 +193,7 @@ def islands_of(table: LayerTable) -> tuple[Island, ...]:
 
 
 def _is_low(layer: Layer) -> bool:
-    """A layer that computes quantized, or only passes quantized tensors on."""
+    """Say whether a layer computes quantized, or only passes quantized tensors on."""
     if layer.role == "compute":
         return layer.precision in QUANTIZED
     passes = layer.role in ("reformat", "nothing", "copy")

@@ -95,7 +95,7 @@ def _known(parts: list[Gap]) -> float:
 
 
 def _average_over_median(table: LayerTable) -> list[Gap]:
-    """Averages hold warm-up and rare stalls; medians do not, and the GPU time is a median."""
+    """Tell what averages hold beyond medians: warm-up and rare stalls; the GPU time is a median."""
     medians = [layer.median_s for layer in table.layers if layer.time_s is not None]
     if table.count == 1 or any(median is None for median in medians):
         return []
@@ -128,7 +128,7 @@ def _profiler(table: LayerTable, gpu_s: float, profiled_gpu_s: float | None) -> 
 
 
 def _streams(table: LayerTable, left_s: float) -> list[Gap]:
-    """Layers beside the main stream may overlap with it: at most their own time."""
+    """Bound what layers beside the main stream overlap with it: at most their own time."""
     beside = [layer for layer in table.layers if layer.stream]
     if not beside or left_s <= 0:
         return []

@@ -31,7 +31,7 @@ def bound_of(layer: Layer, peak: GpuPeak) -> Bound | None:
 
 
 def _limits(layer: Layer, peak: GpuPeak) -> tuple[float | None, float | None]:
-    """The seconds that arithmetic and memory take at best."""
+    """Find the seconds that arithmetic and memory take at best."""
     rate = peak.peak(layer.precision)
     computing = layer.flops / rate if layer.flops is not None and rate else None
     moving = layer.traffic_bytes / peak.bytes_per_s if layer.traffic_bytes is not None else None

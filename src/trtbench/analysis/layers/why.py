@@ -138,7 +138,7 @@ def _main(indices: Sequence[int], table: LayerTable) -> str | None:
 
 
 def _excess(change: Change, a: LayerTable, gain: float) -> float:
-    """How much longer a piece takes than expected."""
+    """Tell how much longer a piece takes than expected."""
     expected = change.a_s / gain if _weighted(change, a) else change.a_s
     return change.b_s - expected
 
@@ -156,7 +156,7 @@ LEAST_LAYERS = 3
 
 
 def clock_ratio(a: EngineFacts, b: EngineFacts) -> float:
-    """How many times as fast the baseline's clock ran; 1 where nobody knows, or GPUs differ."""
+    """Tell how much faster the baseline's clock ran; 1 where nobody knows, or GPUs differ."""
     if not a.sm_clock_hz or not b.sm_clock_hz or a.gpu != b.gpu:
         return 1.0
     ratio = a.sm_clock_hz / b.sm_clock_hz
@@ -267,7 +267,7 @@ def _transfers(a: EngineFacts, b: EngineFacts) -> Cause:
 
 
 def _enqueue(a: EngineFacts, b: EngineFacts, left: LayerTable, right: LayerTable) -> Cause | None:
-    """The GPU waits for the host: GPU time beyond the layers' own, in the candidate."""
+    """Find where the GPU waits for the host: its time beyond the layers' own, in the candidate."""
     if not b.enqueue_s or not b.gpu_s or b.enqueue_s < ENQUEUE_BOUND * b.gpu_s:
         return None
     words, command = remedy_for("enqueue", None, None)

@@ -133,7 +133,7 @@ def _hint(
 
 
 def _plain(text: str) -> str:
-    """One line, without the place in TensorRT's own source."""
+    """Make one line, without the place in TensorRT's own source."""
     line = " ".join(text.split())
     return re.sub(r"\s*\(?In \S+ at \S+:\d+\)?|\s*\[\S+\.cpp::\S+::\d+\]", "", line).strip()
 

@@ -135,13 +135,13 @@ def step_ahead(asked: PrecisionWish) -> PrecisionStep | None:
 
 
 def quantized_ahead(asked: PrecisionWish) -> PrecisionWish:
-    """What is asked for once the model has been quantized."""
+    """Tell what is asked for once the model has been quantized."""
     carried = asked.carried | {str(asked.precision)}
     return asked.having(carried=carried, calibration=False, data=False, quantizer=None)
 
 
 def _refuse_contradiction(asked: PrecisionWish) -> None:
-    """A model cannot be built in a higher precision than its types have."""
+    """Refuse a higher precision than the types of a model have."""
     wanted, carried = asked.precision, asked.carried
     if wanted is None or not carried or wanted in carried or wanted in ("best", *QUANTIZED):
         return

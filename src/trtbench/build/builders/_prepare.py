@@ -41,12 +41,12 @@ def prepare_model(
 
 
 def made_ahead(folder: Path) -> Path | None:
-    """The model with its types, where the folder of the job came with one."""
+    """Find the model with its types, where the folder of the job came with one."""
     return folder / TYPED if (folder / TYPED).is_file() else None
 
 
 def notes_of(spec: BuildSpec, step: PrecisionStep, outcome: QuantOutcome) -> tuple[str, ...]:
-    """What a reader of the engine's record must know of a step."""
+    """Tell what a reader of the engine's record must know of a step."""
     changed = sum(outcome.changed.values())
     done = f"{step.text}; {changed} nodes changed"
     random = spec.calibration == "random"

@@ -308,7 +308,7 @@ def outcome(work: BuildWork, prepared: PreparedModel) -> BuildOutcome:
 
 
 def _logged(path: Path) -> dict[str, Scalar]:
-    """What TensorRT's own lines state: memory, times, sizes."""
+    """Tell what TensorRT's own lines state: memory, times, sizes."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
         runs = log_from_text(f"{BANNER}\n{text}", where=path.name)

@@ -35,7 +35,7 @@ def tools() -> dict[str, str]:
 
 
 def device(spec: BuildSpec) -> str:
-    """Building times kernels, so it needs the device for itself."""
+    """Name the device, which building needs for itself: it times kernels."""
     return "cuda:0"
 
 

@@ -108,7 +108,7 @@ def _only_typed(binary: str) -> bool:
 
 
 def device(spec: BuildSpec) -> str:
-    """Building times kernels, so it needs the device for itself."""
+    """Name the device, which building needs for itself: it times kernels."""
     given = [each for each in spec.extra_args if each.startswith("--device=")]
     return f"cuda:{given[-1].partition('=')[2]}" if given else "cuda:0"
 
@@ -177,7 +177,7 @@ def _with_kept(command: str | None, spec: BuildSpec, prepared: PreparedModel) ->
 
 
 def _said_before(spec: BuildSpec, told: BuildSpec, version: str | None) -> tuple[str, ...]:
-    """What is newer in the model than that version documents, and scales that nobody measured."""
+    """Tell what is newer than that version documents, and of scales that nobody measured."""
     try:
         outline = outline_of(Path(spec.model.path))
     except InputError:  # trtexec itself says what is wrong with the file
@@ -228,7 +228,7 @@ def _passed_on(spec: BuildSpec) -> BuildSpec:
 
 
 def _crashed_leaving(end: Exit, data: bytes) -> bool:
-    """Whether trtexec said PASSED, and a signal ended it after that."""
+    """Say whether trtexec said PASSED, and a signal ended it after that."""
     run = last_run(data, where=LOG)
     return end.signal is not None and run is not None and run.outcome == "passed"
 

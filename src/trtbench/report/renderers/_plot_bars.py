@@ -54,7 +54,7 @@ def _starts(chart: Bars) -> Spec:
 
 
 def _end(chart: Bars, values: Sequence[float | None]) -> float:
-    """Where the longest bar of a group ends."""
+    """Tell where the longest bar of a group ends."""
     starts = chart.starts or (0.0,) * len(values)
     pairs = zip(starts, values, strict=True)
     return max((start + (value or 0.0) for start, value in pairs), default=0.0)

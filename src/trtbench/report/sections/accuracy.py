@@ -75,7 +75,7 @@ def make(runs: Sequence[Run]) -> Section | None:
 
 
 def _same_bytes(labels: Sequence[str], runs: Sequence[Run]) -> list[Block]:
-    """What is right, fast, small and cheap about the same bytes, side by side."""
+    """Tell what is right, fast, small and cheap about the same bytes, side by side."""
     judged = [
         (label, run, readings, head)
         for label, run in zip(labels, runs, strict=True)
@@ -111,7 +111,7 @@ def _same_bytes(labels: Sequence[str], runs: Sequence[Run]) -> list[Block]:
 
 
 def _item_parts(labels: Sequence[str], runs: Sequence[Run]) -> list[Block]:
-    """Where the time of one item went in the pass that took the scores."""
+    """Tell where the time of one item went in the pass that took the scores."""
     rows: list[tuple[Cell | str, ...]] = []
     words: list[str] = []
     for label, run in zip(labels, runs, strict=True):
@@ -134,7 +134,7 @@ def _value(reading: Reading | None) -> Cell:
 
 
 def _costs(run: Run) -> tuple[Cell, Cell, Cell, Cell]:
-    """Memory, energy and size."""
+    """Fill in memory, energy and size."""
     record = run.record
     host = [each.peak_memory_bytes for each in record.launches if each.peak_memory_bytes]
     own = [each.process_memory_bytes for each in run.telemetry if each.process_memory_bytes]

@@ -151,7 +151,7 @@ def _energy(joules: float | None) -> tuple[Cell, Cell]:
 
 
 def _under_bounds(points: Sequence[_Point], devices: Sequence[str], under_s: float | None) -> Block:
-    """For each network, precision and bound, the most items per second of each device."""
+    """Find for each network, precision and bound, the most items per second of each device."""
     headings = (
         NETWORK_HEADING,
         Heading(key="precision", title="Precision"),

@@ -271,7 +271,7 @@ def _checks(
 
 
 def prepared_by(ran: Ran) -> dict[str, Scalar]:
-    """How the task prepared the items of a side; empty where none did."""
+    """Tell how the task prepared the items of a side; empty where none did."""
     if ran.feed.task is None:
         return {}
     source = open_feed(ran.feed, ran.outcome.inputs, spec=ran.spec)

@@ -110,7 +110,7 @@ def rows_of(checked: Checked, candidate: Candidate) -> tuple[dict[str, Scalar], 
 
 
 def _ordered(numbers: Mapping[str, float | int | None]) -> dict[str, float | int]:
-    """What is known, the most telling first: tables end before the rest."""
+    """Tell what is known, the most telling first: tables end before the rest."""
     names = [*TELLING, *(name for name in numbers if name not in TELLING)]
     known = {name: numbers.get(name) for name in names if name not in ("equality", "nonfinite")}
     return {name: value for name, value in known.items() if value is not None}

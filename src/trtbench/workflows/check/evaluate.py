@@ -225,7 +225,7 @@ def _prepared(passed: Passed, feed: Feed, task: str) -> Passed:
 
 
 def scores_of(evaluation: Evaluation, model: Evaluated) -> Scores:
-    """The scores of one model as runs keep them, with the hash of its bytes."""
+    """Find the scores of one model as runs keep them, with the hash of its bytes."""
     count = f"{model.items} items of {Path(evaluation.data).name}, {evaluation.task}"
     findings = tuple(each for each in evaluation.findings if each.concerns == model.label)
     return Scores(
@@ -371,7 +371,7 @@ def _evaluated(each: Passed, scores: tuple[Score, ...]) -> Evaluated:
 def size_of(
     model: ModelRef, told: Mapping[str, Scalar]
 ) -> tuple[int | None, int | None, int | None]:
-    """Bytes, layers and parameters, by an ONNX file, an engine's record, or what a session told."""
+    """Count bytes, layers and parameters, by an ONNX file, an engine's record or a session."""
     if model.format == "onnx":
         from trtbench.build.onnx_read import read_onnx
 

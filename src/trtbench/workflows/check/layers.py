@@ -78,7 +78,7 @@ def run_layers(
 
 
 def worth_keeping(drifts: Sequence[LayerDrift]) -> tuple[str, ...]:
-    """Nodes that add most drift of their own; those that lose finite values come first."""
+    """List nodes that add most drift of their own; those that lose finite values come first."""
     broken = [each for each in drifts if each.diff.nonfinite]
     first = min(broken, key=lambda each: each.position, default=None)
     added = _added_by_owner(drifts)
@@ -90,7 +90,7 @@ def worth_keeping(drifts: Sequence[LayerDrift]) -> tuple[str, ...]:
 
 
 def _added_by_owner(drifts: Sequence[LayerDrift]) -> dict[str, float]:
-    """What each node and those computed with it added: the drift behind them less that before."""
+    """Compute what nodes computed together added: the drift behind them less that before."""
     before: dict[str, float] = {}
     behind: dict[str, float] = {}
     for each in drifts:
@@ -149,7 +149,7 @@ def _write(
 def drift_figure(
     outcome: LayersOutcome, reference: str, candidate: str, keep: Sequence[str], *, id: str
 ) -> Figure:
-    """Drift along the network, and what every node added to it."""
+    """Compute drift along the network, and what every node added to it."""
     usable = [each for each in outcome.drifts if each.diff.rel_l2 is not None]
     x = tuple(float(each.position) for each in usable)
     own = tuple(max(each.diff.rel_l2 or 0.0, NO_DRIFT) for each in usable)

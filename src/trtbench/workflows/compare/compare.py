@@ -167,7 +167,7 @@ def _with_bursts(
 
 
 def compare_csv(baseline: Run, candidate: Run) -> str:
-    """The table the trtexec evaluation toolkit wrote."""
+    """Make the table that the trtexec evaluation toolkit wrote."""
     rows = comparison_rows(baseline, candidate)
     return csv_from_lines(COMPARISON_HEADER, (row.cells() for row in rows))
 
@@ -333,7 +333,7 @@ ALIKE = ("sha256", "runtime", "precision", "batch", "protocol", "host", "gpu", "
 
 
 def drift_remembered(store: Store, *records: RunRecord) -> Drift | None:
-    """The larger drift of two things, where enough sessions of either are on record."""
+    """Find the larger drift of two things, where enough sessions of either are on record."""
     known = [drift for record in records if (drift := _of(record, store)) is not None]
     return max(known, key=lambda drift: drift.bound, default=None)
 
@@ -348,7 +348,7 @@ def _of(record: RunRecord, store: Store) -> Drift | None:
 
 
 def _session_medians(entries: list[Entry]) -> list[float]:
-    """One number per session, however often it was measured within one."""
+    """Compute one number per session, however often it was measured within one."""
     sessions: list[list[float]] = []
     last = -math.inf
     known = [

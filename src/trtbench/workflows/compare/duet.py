@@ -116,7 +116,7 @@ class Duet:
         return self._left() < 1
 
     def columns(self, name: str = "host") -> list[tuple[Column, Column]]:
-        """The pairs of one column, launch by launch."""
+        """Find the pairs of one column, launch by launch."""
         first, second = self._launches
         return [
             (getattr(a.times, name), getattr(b.times, name))
@@ -155,13 +155,13 @@ class Duet:
             self._contention = counters_between(before, read_counters())
 
     def _left(self) -> float:
-        """Launches that there is time for."""
+        """Count launches that there is time for."""
         if self._limit_s is None or not self.launches:
             return math.inf
         return (self._limit_s - self.seconds) / (self.seconds / self.launches)
 
     def alone_effects(self) -> tuple[float, ...]:
-        """The effects of the times alone, launch by launch, where the sides took turns."""
+        """Find the effects of the times alone, launch by launch, where the sides took turns."""
         return alone_effects(*self.facts)
 
     def keep(self) -> tuple[Run, Run]:
@@ -322,7 +322,7 @@ def _collect(folder: Path) -> Launch:
 def _gravest_first(
     ends: list[JobEnd], assignments: list[Assignment]
 ) -> list[tuple[JobEnd, Assignment]]:
-    """A side that only lost its partner, or was ended with it, comes after the one that failed."""
+    """Put a side that only lost its partner, or was ended with it, after the one that failed."""
     both = list(zip(ends, assignments, strict=True))
     return sorted(both, key=lambda each: _is_bystander(each[0]))
 
@@ -334,7 +334,7 @@ def _is_bystander(end: JobEnd) -> bool:
 
 
 def _lacked_room(end: JobEnd) -> bool:
-    """Whether a process failed in a way that others beside it may have caused."""
+    """Say whether a process failed in a way that others beside it may have caused."""
     if end.ok or end.timed_out or _is_bystander(end):
         return False
     return end.error is None or end.error.kind in (NO_MEMORY, "CudaError", "UnavailableError")

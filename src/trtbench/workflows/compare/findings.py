@@ -48,7 +48,7 @@ def with_findings(
 
 
 def _clock(record: RunRecord) -> float | None:
-    """The SM clock while it was measured: the mean of what it was at the beginning and the end."""
+    """Find the SM clock while it was measured: the mean of the beginning and the end."""
     ends = [record.facts.get(f"sm_clock_{end}_hz") for end in ("before", "after")]
     known = [float(each) for each in ends if isinstance(each, (int, float)) and each]
     return sum(known) / len(known) if known else None
@@ -80,7 +80,7 @@ def _exchanged(comparison: Comparison, old: Verdict, new: Verdict) -> Comparison
 
 
 def position_effects(baseline: Run, candidate: Run) -> tuple[float, ...]:
-    """Per launch, ln of the time in second over first place of a pair, over both sides."""
+    """Compute per launch, ln of the time in second over first place of a pair, over both sides."""
     found = [_position_effect(run) for run in (baseline, candidate)]
     return tuple(sum(both) / 2 for both in zip(*found, strict=False))
 

@@ -117,7 +117,7 @@ def gate(
 
 
 def _keeps(request: GateRequest, candidate: str) -> bool:
-    """Whether the candidate's bytes are kept: as asked, else with ``--baseline`` if not large."""
+    """Say whether a candidate's bytes are kept: as asked, else with ``--baseline`` if small."""
     if not Path(candidate).is_file():
         return False
     if request.keep_model is not None:
@@ -259,7 +259,7 @@ class _Trial:
         return given or self.config.python_for(runtime)
 
     def _sides(self, against: str, baseline: Run | None, candidate: str) -> Sides | None:
-        """Both sides for a duet, when both can be measured; a stored file must be unchanged."""
+        """Find sides for a duet, where both can be measured; a stored file must be unchanged."""
         runtimes = [pick(self.request.runtime, side, 2, what="-r") for side in (0, 1)]
         second = duet_spec(self.request, candidate, runtimes[1], config=self.config, place=(1, 2))
         if baseline is None:

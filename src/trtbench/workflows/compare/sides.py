@@ -80,5 +80,5 @@ def settled_mode(mode: Mode, sides: Sides) -> Mode:
 
 
 def _takes_turns(spec: RunSpec) -> bool:
-    """Whether a pair of queries in turn is what was asked for; other protocols own their loop."""
+    """Say whether queries in turn are what was asked for; other protocols own their loop."""
     return spec.protocol == "serve" and spec.streams == 1 and not spec.gap_s

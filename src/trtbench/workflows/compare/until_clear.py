@@ -79,7 +79,7 @@ def _is_clear(duet: Duet, request: TurnFields) -> bool:
 
 
 def _is_settled(verdict: Verdict) -> bool:
-    """Whether more launches would not help; a doubtful difference is not the same at first."""
+    """Say whether more launches would not help; a doubtful difference is not the same at first."""
     if verdict.kind == "unclear":
         return verdict.launches_needed is None
     if verdict.design != "bursts":

@@ -56,7 +56,7 @@ class Wave:
         self._lent.close()
 
     def left(self, number: int, side: int) -> Path:
-        """The folder of what a side left."""
+        """Find the folder of what a side left."""
         return self._folder / f"{number}-{side}" / f"side-{side}"
 
     def __enter__(self) -> Wave:
@@ -73,7 +73,7 @@ class Wave:
 
 
 def fit_together(sides: Sides, launches: int) -> bool:
-    """Whether a GPU has room for so many launches at once; where it does not tell, it has not."""
+    """Say whether a GPU has room for so many launches at once; not where it does not tell."""
     free = free_memory_bytes(RUNTIMES.load(sides.baseline.runtime).device(sides.baseline))
     return free is not None and launches * sum(map(_room_bytes, sides.both)) < free
 

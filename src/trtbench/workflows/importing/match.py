@@ -83,7 +83,7 @@ class Draft:
         return True
 
     def fits(self, other: Draft) -> bool:
-        """Whether every part of another draft could be taken in."""
+        """Say whether every part of another draft could be taken in."""
         return all(p.slot not in self.parts and self._fits(p) for p in other.parts.values())
 
     def _fits(self, part: FilePart) -> bool:
@@ -281,7 +281,7 @@ def _join_layers(drafts: list[Draft]) -> None:
 
 
 def _join_plain(drafts: list[Draft]) -> None:
-    """Where a folder holds one run, files with plain names (``profile.json``) are of that run."""
+    """Add files with plain names (``profile.json``) to the only run of their folder."""
     runs = [draft for draft in drafts if draft.measured or draft.failed]
     if len(runs) == 2 and "" in (runs[0].key, runs[1].key):
         runs = _one_of_two(*runs)

@@ -135,7 +135,7 @@ def _beside(path: Path) -> tuple[Artefact | None, EngineGraph | None, tuple[str,
 
 
 def read_artefact(engine: Path) -> Artefact | None:
-    """What a build left beside its engine."""
+    """Tell what a build left beside its engine."""
     return kept_value(engine.with_name(f"{engine.name}.json"), Artefact)
 
 
@@ -229,7 +229,7 @@ def _span(profile: ShapeProfile) -> str:
 def _edges(
     artefact: Artefact | None, graph: EngineGraph | None
 ) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
-    """Inputs and outputs as the build told them, or as the layers do."""
+    """Find inputs and outputs as the build told them, or as the layers do."""
     told = artefact.facts if artefact is not None else {}
     if "inputs" in told:
         return _tensors(told["inputs"]), _tensors(told.get("outputs"))

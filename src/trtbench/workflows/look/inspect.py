@@ -275,7 +275,7 @@ def _run(run: Run | FailedRun, path: Path) -> Inspection:
 
 
 def described_file(path: Path) -> Path | None:
-    """The engine or model that a record is about, if it lies where the record does."""
+    """Find the engine or model that a record is about, if it lies where the record does."""
     record = kept_value(path, Artefact) or kept_value(path, Sidecar)
     if record is None:
         return None

@@ -77,7 +77,7 @@ def answer(name: str, *, events: int) -> None:
 
 
 def _described(problem: Exception | SystemExit) -> str:
-    """One line about what went wrong; of our own errors, what lies behind them."""
+    """Make one line about what went wrong; of our own errors, what lies behind them."""
     if isinstance(problem, TrtbenchError):
         reason = problem.facts.get("reason")
         return f"{problem.message}: {reason}" if reason else problem.message

@@ -146,7 +146,7 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
 
 
 def _timing_cache(request: BuildRequest, engine: Path, *, keeps: bool) -> str | None:
-    """Where timings of kernels are kept; a builder may keep none by itself."""
+    """Tell where timings of kernels are kept; a builder may keep none by itself."""
     if request.no_timing_cache:
         return None
     if request.timing_cache is not None:

@@ -17,7 +17,7 @@ from trtbench.tasks.contract import calibrating, preparation_from_source
 
 
 def are_images(calibration: str | None) -> bool:
-    """Whether data are images, in a folder or named by a data.yaml, which a task prepares."""
+    """Say whether data are images, in a folder or named by a data.yaml, which a task prepares."""
     if calibration in (None, RANDOM):
         return False
     path = Path(str(calibration))

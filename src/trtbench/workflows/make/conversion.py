@@ -37,7 +37,7 @@ _STAGE_PART = {"load": 0.05, "export": 0.2, "cast": 0.2, "calibrate": 0.2, "save
 
 @contextmanager
 def conversion_folder(output: Path) -> Iterator[Path]:
-    """A scratch folder beside the output, so that files can be moved without being copied."""
+    """Make a scratch folder beside the output, so that files can be moved without being copied."""
     with writing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         remove_abandoned(output.parent)
@@ -83,7 +83,7 @@ def verify(
 
 
 def refuse_overwriting(source: Path, output: Path) -> None:
-    """A conversion never writes over what it is made from."""
+    """Refuse to write a conversion over what it is made from."""
     if output.absolute() == source.absolute():
         raise UsageError("the result would overwrite its source", fix="give another name with -o")
 
@@ -108,7 +108,7 @@ def made_by() -> str:
 
 
 def sidecar_path(model: Path) -> Path:
-    """Where the sidecar of a model goes: ``model.json``, unless that is somebody else's."""
+    """Tell where the sidecar of a model goes: ``model.json``, unless that is somebody else's."""
     plain = model.with_suffix(".json")
     if not plain.exists() or kept_value(plain, Sidecar) is not None:
         return plain

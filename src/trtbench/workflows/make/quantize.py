@@ -192,7 +192,7 @@ def settle_data(spec: QuantSpec, data: Data) -> str | None:
 def _prepare(
     spec: QuantSpec, data: Data, inputs: Sequence[TensorSpec], limits: Mapping[str, int]
 ) -> tuple[Items | None, Items, str, dict[str, Scalar]]:
-    """Calibration items, items held out of them, what those are in words, and how prepared."""
+    """Find calibration items, items held out of them, what those are in words, and how prepared."""
     batch = batch_of(inputs, asked=data.batch)
     draw = partial(
         random_items, inputs, shapes=dict(data.shapes), model=spec.model.path, limits=limits

@@ -30,7 +30,7 @@ LARGEST_COUNTED_BYTES = 1 << 30
 
 
 def stamps_of_engine(model: ModelRef) -> tuple[str, ...]:
-    """Stamps in the record beside an engine."""
+    """Read stamps in the record beside an engine."""
     record = record_of_engine(model)
     return tuple(note for note in record.notes if RANDOM_DATA in note) if record else ()
 
@@ -123,17 +123,17 @@ def _is_known(fact: Fact) -> bool:
 
 
 def stamps_of_onnx(path: Path) -> tuple[str, ...]:
-    """Stamps that an ONNX file carries in itself."""
+    """Read stamps that an ONNX file carries in itself."""
     return notes_from_metadata(_metadata(path))
 
 
 def preparation_of_onnx(path: Path) -> dict[str, Scalar]:
-    """How images were prepared that the scales of an ONNX file come from; empty if nobody says."""
+    """Tell how images were prepared that scales of an ONNX file come from; empty if unknown."""
     return preparation_from_text(stamp_from_metadata(_metadata(path)).get(PREPARATION))
 
 
 def preparation_of_model(model: ModelRef) -> dict[str, Scalar]:
-    """How images were prepared that a model was calibrated with; empty if nobody says."""
+    """Tell how images were prepared that a model was calibrated with; empty if nobody says."""
     if model.format == "onnx":
         return preparation_of_onnx(Path(model.path))
     record = record_of_engine(model)
@@ -168,5 +168,5 @@ def work_of_model(model: ModelRef, inputs: Sequence[TensorSpec]) -> dict[str, Sc
 
 
 def _whole(tensor: TensorSpec) -> tuple[int, ...]:
-    """The dimensions that are settled."""
+    """Find the dimensions that are settled."""
     return tuple(dim for dim in tensor.shape if isinstance(dim, int) and dim > 0)

@@ -147,7 +147,7 @@ class Pass:
     def energy(
         self, samples: tuple[TelemetrySample, ...], *, count: int, gpu: str | None
     ) -> dict[str, Scalar]:
-        """What the pass tells about energy: per query, with all that says how sure it is."""
+        """Tell what the pass tells about energy: per query, with all that says how sure it is."""
         grown = growth(*self._readings) if len(self._readings) == 2 else None
         found: dict[str, Scalar] = {"telemetry_queries": count, "idle_power_w": self._idle_w}
         integral = integrated_j(samples)
@@ -195,7 +195,7 @@ def _with_lock(environment: Environment, index: int, lock: Lock) -> Environment:
 
 
 def free_memory_bytes(device: str) -> int | None:
-    """Memory of a CUDA device that nobody has taken; ``None`` where NVML does not tell."""
+    """Measure memory of a CUDA device that nobody has taken; ``None`` where NVML does not tell."""
     index = visible_index(index_of(device))
     part = slice_in_use(index)
     with opened(index, part=part) as opened_device:

@@ -113,7 +113,7 @@ def row_from_run(entry: Entry, run: Run | FailedRun) -> Row:
 
 
 def metrics_from_run(run: Run) -> dict[str, float]:
-    """Every number of a run that is one number, by name: ``host_median_s``, ``items_per_s``."""
+    """List what of a run is one number, by name: ``host_median_s``, ``items_per_s``."""
     found: dict[str, float | None] = {}
     summary = summary_from_run(run)
     if summary.columns:
@@ -297,7 +297,7 @@ def _title(row: Row) -> str:
 
 
 def _safe(name: str) -> str:
-    """MLflow takes letters, digits and a few signs in names."""
+    """Write a name with the letters, digits and few signs that MLflow takes."""
     return "".join(c if c.isalnum() or c in "_-. /" else "_" for c in name)
 
 

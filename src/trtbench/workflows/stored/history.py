@@ -127,7 +127,7 @@ def _comparable(request: GateRequest, store: Store, config: Config) -> list[Seri
 
 
 def _asked_alike(entry: Entry, spec: RunSpec, store: Store, *, machine: str) -> bool:
-    """Whether a run was on such a machine, and asked for in the same precision.
+    """Say whether a run was on such a machine, and asked for in the same precision.
 
     Only running it tells the precision it has.
     """

@@ -36,7 +36,7 @@ def digest(value: object) -> str:
 
 
 def judging_of(matrix: Matrix) -> dict[str, object]:
-    """How accuracies are taken: the task, its settings, and what the files they name hold."""
+    """Tell how accuracies are taken: the task, its settings, and what the files they name hold."""
     task = TASKS.load(matrix.task)
     settings = completed(task.FLAGS, matrix.task_settings)
     beside = task.read_beside({**settings, "data": matrix.data}) if task.read_beside else ()
@@ -61,7 +61,7 @@ def files_named(settings: Mapping[str, Scalar]) -> dict[str, str]:
 
 
 def prepares(matrix: Matrix) -> bool:
-    """Whether the task of the sweep prepares the data to calibrate with, as those it judges on.
+    """Say whether the task of the sweep prepares the data to calibrate with, as those it judges on.
 
     It does so to images, and to arrays where it is judged on arrays: bytes become parts of one.
     """
@@ -73,7 +73,7 @@ def prepares(matrix: Matrix) -> bool:
 
 
 def preparing_of(matrix: Matrix) -> dict[str, Scalar]:
-    """Settings of the task that matter for inputs: the same for calibrating and for judging."""
+    """Find the task's settings that matter for inputs, for calibrating as for judging."""
     flags = TASKS.load(matrix.task).FLAGS
     settings = completed(flags, matrix.task_settings)
     return {flag.key: settings[flag.key] for flag in flags if flag.preprocessing}
@@ -101,13 +101,13 @@ def data_digest(source: str) -> str:
 
 
 def tools(*names: str) -> dict[str, str]:
-    """Versions of what does a step: another version may make another file."""
+    """Find versions of what does a step: another version may make another file."""
     versions = library_versions()
     return {name: versions[name] for name in names if name in versions}
 
 
 def builder_tools(builder: str, *, device: str, python: str | None) -> dict[str, str]:
-    """What an engine depends on beside its inputs: the builder, the GPU it is for, its driver."""
+    """Name what else an engine depends on: the builder, the GPU it is for, its driver."""
     gpus = read_environment(command=None, folder=Path.cwd()).gpus
     uuid = gpu_uuid(device)
     on = next((each for each in gpus if each.uuid and each.uuid == uuid), gpus[0] if gpus else None)
@@ -116,7 +116,7 @@ def builder_tools(builder: str, *, device: str, python: str | None) -> dict[str,
 
 
 def packages_of(python: str) -> dict[str, str]:
-    """Which TensorRT another interpreter has, by what is installed beside it."""
+    """Tell which TensorRT another interpreter has, by what is installed beside it."""
     path = Path(python).expanduser()
     places = path.absolute().parent.parent.glob("lib*/python3*/*-packages")
     names = {each.name for place in places for each in place.glob("[Tt]ensor[Rr][Tt]*-info")}
@@ -151,7 +151,7 @@ def hashes_of_folder(folder: Path) -> dict[str, str]:
 
 
 def _is_old(state: Signature) -> bool:
-    """Whether a file that changes now would show it: clocks of file systems have ticks."""
+    """Say whether a file that changes now would show it: clocks of file systems have ticks."""
     return time.time_ns() - max(state.modified_ns, state.changed_ns) > TICK_NS
 
 

@@ -171,7 +171,7 @@ class StepGraph:
         return self._step("quantize", case, source, title, settings)
 
     def _calibrated(self, needed: bool) -> dict[str, object]:
-        """What a calibration depends on: its data, and how the task of the sweep prepares them."""
+        """Name what a calibration depends on: its data, and how the task prepares them."""
         images = needed and prepares(self._matrix)
         return {
             "calibration": self._calibration if needed else None,
@@ -214,7 +214,7 @@ class StepGraph:
         return self._matrix.profile or (1, batches[len(batches) // 2], batches[-1])
 
     def _ends(self, case: Case) -> tuple[Shapes, Shapes, Shapes]:
-        """Shapes an engine is built for: those of the case; of all cases for a dynamic one."""
+        """Find shapes an engine is built for: those of the case; of all cases for a dynamic one."""
         dims = case.own("shape.")
         spans = {
             name: ends_of_axis(self._matrix, name) if case.engine == "dynamic" else None
@@ -301,7 +301,7 @@ class StepGraph:
         })  # fmt: skip
 
     def _items(self, place: int) -> Shapes:
-        """Shapes of one item of a case."""
+        """Find shapes of one item of a case."""
         return {name: dims[1:] for name, dims in self.shapes[place].items()}
 
     def _source_content(self, place: int, case: Case) -> str:
@@ -353,7 +353,7 @@ def source_format(model: str) -> ModelFormat:
 
 
 def judging_options(case: Case) -> dict[str, Scalar]:
-    """What of a case matters for its outputs too: where it runs, and options of the runtime."""
+    """Name what else of a case matters for its outputs: where it runs, the runtime's options."""
     return {
         key: value
         for key, value in case.settings.items()
@@ -378,7 +378,7 @@ def needs_types(case: Case) -> bool:
 
 
 def _refuse_precision(case: Case) -> None:
-    """An engine has one precision: it cannot be swept, and must be known to be named."""
+    """Refuse precisions of an engine: it has one, which must be known to be named."""
     reference = model_ref(Path(case.model))
     refuse_other_precision(reference, case.precision)
     if precision_of_engine(reference) is None:
@@ -390,7 +390,7 @@ def _refuse_precision(case: Case) -> None:
 
 
 def precision_told(case: Case) -> Precision | None:
-    """Some runtimes compute in a precision; the others measure a file that has one."""
+    """Pass a precision on to runtimes that compute in one; others measure a file that has one."""
     return case.precision if RUNTIMES.load(case.runtime).TAKES_PRECISION else None
 
 

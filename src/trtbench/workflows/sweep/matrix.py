@@ -115,7 +115,7 @@ class Case(Value, frozen=True, kw_only=True):
         return {**self.fixed, **self.options}
 
     def own(self, prefix: str) -> dict[str, Scalar]:
-        """Settings whose names begin so, by the rest of their names: ``build.``, ``opt.``."""
+        """Find settings whose names begin so, by the rest of their names: ``build.``, ``opt.``."""
         return {k.removeprefix(prefix): v for k, v in self.settings.items() if k.startswith(prefix)}
 
     @property
@@ -374,7 +374,7 @@ def _own_file(value: Scalar, folder: Path) -> Scalar:
 
 
 def _choices(hint: object) -> list[str]:
-    """All words that a type allows, from within tuples and unions."""
+    """List all words that a type allows, from within tuples and unions."""
     if isinstance(hint, str):
         return [hint]
     return [word for part in get_args(hint) for word in _choices(part)]

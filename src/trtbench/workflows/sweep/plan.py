@@ -47,7 +47,7 @@ class SweepPlan:
     """Whether the machines that measure plan the steps of their cases themselves."""
 
     def source(self, place: int) -> str:
-        """What a case measures: the result of its last step, or the model itself."""
+        """Tell what a case measures: the result of its last step, or the model itself."""
         chain = self.chains[place]
         return chain[-1] if chain else self.cases[place].model
 
@@ -79,7 +79,7 @@ class SweepPlan:
         )
 
     def dependants(self, key: str) -> list[int]:
-        """Cases that need a step."""
+        """List cases that need a step."""
         return [place for place, chain in enumerate(self.chains) if key in chain]
 
 

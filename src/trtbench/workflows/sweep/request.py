@@ -80,7 +80,7 @@ def matrix_from_request(request: SweepRequest) -> Matrix:
 
 
 def _loading(request: SweepRequest) -> dict[str, Sequence[Scalar]]:
-    """How PyTorch models are loaded, as options that reach every step."""
+    """Tell how PyTorch models are loaded, as options that reach every step."""
     weights = str(request.weights)
     own = weights if weights in ("default", "none") else str(Path(weights).absolute())
     given = {
@@ -92,7 +92,7 @@ def _loading(request: SweepRequest) -> dict[str, Sequence[Scalar]]:
 
 
 def refuse_more(request: SweepRequest) -> None:
-    """A sweep that is gone on with has been asked for before; nothing of it can change."""
+    """Refuse what else is asked for: nothing of a sweep that is gone on with can change."""
     groups = (*fields(AxisFields), *fields(AccuracyFields))
     given = [each.name for each in groups if getattr(request, each.name)]
     given += [name for name, value in request.settings.items() if value is not None]
@@ -104,7 +104,7 @@ def refuse_more(request: SweepRequest) -> None:
 
 
 def sweep_folder(request: SweepRequest, matrix: Matrix) -> Path:
-    """Where a sweep is kept: as asked, or by its title and the time."""
+    """Tell where a sweep is kept: as asked, or by its title and the time."""
     if request.output is not None:
         return Path(request.output)
     first = Path(matrix.models[0].rpartition(":")[2]).stem

@@ -63,7 +63,7 @@ def reference_spec(plan: SweepPlan, place: int, config: Config) -> RunSpec:
 
 
 def arrays_of(matrix: Matrix) -> str | None:
-    """The arrays that a sweep measures on, if it does; an image is none."""
+    """Find the arrays that a sweep measures on, if it does; an image is none."""
     given = matrix.inputs
     return given if given and Path(given).suffix.lower() not in SUFFIXES else None
 
@@ -84,7 +84,7 @@ def _request(
 
 
 def _options(plan: SweepPlan, place: int) -> dict[str, str]:
-    """Options for the runtime; how a PyTorch model is loaded was used up by its export."""
+    """Find options for the runtime; how a PyTorch model is loaded was used up by its export."""
     exported = any(plan.steps[key].kind == "export" for key in plan.chains[place])
     return {
         key: str(value)
@@ -94,13 +94,13 @@ def _options(plan: SweepPlan, place: int) -> dict[str, str]:
 
 
 def _is_watched(matrix: Matrix, case: Case, spec: RunSpec) -> bool:
-    """Whether the GPU is looked at unasked: a task is judged, and nobody said otherwise."""
+    """Say whether the GPU is looked at unasked: a task is judged, and nobody said otherwise."""
     on_gpu = RUNTIMES.load(case.runtime).device(spec).startswith("cuda")
     return on_gpu and matrix.data is not None and "telemetry" not in case.settings
 
 
 def _inputs(matrix: Matrix) -> dict[str, object]:
-    """What is measured on; an image is prepared as those that are judged."""
+    """Tell what is measured on; an image is prepared as those that are judged."""
     if matrix.inputs is None:
         return {}
     if arrays := arrays_of(matrix):
