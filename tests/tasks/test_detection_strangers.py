@@ -271,6 +271,13 @@ def test_heads_that_went_through_their_sigmoid() -> None:
     assert decoded(outputs) == ("yolov8-heads", "xyxy", [RIGHT])
 
 
+@pytest.mark.parametrize("classes", [CLASSES, None])
+def test_heads_with_their_values_last(classes: int | None) -> None:
+    """As TensorFlow lays them."""
+    outputs = {name: a.transpose(1, 2, 0)[None] for name, a in yolov8_heads().items()}
+    assert decoded(outputs, classes=classes) == ("yolov8-heads", "xyxy", [RIGHT])
+
+
 def test_two_outputs_of_one_shape() -> None:
     """YOLOv9 hands out what its auxiliary branch says too, first."""
     moved = yolov8(objects=[(1.0, 1.0, 9.0, 9.0, 1, 0.9)])[None]

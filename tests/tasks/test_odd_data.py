@@ -15,7 +15,7 @@ from trtbench.errors import InputError, UsageError
 from trtbench.host.chunks import Chunks, ChunkWriter
 from trtbench.host.images import read_image
 from trtbench.host.maps import read_map
-from trtbench.tasks import classification, depth, pose
+from trtbench.tasks import classification, depth, detection, pose
 from trtbench.tasks._box_truth import (
     CocoBoxes,
     YoloBoxes,
@@ -25,6 +25,7 @@ from trtbench.tasks._box_truth import (
 )
 from trtbench.tasks._coco import Annotations
 from trtbench.tasks._depth_images import DepthImages
+from trtbench.tasks._detection_images import DetectionImages
 from trtbench.tasks._image_folder import ImageFolder, read_classes
 from trtbench.tasks._sequences import LabelledArrays
 from trtbench.tasks.contract import Predicted, completed, settings_from_text
@@ -391,7 +392,54 @@ def test_polygons_without_a_box_have_the_one_around_them(tmp_path: Path) -> None
     (tmp_path / "i.json").write_text(json.dumps(content))
     with pytest.raises(InputError) as said:
         CocoBoxes(tmp_path / "i.json")
-    assert "no bbox and no polygons" in str(said.value.facts["reason"])
+    assert "no bbox, no polygons and no mask" in str(said.value.facts["reason"])
+
+
+def test_masks_without_a_box_have_the_one_around_them(tmp_path: Path) -> None:
+    """Runs as numbers or as text, held to pycocotools; an area that is null is that of the box."""
+    mask = pytest.importorskip("pycocotools.mask")
+    rng = np.random.default_rng(0)
+    told, boxes = [], []
+    for number in range(40):
+        pixels = np.zeros((30, 20), np.uint8)
+        y, x = rng.integers(0, 20, 2)
+        pixels[y : y + rng.integers(0, 30), x : x + rng.integers(0, 9)] = 1
+        pixels[rng.random(pixels.shape) < 0.01 * (number % 3)] = 1
+        packed = mask.encode(np.asfortranarray(pixels))
+        boxes.append(mask.toBbox(packed).tolist())
+        edges = np.flatnonzero(np.diff(pixels.T.reshape(-1), prepend=0)) % 2**32
+        counts = np.diff(edges, prepend=0, append=pixels.size).tolist()
+        own = counts if number % 2 else packed["counts"].decode()
+        told.append({**BOX, "bbox": None, "area": None, "iscrowd": None,
+                     "segmentation": {"size": [30, 20], "counts": own}})  # fmt: skip
+    (tmp_path / "i.json").write_text(json.dumps({**COCO, "annotations": told}))
+    found = CocoBoxes(tmp_path / "i.json").boxes(tmp_path / "a.png", "a.png")
+    assert found.boxes.tolist() == boxes
+    assert found.areas.tolist() == [wide * high for *_, wide, high in boxes]
+
+
+@pytest.mark.parametrize("counts", ["~", "oooooooooooooooo", [None], ["x"], 7])
+def test_masks_that_are_none_are_refused(tmp_path: Path, counts: object) -> None:
+    outline = {"size": [30, 20], "counts": counts}
+    told = [{**BOX, "bbox": None, "segmentation": outline}]
+    (tmp_path / "i.json").write_text(json.dumps({**COCO, "annotations": told}))
+    with pytest.raises(InputError, match="lacks something"):
+        CocoBoxes(tmp_path / "i.json")
+
+
+@pytest.mark.parametrize("written", ["{}/1.png", "photos/{}/1.png", "C:\\photos\\{}\\1.png"])
+def test_folders_of_file_names_tell_images_of_one_name_apart(tmp_path: Path, written: str) -> None:
+    """The last one of that name was taken, and judged on another image's objects."""
+    paths = [picture(tmp_path / "photos" / folder / "1.png") for folder in "ab"]
+    told = [{"id": n, "file_name": written.format(folder)} for n, folder in enumerate("ab", 1)]
+    (tmp_path / "i.json").write_text(json.dumps({**COCO, "images": told}))
+    for number, path in enumerate(paths, 1):
+        truth = CocoBoxes(tmp_path / "i.json")
+        assert truth.annotated(path.parent, [path])[0] == [path]
+        assert truth.id_of(path) == number
+        assert len(truth.boxes(path, "1.png").boxes) == (number == 1)
+    with pytest.raises(InputError, match="annotations of 2 images could be those of"):
+        truth.id_of(picture(tmp_path / "c" / "1.png"))
 
 
 def test_images_of_another_size_than_their_annotations_are_named(tmp_path: Path) -> None:
@@ -462,6 +510,24 @@ def test_a_list_of_images_and_a_way_that_is_meant_from_the_file(tmp_path: Path) 
         [path] = read_yolo_data(tmp_path / "data.yaml", split).paths
         assert path.is_file()
         assert label_file(path, None, tmp_path) == path.parents[1] / "labels" / "a.txt"
+
+
+def test_a_list_by_itself_and_images_that_are_named_twice(tmp_path: Path) -> None:
+    inside, outside = (picture(tmp_path / name / "a.png") for name in ("set/images", "elsewhere"))
+    label = tmp_path / "set" / "labels" / "a.txt"
+    label.parent.mkdir()
+    label.write_text("1 0.5 0.5 0.2 0.4")
+    listed = tmp_path / "set" / "val.txt"
+    listed.write_text(f"images/a.png\n{outside}\n\n./images/../images/a.png\n")
+    source = DetectionImages(completed(detection.FLAGS, {"data": str(listed)}), COLOUR)
+    assert source.paths == [inside, outside]
+    assert source.names == ("images/a.png", outside.as_posix())
+    assert [len(source.objects(place).boxes) for place in (0, 1)] == [1, 0]
+    (tmp_path / "set" / "data.yaml").write_text("val: [images, ., val.txt]\nnames: [a, b]\n")
+    assert read_yolo_data(tmp_path / "set" / "data.yaml", "val").paths == [inside, outside]
+    listed.write_text("\n")
+    with pytest.raises(InputError, match="lists no images"):
+        DetectionImages(completed(detection.FLAGS, {"data": str(listed)}), COLOUR)
 
 
 def test_lists_and_labels_that_lie_elsewhere(tmp_path: Path) -> None:

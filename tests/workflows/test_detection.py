@@ -172,6 +172,8 @@ def test_yolo_data_and_what_a_model_gets_wrong(tmp_path: Path, evaluate) -> None
     assert second["mAP"] == pytest.approx((5 + 6) / 20), "up to 0.70, and up to 0.75"
     [classes] = [each for each in found["tables"] if each["id"] == "classes"]
     assert {row[0]: row[1] for row in classes["rows"]} == {"cat": 2, "bird": 2}
+    written = (tmp_path / "artifacts/eval/eval.md").read_text()
+    assert "| cat | 2 | 100.00 % | 100.00 % | 100.00 % | 50.00 % |" in written, "as the scores are"
     [images] = [each for each in found["tables"] if each["id"] == "images"]
     made_up = {row[0]: row[5] for row in images["rows"] if row[1] == "right.onnx"}
     assert made_up["images/val/zero.png"] == 2

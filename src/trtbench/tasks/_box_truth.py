@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +20,7 @@ from trtbench.host.yaml_files import yaml_from_text
 from trtbench.tasks._coco import CocoFile
 
 YAML = (".yaml", ".yml")
+LIST = ".txt"
 BOX, POLYGON, UPRIGHT, TILTED = range(4)
 """What a line of labels tells: centre and size, corners, or four of them, upright or tilted."""
 ROUNDED = 1e-4
@@ -90,18 +92,17 @@ class CocoBoxes(CocoFile):
         return [
             name
             for path, name in zip(paths, names, strict=True)
-            if (size := told.get(self.id_of(name))) is not None and image_size(path) != size
+            if (size := told.get(self.id_of(path))) is not None and image_size(path) != size
         ]
 
     def boxes(self, path: Path, name: str) -> Objects:
-        own = self._by_image.get(self.id_of(name), [])
+        own = self._by_image.get(self.id_of(path), [])
         sides = np.array([each["bbox"] for each in own], np.float64).reshape(len(own), 4)
-        areas = [each.get("area", each["bbox"][2] * each["bbox"][3]) for each in own]
         return Objects(
             boxes=sides,
             classes=np.array([self._places[int(each["category_id"])] for each in own], np.int64),
             scores=np.ones(len(own)),
-            areas=np.array(areas, np.float64),
+            areas=np.array([each["area"] for each in own], np.float64),
             crowd=np.array([bool(each.get("iscrowd")) for each in own], bool),
         )
 
@@ -203,12 +204,12 @@ def label_file(path: Path, folder: Path | None, root: Path) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class YoloData:
-    """What a ``data.yaml`` names."""
+    """Images, what they lie below, and names of classes, as a ``data.yaml`` tells them."""
 
     root: Path
     paths: list[Path]
-    names: dict[int, str]
-    lists: list[Path]
+    names: Mapping[int, str]
+    lists: Sequence[Path] = ()
     """Files that list images."""
 
 
@@ -227,7 +228,7 @@ def read_yolo_data(path: Path, split: str) -> YoloData:
     roots = [path.parent / named, path.parent]
     entries = told[split] if isinstance(told[split], list) else [told[split]]
     lists: list[Path] = []
-    images = [image for entry in entries for image in _images(str(entry), roots, path, lists)]
+    images = _once(image for entry in entries for image in _images(str(entry), roots, path, lists))
     names = told.get("names") or [str(number) for number in range(_count(told.get("nc")))]
     root = roots[0] if roots[0].is_dir() else path.parent
     return YoloData(root=root, paths=images, names=_names(names, path), lists=lists)
@@ -244,15 +245,31 @@ def _images(entry: str, roots: list[Path], source: Path, lists: list[Path]) -> l
         for place in (root / entry, root / entry.removeprefix("../")):
             if place.is_dir():
                 return find_images(place)
-            if place.is_file() and place.suffix == ".txt":
+            if place.is_file() and place.suffix == LIST:
                 lists.append(place)
-                with reading(place):
-                    lines = [line.strip() for line in read_text(place).splitlines()]
-                return [_listed(line, [place.parent, *roots]) for line in lines if line]
+                return read_list(place, roots)
     raise InputError(
         f"{source} names images that are not there",
         facts={"images": entry, "looked in": ", ".join(map(str, dict.fromkeys(roots)))},
     )
+
+
+def read_list(path: Path, roots: Sequence[Path] = ()) -> list[Path]:
+    """Read a text file with an image per line."""
+    with reading(path):
+        lines = [line.strip() for line in read_text(path).splitlines()]
+    found = _once(_listed(line, [path.parent, *roots]) for line in lines if line)
+    if not found:
+        raise InputError(f"{path} lists no images", fix="one image per line")
+    return found
+
+
+def _once(paths: Iterable[Path]) -> list[Path]:
+    """Count an image once that is listed twice, or in a folder within another."""
+    found: dict[str, Path] = {}
+    for path in paths:
+        found.setdefault(os.path.normpath(path.absolute()), path)
+    return list(found.values())
 
 
 def _listed(line: str, roots: list[Path]) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from trtbench.tasks._images import names_below, noted
 
 JsonTable = dict[str, Any]
 """What JSON holds in braces, whatever somebody has put there."""
+MOST_DIGITS = 12
+"""Of a number written in digits of 5 bits."""
 
 
 class CocoFile:
@@ -32,20 +35,28 @@ class CocoFile:
         if missing:
             raise InputError(f"{path} is not COCO's JSON", facts={"missing": ", ".join(missing)})
         try:
-            self.files = {str(each["file_name"]): each["id"] for each in self.raw["images"]}
-            self._last = {Path(name).name: id for name, id in self.files.items()}
+            self.files = {_written(each["file_name"]): each["id"] for each in self.raw["images"]}
+            self._ends: dict[str, set[object]] = {}
+            for name, id in self.files.items():
+                for end in _ends(name):
+                    self._ends.setdefault(end, set()).add(id)
             self._by_image: dict[object, list[JsonTable]] = {}
             for each in self.raw["annotations"]:
-                boxed = each if each.get("bbox") else {**each, "bbox": _box_of(each)}
-                self._by_image.setdefault(each["image_id"], []).append(boxed)
-                _refuse_no_box(boxed)
+                self._by_image.setdefault(each["image_id"], []).append(_boxed(each))
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise InputError(f"{path} lacks something", facts={"reason": repr(problem)}) from None
 
-    def id_of(self, name: str) -> object:
-        """Find the number of an image: by its way below the folder, else by its last part."""
-        found = self.files.get(name)
-        return found if found is not None else self._last.get(Path(name).name)
+    def id_of(self, path: Path) -> object:
+        """Find the number of an image: of the one that shares most of its way, from its end on."""
+        ways = _ends(path.absolute().as_posix())
+        found = next((self._ends[way] for way in ways if way in self._ends), {None})
+        if len(found) > 1:
+            raise InputError(
+                f"annotations of {len(found)} images could be those of {path}",
+                facts={"for example": next(n for n, id in self.files.items() if id in found)},
+                fix="--data, the folder above that file names begin in",
+            )
+        return next(iter(found))
 
     def annotated(self, root: Path, paths: list[Path]) -> tuple[list[Path], tuple[str, ...]]:
         """Keep annotated images; notes say which are not, and which annotations have no image.
@@ -54,7 +65,7 @@ class CocoFile:
         between detections of equal scores.
         """
         names = names_below(root, paths)
-        ids = [self.id_of(name) for name in names]
+        ids = [self.id_of(path) for path in paths]
         numbered = [(id, path) for path, id in zip(paths, ids, strict=True) if id is not None]
         if all(isinstance(id, int) for id, _ in numbered):
             numbered.sort(key=lambda pair: int(str(pair[0])))
@@ -79,21 +90,71 @@ class CocoFile:
         return known, tuple(noted(what, missing) for what, missing in kinds.items() if missing)
 
 
+def _written(name: object) -> str:
+    """Write a file's name as it is here, whatever system annotated it."""
+    return str(name).replace("\\", "/")
+
+
+def _ends(way: str) -> list[str]:
+    """List the whole way, without its first part, without its first two, to the last alone."""
+    parts = Path(way).parts
+    return ["/".join(parts[place:]) for place in range(len(parts))]
+
+
+def _boxed(annotation: JsonTable) -> JsonTable:
+    """Take the box around an outline, and its area, where none are told; refuse what is none."""
+    box = [float(side) for side in annotation.get("bbox") or _box_of(annotation)]
+    told = annotation.get("area")
+    area = float(math.prod(box[2:]) if told is None else told)
+    if len(box) != 4 or not all(map(math.isfinite, (*box, area))):
+        raise ValueError(f"the box {box} and its area are no numbers")
+    return {**annotation, "bbox": box, "area": area}
+
+
 def _box_of(annotation: JsonTable) -> list[float]:
-    """Find the box around polygons, where they are all that is annotated."""
-    polygons = annotation.get("segmentation")
-    if not isinstance(polygons, list) or not any(polygons):
-        raise ValueError(f"annotation {annotation.get('id')} has no bbox and no polygons")
-    across = [float(x) for polygon in polygons for x in polygon[0::2]]
-    down = [float(y) for polygon in polygons for y in polygon[1::2]]
+    """Find the box around polygons or a mask, where they are all that is annotated."""
+    outline = annotation.get("segmentation")
+    if isinstance(outline, dict):
+        return box_of_runs(outline["counts"], high=int(outline["size"][0]))
+    if not isinstance(outline, list) or not any(outline):
+        raise ValueError(f"annotation {annotation.get('id')} has no bbox, no polygons and no mask")
+    across = [float(x) for polygon in outline for x in polygon[0::2]]
+    down = [float(y) for polygon in outline for y in polygon[1::2]]
     return [min(across), min(down), max(across) - min(across), max(down) - min(down)]
 
 
-def _refuse_no_box(annotation: JsonTable) -> None:
-    """Refuse what has no box of four numbers, or an area that is none."""
-    box = [float(side) for side in annotation["bbox"]]
-    if len(box) != 4 or not all(map(math.isfinite, (*box, float(annotation.get("area", 0))))):
-        raise ValueError(f"the box {annotation['bbox']} and its area are no numbers")
+def box_of_runs(counts: str | Sequence[int], *, high: int) -> list[float]:
+    """Find the box around a mask: runs of pixels, out and in by turns, down column after column.
+
+    In whole pixels, and zeros where it is empty.
+    """
+    runs = runs_from_text(counts) if isinstance(counts, str) else [int(each) for each in counts]
+    ends = np.cumsum(runs, dtype=np.int64)
+    first, last = ends[0:-1:2], ends[1::2] - 1
+    some = last >= first
+    if high < 1 or min(runs, default=0) < 0 or not some.any():
+        return [0.0] * 4
+    (left, top), (right, low) = (np.divmod(each[some], high) for each in (first, last))
+    top, low = np.where(right > left, 0, top), np.where(right > left, high - 1, low)
+    x, y = int(left.min()), int(top.min())
+    return [float(x), float(y), float(right.max() - x + 1), float(low.max() - y + 1)]
+
+
+def runs_from_text(text: str) -> list[int]:
+    """Read numbers of 5 bits a character, from the fourth on the difference to the last but one."""
+    found: list[int] = []
+    value = digits = 0
+    for character in text:
+        code = ord(character) - 48
+        if not 0 <= code < 64 or digits >= MOST_DIGITS:
+            raise ValueError(f"{text[:20]!r} is no mask")
+        value |= (code & 31) << 5 * digits
+        digits += 1
+        if not code & 32:
+            value -= (code >> 4 & 1) << 5 * digits
+            found.append(value + (found[-2] if len(found) > 2 else 0))
+            value = digits = 0
+    return found
 
 
 class Annotations(CocoFile):
@@ -137,11 +198,10 @@ class Annotations(CocoFile):
             int,
         )
         boxes = np.array([each["bbox"] for each in own], float).reshape(len(own), 4)
-        areas = [each.get("area", each["bbox"][2] * each["bbox"][3]) for each in own]
         return People(
             keypoints=points,
             boxes=boxes,
-            areas=np.array(areas, float),
+            areas=np.array([each["area"] for each in own], float),
             scores=np.ones(len(own)),
             ignored=crowd | (labelled == 0),
             crowd=crowd,

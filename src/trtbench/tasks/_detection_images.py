@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +13,17 @@ from trtbench.domain.arrays import AnyArray
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.host.images import find_images, read_image, scaled
-from trtbench.tasks._box_truth import YAML, CocoBoxes, Truth, YoloBoxes, label_file, read_yolo_data
+from trtbench.tasks._box_truth import (
+    LIST,
+    YAML,
+    CocoBoxes,
+    Truth,
+    YoloBoxes,
+    YoloData,
+    label_file,
+    read_list,
+    read_yolo_data,
+)
 from trtbench.tasks._images import (
     SAMPLED,
     ImageFiles,
@@ -44,19 +53,7 @@ class DetectionImage(Loaded):
     """One above the largest number of a category."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Place:
-    """Where images are, and what classes are called there."""
-
-    root: Path
-    paths: list[Path]
-    short: tuple[str, ...]
-    names: Mapping[int, str]
-    lists: Sequence[Path] = ()
-    """Files that list images."""
-
-
-def find_images_of(settings: Settings) -> _Place:
+def find_images_of(settings: Settings) -> YoloData:
     """Find the images of a folder, or of the part of a YOLO data set that is asked for."""
     path = Path(str(settings["data"]))
     if path.is_dir() and not settings.get("annotations"):
@@ -64,13 +61,11 @@ def find_images_of(settings: Settings) -> _Place:
     if not path.exists():
         raise InputError(f"there are no images and no data set at {path}")
     if path.suffix.lower() in YAML:
-        data = read_yolo_data(path, str(settings.get("split") or "val"))
-        short = tuple(_short(each, data.root) for each in data.paths)
-        return _Place(
-            root=data.root, paths=data.paths, short=short, names=data.names, lists=data.lists
-        )
+        return read_yolo_data(path, str(settings.get("split") or "val"))
+    if path.suffix.lower() == LIST:
+        return YoloData(root=path.parent, paths=read_list(path), names={})
     paths = find_images(path) if path.is_dir() else [path]
-    return _Place(root=path, paths=paths, short=names_below(path, paths), names={})
+    return YoloData(root=path, paths=paths, names={})
 
 
 def folders_beside(settings: Settings) -> list[Path]:
@@ -113,7 +108,8 @@ class DetectionImages(ImageFiles):
     def _open(self, settings: Settings) -> Truth | None:
         """Find the images, and what is annotated in them."""
         place, told = find_images_of(settings), settings.get("annotations")
-        root, self.paths, self.names = place.root, place.paths, place.short
+        root, self.paths = place.root, place.paths
+        self.names = names_below(root, self.paths)
         if settings.get("unlabelled"):
             return None
         if told and Path(str(told)).suffix.lower() == ".json":
@@ -187,10 +183,3 @@ def _size_for(name: str, target: tuple[int, int]) -> AnyArray:
     if "scale" in name.lower():
         return np.ones(2, np.float32)
     return np.array(target if "shape" in name.lower() else target[::-1])
-
-
-def _short(path: Path, root: Path) -> str:
-    try:
-        return path.resolve().relative_to(root.resolve()).as_posix()
-    except ValueError:
-        return path.as_posix()

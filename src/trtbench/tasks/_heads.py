@@ -14,6 +14,8 @@ from trtbench.tasks._candidates import Candidates, Detections, Suggested
 BINS = 16
 """Of the distribution each side of a box is told by in YOLOv8 and later."""
 SIDES = 4 * BINS
+STRIDES = (4, 8, 16, 32, 64)
+"""Pixels of the input for each place of a grid."""
 ANCHORS = {
     3: ((10, 13, 16, 30, 33, 23), (30, 61, 62, 45, 59, 119), (116, 90, 156, 198, 373, 326)),
     4: (
@@ -76,7 +78,7 @@ def anchor_free(batch: Detections) -> Suggested:
 def _anchored(batch: Detections) -> list[AnyArray]:
     """Read grids as [batch, anchors, height, width, values]."""
     found = []
-    for array in batch.arrays.values():
+    for array in _channels_first(batch):
         if array.ndim == 5 and array.shape[1] == 3 and array.shape[4] > 5:
             found.append(array)
         elif array.ndim == 4 and _has_anchors(array.shape[1], batch):
@@ -94,7 +96,7 @@ def _has_anchors(channels: int, batch: Detections) -> bool:
 
 def _anchor_free(batch: Detections) -> list[tuple[AnyArray, AnyArray]]:
     """Read sides and classes of every grid, which come as one array or as two."""
-    grids = [array for array in batch.arrays.values() if array.ndim == 4]
+    grids = [array for array in _channels_first(batch) if array.ndim == 4]
     if batch.classes is not None:
         known = {SIDES, batch.classes, SIDES + batch.classes}
         grids = [each for each in grids if each.shape[1] in known]
@@ -107,6 +109,20 @@ def _anchor_free(batch: Detections) -> list[tuple[AnyArray, AnyArray]]:
             sides, classes = own if own[0].shape[1] == SIDES else own[::-1]
             found.append((sides, classes))
     return found
+
+
+def _channels_first(batch: Detections) -> list[AnyArray]:
+    """Lay outputs with values before places where an export of TensorFlow has them behind."""
+
+    def is_grid(high: int, wide: int) -> bool:
+        return batch.target[0] // high == batch.target[1] // wide in STRIDES
+
+    return [
+        array.transpose(0, 3, 1, 2)
+        if array.ndim == 4 and is_grid(*array.shape[1:3]) and not is_grid(*array.shape[2:])
+        else array
+        for array in batch.arrays.values()
+    ]
 
 
 def _anchors(batch: Detections, heads: int) -> Sequence[Sequence[float]]:

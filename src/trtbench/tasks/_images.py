@@ -135,9 +135,14 @@ def sized_input(tensors: Tensors, *, asked: Scalar, default: int) -> ImageInput:
 
 def names_below(root: Path, paths: Sequence[Path]) -> tuple[str, ...]:
     """Name images by their way below the folder, so that two of one name can be told apart."""
-    return tuple(
-        path.relative_to(root).as_posix() if root.is_dir() else path.name for path in paths
-    )
+    return tuple(_short(path, root) if root.is_dir() else path.name for path in paths)
+
+
+def _short(path: Path, root: Path) -> str:
+    for own, above in ((path, root), (path.resolve(), root.resolve())):
+        if own.is_relative_to(above):
+            return own.relative_to(above).as_posix()
+    return path.as_posix()
 
 
 def chosen_item(names: Sequence[str], wanted: Scalar) -> int:

@@ -104,7 +104,7 @@ class PoseImages(ImageFiles):
 
     def image_id(self, index: int) -> object:
         assert self.annotations is not None
-        return self.annotations.id_of(self.names[index])
+        return self.annotations.id_of(self.paths[index])
 
 
 def open_source(settings: Settings, tensors: Tensors) -> DataSource:

@@ -49,7 +49,8 @@ def document_from_evaluation(evaluation: Evaluation, *, rows: int = SHOWN_ROWS) 
     sections = [Section(id="scores", title="", blocks=tuple(blocks))]
     if evaluation.unreadable:
         sections.append(_unreadable(evaluation, rows))
-    sections += [_section(table, rows) for table in evaluation.tables if not table.in_json_only]
+    shown = (table for table in evaluation.tables if table.rows and not table.in_json_only)
+    sections += [_section(table, rows) for table in shown]
     if pictures := tuple(_pictures(evaluation)):
         sections.append(Section(id="pictures", title="Worst cases", blocks=pictures))
     title = f"{evaluation.task.capitalize()} on {Path(evaluation.data).name}"
@@ -73,8 +74,8 @@ def _main(evaluation: Evaluation) -> Table:
         MODEL_HEADING,
         *(score_heading(metric, place) for place, metric in enumerate(metrics)),
         Heading(key="items", title="Examples", align="right", rank=4),
-        Heading(key="latency_all", title="Latency, all (mean / max)", align="right", rank=3),
-        Heading(key="latency_model", title="Latency, model (mean / max)", align="right", rank=5),
+        Heading(key="latency_all", title="Latency-all (mean / max)", align="right", rank=3),
+        Heading(key="latency_model", title="Latency-model (mean / max)", align="right", rank=5),
         Heading(key="size_bytes", title="Size", align="right", rank=2),
         Heading(key="layers", title="Layers", align="right", rank=7),
         Heading(key="parameters", title="Parameters", align="right", rank=6),
@@ -134,8 +135,8 @@ def _split(evaluation: Evaluation) -> Table:
     headings = (
         MODEL_HEADING,
         *PART_HEADINGS.values(),
-        Heading(key="items_per_s", title="Items/s, inference", align="right"),
-        Heading(key="items_per_s_all", title="Items/s, all", align="right", rank=1),
+        Heading(key="items_per_s", title="Items/s-inference", align="right"),
+        Heading(key="items_per_s_all", title="Items/s-all", align="right", rank=1),
     )
     rows: list[list[Cell | Scalar]] = []
     for model in evaluation.models:
@@ -173,15 +174,18 @@ def _section(table: TableValue, most: int) -> Section:
         )
         for place, title in enumerate(table.headings)
     )
-    rows = [[_cell(value) for value in row] for row in table.rows[:most]]
+    shares = [is_share(title.split()[-1]) for title in table.headings]
+    rows = [list(map(_cell, row, shares)) for row in table.rows[:most]]
     count = len(table.rows)
     more = f"{most} of {count} rows; all are in eval.json." if count > most else None
     made = table_from_rows(table.id, headings=headings, rows=rows, caption=more)
     return Section(id=table.id, title=table.title, blocks=(made,))
 
 
-def _cell(value: Scalar) -> Cell:
-    return Cell(value=value, text=f"{value:.4g}" if isinstance(value, float) else None)
+def _cell(value: Scalar, share: bool) -> Cell:
+    if not isinstance(value, float):
+        return Cell(value=value)
+    return Cell(value=value, text=f"{100 * value:.2f} %" if share else f"{value:.4g}")
 
 
 def _pictures(evaluation: Evaluation) -> Iterator[Picture]:
