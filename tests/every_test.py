@@ -97,6 +97,12 @@ LONG = {
     "test_launches_that_do_not_fit_at_once_load_one_after_the_other",
     "test_more_launches_are_added_while_unclear",
     "test_the_order_within_pairs_is_random_and_repeatable",
+    "test_trtexec",
+    "test_an_interrupted_lottery_goes_on_with_what_it_built",
+    "test_a_task_judges_both_versions_with_all_its_flags",
+    "test_launches_start_at_once_and_measure_one_after_the_other",
+    "test_users_editors_know_the_arguments",
+    "test_one_folder_for_each_model",
 }
 """Tests that take longest, by seconds on two quiet cores: they wait for ``make test-all``."""
 

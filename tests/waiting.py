@@ -18,7 +18,7 @@ def wait_for(found: Callable[[], T]) -> T:
 
 def with_patience(attempt: Callable[[float], T], *, far_enough: Callable[[T], bool]) -> T:
     """Try with more and more seconds: a busy machine is ended before it came to the point."""
-    for seconds in (1.5, 8.0, 40.0):
+    for seconds in (0.6, 4.0, 40.0, 200.0):
         found = attempt(seconds)
         if far_enough(found):
             break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Iterator, Mapping
@@ -159,13 +160,16 @@ def _field(struct: type, name: str) -> tuple[str, str]:
         if name in inspect.get_annotations(owner):
             found = re.search(
                 rf'^    {name}: (?P<kind>[^\n=]+?)(?: = [^\n]*)?\n(?:    """(?P<about>.*?)""")?',
-                inspect.getsource(owner),
+                _source(owner),
                 re.MULTILINE | re.DOTALL,
             )
             assert found is not None, f"{owner.__name__}.{name}"
             about = re.sub(r"\s+", " ", found["about"] or "").replace("``", "`")
             return found["kind"].replace("|", "\\|"), about.replace("|", "\\|")
     raise KeyError(name)
+
+
+_source = functools.cache(inspect.getsource)
 
 
 def _code(names: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import inspect
 import textwrap
 import typing
@@ -20,6 +21,7 @@ def requests_by_verb() -> dict[str, type[VerbRequest]]:
     return {name: _request_of(function) for name, function in functions().items()}
 
 
+@functools.cache
 def functions() -> dict[str, FunctionType]:
     """List the verbs of Python in the order of their files, which is that of the work."""
     found = [
@@ -68,6 +70,7 @@ def _request_of(function: FunctionType) -> type[VerbRequest]:
     return typing.cast("type[VerbRequest]", request)
 
 
+@functools.cache
 def _annotations(owner: type) -> dict[str, str]:
     tree = ast.parse(textwrap.dedent(inspect.getsource(owner)))
     definition = tree.body[0]

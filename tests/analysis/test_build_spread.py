@@ -48,7 +48,7 @@ def graph(**tactics: str | None) -> EngineGraph:
 
 def test_variance_between_builds_is_told_from_that_of_launches() -> None:
     rng = np.random.default_rng(0)
-    many = [spread_of(draws(rng, count=8, between=0.05, within=0.01)) for _ in range(150)]
+    many = [spread_of(draws(rng, count=8, between=0.05, within=0.01)) for _ in range(60)]
     squares = [each.between**2 for each in many if each is not None]
     inside = [each.within**2 for each in many if each is not None]
     assert math.sqrt(np.mean(squares)) == pytest.approx(0.05, rel=0.15)

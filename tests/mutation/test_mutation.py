@@ -31,7 +31,7 @@ from made_runs import full_runs  # noqa: E402
 
 import many_runs  # noqa: E402
 
-CASES = int(os.environ.get("TRTBENCH_MUTATIONS", "420"))
+CASES = int(os.environ.get("TRTBENCH_MUTATIONS", "240"))
 SEED = int(os.environ.get("TRTBENCH_MUTATION_SEED", "1"))
 SHARES = {"importer": 5, "inspector": 4, "run": 5, "index": 2, "sweep": 4, "onnx": 4}
 LIMIT_S = 10

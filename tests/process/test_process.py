@@ -70,9 +70,10 @@ def test_a_hang_that_ignores_sigterm_is_killed(log, monkeypatch):
         "import os, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
         "os.write(int(sys.argv[1]), b'deaf\\n'); time.sleep(3600)"
     )
-    heard = []
+    heard, patience_s = [], 0.3
     while not heard:  # on a busy machine it may be ended before it is deaf
-        end = run_process(python(code), log=log, timeout_s=0.7, on_line=heard.append)
+        patience_s *= 2
+        end = run_process(python(code), log=log, timeout_s=patience_s, on_line=heard.append)
     assert (end.timed_out, end.signal) == (True, "SIGKILL")
 
 
@@ -112,12 +113,13 @@ def test_a_grandchild_that_holds_the_pipe_neither_delays_the_end_nor_outlives_it
 
 
 def test_grandchildren_end_with_a_child_that_hangs(log):
-    heard = []
+    heard, patience_s = [], 0.3
     while not heard:
+        patience_s *= 2
         run_process(
             python(FORKED + "time.sleep(3600)"),
             log=log,
-            timeout_s=0.7,
+            timeout_s=patience_s,
             on_line=lambda line: heard.append(int(line)),
         )
     assert gone(heard[0])

@@ -158,7 +158,7 @@ def tell_free_memory(tmp_path: Path, count: int) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("room", [True, pytest.param(False, marks=pytest.mark.real("minutes"))])
+@pytest.mark.parametrize("room", [True, False])
 def test_launches_start_at_once_and_measure_one_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: bool
 ) -> None:

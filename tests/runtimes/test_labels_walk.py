@@ -235,9 +235,7 @@ def test_tensorrt(runtime: str, request: pytest.FixtureRequest, tmp_path: Path) 
     assert {"cuda_graph": "on", "batch": 1} in done
 
 
-@pytest.mark.parametrize(
-    "kind", ["engine", pytest.param("onnx", marks=pytest.mark.real("minutes"))]
-)
+@pytest.mark.parametrize("kind", ["engine", "onnx"])
 def test_trtexec(kind: str, trtexec: Any, tmp_path: Path) -> None:
     path = trtexec.engine() if kind == "engine" else models.conv_model(tmp_path / "net.onnx")
     spec = spec_for(path, "trtexec", protocol="pipeline")

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import dataclasses
 import json
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from trtbench.cli import trtbench as cli
 from trtbench.domain.result import Run
 from trtbench.errors import InputError, StoreError, UsageError
 from trtbench.store.store import Store
-from trtbench.workflows.compare.compare import compare, comparison_from_runs, csv_name
+from trtbench.workflows.compare.compare import Compared, compare, comparison_from_runs, csv_name
 from trtbench.workflows.compare.duet import Duet, paired
 from trtbench.workflows.compare.gate import SAME_BYTES, gate
 from trtbench.workflows.compare.sides import Sides
@@ -33,12 +34,22 @@ from trtbench.workflows.stored.report import load_runs, write_report
 QUICK = {"batch": 1, "threads": 1}
 
 
-@pytest.fixture
-def models(tmp_path: Path) -> tuple[str, str]:
-    """A small network and one that does about eight times the work."""
-    small = conv_model(tmp_path / "small.onnx", channels=4, size=16, layers=2)
-    deep = conv_model(tmp_path / "deep.onnx", channels=4, size=16, layers=16)
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A small network and one that does many times the work, whatever else the machine does."""
+    folder = tmp_path_factory.mktemp("models")
+    small = conv_model(folder / "small.onnx", channels=4, size=16, layers=2)
+    deep = conv_model(folder / "deep.onnx", channels=4, size=16, layers=48)
     return str(small), str(deep)
+
+
+@pytest.fixture(scope="module")
+def duet(
+    models: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Compared, Store]:
+    """Both of them measured in turn, and where they are kept."""
+    store = Store(tmp_path_factory.mktemp("duet"))
+    return compare(asked(*models), store=store, config=Config(store=str(store.root)))[0], store
 
 
 def asked(baseline: str, *candidates: str, **changes: object) -> CompareRequest:
@@ -79,10 +90,8 @@ def test_a_slower_model_is_called_slower_in_every_design(
     assert found.comparison.design == ("launches" if mode == "launches" else "duet")
 
 
-def test_both_sides_are_kept_as_runs_whose_rows_pair(
-    models: tuple[str, str], store: Store, config: Config
-) -> None:
-    found = compare(asked(models[0], models[1]), store=store, config=config)[0]
+def test_both_sides_are_kept_as_runs_whose_rows_pair(duet: tuple[Compared, Store]) -> None:
+    found, store = duet
     first, second = store.load(found.baseline.id), store.load(found.candidate.id)
     assert isinstance(first, Run)
     assert isinstance(second, Run)
@@ -185,9 +194,9 @@ def test_idle_threads_leave_the_processor_to_the_other_side(
 
 
 def test_times_in_turn_are_held_against_times_alone_in_the_store_too(
-    models: tuple[str, str], store: Store, config: Config
+    duet: tuple[Compared, Store],
 ) -> None:
-    found = compare(asked(models[0], models[1]), store=store, config=config)[0]
+    found, store = duet
     assert found.comparison.verdicts[0].kind == "slower"
     first, second = (store.load(run.id) for run in (found.baseline, found.candidate))
     assert isinstance(first, Run)
@@ -297,9 +306,10 @@ def test_gate_leaves_with_3_when_a_rule_is_broken_and_0_when_not(
 def test_gate_reads_the_ranges_kept_beside_a_model(
     models: tuple[str, str], store: Store, tmp_path: Path
 ) -> None:
-    Path(models[0]).with_suffix(".gate.toml").write_text('median = ["1ns", "2ns"]\n')
+    own = shutil.copy(models[0], tmp_path)
+    Path(own).with_suffix(".gate.toml").write_text('median = ["1ns", "2ns"]\n')
     status, out, _ = run_cli(
-        "gate", models[0], "--batch", "1", "--iterations", "20", "--warmup", "10ms",
+        "gate", str(own), "--batch", "1", "--iterations", "20", "--warmup", "10ms",
         "--no-until-steady", "--launches", "2", "-o", str(tmp_path / "gate"), store=store,
     )  # fmt: skip
     assert status == 3
@@ -315,9 +325,9 @@ def test_gate_without_rules_says_what_a_rule_looks_like(
 
 
 def test_a_report_over_a_duet_carries_its_verdict(
-    models: tuple[str, str], store: Store, config: Config, tmp_path: Path
+    duet: tuple[Compared, Store], tmp_path: Path
 ) -> None:
-    found = compare(asked(models[0], models[1]), store=store, config=config)[0]
+    found, store = duet
     runs, failed = load_runs([found.baseline.id, found.candidate.id], store=store)
     assert not failed
     paths = write_report(runs, tmp_path / "report", formats=("md",))
