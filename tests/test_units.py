@@ -18,6 +18,7 @@ from trtbench.units import (
     text_from_rate,
     text_from_seconds,
 )
+from trtbench.workflows.request.kinds import fraction
 
 
 @pytest.mark.parametrize(
@@ -50,15 +51,28 @@ def test_sizes_rates_and_fractions() -> None:
     assert hertz_from_text("500/s") == 500
     assert hertz_from_text("1.2kHz") == 1200
     assert fraction_from_text("3%") == pytest.approx(0.03)
-    assert fraction_from_text("0.03") == 0.03
+    assert fraction_from_text("0") == fraction_from_text("0%") == 0
     assert fraction_from_text("300%") == 3
 
 
-@pytest.mark.parametrize("text", ["3", "1", " 2.5 "])
-def test_a_number_that_may_be_per_cent_or_not_is_refused(text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "ways"),
+    [
+        ("3", "3% or 300%"), ("1", "1% or 100%"), (" 2.5 ", "2.5% or 250%"),
+        ("0.5", "0.5% or 50%"), (".07", "0.07% or 7%"), ("0.03", "0.03% or 3%"),
+    ],
+)  # fmt: skip
+def test_a_number_that_may_be_per_cent_or_not_is_refused(text: str, ways: str) -> None:
+    """Both are named; half a per cent that is taken for 50 would open a gate."""
     with pytest.raises(UsageError) as caught:
         fraction_from_text(text)
-    assert f"write {text.strip()}%" in str(caught.value)
+    assert caught.value.fix == f"write {ways}"
+
+
+def test_numbers_of_python_are_parts_of_one() -> None:
+    assert fraction(0.03) == 0.03
+    with pytest.raises(UsageError, match="3 % or 300 %"):
+        fraction(3)
 
 
 def test_numbers_are_written_in_the_unit_that_suits_them() -> None:

@@ -45,11 +45,26 @@ def hertz_from_text(text: str) -> float:
 
 
 def fraction_from_text(text: str) -> float:
-    """Read ``3%`` or ``0.03`` as the fraction 0.03; a bare 3 is refused, 3 % may be meant."""
+    """Read ``3%`` as the fraction 0.03; a bare 0.5 is refused, 0.5 % and 50 % may be meant."""
     value = _read(text, {"%": 0.01, "": 1.0}, example="3%", what="fraction")
-    if value >= 1 and "%" not in text:
-        raise UsageError(f"{text!r} has no unit", fix=f"write {text.strip()}%")
+    if value and "%" not in text:
+        raise _unclear_part(value)
     return value
+
+
+def demand_part(value: float) -> float:
+    """Refuse a number that is no part of one: 3 % may be meant, and 300 %."""
+    if not 0 <= value <= 1:
+        raise _unclear_part(value)
+    return value
+
+
+def _unclear_part(value: float) -> UsageError:
+    number = f"{value:g}"
+    return UsageError(
+        f"{number} may mean {number} % or {100 * value:g} %",
+        fix=f"write {number}% or {100 * value:g}%",
+    )
 
 
 def _read(text: str, units: dict[str, float] | dict[str, int], *, example: str, what: str) -> float:

@@ -109,6 +109,22 @@ def test_what_cannot_be_asked_for(say, arguments, status, message, fix):
 
 
 @pytest.mark.parametrize(
+    ("command", "fix"),
+    [
+        (["sweep", "tiny.onnx", "--classes", "names.txt"], "--task classification --classes ..."),
+        (["eval", "tiny.onnx", "--task", "depth", "--labels", "x"], "--task classification"),
+        (["bench", "tiny.onnx", "--resize", "64"], "--task classification --resize ..."),
+        (["bench", "tiny.onnx", "--classes", "x"], "--help"),  # says nothing about preparing
+        (["sweep", "tiny.onnx", "--streams", "2"], "--axis streams=VALUE"),
+    ],
+)
+def test_a_flag_of_a_task_names_the_task(say, command, fix):
+    status, _, err = say(*command)
+    assert status == 2
+    assert fix in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
     ("shape", "message", "fix"),
     [
         ("z:1x16", "the model has no input called 'z'", None),

@@ -33,7 +33,8 @@ from trtbench.domain.variables import without_tf32
 from trtbench.errors import TrtbenchError, UsageError
 from trtbench.models.identity import model_ref, sha256_of
 from trtbench.models.index_limits import index_limits
-from trtbench.report.documents.run import facts_of, title_of
+from trtbench.report.document import KeyValues
+from trtbench.report.documents.run import brief_findings, facts_of, title_of
 from trtbench.report.labels import labels_from_runs, precision_name
 from trtbench.runtimes._ort_providers import computing
 from trtbench.store.entries import entry_from_record
@@ -105,6 +106,14 @@ def test_a_batch_that_trtexec_did_not_run_is_not_counted(trtexec: Any, store: St
     assert items_per_query(run) == 1
     [finding] = [each for each in run.findings if each.code == "H46"]
     assert finding.message == "batch 8 was asked for, and 1 ran"
+    [warnings] = [
+        cell.text
+        for block in brief_findings(run.findings)
+        if isinstance(block, KeyValues)
+        for name, cell in block.pairs
+        if name == "warnings"
+    ]
+    assert str(warnings).startswith("batch 8 was asked for, and 1 ran, "), "whatever else there is"
     assert entry_from_record(run.record, path="").batch == 1
 
 

@@ -10,9 +10,10 @@ from onnx import TensorProto
 
 import models
 from gpu_standin import GPU_S, Trt, plan_bytes
+from trtbench.analysis.inputs import fixed_batch, has_rows
 from trtbench.domain.feed import Feed, InferOutcome
 from trtbench.domain.job import Stage
-from trtbench.domain.spec import InputSpec, ModelRef, RunSpec
+from trtbench.domain.spec import InputSpec, ModelRef, RunSpec, TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.host.chunks import Chunks
 from trtbench.runtimes import onnxruntime, tensorrt
@@ -142,6 +143,46 @@ def test_a_model_of_fixed_batch_gets_the_last_one_filled_up(tmp_path: Path) -> N
     with pytest.raises(InputError, match="--shape says that the batch is 4") as caught:
         over(fixed, tmp_path / "d", *items, batch=2, shapes={"x": (4, 16)})
     assert "--shape x:2x16" in (caught.value.fix or "")
+
+
+@pytest.mark.parametrize(
+    ("shapes", "batch", "rows"),
+    [
+        ([("batch", 3, 8, 8)], None, [True]),
+        ([(1, 4), ("batch", 16)], None, [False, True]),
+        ([(1, 4), (8, 16)], 8, [False, True]),
+        ([(8, 16), (1, 4)], 8, [True, False]),
+        ([(4,), (8, 16)], 8, [False, True]),
+        ([(), (2, 16), (2,)], 2, [False, True, True]),
+        ([(1, 4), (1, 16)], 1, [True, True]),
+        ([("seq", "batch", 16)], None, [False]),
+        ([(10, "batch", 16), ("batch", 4)], None, [False, True]),
+        ([(3, 224, 224)], None, [False]),
+        ([(3, 64, 2)], 3, [True]),
+    ],
+)
+def test_a_fixed_batch_is_told_by_all_inputs(
+    shapes: list[tuple[int | str, ...]], batch: int | None, rows: list[bool]
+) -> None:
+    tensors = [
+        TensorSpec(name=f"x{place}", dtype="float32", shape=shape)
+        for place, shape in enumerate(shapes)
+    ]
+    assert fixed_batch(tensors) == batch
+    assert [has_rows(each, tensors) for each in tensors] == rows
+
+
+def test_items_that_are_counted_further_back_run_one_by_one(tmp_path: Path) -> None:
+    float32 = TensorProto.FLOAT
+    model = models.identity(tmp_path / "m.onnx", ("x", float32, ["seq", "batch", 4]))
+    items = [{"x": np.full((6, 1, 4), value, np.float32)} for value in range(3)]
+    found = over(model, tmp_path / "a", *items)
+    assert (found.items, found.batch) == (3, 1)
+    outputs = Chunks(tmp_path / "a").whole()["x_out"]
+    assert outputs.shape == (3, 6, 1, 4)
+    assert outputs[:, 0, 0, 0].tolist() == [0, 1, 2]
+    with pytest.raises(InputError, match="no input has a row per item in front"):
+        over(model, tmp_path / "b", *items, batch=2)
 
 
 def test_items_that_do_not_fit_are_told_apart(tmp_path: Path) -> None:

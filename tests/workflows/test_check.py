@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
-from models import conv_model, multi_input_model, threshold_model
+from models import conv_model, multi_input_model, save_graph, threshold_model
 from trtbench.build import onnx_read
 from trtbench.cli import run
 from trtbench.domain.feed import Feed
@@ -126,6 +126,30 @@ def test_a_fixed_batch_and_a_dynamic_one_see_the_same_items(
     [logits] = found.candidates[0].checks
     assert logits.items == 11
     assert logits.max_abs == pytest.approx(0.0, abs=1e-5)
+
+
+def with_prior(path: Path, batch: int | str) -> Path:
+    """Write a model whose first input is one row for all items."""
+    weight = numpy_helper.from_array(np.arange(64, dtype=np.float32).reshape(16, 4), "w")
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Add", ["p", "prior"], ["y"]),
+    ]
+    inputs, outputs = (
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, d) for n, d in side.items()]
+        for side in ({"prior": [1, 4], "x": [batch, 16]}, {"y": [batch, 4]})
+    )
+    return save_graph(helper.make_graph(nodes, "g", inputs, outputs, [weight]), path)
+
+
+def test_the_batch_is_told_by_all_inputs_and_what_items_share_is_the_same_in_each(
+    tmp_path: Path, store: Store, config: Config
+) -> None:
+    opened, fixed = (with_prior(tmp_path / f"{batch}.onnx", batch) for batch in ("batch", 8))
+    found = check(tmp_path, store, config, opened, fixed, random=19, batch=8)
+    assert found.items == 19
+    [output] = found.candidates[0].checks
+    assert output.max_abs == pytest.approx(0.0, abs=1e-4), "the same items, whatever the batch"
 
 
 def test_arrays_are_cut_and_fed_in_the_type_of_the_input(

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.domain.spec import NO_TENSORS, TensorSpec
+from trtbench.analysis.open_shapes import batch_place, is_open
+from trtbench.domain.labels import may_be_colours
+from trtbench.domain.spec import NO_TENSORS, TensorSpec, batch_from_shapes
 from trtbench.errors import InputError
 
 TOKEN_LIMIT = 1000
@@ -51,17 +53,28 @@ def has_meaning(name: str) -> bool:
 
 
 def fixed_batch(tensors: Sequence[TensorSpec]) -> int | None:
-    """Find the leading dimension of the first input, when it is a number."""
-    first = tensors[0].shape[0] if tensors and tensors[0].shape else None
-    return first if isinstance(first, int) and first > 0 else None
+    """Tell the items that every query holds, by all inputs; ``None`` where one leaves them open.
+
+    What has one row beside inputs of several (a prior, a size) has it for all of them. Colours of a
+    single image are no items.
+    """
+    fronts = [each.shape for each in tensors if each.shape and not batch_place(each)]
+    if any(is_open(shape[0]) for shape in fronts) or all(map(may_be_colours, fronts)):
+        return None
+    several = [shape for shape in fronts if shape[0] != 1]
+    found = batch_from_shapes(fronts) or batch_from_shapes(several)
+    first = fronts[0][0] if fronts else None
+    return found or (first if isinstance(first, int) and first > 0 else None)
 
 
 def has_rows(tensor: TensorSpec, tensors: Sequence[TensorSpec]) -> bool:
-    """Say whether an input has one row per item: an open leading dimension, or the fixed batch."""
-    if not tensor.shape:
+    """Say whether an input has one row per item: an open leading dimension, or the fixed batch.
+
+    One whose items are counted further back holds a single item, as a whole.
+    """
+    if not tensor.shape or batch_place(tensor):
         return False
-    first = tensor.shape[0]
-    return not isinstance(first, int) or first < 0 or first == fixed_batch(tensors)
+    return is_open(tensor.shape[0]) or tensor.shape[0] == fixed_batch(tensors)
 
 
 def _below(values: NDArray[np.generic], limit: int | None) -> NDArray[np.generic]:

@@ -59,8 +59,8 @@ def with_assumed_shapes(
 ) -> tuple[TensorSpec, ...]:
     """Settle open dimensions as far as rank, type and names suggest a value.
 
-    With ``batch`` an open first dimension becomes one item. A name means the same everywhere.
-    ``sides`` are those of the images that a model was exported for, where it tells.
+    Without ``batch`` a first dimension that counts items stays open. A name means the same
+    everywhere. ``sides`` are those of the images that a model was exported for, where it tells.
     """
     shown = sides or (IMAGE, IMAGE)
     guesses = [
@@ -161,15 +161,15 @@ def refuse_open(
 ) -> None:
     """Refuse what nothing suggests a value for, all of it at once, with the flags that settle it.
 
-    Without ``batch`` the first dimension may stay open.
+    Without ``batch`` the first dimension may stay open, where it counts items.
     """
-    start = 0 if batch else 1
-    found = [each for each in tensors if any(map(is_open, each.shape[start:]))]
+    starts = {each.name: 0 if batch or batch_place(each) else 1 for each in tensors}
+    found = [each for each in tensors if any(map(is_open, each.shape[starts[each.name] :]))]
     if not found:
         return
     facts = {}
     for each in found:
-        places = range(start, len(each.shape))
+        places = range(starts[each.name], len(each.shape))
         dims = [_written(each.shape[at], at) for at in places if is_open(each.shape[at])]
         facts[each.name] = f"{', '.join(dims)} of {text_from_shape(each.shape)}"
     raise UsageError(
@@ -214,8 +214,10 @@ def _guess(tensor: TensorSpec, place: int, *, batch: bool, sides: Sides) -> int 
     if not is_open(dim):
         return None
     name = dim if isinstance(dim, str) else ""
-    if place == (batch_place(tensor) if batch else 0):  # rows of data are always in front
-        return (SEQUENCE if is_one_sequence(tensor) else BATCH) if batch else None
+    if place == batch_place(tensor):
+        if place == 0 and not batch:  # as many as there are rows of data
+            return None
+        return SEQUENCE if is_one_sequence(tensor) else BATCH
     if name and _SEQUENCE.search(name):
         return SEQUENCE
     first = _first_side(tensor)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.analysis.inputs import fixed_batch, has_rows
 from trtbench.analysis.numeric import tensor_diff
 from trtbench.build.cast_types import name_nodes
 from trtbench.build.onnx_file import ONE_FILE_BYTES, load_onnx, save_onnx
@@ -99,12 +100,11 @@ def _feeds(path: Path, model: ModelProto) -> tuple[list[Feed], int]:
     """Read the items, cut to the batch where it is fixed."""
     with np.load(path, allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
-    first = input_specs(model)[0]
-    items = len(arrays[first.name])
-    fixed = first.shape[0] if first.shape and isinstance(first.shape[0], int) else None
-    if not fixed or fixed == items:
+    tensors = input_specs(model)
+    rows = [each.name for each in tensors if has_rows(each, tensors)]
+    items, fixed = len(arrays[rows[0]]) if rows else 1, fixed_batch(tensors)
+    if not rows or not fixed or fixed == items:
         return [arrays], items
-    rows = {name for name, array in arrays.items() if len(array) == items}
     return [
         {n: a[at : at + fixed] if n in rows else a for n, a in arrays.items()}
         for at in range(0, items - fixed + 1, fixed)

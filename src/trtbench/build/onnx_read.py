@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trtbench.analysis.onnx_graph import BITS, Attribute, OnnxModel, OnnxNode, OnnxTensor
-from trtbench.analysis.open_shapes import with_assumed_shapes
+from trtbench.analysis.open_shapes import batch_place, with_assumed_shapes
 from trtbench.build.onnx_file import external_files, load_onnx, stored_tensors
 from trtbench.build.onnx_shapes import infer_values
 from trtbench.domain.spec import NO_TENSORS, TensorSpec
@@ -129,7 +129,10 @@ def _settle(model: ModelProto, shapes: Shapes, *, batch: int) -> dict[str, int]:
                 fix=meant(name, inputs),
             )
     assumed: dict[str, int] = {}
-    usual = {each.name: each.shape for each in with_assumed_shapes(input_specs(model), batch=False)}
+    declared = {each.name: each for each in input_specs(model)}
+    usual = {
+        each.name: each.shape for each in with_assumed_shapes(tuple(declared.values()), batch=False)
+    }
     for name, value in inputs.items():
         dims = value.type.tensor_type.shape.dim
         given = shapes.get(name)
@@ -143,7 +146,8 @@ def _settle(model: ModelProto, shapes: Shapes, *, batch: int) -> dict[str, int]:
                 continue
             label = dim.dim_param or f"{name}[{axis}]"
             size = usual[name][axis]
-            guess = batch if axis == 0 else size if isinstance(size, int) and size > 0 else 1
+            counts = axis == batch_place(declared[name])
+            guess = batch if counts else size if isinstance(size, int) and size > 0 else 1
             number = given[axis] if given else assumed.get(label, guess)
             if not dim.HasField("dim_value"):
                 assumed[label] = number

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from trtbench.analysis.inputs import fixed_batch, has_rows, random_inputs, refuse_other_than_tensors
 from trtbench.analysis.open_shapes import (
     assumption,
+    batch_place,
     refuse_open,
     with_assumed_shapes,
     with_same_dims,
@@ -77,9 +78,13 @@ def batch_of(inputs: Sequence[TensorSpec], *, asked: int | None, default: int = 
 def given_items(
     inputs: Sequence[TensorSpec], shapes: Mapping[str, tuple[int, ...]]
 ) -> list[TensorSpec]:
-    """Settle what was given of items; the batch and the rest stay as they are."""
+    """Settle what was given of items; a batch in front and the rest stay as they are."""
     given = [
-        each.having(shape=(each.shape[0], *shapes[each.name][1:]))
+        each.having(
+            shape=shapes[each.name]
+            if batch_place(each)
+            else (each.shape[0], *shapes[each.name][1:])
+        )
         if each.name in shapes and each.shape
         else each
         for each in inputs

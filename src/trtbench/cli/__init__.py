@@ -217,9 +217,18 @@ ELSEWHERE_FLAGS = ("--executor", "--hosts", "--address", "--need", "--wait-node"
 
 def _no_flag(problem: click.NoSuchOption) -> UsageError:
     """Say that a verb has no such flag; one that is done here only has none for other machines."""
+    from trtbench.cli._commands import tasks_with
+
     verb = problem.ctx.command.name if problem.ctx else None
     if problem.option_name not in ELSEWHERE_FLAGS or verb in ELSEWHERE:
         axis = _axis(problem.option_name) if verb == "sweep" else None
+        tasks = tasks_with(problem.option_name, problem.ctx) if problem.ctx and not axis else []
+        if tasks:
+            return UsageError(
+                f"{problem.option_name} is a flag of a task that --task does not name",
+                facts={"tasks that have it": ", ".join(tasks)},
+                fix=f"--task {tasks[0]} {problem.option_name} ...",
+            )
         fix = f"--axis {axis}=VALUE" if axis else "add --help to the command to see its flags"
         return UsageError(problem.format_message(), fix=fix)
     return UsageError(

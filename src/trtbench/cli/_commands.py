@@ -45,12 +45,12 @@ class TaskCommand(click.Command):
         if task is None:
             return params
         taken = {name for param in params for name in param.opts}
-        added = [flag for flag in self._flags(task) if f"--{flag.name}" not in taken]
+        added = [flag for flag in self.flags_of(task) if f"--{flag.name}" not in taken]
         ctx.meta[ADDED] = [flag.key for flag in added]
         own = [_option(flag, only_given=self.only_given) for flag in added]
         return [*params[:-1], *own, params[-1]]  # --help stays last
 
-    def _flags(self, task: str) -> list[Flag]:
+    def flags_of(self, task: str) -> list[Flag]:
         from trtbench.tasks import TASKS
 
         flags = TASKS.load(task).FLAGS
@@ -90,6 +90,17 @@ def joined_dims(args: list[str]) -> list[str]:
             del rest[: len(dims)]
             joined += ["x".join(dims)] if dims else []
     return joined
+
+
+def tasks_with(flag: str, ctx: click.Context) -> list[str]:
+    """List the tasks that would add a flag to a command, the usual one first."""
+    from trtbench.tasks import TASKS
+
+    command, name = ctx.command, flag.removeprefix("--").removeprefix("no-")
+    if not isinstance(command, TaskCommand):
+        return []
+    names = sorted(TASKS.names(), key=lambda each: each != "classification")
+    return [each for each in names if any(name == f.name for f in command.flags_of(each))]
 
 
 def _task_named(args: list[str]) -> str | None:

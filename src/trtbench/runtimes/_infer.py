@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.analysis.inputs import fixed_batch
 from trtbench.domain.job import Stage
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, UsageError
@@ -25,8 +26,8 @@ def infer(
     session = open_session(spec)
     arrays = read_arrays(Path(spec.inputs.source), _open_batch(session.inputs))
     count = _items(arrays)
-    fixed = session.inputs[0].shape[0] if session.inputs[0].shape else None
-    size = fixed if isinstance(fixed, int) and fixed > 0 else (spec.batch or 1)
+    fixed = fixed_batch(session.inputs)
+    size = fixed or spec.batch or 1
     stage("measure")
     parts = [
         _run(session, arrays, start, min(size, count - start), size if size == fixed else None)

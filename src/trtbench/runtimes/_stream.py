@@ -234,11 +234,13 @@ class _Pass:
 
 
 def _size(tensors: tuple[TensorSpec, ...], spec: RunSpec, open_batch: int | None) -> int:
-    fixed = fixed_batch(tensors)
+    """Count the items of a query; where none has rows of them, a query is an item."""
+    rows = [each for each in tensors if has_rows(each, tensors)]
+    given = ((each.name, spec.shapes[each.name]) for each in rows if each.name in spec.shapes)
+    name, told = next(given, ("", ()))
+    fixed = fixed_batch(tensors) if rows else 1
     if fixed is not None and spec.batch is not None and spec.batch != fixed:
-        name = tensors[0].name
-        told = spec.shapes.get(name)
-        if told is not None and told[0] == fixed:
+        if told[:1] == (fixed,):
             wanted = "x".join(map(str, (spec.batch, *told[1:])))
             raise InputError(
                 f"--shape says that the batch is {fixed}",
@@ -246,11 +248,12 @@ def _size(tensors: tuple[TensorSpec, ...], spec: RunSpec, open_batch: int | None
                 fix=f"--shape {name}:{wanted}, and leave --batch out",
             )
         raise InputError(
-            f"the batch of the model is fixed at {fixed}",
+            f"the batch of the model is fixed at {fixed}"
+            if rows
+            else "no input has a row per item in front, so that items run one by one",
             facts={"asked for": f"--batch {spec.batch}"},
-            fix="leave --batch out, or export the model with a dynamic batch",
+            fix="leave --batch out, or export the model with a dynamic batch in front",
         )
-    told = spec.shapes.get(tensors[0].name) if tensors else None
     return fixed or spec.batch or (told[0] if told else None) or open_batch or 1
 
 

@@ -6,7 +6,7 @@ import contextlib
 import math
 import shutil
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from trtbench.analysis.inputs import has_meaning, has_rows, random_inputs, refuse_other_than_tensors
 from trtbench.analysis.open_shapes import (
     assumption,
+    batch_place,
     fitted,
     refuse_open,
     with_assumed_shapes,
@@ -29,7 +30,9 @@ from trtbench.tasks import TASKS
 from trtbench.tasks.contract import Array, Arrays, DataSource, Predicted, Tensors
 
 _ITEM_SEEDS = 2**32
-"""Every item has a seed of its own, so that a batch of any size holds the same items."""
+"""Every item has a seed of its own, so that a batch of any size holds the same items.
+
+What items share has that of the first, whatever batch a side takes."""
 
 
 def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
@@ -41,10 +44,11 @@ def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
         source: DataSource = TASKS.load(feed.task).open_source(feed.settings, settled)
         return source.part(range(min(feed.count, len(source.names)))) if feed.count else source
     known = _names(feed, settled)
+    rows = {each.name for each in tensors if has_rows(each, tensors)}
     if feed.kind == "random":
-        return RandomItems(feed, settled, known, sides=sides_of(spec.model.path, settled))
+        return RandomItems(feed, settled, known, rows, sides=sides_of(spec.model.path, settled))
     assert spec.inputs.source is not None
-    return ArrayItems(Path(spec.inputs.source), settled, known, limit=feed.count)
+    return ArrayItems(Path(spec.inputs.source), settled, known, rows, limit=feed.count)
 
 
 def open_feed_of_pass(feed: Feed, outcome: InferOutcome, *, spec: RunSpec) -> DataSource:
@@ -87,13 +91,15 @@ class RandomItems(DataSource):
         feed: Feed,
         tensors: Sequence[TensorSpec],
         known: dict[str, str],
+        rows: Collection[str],
         *,
         sides: tuple[int, int] | None = None,
     ) -> None:
         self._feed, self._known = feed, known
         whole = with_assumed_shapes(tensors, batch=False, sides=sides)
         refuse_open(whole, batch=False)
-        self._items = [_without_batch(tensor, whole) for tensor in whole]
+        self._rows = rows
+        self._items = [t.having(shape=t.shape[1:]) if t.name in rows else t for t in whole]
         self.names = tuple(f"random {i}" for i in range(feed.count or 1))
         note = assumption(tensors, whole)
         self.notes: tuple[str, ...] = (note,) if note else ()
@@ -102,7 +108,11 @@ class RandomItems(DataSource):
         return self._feed.seed * _ITEM_SEEDS + index
 
     def prepare(self, loaded: LoadedItem) -> Arrays:
-        return {item.name: self._draw(item, seed=loaded) for item in self._items}
+        shared = self.load(0) if self._rows else loaded
+        return {
+            item.name: self._draw(item, seed=loaded if item.name in self._rows else shared)
+            for item in self._items
+        }
 
     def _draw(self, item: TensorSpec, *, seed: int) -> Array:
         name = self._known[item.name]
@@ -133,19 +143,20 @@ class ArrayItems(DataSource):
         path: Path,
         tensors: Sequence[TensorSpec],
         known: dict[str, str],
+        rows: Collection[str],
         *,
         limit: int | None = None,
     ) -> None:
         asked = [
             tensor.having(
                 name=known[tensor.name],
-                shape=(None, *tensor.shape[1:]) if has_rows(tensor, tensors) else tensor.shape,
+                shape=(None, *tensor.shape[1:]) if tensor.name in rows else tensor.shape,
             )
             for tensor in tensors
         ]
         arrays = _read(path, asked)
         self._arrays = {own: arrays[name] for own, name in known.items()}
-        self._rows = {tensor.name for tensor in tensors if has_rows(tensor, tensors)}
+        self._rows = rows
         counts = {name: len(self._arrays[name]) for name in self._rows}
         if len(set(counts.values())) > 1 or not all(counts.values()):
             raise InputError(
@@ -193,17 +204,14 @@ def _names(feed: Feed, tensors: Sequence[TensorSpec]) -> dict[str, str]:
 
 
 def _settled(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
-    """Fill open dimensions with the values the user gave; the batch stays as it is."""
+    """Fill open dimensions with the values the user gave; a batch in front stays as it is."""
     given = spec.shapes.get(tensor.name)
     if given is None or not tensor.shape:
         return tensor
+    if batch_place(tensor):
+        return tensor.having(shape=fitted(tensor, given))
     opened = tensor.having(shape=(None, *tensor.shape[1:]))
     return tensor.having(shape=(tensor.shape[0], *fitted(opened, given)[1:]))
-
-
-def _without_batch(tensor: TensorSpec, tensors: Sequence[TensorSpec]) -> TensorSpec:
-    rows = has_rows(tensor, tensors)
-    return tensor.having(shape=tensor.shape[1:] if rows else tensor.shape)
 
 
 def _drawn(tensor: TensorSpec, seed: int, *, limit: int | None = None) -> Array:

@@ -49,6 +49,8 @@ HEADINGS = (
 )
 LINE_OF_NAMES = 58
 """Letters that are left for names of findings in a line of a terminal."""
+OTHERWISE = "H46"
+"""Tells that something else ran than was asked for: it is said in full."""
 _SEVERITIES = ("error", "warning", "note")
 _LOOKS = (
     ("gpu_util", 100, ".0f", "% busy"),
@@ -139,8 +141,14 @@ def brief_findings(findings: Sequence[Finding]) -> tuple[Block, ...]:
 
 
 def _named(findings: Sequence[Finding]) -> str:
-    """Name as many as a line holds, and count the rest."""
-    titles = list(dict.fromkeys(TITLES.get(each.code, each.message) for each in findings))
+    """Name as many as a line holds and count the rest; what ran otherwise than asked leads."""
+    ordered = sorted(findings, key=lambda each: each.code != OTHERWISE)
+    titles = list(
+        dict.fromkeys(
+            each.message if each.code == OTHERWISE else TITLES.get(each.code, each.message)
+            for each in ordered
+        )
+    )
     count = next(
         (n for n in range(len(titles), 1, -1) if len(", ".join(titles[:n])) <= LINE_OF_NAMES), 1
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trtbench.analysis.inputs import has_rows
+from trtbench.analysis.inputs import fixed_batch, has_rows
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.feed import LayerDrift, LayersChecked, LayersOutcome, LayersSpec
 from trtbench.domain.job import LayersJob
@@ -109,18 +109,16 @@ def _write_inputs(spec: RunSpec, request: CheckRequest, folder: Path) -> Path:
     tensors: tuple[TensorSpec, ...] = input_specs(load_onnx(path, weights=False))
     sides = [Path(each) for each in (request.reference, *request.candidates)]
     source = open_feed(feed_of(request, sides), tensors, spec=with_source(spec, request))
-    first = tensors[0].shape[0] if tensors[0].shape else None
-    size = first if isinstance(first, int) and first > 0 else 1
-    count = max(size, min(ITEMS, len(source.names)) // size * size)
+    rows = {each.name for each in tensors if has_rows(each, tensors)}
+    size = (fixed_batch(tensors) if rows else None) or 1
+    count = max(size, min(ITEMS, len(source.names)) // size * size) if rows else 1
     if len(source.names) < count:
         raise InputError(
             f"the model takes batches of {size}, and there are fewer inputs", fix=f"--random {size}"
         )
     items = [source.prepare(source.load(index)) for index in range(count)]
     arrays = {
-        t.name: np.stack([item[t.name] for item in items])
-        if has_rows(t, tensors)
-        else items[0][t.name]
+        t.name: np.stack([item[t.name] for item in items]) if t.name in rows else items[0][t.name]
         for t in tensors
     }
     target = folder / "inputs.npz"

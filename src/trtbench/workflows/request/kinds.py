@@ -8,7 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from trtbench.errors import UsageError
-from trtbench.units import bytes_from_text, fraction_from_text, hertz_from_text, seconds_from_text
+from trtbench.units import (
+    bytes_from_text,
+    demand_part,
+    fraction_from_text,
+    hertz_from_text,
+    seconds_from_text,
+)
 from trtbench.workflows.request.fields import Kind
 
 Duration = str | float
@@ -56,7 +62,7 @@ def hertz(value: Rate) -> float:
 
 def fraction(value: Fraction) -> float:
     """Take a number as a part of one, and a text as per cent."""
-    return fraction_from_text(value) if isinstance(value, str) else value
+    return fraction_from_text(value) if isinstance(value, str) else demand_part(value)
 
 
 def shapes_from_flags(flags: Iterable[str]) -> dict[str, tuple[int, ...]]:
