@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
-import shutil
 import signal
-import subprocess
 import time
 
 import numpy as np
 import psutil
 import pytest
 
+from disks import fill, small_disk
 from trtbench.domain.result import FailedRun, Run
 from trtbench.store.directory import read_run, read_samples, run_directories
 from waiting import wait_for
@@ -255,26 +253,6 @@ def test_a_lock_that_cannot_be_taken_is_said(world):
 
 
 # --- a full disk -----------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def small_disk(folder, size):
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or not shutil.which("mount"):
-        pytest.skip("no small disk: only root can mount one")
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("no small disk: mounting is not allowed here")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def fill(folder):
-    with contextlib.suppress(OSError), open(folder / "filler", "wb", buffering=0) as file:
-        while True:
-            file.write(bytes(4096))
 
 
 def test_a_disk_that_fills_up_while_measuring_leaves_the_record_of_it(world):

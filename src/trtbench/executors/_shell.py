@@ -34,6 +34,8 @@ _LOST = 255
 
 _NO_PROGRAM = (126, 127)
 """The statuses with which a shell says that there is no such program."""
+_TELL_STATUS = '"$@"; exit $?'
+"""Has a shell say that a program was killed; of that itself, ssh makes a lost connection."""
 _FULL = os.strerror(errno.ENOSPC)
 
 _PROBE = (
@@ -139,11 +141,11 @@ class Shell:
                 raise self._unreachable(tail(log, lines=5), status=ended.status)
             return "" if target else out.read_text("utf-8", "replace")
 
-    def _ssh(self, command: str) -> list[str]:
+    def _ssh(self, command: str, *, ask: bool = False) -> list[str]:
         host = self.host
         if shutil.which("ssh") is None:
             raise UnavailableError("there is no ssh here", fix="apt-get install openssh-client")
-        words = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"]
+        words = ["ssh", "-T", *([] if ask else ["-o", "BatchMode=yes"]), "-o", "ConnectTimeout=15"]
         words += ["-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4"]
         for option in host.options:
             words += ["-o", option]
@@ -164,7 +166,7 @@ class Shell:
         if code := code or self._code:
             more = shlex.quote(f":{given['PYTHONPATH']}") if "PYTHONPATH" in given else ""
             sets.append(f'PYTHONPATH="$PWD/code/{code}"{more}')  # the last one counts
-        python = shlex.join([self.host.python, *words])
+        python = shlex.join(["sh", "-c", _TELL_STATUS, "sh", self.host.python, *words])
         return f"mkdir -p {folder} && cd {folder} && exec env {' '.join(sets)} {python}"
 
     def _check_python(self) -> None:
@@ -223,6 +225,14 @@ class Shell:
             fix = f"set python of {self.host.title} in the list of hosts to an interpreter there"
         elif _FULL in " ".join(lines):
             fix = f"make room on the disk of {self.host.folder} there"
+        elif any(line.startswith("mkdir: ") for line in lines):
+            fix = (
+                f"set folder of {self.host.title} in the list of hosts to one that can be "
+                "written there"
+            )
+        elif any("Host key verification failed" in line for line in lines):
+            once = shlex.join(self._ssh("true", ask=True))
+            fix = f"compare its key with the one the machine has, then: {once}"
         elif status != _LOST:
             fix = None  # it was reached, and said itself what is wrong
         return UnavailableError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import signal
 import tarfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ from trtbench.executors._request import AGAIN, Executor, ExecutorSettings, Needs
 from trtbench.executors._shell import Shell
 from trtbench.executors._slots import Slot, Slots
 from trtbench.host.gpu_names import SLOT_VARIABLE
+from trtbench.host.process import Exit
 from trtbench.host.unfinished import temporary_folder
 
 ELSEWHERE = True
@@ -138,12 +140,20 @@ class SshExecutor:
             environment=view,
             closed=self._closed,
         )
-        how = "no end in time" if ended.timed_out else ended.signal or f"status {ended.status}"
         with temporary_folder() as own:
             shell.far("pack", there, target=own / "left.tar")
             unpack(own / "left.tar", own / "left")
-            run = result_of(own / "left", where=title, how=how)
+            run = result_of(own / "left", where=title, how=_how(ended))
             shutil.copytree(run, folder, dirs_exist_ok=True)
+
+
+def _how(ended: Exit) -> str:
+    """Say how a command over there ended; its shell adds 128 to the number of a signal."""
+    if ended.timed_out:
+        return "no end in time"
+    with contextlib.suppress(ValueError):
+        return signal.Signals((ended.status or 0) - 128).name
+    return ended.signal or f"status {ended.status}"
 
 
 def _send_missing(shell: Shell, contents: Mapping[str, Path], tell: Tell) -> None:
