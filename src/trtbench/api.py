@@ -1140,6 +1140,12 @@ def quantize(
     settings: Mapping[str, Scalar] | None = None,
     python: File | None = None,
     timeout: Duration | None = None,
+    executor: str | None = None,
+    address: str | None = None,
+    hosts: File | None = None,
+    needs: Sequence[str] = (),
+    wait_node: Duration | None = None,
+    beside: int = 1,
 ) -> Sidecar:
     """Cast or quantize an ONNX file, and compare the result with it on other inputs.
 
@@ -1166,6 +1172,12 @@ def quantize(
     settings: Flags of the task, with underscores: --task NAME --help lists them.
     python: Work in another Python interpreter.
     timeout: Give up after this long, e.g. 30min.
+    executor: Work on every GPU of this machine, on a Ray cluster, or on hosts by ssh.
+    address: Of the Ray cluster, also ray://HOST:10001 (default: its own).
+    hosts: Hosts for ssh, as TOML.
+    needs: What a machine must have: gpu=H100, memory=16GiB, gpu-memory=40GiB, NAME=1.
+    wait_node: Wait so long for a node that a Ray cluster, or its autoscaler, has to add first.
+    beside: CPU runs at the same time on one machine; they disturb each other.
 
     >>> trtbench.quantize("model.onnx", precision="int8", calibration="data.npz").difference
     """

@@ -89,7 +89,7 @@ def _measure(request: Request, folder: Path, tell: Callable[[str], None]) -> Non
 
 
 CASE = "case"
-ERRANDS = ("build", "check", "evaluate")
+ERRANDS = ("build", "check", "evaluate", "quantize")
 """Verbs that a machine carries out for another one."""
 
 

@@ -219,16 +219,16 @@ def export(request: ExportRequest) -> Sidecar:
     return run_export(export_spec(request), target=request.target, conduct=conduct)
 
 
-def quantize(request: QuantizeRequest) -> Sidecar:
+def quantize(request: QuantizeRequest, *, listen: Listener = silent) -> Sidecar:
     """Cast or quantize an ONNX file, and compare the result with it on other inputs.
 
     >>> trtbench.quantize("model.onnx", precision="int8", calibration="data.npz").difference
     """
-    from trtbench.workflows.make.quantize import data_from_request, quant_spec, run_quantize
+    from trtbench.workflows.make.quantize import quant_spec, quantized
 
-    spec = quant_spec(request)
-    conduct = conduct_from_request(request, load_config(), runtime=spec.via)
-    return run_quantize(spec, data=data_from_request(request), conduct=conduct)
+    config, spec = load_config(), quant_spec(request)
+    conduct = conduct_from_request(request, config, runtime=spec.via, listen=listen)
+    return quantized(request, spec, config=config, conduct=conduct)
 
 
 def sweep(request: SweepRequest) -> Results:

@@ -38,7 +38,7 @@ def stamp(model: ModelProto, spec: QuantSpec) -> None:
     }
     if spec.calibration is not None:
         facts["method"] = f"{spec.via} {spec.method}"
-        facts["calibration"] = spec.calibration.source
+        facts["calibration"] = Path(spec.calibration.source).name  # anywhere, the same bytes
         facts["calibration_sha256"] = spec.calibration.sha256
         if spec.calibration.preprocessing:
             facts[PREPARATION] = text_from_preparation(spec.calibration.preprocessing)

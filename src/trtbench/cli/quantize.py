@@ -34,6 +34,7 @@ def command(request: QuantizeRequest, as_json: bool, dry_run: bool) -> None:
           --task classification
       trtbench quantize model.onnx --precision fp8 --calibration data.npz \\
           --python PATH
+      trtbench quantize model.onnx --precision fp16 --executor ssh --hosts hosts.toml
     """
     from trtbench.cli._screen import print_json, say, show_conversion
     from trtbench.cli._settings import conducting, load_config
@@ -41,18 +42,17 @@ def command(request: QuantizeRequest, as_json: bool, dry_run: bool) -> None:
     from trtbench.workflows.make.quantize import (
         data_from_request,
         quant_spec,
-        run_quantize,
+        quantized,
         settle_data,
     )
 
-    spec = quant_spec(request)
-    data = data_from_request(request)
+    config, spec = load_config(), quant_spec(request)
     if dry_run:
-        assumed = settle_data(spec, data)
+        assumed = settle_data(spec, data_from_request(request))
         print_json(QuantizeJob(spec=spec))
         if assumed:
             say(f"note: {assumed}")
         return
-    with conducting(request, load_config(), spec.model.name, runtime=spec.via) as conduct:
-        sidecar = run_quantize(spec, data=data, conduct=conduct)
+    with conducting(request, config, spec.model.name, runtime=spec.via) as conduct:
+        sidecar = quantized(request, spec, config=config, conduct=conduct)
     show_conversion(sidecar, Path(spec.output), as_json=as_json)

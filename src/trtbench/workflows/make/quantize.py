@@ -53,8 +53,10 @@ from trtbench.workflows.make.conversion import (
     verify,
     write_sidecar,
 )
+from trtbench.workflows.measure.errand import run_errand
 from trtbench.workflows.measure.job import read_outcome
 from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.making import QuantizeRequest
 
 VIA: Mapping[str, Quantizer] = {
@@ -130,6 +132,21 @@ def data_from_request(request: QuantizeRequest) -> Data:
         settings=request.settings,
         shapes={name: tuple(dims) for name, dims in request.shapes.items()},
     )
+
+
+def quantized(
+    request: QuantizeRequest, spec: QuantSpec, *, config: Config, conduct: Conduct
+) -> Sidecar:
+    """Make the file here, or where the executor of a request says; both lie here then."""
+    if request.executor is None:
+        return run_quantize(spec, data=data_from_request(request), conduct=conduct)
+    made = run_errand(
+        "quantize", request, Sidecar, config=config, conduct=conduct,
+        gpu=False, output=Path(spec.output),
+    )  # fmt: skip
+    made = made.having(command=conduct.command)
+    write_sidecar(made, Path(spec.output))
+    return made
 
 
 def run_quantize(

@@ -136,9 +136,12 @@ def needs_gpu(
 def _put(source: Path, output: Path) -> None:
     """Put what an errand wrote where it was asked for, each file whole, what was named last.
 
-    A machine that sends files of other names would write into the folder of whoever asked.
+    A machine that sends files of other names would write into the folder of whoever asked. A record
+    beside a model is left out: it is written here, where another's may have its name.
     """
-    names = [str(each.relative_to(source)) for each in source.rglob("*") if each.is_file()]
+    record = output.with_suffix(".json").name
+    found = [str(each.relative_to(source)) for each in source.rglob("*") if each.is_file()]
+    names = [name for name in found if name != record or name == output.name]
     for name in names:
         first = Path(name).parts[0]
         if first != output.name and not first.startswith(f"{output.name}."):

@@ -282,7 +282,7 @@ class ScaleFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuantizeRequest(ScaleFields, ImageTaskFields, MakingFields):
+class QuantizeRequest(ScaleFields, ImageTaskFields, MakingFields, ExecutorFields):
     """Cast or quantize an ONNX file, and compare the result with it on other inputs."""
 
     model: Annotated[File, Argument("An ONNX file.", "MODEL", kind=FILE, travels="model")]
