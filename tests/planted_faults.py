@@ -141,19 +141,56 @@ def fp8_of(reference: Path, path: Path, *, scale: float = 0.02) -> Path:
     graph.initializer.append(
         helper.make_tensor("zero", TensorProto.FLOAT8E4M3FN, [], b"\0", raw=True)
     )
+    _round_inputs(graph, {name: ("scale", "zero") for node in graph.node for name in node.input})
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+    return path
+
+
+def read_in_int8(reference: Path, path: Path, *, shape: tuple[int, ...]) -> Path:
+    """Put Q and DQ nodes before what products and convolutions read, and nowhere else."""
+    import onnxruntime
+
+    model = onnx.load(reference)
+    graph = model.graph
+    items = np.random.default_rng(9).normal(size=(64, *shape)).astype(np.float32)
+    looked = onnx.ModelProto.FromString(model.SerializeToString())
+    read = {node.input[0] for node in graph.node if node.op_type in WEIGHTED}
+    looked.graph.output.extend(
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in read - {"x"}
+    )
+    session = onnxruntime.InferenceSession(looked.SerializeToString())
+    found = dict(zip((o.name for o in session.get_outputs()), session.run(None, {"x": items}),
+                     strict=True)) | {"x": items}  # fmt: skip
+    graph.initializer.append(numpy_helper.from_array(np.int8(0), "zero"))
+    scales = {}
+    for name in sorted(read):
+        scale = np.float32(np.abs(found[name]).max() / 127)
+        graph.initializer.append(numpy_helper.from_array(scale, f"{name}.scale"))
+        scales[name] = (f"{name}.scale", "zero")
+    _round_inputs(graph, scales)
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+    return path
+
+
+WEIGHTED = ("MatMul", "Conv")
+
+
+def _round_inputs(graph: onnx.GraphProto, scales: dict[str, tuple[str, str]]) -> None:
+    """Put a pair of Q and DQ nodes before every input of products that has a scale."""
     nodes = []
     for node in graph.node:
-        for index, name in enumerate(list(node.input) if node.op_type == "MatMul" else ()):
-            low, back = f"{node.name}.{index}.low", f"{node.name}.{index}.back"
-            nodes += [
-                helper.make_node("QuantizeLinear", [name, "scale", "zero"], [low], name=low),
-                helper.make_node("DequantizeLinear", [low, "scale", "zero"], [back], name=back),
-            ]
-            node.input[index] = back
+        for index, name in enumerate(list(node.input) if node.op_type in WEIGHTED else ()):
+            if name in scales:
+                low, back = f"{node.name}.{index}.low", f"{node.name}.{index}.back"
+                how = scales[name]
+                nodes += [
+                    helper.make_node("QuantizeLinear", [name, *how], [low], name=low),
+                    helper.make_node("DequantizeLinear", [low, *how], [back], name=back),
+                ]
+                node.input[index] = back
         nodes.append(node)
     copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]
     graph.node.extend(copies)
-    onnx.checker.check_model(model)
-    onnx.save(model, path)
-    return path

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-Fault = Literal["overflow", "outlier"]
+Fault = Literal["overflow", "outlier", "spike"]
 FACTOR = 3e4
 
 
@@ -93,6 +93,10 @@ class Drawing:
             return first
         dead = int(self.rng.integers(own.shape[1] if product else own.shape[0]))
         place = dead + (part.start or 0)
+        if fault == "spike":  # large values that nobody needs: who makes them is guilty
+            (own.T if product else own)[dead] *= 3000
+            (other if product else other.swapaxes(0, 1))[place] = 0
+            return first
         if product:
             own[:, dead] = 0
             other[place, int(self.rng.integers(other.shape[1]))] = 150
@@ -167,7 +171,7 @@ def transformer(path: Path, fault: Fault, seed: int) -> tuple[Path, str, tuple[i
                       name=f"b{block}.sum2")  # fmt: skip
     net.norm(at, "last", wide)
     block = seed % 2
-    pair = ("up", "down") if seed % 4 < 2 or fault == "outlier" else ("v", "out")
+    pair = ("up", "down") if seed % 4 < 2 or fault != "overflow" else ("v", "out")
     guilty = net.plant(fault, *(f"b{block}.{each}" for each in pair))
     return net.saved(path, (6, wide)), guilty, (6, wide)
 

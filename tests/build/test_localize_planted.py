@@ -16,10 +16,11 @@ from planted_faults import (
     network,
     overflowing,
     plain_weights,
+    read_in_int8,
     with_outlier,
 )
 from planted_kinds import KINDS, Drawing, Fault
-from trtbench.analysis.localize import bisect
+from trtbench.analysis.localize import bisect, telling_range
 from trtbench.build.cast import cast
 from trtbench.build.localize import localize
 from trtbench.build.localize_graph import Graph, divided
@@ -27,11 +28,11 @@ from trtbench.build.localize_looks import readable
 from trtbench.build.localize_rewrite import INLINED, restored, stand_in
 from trtbench.build.onnx_file import check_onnx, save_onnx
 from trtbench.domain.feed import Feed
-from trtbench.domain.localize import Localized, LocalizeSpec
+from trtbench.domain.localize import Localization, Localized, LocalizeSpec
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import InputError
 from trtbench.models.identity import model_ref
-from trtbench.report.documents.localize import range_words, telling_range
+from trtbench.report.documents.localize import answer, range_words
 from trtbench.tasks._feed import open_feed
 from trtbench.tasks.contract import DataSource
 
@@ -127,6 +128,48 @@ def test_networks_of_other_kinds(tmp_path: Path, kind: str, fault: Fault, seed: 
     assert found.groups[0].node == guilty
     assert found.met
     check_onnx(repaired)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_makes_outliers_is_named_before_who_reads_them(
+    tmp_path: Path, kind: str, seed: int
+) -> None:
+    """Large values that nobody needs, rounded behind their maker and before their reader.
+
+    Restoring either alone gained nothing, and any other layer was named.
+    """
+    reference, guilty, shape = KINDS[kind](tmp_path / "a.onnx", "spike", seed)
+    candidate = int8_of(reference, tmp_path / "b.onnx", shape=shape)
+    repaired = tmp_path / "c.onnx"
+    found = searched(tmp_path, reference, candidate, repair=str(repaired), where="sqnr>=15dB")
+    assert found.groups[0].node == guilty
+    told = telling_range(found.groups[0])
+    assert told is not None
+    assert told.what == "output"
+    assert found.met
+    check_onnx(repaired)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_outliers_that_are_rounded_where_they_are_read(tmp_path: Path, kind: str) -> None:
+    """As ModelOpt writes it: the reader alone is kept, and who makes them is named first."""
+    reference, guilty, shape = KINDS[kind](tmp_path / "a.onnx", "spike", 4)
+    candidate = read_in_int8(reference, tmp_path / "b.onnx", shape=shape)
+    repaired = tmp_path / "c.onnx"
+    found = searched(tmp_path, reference, candidate, repair=str(repaired), where="sqnr>=15dB")
+    maker, reader = found.groups[:2]
+    assert maker.node == guilty
+    assert reader.gain is not None
+    assert reader.gain > 10
+    assert found.kept == (reader.node,)
+    result = Localization(
+        reference=str(reference), candidate=str(candidate), inputs="32 items", found=found
+    )
+    said = answer(result)
+    assert said.startswith(f"{guilty} has outliers that INT8 cannot bear: ")
+    assert "of its output become 0" in said
+    assert f"{reader.node}, which reads it, kept in full precision: SQNR" in said
 
 
 def test_a_node_left_out_of_int8_is_as_good_as_the_repair(tmp_path: Path) -> None:

@@ -6,12 +6,19 @@ import heapq
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import combinations
 
+from trtbench.domain.localize import NodeGroup, TypeRange
+
 Restored = frozenset[int]
 Loss = tuple[float, ...]
 """What is compared first stands first; less is better."""
 
 MOST_IN_PAIRS = 8
 """Parts of the highest rank that are tried two by two where more than two were needed."""
+
+MANY_ZEROED, MANY_BEYOND = 0.25, 0.001
+"""Shares from which a range explains a loss."""
+SMALLEST = 2.0**-14
+"""Of FP16's normal numbers: what stays below has lost digits, if it is not zero."""
 
 
 def in_order_of_suspicion(keys: Sequence[tuple[bool, float]]) -> list[int]:
@@ -112,3 +119,41 @@ def joined(pairs: Collection[tuple[int, int]], count: int) -> list[list[int]]:
         low, high = sorted((group[a], group[b]))
         group = [low if each == high else each for each in group]
     return [[part for part in range(count) if group[part] == each] for each in sorted(set(group))]
+
+
+def has_outliers(told: TypeRange) -> bool:
+    """Tell whether a scale for a few large values leaves too little for the others."""
+    return told.type not in ("FP16", "BF16") and told.zeroed >= MANY_ZEROED
+
+
+def is_clipped(told: TypeRange) -> bool:
+    """Tell whether values beyond the scale are cut off, and enough of them to matter."""
+    return told.type not in ("FP16", "BF16") and told.beyond >= MANY_BEYOND
+
+
+def telling_range(group: NodeGroup) -> TypeRange | None:
+    """Choose the range that explains the loss of a group; ``None`` where none does."""
+    over = [each for each in group.ranges if each.type in ("FP16", "BF16") and each.beyond]
+    small = [e for e in group.ranges if e.type == "FP16" and 0 < e.largest < SMALLEST]
+    if over or small:
+        return (over or small)[0]
+    odd = [e for e in group.ranges if has_outliers(e) or is_clipped(e)]
+    return max(odd, key=lambda each: max(each.zeroed, 10 * each.beyond), default=None)
+
+
+def makers_first(
+    groups: Sequence[NodeGroup], maker_of: Callable[[TypeRange], str | None]
+) -> tuple[NodeGroup, ...]:
+    """Put who makes outliers before who reads them, though it is the reader that gains.
+
+    Values take the low type where they are read; what they are was settled where they were made.
+    """
+    by_node, order = {group.node: group for group in groups}, dict[str, NodeGroup]()
+    for group in groups:
+        told = telling_range(group)
+        maker = maker_of(told) if told is not None and told.what == "input" else None
+        if told and maker in by_node and maker not in order and (group.gain or 0.0) > 0:
+            made = told.having(what="output", node=maker)
+            order[maker] = by_node[maker].having(ranges=(made,))
+        order.setdefault(group.node, group)
+    return tuple(order.values())

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtbench.analysis.localize import in_order_of_suspicion, joined
+from trtbench.analysis.localize import has_outliers, in_order_of_suspicion, joined, makers_first
 from trtbench.analysis.scores import less_is_better
 from trtbench.build.cast import prepared
 from trtbench.build.cast_types import at_opset
@@ -22,12 +22,18 @@ from trtbench.build.onnx_layers import FOLLOWERS
 from trtbench.build.onnx_read import input_specs, read_onnx
 from trtbench.domain.arrays import AnyArray
 from trtbench.domain.job import Stage
-from trtbench.domain.localize import Localized, LocalizeSpec, NodeGroup
+from trtbench.domain.localize import Localized, LocalizeSpec, NodeGroup, TypeRange
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+HANDING_ON = (
+    "AveragePool", "Clip", "Concat", "Dropout", "Flatten", "Gather", "Identity", "MaxPool", "Pad",
+    "Relu", "Reshape", "Resize", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze",
+)  # fmt: skip
+"""Operators whose largest values are those of what they read."""
 
 
 def localize(
@@ -56,7 +62,7 @@ def localize(
     candidate = looks.numbers(pair.candidate.model)
     trial_s = time.monotonic() - before
     seen, watches, changed = _look(spec, pair, looks, progress)
-    groups = _groups(pair, seen)
+    groups = _groups(pair, seen, watches)
     ends = began + spec.max_time_s * (SEARCHING if aim.condition else 1.0)
     trials = Trials(pair, looks, groups, aim, ends, _teller(progress, began, spec))
     trials.known[frozenset()] = candidate
@@ -65,7 +71,10 @@ def localize(
     rounds = any(kind in LOW for kind in pair.candidate.types.values())
     found = Localized(
         metric=aim.metric,
-        groups=tuple(_group(trials, g, seen, watches, tried=g in tried) for g in ranked),
+        groups=makers_first(
+            [_group(trials, g, seen, watches, tried=g in tried) for g in ranked],
+            lambda told: _maker(groups, pair, seen, told),
+        ),
         reference=told(looks.scores),
         candidate=told(candidate),
         all_restored=told(everything),
@@ -86,7 +95,9 @@ def localize(
     return found.having(trials=len(trials.known), seconds=seconds)
 
 
-def _groups(pair: TwoGraphs, seen: dict[str, Seen]) -> list[list[Part]]:
+def _groups(
+    pair: TwoGraphs, seen: dict[str, Seen], watches: dict[str, list[RangeWatch]]
+) -> list[list[Part]]:
     """Put parts in a low type together that can only be restored together."""
     low = [part for part in pair.parts if part.type is not None]
     if not low:
@@ -95,7 +106,8 @@ def _groups(pair: TwoGraphs, seen: dict[str, Seen]) -> list[list[Part]]:
             facts={"parts matched": str(len(pair.parts))},
             fix="trtbench inspect CANDIDATE shows its types",
         )
-    return [[low[i] for i in each] for each in joined(_beyond(pair, low, seen), len(low))]
+    pairs = [*_beyond(pair, low, seen), *_crushed(low, watches)]
+    return [[low[i] for i in each] for each in joined(pairs, len(low))]
 
 
 def load_graphs(reference: Path, candidate: Path) -> tuple[Graph, Graph]:
@@ -158,6 +170,20 @@ def _beyond(pair: TwoGraphs, parts: Sequence[Part], seen: dict[str, Seen]) -> li
     return found
 
 
+def _crushed(parts: Sequence[Part], watches: dict[str, list[RangeWatch]]) -> list[tuple[int, int]]:
+    """Pair parts whose output has outliers with those that read it: each rounds it once more."""
+    found: list[tuple[int, int]] = []
+    for place, part in enumerate(parts):
+        ranges = (watch.result() for watch in watches.get(part.tensor, ()))
+        waiting = [part] if any(e.what == "output" and has_outliers(e) for e in ranges) else []
+        while waiting:
+            tensor = waiting.pop().tensor
+            readers = [(n, each) for n, each in enumerate(parts) if tensor in each.reads]
+            found += [(place, number) for number, _ in readers]
+            waiting += [each for _, each in readers if each.op in HANDING_ON]
+    return found
+
+
 def _suspects(groups: Sequence[list[Part]], seen: dict[str, Seen]) -> list[int]:
     """List groups in the order of suspicion: those that lose finite values, then by added drift."""
     keys = [(loses(group, seen), added(group, seen) or 0.0) for group in groups]
@@ -209,6 +235,18 @@ def _group(
         gain=_gain(trials.aim.metric, candidate, numbers),
         sqnr_gain_db=_gain(OUTPUT_METRIC, candidate, numbers),
     )
+
+
+def _maker(
+    groups: Sequence[list[Part]], pair: TwoGraphs, seen: dict[str, Seen], told: TypeRange
+) -> str | None:
+    """Find the group that makes the largest values of a tensor, behind what only hands them on."""
+    by_tensor = {part.tensor: part for part in pair.parts}
+    part = next((part for part in pair.parts if part.match == told.tensor), None)
+    while part is not None and part.op in (*HANDING_ON, "Add"):
+        before = [by_tensor[name] for name in part.reads if name in by_tensor]
+        part = max(before, key=lambda each: seen[each.tensor].largest, default=None)
+    return next((group[0].node for group in groups if part in group), None)
 
 
 def _named(parts: Sequence[Part], pair: TwoGraphs) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from trtbench.analysis.localize import MANY_BEYOND, telling_range
 from trtbench.analysis.numeric import sqnr_from_rel_l2
 from trtbench.analysis.scores import is_share
 from trtbench.domain.comparison import Verdict
@@ -28,10 +29,6 @@ SHOWN = 10
 SHOWN_NAMES = 8
 FEW = 1.0
 """Decibels below which a group gains nothing worth speaking of."""
-MANY_ZEROED, MANY_BEYOND = 0.25, 0.001
-"""Shares from which a range explains a loss."""
-SMALLEST = 2.0**-14
-"""Of FP16's normal numbers: what stays below has lost digits, if it is not zero."""
 
 RANKING = (
     Heading(key="node", title="Node", fit="shorten"),
@@ -82,9 +79,11 @@ def answer(result: Localization) -> str:
         all_of_them = _value(found, found.all_restored)
         reason = f"all groups restored give {all_of_them}" if found.in_time else "time was up"
         return f"{cause}. No repair meets {found.where}: {reason}."
-    if not worst.restored:
+    gains = max(found.groups[:2], key=lambda group: group.gain or 0.0)
+    if not gains.restored:
         return f"{cause}."
-    return f"{cause}; restored: {_value(found, worst.restored)} ({_was(found)})."
+    what = "restored" if gains is worst else f"{gains.node}, which reads it, restored"
+    return f"{cause}; {what}: {_value(found, gains.restored)} ({_was(found)})."
 
 
 def cause_of(group: NodeGroup) -> str:
@@ -126,22 +125,13 @@ def range_words(told: TypeRange, *, named: bool = False) -> str:
     )
 
 
-def telling_range(group: NodeGroup) -> TypeRange | None:
-    """Choose the range that explains the loss of a group; ``None`` where none does."""
-    over = [each for each in group.ranges if each.type in ("FP16", "BF16") and each.beyond]
-    small = [e for e in group.ranges if e.type == "FP16" and 0 < e.largest < SMALLEST]
-    if over or small:
-        return (over or small)[0]
-    quantized = [each for each in group.ranges if each.type not in ("FP16", "BF16")]
-    odd = [e for e in quantized if e.beyond >= MANY_BEYOND or e.zeroed >= MANY_ZEROED]
-    return max(odd, key=lambda each: max(each.zeroed, 10 * each.beyond), default=None)
-
-
 def _kept_words(result: Localization) -> str:
     found = result.found
     kept = [group for group in found.groups if group.node in found.kept]
     count = len({name for group in kept for name in group.nodes})
-    what = "kept" if count == 1 else f"{count} nodes kept"
+    own = found.groups[0].node in found.kept
+    alone = "kept" if own else f"{found.kept[0]}, which reads it, kept"
+    what = alone if count == 1 else f"{count} nodes kept"
     faster = next((s.verdict for s in result.speeds if s.against == result.candidate), None)
     speed = "" if faster is None else f", {speed_words(faster)}"
     return f"{what} in full precision: {_value(found, found.repaired)} ({_was(found)}){speed}"
