@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from trtbench.domain.result import (
+    AnyRecord,
     Environment,
     Fact,
     FailedRun,
     Finding,
     Gpu,
     LaunchFacts,
-    Record,
     RunRecord,
 )
 from trtbench.domain.samples import IterationTimes
@@ -89,7 +89,7 @@ def add_series(store: Store, medians: Sequence[float], records: Sequence[RunReco
     return [each.id for each in records]
 
 
-def add(store: Store, made: Sequence[tuple[Record, float | None]], *, samples: int = 60) -> None:
+def add(store: Store, made: Sequence[tuple[AnyRecord, float | None]], *, samples: int = 60) -> None:
     """Write directories and index them."""
     rng = np.random.default_rng(0)
     shape = np.exp(0.02 * np.abs(rng.standard_normal(samples)))
@@ -124,7 +124,7 @@ def fill_store(root: Path, *, count: int) -> Store:
         )
         for batch in (1, 8)
     ]
-    made: list[tuple[Record, float | None]] = []
+    made: list[tuple[AnyRecord, float | None]] = []
     for number in range(count):
         model, runtime, precision, batch = kinds[number % len(kinds)]
         day = number // len(kinds)
@@ -143,7 +143,7 @@ def _one(
     runtime: str,
     precision: str | None,
     batch: int,
-) -> tuple[Record, float | None]:
+) -> tuple[AnyRecord, float | None]:
     if number % 97 == 96:
         return failed(number, model=f"{model}.onnx", created=when), None
     on_gpu = runtime == "tensorrt"

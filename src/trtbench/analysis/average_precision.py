@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from trtbench.domain.arrays import Floats
+
 Bools = NDArray[np.bool_]
 
 THRESHOLDS = np.linspace(0.5, 0.95, 10)

@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 from trtbench.analysis.check_classes import ClassCheck, ClassTally
 from trtbench.analysis.check_worst import Worst, WorstItem
 from trtbench.analysis.numeric import sqnr_from_rel_l2
-from trtbench.domain.arrays import AnyArray
+from trtbench.domain.arrays import AnyArray, Floats
 from trtbench.domain.spec import Value
 from trtbench.units import text_from_shape
-
-Floats = NDArray[np.float64]
 
 RTOL, ATOL = 1e-3, 1e-8
 TINY = 1e-8

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.classification import wilson
-from trtbench.domain.arrays import AnyArray
+from trtbench.domain.arrays import AnyArray, Floats
 from trtbench.domain.result import Interval
 from trtbench.domain.spec import Value
 
@@ -14,8 +14,6 @@ RANKS = 10
 TOP = 5
 LEAST = 1e-300
 """What a probability of zero counts as: KL divergence is 690 nats at most."""
-
-Floats = NDArray[np.float64]
 
 
 class RankRow(Value, frozen=True, kw_only=True):

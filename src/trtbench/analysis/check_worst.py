@@ -8,10 +8,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.domain.arrays import AnyArray
+from trtbench.domain.arrays import AnyArray, Floats
 from trtbench.domain.spec import Value
-
-Floats = NDArray[np.float64]
 
 KEPT_WORST = 5
 

@@ -19,9 +19,9 @@ from trtbench.analysis.conditions import (
     UNITS,
     Condition,
     Join,
-    Kind,
     Name,
     Number,
+    QuantityKind,
     Relation,
     Sum,
     Term,
@@ -42,13 +42,13 @@ LONGEST = 300
 """Words and signs of a condition, for the same reason."""
 
 
-_KINDS: Mapping[str, Kind] = {
+_KINDS: Mapping[str, QuantityKind] = {
     **dict.fromkeys(SECONDS, "time"), **dict.fromkeys(BYTES, "size"),
     **dict.fromkeys(HERTZ, "rate"), "%": "share", "dB": "level",
 }  # fmt: skip
 
 
-_NEEDED: Mapping[Kind, str] = {"time": "{:g}ms", "size": "{:g}MiB"}
+_NEEDED: Mapping[QuantityKind, str] = {"time": "{:g}ms", "size": "{:g}MiB"}
 """How numbers without a unit are to be written where several units are usual."""
 
 
@@ -72,7 +72,7 @@ _RELATION = re.compile(rf"(?P<name>{_NAME})\s*(?P<sign><=|>=|<|>)\s*(?P<limit>[^
 
 
 def condition_from_text(
-    text: str, *, names: Iterable[str], kinds: Mapping[str, Kind] | None = None
+    text: str, *, names: Iterable[str], kinds: Mapping[str, QuantityKind] | None = None
 ) -> Condition:
     """Read a condition; every name in it must be one of these.
 
@@ -83,12 +83,12 @@ def condition_from_text(
     return _parsed(_in_points(text, *known), *known)[0]
 
 
-def understood(text: str, *, names: Iterable[str], kinds: Mapping[str, Kind]) -> str:
+def understood(text: str, *, names: Iterable[str], kinds: Mapping[str, QuantityKind]) -> str:
     """Write a condition as it was understood: with every per cent sign that it means."""
     return _in_points(text, frozenset(names), kinds)
 
 
-def _in_points(text: str, names: frozenset[str], kinds: Mapping[str, Kind]) -> str:
+def _in_points(text: str, names: frozenset[str], kinds: Mapping[str, QuantityKind]) -> str:
     """Put the sign of per cent behind the bare numbers that are points of it."""
     for end in sorted(_parsed(text, names, kinds)[1], reverse=True):
         text = f"{text[:end]}%{text[end:]}"
@@ -96,7 +96,7 @@ def _in_points(text: str, names: frozenset[str], kinds: Mapping[str, Kind]) -> s
 
 
 def _parsed(
-    text: str, names: frozenset[str], kinds: Mapping[str, Kind]
+    text: str, names: frozenset[str], kinds: Mapping[str, QuantityKind]
 ) -> tuple[Condition, set[int]]:
     """Read a condition, and where bare numbers end in it that are points of per cent."""
     parser = _Parser(text, names, kinds)
@@ -114,7 +114,7 @@ def parts_of_relation(text: str) -> tuple[str, str, str] | None:
 class _Parser:
     """Reads from left to right; each method is one rule of the grammar."""
 
-    def __init__(self, text: str, names: frozenset[str], kinds: Mapping[str, Kind]) -> None:
+    def __init__(self, text: str, names: frozenset[str], kinds: Mapping[str, QuantityKind]) -> None:
         self._text, self._names, self._kinds = text, names, kinds
         self._tokens = _tokens(text)
         self.points: set[int] = set()
@@ -175,7 +175,7 @@ class _Parser:
                 if _KINDS.get(number.unit, "count") != kind:
                     self._refuse_unit(number, name, kind)
 
-    def _refuse_unit(self, number: Number, name: str, kind: Kind) -> None:
+    def _refuse_unit(self, number: Number, name: str, kind: QuantityKind) -> None:
         """Refuse a bare number beside a time or a share: ms or s, 1 or % may be meant."""
         if number.unit:
             way = f"; write baseline*{1 + number.value:g}" if number.unit == "%" else ""

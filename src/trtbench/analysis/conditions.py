@@ -20,7 +20,7 @@ EXAMPLE = "p99<5ms and top1>=baseline-0.5%"
 BASELINE = "baseline"
 
 
-Kind = Literal["time", "size", "rate", "share", "level", "count"]
+QuantityKind = Literal["time", "size", "rate", "share", "level", "count"]
 """What a quantity is, as far as its unit goes."""
 
 UNITS: Mapping[str, float] = {**SECONDS, **BYTES, **HERTZ, "%": 0.01, "dB": 1.0}

@@ -11,12 +11,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.domain.arrays import AnyArray
+from trtbench.domain.arrays import AnyArray, Floats
 from trtbench.domain.spec import Value
 
-Kind = Literal["depth", "inverse", "disparity"]
+DepthKind = Literal["depth", "inverse", "disparity"]
 Align = Literal["median", "least-squares", "none"]
-Floats = NDArray[np.float64]
 
 METRICS = ("abs_rel", "sq_rel", "rmse", "rmse_log", "log10", "silog", "d1", "d2", "d3")
 
@@ -24,8 +23,8 @@ METRICS = ("abs_rel", "sq_rel", "rmse", "rmse_log", "log10", "silog", "d1", "d2"
 class DepthRules(Value, frozen=True, kw_only=True):
     """How a prediction is held against the truth."""
 
-    truth_kind: Kind = "depth"
-    output_kind: Kind = "inverse"
+    truth_kind: DepthKind = "depth"
+    output_kind: DepthKind = "inverse"
     align: Align = "median"
     space: Literal["depth", "inverse"] = "depth"
     """What the metrics are computed on."""
@@ -114,7 +113,7 @@ def align(own: Floats, wanted: Floats, *, how: Align) -> tuple[Floats | None, st
     return scale * own + (float(wanted.sum()) - scale * float(own.sum())) / count, None
 
 
-def to_depth(values: AnyArray, kind: Kind, scale: float = 1.0) -> Floats:
+def to_depth(values: AnyArray, kind: DepthKind, scale: float = 1.0) -> Floats:
     """Make depth of a map of any kind; zero inverse depth is infinitely far."""
     if kind == "depth":
         return np.asarray(values, np.float64)
@@ -122,7 +121,7 @@ def to_depth(values: AnyArray, kind: Kind, scale: float = 1.0) -> Floats:
         return np.asarray((scale if kind == "disparity" else 1.0) / values, np.float64)
 
 
-def from_depth(depth: Floats, kind: Kind, scale: float = 1.0) -> Floats:
+def from_depth(depth: Floats, kind: DepthKind, scale: float = 1.0) -> Floats:
     """Make a map of any kind of depth; the two directions are the same formula."""
     return to_depth(depth, kind, scale)
 

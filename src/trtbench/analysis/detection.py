@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.domain.arrays import AnyArray
+from trtbench.domain.arrays import AnyArray, Floats
 from trtbench.domain.spec import Value
-
-Floats = NDArray[np.float64]
 
 BLOCK = 256
 """Boxes that are held against each other at a time: many per call of numpy, in little memory."""

@@ -12,12 +12,11 @@ from trtbench.analysis.average_precision import (
     AT_75,
     RECALLS,
     Bools,
-    Floats,
     match_detections,
     precision_and_recall,
 )
 from trtbench.analysis.detection import shared_areas
-from trtbench.domain.arrays import AnyArray
+from trtbench.domain.arrays import AnyArray, Floats
 
 Whole = NDArray[np.int64]
 

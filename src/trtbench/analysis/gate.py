@@ -31,7 +31,7 @@ from trtbench.units import (
     text_from_seconds,
 )
 
-Relation = Literal["<", "<=", ">", ">="]
+RuleSign = Literal["<", "<=", ">", ">="]
 Outcome = Literal["pass", "fail", "unclear"]
 
 PERCENTILES = tuple(f"p{100 * q:g}" for q in QUANTILES)
@@ -53,7 +53,7 @@ def rule_from_text(text: str) -> GateRule:
         text=text.strip(),
         metric=metric,
         statistic=statistic,
-        relation=cast(Relation, relation),
+        relation=cast(RuleSign, relation),
         limit=_limit(limit, metric, statistic),
     )
 

@@ -17,9 +17,9 @@ from trtbench.domain.result import Run
 from trtbench.domain.spec import ON_DEVICE, RunSpec, Value
 from trtbench.units import text_from_fraction, text_from_seconds
 
-Evidence = Literal["measured", "at most", "by exclusion", "stated"]
+Certainty = Literal["measured", "at most", "by exclusion", "stated"]
 
-COUNTS: tuple[Evidence, ...] = ("measured", "by exclusion")
+COUNTS: tuple[Certainty, ...] = ("measured", "by exclusion")
 """Evidence that is good enough to be added up."""
 
 SILENT = {"unknown", "not told", "None"}
@@ -64,7 +64,7 @@ class Rung(Value, frozen=True, kw_only=True):
     b: str
     seconds: float | None
     """What it adds from the first to the other; ``None`` where nobody can tell."""
-    evidence: Evidence
+    evidence: Certainty
     because: str
 
 
@@ -167,7 +167,7 @@ def _rung(each: Difference, a: EngineFacts, b: EngineFacts, *, counted: bool) ->
 
 def _effect(
     key: str, a: EngineFacts, b: EngineFacts, *, counted: bool
-) -> tuple[float | None, Evidence, str]:
+) -> tuple[float | None, Certainty, str]:
     """Say what the facts allow about one difference; ``counted`` where both count the same."""
     if key == "transfers":
         return _transfers(a, b, counted=counted)
@@ -183,7 +183,7 @@ def _effect(
 
 def _transfers(
     a: EngineFacts, b: EngineFacts, *, counted: bool
-) -> tuple[float | None, Evidence, str]:
+) -> tuple[float | None, Certainty, str]:
     spent = {"a": a.transfers_s or 0.0, "b": b.transfers_s or 0.0}
     seconds = spent["b"] - spent["a"]
     if not seconds:
@@ -194,7 +194,7 @@ def _transfers(
     return seconds, "measured", words
 
 
-def _graph(a: EngineFacts, b: EngineFacts) -> tuple[float | None, Evidence, str]:
+def _graph(a: EngineFacts, b: EngineFacts) -> tuple[float | None, Certainty, str]:
     """Tell whether launching kernel by kernel can show: where the host is slower than the GPU."""
     plain = next((each for each in (a, b) if each.cuda_graph is False), None)
     if plain is None or not plain.enqueue_s or not plain.gpu_s:

@@ -7,13 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trtbench.domain.arrays import Array, Floats
 from trtbench.domain.conversion import TensorDiff
 from trtbench.units import text_from_shape
-
-Array = NDArray[np.generic]
-Floats = NDArray[np.float64]
 
 TOLERANCES: Mapping[str, tuple[float, float]] = {
     "fp32": (1e-4, 1e-5),

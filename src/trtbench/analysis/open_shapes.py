@@ -15,7 +15,7 @@ from trtbench.units import text_from_shape
 
 BATCH, SEQUENCE, IMAGE = 1, 128, 224
 
-Sides = tuple[int, int]
+HeightWidth = tuple[int, int]
 """Height and width of an image."""
 
 _BATCH = re.compile(r"batch|^bs$", re.IGNORECASE)
@@ -55,7 +55,7 @@ def items_by_name(before: Sequence[TensorSpec], after: Sequence[TensorSpec]) -> 
 
 
 def with_assumed_shapes(
-    tensors: Sequence[TensorSpec], *, batch: bool = True, sides: Sides | None = None
+    tensors: Sequence[TensorSpec], *, batch: bool = True, sides: HeightWidth | None = None
 ) -> tuple[TensorSpec, ...]:
     """Settle open dimensions as far as rank, type and names suggest a value.
 
@@ -209,7 +209,7 @@ def _written(dim: int | str | None, place: int) -> str:
     return repr(dim) if isinstance(dim, str) else f"dimension {place}"
 
 
-def _guess(tensor: TensorSpec, place: int, *, batch: bool, sides: Sides) -> int | None:
+def _guess(tensor: TensorSpec, place: int, *, batch: bool, sides: HeightWidth) -> int | None:
     dim = tensor.shape[place]
     if not is_open(dim):
         return None

@@ -10,14 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trtbench.analysis.average_precision import (
-    AT_75,
-    Bools,
-    Floats,
-    match_detections,
-    precision_and_recall,
-)
-from trtbench.domain.arrays import AnyArray
+from trtbench.analysis.average_precision import AT_75, Bools, match_detections, precision_and_recall
+from trtbench.domain.arrays import AnyArray, Floats
 
 COCO_SIGMAS = tuple(
     part / 10

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from trtbench.analysis.column_summary import ColumnSummary
-from trtbench.analysis.conditions import Condition, Content, Kind, holds, unknown_names
+from trtbench.analysis.conditions import Condition, Content, QuantityKind, holds, unknown_names
 from trtbench.analysis.scores import is_share, less_is_better
 from trtbench.analysis.summary import Summary
 from trtbench.domain.result import Finding, Interval, Scalar, Score
 from trtbench.domain.spec import Value
 
 Better = Literal["low", "high"]
-Place = tuple[int, int]
+FrontPlace = tuple[int, int]
 """Batch and streams."""
 
 ENOUGH = 0.95
@@ -124,9 +124,9 @@ class SweepRow(Value, frozen=True, kw_only=True):
         return next((column for column in columns if column.column == name), None)
 
 
-def kinds(names: Iterable[str]) -> dict[str, Kind]:
+def kinds(names: Iterable[str]) -> dict[str, QuantityKind]:
     """Tell what quantities are, so that a condition writes them in their own unit."""
-    known: dict[str, Kind] = {
+    known: dict[str, QuantityKind] = {
         **dict.fromkeys(TIMES, "time"), **dict.fromkeys(RATES, "rate"), "size": "size",
         **dict.fromkeys(COUNTS, "count"), **dict.fromkeys(SHARES, "share"), "sqnr": "level",
     }  # fmt: skip
@@ -270,7 +270,7 @@ class Choice(Value, frozen=True, kw_only=True):
     best_items_per_s: float
 
 
-def choice_from_surface(rates: Mapping[Place, float]) -> Choice | None:
+def choice_from_surface(rates: Mapping[FrontPlace, float]) -> Choice | None:
     """Take the knee: the fewest items in flight that reach almost the best throughput."""
     if not rates:
         return None

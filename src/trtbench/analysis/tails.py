@@ -25,12 +25,12 @@ FEWEST_LAUNCHES = 5
 MOST_SAMPLES = 2000
 """Per launch and side; more do not help, because launches are what differs."""
 
-Pair = tuple[Column, Column]
+ColumnPair = tuple[Column, Column]
 """Times of baseline and candidate in one launch."""
 
 
 def bootstrap_ratios(
-    pairs: Sequence[Pair], quantiles: Sequence[float]
+    pairs: Sequence[ColumnPair], quantiles: Sequence[float]
 ) -> tuple[Column, Column] | None:
     """Compute ln-ratios of quantiles, and the same for redrawn launches (repeats x quantiles)."""
     if len(pairs) < FEWEST_LAUNCHES:
@@ -49,7 +49,7 @@ def bootstrap_ratios(
     return np.asarray(estimate), drawn
 
 
-def shift_function(pairs: Sequence[Pair]) -> tuple[ShiftPoint, ...]:
+def shift_function(pairs: Sequence[ColumnPair]) -> tuple[ShiftPoint, ...]:
     """Compare all deciles that both sides know; the intervals hold for all of them at once."""
     if len(pairs) < FEWEST_LAUNCHES:
         return ()
@@ -79,7 +79,7 @@ def shift_function(pairs: Sequence[Pair]) -> tuple[ShiftPoint, ...]:
     )
 
 
-def samples_lacking(pairs: Sequence[Pair], quantiles: Sequence[float]) -> dict[float, int]:
+def samples_lacking(pairs: Sequence[ColumnPair], quantiles: Sequence[float]) -> dict[float, int]:
     """Tell the quantiles that a side has too few samples for, each with how many it needs.
 
     What is not known of a side, its own table does not show, and no ratio may be made of.
@@ -92,7 +92,7 @@ def samples_lacking(pairs: Sequence[Pair], quantiles: Sequence[float]) -> dict[f
     return lacking
 
 
-def faster_share(pairs: Sequence[Pair]) -> float | None:
+def faster_share(pairs: Sequence[ColumnPair]) -> float | None:
     """Estimate P(candidate < baseline) over pairs, ties counted half, mean over launches."""
     shares = [
         float(np.mean(after < before) + 0.5 * np.mean(after == before))
@@ -102,13 +102,13 @@ def faster_share(pairs: Sequence[Pair]) -> float | None:
     return float(np.mean(shares)) if shares else None
 
 
-def cliffs_delta(pairs: Sequence[Pair]) -> float | None:
+def cliffs_delta(pairs: Sequence[ColumnPair]) -> float | None:
     """Estimate P(candidate > baseline) - P(candidate < baseline): 1 is always slower."""
     share = faster_share(pairs)
     return None if share is None else 1 - 2 * share
 
 
-def _levelled(pairs: Sequence[Pair]) -> tuple[Column, Column]:
+def _levelled(pairs: Sequence[ColumnPair]) -> tuple[Column, Column]:
     size = min(MOST_SAMPLES, *(len(side) for pair in pairs for side in pair))
     before, after = np.empty((len(pairs), size)), np.empty((len(pairs), size))
     for k, (a, b) in enumerate(pairs):

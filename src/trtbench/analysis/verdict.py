@@ -18,7 +18,7 @@ from trtbench.analysis.distributions import t_quantile
 from trtbench.analysis.robust import LEVEL, Trimmed, detectable_effect, holm, trimmed, trimmed_count
 from trtbench.analysis.tails import (
     FEWEST_LAUNCHES,
-    Pair,
+    ColumnPair,
     bootstrap_ratios,
     cliffs_delta,
     faster_share,
@@ -179,7 +179,7 @@ def ratio_interval(low: float, high: float, *, meaning: str) -> Interval:
 
 
 def duet_comparison(
-    pairs: Sequence[Pair],
+    pairs: Sequence[ColumnPair],
     *,
     baseline: str,
     candidate: str,
@@ -212,7 +212,7 @@ def duet_comparison(
 
 
 def tail_verdict(
-    pairs: Sequence[Pair], q: float, *, design: Design = "duet", margin: float = MARGIN
+    pairs: Sequence[ColumnPair], q: float, *, design: Design = "duet", margin: float = MARGIN
 ) -> Verdict:
     """Judge a high percentile by a cluster bootstrap over launches.
 

@@ -16,7 +16,8 @@ from trtbench.analysis.inputs import fixed_batch, has_rows
 from trtbench.build.cast_types import FP16_MAX
 from trtbench.build.localize_graph import TwoGraphs
 from trtbench.build.localize_rewrite import copied, stand_in
-from trtbench.build.onnx_layers import Feed, grouped, outputs_of, session_of
+from trtbench.build.onnx_layers import grouped, outputs_of, session_of
+from trtbench.build.quantize_data import FeedArrays
 from trtbench.domain.arrays import AnyArray
 from trtbench.domain.feed import LoadedItem
 from trtbench.domain.spec import TensorSpec
@@ -73,7 +74,7 @@ def readable(source: S) -> tuple[S, tuple[str, ...]]:
 class Batch:
     start: int
     count: int
-    feed: Feed
+    feed: FeedArrays
     loaded: list[object]
 
 
@@ -266,17 +267,17 @@ class Looks:
                 if mark.match in watched:
                     watched[mark.match](found[mark.match])
 
-    def _first_outputs(self, model: ModelProto, further: Sequence[str]) -> Feed:
+    def _first_outputs(self, model: ModelProto, further: Sequence[str]) -> FeedArrays:
         names = [self.pair.matches[name] for name in self._outputs]
         session = session_of(model, list(dict.fromkeys((*names, *further))))
         return outputs_of(session, names, self._named(next(iter(self.batches)).feed))
 
-    def _named(self, feed: Feed) -> Feed:
+    def _named(self, feed: FeedArrays) -> FeedArrays:
         return {self.pair.matches[name]: array for name, array in feed.items()}
 
     def _run(
         self, model: ModelProto, names: Sequence[str], inputs: Mapping[str, str]
-    ) -> Iterator[tuple[Batch, Feed]]:
+    ) -> Iterator[tuple[Batch, FeedArrays]]:
         session = session_of(model, names)
         for batch in self.batches:
             feed = {inputs[name]: array for name, array in batch.feed.items()}

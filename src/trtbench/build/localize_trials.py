@@ -12,7 +12,7 @@ import msgspec
 
 from trtbench.analysis.check_rules import METRICS
 from trtbench.analysis.condition_text import condition_from_text, understood
-from trtbench.analysis.conditions import Condition, Kind, holds, names_of
+from trtbench.analysis.conditions import Condition, QuantityKind, holds, names_of
 from trtbench.analysis.localize import Loss, Restored, bisect, fewest, one_by_one
 from trtbench.analysis.numeric import USUAL_SQNR_DB
 from trtbench.analysis.onnx_stamp import PREFIX
@@ -92,8 +92,8 @@ def aim_of(spec: LocalizeSpec, pair: TwoGraphs, scores: dict[str, float]) -> Aim
     if spec.repair is None:
         return Aim(metric=metric)
     names = (*scores, *METRICS)
-    shares: dict[str, Kind] = {name: "share" for name in scores if is_share(name)}
-    kinds: dict[str, Kind] = {**shares, "sqnr": "level"}
+    shares: dict[str, QuantityKind] = {name: "share" for name in scores if is_share(name)}
+    kinds: dict[str, QuantityKind] = {**shares, "sqnr": "level"}
     where = understood(spec.where or _usual(metric, pair), names=names, kinds=kinds)
     condition = condition_from_text(where, names=names, kinds=kinds)
     asked = [name for name in names_of(condition) if name in scores]

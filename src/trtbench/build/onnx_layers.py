@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trtbench.analysis.inputs import fixed_batch, has_rows
 from trtbench.analysis.numeric import tensor_diff
 from trtbench.build.cast_types import name_nodes
 from trtbench.build.onnx_file import ONE_FILE_BYTES, load_onnx, save_onnx
 from trtbench.build.onnx_read import input_specs, read_onnx
+from trtbench.build.quantize_data import FeedArrays
 from trtbench.domain.conversion import TensorDiff
 from trtbench.domain.feed import LayerDrift, LayersOutcome, LayersSpec
 from trtbench.domain.job import Stage
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from onnx import ModelProto
     from onnxruntime import InferenceSession
 
-Feed = dict[str, NDArray[np.generic]]
 
 MOST_TENSORS = 64
 """To look at in one pass: loading a network again costs, and so does holding tensors."""
@@ -96,7 +95,7 @@ def compare_layers(spec: LayersSpec, *, stage: Stage) -> LayersOutcome:
     )
 
 
-def _feeds(path: Path, model: ModelProto) -> tuple[list[Feed], int]:
+def _feeds(path: Path, model: ModelProto) -> tuple[list[FeedArrays], int]:
     """Read the items, cut to the batch where it is fixed."""
     with np.load(path, allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
@@ -143,7 +142,10 @@ def grouped(places: Sequence[P], memory_bytes: int) -> Iterator[list[P]]:
 
 
 def _compared(
-    reference: ModelProto, candidate: ModelProto, group: Sequence[_Place], feeds: Sequence[Feed]
+    reference: ModelProto,
+    candidate: ModelProto,
+    group: Sequence[_Place],
+    feeds: Sequence[FeedArrays],
 ) -> dict[str, TensorDiff]:
     names = [place.tensor for place in group]
     wanted, found = (_run(model, names, feeds) for model in (reference, candidate))
@@ -154,13 +156,13 @@ def _compared(
     }
 
 
-def _run(model: ModelProto, names: Sequence[str], feeds: Sequence[Feed]) -> Feed:
+def _run(model: ModelProto, names: Sequence[str], feeds: Sequence[FeedArrays]) -> FeedArrays:
     session = session_of(model, names)
     parts = [outputs_of(session, names, feed) for feed in feeds]
     return {name: np.concatenate([np.atleast_1d(p[name]) for p in parts]) for name in names}
 
 
-def outputs_of(session: InferenceSession, names: Sequence[str], feed: Feed) -> Feed:
+def outputs_of(session: InferenceSession, names: Sequence[str], feed: FeedArrays) -> FeedArrays:
     """Run a session once; floating-point arrays take the type of the input."""
     types = {each.name: _TYPES.get(each.type) for each in session.get_inputs()}
     typed = {

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trtbench.analysis.numeric import tensor_diffs
 from trtbench.build.onnx_file import check_onnx, load_onnx
 from trtbench.build.onnx_read import input_specs, spec_from_value
-from trtbench.build.quantize_data import Feed, FeedFile
+from trtbench.build.quantize_data import FeedArrays, FeedFile
 from trtbench.domain.conversion import VerifyOutcome, VerifySpec
 from trtbench.domain.job import Stage
 from trtbench.errors import InputError, first_line
@@ -89,7 +89,7 @@ def run_all(path: Path, feeds: FeedFile) -> Outputs:
     return joined(parts)
 
 
-def joined(parts: list[Feed]) -> Outputs:
+def joined(parts: list[FeedArrays]) -> Outputs:
     """Put batches one after another; an output without a batch is compared batch by batch too."""
     return {
         name: np.concatenate([np.atleast_1d(part[name]) for part in parts]) for name in parts[0]

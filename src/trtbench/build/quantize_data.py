@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trtbench.analysis.inputs import fixed_batch, has_rows, random_inputs, refuse_other_than_tensors
 from trtbench.analysis.open_shapes import (
@@ -21,14 +20,14 @@ from trtbench.analysis.open_shapes import (
     with_assumed_shapes,
     with_same_dims,
 )
+from trtbench.domain.arrays import Array
 from trtbench.domain.spec import BuildSpec, TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.host.arrays import read_arrays
 from trtbench.models.index_limits import index_limits
 from trtbench.models.onnx_outline import sides_of
 
-Array = NDArray[np.generic]
-Feed = dict[str, Array]
+FeedArrays = dict[str, Array]
 
 RANDOM = "random"
 ITEMS = 256
@@ -41,8 +40,8 @@ HELD_OUT_SEED = 1_000_003
 class Items:
     """Arrays by input: those with one row per item, and those that are the same for all."""
 
-    rows: Feed
-    constant: Feed
+    rows: FeedArrays
+    constant: FeedArrays
 
     def __len__(self) -> int:
         return min((len(array) for array in self.rows.values()), default=1)
@@ -51,7 +50,7 @@ class Items:
         rows = {name: array[start:stop] for name, array in self.rows.items()}
         return Items(rows=rows, constant=self.constant)
 
-    def feeds(self, *, batch: int, fixed: bool) -> list[Feed]:
+    def feeds(self, *, batch: int, fixed: bool) -> list[FeedArrays]:
         """Cut into batches; a model of fixed batch cannot take a short last one."""
         if not self.rows:
             return [dict(self.constant)]
@@ -184,7 +183,7 @@ def calibration_items(
     return array_items(Path(source), inputs).part(0, count)
 
 
-def save_feeds(path: Path, feeds: Sequence[Feed]) -> None:
+def save_feeds(path: Path, feeds: Sequence[FeedArrays]) -> None:
     """Keep batches in one file."""
     arrays = {
         f"{index}/{name}": array for index, f in enumerate(feeds) for name, array in f.items()
@@ -205,14 +204,14 @@ class FeedFile:
     def __len__(self) -> int:
         return len(self._names)
 
-    def __getitem__(self, index: int) -> Feed:
+    def __getitem__(self, index: int) -> FeedArrays:
         return {name: self._file[f"{index}/{name}"] for name in self._names[index]}
 
-    def __iter__(self) -> Iterator[Feed]:
+    def __iter__(self) -> Iterator[FeedArrays]:
         return (self[index] for index in range(len(self)))
 
 
-def feeds_sha256(feeds: Sequence[Feed]) -> str:
+def feeds_sha256(feeds: Sequence[FeedArrays]) -> str:
     """Hash what is fed: names, types, shapes and values, whatever file it came from."""
     digest = hashlib.sha256()
     for feed in feeds:

@@ -11,7 +11,7 @@ from trtbench.build.cast import ASKED_FOR, matching_nodes, prepared
 from trtbench.build.cast_types import FLOAT, FLOAT16, QDQ_OPSET, at_opset
 from trtbench.build.onnx_file import ONE_FILE_BYTES, load_onnx, save_onnx, sort_nodes
 from trtbench.build.onnx_rules import quantized_operators, refusals
-from trtbench.build.quantize_data import Feed, FeedFile
+from trtbench.build.quantize_data import FeedArrays, FeedFile
 from trtbench.build.quantize_finish import finish, versions
 from trtbench.domain.conversion import QuantOutcome, QuantSpec
 from trtbench.domain.job import Stage
@@ -166,7 +166,7 @@ def _reader(quantization: ModuleType, feeds: FeedFile) -> CalibrationDataReader:
         def set_range(self, start_index: int, end_index: int) -> None:
             self._rest = iter(range(start_index, end_index))
 
-        def get_next(self) -> Feed | None:
+        def get_next(self) -> FeedArrays | None:
             index = next(self._rest, None)
             return None if index is None else feeds[index]
 

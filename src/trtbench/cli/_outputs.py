@@ -22,7 +22,7 @@ from trtbench.domain.comparison import Comparison, GateResult
 from trtbench.domain.conversion import Sidecar
 from trtbench.domain.feed import LayersChecked
 from trtbench.domain.localize import Localization
-from trtbench.domain.result import FailedRun, Record, Run, RunRecord, Score, Scores
+from trtbench.domain.result import AnyRecord, FailedRun, Run, RunRecord, Score, Scores
 from trtbench.domain.spec import Value
 from trtbench.executors import HostsFile
 from trtbench.store.entries import Entry
@@ -226,7 +226,7 @@ class ExplainOutput(Value, frozen=True, kw_only=True):
 class ImportedOutput(Value, frozen=True, kw_only=True):
     """One run made of files."""
 
-    record: Record
+    record: AnyRecord
     path: str | None
     known_as: str | None
     samples: int
@@ -278,7 +278,7 @@ OUTPUTS: dict[str, object] = {
 """What each verb prints with ``--json``, or one of several; a dry run prints its plan."""
 
 FILES: dict[str, tuple[object, str]] = {
-    "run.json": (Record, "the record of a run: what was asked, where, what is thought of it"),
+    "run.json": (AnyRecord, "the record of a run: what was asked, where, what is thought of it"),
     "scores.json": (Scores, "the accuracy of a run's model"),
     "sweep.toml": (Matrix, "the matrix of a sweep, under any name; YAML too"),
     "hosts.toml": (HostsFile, "machines that are reached by ssh"),

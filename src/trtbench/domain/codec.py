@@ -10,7 +10,7 @@ import msgspec
 
 from trtbench.boundary import check_id, clean_text, tag_from_text
 from trtbench.domain.job import Job
-from trtbench.domain.result import SCHEMA, Record
+from trtbench.domain.result import SCHEMA, AnyRecord
 from trtbench.errors import InputError
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ def job_from_json(data: bytes | str, *, where: str) -> Job:
         raise InputError(f"{where} is not a valid job: {problem}") from None
 
 
-def record_from_json(data: bytes | str, *, where: str) -> Record:
+def record_from_json(data: bytes | str, *, where: str) -> AnyRecord:
     """Read a run record of this or an older schema; a newer one is refused."""
     try:
         raw = msgspec.json.decode(data)
@@ -90,7 +90,7 @@ def record_from_json(data: bytes | str, *, where: str) -> Record:
     for version in range(schema, SCHEMA):
         raw = MIGRATIONS[version](raw)
     try:
-        record: Record = msgspec.convert(raw, type=Record)
+        record: AnyRecord = msgspec.convert(raw, type=AnyRecord)
     except _NOT_JSON as problem:
         raise InputError(f"{where} is not a valid run record: {problem}") from None
     check_id(record.id, where=where)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Kind = Literal["number", "whole", "switch", "text"]
+KeyKind = Literal["number", "whole", "switch", "text"]
 
 
 class Key(NamedTuple):
     """One name under which something is known."""
 
-    kind: Kind
+    kind: KeyKind
     unit: str
     """``s``, ``B``, ``Hz``, ``J``, ``W``, ``1`` for shares and counts, empty where none applies."""
     filled_by: str
@@ -164,7 +164,7 @@ GPU_SIGNS: dict[str, Key] = {
 }
 """In ``Environment.extra`` with the GPU's number in front: ``gpu0_processes``."""
 
-_KINDS: dict[Kind, tuple[type, ...]] = {
+_KINDS: dict[KeyKind, tuple[type, ...]] = {
     "number": (int, float),
     "whole": (int,),
     "switch": (bool,),

@@ -239,7 +239,7 @@ class FailedRun(Value, frozen=True, kw_only=True, tag="failed", tag_field="kind"
     log_tail: tuple[str, ...] = ()
 
 
-Record = RunRecord | FailedRun
+AnyRecord = RunRecord | FailedRun
 
 
 R = TypeVar("R", bound=RunRecord | FailedRun)
@@ -250,7 +250,7 @@ def known_value(fact: Fact | None) -> Scalar:
     return fact.value if fact is not None and fact.source != "unknown" else None
 
 
-def precision_of(record: Record) -> str | None:
+def precision_of(record: AnyRecord) -> str | None:
     """Write the precision that ran, ``None`` when nobody knows; of what did not run, that asked."""
     if isinstance(record, FailedRun):
         return record.spec.precision
@@ -287,7 +287,7 @@ def without_secrets(record: R) -> R:
     )
 
 
-def gpu_number(record: Record) -> int:
+def gpu_number(record: AnyRecord) -> int:
     """Tell which of the machine's GPUs a run was on, as NVML counts; the first when nobody says."""
     seen = record.facts.get("gpu_index") if isinstance(record, RunRecord) else None
     if isinstance(seen, int):
@@ -296,7 +296,7 @@ def gpu_number(record: Record) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def gpu_of(record: Record) -> Gpu | None:
+def gpu_of(record: AnyRecord) -> Gpu | None:
     """Find the GPU a run was on; of a run on the CPU, the first of its machine."""
     gpus, number = record.environment.gpus, gpu_number(record)
     return gpus[number if number < len(gpus) else 0] if gpus else None

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from trtbench.domain.labels import name_of, types_of
 from trtbench.domain.result import Fact, RunRecord, known_value
 
-Place = Literal["gpu", "cpu", "any"]
+VariablePlace = Literal["gpu", "cpu", "any"]
 
 
 class Variable(NamedTuple):
@@ -18,7 +18,7 @@ class Variable(NamedTuple):
 
     pattern: str
     """Its name; ``*`` is any ending."""
-    place: Place
+    place: VariablePlace
     """Which runs it concerns."""
     decides: bool
     """Whether it changes what is computed or what a time means, not only how fast it is."""

@@ -10,12 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trtbench.domain.arrays import Array, Arrays
 from trtbench.errors import writing
-
-Array = NDArray[np.generic]
-Arrays = Mapping[str, Array]
 
 CHUNK_BYTES = 2**26
 """A file ends at about this size: what a reader holds of each side at a time."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from trtbench.domain.result import Gpu, Scalar
 from trtbench.domain.spec import Value
@@ -110,6 +110,13 @@ def sharing(uuid: str, *, nvml: ModuleType | None = None) -> dict[str, Scalar]:
         return {}
 
 
+class Refusal(NamedTuple):
+    """Why a device did not do what it was told."""
+
+    reason: str
+    needs_root: bool = False
+
+
 class Device:
     """One GPU with NVML kept open; a question that is refused once is not asked again."""
 
@@ -132,15 +139,15 @@ class Device:
         """Ask of the slice in use what slices have of their own: memory, processes."""
         return _call(self._door, name, self._part)
 
-    def command(self, name: str, *arguments: object) -> str | None:
-        """Tell the device to do something; gives the reason when it may not be told."""
+    def command(self, name: str, *arguments: object) -> Refusal | None:
+        """Tell the device to do something; gives the reason when it is not done."""
         function = getattr(self._door, name, None)
         if function is None:
-            return f"nvidia-ml-py has no {name}"
+            return Refusal(f"nvidia-ml-py has no {name}")
         try:
             function(self._handle, *arguments)
         except Exception as problem:  # NVML has a class for each refusal
-            return _reason(problem) if "NoPermission" in type(problem).__name__ else str(problem)
+            return Refusal(str(problem), needs_root="NoPermission" in type(problem).__name__)
         return None
 
     def number(self, name: str, default: int) -> int:
@@ -364,8 +371,8 @@ def wanted_mhz(device: Device, wish: str) -> int | None:
     return None if found is None else int(found)
 
 
-def _words(refused: str, index: int, clock: int) -> str:
-    if "may not" in refused or "ermission" in refused:
+def _words(refused: Refusal, index: int, clock: int) -> str:
+    if refused.needs_root:
         command = f"sudo nvidia-smi -i {index} -lgc {clock},{clock}"
         return f"the clock was not locked: that needs root ({command})"
-    return f"the clock was not locked: {refused}"
+    return f"the clock was not locked: {refused.reason}"

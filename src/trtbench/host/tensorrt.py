@@ -30,10 +30,10 @@ END_OF_WEAK_TYPING: tuple[Version, Version] = ((10, 99), (1, 4, 99))
 _WEAK_T, _WEAK_R = END_OF_WEAK_TYPING
 _NEVER: tuple[Version | None, Version | None] = (None, None)
 
-Span = tuple[Version | None, Version | None]
+VersionSpan = tuple[Version | None, Version | None]
 """First and last version with a name; no last one: to this day; no first one: never."""
 
-SEEN: dict[str, tuple[Span, Span]] = {
+SEEN: dict[str, tuple[VersionSpan, VersionSpan]] = {
     "BuilderFlag.FP16": ((ALWAYS, _WEAK_T), (ALWAYS, _WEAK_R)),
     "BuilderFlag.INT8": ((ALWAYS, _WEAK_T), (ALWAYS, _WEAK_R)),
     "BuilderFlag.BF16": (((10, 0), _WEAK_T), (ALWAYS, _WEAK_R)),
@@ -172,7 +172,7 @@ def _found(trt: object, name: str) -> bool:
     return True
 
 
-def _within(number: Version, span: Span) -> bool:
+def _within(number: Version, span: VersionSpan) -> bool:
     first, last = span
     return first is not None and first <= number and (last is None or number <= last)
 

@@ -11,17 +11,17 @@ from trtbench.report.labels import model_name, precision_name
 from trtbench.units import text_from_rate, text_from_seconds
 
 X = TypeVar("X", int, float, tuple[int, int])
-Key = tuple[str, ...]
+AlikeKey = tuple[str, ...]
 
 
 def series_over(
     runs: Sequence[Run], at: Callable[[Run], X | None], *, leave_out: Sequence[str], least: int = 2
-) -> dict[Key, dict[X, list[Run]]]:
+) -> dict[AlikeKey, dict[X, list[Run]]]:
     """Group runs that are alike but for what is left out; each group by its value, in order.
 
     Runs of two machines are never alike.
     """
-    groups: dict[Key, dict[X, list[Run]]] = {}
+    groups: dict[AlikeKey, dict[X, list[Run]]] = {}
     several = len({each.record.environment.label for each in runs}) > 1
     for run in runs:
         place = at(run) if len(run.times) else None
@@ -33,21 +33,21 @@ def series_over(
     }
 
 
-def names_of_keys(keys: Sequence[Key]) -> list[str]:
+def names_of_keys(keys: Sequence[AlikeKey]) -> list[str]:
     """Name series by the parts in which they differ; one alone by its model."""
     differing = [len(set(parts)) > 1 for parts in zip(*keys, strict=True)]
     names = [" · ".join(p for p, d in zip(key, differing, strict=True) if d and p) for key in keys]
     return [name or key[0] for name, key in zip(names, keys, strict=True)]
 
 
-def name_of_key(key: Key) -> str:
+def name_of_key(key: AlikeKey) -> str:
     """Name a series by the parts that say something."""
     return " · ".join(part for part in key if part)
 
 
 def alike_key(
     run: Run, leave_out: Sequence[str], *, machines: bool, model: str | None = None
-) -> Key:
+) -> AlikeKey:
     """Put together all that makes a run another than others, by what ran."""
     record, spec = run.record, run.record.spec
     protocol, streams, threads = protocol_of(record), streams_of(record), threads_of(record)

@@ -12,7 +12,7 @@ from trtbench.report.cells import number_cell
 from trtbench.report.charts import Box, Boxes
 from trtbench.report.document import Block, Cell, Figure, Heading, table_from_rows
 from trtbench.report.headings import RUN_HEADING
-from trtbench.report.numbers import Unit, text_from_duration
+from trtbench.report.numbers import UnitScale, text_from_duration
 from trtbench.report.picture_runs import Drawn, words_beyond
 from trtbench.report.run_facts import headline_summary, overlapping, words_on_protocols
 from trtbench.report.sampling import View, view_of
@@ -81,7 +81,7 @@ def _shown(cell: Cell | str) -> str:
     return cell if isinstance(cell, str) else cell.shown
 
 
-def _numbers(run: Run, unit: Unit) -> list[Cell]:
+def _numbers(run: Run, unit: UnitScale) -> list[Cell]:
     head = headline_summary(run)
     if head is None:
         return [Cell()] * (len(HEADINGS) - 1)

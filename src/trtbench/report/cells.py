@@ -5,7 +5,7 @@ from __future__ import annotations
 from trtbench.report.document import Cell
 from trtbench.report.numbers import (
     Bounds,
-    Unit,
+    UnitScale,
     text_from_change,
     text_from_count,
     text_from_duration,
@@ -28,7 +28,7 @@ def count_cell(value: int | None) -> Cell:
 
 
 def duration_cell(
-    value_s: float | None, *, bounds: Bounds | None = None, unit: Unit | None = None
+    value_s: float | None, *, bounds: Bounds | None = None, unit: UnitScale | None = None
 ) -> Cell:
     return Cell(value=value_s, text=text_from_duration(value_s, bounds=bounds, unit=unit))
 

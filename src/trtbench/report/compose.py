@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trtbench.domain.result import FailedRun, Record, Run
+from trtbench.domain.result import AnyRecord, FailedRun, Run
 from trtbench.errors import UsageError
 from trtbench.registry import Registry
 from trtbench.report.document import (
@@ -50,7 +50,7 @@ def document_from_runs(
     data: Mapping[str, object] | None = None,
 ) -> Document:
     """Describe runs and failures as one document; ``data`` is further content for its JSON form."""
-    records: list[Record] = [*(run.record for run in runs), *failed]
+    records: list[AnyRecord] = [*(run.record for run in runs), *failed]
     if not records:
         raise UsageError(
             "there is nothing to report: no runs were given",

@@ -41,7 +41,7 @@ CAPTION = (
     "no median, is marked."
 )
 
-Place = tuple[Run, ColumnSummary]
+DevicePlace = tuple[Run, ColumnSummary]
 
 
 def device_names(runs: Sequence[Run]) -> dict[str, str]:
@@ -90,9 +90,9 @@ def device_blocks(runs: Sequence[Run], names: Mapping[str, str]) -> Iterator[Blo
     yield _ranking(shared)
 
 
-def _groups(runs: Sequence[Run], names: Mapping[str, str]) -> dict[str, dict[str, Place]]:
+def _groups(runs: Sequence[Run], names: Mapping[str, str]) -> dict[str, dict[str, DevicePlace]]:
     """Find the best run of every model on every device."""
-    groups: dict[str, dict[str, Place]] = {}
+    groups: dict[str, dict[str, DevicePlace]] = {}
     for run in runs:
         head = headline_summary(run)
         if head is None or math.isnan(head.typical):
@@ -112,7 +112,7 @@ def _model(run: Run) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _order(groups: Mapping[str, Mapping[str, Place]]) -> list[str]:
+def _order(groups: Mapping[str, Mapping[str, DevicePlace]]) -> list[str]:
     """Order devices by how far they are from the best, over all models they have run."""
     ratios: dict[str, list[float]] = {}
     for places in groups.values():
@@ -122,7 +122,7 @@ def _order(groups: Mapping[str, Mapping[str, Place]]) -> list[str]:
     return sorted(ratios, key=lambda device: median(ratios[device]))
 
 
-def _matrix(groups: Mapping[str, Mapping[str, Place]], devices: Sequence[str]) -> Block:
+def _matrix(groups: Mapping[str, Mapping[str, DevicePlace]], devices: Sequence[str]) -> Block:
     heads = [head for places in groups.values() for _, head in places.values()]
     unit = common_unit(head.typical for head in heads)
     headings = (
@@ -146,7 +146,7 @@ def _matrix(groups: Mapping[str, Mapping[str, Place]], devices: Sequence[str]) -
     return table_from_rows("model_by_device", headings=headings, rows=rows)
 
 
-def _ranking(groups: Mapping[str, Mapping[str, Place]]) -> Block:
+def _ranking(groups: Mapping[str, Mapping[str, DevicePlace]]) -> Block:
     heads = [head for places in groups.values() for _, head in places.values()]
     unit = common_unit(head.typical for head in heads)
     rows: list[list[Cell | str]] = []

@@ -11,10 +11,10 @@ from typing import NamedTuple, Protocol
 
 from trtbench.units import text_from_fraction, with_minus
 
-Unit = tuple[str, float]
+UnitScale = tuple[str, float]
 """A unit's name and its length in seconds."""
 
-UNITS: tuple[Unit, ...] = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
+UNITS: tuple[UnitScale, ...] = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 UNSURE_DIGITS = 3
 """Significant digits of a number that nobody gave an interval."""
 MOST_DIGITS = 6
@@ -41,13 +41,13 @@ class Ends(NamedTuple):
     high: float
 
 
-def common_unit(values_s: Iterable[float]) -> Unit:
+def common_unit(values_s: Iterable[float]) -> UnitScale:
     """Choose one unit for durations that stand side by side: that of the one in the middle."""
     known = sorted(value for value in values_s if math.isfinite(value) and value > 0)
     return unit_for_seconds(known[len(known) // 2] if known else None)
 
 
-def unit_for_seconds(value: float | None) -> Unit:
+def unit_for_seconds(value: float | None) -> UnitScale:
     """Choose the unit in which a duration reads best."""
     if value is None or not math.isfinite(value) or value == 0:
         return UNITS[1]
@@ -79,7 +79,7 @@ def text_from_number(value: float | None, *, bounds: Bounds | None = None) -> st
 
 
 def text_from_duration(
-    value_s: float | None, *, bounds: Bounds | None = None, unit: Unit | None = None
+    value_s: float | None, *, bounds: Bounds | None = None, unit: UnitScale | None = None
 ) -> str:
     """Write a duration with the digits its bounds support: ``1.204 ms``."""
     if value_s is None or not math.isfinite(value_s):
@@ -108,7 +108,7 @@ def text_from_change(value: float | None, *, digits: int = 2) -> str:
     return text_from_fraction(value, digits=digits, signed=True)
 
 
-def text_from_difference(value_s: float | None, *, unit: Unit | None = None) -> str:
+def text_from_difference(value_s: float | None, *, unit: UnitScale | None = None) -> str:
     """Write a duration that something takes more or less, with its sign: ``+1.20 ms``."""
     text = text_from_duration(value_s, unit=unit)
     return f"+{text}" if value_s is not None and value_s > 0 else text

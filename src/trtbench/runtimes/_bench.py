@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from trtbench.analysis.open_shapes import assumption
 from trtbench.analysis.warmup import WarmupWatch
+from trtbench.domain.arrays import Arrays
 from trtbench.domain.job import BenchOutcome
 from trtbench.domain.result import LaunchFacts, Scalar
 from trtbench.domain.samples import IterationTimes, times_from_columns
 from trtbench.domain.spec import Length, RunSpec, TensorSpec, Warmup
 from trtbench.errors import TrtbenchError, UsageError
 from trtbench.runtimes._session import (
-    Arrays,
     Session,
     Spans,
     given_shapes,

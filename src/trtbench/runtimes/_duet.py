@@ -47,7 +47,7 @@ _NS = 1e-9
 
 Step = Callable[[], object]
 Result = tuple[BenchOutcome, IterationTimes]
-Spans = NDArray[np.int64]
+SpanRows = NDArray[np.int64]
 """Start and end of each query, in nanoseconds."""
 
 
@@ -85,7 +85,7 @@ def _play_both(job: DuetJob, stage: Stage) -> dict[int, Result]:
     both = [turn_spec(spec, job.sides) for spec in job.sides]
     stage("load")
     alike = all(each.like_alone for each in both)
-    alone: dict[int, Spans] = {}
+    alone: dict[int, SpanRows] = {}
     if not alike:
         for side in (0, 1) if job.launch % 2 == 0 else (1, 0):
             alone[side] = _alone_apart(_opened(job.sides[side]), job)
@@ -116,7 +116,7 @@ def _play_side(job: DuetJob, stage: Stage, partner: TurnPartner) -> Result:
     prepared = _opened(own.spec if own.like_alone else job.sides[mine])
     partner.meet()
     stage("warm-up")
-    alone: Spans | None = None
+    alone: SpanRows | None = None
     with partner.slot(first=job.launch % 2 == mine):
         if not own.like_alone:
             with on_one_core():
@@ -145,7 +145,7 @@ def _turns(plan: TurnPlan, job: DuetJob) -> NDArray[np.int64]:
 
 def _alone_in_blocks(
     steps: Mapping[int, Step], plan: TurnPlan, job: DuetJob, partner: TurnPartner | None
-) -> dict[int, Spans]:
+) -> dict[int, SpanRows]:
     """Run blocks of queries, each side's in turn: within a block it is as if it were alone."""
     order = order_of_turns(plan.blocks, seed=job.seed + 1, launch=job.launch)
     found = run_stretches(steps, stretches(order, length=plan.in_block), partner)
@@ -153,7 +153,7 @@ def _alone_in_blocks(
     return {side: spans.reshape(shape)[:, plan.dropped :] for side, spans in found.items()}
 
 
-def _alone_apart(prepared: PreparedSession, job: DuetJob) -> Spans:
+def _alone_apart(prepared: PreparedSession, job: DuetJob) -> SpanRows:
     """Run one long block of a session that a caller would have, and close it.
 
     Its idle threads would not leave the processor to the other side, so it must be gone first.
@@ -169,7 +169,7 @@ def _alone_apart(prepared: PreparedSession, job: DuetJob) -> Spans:
 
 def run_stretches(
     steps: Mapping[int, Step], plan: Sequence[Stretch], partner: TurnPartner | None
-) -> dict[int, Spans]:
+) -> dict[int, SpanRows]:
     """Run every stretch of the sides that are here, and wait while another has its own.
 
     Who is done waits for the other: what it does next would lengthen the other's last query.
@@ -214,8 +214,8 @@ def _warm_pace_s(step: Step, warmup: Warmup) -> float:
 
 def _result(
     prepared: PreparedSession,
-    spans: Spans,
-    alone: Spans,
+    spans: SpanRows,
+    alone: SpanRows,
     plan: TurnPlan,
     turns: NDArray[np.int64],
     side: int,

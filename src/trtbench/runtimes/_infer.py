@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.inputs import fixed_batch
+from trtbench.domain.arrays import Arrays
 from trtbench.domain.job import Stage
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.host.arrays import read_arrays
-from trtbench.runtimes._session import Arrays, Session
+from trtbench.runtimes._session import Session
 
 
 def infer(

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.onnx_stamp import notes_from_metadata
+from trtbench.domain.arrays import Arrays
 from trtbench.domain.result import Fact, Scalar
 from trtbench.domain.samples import LayerProfile
 from trtbench.domain.spec import MAP, NO_TENSORS, OPTIONAL, SEQUENCE, SPARSE, RunSpec, TensorSpec
@@ -26,7 +27,7 @@ from trtbench.runtimes._ort_trace import (
     profile_nodes,
     traced,
 )
-from trtbench.runtimes._session import Arrays, Session
+from trtbench.runtimes._session import Session
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession, NodeArg, OrtValue

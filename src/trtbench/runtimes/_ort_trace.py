@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trtbench.boundary import read_text
+from trtbench.domain.arrays import Arrays
 from trtbench.domain.labels import name_of
 from trtbench.domain.result import Scalar
 from trtbench.domain.samples import LayerProfile
@@ -18,7 +19,6 @@ from trtbench.errors import InputError
 from trtbench.models.onnx_outline import outline_of
 from trtbench.models.onnx_types import few_bits
 from trtbench.runtimes._layer_times import WARMUP, Row, profile_from_rows, repeat_profiled
-from trtbench.runtimes._session import Arrays
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

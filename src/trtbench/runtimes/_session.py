@@ -26,6 +26,7 @@ from trtbench.analysis.open_shapes import (
     with_assumed_shapes,
     with_same_dims,
 )
+from trtbench.domain.arrays import Arrays
 from trtbench.domain.labels import batch_that_ran, may_be_colours
 from trtbench.domain.result import Fact, Scalar
 from trtbench.domain.samples import Column, LayerProfile
@@ -35,8 +36,6 @@ from trtbench.host.arrays import read_arrays
 from trtbench.models.index_limits import index_limits
 from trtbench.models.onnx_outline import sides_of
 from trtbench.units import text_from_shape
-
-Arrays = Mapping[str, NDArray[np.generic]]
 
 
 @dataclass(frozen=True, kw_only=True)

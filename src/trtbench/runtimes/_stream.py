@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from trtbench.analysis.inputs import fixed_batch, has_rows
 from trtbench.analysis.pass_times import PARTS
-from trtbench.domain.arrays import AnyArray
+from trtbench.domain.arrays import AnyArray, Arrays
 from trtbench.domain.feed import InferOutcome, LoadedItem, Unreadable
 from trtbench.domain.job import Stage
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError
 from trtbench.host.chunks import ChunkWriter
 from trtbench.runtimes._bench import close_session
-from trtbench.runtimes._session import Arrays, Session, refuse_if_out_of_memory
+from trtbench.runtimes._session import Session, refuse_if_out_of_memory
 from trtbench.runtimes._unfit_inputs import unfit_inputs
 from trtbench.units import text_from_shape
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.domain.arrays import Arrays
 from trtbench.domain.result import Fact
 from trtbench.domain.spec import ON_DEVICE
 from trtbench.errors import InputError, first_line
 from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries
-from trtbench.runtimes._session import Arrays, Burst, Spans
+from trtbench.runtimes._session import Burst, Spans
 from trtbench.runtimes._torch_session import Call, TorchSession, as_numpy, flattened
 
 if TYPE_CHECKING:

@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.inputs import has_meaning
+from trtbench.domain.arrays import Arrays
 from trtbench.domain.labels import name_of
 from trtbench.domain.result import Fact, Scalar
 from trtbench.domain.samples import LayerProfile
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError
 from trtbench.models.torch_models import LoadedModel, rows_of_tables
-from trtbench.runtimes._session import Arrays, Session
+from trtbench.runtimes._session import Session
 from trtbench.runtimes._torch_layers import profile_modules
 
 if TYPE_CHECKING:

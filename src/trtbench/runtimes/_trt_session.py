@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.inputs import random_inputs
+from trtbench.domain.arrays import Arrays
 from trtbench.domain.result import Fact, Scalar
 from trtbench.domain.samples import LayerProfile
 from trtbench.domain.spec import RunSpec, TensorSpec
@@ -20,7 +21,7 @@ from trtbench.host.tensorrt_inspect import memory_facts
 from trtbench.models.index_limits import index_limits
 from trtbench.runtimes._gpu_memory import MemoryMeter
 from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries
-from trtbench.runtimes._session import Arrays, Burst, Session, Spans
+from trtbench.runtimes._session import Burst, Session, Spans
 from trtbench.runtimes._trt_engine import Engine, new_context, with_profile
 from trtbench.runtimes._trt_layers import precision_seen, profile_context
 from trtbench.runtimes._trt_tensors import (

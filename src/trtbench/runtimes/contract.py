@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from trtbench.domain.arrays import Arrays as Arrays
 from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import ModelFormat, RunSpec
 from trtbench.domain.spec import Protocol as QueryProtocol
 from trtbench.runtimes._protocols import bench_session as bench_session
-from trtbench.runtimes._session import Arrays as Arrays
 from trtbench.runtimes._session import Session, TurnSpec
 
 ModelParts = tuple[tuple[str, ...], tuple[str, ...]]

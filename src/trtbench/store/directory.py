@@ -16,9 +16,9 @@ import numpy as np
 from trtbench.boundary import clean_line, read_bytes
 from trtbench.domain.codec import json_from_value, record_from_json, value_from_json
 from trtbench.domain.result import (
+    AnyRecord,
     Environment,
     FailedRun,
-    Record,
     Run,
     RunRecord,
     Scores,
@@ -93,7 +93,7 @@ def _complete(folder: Path, target: Path) -> None:
         folder.rename(target)
 
 
-def write_record(folder: Path, record: Record) -> None:
+def write_record(folder: Path, record: AnyRecord) -> None:
     """Write run.json whole or not at all."""
     path = folder / RECORD
     with writing(path):
@@ -110,7 +110,7 @@ def write_samples(folder: Path, times: IterationTimes) -> None:
             write_bytes(folder / SAMPLES, _NO_SAMPLES)
 
 
-def read_record(folder: Path) -> Record:
+def read_record(folder: Path) -> AnyRecord:
     """Read run.json of one directory."""
     path = folder / RECORD
     try:

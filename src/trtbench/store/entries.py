@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trtbench.domain.ran import protocol_of
-from trtbench.domain.result import Record, RunRecord, gpu_of, precision_of
+from trtbench.domain.result import AnyRecord, RunRecord, gpu_of, precision_of
 from trtbench.domain.spec import Value
 from trtbench.errors import StoreError
 
@@ -52,7 +52,7 @@ class Cached(Value, frozen=True, kw_only=True):
     items_per_s: float | None = None
 
 
-def entry_from_record(record: Record, *, path: str, cached: Cached | None = None) -> Entry:
+def entry_from_record(record: AnyRecord, *, path: str, cached: Cached | None = None) -> Entry:
     """Describe a record for the index."""
     spec, environment, gpu = record.spec, record.environment, gpu_of(record)
     finished = isinstance(record, RunRecord)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtbench.boundary import check_id
-from trtbench.domain.result import Record, Run
+from trtbench.domain.result import AnyRecord, Run
 from trtbench.domain.spec import Value
 from trtbench.errors import InputError, StoreError, TrtbenchError
 from trtbench.host.unfinished import forgotten
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Describe = Callable[[Run], Cached | None]
 """Computes what the index caches of a run; handed in, because a store does not know analysis."""
 
-Name = Callable[[Path], str]
+NameFile = Callable[[Path], str]
 """Writes the path of a directory as the index keeps it."""
 
 
@@ -45,7 +45,7 @@ class Checkup(Value, frozen=True, kw_only=True):
         return not (self.adopted or self.dropped or self.damaged or self.unfinished)
 
 
-def adopt(index: Index, runs: Path, *, describe: Describe | None, name: Name) -> list[str]:
+def adopt(index: Index, runs: Path, *, describe: Describe | None, name: NameFile) -> list[str]:
     """Take in runs on disk that an index lacks: its writer was killed, or it is a new one.
 
     Says what was taken in, and what could not be.
@@ -69,7 +69,7 @@ def read_entries(
     folders: Iterable[Path],
     *,
     describe: Describe | None,
-    name: Name,
+    name: NameFile,
     known: Mapping[str, Entry] | None = None,
 ) -> tuple[dict[str, Entry], dict[str, str]]:
     """Read directories for the index; those that cannot be read are listed as damaged, with why."""
@@ -94,7 +94,7 @@ def _folders_in(root: Path) -> set[str]:
 
 
 def _entries_from_folders(
-    folders: Iterable[Path], *, describe: Describe | None, name: Name
+    folders: Iterable[Path], *, describe: Describe | None, name: NameFile
 ) -> tuple[dict[str, Entry], dict[Path, str]]:
     """Read directories, oldest first; those that cannot be read are told with why."""
     found: list[Entry] = []
@@ -169,6 +169,6 @@ def sort_out(
 
 def _entry(folder: Path, describe: Describe | None, path: str) -> Entry:
     run = read_headline(folder)
-    record: Record = run.record if isinstance(run, Run) else run
+    record: AnyRecord = run.record if isinstance(run, Run) else run
     cached = describe(run) if isinstance(run, Run) and describe is not None else None
     return entry_from_record(record, path=path, cached=cached)

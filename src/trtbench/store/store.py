@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtbench import boundary
-from trtbench.domain.result import FailedRun, Record, Run
+from trtbench.domain.result import AnyRecord, FailedRun, Run
 from trtbench.errors import InputError, StoreError, TrtbenchError, UsageError, write_error
 from trtbench.host.files import path_behind, utf8_path
 from trtbench.host.unfinished import remove_abandoned, remove_temporary, scratch_directory
@@ -142,7 +142,7 @@ class Store:
         """Tell where a run goes: into the store, or to the folder the user named."""
         return output.absolute() if output is not None else self.runs / run_id
 
-    def add(self, record: Record, *, path: Path, cached: Cached | None = None) -> Entry:
+    def add(self, record: AnyRecord, *, path: Path, cached: Cached | None = None) -> Entry:
         """Put a complete run directory into the index."""
         entry = entry_from_record(record, path=self._stored(path), cached=cached)
         if self._waiting is None:

@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.detection import suppress
-from trtbench.domain.arrays import AnyArray
+from trtbench.domain.arrays import AnyArray, Floats
 from trtbench.domain.result import Scalar
 from trtbench.tasks._images import Loaded
 from trtbench.tasks.contract import Settings, number
 
-Floats = NDArray[np.float64]
 Order = Literal["xyxy", "yxyx", "cxcywh", "xywh"]
 ORDERS: tuple[Order, ...] = ("xyxy", "yxyx", "cxcywh", "xywh")
 

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.depth import DepthResult, DepthRules, to_depth
+from trtbench.domain.arrays import Arrays
 from trtbench.errors import InputError, UsageError
 from trtbench.host.images import find_images, read_image, scaled
 from trtbench.host.maps import READERS, read_map
 from trtbench.tasks._drawing import grid, save, show
 from trtbench.tasks._images import ImageFiles, Loaded, names_below, normalized, noted, sized_input
-from trtbench.tasks.contract import Arrays, DataSource, Predicted, Settings, TaskPicture, Tensors
+from trtbench.tasks.contract import DataSource, Predicted, Settings, TaskPicture, Tensors
 from trtbench.units import text_from_seconds
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ WORST = 3
 SHOWN = ("abs_rel", "rmse", "d1")
 """Metrics in the titles of pictures."""
 
-Results = Mapping[int, DepthResult]
+DepthResults = Mapping[int, DepthResult]
 """Of one model, by image."""
 
 
@@ -133,7 +134,7 @@ def draw_depth(
     images: DepthImages,
     source: DataSource,
     models: Sequence[Predicted],
-    results: Sequence[Results],
+    results: Sequence[DepthResults],
     rules: DepthRules,
     folder: Path,
     *,
@@ -159,7 +160,7 @@ def _sheet(
     images: DepthImages,
     index: int,
     models: Sequence[Predicted],
-    results: Sequence[Results],
+    results: Sequence[DepthResults],
     rules: DepthRules,
     *,
     name: str,
@@ -186,7 +187,7 @@ def _sheet(
     return figure
 
 
-def _title(model: Predicted, results: Results, index: int) -> str:
+def _title(model: Predicted, results: DepthResults, index: int) -> str:
     """Name a model, how fast it is, and how right: over all images, then on this one."""
     lines = [model.label]
     if model.latency_s:

@@ -9,7 +9,7 @@ import numpy as np
 
 from trtbench.analysis.detection import Letterbox, letterbox_of
 from trtbench.analysis.detection_scores import Objects
-from trtbench.domain.arrays import AnyArray
+from trtbench.domain.arrays import AnyArray, Arrays
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.host.images import find_images, read_image, scaled
@@ -35,7 +35,7 @@ from trtbench.tasks._images import (
     noted,
     sized_input,
 )
-from trtbench.tasks.contract import Arrays, Settings, Tensors
+from trtbench.tasks.contract import Settings, Tensors
 
 SIZE = 640
 STRIDE = 32

@@ -20,6 +20,7 @@ from trtbench.analysis.open_shapes import (
     with_assumed_shapes,
     with_same_dims,
 )
+from trtbench.domain.arrays import Array, Arrays
 from trtbench.domain.feed import Feed, InferOutcome, LoadedItem
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, InputTypeError, UsageError
@@ -27,7 +28,7 @@ from trtbench.host.arrays import read_arrays
 from trtbench.host.chunks import Chunks, ChunkWriter
 from trtbench.models.onnx_outline import sides_of
 from trtbench.tasks import TASKS
-from trtbench.tasks.contract import Array, Arrays, DataSource, Predicted, Tensors
+from trtbench.tasks.contract import DataSource, Predicted, Tensors
 
 _ITEM_SEEDS = 2**32
 """Every item has a seed of its own, so that a batch of any size holds the same items.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from trtbench.boundary import read_text
 from trtbench.boundary.files import MOST_BYTES
+from trtbench.domain.arrays import Arrays
 from trtbench.domain.result import Scalar
 from trtbench.errors import InputError, UsageError, reading
 from trtbench.host.images import find_images
@@ -23,7 +24,7 @@ from trtbench.tasks._images import (
     noted,
     resize_and_crop,
 )
-from trtbench.tasks.contract import Arrays, Settings, Tensors
+from trtbench.tasks.contract import Settings, Tensors
 
 SIZE = 224
 MARGIN = 256 / 224

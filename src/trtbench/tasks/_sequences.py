@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trtbench.boundary import read_text
 from trtbench.boundary.files import MOST_BYTES
-from trtbench.domain.arrays import AnyArray
+from trtbench.domain.arrays import AnyArray, Arrays
 from trtbench.domain.feed import LoadedItem
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError
@@ -25,7 +25,7 @@ from trtbench.host.arrays import (
     refuse_missing,
     refuse_no_archive,
 )
-from trtbench.tasks.contract import Arrays, DataSource, Tensors
+from trtbench.tasks.contract import DataSource, Tensors
 
 LABELS = ("labels", "label", "targets", "y")
 SEQUENCE = 5

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from trtbench.analysis.detection import corners_from_centres, suppress
 from trtbench.analysis.pose import People
-from trtbench.domain.arrays import AnyArray
+from trtbench.domain.arrays import AnyArray, Arrays
 from trtbench.domain.feed import LoadedItem
 from trtbench.errors import InputError
 from trtbench.tasks._images import Loaded
-from trtbench.tasks.contract import Arrays, Settings, number
+from trtbench.tasks.contract import Settings, number
 from trtbench.units import text_from_shape
 
 COCO_VALUES = (56, 57)

@@ -23,7 +23,7 @@ from trtbench.analysis.classification import (
     rank_of_label,
     top_k_from_ranks,
 )
-from trtbench.domain.arrays import AnyArray
+from trtbench.domain.arrays import AnyArray, Arrays
 from trtbench.domain.feed import LoadedItem
 from trtbench.domain.result import Scalar, Score
 from trtbench.errors import InputError, meant
@@ -32,7 +32,6 @@ from trtbench.tasks._image_folder import ImageFolder
 from trtbench.tasks._images import chosen_item, normalize_flag, shown_item
 from trtbench.tasks._sequences import LabelledArrays
 from trtbench.tasks.contract import (
-    Arrays,
     DataSource,
     Flag,
     Judgement,

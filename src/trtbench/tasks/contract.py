@@ -16,14 +16,13 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.domain.arrays import Arrays
 from trtbench.domain.feed import LoadedItem
 from trtbench.domain.result import Scalar, Score
 from trtbench.domain.spec import TensorSpec, Value
 from trtbench.errors import UsageError, meant
 from trtbench.host.chunks import Chunks
 
-Array = NDArray[np.generic]
-Arrays = Mapping[str, Array]
 Settings = Mapping[str, Scalar]
 Tensors = Sequence[TensorSpec]
 

@@ -18,14 +18,13 @@ from trtbench.analysis.depth import (
     resize_map,
 )
 from trtbench.analysis.resample import mean_interval
-from trtbench.domain.arrays import AnyArray
+from trtbench.domain.arrays import AnyArray, Arrays
 from trtbench.domain.feed import LoadedItem
 from trtbench.domain.result import Scalar, Score
 from trtbench.errors import InputError, UsageError
 from trtbench.tasks._depth_images import SIZE, DepthImages, draw_depth
 from trtbench.tasks._images import chosen_item, normalize_flag, shown_item
 from trtbench.tasks.contract import (
-    Arrays,
     DataSource,
     Flag,
     Judgement,

@@ -21,6 +21,7 @@ from trtbench.analysis.detection_scores import (
     precisions,
 )
 from trtbench.analysis.resample import statistic_intervals
+from trtbench.domain.arrays import Arrays
 from trtbench.domain.result import Scalar, Score
 from trtbench.errors import UsageError, near_miss
 from trtbench.tasks._box_truth import Truth
@@ -38,7 +39,6 @@ from trtbench.tasks._images import normalize_flag
 from trtbench.tasks._numbering import NUMBERINGS
 from trtbench.tasks._said import UNTOLD, said_by
 from trtbench.tasks.contract import (
-    Arrays,
     DataSource,
     Flag,
     Judgement,

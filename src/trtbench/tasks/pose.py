@@ -22,7 +22,7 @@ from trtbench.analysis.pose import (
     pck,
 )
 from trtbench.analysis.resample import statistic_interval, statistic_intervals
-from trtbench.domain.arrays import AnyArray
+from trtbench.domain.arrays import AnyArray, Arrays
 from trtbench.domain.feed import LoadedItem
 from trtbench.domain.result import Score
 from trtbench.errors import InputError, UsageError
@@ -41,7 +41,6 @@ from trtbench.tasks._images import (
 )
 from trtbench.tasks._yolo import people_from_outputs, people_from_row
 from trtbench.tasks.contract import (
-    Arrays,
     DataSource,
     Flag,
     Judgement,

@@ -32,15 +32,15 @@ class Record(NamedTuple):
     percentage: float = math.nan
 
 
-Found = tuple["int | None", list[Record]]
+FoundLayers = tuple["int | None", list[Record]]
 
 
-def profiles_from_document(value: object) -> list[Found]:
+def profiles_from_document(value: object) -> list[FoundLayers]:
     """Find the layer records of a decoded document, wherever they are nested."""
     return next(iter(_candidates(value, depth=0)), [])
 
 
-def _candidates(value: object, *, depth: int) -> Iterator[list[Found]]:
+def _candidates(value: object, *, depth: int) -> Iterator[list[FoundLayers]]:
     if depth > _DEEPEST:
         return
     if isinstance(value, list):
@@ -64,7 +64,7 @@ def _count(value: dict[str, object]) -> int | None:
     return count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else None
 
 
-def _list_records(values: list[object]) -> Found:
+def _list_records(values: list[object]) -> FoundLayers:
     rows = [row for row in values if isinstance(row, dict)]
     headers = [_count(row) for row in rows if "count" in row and not _text(row, _NAMES)]
     records = [record for row in rows if (record := _record(row)) is not None]
@@ -87,7 +87,7 @@ def _record(row: dict[str, object]) -> Record | None:
     )
 
 
-def _series_records(value: dict[str, object]) -> Found:
+def _series_records(value: dict[str, object]) -> FoundLayers:
     """Take ``{layer: [ms per iteration]}``; a name that repeats fills one list several times."""
     series: dict[str, list[float]] = {}
     for name, each in value.items():

@@ -25,7 +25,7 @@ from trtbench.trtexec._log_values import (
 
 T = TypeVar("T")
 
-Document = dict[str, dict[str, object]]
+MetadataTables = dict[str, dict[str, object]]
 
 BUILD_SECTIONS = ("Model Options", "Build Options", "System Options", "Device Information")
 PROFILE_SECTIONS = ("Inference Options", "Reporting Options", "Device Information")
@@ -50,7 +50,7 @@ _POSITIONS = {
 """What the lists of TREx hold, by their length; files with labels say it themselves."""
 
 
-def build_metadata_from_log(run: LogRun) -> Document:
+def build_metadata_from_log(run: LogRun) -> MetadataTables:
     """Make what a log tells about building: options, device and the build's own facts."""
     document = _sections(run, BUILD_SECTIONS)
     document["build_facts"] = _facts(run)
@@ -90,9 +90,9 @@ def tactics_from_trace(trace: BuildTrace) -> Iterator[tuple[str | float | bool |
                    is_chosen)  # fmt: skip
 
 
-def profile_metadata_from_log(run: LogRun) -> Document:
+def profile_metadata_from_log(run: LogRun) -> MetadataTables:
     """Make what a log tells about running: the performance summary, options and device."""
-    document: Document = {}
+    document: MetadataTables = {}
     if run.summary is not None:
         document["performance_summary"] = _summary(run.summary)
         document["performance_labels"] = {
@@ -109,7 +109,7 @@ def profile_metadata_from_log(run: LogRun) -> Document:
     return document
 
 
-def _sections(run: LogRun, names: tuple[str, ...]) -> Document:
+def _sections(run: LogRun, names: tuple[str, ...]) -> MetadataTables:
     found = ((name, run.section(name)) for name in names)
     return {
         name.lower().replace(" ", "_"): _entries(section)

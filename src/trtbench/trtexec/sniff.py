@@ -18,7 +18,7 @@ from trtbench.trtexec.log_text import (
 )
 from trtbench.trtexec.plan import is_plan
 
-Kind = Literal[
+FileKind = Literal[
     "times",
     "profile",
     "layers",
@@ -51,7 +51,7 @@ _KEY = re.compile(r'"([^"\\]{1,120})"\s*:')
 _SERIES = re.compile(r'\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\[\s*[-\d.]')
 _METADATA_KEYS = {"model_options", "build_options", "performance_summary", "device_information"}
 
-_JSON_KINDS: tuple[tuple[Kind, frozenset[str]], ...] = (
+_JSON_KINDS: tuple[tuple[FileKind, frozenset[str]], ...] = (
     ("layers", frozenset({"Layers"})),
     ("profile", frozenset({"name", "averageMs"})),
     ("profile", frozenset({"name", "timeMs"})),
@@ -70,7 +70,7 @@ _JSON_KINDS: tuple[tuple[Kind, frozenset[str]], ...] = (
 )
 """The first row whose keys are all there decides."""
 
-_CSV_KINDS: dict[str, Kind] = {
+_CSV_KINDS: dict[str, FileKind] = {
     "latency_ms": "toolkit-series",
     "enqueue_ms": "toolkit-series",
     "compute_ms": "toolkit-series",
@@ -79,7 +79,7 @@ _CSV_KINDS: dict[str, Kind] = {
     "name,avg_time_ms,min_time_ms,max_time_ms,calls,percent_of_total": "toolkit-layers",
     "metric,min,max,mean,median,p90,p95,p99": "toolkit-torch-bench",
 }
-_NAME_KINDS: tuple[tuple[str, Kind], ...] = (
+_NAME_KINDS: tuple[tuple[str, FileKind], ...] = (
     (r"\.onnx$", "onnx"),
     (r"\.(engine|plan|trt)$", "plan"),
 )
@@ -88,7 +88,7 @@ _OFFICE = re.compile(rb"<w:document\b|<office:document|^\{\\\\rtf")
 _NOTEBOOK = frozenset({"cell_type", "nbformat"})
 
 
-def kind_of(data_head: bytes, *, name: str) -> Kind:
+def kind_of(data_head: bytes, *, name: str) -> FileKind:
     """Tell the kind of a file by content first and by name second."""
     if data_head[:4] == _TIMING_CACHE:
         return "timing-cache"
@@ -104,7 +104,7 @@ def kind_of(data_head: bytes, *, name: str) -> Kind:
     return "log" if kind == "unknown" and holds_log(data_head) else kind
 
 
-def kind_of_stream(stream: BinaryIO, *, name: str) -> tuple[Kind, bytes]:
+def kind_of_stream(stream: BinaryIO, *, name: str) -> tuple[FileKind, bytes]:
     """Tell the kind of a file and give its first bytes; a log may begin far down in it."""
     packed = unpacked(stream)
     if packed is not None:
@@ -129,7 +129,7 @@ def is_archive(head: bytes) -> bool:
     return head[:4] == b"PK\3\4" or head[257:262] == b"ustar"
 
 
-def _kind_of_text(text: str, *, name: str) -> Kind:
+def _kind_of_text(text: str, *, name: str) -> FileKind:
     if _CALIBRATION.match(text):
         return "calibration"
     if text[:1] in ("[", "{", '"'):
@@ -144,7 +144,7 @@ def _kind_of_text(text: str, *, name: str) -> Kind:
     return "unknown"
 
 
-def _kind_of_json(text: str, *, name: str) -> Kind:
+def _kind_of_json(text: str, *, name: str) -> FileKind:
     if text.startswith('"'):  # JSON within a string
         text = text.replace('\\"', '"').replace("\\n", "\n").removeprefix('"')
     keys = set(_KEY.findall(text))
@@ -173,6 +173,6 @@ def _has_times(text: str, keys: set[str]) -> bool:
     return in_rows or any(re.search(rf'"{re.escape(key)}"\s*:\s*\[', text) for key in told)
 
 
-def _kind_of_name(name: str) -> Kind:
+def _kind_of_name(name: str) -> FileKind:
     found = (kind for words, kind in _NAME_KINDS if re.search(words, name, re.IGNORECASE))
     return next(found, "unknown")

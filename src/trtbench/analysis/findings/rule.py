@@ -22,7 +22,7 @@ class Hit:
 
 
 Limits = Mapping[str, float]
-Check = Callable[[Evidence, Limits], Iterable[Hit]]
+RuleCheck = Callable[[Evidence, Limits], Iterable[Hit]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class Rule:
     """When it fires; names in braces are the limits."""
     limits: dict[str, float]
     source: str
-    check: Check
+    check: RuleCheck
 
     @property
     def condition(self) -> str:
@@ -61,10 +61,10 @@ class Rule:
 
 def rule(
     code: str, title: str, *, severity: Severity, when: str, source: str, **limits: float
-) -> Callable[[Check], Rule]:
+) -> Callable[[RuleCheck], Rule]:
     """Make a rule of a function; the keywords beyond the named ones are its limits."""
 
-    def make(check: Check) -> Rule:
+    def make(check: RuleCheck) -> Rule:
         return Rule(
             code=code,
             title=title,

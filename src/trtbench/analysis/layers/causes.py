@@ -17,7 +17,7 @@ from trtbench.analysis.layers.signature import operators_of
 from trtbench.domain.spec import Value
 from trtbench.units import text_from_fraction, text_from_seconds
 
-Code = Literal[
+CauseCode = Literal[
     "interruption", "precision", "reformat", "fusion", "memory", "dominant", "kernel", "rest",
     "added", "clocks", "enqueue", "transfers", "batch",
 ]  # fmt: skip
@@ -30,7 +30,7 @@ SHOWN = 3
 class Cause(Value, frozen=True, kw_only=True):
     """One reason, what it costs, what shows it, and what to do."""
 
-    code: Code
+    code: CauseCode
     title: str
     seconds: float | None
     """``None`` where it is seen and cannot be put in seconds."""
@@ -44,7 +44,7 @@ class Cause(Value, frozen=True, kw_only=True):
     command: str | None = None
 
 
-Key = tuple[tuple[int, ...], tuple[int, ...]]
+LayerPlaces = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class Pieces:
     gain: float
     asked: str | None
     broken: dict[int, int]
-    excess: dict[Key, float]
+    excess: dict[LayerPlaces, float]
 
     def of(self, change: Change) -> float:
         return self.excess[change.a, change.b]
@@ -101,13 +101,13 @@ def _conversions(start: int, steps: list[list[int]], table: LayerTable) -> Itera
 
 def layer_causes(changes: Sequence[Change], pieces: Pieces) -> list[Cause]:
     """Put every piece under one cause; what got faster makes a cause cheaper or negative."""
-    sorted_out: dict[tuple[Code, int], list[Change]] = {}
+    sorted_out: dict[tuple[CauseCode, int], list[Change]] = {}
     for change in changes:
         sorted_out.setdefault(_cause_of(change, pieces), []).append(change)
     return [_cause(code, at, members, pieces) for (code, at), members in sorted_out.items()]
 
 
-def _cause_of(change: Change, pieces: Pieces) -> tuple[Code, int]:
+def _cause_of(change: Change, pieces: Pieces) -> tuple[CauseCode, int]:
     """Decide which cause a piece belongs to; the number keeps interruptions apart."""
     broken = next((pieces.broken[i] for i in change.b if i in pieces.broken), None)
     quantizes = pieces.asked in QUANTIZED
@@ -148,7 +148,7 @@ def _layers(indices: Iterable[int], table: LayerTable) -> list[Layer]:
     return [table.layers[index] for index in indices]
 
 
-def _cause(code: Code, at: int, members: Sequence[Change], pieces: Pieces) -> Cause:
+def _cause(code: CauseCode, at: int, members: Sequence[Change], pieces: Pieces) -> Cause:
     seconds = math.fsum(pieces.of(each) for each in members)
     ordered = sorted(members, key=lambda each: -pieces.of(each))
     own = [each for each in ordered if each.b]
@@ -169,7 +169,7 @@ def _cause(code: Code, at: int, members: Sequence[Change], pieces: Pieces) -> Ca
     )
 
 
-def _title(code: Code, members: Sequence[Change], pieces: Pieces, at: int) -> str:
+def _title(code: CauseCode, members: Sequence[Change], pieces: Pieces, at: int) -> str:
     asked = (pieces.asked or "the narrower type").upper()
     count = sum(len(each.b) for each in members)
     if code == "interruption":
@@ -196,7 +196,7 @@ def _called(layer: Layer) -> str:
     return f"{layer.nodes[0]}{more} ({short_name(layer.name)})"
 
 
-def _evidence(code: Code, members: Sequence[Change], pieces: Pieces) -> Iterator[str]:
+def _evidence(code: CauseCode, members: Sequence[Change], pieces: Pieces) -> Iterator[str]:
     """Name the costliest pieces with both times."""
     for change in members[:SHOWN]:
         if pieces.of(change) <= 0:

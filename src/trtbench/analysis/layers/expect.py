@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from trtbench.analysis.condition_text import condition_from_text
-from trtbench.analysis.conditions import Condition, Kind, holds, names_of, unknown_names
+from trtbench.analysis.conditions import Condition, QuantityKind, holds, names_of, unknown_names
 from trtbench.analysis.layers.facts import EngineFacts
 from trtbench.analysis.layers.grouping import fits
 from trtbench.analysis.layers.layer import Layer, LayerTable, total_s
@@ -20,7 +20,7 @@ from trtbench.domain.spec import Value
 from trtbench.errors import UsageError, near_miss
 from trtbench.units import text_from_fraction, text_from_seconds
 
-FUNCTIONS: Mapping[str, Kind] = {"count": "count", "share": "share", "time": "time"}
+FUNCTIONS: Mapping[str, QuantityKind] = {"count": "count", "share": "share", "time": "time"}
 """Layers that fit; their part of all time; their time."""
 TIMES = ("sum", "gpu", "host", "latency", "conversions")
 PERCENT = ("jitter",)
@@ -56,7 +56,7 @@ def expectation_from_text(text: str) -> Expectation:
         return name
 
     plain = _CALL.sub(named, text)
-    kinds: dict[str, Kind] = {
+    kinds: dict[str, QuantityKind] = {
         **dict.fromkeys(TIMES, "time"),
         **dict.fromkeys(PERCENT, "share"),
         **dict.fromkeys(NUMBERS, "count"),

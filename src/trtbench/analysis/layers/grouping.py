@@ -36,7 +36,7 @@ class Group(Value, frozen=True, kw_only=True):
     """Types its layers compute in, the most frequent first."""
 
 
-Part = tuple[str, float]
+GroupShare = tuple[str, float]
 """A group, and which part of a layer belongs to it."""
 
 
@@ -64,7 +64,7 @@ def fits(layer: Layer, pattern: str) -> bool:
     return any(fnmatchcase(name, whole) for name in (layer.name, *layer.nodes))
 
 
-def _parts_of(by: str) -> Callable[[Layer], list[Part]]:
+def _parts_of(by: str) -> Callable[[Layer], list[GroupShare]]:
     key, _, depth = by.partition(":")
     if key == "block":
         if depth and not depth.isdecimal():
@@ -99,7 +99,7 @@ def _block(layer: Layer, depth: int) -> str:
     return blocks.most_common(1)[0][0]
 
 
-def _by_node(layer: Layer) -> list[Part]:
+def _by_node(layer: Layer) -> list[GroupShare]:
     if not layer.nodes:
         return [(f"({layer.role})" if layer.role != "compute" else layer.name, 1.0)]
     return [(node, 1 / len(layer.nodes)) for node in layer.nodes]

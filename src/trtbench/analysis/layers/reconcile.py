@@ -12,7 +12,7 @@ from trtbench.analysis.layers.layer import LayerTable
 from trtbench.domain.spec import Value
 from trtbench.units import text_from_seconds
 
-Evidence = Literal["measured", "at most", "stated"]
+Certainty = Literal["measured", "at most", "stated"]
 
 SMALL = 0.02
 """Of the GPU time: a difference that no run repeats to."""
@@ -24,7 +24,7 @@ class Gap(Value, frozen=True, kw_only=True):
     name: str
     seconds: float | None
     """``None`` where the reason is known and its size is not."""
-    evidence: Evidence
+    evidence: Certainty
     because: str
 
 

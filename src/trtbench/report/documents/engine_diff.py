@@ -22,7 +22,7 @@ from trtbench.report.document import (
 )
 from trtbench.report.labels import shortened
 from trtbench.report.numbers import (
-    Unit,
+    UnitScale,
     common_unit,
     text_from_change,
     text_from_difference,
@@ -125,7 +125,7 @@ def changes_table(diff: EngineDiff, *, top: int | None, id: str = "changes") -> 
     return table_from_rows(id, headings=HEADINGS, rows=rows, caption=caption)
 
 
-def _cells(change: Change, unit: Unit, *, timed: tuple[bool, bool]) -> tuple[Cell, ...]:
+def _cells(change: Change, unit: UnitScale, *, timed: tuple[bool, bool]) -> tuple[Cell, ...]:
     a_s = change.a_s if change.a and timed[0] else None
     b_s = change.b_s if change.b and timed[1] else None
     delta = change.delta_s if all(timed) else None

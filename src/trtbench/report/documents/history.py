@@ -19,7 +19,7 @@ from trtbench.report.document import (
 )
 from trtbench.report.headings import CHANGE_HEADING
 from trtbench.report.labels import file_stem
-from trtbench.report.numbers import Unit, text_from_duration, unit_for_seconds
+from trtbench.report.numbers import UnitScale, text_from_duration, unit_for_seconds
 from trtbench.units import counted, text_from_fraction
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -63,7 +63,7 @@ def causes_text(change: HistoryChange) -> str:
     return "; ".join(told) or "nothing that was recorded"
 
 
-def value_text(value: float, series: Series, unit: Unit | None = None) -> str:
+def value_text(value: float, series: Series, unit: UnitScale | None = None) -> str:
     """Write a value of a series: a time, or a ratio to a reference."""
     return f"{value:.4g} ×" if series.reference else text_from_duration(value, unit=unit)
 

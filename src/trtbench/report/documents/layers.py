@@ -22,7 +22,7 @@ from trtbench.report.document import (
     Text,
     table_from_rows,
 )
-from trtbench.report.numbers import Unit, common_unit, text_from_duration, text_from_share
+from trtbench.report.numbers import UnitScale, common_unit, text_from_duration, text_from_share
 from trtbench.units import counted
 
 ISLANDS_SHOWN = 5
@@ -121,7 +121,7 @@ def _layer_table(shown: Sequence[Layer], table: LayerTable) -> Table:
     return table_from_rows("layers", headings=LAYER_HEADINGS, rows=rows, caption=caption)
 
 
-def layer_cells(layer: Layer, unit: Unit, *, so_far: float | None) -> tuple[Cell, ...]:
+def layer_cells(layer: Layer, unit: UnitScale, *, so_far: float | None) -> tuple[Cell, ...]:
     """Write one layer as the cells of a row."""
     types = " to ".join(each or "?" for each in (layer.precision_in, layer.precision_out))
     known = layer.precision_in or layer.precision_out
@@ -142,7 +142,7 @@ def layer_cells(layer: Layer, unit: Unit, *, so_far: float | None) -> tuple[Cell
     )
 
 
-def _spread(layer: Layer, unit: Unit) -> str:
+def _spread(layer: Layer, unit: UnitScale) -> str:
     """Write the range of a layer's times, where iterations were kept apart."""
     if layer.min_s is None or layer.max_s is None:
         return "–"

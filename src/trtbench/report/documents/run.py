@@ -27,7 +27,7 @@ from trtbench.report.document import (
 )
 from trtbench.report.finding_list import TITLES, is_usual, usual_words
 from trtbench.report.labels import device_name, precision_words, protocol_name
-from trtbench.report.numbers import Unit, text_from_duration, unit_for_seconds
+from trtbench.report.numbers import UnitScale, text_from_duration, unit_for_seconds
 from trtbench.report.run_facts import PHASES, summary_of
 from trtbench.report.run_memory import memory_of, words_from_memory
 from trtbench.report.run_switch import words_from_switches
@@ -169,7 +169,7 @@ def _row(column: ColumnSummary) -> list[Cell | Scalar]:
     ]
 
 
-def quantile_cell(column: ColumnSummary, q: float, unit: Unit) -> Cell:
+def quantile_cell(column: ColumnSummary, q: float, unit: UnitScale) -> Cell:
     """Write a quantile with the digits it deserves, or the samples it would need."""
     found = column.quantile(q)
     if found.value is None and found.needed:

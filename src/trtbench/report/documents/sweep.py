@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from trtbench.workflows.sweep.estimate import KindEstimate
     from trtbench.workflows.sweep.plan import SweepPlan
 
-Column = tuple[Heading, Callable[[SweepRow], "Cell | Scalar"]]
+SweepColumn = tuple[Heading, Callable[[SweepRow], "Cell | Scalar"]]
 
 CASE = Heading(key="case", title="Case", fit="shorten")
 LATENCY = Heading(key="latency_s", title="Latency", align="right", rank=5)
@@ -148,7 +148,7 @@ def _model_name(row: SweepRow) -> str:
     return row.model + (" ★" if row.on_front else "")
 
 
-def _columns(rows: Sequence[SweepRow]) -> Iterator[Column]:
+def _columns(rows: Sequence[SweepRow]) -> Iterator[SweepColumn]:
     if len({row.batch for row in rows}) > 1 or any(row.batch not in (None, 1) for row in rows):
         yield BATCH_HEADING, lambda row: row.batch
     yield CASE, lambda row: row.label + (" ★" if row.on_front else "")

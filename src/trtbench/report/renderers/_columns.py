@@ -26,7 +26,7 @@ _GLUE = "\u00a0"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class DrawnColumn:
     """One column that is shown: its place in the table and its width."""
 
     place: int
@@ -37,7 +37,7 @@ class Column:
 class TableLayout:
     """The columns of a table that are shown, and the titles of those that are not."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[DrawnColumn, ...]
     left_out: tuple[str, ...] = ()
 
 
@@ -51,7 +51,7 @@ def layout_from_table(table: Table, width: int | None) -> TableLayout | None:
     wanted = [_wanted(h.title, column) for h, column in zip(table.headings, texts, strict=True)]
     places = [place for place, column in enumerate(texts) if any(column) or not column]
     if width is None:
-        return TableLayout(columns=tuple(Column(place=p, width=wanted[p]) for p in places))
+        return TableLayout(columns=tuple(DrawnColumn(place=p, width=wanted[p]) for p in places))
     least = [
         min(want, _least(heading, column))
         for heading, column, want in zip(table.headings, texts, wanted, strict=True)
@@ -65,7 +65,7 @@ def layout_from_table(table: Table, width: int | None) -> TableLayout | None:
     places.sort()
     widths = _shared(wanted, least, places, width)
     return TableLayout(
-        columns=tuple(Column(place=p, width=w) for p, w in zip(places, widths, strict=True)),
+        columns=tuple(DrawnColumn(place=p, width=w) for p, w in zip(places, widths, strict=True)),
         left_out=tuple(table.headings[place].title for place in filled if place not in places),
     )
 

@@ -32,7 +32,7 @@ MARK = "*"
 """Beside a ratio of what was not measured alike, or not often enough."""
 OPEN_PAIRS = 2
 
-Pair = tuple[str, Run, str, Run]
+ToolkitPair = tuple[str, Run, str, Run]
 """Name and run of the baseline, and of the candidate."""
 
 
@@ -54,13 +54,13 @@ def make(runs: Sequence[Run]) -> Section | None:
     return Section(id="against", title=title, blocks=tuple(blocks))
 
 
-def pairs_from_runs(runs: Sequence[Run]) -> list[Pair]:
+def pairs_from_runs(runs: Sequence[Run]) -> list[ToolkitPair]:
     """Pair PyTorch with the engines of the same network and batch, and sides of comparisons.
 
     Of the engines, those measured by the same protocol are taken where there are any.
     """
     named = list(zip(labels_from_runs(runs), runs, strict=True))
-    found: dict[tuple[str, str], Pair] = {}
+    found: dict[tuple[str, str], ToolkitPair] = {}
     for name, run in named:
         engines = _engines_of(run, runs) if _torch(run) else ()
         for other_name, other in named:
@@ -102,7 +102,7 @@ def _compared(baseline: Run, candidate: Run) -> bool:
     )
 
 
-def _table(pair: Pair, *, id: str) -> Table:
+def _table(pair: ToolkitPair, *, id: str) -> Table:
     before, baseline, after, candidate = pair
     titles = shortened_apart((before, after), length=48)
     headings = (

@@ -8,7 +8,7 @@ import msgspec
 
 from trtbench.analysis.history import key_from_record
 from trtbench.domain.result import Run
-from trtbench.report.alike import Key, names_of_keys
+from trtbench.report.alike import AlikeKey, names_of_keys
 from trtbench.report.cells import change_cell, duration_cell
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import Cell, Figure, Heading, Section, table_from_rows
@@ -52,8 +52,8 @@ def make(runs: Sequence[Run]) -> Section | None:
     return Section(id="history", title="History", blocks=(_figure(names, series, runs), table))
 
 
-def _series(runs: Sequence[Run]) -> dict[Key, list[Run]]:
-    groups: dict[Key, list[Run]] = {}
+def _series(runs: Sequence[Run]) -> dict[AlikeKey, list[Run]]:
+    groups: dict[AlikeKey, list[Run]] = {}
     for run in runs:
         if headline_summary(run) and _seconds(run) is not None:
             groups.setdefault(_key(run), []).append(run)
@@ -64,7 +64,7 @@ def _series(runs: Sequence[Run]) -> dict[Key, list[Run]]:
     }
 
 
-def _key(run: Run) -> Key:
+def _key(run: Run) -> AlikeKey:
     """Name the series of a run by the parts that a history tells apart."""
     return tuple(str(part or "") for part in msgspec.structs.astuple(key_from_record(run.record)))
 
@@ -106,7 +106,7 @@ def _changes(before: Run, after: Run) -> str:
     return "; ".join(shortened(each, length=60) for each in told[:6])
 
 
-def _figure(names: Sequence[str], series: dict[Key, list[Run]], runs: Sequence[Run]) -> Figure:
+def _figure(names: Sequence[str], series: dict[AlikeKey, list[Run]], runs: Sequence[Run]) -> Figure:
     shown = list(zip(names, series.values(), strict=True))[:MOST_SERIES]
     medians = [h.typical for _, members in shown for run in members if (h := headline_summary(run))]
     unit, scale = unit_for_seconds(sorted(medians)[len(medians) // 2])

@@ -37,7 +37,7 @@ from trtbench.report.headings import MEDIAN_HEADING
 from trtbench.report.labels import labels_from_runs, shortened
 from trtbench.report.layer_kinds import BlockName, kind_blocks, shares
 from trtbench.report.numbers import (
-    Unit,
+    UnitScale,
     text_from_count,
     text_from_duration,
     text_from_share,
@@ -158,7 +158,7 @@ def layers_figure(
     return Figure(id=id, title=title, chart=chart, caption=caption)
 
 
-def _label(average_s: float, total: float, *, unit: Unit) -> str:
+def _label(average_s: float, total: float, *, unit: UnitScale) -> str:
     share = text_from_share(average_s / total if total else None)
     return f"{text_from_duration(average_s, unit=unit)} ({share})"
 

@@ -17,7 +17,7 @@ from trtbench.report.headings import RUN_HEADING
 from trtbench.report.labels import labels_from_runs
 from trtbench.report.numbers import (
     MISSING,
-    Unit,
+    UnitScale,
     common_unit,
     text_from_count,
     text_from_duration,
@@ -78,7 +78,7 @@ def make(runs: Sequence[Run]) -> Section | None:
     return Section(id="percentiles", title="Percentiles", blocks=blocks)
 
 
-def _row(label: str, column: ColumnSummary, unit: Unit) -> tuple[Cell | str | int, ...]:
+def _row(label: str, column: ColumnSummary, unit: UnitScale) -> tuple[Cell | str | int, ...]:
     return (
         label,
         column_title(column),
@@ -100,12 +100,12 @@ def _counts(column: ColumnSummary) -> tuple[Cell, Cell]:
     )
 
 
-def _plain(value: float, unit: Unit) -> Cell:
+def _plain(value: float, unit: UnitScale) -> Cell:
     text = text_from_duration(value, unit=unit)
     return Cell(value=value if math.isfinite(value) else None, text=text)
 
 
-def _cell(quantile: Quantile, unit: Unit) -> Cell:
+def _cell(quantile: Quantile, unit: UnitScale) -> Cell:
     if quantile.value is None:
         needed = f" (needs {text_from_count(quantile.needed)})" if quantile.needed else ""
         return Cell(text=f"{MISSING}{needed}")

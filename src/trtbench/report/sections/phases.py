@@ -11,7 +11,7 @@ from trtbench.report.charts import Axis, BarGroup, Bars
 from trtbench.report.document import Cell, Figure, Heading, Section, table_from_rows
 from trtbench.report.headings import RUN_HEADING
 from trtbench.report.labels import labels_from_runs
-from trtbench.report.numbers import Unit, common_unit, text_from_duration, unit_for_seconds
+from trtbench.report.numbers import UnitScale, common_unit, text_from_duration, unit_for_seconds
 from trtbench.report.run_facts import PHASES, overlapping, summary_of
 
 ORDER = 50
@@ -57,7 +57,7 @@ def _means(run: Run) -> dict[str, float]:
     return means if "gpu" in means else {}
 
 
-def _medians(run: Run, unit: Unit) -> list[Cell]:
+def _medians(run: Run, unit: UnitScale) -> list[Cell]:
     known = {
         column.column: column
         for column in summary_of(run).columns

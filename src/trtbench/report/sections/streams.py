@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trtbench.analysis.sweep import Choice, Place, choice_from_surface
+from trtbench.analysis.sweep import Choice, FrontPlace, choice_from_surface
 from trtbench.domain.ran import streams_of
 from trtbench.domain.result import Run
 from trtbench.report.alike import name_of_key, series_over
@@ -35,7 +35,7 @@ def make(runs: Sequence[Run]) -> Section | None:
     )
 
 
-def _place(run: Run) -> Place | None:
+def _place(run: Run) -> FrontPlace | None:
     return (run.record.items_per_query, streams_of(run.record)) if _rate(run) else None
 
 
@@ -43,7 +43,7 @@ def _rate(run: Run) -> float:
     return summary_of(run).items_per_s or 0.0
 
 
-def _figure(rates: Mapping[Place, float], name: str, stem: str) -> Figure:
+def _figure(rates: Mapping[FrontPlace, float], name: str, stem: str) -> Figure:
     lines = tuple(
         Line(
             name=f"{streams} streams" if streams > 1 else "1 stream",
@@ -63,7 +63,7 @@ def _figure(rates: Mapping[Place, float], name: str, stem: str) -> Figure:
     return Figure(id=f"throughput_vs_streams_{stem}", title=title, chart=chart)
 
 
-def _table(rates: Mapping[Place, float], choice: Choice | None, stem: str) -> Block:
+def _table(rates: Mapping[FrontPlace, float], choice: Choice | None, stem: str) -> Block:
     counts = sorted({streams for _, streams in rates})
     knee = (choice.batch, choice.streams) if choice else None
     headings = (
@@ -85,7 +85,7 @@ def _cell(rate: float | None, is_knee: bool) -> Cell:
     return Cell(value=rate, text=text_from_rate(rate), tone="good" if is_knee else "plain")
 
 
-def _words(choice: Choice, rates: Mapping[Place, float]) -> str:
+def _words(choice: Choice, rates: Mapping[FrontPlace, float]) -> str:
     use = f"use batch {choice.batch} with {counted(choice.streams, 'stream')}"
     if (choice.batch, choice.streams) == (choice.best_batch, choice.best_streams):
         batches, streams = zip(*rates, strict=True)

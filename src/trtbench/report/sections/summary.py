@@ -31,7 +31,7 @@ from trtbench.report.labels import (
 )
 from trtbench.report.numbers import (
     MISSING,
-    Unit,
+    UnitScale,
     common_unit,
     text_from_count,
     text_from_duration,
@@ -124,7 +124,7 @@ def _cards(run: Run) -> Cards:
     )
 
 
-def _row(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
+def _row(run: Run, unit: UnitScale) -> tuple[Cell | str | int | None, ...]:
     spec, head, summary = run.record.spec, headline_summary(run), summary_of(run)
     return (
         precision_name(run.record),
@@ -141,7 +141,9 @@ def _row(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
     )
 
 
-def _times(head: ColumnSummary | None, unit: Unit, *, several: bool) -> tuple[Cell, Cell, Cell]:
+def _times(
+    head: ColumnSummary | None, unit: UnitScale, *, several: bool
+) -> tuple[Cell, Cell, Cell]:
     if head is None:
         return Cell(), Cell(), Cell()
     interval = head.median_interval

@@ -31,7 +31,7 @@ from trtbench.report.labels import (
 from trtbench.report.layer_kinds import PRECISIONS
 from trtbench.report.numbers import (
     MISSING,
-    Unit,
+    UnitScale,
     common_unit,
     text_from_count,
     text_from_duration,
@@ -107,7 +107,7 @@ def _order(run: Run) -> tuple[str, int, str, int]:
     return network_name(record), record.items_per_query, record.spec.runtime, rank
 
 
-def _row(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
+def _row(run: Run, unit: UnitScale) -> tuple[Cell | str | int | None, ...]:
     spec, head, summary = run.record.spec, headline_summary(run), summary_of(run)
     assert head is not None  # only runs that have one are listed
     spread = _spread(run, unit)
@@ -136,7 +136,7 @@ def _tail(run: Run) -> tuple[Cell | str, ...]:
     return (Cell(value=layers), Cell(value=parameters, text=text), run.id)
 
 
-def _spread(run: Run, unit: Unit) -> Cell:
+def _spread(run: Run, unit: UnitScale) -> Cell:
     column = headline_column(run)
     if not len(column):
         return Cell(text=MISSING)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trtbench.domain.result import Run
-from trtbench.report.alike import Key, alike_key, names_of_keys
+from trtbench.report.alike import AlikeKey, alike_key, names_of_keys
 from trtbench.report.cells import duration_cell, number_cell
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import Block, Cell, Figure, Heading, Section, Text, table_from_rows
 from trtbench.report.headings import BATCH_HEADING, ID_HEADING, ITEMS_HEADING
 from trtbench.report.labels import file_stem, network_name, precision_name, shortened
-from trtbench.report.numbers import Unit, common_unit, unit_for_seconds
+from trtbench.report.numbers import UnitScale, common_unit, unit_for_seconds
 from trtbench.report.run_facts import headline_summary, headline_title, summary_of
 
 ORDER = 70
@@ -59,9 +59,9 @@ def make(runs: Sequence[Run]) -> Section | None:
     return Section(id="throughput", title="Throughput", blocks=(*blocks, table))
 
 
-def _series(runs: Sequence[Run]) -> dict[Key, list[Run]]:
+def _series(runs: Sequence[Run]) -> dict[AlikeKey, list[Run]]:
     """Group runs that differ in batch only; a group of one batch size is no series."""
-    groups: dict[Key, list[Run]] = {}
+    groups: dict[AlikeKey, list[Run]] = {}
     for run in runs:
         if headline_summary(run) and summary_of(run).items_per_s and run.record.batch:
             groups.setdefault(_key(run), []).append(run)
@@ -72,7 +72,7 @@ def _series(runs: Sequence[Run]) -> dict[Key, list[Run]]:
     }
 
 
-def _key(run: Run) -> Key:
+def _key(run: Run) -> AlikeKey:
     """Name what a curve is of; engines of fixed batch are one file per batch of one network.
 
     Without a precision, only files tell.
@@ -81,7 +81,7 @@ def _key(run: Run) -> Key:
     return alike_key(run, ("batch",), machines=True, model=network)
 
 
-def _cells(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
+def _cells(run: Run, unit: UnitScale) -> tuple[Cell | str | int | None, ...]:
     head, summary = headline_summary(run), summary_of(run)
     assert head is not None  # a series holds only runs that have one
     items = run.record.known_items

@@ -13,7 +13,7 @@ from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.analysis.comparability import BLOCKING_CONDITIONS
 from trtbench.analysis.history import Series
 from trtbench.domain.ran import graph_of, protocol_of, setting_of, streams_of, threads_of
-from trtbench.domain.result import Fact, FailedRun, Record, Run, RunRecord, Scalar, gpu_of
+from trtbench.domain.result import AnyRecord, Fact, FailedRun, Run, RunRecord, Scalar, gpu_of
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import Figure
 from trtbench.report.documents.history import figure_from_series
@@ -59,7 +59,7 @@ def _curves(id: str, title: str, x: Axis, y: Axis, *lines: Line) -> Figure:
 
 
 def row_from_record(
-    record: Record, *, median_s: float | None, items_per_s: float | None, reported: bool = False
+    record: AnyRecord, *, median_s: float | None, items_per_s: float | None, reported: bool = False
 ) -> dict[str, object]:
     """Describe a run in a line of the list; short names, because there are thousands."""
     findings = record.findings if isinstance(record, RunRecord) else ()
@@ -169,7 +169,7 @@ def _is_known(fact: Fact) -> bool:
     return fact.source != "unknown" and fact.value is not None
 
 
-def _common(record: Record) -> dict[str, object]:
+def _common(record: AnyRecord) -> dict[str, object]:
     model = record.spec.model
     facts = facts_from_environment(record.environment)
     return {
@@ -184,7 +184,7 @@ def _common(record: Record) -> dict[str, object]:
     }
 
 
-def _options(record: Record) -> dict[str, Scalar]:
+def _options(record: AnyRecord) -> dict[str, Scalar]:
     spec = record.spec
     length = spec.stop
     return {

@@ -43,9 +43,9 @@ from trtbench.workflows.request.progress import Event
 from trtbench.workflows.request.rebuilding import LotteryRequest, UpgradeRequest
 
 TAG = "lottery"
-Drawing = LotteryRequest | UpgradeRequest
+BuildingRequest = LotteryRequest | UpgradeRequest
 """Who asks for engines to be built and measured."""
-Judge = Callable[..., Verdict]
+JudgeBuilds = Callable[..., Verdict]
 BUILDING = 0.6
 """Part of the progress bar that building takes; the rest is measured."""
 
@@ -80,7 +80,9 @@ class Measured:
         count = len(self.runs) // 2
         return replace(self, runs=self.runs[place * count : (place + 1) * count])
 
-    def verdict(self, sides: Sequence[Lottery], judge: Judge, *, margin: float = MARGIN) -> Verdict:
+    def verdict(
+        self, sides: Sequence[Lottery], judge: JudgeBuilds, *, margin: float = MARGIN
+    ) -> Verdict:
         """Judge two sides by their builds, or say why nothing can be judged."""
         metric = self.metric or "gpu"
         if self.reason is not None:
@@ -171,7 +173,7 @@ def refuse_mixed(built: Sequence[Built], folder: Path) -> None:
 
 def lottery_of(
     built: Sequence[Built],
-    request: Drawing,
+    request: BuildingRequest,
     *,
     folder: Path,
     store: Store,
@@ -244,7 +246,7 @@ def graph_of(engine: Path) -> EngineGraph | None:
 
 def measure(
     built: Sequence[Built],
-    request: Drawing,
+    request: BuildingRequest,
     *,
     store: Store,
     config: Config,
@@ -261,7 +263,7 @@ def measure(
     return Measured(runs=tuple(runs), metric="gpu" if every else runs[0].times.headline)
 
 
-def _spec(each: Built, request: Drawing, config: Config) -> RunSpec:
+def _spec(each: Built, request: BuildingRequest, config: Config) -> RunSpec:
     """Settle how an engine is measured: on the GPU alone, where the runtime can do that."""
     from trtbench.workflows.request.spec import run_spec
 
@@ -293,7 +295,7 @@ def runtime_of(each: Built, config: Config) -> str:
 
 def output_aspect(
     built: Sequence[Built],
-    request: Drawing,
+    request: BuildingRequest,
     *,
     folder: Path,
     store: Store,

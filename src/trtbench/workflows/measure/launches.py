@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trtbench.domain.job import BenchOutcome
-from trtbench.domain.result import Environment, Fact, Record, RunRecord, Scalar
+from trtbench.domain.result import AnyRecord, Environment, Fact, RunRecord, Scalar
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.domain.variables import variables_from_text, without_tf32
@@ -31,7 +31,9 @@ from trtbench.workflows.request.progress import Event
 _LESS_IS_WORSE = {"achieved_hz", "outputs_finite", "outputs_vary", "inputs_constant"}
 
 
-def add_to_index(store: Store, record: Record, path: Path, *, cached: Cached | None = None) -> None:
+def add_to_index(
+    store: Store, record: AnyRecord, path: Path, *, cached: Cached | None = None
+) -> None:
     """Put a run that is on disk into the index; it is not lost when that cannot be done."""
     try:
         store.add(record, path=path, cached=cached)

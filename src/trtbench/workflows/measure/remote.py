@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from trtbench.domain.result import FailedRun, Record, Run
+from trtbench.domain.result import AnyRecord, FailedRun, Run
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import StoreError, UnavailableError
 from trtbench.executors import (
@@ -115,7 +115,7 @@ def run_elsewhere(spec: RunSpec, *, store: Store, conduct: Conduct, executor: Ex
     return take_in(store, target)
 
 
-def record_of(run_id: str, folder: Path) -> Record:
+def record_of(run_id: str, folder: Path) -> AnyRecord:
     """Read the record of a run that came back; another's would take its place in the index."""
     record = read_record(folder)
     if record.id != run_id:
@@ -178,6 +178,6 @@ def needs_of(spec: RunSpec, asked: Needs | None = None) -> Needs:
     return (asked or Needs()).having(gpu=gpu)
 
 
-def with_spec(record: Record, spec: RunSpec) -> Record:
+def with_spec(record: AnyRecord, spec: RunSpec) -> AnyRecord:
     """Name the model as it is called here; where it was measured is in the environment."""
     return record.having(spec=spec)

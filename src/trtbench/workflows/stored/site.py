@@ -9,7 +9,7 @@ from typing import Any
 
 from trtbench import boundary
 from trtbench.domain.codec import json_from_value
-from trtbench.domain.result import Record, Run
+from trtbench.domain.result import AnyRecord, Run
 from trtbench.domain.short_view import ShortView
 from trtbench.errors import StoreError, TrtbenchError, UsageError, writing
 from trtbench.host.files import write_output
@@ -92,7 +92,7 @@ def _write(
     for number, entry in enumerate(entries):
         tell(number, len(entries))
         try:
-            record: Record = read_record(store.path(entry))
+            record: AnyRecord = read_record(store.path(entry))
             data = _changed_data(store.path(entry), record, folder, fresh=not same)
             written += data is not None
         except TrtbenchError as problem:
@@ -122,12 +122,12 @@ def _write(
     )
 
 
-def _page_of(record: Record, folder: Path) -> Path:
+def _page_of(record: AnyRecord, folder: Path) -> Path:
     return folder / RUNS / f"{record.id}.js"
 
 
 def _changed_data(
-    source: Path, record: Record, folder: Path, *, fresh: bool
+    source: Path, record: AnyRecord, folder: Path, *, fresh: bool
 ) -> dict[str, object] | None:
     """Read what the file of one run holds, unless it is there and newer than that."""
     target = _page_of(record, folder)

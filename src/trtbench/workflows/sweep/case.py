@@ -58,7 +58,7 @@ def carry_out_case(
         with _alone(plan):
             work.prepare()
         if work.failures:
-            raise JobError(work.failures[0])
+            raise JobError(f"{work.stages[0]}: {work.failures[0]}")
         _measure(work, plan, journal, run_id, store)
         work.judge()
     store.directory(run_id).rename(output / RUN)

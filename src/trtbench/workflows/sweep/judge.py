@@ -32,7 +32,7 @@ from trtbench.workflows.sweep.steps import Workshop
 
 EVAL_BATCH = 32
 """Items at a time when accuracy is taken of a model that takes any number."""
-Sides = list[list[int]]
+SideGroups = list[list[int]]
 """Places of cases that share an artefact, for each artefact of a step."""
 NO_REFERENCE = "outputs not compared: an engine is no reference; give the model it was built from"
 
@@ -57,7 +57,7 @@ class Jury:
             alone = [place for place, each in enumerate(plan.checks) if each is None]
             self.remarks = {place: NO_REFERENCE for place in alone if place not in failures}
 
-    def trials(self) -> Iterator[tuple[SweepStep, Sides]]:
+    def trials(self) -> Iterator[tuple[SweepStep, SideGroups]]:
         """List what is to be judged, each with the sides that could be measured."""
         for planned in (self._plan.evals, self._plan.checks):
             found: dict[str, dict[int, list[int]]] = {}
@@ -67,7 +67,7 @@ class Jury:
             for key, sides in found.items():
                 yield self._plan.steps[key], list(sides.values())
 
-    def try_one(self, step: SweepStep, sides: Sides) -> None:
+    def try_one(self, step: SweepStep, sides: SideGroups) -> None:
         """Judge one step of a sweep."""
         what, judge = {
             "eval": ("no accuracy", self._accuracy),
@@ -84,7 +84,7 @@ class Jury:
             if told is not None:
                 self._remark(places, f"{what}: {told}")
 
-    def _accuracy(self, step: SweepStep, sides: Sides) -> Sequence[str | None]:
+    def _accuracy(self, step: SweepStep, sides: SideGroups) -> Sequence[str | None]:
         runs = [self._runs_of(places) for places in sides]
         settled = [self._side(places, own, sides) for places, own in zip(sides, runs, strict=True)]
         judged = judge_sides(
@@ -106,7 +106,7 @@ class Jury:
                 self._shop.store.publish(path)
         return judged.made.problems
 
-    def _outputs(self, step: SweepStep, sides: Sides) -> Sequence[str | None]:
+    def _outputs(self, step: SweepStep, sides: SideGroups) -> Sequence[str | None]:
         runs = [self._runs_of(places) for places in sides]
         settled = [self._side(places, own, sides) for places, own in zip(sides, runs, strict=True)]
         spec = reference_spec(self._plan, sides[0][0], self._shop.config)
@@ -125,7 +125,7 @@ class Jury:
             told = self.remarks.get(place)
             self.remarks[place] = f"{told}; {text}" if told else text
 
-    def _side(self, places: list[int], runs: list[Run], sides: Sides) -> EvalSide:
+    def _side(self, places: list[int], runs: list[Run], sides: SideGroups) -> EvalSide:
         """Settle a side, with the latency of its smallest batch."""
         place, config = places[0], self._shop.config
         model = self._input(self._plan.source(place))

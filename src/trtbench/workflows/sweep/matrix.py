@@ -22,7 +22,7 @@ from trtbench.workflows.request.fields import Option, fields_of
 from trtbench.workflows.request.making import RecipeFields, build_settings
 from trtbench.workflows.request.measuring import BenchRequest
 
-Engine = Literal["static", "dynamic"]
+EngineShapes = Literal["static", "dynamic"]
 
 FLAGS = tuple(
     field.name
@@ -59,7 +59,7 @@ class Matrix(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Items per query."""
     runtime: tuple[str, ...] = ()
     """What executes, as ``-r`` takes it."""
-    engine: tuple[Engine, ...] = ()
+    engine: tuple[EngineShapes, ...] = ()
     """One engine per batch, one for all of them, or both side by side."""
     options: dict[str, tuple[Scalar, ...]] = {}
     """Further axes: a flag of ``bench``, ``opt.KEY``, ``build.KEY`` or a dimension, ``shape.M``."""
@@ -104,7 +104,7 @@ class Case(Value, frozen=True, kw_only=True):
     runtime: str
     precision: Precision | None = None
     batch: int | None = None
-    engine: Engine | None = None
+    engine: EngineShapes | None = None
     options: dict[str, Scalar] = {}
     """What differs between cases."""
     fixed: dict[str, Scalar] = {}

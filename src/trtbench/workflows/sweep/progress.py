@@ -44,4 +44,4 @@ class SweepProgress:
         return self.spent["seconds"] / count * (self.total - self.done)
 
 
-Watch = Callable[[SweepProgress], None]
+WatchSweep = Callable[[SweepProgress], None]

@@ -58,18 +58,18 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
     rows, runs, failed = [], [], []
     for place, case in enumerate(sweep.plan.cases):
         name = sweep.plan.called(place)
-        reason = sweep.failures.get(place)
+        reason, stage = sweep.failures.get(place), sweep.stages.get(place)
+        told = f"{stage}: {reason}" if stage else reason
         found = _runs(sweep, place, store)
         if found:
             run = _with_checks(pooled(found, drop=sweep.outline.tag))
             runs.append(replace(run, times=spooled(run.times, sweep.folder)))
-            remark = f"later: {reason}" if reason else sweep.remarks.get(place)
+            remark = f"later: {told}" if told else sweep.remarks.get(place)
             remark = _remark(case, run, remark)
             rows.append(_row(case, run, [each.id for each in found], remark, name=name))
             continue
-        reason = reason or "not measured"
-        rows.append(_failed_row(case, reason, name=name))
-        failed.append(_failed_run(sweep, place, reason))
+        rows.append(_failed_row(case, told or "not measured", name=name))
+        failed.append(_failed_run(sweep, place, stage or "plan", reason or "not measured"))
     if sweep.outline.matrix.names == "vanilla":
         rows = vanilla_names(rows)
     return Results(
@@ -278,11 +278,9 @@ def _whole(run: Run, fact: str) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _failed_run(sweep: Sweep, place: int, reason: str) -> FailedRun:
+def _failed_run(sweep: Sweep, place: int, stage: str, reason: str) -> FailedRun:
     """Describe a case that has no run, so that a report can show it."""
     case = sweep.plan.cases[place]
-    stage, colon, rest = reason.partition(": ")
-    told = colon and stage in ("export", "quantize", "build", "bench")
     return FailedRun(
         id=f"{sweep.outline.name}-{place}",
         created=now(),
@@ -293,8 +291,8 @@ def _failed_run(sweep: Sweep, place: int, reason: str) -> FailedRun:
             precision=case.precision,
         ),
         environment=Environment(host="", os=""),
-        stage=stage if told else "plan",
-        reason=rest if told else reason,
+        stage=stage,
+        reason=reason,
     )
 
 

@@ -36,7 +36,7 @@ from trtbench.workflows.sweep.journal import (
 from trtbench.workflows.sweep.judge import Judged, Jury
 from trtbench.workflows.sweep.matrix import Matrix
 from trtbench.workflows.sweep.plan import SweepPlan
-from trtbench.workflows.sweep.progress import Found, SweepProgress, Watch
+from trtbench.workflows.sweep.progress import Found, SweepProgress, WatchSweep
 from trtbench.workflows.sweep.remote import bench_elsewhere
 from trtbench.workflows.sweep.request import check_plan
 from trtbench.workflows.sweep.specs import spec_of_case
@@ -53,6 +53,8 @@ class Sweep:
     journal: Journal
     failures: dict[int, str]
     """Why a case has no numbers, or no accuracy."""
+    stages: dict[int, str]
+    """Where each of them failed: a step, bench; what was refused before is not here."""
     remarks: dict[int, str]
     judged: tuple[Judged, ...] = ()
 
@@ -87,7 +89,7 @@ def carry_out(
     config: Config,
     conduct: Conduct,
     retry_failed: bool = False,
-    watch: Watch = lambda progress: None,
+    watch: WatchSweep = lambda progress: None,
 ) -> Sweep:
     """Do what is left of a sweep; what is done stays done, whatever ended the last attempt."""
     folder = folder.absolute()
@@ -110,6 +112,7 @@ def carry_out(
         plan=plan,
         journal=journal,
         failures=work.failures,
+        stages=work.stages,
         remarks=work.remarks,
         judged=tuple(work.judged),
     )
@@ -133,7 +136,7 @@ class SweepWork:
         store: Store,
         config: Config,
         conduct: Conduct,
-        watch: Watch,
+        watch: WatchSweep,
         cache: Cache | None = None,
     ) -> None:
         self._outline, self._plan, self._journal = outline, plan, journal
@@ -148,9 +151,10 @@ class SweepWork:
         )
         self._watching = threading.RLock()
         self._made: dict[str, Made] = {}
-        self._broken: dict[str, str] = {}
+        self._broken: dict[str, tuple[str, str]] = {}
         self._waiting: set[str] = set()
         self.failures: dict[int, str] = dict(plan.refused)
+        self.stages: dict[int, str] = {}
         self.remarks: dict[int, str] = {}
         self.judged: list[Judged] = []
         self._progress = SweepProgress(
@@ -168,7 +172,7 @@ class SweepWork:
 
     def _prepare_one(self, step: SweepStep) -> None:
         if step.source in self._broken:
-            self._break(step, self._broken[step.source])
+            self._break(step, *self._broken[step.source])
             return
         self._tell(step.title)
         try:
@@ -179,12 +183,12 @@ class SweepWork:
         except StoreError:
             raise
         except TrtbenchError as problem:
-            self._break(step, f"{step.kind}: {reason_of(problem)}")
+            self._break(step, step.kind, reason_of(problem))
 
-    def _break(self, step: SweepStep, reason: str) -> None:
-        self._broken[step.key] = reason
+    def _break(self, step: SweepStep, stage: str, reason: str) -> None:
+        self._broken[step.key] = (stage, reason)
         for place in self._plan.dependants(step.key):
-            self._fail(place, reason)
+            self._fail(place, stage, reason)
 
     def _input(self, source: str) -> Path | str:
         made = self._made.get(source)
@@ -226,7 +230,7 @@ class SweepWork:
 
     def _recall(self, place: int, end: JournalLine) -> None:
         if end.what == "failed":
-            self._fail(place, end.reason or "failed")
+            self._fail(place, "bench", end.reason or "failed")
         elif end.run is not None and self._progress.state[place] != "failed":
             self._progress.state[place] = "done"
 
@@ -256,8 +260,8 @@ class SweepWork:
         except StoreError:
             raise
         except TrtbenchError as problem:
-            self.note(key, number, "failed", None, f"bench: {reason_of(problem)}")
-            self._fail(place, f"bench: {reason_of(problem)}")
+            self.note(key, number, "failed", None, reason_of(problem))
+            self._fail(place, "bench", reason_of(problem))
             return
         seconds = time.monotonic() - began
         self.note(key, number, "done", run.id, None, seconds=seconds)
@@ -323,10 +327,10 @@ class SweepWork:
         )
         self._journal.add(line)
 
-    def _fail(self, place: int, reason: str) -> None:
-        self.failures[place] = reason
+    def _fail(self, place: int, stage: str, reason: str) -> None:
+        self.failures[place], self.stages[place] = reason, stage
         self._progress.state[place] = "failed"
-        self._progress.reasons[place] = reason
+        self._progress.reasons[place] = f"{stage}: {reason}"
 
     def _tell(self, doing: str) -> None:
         with self._watching:

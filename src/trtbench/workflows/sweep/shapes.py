@@ -9,11 +9,12 @@ from pathlib import Path
 from trtbench.analysis.open_shapes import is_open
 from trtbench.build.onnx_file import load_onnx
 from trtbench.build.onnx_read import input_specs
+from trtbench.domain.arrays import Arrays
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError, TrtbenchError, UsageError
 from trtbench.tasks import TASKS
-from trtbench.tasks.contract import Arrays, DataSource, completed
+from trtbench.tasks.contract import DataSource, completed
 from trtbench.units import text_from_shape
 from trtbench.workflows.make.export import input_shapes
 from trtbench.workflows.sweep.matrix import Case, Matrix
