@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -14,6 +15,8 @@ from trtbench.executors import Needs
 from trtbench.executors._hosts import hosts_from_file, slots_of
 from trtbench.executors._slots import Slot, Slots, Want
 from trtbench.workflows.measure.remote import each_at_once
+from trtbench.workflows.sweep.plan import SweepPlan
+from trtbench.workflows.sweep.progress import SweepProgress
 
 GIB = 1 << 30
 GPU = Slot(
@@ -264,3 +267,14 @@ def test_the_first_to_fail_ends_the_others() -> None:
         each_at_once(range(4), work, executor=executor, needs=None)  # type: ignore[arg-type]
     assert seen == [0]
     assert executor.closed
+
+
+def test_the_time_left_is_told_by_how_many_were_measured_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trtbench.workflows.sweep.progress.time.monotonic", lambda: 160.0)
+    progress = SweepProgress(plan=cast(SweepPlan, None), state={}, total=12, done=6)
+    assert progress.left_s is None
+    progress.measuring_since = 100.0
+    progress.measured = 4  # two were known before
+    assert progress.left_s == 90.0

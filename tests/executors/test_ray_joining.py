@@ -1,4 +1,4 @@
-"""What is said when a cluster cannot be joined; Ray itself is a module that refuses."""
+"""What is said when a cluster cannot be joined, and what is asked of one; without Ray itself."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import types
 import pytest
 
 from trtbench.errors import UnavailableError
-from trtbench.executors import ExecutorSettings
-from trtbench.executors.ray import open_executor
+from trtbench.executors import ExecutorSettings, Needs
+from trtbench.executors._slots import Slot, Want
+from trtbench.executors.ray import _bundle, open_executor
 
+NODES = (("small", 4.0), ("large", 16.0))
 MISMATCH = """Version mismatch: The cluster was started with:
     Ray: 2.9.0
     Python: 3.10.2
@@ -54,3 +56,21 @@ def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(UnavailableError, match="needs Ray") as caught:
         open_executor(ExecutorSettings())
     assert caught.value.fix == "pip install 'trtbench[ray]'"
+
+
+@pytest.mark.parametrize(
+    ("needs", "taken", "beside", "asked"),
+    [
+        (Needs(), None, 1, {"CPU": 4.0}),  # the smaller of the nodes that would do
+        (Needs(), 1, 1, {"CPU": 16.0}),  # its own
+        (Needs(), None, 2, {"CPU": 2.0}),
+        (Needs(resources={"camera": 1.0}), None, 1, {"CPU": 1.0, "camera": 1.0}),  # none is there
+        (Needs(gpu=True, memory_bytes=8), None, 1, {"GPU": 1.0, "memory": 8.0}),
+    ],
+)
+def test_runs_that_share_no_processor_ask_for_whole_ones(
+    needs: Needs, taken: int | None, beside: int, asked: dict[str, float]
+) -> None:
+    places = [Slot(machine=name, title=name, resources={"CPU": cpus}) for name, cpus in NODES]
+    want = Want(needs, None if taken is None else places[taken])
+    assert _bundle(want, places, beside=beside) == asked

@@ -32,16 +32,20 @@ class SweepProgress:
     done: int = 0
     total: int = 0
     began: float = field(default_factory=time.monotonic)
-    spent: dict[str, float] = field(default_factory=dict)
-    """Seconds of measuring in this process, and how many measurements."""
+    measuring_since: float | None = None
+    measured: int = 0
+    """By this process, which may go on with what another began."""
 
     @property
     def left_s(self) -> float | None:
-        """Time to the end, by what a measurement took so far; ``None`` before the first."""
-        count = self.spent.get("count", 0.0)
-        if not count:
+        """Time to the end, by how often one was measured so far; ``None`` before the first.
+
+        Several may be measured at once, and wait for a machine before.
+        """
+        if not self.measured or self.measuring_since is None:
             return None
-        return self.spent["seconds"] / count * (self.total - self.done)
+        spent_s = time.monotonic() - self.measuring_since
+        return spent_s / self.measured * (self.total - self.done)
 
 
 WatchSweep = Callable[[SweepProgress], None]

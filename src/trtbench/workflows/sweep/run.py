@@ -206,6 +206,7 @@ class SweepWork:
             for place in order_of(len(self._plan.cases), seed=matrix.seed, number=number)
         ]
         self._progress.total = len(jobs)
+        self._progress.measuring_since = time.monotonic()
         ends = self._journal.ends()
         executor = self._conduct.executor
         for number in range(matrix.rounds):
@@ -266,9 +267,7 @@ class SweepWork:
         seconds = time.monotonic() - began
         self.note(key, number, "done", run.id, None, seconds=seconds)
         with self._watching:
-            spent = self._progress.spent
-            spent["seconds"] = spent.get("seconds", 0.0) + seconds
-            spent["count"] = spent.get("count", 0.0) + 1
+            self._progress.measured += 1
             self._progress.found[place] = Found(run=run.id, cached=cached_from_run(run))
             self._progress.state[place] = "done"
 
