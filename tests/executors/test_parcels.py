@@ -16,7 +16,7 @@ from trtbench.domain.spec import InputSpec
 from trtbench.errors import InputError, JobError, TrtbenchError
 from trtbench.executors import Request, Told
 from trtbench.executors._folders import keep_blob
-from trtbench.executors._node import result_of
+from trtbench.executors._node import HERE, result_of
 from trtbench.executors._parcel import (
     Parcel,
     bytes_from_parcel,
@@ -120,6 +120,17 @@ def test_an_error_in_words_is_the_same_error_here(tmp_path: Path, kind: str) -> 
         result_of(tmp_path, where="the board", how="status 3")
     assert caught.value.facts == {"taste": "bitter", "where": "the board"}
     assert caught.value.fix == "sugar"
+
+
+def test_a_disk_that_is_full_elsewhere_is_no_matter_of_the_store_here(tmp_path: Path) -> None:
+    """Without its store no sweep goes on; without one of its machines it does."""
+    told = Told(kind="StoreError", message="the disk is full", fix="--store")
+    (tmp_path / "error.json").write_bytes(json_from_value(told))
+    with pytest.raises(errors.UnavailableError, match="the disk is full") as caught:
+        result_of(tmp_path, where="the board", how="status 3")
+    assert caught.value.fix == "make room there, or leave this machine out"
+    with pytest.raises(errors.StoreError, match="the disk is full"):
+        result_of(tmp_path, where=HERE, how="status 3")
 
 
 def test_a_node_that_leaves_nothing_shows_its_last_words(tmp_path: Path) -> None:

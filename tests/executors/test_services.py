@@ -116,6 +116,17 @@ def test_a_node_fetches_what_it_lacks_and_measures(tmp_path, clocked, monkeypatc
     assert "refused" in told.error.message
 
 
+def test_a_node_that_cannot_keep_what_it_is_sent_says_so(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TRTBENCH_CACHE", str(tmp_path / "file" / "cache"))
+    spec = runs.quick_spec(tmp_path)
+    parcel = parcel_from_request(request_from_spec(spec, "r1", Conduct()))
+    told = on_node(bytes_from_parcel(parcel), {}, 0)
+    assert (told.run, told.fetched) == (None, 0)
+    assert told.error.message == "the cache of the node cannot be written"
+    assert told.error.facts == {"reason": "Not a directory"}
+
+
 def test_two_tasks_that_want_the_same_fetch_it_once(tmp_path, monkeypatch):
     fetched, begun = [], threading.Event()
 

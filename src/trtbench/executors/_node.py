@@ -11,12 +11,20 @@ from pathlib import Path
 
 from trtbench.boundary import read_bytes
 from trtbench.domain.codec import json_from_value, value_from_json
-from trtbench.errors import ERROR_KINDS, JobError, TrtbenchError
+from trtbench.errors import (
+    ERROR_KINDS,
+    JobError,
+    StoreError,
+    TrtbenchError,
+    UnavailableError,
+)
 from trtbench.executors._request import Request, Tell, Told
 from trtbench.host.process import run_process, tail
 
 RUN, ERROR, LOG = "run", "error.json", "node.log"
 RECORD, ANSWER = "run.json", "answer.msgpack"
+
+HERE = "this machine"
 
 LOOK_S = 1.0
 """How often a thread that waits for a run looks whether it is still wanted."""
@@ -56,7 +64,7 @@ def run_node(
         on_line=tell,
     )  # fmt: skip
     how = "no end in time" if ended.timed_out else ended.signal or f"status {ended.status}"
-    return result_of(folder, where="this machine", how=how)
+    return result_of(folder, where=HERE, how=how)
 
 
 def interrupt_if(closed: threading.Event | None) -> None:
@@ -86,6 +94,12 @@ def raise_told(folder: Path, *, where: str) -> None:
 
 
 def error_from_told(told: Told, *, where: str) -> TrtbenchError:
-    """Make of an error from elsewhere the same error here, with the place among its facts."""
-    kind = ERROR_KINDS.get(told.kind, JobError)
-    return kind(told.message, facts={**told.facts, "where": where}, fix=told.fix)
+    """Make of an error from elsewhere the same error here, with the place among its facts.
+
+    What cannot be stored there is no matter of the store here, without which no sweep goes on.
+    """
+    facts = {**told.facts, "where": where}
+    if told.kind == StoreError.__name__ and where != HERE:
+        fix = "make room there, or leave this machine out"
+        return UnavailableError(told.message, facts=facts, fix=fix)
+    return ERROR_KINDS.get(told.kind, JobError)(told.message, facts=facts, fix=told.fix)

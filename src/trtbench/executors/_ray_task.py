@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from trtbench.domain.spec import Value
-from trtbench.errors import JobError, TrtbenchError
+from trtbench.errors import JobError, TrtbenchError, writing
 from trtbench.executors._folders import blob, cache_folder, keep_blob, pack
 from trtbench.executors._node import run_node
 from trtbench.executors._parcel import parcel_from_bytes, place_parcel
@@ -36,18 +36,19 @@ class Answer(Value, frozen=True, kw_only=True):
 def on_node(parcel: bytes, contents: Mapping[str, Sequence[object]], slot: int) -> Answer:
     """Carry out a request here; ``contents`` are references to chunks of files, by hash."""
     found = parcel_from_bytes(parcel)
-    host = platform.node()
-    cache = cache_folder()
-    fetched = sum(_fetch(cache, sha256, chunks) for sha256, chunks in contents.items())
-    with temporary_folder() as folder:
-        try:
+    host, fetched = platform.node(), 0
+    try:
+        with writing("the cache of the node"):
+            cache = cache_folder()
+            fetched = sum(_fetch(cache, sha256, chunks) for sha256, chunks in contents.items())
+        with temporary_folder() as folder:
             request = place_parcel(found, cache=cache, folder=folder)
             environment = {"TRTBENCH_CPU_SLOT": str(slot)}
             run = run_node(request, folder=folder / "work", environment=environment)
-        except TrtbenchError as problem:
-            return _refusal(problem, host, fetched)
-        pack(run, folder / "run.tar")
-        return Answer(host=host, fetched=fetched, run=(folder / "run.tar").read_bytes())
+            pack(run, folder / "run.tar")
+            return Answer(host=host, fetched=fetched, run=(folder / "run.tar").read_bytes())
+    except TrtbenchError as problem:
+        return _refusal(problem, host, fetched)
 
 
 def _refusal(problem: TrtbenchError, host: str, fetched: int) -> Answer:
