@@ -171,9 +171,10 @@ def test_yolo_data_and_what_a_model_gets_wrong(tmp_path: Path, evaluate) -> None
     assert second["mAP75"] == pytest.approx(0.5), "the cat is below 0.75, the bird above"
     assert second["mAP"] == pytest.approx((5 + 6) / 20), "up to 0.70, and up to 0.75"
     [classes] = [each for each in found["tables"] if each["id"] == "classes"]
-    assert {row[0]: row[1] for row in classes["rows"]} == {"cat": 2, "bird": 2}
+    assert {row[0]: row[2] for row in classes["rows"]} == {"cat": 2, "bird": 2}
     written = (tmp_path / "artifacts/eval/eval.md").read_text()
-    assert "| cat | 2 | 100.00 % | 100.00 % | 100.00 % | 50.00 % |" in written, "as the scores are"
+    for model, share in (("right", "100.00 %"), ("moved", "50.00 %")):
+        assert f"| cat | {model}.onnx | 2 | {share} | 100.00 % |" in written, "one under the other"
     [images] = [each for each in found["tables"] if each["id"] == "images"]
     made_up = {row[0]: row[5] for row in images["rows"] if row[1] == "right.onnx"}
     assert made_up["images/val/zero.png"] == 2
@@ -297,7 +298,7 @@ def test_labels_that_are_oriented_or_broken(tmp_path: Path, evaluate) -> None:
         file.write_text(polygon)
     found = evaluate(*words)
     [sizes] = [each for each in found["tables"] if each["id"] == "sizes"]
-    assert sizes["rows"][0][:2] == ["all", 2], "polygons count by their boxes"
+    assert sizes["rows"][0][:3] == ["all", "net.onnx", 2], "polygons count by their boxes"
 
 
 def test_without_annotations_models_are_compared(tmp_path: Path, evaluate) -> None:

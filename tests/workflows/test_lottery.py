@@ -12,12 +12,12 @@ import pytest
 
 import models
 from trtbench.cli import run as command
-from trtbench.errors import InputError, UsageError
+from trtbench.errors import InputError, UnavailableError, UsageError
 from trtbench.store.store import Store
 from trtbench.workflows.builds import draws
 from trtbench.workflows.builds.draws import run_lottery
 from trtbench.workflows.builds.networks import compare_networks
-from trtbench.workflows.builds.upgrade import _in_process, run_upgrade
+from trtbench.workflows.builds.upgrade import _in_process, _named, run_upgrade
 from trtbench.workflows.request.comparing import CompareRequest
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
@@ -163,6 +163,23 @@ def test_an_upgrade_needs_two_interpreters(tmp_path: Path, store: Store, config:
     request = UpgradeRequest(old="8.6=", new=f"10={sys.executable}", model=model)
     with pytest.raises(UsageError, match="names no interpreter"):
         run_upgrade(request, store=store, config=config, conduct=Conduct())
+
+
+def test_interpreters_of_an_upgrade_are_named_or_old_and_new(tmp_path: Path) -> None:
+    """A path by itself stood in every row, and what to type was a flag that does nothing here."""
+    python = sys.executable
+    assert _named((python, f"10={python}")) == [("old", python), ("10", python)]
+    assert _named((python, python)) == [("old", python), ("new", python)]
+    with pytest.raises(UsageError, match="both versions are called 10"):
+        _named((f"10={python}", f"10={python}"))
+    with pytest.raises(UnavailableError) as caught:
+        _named((f"8.6={tmp_path / 'none'}", python))
+    assert caught.value.fix == "8.6=PATH"
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").touch()
+    with pytest.raises(UnavailableError) as caught:
+        _named((f"8.6={tmp_path}", python))
+    assert caught.value.fix == f"8.6={tmp_path / 'bin' / 'python'}"
 
 
 def test_an_upgrade_builds_with_what_both_interpreters_have(

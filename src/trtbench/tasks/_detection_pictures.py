@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 SHOWN = 0.25
 """Score from which boxes are drawn and counted as said."""
+LONGEST = 24
+"""Letters of a class at its box."""
 
 
 def draw_objects(
@@ -31,13 +33,19 @@ def draw_objects(
 ) -> tuple[TaskPicture, ...]:
     """Draw one sheet per model, the worst images first; annotated boxes are white."""
 
+    def name(number: int) -> str:
+        told = (names or {}).get(number, str(number))
+        return told if len(told) <= LONGEST else f"{told[: LONGEST - 1]}…"
+
     def draw(axis: Axes, number: int, index: int) -> None:
         if truths is not None:
-            draw_boxes(axis, truths[index].boxes, colour="white", width=2.4)
+            true = truths[index]
+            texts = [name(int(k)) for k in true.classes]
+            draw_boxes(axis, true.boxes, texts, colour="white", width=2.4, below=True)
         said = objects[number][index]
         likely = said.scores >= SHOWN
         pairs = zip(said.classes[likely], said.scores[likely], strict=True)
-        texts = [f"{(names or {}).get(int(k), k)} {score:.2f}" for k, score in pairs]
+        texts = [f"{name(int(k))} {score:.2f}" for k, score in pairs]
         draw_boxes(axis, said.boxes[likely], texts, colour="#E69F00")
 
     return draw_worst(images, models, draw, folder, name="detection", what="Objects", right=right)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -104,7 +105,9 @@ def save(figure: Figure, path: Path) -> Path:
     """Write a sheet as PNG."""
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=DPI, metadata={"Software": "trtbench"})
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+            figure.savefig(path, dpi=DPI, metadata={"Software": "trtbench"})
     return path
 
 
@@ -131,9 +134,15 @@ def draw_skeleton(
 
 
 def draw_boxes(
-    axis: Axes, boxes: AnyArray, texts: Sequence[str] = (), *, colour: str, width: float = 1.4
+    axis: Axes,
+    boxes: AnyArray,
+    texts: Sequence[str] = (),
+    *,
+    colour: str,
+    width: float = 1.4,
+    below: bool = False,
 ) -> None:
-    """Draw frames, [boxes, 4] as x, y, width, height, with a word above each.
+    """Draw frames, [boxes, 4] as x, y, width, height, with a word above or below each.
 
     The middle of the first pixel is drawn at 0, and its edge half a pixel before.
     """
@@ -142,7 +151,11 @@ def draw_boxes(
     for place, (x, y, wide, high) in enumerate(boxes - [0.5, 0.5, 0, 0]):
         axis.add_patch(Rectangle((x, y), wide, high, fill=False, edgecolor=colour, lw=width))
         if texts:
-            axis.text(x, y, _plain(texts[place]), fontsize=6, color=colour, va="bottom")
+            word = axis.text(
+                x, y + high * below, _plain(texts[place]), fontsize=6, color=colour,
+                va="top" if below else "bottom", clip_on=True,
+            )  # fmt: skip
+            word.set_in_layout(False)  # a name at the edge would make all pictures smaller
 
 
 def draw_curves(path: Path, lines: Sequence[tuple[str, AnyArray, AnyArray]], *, title: str) -> Path:

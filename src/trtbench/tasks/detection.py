@@ -264,38 +264,27 @@ def _size_table(
     rows: list[tuple[Scalar, ...]] = []
     for size, (low, high) in SIZES.items():
         count = int(((areas >= low) & (areas <= high)).sum())
-        end = f"_{size}" if size else ""
-        values = [
-            tally.summary.get(name)
-            for tally in tallies
-            for name in (f"mAP{end}", "AR100" if not size else f"AR{end}")
+        names = (f"mAP_{size}", f"AR_{size}") if size else ("mAP", "AR100")
+        rows += [
+            (size or "all", model.label, count, *map(tally.summary.get, names))
+            for model, tally in zip(models, tallies, strict=True)
         ]
-        rows.append((size or "all", count, *values))
-    heads = [f"{m.label} {name}" for m in models for name in ("mAP", "AR")]
-    return TaskTable(
-        id="sizes", title="By size: small is up to 32², large from 96² pixels on",
-        headings=("size", "objects", *(heads if len(models) > 1 else ("mAP", "AR"))),
-        rows=tuple(rows),
-    )  # fmt: skip
+    heads = ("size", "model", "objects", "mAP", "AR")
+    title = "By size: small is up to 32², large from 96² pixels on"
+    return TaskTable(id="sizes", title=title, headings=heads, rows=tuple(rows))
 
 
 def _class_table(models: Sequence[Predicted], tallies: Sequence[_Tally], truth: Truth) -> TaskTable:
-    """Average precision by class, the worst class of the first model first."""
+    """List average precision by class, the worst class of the first model first."""
     columns = [{each.number: each for each in tally.classes} for tally in tallies]
     order = sorted(columns[0], key=lambda number: float(columns[0][number].precision.mean()))
     rows: tuple[tuple[Scalar, ...], ...] = tuple(
-        (
-            truth.names[place], int(columns[0][place].truths),
-            *(value for column in columns for value in _class_values(column[place])),
-        )
+        (truth.names[place], model.label, int(own[place].truths), *_class_values(own[place]))
         for place in order
-    )  # fmt: skip
-    heads = [f"{m.label} {name}" for m in models for name in ("mAP", "mAP50", "AR")]
-    own = heads if len(models) > 1 else ("mAP", "mAP50", "AR")
-    return TaskTable(
-        id="classes", title="By class, the worst first", headings=("class", "objects", *own),
-        rows=rows,
-    )  # fmt: skip
+        for model, own in zip(models, columns, strict=True)
+    )
+    heads = ("class", "model", "objects", "mAP", "mAP50", "AR")
+    return TaskTable(id="classes", title="By class, the worst first", headings=heads, rows=rows)
 
 
 def _class_values(each: ClassScores) -> tuple[float, float, float]:

@@ -305,7 +305,7 @@ def output_aspect(
     """Run every different engine on the same inputs and hold its outputs to the first one's."""
     first, *others = different(built)
     if not others:
-        return Aspect(name="outputs", same=True, text="one file, run once: nothing to compare")
+        return Aspect(name="outputs", same=True, text="all engines are one file")
     names = [_with_outputs(each, config) for each in (first, *others)]
     asked = converted(
         request,

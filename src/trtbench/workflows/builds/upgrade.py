@@ -14,7 +14,7 @@ from trtbench.domain.comparison import Verdict
 from trtbench.domain.result import Score
 from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import Value
-from trtbench.errors import TrtbenchError, UsageError
+from trtbench.errors import TrtbenchError, UnavailableError, UsageError
 from trtbench.executors import can_import, check_interpreter
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.store import Store
@@ -102,19 +102,21 @@ def run_upgrade(
 
 
 def _named(words: tuple[str, str]) -> list[tuple[str, str]]:
-    """Read ``8.6=/opt/trt86/bin/python``; a bare path is its own name."""
+    """Read ``8.6=/opt/trt86/bin/python``; a bare path is the old one, or the new."""
     found = []
-    for word in words:
-        name, equals, python = word.partition("=")
-        if not equals:
-            name = python = word
+    for word, place in zip(words, ("old", "new"), strict=True):
+        name, python = word.split("=", 1) if "=" in word else (place, word)
         if not name or not python:
             raise UsageError(
                 f"{word} names no interpreter", fix="trtbench upgrade 8.6=PYTHON 10=PYTHON MODEL"
             )
-        check_interpreter(python)
+        try:
+            check_interpreter(python)
+        except UnavailableError as problem:
+            problem.fix = (problem.fix or "").partition(",")[0].replace("--python ", f"{name}=")
+            raise
         found.append((name, python))
-    if found[0][0] == found[1][0] and found[0][1] != found[1][1]:
+    if found[0][0] == found[1][0]:
         raise UsageError(f"both versions are called {found[0][0]}", fix="8.6=PYTHON 10=PYTHON")
     return found
 
