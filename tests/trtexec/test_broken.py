@@ -18,7 +18,7 @@ from trtbench.trtexec.sniff import kind_of
 FILES = samples.every_file()
 READERS = samples.readers()
 QUICK = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
@@ -51,7 +51,7 @@ def test_cut_off_at_every_byte(name: str) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_changed_bytes(name: str) -> None:
-    for seed in range(400):
+    for seed in range(200):
         data = changed(FILES[name], random.Random(f"{name} {seed}"))
         read_or_refuse(name.split()[0], data)
         kind_of(data, name="f")
@@ -123,22 +123,22 @@ def test_the_wrong_file(kind: str, name: str) -> None:
         b"   \n",
         b"\0" * 1000,
         bytes(range(256)) * 10,
-        b"[" * 200_000,
-        b'{"a":' * 200_000,
-        b'[{"latencyMs":' + b"[" * 100_000,
-        b'[{"latencyMs":' * 50_000,
-        b'"' * 10_001,
-        b'{"Layers": [' + b"{" * 50_000,
-        b'[ { "name" : "' + b'"' * 100_000,
-        b'[ { "name" : "a", "timeMs" : ' * 3_000,
-        b'[{"latencyMs": ' + b"9" * 100_000 + b"}]",
+        b"[" * 12_500,
+        b'{"a":' * 12_500,
+        b'[{"latencyMs":' + b"[" * 6_250,
+        b'[{"latencyMs":' * 3_125,
+        b'"' * 625,
+        b'{"Layers": [' + b"{" * 3_125,
+        b'[ { "name" : "' + b'"' * 6_250,
+        b'[ { "name" : "a", "timeMs" : ' * 188,
+        b'[{"latencyMs": ' + b"9" * 6_250 + b"}]",
         b'[{"name": "y", "values": [' + b"9" * 10_000 + b"]}]",
-        b"\\" * 50_000,
-        b"[" + b" " * 300_000,
-        b"[" + b"{}," * 30_000,
+        b"\\" * 3_125,
+        b"[" + b" " * 18_750,
+        b"[" + b"{}," * 1_875,
         b'"\\ud800"',
         b'"[1, 2"',
-        b"TRT-1-" + b"a" * 100_000,
+        b"TRT-1-" + b"a" * 6_250,
         b"\xff\xfe\x00\xd8",
     ],
     ids=lambda data: repr(data[:16]) + f"x{len(data)}",
@@ -150,8 +150,8 @@ def test_hostile_content_is_refused_in_step_with_its_length(kind: str, data: byt
         kind_of(content, name="f")
         return time.process_time() - begin
 
-    short, long = seconds(data), seconds(data * 4)
-    assert long < 40 * max(short, 5e-3)  # the square of the length of 200 kB would be minutes
+    short, long = seconds(data), seconds(data * 16)
+    assert long < 80 * max(short, 5e-3)  # the square of the length would be 256 times
 
 
 def test_a_row_without_an_end_does_not_fill_the_memory() -> None:
@@ -181,7 +181,7 @@ def test_files_of_a_folder_cut_and_changed(kind: str, artefacts: Path) -> None:
         if "broken" in path.name:
             continue
         data = path.read_bytes()[:120_000]
-        for _ in range(4):
+        for _ in range(2):
             cut = data[: draw.randrange(len(data))]
             accepted = read_or_refuse(kind, cut)
             assert not accepted or kind == "calibration" or b"]\n[" in data
