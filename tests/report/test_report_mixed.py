@@ -16,9 +16,9 @@ from trtbench.report.document import Cards, Document, Figure, Text
 from trtbench.report.documents.run import facts_of
 from trtbench.report.labels import labels_from_runs, network_name, shortened_apart
 from trtbench.report.machine import facts_from_environment
+from trtbench.report.renderers._drawing import _height
 from trtbench.report.renderers._plot_parts import axis_spec
 from trtbench.report.renderers.html import spec_from_figure
-from trtbench.report.renderers.png import _height
 from trtbench.report.run_facts import joules_per_item
 from trtbench.report.sections.against import pairs_from_runs
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from trtbench.analysis.switching import facts_from_blocks
 from trtbench.analysis.warmup import WarmupWatch
 from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.result import Fact, LaunchFacts, Scalar
@@ -272,6 +271,9 @@ def switch_facts(
                 blocks[direction].append(times)
         if number >= LEAST and time.perf_counter() >= until:
             break
+    # Statistics that a launch without changes of shape never needs.
+    from trtbench.analysis.switching import facts_from_blocks
+
     return facts_from_blocks(_words(here, there, profile, spec), blocks)
 
 
