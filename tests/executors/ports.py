@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
 import socket
 from pathlib import Path
 
+_LEAST, _COUNT = 20_000, 12_000
+"""Ports that no system gives to who does not ask for one: they stay free until they are used."""
+_numbers = itertools.count(os.getpid() * 64)
+
 
 def free_port() -> int:
-    """Find a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Find a port that nobody listens on, and that was not found before."""
+    while True:
+        port = _LEAST + next(_numbers) % _COUNT
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("0.0.0.0", port))
+            return port
 
 
 def agent_ports() -> dict[str, int]:
