@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import errno
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 EXIT_FAILED = 1
@@ -24,11 +24,7 @@ class TrtbenchError(Exception):
     exit_status = EXIT_FAILED
 
     def __init__(
-        self,
-        message: str,
-        *,
-        facts: Mapping[str, object] | None = None,
-        fix: str | None = None,
+        self, message: str, *, facts: Mapping[str, object] | None = None, fix: str | None = None
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -136,6 +132,21 @@ def meant(
         return f"did you mean {guess}?" if write is None else write(guess)
     listed = f"one of {', '.join(words)}" if words else None
     return listed if write is None or not words else f"{write('NAME')}, where NAME is {listed}"
+
+
+def refuse_unknown(
+    word: str,
+    known: Collection[str],
+    said: str,
+    *,
+    listed: str = "known",
+    flag: str | None = None,
+    kind: type[TrtbenchError] = UsageError,
+) -> None:
+    """Refuse a word that is none of those there are, with these and the one that was meant."""
+    if word not in known:
+        write = None if flag is None else lambda each: f"{flag} {each}"
+        raise kind(said, facts={listed: ", ".join(known)}, fix=meant(word, known, write=write))
 
 
 def first_line(problem: BaseException) -> str:

@@ -216,12 +216,7 @@ class OutputTally:
         )
 
     def _add_sums(
-        self,
-        r: Floats,
-        t: Floats,
-        usable: NDArray[np.bool_],
-        shape: tuple[int, ...],
-        start: int,
+        self, r: Floats, t: Floats, usable: NDArray[np.bool_], shape: tuple[int, ...], start: int
     ) -> None:
         error = t - r
         absolute, size = np.abs(error), np.abs(r)

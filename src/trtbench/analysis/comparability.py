@@ -14,7 +14,7 @@ from trtbench.domain.ran import protocol_of
 from trtbench.domain.result import UNKNOWN, Fact, Gpu, RunRecord, gpu_of, precision_of
 from trtbench.domain.spec import Value
 from trtbench.domain.variables import deciding, variables_of
-from trtbench.errors import UsageError, meant
+from trtbench.errors import refuse_unknown
 
 CLOCK_TOLERANCE = 0.01
 """SM clocks further apart than 1 % are another condition (nvbench compares in cycles)."""
@@ -68,12 +68,8 @@ ACCEPTABLE = (
 def refuse_unknown_keys(accept: Collection[str]) -> None:
     """Refuse to accept what no difference is called: it would be obeyed by nobody."""
     for key in accept:
-        if key not in ACCEPTABLE:
-            raise UsageError(
-                f"--accept {key} names no difference",
-                facts={"differences": ", ".join(ACCEPTABLE)},
-                fix=meant(key, ACCEPTABLE, write=lambda word: f"--accept {word}"),
-            )
+        said = f"--accept {key} names no difference"
+        refuse_unknown(key, ACCEPTABLE, said, listed="differences", flag="--accept")
 
 
 class Difference(Value, frozen=True, kw_only=True):

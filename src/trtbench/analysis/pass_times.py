@@ -87,9 +87,7 @@ def warmup_batches(count: int, part: float) -> int:
 
 def _part(seconds: NDArray[np.float64]) -> PassPart:
     return PassPart(
-        mean_s=float(seconds.mean()),
-        median_s=float(np.median(seconds)),
-        max_s=float(seconds.max()),
+        mean_s=float(seconds.mean()), median_s=float(np.median(seconds)), max_s=float(seconds.max())
     )
 
 

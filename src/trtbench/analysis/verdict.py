@@ -156,10 +156,7 @@ def decide(
     if low > -math.log1p(margin) and high < math.log1p(margin):
         return "same", f"within ±{100 * margin:g} %"
     if excludes_zero:
-        return (
-            "unclear",
-            f"below the {100 * gate:g} % that counts, but maybe beyond the margin",
-        )
+        return ("unclear", f"below the {100 * gate:g} % that counts, but maybe beyond the margin")
     return "unclear", f"the interval holds no change and more than ±{100 * margin:g} %"
 
 

@@ -118,10 +118,7 @@ def _rank(group: int, losses: dict[int, Loss], suspects: Sequence[int]) -> tuple
 
 
 def repair(
-    spec: LocalizeSpec,
-    trials: Trials,
-    found: Localized,
-    ranked: Sequence[int],
+    spec: LocalizeSpec, trials: Trials, found: Localized, ranked: Sequence[int]
 ) -> Localized:
     """Keep the fewest groups that meet the condition, and write the model."""
     condition = trials.aim.condition

@@ -13,7 +13,7 @@ from trtbench.analysis.open_shapes import batch_place, with_assumed_shapes
 from trtbench.build.onnx_file import external_files, load_onnx, stored_tensors
 from trtbench.build.onnx_shapes import infer_values
 from trtbench.domain.spec import NO_TENSORS, TensorSpec
-from trtbench.errors import UsageError, first_line, meant
+from trtbench.errors import UsageError, first_line, refuse_unknown
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
@@ -122,12 +122,7 @@ def _settle(model: ModelProto, shapes: Shapes, *, batch: int) -> dict[str, int]:
     """Write numbers over open dimensions of the inputs; give the numbers by name."""
     inputs = {value.name: value for value in _real_inputs(model)}
     for name in shapes:
-        if name not in inputs:
-            raise UsageError(
-                f"the model has no input {name!r}",
-                facts={"inputs": ", ".join(inputs)},
-                fix=meant(name, inputs),
-            )
+        refuse_unknown(name, inputs, f"the model has no input {name!r}", listed="inputs")
     assumed: dict[str, int] = {}
     declared = {each.name: each for each in input_specs(model)}
     usual = {
@@ -231,10 +226,7 @@ def _is_tensor(value: ValueInfoProto) -> bool:
 
 
 def _node(
-    node: NodeProto,
-    index: int,
-    tensors: Mapping[str, OnnxTensor],
-    sources: Mapping[str, NodeProto],
+    node: NodeProto, index: int, tensors: Mapping[str, OnnxTensor], sources: Mapping[str, NodeProto]
 ) -> OnnxNode:
     attributes = {each.name: _attribute(each) for each in node.attribute}
     return OnnxNode(

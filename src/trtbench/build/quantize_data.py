@@ -92,10 +92,7 @@ def given_items(
 
 
 def settled_items(
-    inputs: Sequence[TensorSpec],
-    shapes: Mapping[str, tuple[int, ...]],
-    *,
-    model: Path | str,
+    inputs: Sequence[TensorSpec], shapes: Mapping[str, tuple[int, ...]], *, model: Path | str
 ) -> tuple[tuple[TensorSpec, ...], str | None]:
     """Settle all but the batch: as given, or as names and ranks suggest, and a word on that."""
     refuse_other_than_tensors(inputs)
@@ -173,12 +170,7 @@ def calibration_items(
     if source == RANDOM:
         limits = index_limits(spec.model, inputs)
         return random_items(
-            inputs,
-            count=count,
-            seed=0,
-            shapes=dict(shapes),
-            model=spec.model.path,
-            limits=limits,
+            inputs, count=count, seed=0, shapes=dict(shapes), model=spec.model.path, limits=limits
         )
     return array_items(Path(source), inputs).part(0, count)
 

@@ -76,10 +76,7 @@ def _judge(request: GateRequest, rules: Sequence[GateRule], store: Store, config
     from trtbench.workflows.measure.remote import executor_for
 
     against = _baseline(request, store, config)
-    with (
-        conducting(request, config, "gate") as told,
-        executor_for(request, told) as conduct,
-    ):
+    with conducting(request, config, "gate") as told, executor_for(request, told) as conduct:
         return gate(
             request, store=store, config=config, against=against, conduct=conduct, further=rules
         )

@@ -14,7 +14,7 @@ from trtbench.cli._commands import TaskCommand
 from trtbench.cli._flags import command_line, flags
 from trtbench.cli._options import dry_run_option, json_option
 from trtbench.cli._screen import LiveDrawing
-from trtbench.errors import EXIT_BROKEN, JobError, UsageError, meant
+from trtbench.errors import EXIT_BROKEN, JobError, UsageError, refuse_unknown
 from trtbench.units import text_from_long_time, text_from_seconds
 from trtbench.workflows.request.sweeping import SweepRequest
 
@@ -161,12 +161,7 @@ def _chosen(results: Results, where: str, best: str) -> tuple[Chosen, str]:
     from trtbench.analysis.sweep import choose, kinds, quantities
 
     names = quantities(results.rows)
-    if best not in names:
-        raise UsageError(
-            f"--best {best} is no quantity",
-            facts={"quantities": " ".join(names)},
-            fix=meant(best, names, write=lambda word: f"--best {word}"),
-        )
+    refuse_unknown(best, names, f"--best {best} is no quantity", listed="quantities", flag="--best")
     condition = condition_from_text(where, names=names, kinds=kinds(names))
     return choose(results.rows, condition, by=best), understood(
         where, names=names, kinds=kinds(names)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
-from trtbench.errors import InputError, meant
+from trtbench.errors import InputError, refuse_unknown
 
 
 def demo_files() -> tuple[str, ...]:
@@ -18,13 +18,7 @@ def demo_files() -> tuple[str, ...]:
 
 def demo_file(name: str) -> Path:
     """Return the path of one of the demo's files."""
-    known = demo_files()
-    if name not in known:
-        raise InputError(
-            f"the demo has no file called {name!r}",
-            facts={"known": ", ".join(known)},
-            fix=meant(name, known),
-        )
+    refuse_unknown(name, demo_files(), f"the demo has no file called {name!r}", kind=InputError)
     return _folder() / name
 
 

@@ -53,9 +53,7 @@ def trtexec_binary(given: str | None) -> str:
     if path is None:
         folders = ", ".join(str(folder) for folder in TRTEXEC_FOLDERS)
         raise UnavailableError(
-            "trtexec is not installed here",
-            facts={"looked": f"PATH, {folders}"},
-            fix=INSTALL,
+            "trtexec is not installed here", facts={"looked": f"PATH, {folders}"}, fix=INSTALL
         )
     return str(path)
 

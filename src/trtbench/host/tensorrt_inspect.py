@@ -18,11 +18,7 @@ _BY_PROFILE = ("get_device_memory_size_for_profile_v2", "get_device_memory_size_
 
 
 def inspect_engine(
-    trt: ModuleType,
-    logger: ILogger,
-    data: IHostMemory,
-    *,
-    shapes: Mapping[str, tuple[int, ...]],
+    trt: ModuleType, logger: ILogger, data: IHostMemory, *, shapes: Mapping[str, tuple[int, ...]]
 ) -> tuple[str, dict[str, Scalar]] | None:
     """Load an engine and give its layers as JSON, with facts; ``None`` when it does not load."""
     runtime = trt.Runtime(logger)

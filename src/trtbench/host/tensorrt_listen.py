@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[float, str], None]
 
-LETTERS = {
-    "INTERNAL_ERROR": "F",
-    "ERROR": "E",
-    "WARNING": "W",
-    "INFO": "I",
-    "VERBOSE": "V",
-}
+LETTERS = {"INTERNAL_ERROR": "F", "ERROR": "E", "WARNING": "W", "INFO": "I", "VERBOSE": "V"}
 NOISE = ("cudaError 35", "catchCudaError", "CUDA initialization failure with error: 35")
 """Follows other errors on machines without a driver, and is hardly ever the cause."""
 

@@ -364,8 +364,7 @@ def _with_weights(model: Module, spec: ExportSpec, torch: ModuleType) -> Module:
     weights = _weights_only(path, spec, torch)
     if weights is None:
         raise InputError(
-            f"{path.name} is not a state dict",
-            fix="torch.save(model.state_dict(), 'weights.pt')",
+            f"{path.name} is not a state dict", fix="torch.save(model.state_dict(), 'weights.pt')"
         )
     return _loaded(model, weights, path)
 

@@ -21,7 +21,7 @@ _DAMAGED = re.compile(
 
 _UNSUPPORTED = re.compile(
     r"(?:Could not find an implementation for|is not a registered function/op"
-    r"|No Op registered for)\s*(?P<what>[^\n]*)",
+    r"|No Op registered for)\s*(?P<what>[^\n]*)"
 )
 
 

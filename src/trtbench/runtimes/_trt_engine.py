@@ -129,8 +129,7 @@ def _load_plugins(trt: ModuleType, logger: ILogger, libraries: str | None) -> No
             ctypes.CDLL(library.strip(), mode=ctypes.RTLD_GLOBAL)
         except OSError as problem:
             raise InputError(
-                f"the plugin library {library.strip()} cannot be loaded",
-                facts={"reason": problem},
+                f"the plugin library {library.strip()} cannot be loaded", facts={"reason": problem}
             ) from None
 
 

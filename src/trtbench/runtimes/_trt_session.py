@@ -187,11 +187,8 @@ class TrtSession(Session):
         context = new_context(self.engine, self._cuda, config=config)
         profile = self.engine.profile
         if profile and context.set_optimization_profile_async(profile, handle) is False:
-            raise (
-                self._taken()
-                if self._units
-                else self._told(f"the optimization profile {profile} cannot be used")
-            )
+            said = f"the optimization profile {profile} cannot be used"
+            raise self._taken() if self._units else self._told(said)
         if context.active_optimization_profile < 0 and self._moves():
             raise self._taken()
         self._cuda.synchronize(stream)

@@ -144,8 +144,7 @@ def open_session(spec: RunSpec) -> CpuSession | CudaSession:
     except (RuntimeError, TypeError, ValueError) as problem:  # its own .half() may refuse in any
         refuse_if_out_of_memory(problem)
         raise InputError(
-            "PyTorch cannot prepare the model",
-            facts={"reason": first_line(problem)},
+            "PyTorch cannot prepare the model", facts={"reason": first_line(problem)}
         ) from None
 
 

@@ -26,7 +26,7 @@ from trtbench.analysis.classification import (
 from trtbench.domain.arrays import AnyArray, Arrays
 from trtbench.domain.feed import LoadedItem
 from trtbench.domain.result import Scalar, Score
-from trtbench.errors import InputError, meant
+from trtbench.errors import InputError, refuse_unknown
 from trtbench.tasks._drawing import grid, save, shape_of, show
 from trtbench.tasks._image_folder import ImageFolder
 from trtbench.tasks._images import chosen_item, normalize_flag, shown_item
@@ -87,12 +87,9 @@ def open_source(settings: Settings, tensors: Tensors) -> DataSource:
 def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) -> Arrays:
     """Find the scores among the outputs."""
     wanted = settings.get("output_name")
-    if wanted and wanted not in outputs:
-        raise InputError(
-            f"the model has no output called {wanted!r}",
-            facts={"outputs": ", ".join(outputs)},
-            fix=meant(str(wanted), outputs),
-        )
+    if wanted:
+        said = f"the model has no output called {wanted!r}"
+        refuse_unknown(str(wanted), outputs, said, listed="outputs", kind=InputError)
     shapes = {name: text_from_shape(outputs[name].shape) for name in outputs}
     chosen = [str(wanted)] if wanted else [n for n in outputs if _may_be_scores(outputs[n])]
     if len(chosen) > 1:
@@ -122,10 +119,7 @@ def judge(
     tallies = [_tally(model, labels, source) for model in models]
     first = tallies[0]
     scores = tuple(
-        (
-            *_own(tally),
-            *(() if tally is first else (_agreement(first, tally),)),
-        )
+        (*_own(tally), *(() if tally is first else (_agreement(first, tally),)))
         for tally in tallies
     )
     item, notes = shown_item(source.names, settings.get("show"))

@@ -20,7 +20,7 @@ from trtbench.domain.arrays import Arrays
 from trtbench.domain.feed import LoadedItem
 from trtbench.domain.result import Scalar, Score
 from trtbench.domain.spec import TensorSpec, Value
-from trtbench.errors import UsageError, meant
+from trtbench.errors import UsageError, refuse_unknown
 from trtbench.host.chunks import Chunks
 
 Settings = Mapping[str, Scalar]
@@ -52,12 +52,8 @@ def completed(flags: Sequence[Flag], settings: Settings) -> dict[str, Scalar]:
     """Find settings with the defaults of those that were left out; unknown ones are refused."""
     known = {flag.key: flag for flag in flags}
     for key in settings:
-        if key not in known and key not in COMMON:
-            raise UsageError(
-                f"the task has no setting {key!r}",
-                facts={"known": ", ".join(known)},
-                fix=meant(key, known),
-            )
+        if key not in COMMON:
+            refuse_unknown(key, known, f"the task has no setting {key!r}")
     return {**{key: flag.default for key, flag in known.items()}, **settings}
 
 

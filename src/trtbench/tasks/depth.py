@@ -174,10 +174,7 @@ def _tables(
     if len(models) > 1:
         names = next((list(t.differences[0]) for t in tallies if t.differences), [])
         rows = tuple(
-            (
-                model.label,
-                *(float(np.mean([each[n] for each in tally.differences])) for n in names),
-            )
+            (model.label, *(float(np.mean([each[n] for each in tally.differences])) for n in names))
             for model, tally in zip(models[1:], tallies[1:], strict=True)
             if tally.differences
         )

@@ -146,15 +146,9 @@ KNOWN = (
         "the engine was built on another GPU model; it may run slower than one built here",
     ),
     Known(
-        "engine-damaged",
-        "plan->header.size == blobSize",
-        "the engine file is cut short or damaged",
+        "engine-damaged", "plan->header.size == blobSize", "the engine file is cut short or damaged"
     ),
-    Known(
-        "engine-damaged",
-        "kPLAN_MAGIC_TAG",
-        "the file is not an engine this TensorRT can read",
-    ),
+    Known("engine-damaged", "kPLAN_MAGIC_TAG", "the file is not an engine this TensorRT can read"),
     Known(
         "deserialize-failed",
         ("Engine deserialization failed", "Got invalid engine"),
@@ -183,9 +177,7 @@ KNOWN = (
         "an input's shape lies outside every profile the engine was built with",
     ),
     Known(
-        "out-of-memory",
-        ("out of memory", "OutOfMemory"),
-        "the device has not enough free memory",
+        "out-of-memory", ("out of memory", "OutOfMemory"), "the device has not enough free memory"
     ),
     Known(
         "tactic-memory",

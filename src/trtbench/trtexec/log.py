@@ -121,11 +121,7 @@ def read_log(data: BinaryIO | bytes | bytearray | memoryview | str, *, where: st
             reader.has_secrets = mask(raw) != raw  # there may be one in what was left away
     reader.next_run(number + 1)
     return LogText(
-        tuple(reader.runs),
-        tuple(reader.headings),
-        number,
-        text.as_in_file,
-        reader.has_secrets,
+        tuple(reader.runs), tuple(reader.headings), number, text.as_in_file, reader.has_secrets
     )
 
 

@@ -6,12 +6,7 @@ from trtbench.domain.result import Scalar
 from trtbench.domain.spec import TensorSpec
 from trtbench.trtexec.log import Binding, LogRun
 
-_DTYPES = {
-    "fp32": "float32",
-    "fp16": "float16",
-    "bf16": "bfloat16",
-    "fp8": "float8_e4m3fn",
-}
+_DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn"}
 """The log's names of types that numpy calls otherwise."""
 
 WARNED = "trtexec_warned."

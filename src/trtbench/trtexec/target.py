@@ -21,10 +21,7 @@ class Target(NamedTuple):
 
 
 def target_from_options(
-    options: Mapping[str, str],
-    *,
-    find: Callable[[str | None], str],
-    ask: Callable[[str], str],
+    options: Mapping[str, str], *, find: Callable[[str | None], str], ask: Callable[[str], str]
 ) -> Target:
     """Settle the target by the options ``binary`` and ``version``; nothing need be installed."""
     binary, version = options.get("binary"), options.get("version")

@@ -195,10 +195,7 @@ class TimesFile:
 
 
 def read_times(
-    source: bytes | bytearray | memoryview | BinaryIO,
-    *,
-    where: str,
-    warmup_ms: float | None = None,
+    source: bytes | bytearray | memoryview | BinaryIO, *, where: str, warmup_ms: float | None = None
 ) -> TimesFile:
     """Read a times file from bytes or, piece by piece, from anything that has ``read``.
 

@@ -97,11 +97,7 @@ def _examples(folder: Path) -> tuple[Path, NDArray[np.integer]]:
 
 
 def _scores(
-    inputs: Path,
-    labels: NDArray[np.integer],
-    config: Config,
-    store: Store,
-    steps: Steps,
+    inputs: Path, labels: NDArray[np.integer], config: Config, store: Store, steps: Steps
 ) -> dict[str, Scores]:
     outputs = {
         precision: infer(

@@ -238,22 +238,13 @@ _REMEDIES = {
         "let the builder time more kernels, and time them anew",
         "trtbench build MODEL.onnx --optimization-level 5 --no-timing-cache",
     ),
-    "rest": (
-        "compare their kernels one by one",
-        "trtbench diff BASELINE CANDIDATE --all",
-    ),
+    "rest": ("compare their kernels one by one", "trtbench diff BASELINE CANDIDATE --all"),
     "added": (
         "see what they are for; Q/DQ that was not folded shows as layers of its own",
         "trtbench diff BASELINE CANDIDATE",
     ),
-    "clocks": (
-        "measure both at one clock",
-        "trtbench profile CANDIDATE --lock-clocks base",
-    ),
-    "enqueue": (
-        "launch as a CUDA graph",
-        "trtbench bench CANDIDATE --cuda-graph on",
-    ),
+    "clocks": ("measure both at one clock", "trtbench profile CANDIDATE --lock-clocks base"),
+    "enqueue": ("launch as a CUDA graph", "trtbench bench CANDIDATE --cuda-graph on"),
     "transfers": (
         "keep tensors on the GPU, or let inputs have the narrower type",
         "trtbench bench CANDIDATE --no-transfers",

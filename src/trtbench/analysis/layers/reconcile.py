@@ -66,11 +66,7 @@ def reconcile(
             parts.append(_graph())
     unexplained = None if gpu_s is None else layers_s - gpu_s - _known(parts)
     return Reconciliation(
-        layers_s=layers_s,
-        gpu_s=gpu_s,
-        host_s=host_s,
-        parts=tuple(parts),
-        unexplained_s=unexplained,
+        layers_s=layers_s, gpu_s=gpu_s, host_s=host_s, parts=tuple(parts), unexplained_s=unexplained
     )
 
 

@@ -98,8 +98,7 @@ def _cache(work: BuildWork, data: CalibrationData | None) -> ScaleCache:
     if data is None:
         if given is None or not Path(given).is_file():
             raise UsageError(
-                f"there is no calibration cache {given}",
-                fix="--calibration DATA.npz makes one",
+                f"there is no calibration cache {given}", fix="--calibration DATA.npz makes one"
             )
         return ScaleCache(Path(given), key=None)
     key = CacheKey(

@@ -36,9 +36,6 @@ def _check(tensor: TensorSpec, span: ShapeProfile) -> None:
         if not fits:
             raise UsageError(
                 f"the {end} shape of {tensor.name!r} does not fit the model",
-                facts={
-                    "given": text_from_shape(shape),
-                    "model": text_from_shape(tensor.shape),
-                },
+                facts={"given": text_from_shape(shape), "model": text_from_shape(tensor.shape)},
                 fix=f"--shape-{end} {shlex.quote(with_ones(tensor))}",
             )

@@ -320,10 +320,7 @@ def _rank_differences(columns: RankColumns, id: str, output: str) -> Table:
         for _, each in columns:
             rank = each.ranks[place]
             shown = "–" if rank.mae is None else f"{rank.mae:.3g}"
-            rows[-1] += [
-                Cell(value=rank.mae, text=shown),
-                fraction_cell(rank.disagree),
-            ]
+            rows[-1] += [Cell(value=rank.mae, text=shown), fraction_cell(rank.disagree)]
     return table_from_rows(
         id, headings=_rank_headings([name for name, _ in columns], ("MAE", "disagree")), rows=rows,
         caption=f"Ranks of {output} over all inputs: error of the score, and other class.",

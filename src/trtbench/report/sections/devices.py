@@ -144,10 +144,7 @@ def _summary(points: Sequence[_Point]) -> Block:
 
 def _energy(joules: float | None) -> tuple[Cell, Cell]:
     per_joule = 1 / joules if joules else None
-    return (
-        number_cell(joules),
-        number_cell(per_joule),
-    )
+    return (number_cell(joules), number_cell(per_joule))
 
 
 def _under_bounds(points: Sequence[_Point], devices: Sequence[str], under_s: float | None) -> Block:

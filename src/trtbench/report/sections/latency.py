@@ -96,10 +96,7 @@ def _histogram(drawn: Drawn) -> Figure:
         )
     )
     chart = Histogram(
-        x=drawn.axis(view),
-        y=Axis(title="Samples"),
-        edges=tuple(edges.tolist()),
-        groups=groups,
+        x=drawn.axis(view), y=Axis(title="Samples"), edges=tuple(edges.tolist()), groups=groups
     )
     return Figure(
         id="latency_hist",

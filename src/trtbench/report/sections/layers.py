@@ -196,9 +196,7 @@ def _all_layers(profile: LayerProfile, name: BlockName) -> Details:
     return Details(summary=summary, blocks=(table,))
 
 
-def diff_blocks(
-    named: Sequence[tuple[str, Run, LayerTable]],
-) -> list[Block]:
+def diff_blocks(named: Sequence[tuple[str, Run, LayerTable]]) -> list[Block]:
     """Set each profiled run against the first one, where both know their layers."""
     timed = [each for each in named if each[2].timed]
     blocks: list[Block] = []

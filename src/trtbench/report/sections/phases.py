@@ -99,12 +99,7 @@ def _figure(pairs: Sequence[tuple[str, Run]]) -> Figure:
         categories=tuple(label for label, _ in pairs),
         groups=tuple(groups),
     )
-    return Figure(
-        id="phases",
-        title="Where the time of a query goes",
-        chart=chart,
-        caption=caption,
-    )
+    return Figure(id="phases", title="Where the time of a query goes", chart=chart, caption=caption)
 
 
 def _overlap(runs: Sequence[Run]) -> str | None:

@@ -198,9 +198,7 @@ def _grouped(
     at = {(network_name(r.record), r.record.batch, _kind(r, runs)): means.get(r.id) for r in runs}
     groups = tuple(
         BarGroup(
-            name=kind,
-            role=role,
-            values=tuple(at.get((*row, kind)) for row in rows[:MOST_BARS]),
+            name=kind, role=role, values=tuple(at.get((*row, kind)) for row in rows[:MOST_BARS])
         )
         for kind, role in reversed(kinds.items())
     )

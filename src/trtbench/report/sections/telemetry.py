@@ -72,10 +72,7 @@ def make(runs: Sequence[Run]) -> Section | None:
 
 
 def _figure(
-    id: str,
-    title: str,
-    quantities: Sequence[_Quantity],
-    seen: Sequence[tuple[int, str, Run]],
+    id: str, title: str, quantities: Sequence[_Quantity], seen: Sequence[tuple[int, str, Run]]
 ) -> Figure | None:
     panels = [panel for each in quantities if (panel := _panel(each, seen))]
     if not panels:

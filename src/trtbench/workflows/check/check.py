@@ -205,12 +205,7 @@ def _run(side: SettledSide, feed: Feed, folder: Path, store: Store, steps: Steps
 
 
 def _floor(
-    first: Ran,
-    side: SettledSide,
-    folder: Path,
-    store: Store,
-    steps: Steps,
-    request: CheckRequest,
+    first: Ran, side: SettledSide, folder: Path, store: Store, steps: Steps, request: CheckRequest
 ) -> tuple[tuple[OutputCheck, ...] | None, str | None]:
     """Run the reference again: what it differs from itself, nobody else can be better than."""
     if request.floor == "off":

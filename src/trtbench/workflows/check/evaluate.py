@@ -257,13 +257,7 @@ def refuse_other_bytes(runs: Sequence[str], models: Sequence[ModelRef], *, store
 
 
 def _pass(
-    side: EvalSide,
-    feed: Feed,
-    work: Path,
-    *,
-    store: Store,
-    conduct: Conduct,
-    warmup: float,
+    side: EvalSide, feed: Feed, work: Path, *, store: Store, conduct: Conduct, warmup: float
 ) -> Passed:
     """Run one model over the data; ``warmup`` is the part of the batches whose times are out."""
     spec = side.spec

@@ -278,12 +278,7 @@ def compared_from_duet(duet: Duet, request: TurnFields) -> Compared:
 
 
 def duet_spec(
-    request: PairFields,
-    name: str,
-    runtime: str | None,
-    *,
-    config: Config,
-    place: tuple[int, int],
+    request: PairFields, name: str, runtime: str | None, *, config: Config, place: tuple[int, int]
 ) -> RunSpec:
     """Settle one side; without a word about warm-up it is short and fixed."""
     spec = side_spec(request, name, runtime, config, place=place)

@@ -20,10 +20,7 @@ from trtbench.store.store import Store
 
 
 def with_findings(
-    comparison: Comparison,
-    baseline: Run,
-    candidate: Run,
-    accept: Collection[str],
+    comparison: Comparison, baseline: Run, candidate: Run, accept: Collection[str]
 ) -> Comparison:
     """Have the rules look at the pair."""
     parts = interference(baseline, candidate)

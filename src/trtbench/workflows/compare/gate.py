@@ -326,11 +326,7 @@ def _play_until_clear(
 
 
 def _judged(
-    run: Run,
-    rules: Sequence[GateRule],
-    compared: Compared | None,
-    *,
-    profiled: Run | None = None,
+    run: Run, rules: Sequence[GateRule], compared: Compared | None, *, profiled: Run | None = None
 ) -> Gate:
     verdicts: dict[str, Verdict] = {}
     if compared is not None:

@@ -18,12 +18,7 @@ from trtbench.workflows.request.kinds import File
 
 
 def two_engines(
-    a: File,
-    b: File,
-    *,
-    store: Store | None,
-    onnx: File | None = None,
-    gpu: str | None = None,
+    a: File, b: File, *, store: Store | None, onnx: File | None = None, gpu: str | None = None
 ) -> tuple[EngineSource, EngineSource]:
     """Read both sides; several files of one side are joined by commas."""
     words = words_of(str(a)), words_of(str(b))

@@ -52,11 +52,7 @@ class EngineSource:
 
 
 def engine_from_words(
-    source: Sequence[File],
-    *,
-    store: Store | None,
-    onnx: File | None = None,
-    gpu: str | None = None,
+    source: Sequence[File], *, store: Store | None, onnx: File | None = None, gpu: str | None = None
 ) -> EngineSource:
     """Read an engine from a run, a folder, or files; an ONNX file may be among them."""
     words = [str(word) for word in source]

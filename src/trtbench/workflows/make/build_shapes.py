@@ -28,9 +28,7 @@ BATCHES = (1, 128, 256)
 """Least, best and largest batch that -1 stands for."""
 
 
-def all_profiles(
-    *ends: Shapes | Sequence[Shapes] | None,
-) -> list[dict[str, ShapeProfile]]:
+def all_profiles(*ends: Shapes | Sequence[Shapes] | None) -> list[dict[str, ShapeProfile]]:
     """List every profile; one whose shapes are not all given takes the rest from the first."""
     lists = [[end] if isinstance(end, Mapping) else list(end or ()) for end in ends]
     count = max(1, *map(len, lists))
@@ -139,11 +137,7 @@ def assumed_spans(
 
 
 def _at_end(
-    inputs: Sequence[TensorSpec],
-    given: Mapping[str, ShapeProfile],
-    end: str,
-    *,
-    batch: int | None,
+    inputs: Sequence[TensorSpec], given: Mapping[str, ShapeProfile], end: str, *, batch: int | None
 ) -> tuple[TensorSpec, ...]:
     """Fill in one end of the ranges; a dimension of the same name goes along with it."""
     shapes = {name: getattr(span, end) for name, span in given.items()}

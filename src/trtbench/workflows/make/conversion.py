@@ -65,13 +65,7 @@ def run_conversion(
 
 
 def verify(
-    model: Path,
-    *,
-    reference: Path,
-    inputs: Path,
-    precision: str,
-    folder: Path,
-    conduct: Conduct,
+    model: Path, *, reference: Path, inputs: Path, precision: str, folder: Path, conduct: Conduct
 ) -> VerifyOutcome:
     """Check a model and compare it with its source, in this interpreter."""
     rtol, atol = TOLERANCES[precision]

@@ -11,7 +11,7 @@ from trtbench.build.onnx_file import load_onnx
 from trtbench.domain.conversion import ExportOutcome, ExportSpec, InputShape, Sidecar, VerifyOutcome
 from trtbench.domain.job import ExportJob
 from trtbench.domain.spec import Precision
-from trtbench.errors import InputError, UsageError, meant
+from trtbench.errors import InputError, UsageError, refuse_unknown
 from trtbench.models.identity import model_ref
 from trtbench.store.directory import now
 from trtbench.workflows.make.conversion import (
@@ -172,12 +172,7 @@ def _precision(spec: ExportSpec) -> Precision:
 def _limit(target: str | None) -> int | None:
     if target is None:
         return None
-    if target not in TARGETS:
-        raise UsageError(
-            f"nothing is known of {target!r}",
-            facts={"known": ", ".join(TARGETS)},
-            fix=meant(target, TARGETS, write=lambda word: f"--for {word}"),
-        )
+    refuse_unknown(target, TARGETS, f"nothing is known of {target!r}", flag="--for")
     return TARGETS[target]
 
 

@@ -170,10 +170,7 @@ def _loaded(
 
 def _to_parquet(entries: list[Entry], store: Store, folder: Path, listen: Listener) -> Exported:
     """Write one table of runs and one of samples, a group of rows for each run."""
-    arrow, parquet = (
-        optional_library("pyarrow"),
-        optional_library("pyarrow.parquet"),
-    )
+    arrow, parquet = (optional_library("pyarrow"), optional_library("pyarrow.parquet"))
     problems: list[str] = []
     rows: list[Row] = []
     schema = _samples_schema(arrow)

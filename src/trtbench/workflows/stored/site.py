@@ -79,11 +79,7 @@ def write_site(
 
 
 def _write(
-    store: Store,
-    folder: Path,
-    entries: list[Entry],
-    title: str,
-    tell: Callable[[int, int], None],
+    store: Store, folder: Path, entries: list[Entry], title: str, tell: Callable[[int, int], None]
 ) -> SiteMade:
     same = _made_by(folder) == __version__
     rows: list[SiteRow] = []
@@ -186,8 +182,7 @@ def _refuse_foreign(folder: Path) -> None:
     own = (Path(name).parts[0] for name in ("index.html", "assets", MARK))
     if _made_by(folder) is None and any((folder / name).exists() for name in own):
         raise UsageError(
-            f"{folder} holds something that is no site of trtbench",
-            fix="give a new folder with -o",
+            f"{folder} holds something that is no site of trtbench", fix="give a new folder with -o"
         )
 
 

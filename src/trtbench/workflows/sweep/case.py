@@ -32,12 +32,7 @@ KEPT = "store"
 
 
 def carry_out_case(
-    asked: Mapping[str, object],
-    *,
-    folder: Path,
-    output: Path,
-    config: Config,
-    conduct: Conduct,
+    asked: Mapping[str, object], *, folder: Path, output: Path, config: Config, conduct: Conduct
 ) -> CaseDone:
     """Quantize, build, measure and judge one case; what the steps made is kept on this machine."""
     try:

@@ -15,7 +15,7 @@ import msgspec
 from trtbench.boundary import check_title, mask_values, read_text, read_toml
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import Precision, Value
-from trtbench.errors import UsageError, meant
+from trtbench.errors import UsageError, meant, refuse_unknown
 from trtbench.host.yaml_files import yaml_from_text
 from trtbench.models.identity import SUFFIXES
 from trtbench.workflows.request.fields import Option, fields_of
@@ -188,13 +188,8 @@ def preset_names() -> list[str]:
 
 def matrix_from_preset(name: str) -> Matrix:
     """Read one of the presets that stand for a toolkit."""
-    known = preset_names()
-    if name not in known:
-        raise UsageError(
-            f"there is no preset {name!r}",
-            facts={"presets": ", ".join(known)},
-            fix=meant(name, known, write=lambda word: f"--preset {word}"),
-        )
+    said = f"there is no preset {name!r}"
+    refuse_unknown(name, preset_names(), said, listed="presets", flag="--preset")
     path = Path(str(resources.files("trtbench.workflows.sweep") / "presets" / f"{name}.toml"))
     return matrix_from_table(_table(path), where=f"preset {name}")
 
@@ -315,13 +310,10 @@ def cases_from_matrix(
 
 def _matches(case: Case, pattern: Mapping[str, Scalar]) -> bool:
     values = {**msgspec.structs.asdict(case), **case.settings, "network": case.network}
-    unknown = [key for key in pattern if key not in values]
-    if unknown:
-        raise UsageError(
-            f"exclude names {unknown[0]!r}, which no case has",
-            facts={"names": ", ".join(key for key in values if key != "options")},
-            fix=meant(unknown[0], [key for key in values if key != "options"]),
-        )
+    names = [key for key in values if key != "options"]
+    for key in pattern:
+        if key != "options":
+            refuse_unknown(key, names, f"exclude names {key!r}, which no case has", listed="names")
     return all(values[key] == value for key, value in pattern.items())
 
 

@@ -13,7 +13,7 @@ from trtbench.analysis.sweep import kinds, quantities
 from trtbench.boundary import file_name_from_text, mask
 from trtbench.boundary.secrets import SECRET
 from trtbench.domain.result import Scalar
-from trtbench.errors import UsageError, meant, near_miss
+from trtbench.errors import UsageError, near_miss, refuse_unknown
 from trtbench.store.place import address_from_text, is_url
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import settings_from_text
@@ -186,12 +186,7 @@ def check_choice(where: str | None, best: str, matrix: Matrix) -> None:
     if matrix.data is not None:  # scores are known by their names once there are any
         asked = _NAMES.findall(f"{where or ''} {best}")
         names += [each for each in asked if near_miss(each, names) in (None, each)]
-    if best not in names:
-        raise UsageError(
-            f"--best {best} is no quantity",
-            facts={"quantities": " ".join(names)},
-            fix=meant(best, names),
-        )
+    refuse_unknown(best, names, f"--best {best} is no quantity", listed="quantities", flag="--best")
     if where is not None:
         condition_from_text(where, names=names, kinds=kinds(names))
 
