@@ -25,7 +25,16 @@ from trtbench import boundary
 from trtbench.boundary import read_bytes
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.errors import JobError, TrtbenchError, UsageError
-from trtbench.executors import ANSWER, Errand, Partner, Request, Told, with_marks
+from trtbench.executors import (
+    ANSWER,
+    LACKS,
+    Errand,
+    Partner,
+    Request,
+    Told,
+    told_from_error,
+    with_marks,
+)
 from trtbench.store.store import Store
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.conduct import Conduct
@@ -42,7 +51,12 @@ EXIT_TOLD = 3
 
 
 def main(arguments: list[str]) -> int:
-    """Carry out one request; the status is 0 when there is a run, failed ones included."""
+    """Carry out one request; the status is 0 when there is a run, failed ones included.
+
+    ``lacks LIBRARY...`` prints what this machine has not installed.
+    """
+    if arguments[:1] == ["lacks"]:
+        return _tell_lacking(arguments[1:])
     path, folder = Path(arguments[0]).absolute(), Path(arguments[1]).absolute()
     tell = _teller(arguments[2] if len(arguments) > 2 else None, folder)
     try:
@@ -51,19 +65,24 @@ def main(arguments: list[str]) -> int:
     except TrtbenchError as problem:
         if isinstance(problem, JobError) and (folder / RUN / "run.json").is_file():
             return 0  # a failed run is a run
-        told = Told(
-            kind=type(problem).__name__,
-            message=problem.message,
-            facts=problem.facts,
-            fix=problem.fix,
-        )
-        (folder / ERROR).write_bytes(json_from_value(told))
+        (folder / ERROR).write_bytes(json_from_value(told_from_error(problem)))
         return EXIT_TOLD
     except Exception as problem:
         traceback.print_exc()
         told = Told(kind="bug", message=repr(problem))
         (folder / ERROR).write_bytes(json_from_value(told))
         return EXIT_TOLD
+    return 0
+
+
+def _tell_lacking(libraries: list[str]) -> int:
+    from trtbench.workflows.request.lacking import refuse_lacking
+
+    try:
+        refuse_lacking(libraries, load_config())
+    except TrtbenchError as problem:
+        told = json_from_value(told_from_error(problem)).decode()
+        sys.stdout.write(f"\n{LACKS}{' '.join(told.splitlines())}\n")
     return 0
 
 
@@ -79,7 +98,9 @@ def _measure(request: Request, folder: Path, tell: Callable[[str], None]) -> Non
         _carry_out(request, request.errand, folder, listen)
         return
     assert request.spec is not None
-    conduct = replace(_conduct(request, load_config(), listen), python=request.python)
+    config = load_config()
+    python = request.python or config.python_for(request.spec.runtime)
+    conduct = replace(_conduct(request, config, listen), python=python)
     store = Store(folder / "store")
     if request.partner is not None:
         _compare(request, request.partner, folder / RUN, store, conduct)

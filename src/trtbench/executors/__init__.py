@@ -10,7 +10,7 @@ from trtbench.executors._errand import FILE_MARK, with_marks, with_own_names
 from trtbench.executors._folders import cache_folder
 from trtbench.executors._hosts import HostsFile
 from trtbench.executors._interpreter import WORKER_NEEDS, can_import, check_interpreter
-from trtbench.executors._node import ANSWER
+from trtbench.executors._node import ANSWER, LACKS, told_from_error
 from trtbench.executors._request import (
     AGAIN,
     WAITING,
@@ -32,6 +32,7 @@ __all__ = [
     "ANSWER",
     "EXECUTORS",
     "FILE_MARK",
+    "LACKS",
     "WAITING",
     "WORKER_NEEDS",
     "Bag",
@@ -47,6 +48,7 @@ __all__ = [
     "cache_folder",
     "can_import",
     "check_interpreter",
+    "told_from_error",
     "with_marks",
     "with_own_names",
 ]

@@ -23,6 +23,7 @@ from trtbench.host.process import run_process, tail
 
 RUN, ERROR, LOG = "run", "error.json", "node.log"
 RECORD, ANSWER = "run.json", "answer.msgpack"
+LACKS = "trtbench-lacks "
 
 HERE = "this machine"
 
@@ -44,19 +45,11 @@ def run_node(
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "request.json").write_bytes(json_from_value(request))
-    package = str(Path(__file__).resolve().parents[2])
-    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
     ended = run_process(
         [sys.executable, "-m", "trtbench.node", str(folder / "request.json"), str(folder),
          "{events}"],
         log=folder / LOG,
-        env={
-            **os.environ,
-            **(environment or {}),
-            "PYTHONPATH": os.pathsep.join(paths),
-            "PYTHONSAFEPATH": "1",
-            "PYTHONUNBUFFERED": "1",
-        },
+        env=node_environment(environment),
         folder=folder,
         timeout_s=request.limit_s,
         tick_s=LOOK_S,
@@ -65,6 +58,14 @@ def run_node(
     )  # fmt: skip
     how = "no end in time" if ended.timed_out else ended.signal or f"status {ended.status}"
     return result_of(folder, where=HERE, how=how)
+
+
+def node_environment(given: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What a node's process inherits: this very package before any other."""
+    package = str(Path(__file__).resolve().parents[2])
+    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+    own = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
+    return {**os.environ, **(given or {}), **own}
 
 
 def interrupt_if(closed: threading.Event | None) -> None:
@@ -84,6 +85,14 @@ def result_of(folder: Path, *, where: str, how: str) -> Path:
     raise error
 
 
+def told_in(text: str) -> Told | None:
+    """Find what ``trtbench.node lacks`` printed of a machine that lacks something."""
+    lines = [line for line in text.splitlines() if line.startswith(LACKS)]
+    if not lines:
+        return None
+    return value_from_json(lines[-1].removeprefix(LACKS).encode(), Told, where="what was told")
+
+
 def raise_told(folder: Path, *, where: str) -> None:
     """Raise the error that a node put in words, if it did."""
     path = folder / ERROR
@@ -91,6 +100,13 @@ def raise_told(folder: Path, *, where: str) -> None:
         return
     told = value_from_json(read_bytes(path), Told, where=str(path))
     raise error_from_told(told, where=where)
+
+
+def told_from_error(problem: TrtbenchError) -> Told:
+    """Put an error into words that can travel."""
+    return Told(
+        kind=type(problem).__name__, message=problem.message, facts=problem.facts, fix=problem.fix
+    )
 
 
 def error_from_told(told: Told, *, where: str) -> TrtbenchError:

@@ -10,16 +10,21 @@ import fcntl
 import importlib
 import os
 import platform
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from trtbench.domain.spec import Value
 from trtbench.errors import JobError, TrtbenchError, writing
 from trtbench.executors._folders import blob, cache_folder, keep_blob, pack
-from trtbench.executors._node import run_node
+from trtbench.executors._node import node_environment, run_node, told_from_error, told_in
 from trtbench.executors._parcel import parcel_from_bytes, place_parcel
 from trtbench.executors._request import Told
+from trtbench.host.process import run_process
 from trtbench.host.unfinished import temporary_folder
+
+ASK_S = 120.0
+"""Patience with a node that is asked what it has: its disk may be cold."""
 
 
 class Answer(Value, frozen=True, kw_only=True):
@@ -51,12 +56,18 @@ def on_node(parcel: bytes, contents: Mapping[str, Sequence[object]], slot: int) 
         return _refusal(problem, host, fetched)
 
 
+def lacking_here(libraries: Sequence[str]) -> Told | None:
+    """Tell what of these is not installed on this node, by a process of its own."""
+    with temporary_folder() as folder:
+        log = folder / "log.txt"
+        command = [sys.executable, "-m", "trtbench.node", "lacks", *libraries]
+        run_process(command, log=log, env=node_environment(), folder=folder, timeout_s=ASK_S)
+        return told_in(log.read_text("utf-8", "replace"))
+
+
 def _refusal(problem: TrtbenchError, host: str, fetched: int) -> Answer:
-    told = Told(
-        kind=type(problem).__name__, message=problem.message, facts=problem.facts, fix=problem.fix
-    )
     lines = problem.log_tail if isinstance(problem, JobError) else ()
-    return Answer(host=host, fetched=fetched, error=told, log_tail=lines)
+    return Answer(host=host, fetched=fetched, error=told_from_error(problem), log_tail=lines)
 
 
 def _fetch(cache: Path, sha256: str, chunks: Sequence[object]) -> bool:

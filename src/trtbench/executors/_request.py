@@ -34,6 +34,9 @@ class Needs(Value, frozen=True, kw_only=True):
     gpu_memory_bytes: int | None = None
     resources: dict[str, float] = {}
     """Further things by name, as a cluster or a list of hosts declares them."""
+    libraries: tuple[str, ...] = ()
+    """What must be installed: ``runtime:NAME``, ``builder:NAME`` (or any: ``builder:``), what
+    executes ``format:NAME``, ``package:NAME``, or ``package:RUNTIME/NAME`` where that runs."""
 
     def __str__(self) -> str:
         parts = ["a GPU" if self.gpu else "a processor"]

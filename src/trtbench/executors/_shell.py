@@ -17,8 +17,8 @@ from pathlib import Path
 from trtbench.errors import UnavailableError
 from trtbench.executors._hosts import Host
 from trtbench.executors._interpreter import OLDEST
-from trtbench.executors._node import LOOK_S, interrupt_if
-from trtbench.executors._request import Tell
+from trtbench.executors._node import LOOK_S, interrupt_if, told_in
+from trtbench.executors._request import Tell, Told
 from trtbench.host.process import Child, Exit, run_together, tail
 from trtbench.host.unfinished import temporary_folder
 from trtbench.version import __version__
@@ -94,6 +94,10 @@ class Shell:
         command = self._python("-m", "trtbench.executors._ssh_services", *words)
         limit_s = COPY_S if source or target else COMMAND_S
         return self._run(command, source=source, target=target, limit_s=limit_s)
+
+    def lacks(self, libraries: Sequence[str]) -> Told | None:
+        """Ask what of these is not installed there."""
+        return told_in(self._run(self._python("-m", "trtbench.node", "lacks", *libraries)))
 
     def measure(
         self,

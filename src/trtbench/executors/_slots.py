@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from trtbench.errors import UnavailableError
-from trtbench.executors._request import WAITING, Needs, Tell
+from trtbench.errors import TrtbenchError, UnavailableError
+from trtbench.executors._node import error_from_told
+from trtbench.executors._request import WAITING, Needs, Tell, Told
 
 LOOK_S = 2.0
 """How often who waits looks whether places came or went meanwhile."""
@@ -69,6 +70,10 @@ class Want:
     slot: Slot | None = None
 
 
+class Lacking(Exception):
+    """The machine that was asked lacks libraries, and is left out for such runs from now on."""
+
+
 class Slots:
     """All places there are, and those that are taken."""
 
@@ -90,13 +95,32 @@ class Slots:
         self._changed = threading.Condition()
         self._wants: list[Want] = []
         self._used: dict[tuple[str, int | None, int], int] = {}
+        self._lacking: dict[tuple[str, tuple[str, ...]], TrtbenchError | None] = {}
+        """By machine and libraries, once it was asked: what is missing, or nothing."""
+
+    def demand(
+        self, slot: Slot, needs: Needs, ask: Callable[[tuple[str, ...]], Told | None]
+    ) -> None:
+        """Ask a machine once whether it has the libraries for a run, before anything is sent."""
+        key = slot.machine, needs.libraries
+        if needs.libraries and key not in self._lacking:
+            self._lacking[key] = None
+            if (told := ask(needs.libraries)) is not None:
+                told = told.having(fix=f"on {slot.title}: {told.fix}" if told.fix else None)
+                self._lacking[key] = error_from_told(told, where=slot.title)
+        if self._lacking.get(key) is not None:
+            raise Lacking
 
     def fitting(self, needs: Needs) -> list[Slot]:
         """Places where such a run can be measured; that there is none is an error."""
         places = list(self._look())
         fitting = [slot for slot in places if slot.lacks(needs) is None]
-        if fitting:
-            return fitting
+        missing = [self._lacking.get((slot.machine, needs.libraries)) for slot in fitting]
+        able = [slot for slot, lacks in zip(fitting, missing, strict=True) if lacks is None]
+        if able:
+            return able
+        if missing and missing[0] is not None:
+            raise missing[0]
         reasons = {slot.machine: (slot.title, slot.lacks(needs)) for slot in places}
         raise UnavailableError(
             "no machine can ever measure this run",

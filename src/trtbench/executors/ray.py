@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
@@ -16,10 +17,18 @@ from typing import TYPE_CHECKING, TypeVar
 from trtbench.errors import JobError, UnavailableError
 from trtbench.executors._folders import unpack
 from trtbench.executors._node import error_from_told, interrupt_if
-from trtbench.executors._parcel import bytes_from_parcel, parcel_from_request
-from trtbench.executors._ray_task import Answer, on_node
-from trtbench.executors._request import AGAIN, Executor, ExecutorSettings, Needs, Request, Tell
-from trtbench.executors._slots import Slot, Slots, Want
+from trtbench.executors._parcel import Parcel, bytes_from_parcel, parcel_from_request
+from trtbench.executors._ray_task import ASK_S, Answer, lacking_here, on_node
+from trtbench.executors._request import (
+    AGAIN,
+    Executor,
+    ExecutorSettings,
+    Needs,
+    Request,
+    Tell,
+    Told,
+)
+from trtbench.executors._slots import Lacking, Slot, Slots, Want
 from trtbench.host.unfinished import temporary_folder
 from trtbench.version import __version__
 
@@ -91,14 +100,17 @@ class RayExecutor:
     def run(self, request: Request, *, folder: Path, tell: Tell) -> None:
         """Measure on a node; another one takes over when it is lost."""
         parcel = parcel_from_request(request)
-        contents = {sha256: self._put(sha256, path) for sha256, path in parcel.contents.items()}
-        for attempt in range(RETRIES + 1):
+        times = 0
+        while True:
             with self._slots.taken(request.needs, tell=tell) as slot:
                 tell(f"measuring on {slot.title}")
                 try:
-                    answer = self._on(slot, request, bytes_from_parcel(parcel), contents)
+                    answer = self._on(slot, parcel)
+                except Lacking:
+                    continue  # elsewhere; that no other has it is said there
                 except _NodeLost:
-                    if attempt == RETRIES:
+                    times += 1
+                    if times > RETRIES:
                         raise JobError(
                             f"{RETRIES + 1} nodes were lost under this run",
                             facts={"last": slot.title},
@@ -188,12 +200,13 @@ class RayExecutor:
                     self._contents[sha256] = [self._ray.put(piece) for piece in pieces]
             return self._contents[sha256]
 
-    def _on(
-        self, slot: Slot, request: Request, parcel: bytes, contents: dict[str, list[ObjectRef]]
-    ) -> Answer:
+    def _on(self, slot: Slot, parcel: Parcel) -> Answer:
         errors = importlib.import_module("ray.exceptions")
+        request = parcel.request
         needs = request.needs
         self._demand_same(slot)
+        self._slots.demand(slot, needs, partial(self._lacks, slot.machine))
+        contents = {sha256: self._put(sha256, path) for sha256, path in parcel.contents.items()}
         reference = self._task.options(
             num_cpus=0 if needs.gpu else 1 / self._beside,
             num_gpus=1 if needs.gpu else 0,
@@ -201,7 +214,7 @@ class RayExecutor:
             resources=needs.resources or None,
             scheduling_strategy=_pinned(slot.machine),
             name=request.title,
-        ).remote(parcel, contents, slot.number)
+        ).remote(bytes_from_parcel(parcel), contents, slot.number)
         limit_s = None if request.limit_s is None else request.limit_s + GRACE_S
         try:
             answer: Answer = self._ray.get(reference, timeout=limit_s)
@@ -254,12 +267,17 @@ class RayExecutor:
         """Ask a node for a sign of life."""
         return bool(self._asked_of(node, _echo))
 
-    def _asked_of(self, node: str, question: Callable[[], T]) -> T | None:
+    def _lacks(self, node: str, libraries: tuple[str, ...]) -> Told | None:
+        return self._asked_of(node, lambda: lacking_here(libraries), patience_s=ASK_S)
+
+    def _asked_of(
+        self, node: str, question: Callable[[], T], *, patience_s: float = ANSWER_S
+    ) -> T | None:
         """Have a node answer something small; ``None`` when it does not."""
         asked = self._ray.remote(max_retries=0, num_cpus=0)(question)
         reference = asked.options(scheduling_strategy=_pinned(node)).remote()
         try:
-            answer: T = self._ray.get(reference, timeout=ANSWER_S)
+            answer: T = self._ray.get(reference, timeout=patience_s)
             return answer
         except importlib.import_module("ray.exceptions").RayError:
             return None

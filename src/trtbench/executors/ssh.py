@@ -18,7 +18,7 @@ from trtbench.executors._node import interrupt_if, result_of
 from trtbench.executors._parcel import Parcel, bytes_from_parcel, parcel_from_request
 from trtbench.executors._request import AGAIN, Executor, ExecutorSettings, Needs, Request, Tell
 from trtbench.executors._shell import Shell
-from trtbench.executors._slots import Slot, Slots
+from trtbench.executors._slots import Lacking, Slot, Slots
 from trtbench.host.gpu_names import SLOT_VARIABLE
 from trtbench.host.process import Exit
 from trtbench.host.unfinished import temporary_folder
@@ -69,14 +69,18 @@ class SshExecutor:
         """Measure on a free host; another one takes over when it is lost, or the same once more."""
         parcel = parcel_from_request(request)
         self._refuse_lost(request.needs)
-        for attempt in range(RETRIES + 1):
+        times = 0
+        while True:
             with self._slots.taken(request.needs, tell=tell) as slot:
                 try:
                     self._on(slot, parcel, folder, tell)
                     return
+                except Lacking:
+                    continue  # elsewhere; that no other has it is said there
                 except _HostLost as lost:
                     interrupt_if(self._closed)
-                    if attempt == RETRIES:
+                    times += 1
+                    if times > RETRIES:
                         raise lost.problem from None
                     self._refuse_lost(request.needs)
                     reason = lost.problem.facts.get("reason", lost.problem.message)
@@ -87,6 +91,7 @@ class SshExecutor:
         shell, there = self._shells[slot.machine], f"work/{parcel.request.id}-{token_hex(3)}"
         try:
             shell.prepare()
+            self._slots.demand(slot, parcel.request.needs, shell.lacks)
             self._send(shell, parcel, there, tell)
             self._measure(shell, slot, parcel.request, there, folder, tell)
         except UnavailableError as problem:

@@ -23,7 +23,7 @@ from trtbench.tasks._feed import open_feed, open_feed_of_pass
 from trtbench.tasks.contract import completed, preparation_from_source
 from trtbench.workflows.check.preparation import preparation_findings, unreadable_findings
 from trtbench.workflows.check.values import Candidate, Checked, Ran, Side
-from trtbench.workflows.measure.errand import run_errand, sides_on_gpu
+from trtbench.workflows.measure.errand import run_errand, sides_need
 from trtbench.workflows.measure.failure import Failures
 from trtbench.workflows.measure.infer import stream
 from trtbench.workflows.measure.model_notes import precision_of_pass
@@ -62,10 +62,11 @@ def run_check(
     if not request.candidates:
         raise UsageError("a check needs a candidate", fix="trtbench check REFERENCE CANDIDATE")
     if request.executor is not None:
-        gpu = sides_on_gpu(request, names)
+        gpu, libraries = sides_need(request, names)
         return run_errand(
-            "check", request, Checked, config=config, conduct=conduct, gpu=gpu, output=output
-        )
+            "check", request, Checked, config=config, conduct=conduct, gpu=gpu,
+            libraries=libraries, output=output,
+        )  # fmt: skip
     sides = [
         (with_source(spec, request), python)
         for spec, python in sides or sides_of(request, names, config=config)

@@ -26,7 +26,7 @@ from trtbench.tasks.contract import Judgement, Predicted, completed, preparation
 from trtbench.workflows.check.check import sides_of
 from trtbench.workflows.check.naming import told_apart, vanilla_name
 from trtbench.workflows.check.preparation import preparation_findings, unreadable_findings
-from trtbench.workflows.measure.errand import run_errand, sides_on_gpu
+from trtbench.workflows.measure.errand import run_errand, sides_need
 from trtbench.workflows.measure.failure import Failed, Failures
 from trtbench.workflows.measure.infer import stream
 from trtbench.workflows.measure.model_notes import precision_of_pass, stamps_of_engine
@@ -161,13 +161,15 @@ def run_evaluation(
     if not names:
         raise UsageError("an evaluation needs a model", fix="trtbench eval MODEL --task NAME")
     if request.executor is not None:
+        gpu, libraries = sides_need(request, names)
         found = run_errand(
             "evaluate",
             request,
             Evaluation,
             config=config,
             conduct=conduct,
-            gpu=sides_on_gpu(request, names),
+            gpu=gpu,
+            libraries=libraries,
             output=Path(request.output),
         )
         for picture in found.pictures:  # they are copied beside runs, and into reports

@@ -179,8 +179,9 @@ def build_elsewhere(request: BuildRequest, *, config: Config, conduct: Conduct) 
     if request.timing_cache is not None and not Path(request.timing_cache).is_file():
         request = replace(request, timing_cache=None)  # begun there, it comes back with the engine
     artefact = run_errand(
-        "build", request, Artefact, config=config, conduct=conduct, gpu=gpu, output=engine
-    )
+        "build", request, Artefact, config=config, conduct=conduct, gpu=gpu, output=engine,
+        libraries=() if request.options else (f"builder:{request.runtime or ''}",),
+    )  # fmt: skip
     with writing(engine):
         write_whole(engine.with_name(f"{engine.name}.json"), json_from_value(artefact))
     return artefact

@@ -143,6 +143,7 @@ def quantized(
     made = run_errand(
         "quantize", request, Sidecar, config=config, conduct=conduct,
         gpu=False, output=Path(spec.output),
+        libraries=("package:onnx", *((f"package:{v}/{v}",) if (v := spec.via) != "cast" else ())),
     )  # fmt: skip
     made = made.having(command=conduct.command)
     write_sidecar(made, Path(spec.output))

@@ -12,9 +12,9 @@ import msgspec
 from trtbench import boundary
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.errors import StoreError, writing
-from trtbench.executors import ANSWER, Errand, Needs, Request, with_own_names
+from trtbench.executors import ANSWER, Errand, Request, with_own_names
 from trtbench.host.unfinished import remove_abandoned, scratch_directory, temporary_folder
-from trtbench.models.identity import model_ref
+from trtbench.models.identity import format_of, model_ref
 from trtbench.models.torch_models import is_named
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import new_id
@@ -38,12 +38,14 @@ def run_errand(
     config: Config,
     conduct: Conduct,
     gpu: bool,
+    libraries: Sequence[str],
     output: Path | None = None,
 ) -> T:
     """Have a request carried out where its executor says; what it wrote is written here."""
     luggage = Luggage(
         task=getattr(request, "task", None), settings=getattr(request, "settings", None)
     )
+    luggage.libraries += libraries
     here = {field.name for field in fields_of(ExecutorFields)}
     said = luggage.request(settled(request, config.defaults))
     asked = {name: value for name, value in said.items() if name not in here}
@@ -68,7 +70,8 @@ def send_errand(
 ) -> object:
     """Have an errand carried out; its files are in the folder then, and its answer is given."""
     assert conduct.executor is not None
-    needs = (conduct.needs or Needs()).having(gpu=gpu, machine=machine)
+    python = errand.asked.get("python")
+    needs = luggage.needs(conduct.needs, python=python, gpu=gpu, machine=machine)
     request = Request(
         id=new_id(),
         title=title or errand.verb,
@@ -100,15 +103,26 @@ def value_of_answer(answer: object, kind: type[T], *, luggage: Luggage, output: 
         raise StoreError("what came back is no answer", facts={"reason": problem}) from None
 
 
-def sides_on_gpu(request: RunningFields, models: Sequence[str]) -> bool:
-    """Tell whether one of several models needs a GPU, by the runtimes they are run in."""
+def sides_need(request: RunningFields, models: Sequence[str]) -> tuple[bool, list[str]]:
+    """Tell whether one of several models needs a GPU, and what has to be installed for them."""
     given = [request.runtime] if isinstance(request.runtime, str) else list(request.runtime or [])
-    named = given * len(models) if len(given) == 1 else given
-    for number, model in enumerate(models):
-        runtime = named[number] if number < len(named) else None
-        if needs_gpu(model, runtime, device=request.device, options=request.options):
-            return True
-    return False
+    named = (given * len(models) if len(given) == 1 else given) or [None] * len(models)
+    sides = list(zip(models, named, strict=False))
+    gpu = any(
+        needs_gpu(model, runtime, device=request.device, options=request.options)
+        for model, runtime in sides
+    )
+    return gpu, [library_of(*side) for side in sides]
+
+
+def library_of(model: str, runtime: str | None) -> str:
+    """Name what has to be installed for a model: the runtime, or one that executes its kind."""
+    return f"runtime:{runtime}" if runtime else f"format:{format_of_model(model)}"
+
+
+def format_of_model(model: str) -> str:
+    """Tell the format of a file, or of a model that a library has by name."""
+    return "torch" if is_named(model) else format_of(Path(model))
 
 
 def needs_gpu(

@@ -15,7 +15,7 @@ from trtbench.boundary import is_inside, read_text
 from trtbench.domain.spec import InputSpec, ModelRef, RunSpec
 from trtbench.domain.words import Scalar
 from trtbench.errors import InputError, TrtbenchError
-from trtbench.executors import FILE_MARK, Bag
+from trtbench.executors import FILE_MARK, Bag, Needs
 from trtbench.host.images import SUFFIXES
 from trtbench.models.identity import files_elsewhere, model_ref
 from trtbench.models.sidecar import read_sidecar, record_of_engine
@@ -23,6 +23,7 @@ from trtbench.models.torch_models import code_of_factory, code_of_hub, is_named
 from trtbench.runtimes import RUNTIMES
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import calibrating
+from trtbench.workflows.request.choice import first_choice
 from trtbench.workflows.request.fields import Travels, VerbRequest, fields_of
 from trtbench.workflows.request.making import RecipeFields
 from trtbench.workflows.request.measuring import BenchRequest
@@ -44,6 +45,8 @@ class Luggage:
         self.bags: dict[str, Bag] = {}
         self.code: list[str] = []
         """Folders that Python has to import from."""
+        self.libraries: list[str] = []
+        """What has to be installed there."""
         self._task = task
         self._settings = settings or {}
 
@@ -64,7 +67,14 @@ class Luggage:
             for name in RunSpec.__struct_fields__
             if fields.get(name) not in (None, "model", "as-is")
         }
+        if "binary" not in spec.options:  # else it is said where the program is
+            self.libraries.append(f"runtime:{spec.runtime}")
         return spec.having(**changes, model=self._reference(spec.model))
+
+    def needs(self, asked: Needs | None, *, python: object, **more: object) -> Needs:
+        """Say what a machine must have; an interpreter that is named there is asked there."""
+        libraries = () if python else tuple(dict.fromkeys(self.libraries))
+        return (asked or Needs()).having(libraries=libraries, **more)
 
     def axes(self, values: Mapping[str, object]) -> dict[str, object]:
         """Take along what axes of a sweep name: ``opt.KEY`` and ``build.KEY``."""
@@ -118,6 +128,8 @@ class Luggage:
                     facts={"model": name},
                     fix="trtbench export makes an ONNX file of it, which does",
                 )
+            zoo = name.partition(":")[0].partition(".")[0]
+            self.libraries.append(f"package:{first_choice('torch')}/{zoo}")
             return name
         return self._files_of(model_ref(_absolute(Path(name)), folders=True))
 
@@ -152,6 +164,10 @@ class Luggage:
             names = [str(each.absolute().relative_to(folder)) for each in files]
             mark = self._bag(folder, names)
             self.code += [] if mark in self.code else [mark]
+        else:
+            self.libraries.append(
+                f"package:{first_choice('torch')}/{name.partition('.')[0].partition(':')[0]}"
+            )
         return name
 
     def _data(self, name: str, travels: Travels | None) -> str:
@@ -228,7 +244,7 @@ def _is_within(folder: Path, path: Path) -> bool:
 
 
 def _shared(folder: Path, own: Path) -> list[Path]:
-    """What goes along of a folder beside data: all in the data's own folder, else what they are."""
+    """List what goes along of a folder beside data: all in their own folder, else what they are."""
     if folder.is_relative_to(own) or not folder.is_dir():
         return [folder]
     known = (*SUFFIXES, *LABELS)

@@ -154,12 +154,13 @@ def request_from_spec(
     """Put into one value all that a machine must know to measure a run."""
     demand_unchanged(spec.model)
     luggage = luggage or Luggage()
+    own = luggage.spec(spec)
     launch_s = conduct.timeout_s or expected_s(spec) + PATIENCE_S
     batch = f", batch {spec.batch}" if spec.batch else ""
     return Request(
         id=run_id,
         title=f"bench {spec.model.name}, {spec.runtime}{batch}",
-        spec=luggage.spec(spec),
+        spec=own,
         bags=luggage.bags,
         code=tuple(luggage.code),
         python=conduct.python,
@@ -168,7 +169,7 @@ def request_from_spec(
         memory_bytes=conduct.memory_bytes,
         command=conduct.command,
         tags=conduct.tags,
-        needs=needs_of(spec, conduct.needs),
+        needs=luggage.needs(needs_of(spec, conduct.needs), python=conduct.python),
     )
 
 

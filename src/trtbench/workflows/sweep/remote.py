@@ -22,7 +22,12 @@ from trtbench.executors import AGAIN, Errand
 from trtbench.host.unfinished import remove_abandoned, scratch_directory, temporary_folder
 from trtbench.store.directory import write_record
 from trtbench.store.store import Store
-from trtbench.workflows.measure.errand import needs_gpu, send_errand, value_of_answer
+from trtbench.workflows.measure.errand import (
+    format_of_model,
+    needs_gpu,
+    send_errand,
+    value_of_answer,
+)
 from trtbench.workflows.measure.luggage import Luggage
 from trtbench.workflows.measure.remote import record_of, take_in
 from trtbench.workflows.request.conduct import Conduct
@@ -110,6 +115,8 @@ def case_errand(matrix: Matrix, case: Case, run_id: str) -> tuple[Errand, Luggag
         if travels.get(name) and name != "models" and (value := getattr(matrix, name))
     }
     model = luggage.model(case.model)
+    luggage.libraries += [] if "opt.binary" in case.settings else [f"runtime:{case.runtime}"]
+    luggage.libraries += ["format:torch"] if format_of_model(case.model) == "torch" else []
     own = matrix.having(
         **named,
         models=(model,),
