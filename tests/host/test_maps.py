@@ -75,6 +75,49 @@ def test_damaged_numbers_in_an_exr_file_do_no_harm(tmp_path: Path) -> None:
                 assert read_map(path).ndim == 2
 
 
+HEADS = {
+    b"PF": "begin as a PFM", b"Pf\n0 20\n-1\n": "cannot be meant",
+    b"Pf\n99999 99999\n-1\n": "cannot be meant", b"Pf\n4 20\n1.2.3\n": "could not convert",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_heads_of_pfm_files_that_mean_nothing(tmp_path: Path, head: bytes) -> None:
+    (tmp_path / "a.pfm").write_bytes(head + bytes(400))
+    with pytest.raises(InputError) as refused:
+        read_map(tmp_path / "a.pfm")
+    assert HEADS[head] in str(refused.value.facts["reason"])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        (b"v/1\x01", b"v/1\x02", "begin as an OpenEXR"),
+        (b"\x02\0\0\0channels", b"\x02\x02\0\0channels", "save scan lines"),
+        (b"\0\x01\0\0\0\x03dataW", b"\0\x01\0\0\0\x04dataW", "save it so, or as .npy"),
+        (b"\x01\0\0\0\x01\0\0\0\0comp", b"\x02\0\0\0\x01\0\0\0\0comp", "fewer pixels"),
+        (b"\x03\0\0\0\x13\0\0\0disp", b"\xff\xff\xff\x0f\x13\0\0\0disp", "cannot be meant"),
+        (b"\x03\0\0\0\x13\0\0\0disp", b"\x03\0\x0f\0\x13\0\0\0disp", "larger than the file"),
+        (b"chlist\0\x13\0\0\0", b"chlist\0\xff\xff\xff\xff", "has no size"),
+    ],
+)
+def test_exr_files_of_other_kinds_are_refused_by_name(
+    tmp_path: Path, before: bytes, after: bytes, reason: str
+) -> None:
+    whole = base64.b64decode(EXR)
+    assert whole.count(before) == 1
+    (tmp_path / "a.exr").write_bytes(whole.replace(before, after))
+    with pytest.raises(InputError) as refused:
+        read_map(tmp_path / "a.exr")
+    assert reason in str(refused.value.facts["reason"])
+
+
+def test_pictures_in_colour_are_no_maps(tmp_path: Path) -> None:
+    Image.new("RGB", (4, 4)).save(tmp_path / "a.png")
+    with pytest.raises(InputError, match="is not a map"):
+        read_map(tmp_path / "a.png")
+
+
 def test_several_arrays_and_none_of_a_known_name(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", near=STEPS, far=STEPS)
     with pytest.raises(InputError) as refused:

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from trtbench.boundary import at_home
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.host.chunks import Chunks, ChunkWriter
 from trtbench.host.images import read_image
 from trtbench.host.maps import read_map
+from trtbench.store.place import address_from_text
 from trtbench.tasks import classification, depth, detection, pose
 from trtbench.tasks._box_truth import (
     CocoBoxes,
@@ -251,6 +253,30 @@ def test_annotations_that_lack_something(tmp_path: Path, missing: str) -> None:
         Annotations(coco(tmp_path / "people.json", {"a.png": 0}, people))
 
 
+@pytest.mark.parametrize("odd", [np.nan, np.inf, 0.5, 1e30])
+def test_labels_that_would_be_cut_to_another_class_are_refused(tmp_path: Path, odd: float) -> None:
+    path, tensors = tmp_path / "a.npz", (TensorSpec(name="x", dtype="float32", shape=("n", 4)),)
+    np.savez(path, x=np.zeros((2, 4), np.float32), labels=np.array([1.0, 3.0]))
+    labels = LabelledArrays(path, tensors, labels=None).labels
+    assert labels is not None
+    assert labels.tolist() == [1, 3]
+    np.savez(path, x=np.zeros((2, 4), np.float32), labels=np.array([1.0, odd]))
+    with pytest.raises(InputError, match="whole numbers"):
+        LabelledArrays(path, tensors, labels=None)
+
+
+def test_a_home_that_nobody_has_is_a_name_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert at_home("~/data") == tmp_path / "data"
+    assert at_home("~nobody-is-called-so/x") == Path("~nobody-is-called-so/x")
+    picture(tmp_path / "a.png")
+    (tmp_path / "data.yaml").write_text("path: ~nobody-is-called-so/x\nval: .\nnames: [a]\n")
+    assert len(read_yolo_data(tmp_path / "data.yaml", "val").paths) == 1
+    assert address_from_text("~nobody-is-called-so/x").endswith("/~nobody-is-called-so/x")
+
+
 def test_arrays_for_several_inputs(tmp_path: Path) -> None:
     tensors = (
         TensorSpec(name="tokens", dtype="int64", shape=("batch", 4)),
@@ -361,6 +387,10 @@ COCO = {
     [
         {"annotations": [{**BOX, "bbox": [1, 2, 3]}]},
         {"annotations": [{**BOX, "bbox": [1, 2, 3, "x"]}]},
+        {"annotations": [{**BOX, "bbox": [10**400, 2, 3, 4]}]},
+        {"annotations": [{**BOX, "area": 10**400}]},
+        {"annotations": [{**BOX, "bbox": None, "segmentation": [[10**400, 1, 1, 1]]}]},
+        {"annotations": [{**BOX, "bbox": None, "segmentation": {"size": [], "counts": [1]}}]},
         {"annotations": [{**BOX, "area": float("nan")}]},
         {"annotations": [{**BOX, "category_id": 7}]},
         {"annotations": [{**BOX, "category_id": [1]}]},
@@ -418,7 +448,7 @@ def test_masks_without_a_box_have_the_one_around_them(tmp_path: Path) -> None:
     assert found.areas.tolist() == [wide * high for *_, wide, high in boxes]
 
 
-@pytest.mark.parametrize("counts", ["~", "oooooooooooooooo", [None], ["x"], 7])
+@pytest.mark.parametrize("counts", ["~", "oooooooooooooooo", [None], ["x"], 7, [10**30, 1]])
 def test_masks_that_are_none_are_refused(tmp_path: Path, counts: object) -> None:
     outline = {"size": [30, 20], "counts": counts}
     told = [{**BOX, "bbox": None, "segmentation": outline}]
@@ -493,7 +523,8 @@ def test_labels_that_are_none_are_refused(tmp_path: Path, line: str) -> None:
 
 @pytest.mark.parametrize(
     "text", ["", "5", "[1, 2]", "val: nowhere", "names: 3\nval: .", "names: {1: a}\nval: .",
-             "names: {a: b}\nval: .", "val: [", "a: &a [*a, *a]"]
+             "names: {a: b}\nval: .", "names: {.inf: a}\nval: .", f"val: {'a' * 5000}", "val: [",
+             "a: &a [*a, *a]"]
 )  # fmt: skip
 def test_descriptions_of_data_that_are_none_are_refused(tmp_path: Path, text: str) -> None:
     picture(tmp_path / "a.png")

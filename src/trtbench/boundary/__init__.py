@@ -20,6 +20,7 @@ from trtbench.boundary.files import (
     user_name,
 )
 from trtbench.boundary.names import (
+    at_home,
     check_id,
     check_name,
     check_tag,
@@ -33,6 +34,7 @@ from trtbench.boundary.secrets import mask, mask_values, mask_words, may_hold_se
 from trtbench.boundary.texts import clean_line, clean_text, csv_cell, shown, xml_text
 
 __all__ = [
+    "at_home",
     "check_archive",
     "check_file",
     "check_filled",

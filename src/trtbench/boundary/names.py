@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -17,6 +18,11 @@ _TITLE_CHARACTERS = 200
 _FILE_NAME_BYTES = 100
 LONGEST_NAME, LONGEST_PART = 4000, 255
 """What file systems take; beyond it they answer with errors of their own."""
+
+
+def at_home(text: str) -> Path:
+    """Take ``~`` for a home, as a shell does: where no user has the name, it stays as it is."""
+    return Path(os.path.expanduser(text))  # noqa: PTH111 - Path's own raises
 
 
 def check_id(text: str, *, what: str = "run id", where: object = None) -> str:

@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from trtbench.boundary import mask, mask_words
+from trtbench.boundary import at_home, mask, mask_words
 from trtbench.errors import UnavailableError
 from trtbench.host.process import Exit, run_process
 from trtbench.host.unfinished import temporary_folder
@@ -43,7 +43,7 @@ def trtexec_binary(given: str | None) -> str:
     The name is kept as it was given, so that a command can be pasted.
     """
     if given is not None:
-        found = shutil.which(str(Path(given).expanduser()))
+        found = shutil.which(at_home(given))
         if found is None:
             raise UnavailableError(
                 f"there is no program that can be run at {given}", fix="--opt binary=PATH"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from trtbench.boundary import mask
+from trtbench.boundary import at_home, mask
 from trtbench.errors import UsageError
 
 INDEX = "index.sqlite"
@@ -71,7 +71,7 @@ def place_from_text(store: str, *, runs: str | None = None, home: Path | None = 
 def address_from_text(text: str) -> str:
     """Write a place so that it means the same from every folder."""
     if not is_url(text):
-        return str(Path(text).expanduser().absolute())
+        return str(at_home(text).absolute())
     if _scheme(text) == "sqlite":
         return f"sqlite:///{_sqlite_path(text).absolute()}"
     return text
@@ -115,7 +115,7 @@ def _folder(text: str) -> Path | None:
     """Find the folder that a plain name or a ``file://`` URL stands for."""
     scheme = _scheme(text)
     if scheme is None:
-        return Path(text).expanduser()
+        return at_home(text)
     if scheme in ("file", "local"):
         return Path(unquote(urlsplit(text).path))
     return None

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from trtbench.analysis.detection_scores import Objects, boxes_from_corners
-from trtbench.boundary import read_text
+from trtbench.boundary import at_home, read_text
 from trtbench.domain.arrays import AnyArray
 from trtbench.errors import InputError, UsageError, reading
 from trtbench.host.images import find_images, image_size
@@ -224,13 +224,14 @@ def read_yolo_data(path: Path, split: str) -> YoloData:
             facts={"it has": ", ".join(parts) or "no images at all"},
             fix=f"--split {parts[0]}" if parts else None,
         )
-    named = Path(str(told.get("path") or "")).expanduser()
+    named = at_home(str(told.get("path") or ""))
     roots = [path.parent / named, path.parent]
     entries = told[split] if isinstance(told[split], list) else [told[split]]
     lists: list[Path] = []
-    images = _once(image for entry in entries for image in _images(str(entry), roots, path, lists))
+    with reading(path):  # a name may be too long for any file
+        found = (image for entry in entries for image in _images(str(entry), roots, path, lists))
+        images, root = _once(found), roots[0] if roots[0].is_dir() else path.parent
     names = told.get("names") or [str(number) for number in range(_count(told.get("nc")))]
-    root = roots[0] if roots[0].is_dir() else path.parent
     return YoloData(root=root, paths=images, names=_names(names, path), lists=lists)
 
 
@@ -258,7 +259,7 @@ def read_list(path: Path, roots: Sequence[Path] = ()) -> list[Path]:
     """Read a text file with an image per line."""
     with reading(path):
         lines = [line.strip() for line in read_text(path).splitlines()]
-    found = _once(_listed(line, [path.parent, *roots]) for line in lines if line)
+        found = _once(_listed(line, [path.parent, *roots]) for line in lines if line)
     if not found:
         raise InputError(f"{path} lists no images", fix="one image per line")
     return found
@@ -284,7 +285,7 @@ def _names(names: object, path: Path) -> dict[int, str]:
         if not isinstance(listed, dict):
             raise TypeError(names)
         known = {int(number): str(name) for number, name in listed.items()}
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"the names in {path} are no list and no table by number") from None
     if sorted(known) != list(range(len(known))):
         raise InputError(f"the classes named in {path} are not numbered from 0 on")

@@ -43,7 +43,7 @@ class CocoFile:
             self._by_image: dict[object, list[JsonTable]] = {}
             for each in self.raw["annotations"]:
                 self._by_image.setdefault(each["image_id"], []).append(_boxed(each))
-        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as problem:
             raise InputError(f"{path} lacks something", facts={"reason": repr(problem)}) from None
 
     def id_of(self, path: Path) -> object:

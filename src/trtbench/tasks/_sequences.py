@@ -60,7 +60,7 @@ class LabelledArrays(DataSource):
                 "there are not as many labels as items",
                 facts={"items": len(self.values), "labels": found.size},
             )
-        self.labels = None if found is None else found.reshape(-1).astype(np.int64)
+        self.labels = None if found is None else _whole(found.reshape(-1))
         self.names = tuple(f"{path.name}[{index}]" for index in range(len(self.values)))
         self.notes: tuple[str, ...] = ()
         for name, tensor in self._tensors.items():
@@ -155,6 +155,16 @@ def _read(path: Path, tensors: Tensors) -> tuple[dict[str, AnyArray], AnyArray |
     arrays = read_archive(path, wanted={*chosen.values(), *filter(None, [labels])})
     found = {name: _rows(arrays[own], path) for name, own in chosen.items()}
     return found, arrays[labels] if labels else None
+
+
+def _whole(labels: AnyArray) -> NDArray[np.int64]:
+    """Refuse fractions and NaN: cut to numbers, they would be other classes."""
+    with np.errstate(invalid="ignore"):
+        whole: NDArray[np.int64] = labels.astype(np.int64)
+    odd = labels[whole != labels]
+    if odd.size:
+        raise InputError("labels are whole numbers of classes", facts={"one is": odd[0]})
+    return whole
 
 
 def _rows(array: AnyArray, path: Path) -> AnyArray:

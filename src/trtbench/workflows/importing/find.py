@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from trtbench.boundary import check_filled
+from trtbench.boundary import at_home, check_filled
 from trtbench.domain.spec import Value
 from trtbench.errors import InputError, near_miss, reading
 from trtbench.models.identity import sha256_of
@@ -146,7 +146,7 @@ def found_from_path(path: Path, *, named: bool, inside: str | None = None) -> Fo
 
 
 def _given(text: str) -> Iterator[tuple[Path, bool]]:
-    path = Path(text).expanduser()
+    path = at_home(text)
     if path.exists():
         yield path, not path.is_dir()
         return

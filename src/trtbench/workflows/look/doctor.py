@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, Protocol
 
+from trtbench.boundary import at_home
 from trtbench.domain.result import Gpu
 from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import Value
@@ -274,7 +275,7 @@ def _store(settings: dict[str, str]) -> Iterable[Check]:
     if "://" in location:
         yield Check(name="store", status="info", detail=f"{location}, not tried")
         return
-    path = Path(location).expanduser()
+    path = at_home(location)
     existing = next(p for p in (path, *path.absolute().parents) if os.path.lexists(p))
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         yield Check(

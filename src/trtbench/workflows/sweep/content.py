@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from trtbench.boundary import clean_line, read_bytes
+from trtbench.boundary import at_home, clean_line, read_bytes
 from trtbench.build.builders import BUILDERS
 from trtbench.build.quantize_data import RANDOM
 from trtbench.domain.result import Scalar
@@ -117,7 +117,7 @@ def builder_tools(builder: str, *, device: str, python: str | None) -> dict[str,
 
 def packages_of(python: str) -> dict[str, str]:
     """Tell which TensorRT another interpreter has, by what is installed beside it."""
-    path = Path(python).expanduser()
+    path = at_home(python)
     places = path.absolute().parent.parent.glob("lib*/python3*/*-packages")
     names = {each.name for place in places for each in place.glob("[Tt]ensor[Rr][Tt]*-info")}
     return {"python": str(path), "packages": " ".join(sorted(names))}
