@@ -16,6 +16,7 @@ from trtbench.report.document import (
     Section,
     Table,
     Text,
+    document_from_blocks,
     table_from_rows,
 )
 from trtbench.report.renderers.terminal import render, text
@@ -55,6 +56,20 @@ def test_names_lose_their_middle_and_stay_different_while_numbers_stay(width: in
     assert first.endswith("int8.onnx")
     assert ("…" in first) == (width < 120)
     assert lines[1].count("1 234.5 ms") == lines[2].count("1 234.5 ms") >= 1
+
+
+def test_words_of_titles_are_stacked_before_columns_are_left_out() -> None:
+    titles = ("rank", "TRT fp32 score", "TRT fp32 label", "TRT int8 score")
+    headings = [Heading(key=t, title=t, rank=n, stack=True) for n, t in enumerate(titles)]
+    table = table_from_rows("top", headings=tuple(headings), rows=[(1, 4.5, "cat", 4.25)])
+    document = document_from_blocks("top", [table])
+    assert text(document, width=60).splitlines()[0].split("  ") == list(titles)
+    narrow = [line.split() for line in text(document, width=30).splitlines()]
+    assert narrow == [
+        ["rank", "TRT", "TRT", "TRT"], ["fp32", "fp32", "int8"], ["score", "label", "score"],
+        ["1", "4.5", "cat", "4.25"],
+    ]  # fmt: skip
+    assert "too narrow for: TRT\nint8 score" in text(document, width=20)
 
 
 def test_columns_are_left_out_by_rank_and_named() -> None:

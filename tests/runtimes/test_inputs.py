@@ -204,7 +204,7 @@ def test_a_missing_file_names_the_near_miss(tmp_path):
     write(tmp_path, "npz", IMAGES)
     with pytest.raises(InputError, match="there are no inputs at") as caught:
         resolve(IMAGE, source=tmp_path / "dataa.npz")
-    assert caught.value.fix == f"--inputs {tmp_path / 'data.npz'}"
+    assert caught.value.fix == f"did you mean {tmp_path / 'data.npz'}?", "--inputs, --data, ..."
 
 
 def test_one_array_for_several_inputs(tmp_path):

@@ -29,6 +29,7 @@ from trtbench.tasks._coco import Annotations
 from trtbench.tasks._depth_images import DepthImages
 from trtbench.tasks._detection_images import DetectionImages
 from trtbench.tasks._image_folder import ImageFolder, read_classes
+from trtbench.tasks._images import chosen_item
 from trtbench.tasks._sequences import LabelledArrays
 from trtbench.tasks.contract import Predicted, completed, settings_from_text
 
@@ -294,6 +295,11 @@ def test_arrays_for_several_inputs(tmp_path: Path) -> None:
     np.savez(tmp_path / "c.npz", labels=np.arange(3), **{**arrays, "weights": np.ones((2, 4))})
     with pytest.raises(InputError, match="same number of items"):
         LabelledArrays(tmp_path / "c.npz", tensors, labels=None)
+
+
+@pytest.mark.parametrize("wanted", ["7", "a.npz[7]"])
+def test_an_item_of_arrays_is_shown_by_its_number(wanted: str) -> None:
+    assert chosen_item([f"a.npz[{place}]" for place in range(20)], wanted) == 7
 
 
 def test_settings_told_as_text() -> None:

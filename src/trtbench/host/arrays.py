@@ -116,7 +116,7 @@ def refuse_missing(source: Path) -> None:
     guess = near_miss(source.name, names)
     raise InputError(
         f"there are no inputs at {source}",
-        fix=f"--inputs {folder / guess}" if guess else "give an .npz, an .npy or a folder",
+        fix=f"did you mean {folder / guess}?" if guess else "give an .npz, an .npy or a folder",
     )
 
 

@@ -29,6 +29,8 @@ class Heading(Value, frozen=True, kw_only=True):
     rank: int = 0
     """Where width is short the highest rank is left out first; 0 stays."""
     fit: Fit = "whole"
+    stack: bool = False
+    """Where width is short the words of the title may stand one above the other."""
 
 
 class Cell(Value, frozen=True, kw_only=True):

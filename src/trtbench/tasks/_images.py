@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -146,11 +146,18 @@ def _short(path: Path, root: Path) -> str:
 
 
 def chosen_item(names: Sequence[str], wanted: Scalar) -> int:
-    """Find the item to show, by its name with or without folder and ending; else the first."""
+    """Find the item to show, by its name with or without folder and ending; else the first.
+
+    Of arrays the number will do.
+    """
     if wanted is None:
         return 0
     text = Path(str(wanted)).as_posix()
-    for same in (str, lambda name: Path(name).name, lambda name: Path(name).stem):
+    ways: tuple[Callable[[str], str], ...] = (
+        str, lambda name: Path(name).name, lambda name: Path(name).stem,
+        lambda name: name.rpartition("[")[2].removesuffix("]"),
+    )  # fmt: skip
+    for same in ways:
         for told in (text, Path(text).name):
             found = [index for index, name in enumerate(names) if same(name) == told]
             if len(found) == 1:

@@ -210,15 +210,15 @@ def _pair_table(models: Sequence[Predicted], tallies: Sequence[_Tally]) -> TaskT
         same = _agreement(tallies[0], tally)
         rows.append(
             (
-                model.label, same.value, test.only_first, test.only_second, test.difference,
-                test.interval.low, test.interval.high, test.p,
+                model.label, same.value, test.only_first, test.only_second, test.p, test.difference,
+                test.interval.low, test.interval.high,
             )
         )  # fmt: skip
     return TaskTable(
         id="mcnemar",
         title=f"Against {models[0].label}: McNemar's exact test on top-1",
-        headings=("model", "agreement", "only first right", "only this right",
-                  "difference", "low", "high", "p"),
+        headings=("model", "agreement", "only first right", "only this right", "p",
+                  "difference", "low", "high"),
         rows=tuple(rows),
     )  # fmt: skip
 

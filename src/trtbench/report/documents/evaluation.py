@@ -74,8 +74,16 @@ def _main(evaluation: Evaluation) -> Table:
         MODEL_HEADING,
         *(score_heading(metric, place) for place, metric in enumerate(metrics)),
         Heading(key="items", title="Examples", align="right", rank=4),
-        Heading(key="latency_all", title="Latency-all (mean / max)", align="right", rank=3),
-        Heading(key="latency_model", title="Latency-model (mean / max)", align="right", rank=5),
+        Heading(
+            key="latency_all", title="Latency-all (mean / max)", align="right", stack=True, rank=3
+        ),
+        Heading(
+            key="latency_model",
+            title="Latency-model (mean / max)",
+            align="right",
+            stack=True,
+            rank=5,
+        ),
         Heading(key="size_bytes", title="Size", align="right", rank=2),
         Heading(key="layers", title="Layers", align="right", rank=7),
         Heading(key="parameters", title="Parameters", align="right", rank=6),
@@ -135,8 +143,8 @@ def _split(evaluation: Evaluation) -> Table:
     headings = (
         MODEL_HEADING,
         *PART_HEADINGS.values(),
-        Heading(key="items_per_s", title="Items/s-inference", align="right"),
-        Heading(key="items_per_s_all", title="Items/s-all", align="right", rank=1),
+        Heading(key="items_per_s", title="Items/s inference", align="right", stack=True),
+        Heading(key="items_per_s_all", title="Items/s all", align="right", rank=1, stack=True),
     )
     rows: list[list[Cell | Scalar]] = []
     for model in evaluation.models:
@@ -168,18 +176,23 @@ def _section(table: TableValue, most: int) -> Section:
         Heading(
             key=title,
             title=title,
-            align="left" if any(isinstance(row[place], str) for row in table.rows) else "right",
+            align="left" if any(map(_is_word, (row[place] for row in table.rows))) else "right",
             rank=max(0, place - 2),
             fit="shorten" if place == 0 else "whole",
+            stack=True,
         )
         for place, title in enumerate(table.headings)
     )
-    shares = [is_share(title.split()[-1]) for title in table.headings]
+    shares = [is_share(table.title) or is_share(title.split()[-1]) for title in table.headings]
     rows = [list(map(_cell, row, shares)) for row in table.rows[:most]]
     count = len(table.rows)
     more = f"{most} of {count} rows; all are in eval.json." if count > most else None
     made = table_from_rows(table.id, headings=headings, rows=rows, caption=more)
     return Section(id=table.id, title=table.title, blocks=(made,))
+
+
+def _is_word(value: Scalar) -> bool:
+    return isinstance(value, str) and not value.endswith(" %")
 
 
 def _cell(value: Scalar, share: bool) -> Cell:

@@ -48,14 +48,15 @@ def layout_from_table(table: Table, width: int | None) -> TableLayout | None:
     nothing stands is not shown.
     """
     texts = [[row[place].shown for row in table.rows] for place in range(len(table.headings))]
-    wanted = [_wanted(h.title, column) for h, column in zip(table.headings, texts, strict=True)]
+    titles = [cell_len(heading.title) for heading in table.headings]
+    wanted = list(map(_wanted, titles, texts))
     places = [place for place, column in enumerate(texts) if any(column) or not column]
     if width is None:
         return TableLayout(columns=tuple(DrawnColumn(place=p, width=wanted[p]) for p in places))
-    least = [
-        min(want, _least(heading, column))
-        for heading, column, want in zip(table.headings, texts, wanted, strict=True)
-    ]
+    if _total(wanted, places) > width:
+        titles = [_stacked(heading) for heading in table.headings]
+        wanted = list(map(_wanted, titles, texts))
+    least = list(map(min, wanted, map(_least, table.headings, titles, texts)))
     filled, places = places, [place for place in places if table.headings[place].rank == 0]
     if _total(least, places) > width:
         return None
@@ -116,18 +117,23 @@ def _folded(words: Sequence[str], width: int) -> Iterator[str]:
         yield word
 
 
-def _wanted(title: str, texts: Sequence[str]) -> int:
+def _stacked(heading: Heading) -> int:
+    """Tell how wide a title is whose words may stand one above the other."""
+    return max(map(cell_len, heading.title.split(" ") if heading.stack else [heading.title]))
+
+
+def _wanted(title: int, texts: Sequence[str]) -> int:
     lines = (line for text in texts for line in text.split("\n"))
-    return max(cell_len(title), max(map(cell_len, lines), default=0))
+    return max(title, max(map(cell_len, lines), default=0))
 
 
-def _least(heading: Heading, texts: Sequence[str]) -> int:
+def _least(heading: Heading, title: int, texts: Sequence[str]) -> int:
     """Tell how narrow a column may become: names must still differ, words still be words."""
     if heading.fit == "wrap":
-        return max(LEAST_PROSE, cell_len(heading.title))
+        return max(LEAST_PROSE, title)
     if heading.fit == "whole":
-        return _wanted(heading.title, texts)
-    width = max(LEAST_NAME, cell_len(heading.title))
+        return _wanted(title, texts)
+    width = max(LEAST_NAME, title)
     different = set(texts)
     while len(set(map(partial(shortened_to, width=width), different))) < len(different):
         width += 1

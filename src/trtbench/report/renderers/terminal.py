@@ -154,7 +154,10 @@ def _cleaned(table: Table) -> Table:
 def _grid(table: Table, layout: TableLayout) -> Iterator[Line]:
     heads = [table.headings[column.place] for column in layout.columns]
     if any(head.title for head in heads):
-        cells = [[head.title] for head in heads]
+        cells = [
+            list(wrapped(head.title, column.width))
+            for head, column in zip(heads, layout.columns, strict=True)
+        ]
         yield from _row(table, layout, cells, ["dim"] * len(cells))
     for row in table.rows:
         shown = [row[column.place] for column in layout.columns]
