@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,10 @@ from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import run_spec
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflows"))
+
+from imports import bring, only, stored
 
 STANDIN_GPU = Path(__file__).resolve().parents[1] / "standin_gpu"
 SHORT = {"duration": 0.05, "warmup": 0.01, "until_steady": False}
@@ -355,6 +361,52 @@ def test_what_is_passed_on_to_trtexec_names_the_run(trtexec: Any, store: Store) 
     assert entry_from_record(exposed.record, path="").protocol == "serve"
     [difference] = [d for d in differences(plain.record, exposed.record) if d.key == "protocol"]
     assert difference.blocking
+
+
+def test_rests_profiles_and_further_arguments_name_a_run_too(trtexec: Any, store: Store) -> None:
+    """None of them ran otherwise than asked; inputs from files are not random."""
+    engine = trtexec.engine()
+    plain = bench(engine, store, runtime="trtexec", profile=False)
+    given = (
+        "--idleTime=5", "--useProfile=1", "--infStreams=2", "--loadInputs=input:x.bin",
+        "--useManagedMemory", "--avgRuns=5", "--fp16",
+    )  # fmt: skip
+    run = bench(engine, store, runtime="trtexec", profile=False, extra_args=given)
+    title = title_of(run)
+    assert "loadInputs=input:x.bin, useManagedMemory=on" in title
+    assert "2 streams, latencies overlap, gap 5.00 ms, profile 1" in title
+    assert "fp16" not in title, "an engine is what it was built as"
+    assert not {"H30", "H40", "H46"} & {each.code for each in run.findings}
+    assert {"H30", "H40"} <= {each.code for each in plain.findings}
+    assert "useManagedMemory=on" in labels_from_runs([plain, run])[1]
+    assert key_from_record(plain.record) != key_from_record(run.record)
+    found = {each.key: each for each in differences(plain.record, run.record)}
+    assert found["gap_s"].blocking
+    assert found["arguments"].candidate == "loadInputs=input:x.bin, useManagedMemory=on"
+
+
+def test_threads_that_were_asked_for_are_in_the_title(tmp_path: Path, store: Store) -> None:
+    model = models.tiny_model(tmp_path / "tiny.onnx")
+    assert " · 1 thread · " in title_of(bench(model, store, threads=1))
+    assert "thread" not in title_of(bench(model, store))
+
+
+def test_imported_logs_tell_rests_and_what_was_timed(
+    trtexec: Any, tmp_path: Path, store: Store
+) -> None:
+    for name, given in (("plain", ()), ("other", ("--idleTime=10", "--useDLACore=0"))):
+        flags = [f"--loadEngine={trtexec.engine()}", "--duration=1", *given]
+        done = subprocess.run([trtexec.binary, *flags], capture_output=True, check=True)
+        (tmp_path / f"{name}.log").write_bytes(done.stdout)
+    plain, other = (
+        stored(only(bring(tmp_path / f"{name}.log", store=store)), store)
+        for name in ("plain", "other")
+    )
+    assert "useDLACore=0" in title_of(other)
+    assert "gap 10.0 ms" in title_of(other)
+    assert "gap" not in title_of(plain)
+    found = {each.key for each in differences(plain.record, other.record)}
+    assert {"gap_s", "arguments"} <= found
 
 
 def test_no_transfers_are_a_pipeline_without_them(trtexec: Any, store: Store) -> None:

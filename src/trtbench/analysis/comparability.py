@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
-from trtbench.domain.ran import protocol_of
+from trtbench.domain.ran import arguments_of, gap_of, protocol_of
 from trtbench.domain.result import UNKNOWN, Fact, Gpu, RunRecord, gpu_of, precision_of
 from trtbench.domain.spec import Value
 from trtbench.domain.variables import deciding, variables_of
@@ -58,7 +58,8 @@ DEVICE_KEYS = frozenset({
 
 ACCEPTABLE = (
     "model", "inputs", "batch", "protocol", "gap_s", "rate_hz", "precision",
-    *BLOCKING_CONDITIONS, "variables", "host", "cpu", "cpu_cores", "threads", "versions",
+    *BLOCKING_CONDITIONS, "variables", "host", "cpu", "cpu_cores", "threads", "arguments",
+    "versions",
     "gpu_name", "gpu_uuid", "gpu_power_limit_w", "gpu_ecc", "gpu_driver", "gpu_persistence",
     "clock",
 )  # fmt: skip
@@ -177,10 +178,10 @@ def _protocol(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
         message = f"different protocols: {one} against {other}"
         yield _difference("protocol", one, other, message, blocking=True)
     for key, what in (("gap_s", "gaps between queries"), ("rate_hz", "rates of arrival")):
-        left, right = getattr(a.spec, key), getattr(b.spec, key)
-        if left != right:
-            message = f"different {what}: {left} against {right}"
-            yield _difference(key, left, right, message, blocking=True)
+        here, there = (gap_of(x) if key == "gap_s" else x.spec.rate_hz for x in (a, b))
+        if here != there:
+            message = f"different {what}: {here} against {there}"
+            yield _difference(key, here, there, message, blocking=True)
     left, right = (precision_of(each) or "unknown" for each in (a, b))
     if left != right:
         yield _difference("precision", left, right, f"precision {left} against {right}")
@@ -188,7 +189,7 @@ def _protocol(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
 
 def _conditions(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
     for key in dict.fromkeys((*a.conditions, *b.conditions)):
-        if key in ("precision", "batch", "protocol"):  # told by what ran, above
+        if key in ("precision", "batch", "protocol", "gap_s"):  # told by what ran, above
             continue
         left, right = a.conditions.get(key), b.conditions.get(key)
         if not _known(left) or not _known(right):
@@ -239,6 +240,11 @@ def _machine(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
     if a.spec.threads != b.spec.threads and a.spec.runtime == b.spec.runtime:
         message = f"threads {a.spec.threads} against {b.spec.threads}"
         yield _difference("threads", a.spec.threads, b.spec.threads, message)
+    passed = [arguments_of(record) for record in (a, b)]
+    if passed[0] != passed[1] and a.spec.runtime == b.spec.runtime:
+        one, other = (", ".join(f"{k}={v}" for k, v in x.items()) or "none" for x in passed)
+        message = f"other arguments for the program: {one} against {other}"
+        yield _difference("arguments", one, other, message)
     other_versions = {
         name: (left.versions[name], right.versions[name])
         for name in sorted(set(left.versions) & set(right.versions))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from trtbench.analysis.changepoints import LEAST_POINTS, ChangePoint, change_points, segments
-from trtbench.domain.ran import options_of, protocol_of, streams_of, threads_of
+from trtbench.domain.ran import gap_of, options_of, protocol_of, streams_of, threads_of
 from trtbench.domain.result import Fact, RunRecord, gpu_of, precision_of
 from trtbench.domain.spec import Value
 from trtbench.units import instant_from_text, text_from_shape
@@ -99,7 +99,7 @@ def key_from_record(record: RunRecord) -> SeriesKey:
     settings = {
         "threads": threads_of(record),
         "streams": streams if (streams := streams_of(record)) != 1 else None,
-        "gap": spec.gap_s or None,
+        "gap": gap_of(record) or None,
         "rate": spec.rate_hz,
         # Where trtexec lay says nothing about what it measured.
         **{name: value for name, value in options_of(record).items() if name != "binary"},

@@ -8,7 +8,7 @@ import numpy as np
 
 from trtbench.analysis.column_summary import QUANTILES, ColumnSummary, Quantile, summarize_column
 from trtbench.analysis.reported import reported_headline, reported_rate, reported_statistics
-from trtbench.domain.ran import protocol_of, streams_of
+from trtbench.domain.ran import gap_of, protocol_of, streams_of
 from trtbench.domain.result import Interval, Run, RunRecord
 from trtbench.domain.samples import DURATIONS, Column, IterationTimes
 from trtbench.domain.short_view import ShortView
@@ -195,7 +195,7 @@ def _wall_s(run: Run) -> float | None:
 
 
 def _is_closed(run: Run) -> bool:
-    alone = streams_of(run.record) == 1 and run.record.spec.gap_s == 0
+    alone = streams_of(run.record) == 1 and gap_of(run.record) == 0
     return alone and protocol_of(run.record) in ("serve", "gpu")
 
 

@@ -107,6 +107,7 @@ CONDITIONS: dict[str, Key] = {
     "cuda_graph_fell_back": Key("switch", "", "trtexec.conditions", "a capture failed"),
     "spin_wait": Key("switch", "", "trtexec.conditions", "the host spins for the GPU"),
     "streams": Key("whole", "1", "trtexec.conditions", "queries at a time"),
+    "gap_s": Key("number", "s", "trtexec.conditions", "mean rest between queries"),
     "protocol": Key("text", "", "trtexec.conditions", "how queries follow one another"),
     "overlapping": Key("switch", "", "runtimes._trt_session", "queries overlap"),
     "memory": Key("text", "", "runtimes._trt_session", "pinned or pageable"),

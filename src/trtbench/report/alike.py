@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from trtbench.domain.ran import options_of, protocol_of, setting_of, streams_of, threads_of
+from trtbench.domain.ran import gap_of, options_of, protocol_of, setting_of, streams_of, threads_of
 from trtbench.domain.result import Run, gpu_of
 from trtbench.report.labels import model_name, precision_name
 from trtbench.units import text_from_rate, text_from_seconds
@@ -62,7 +62,7 @@ def alike_key(
         "streams": f"{streams} streams" if streams > 1 else "",
         "rate": f"{text_from_rate(spec.rate_hz)}" if spec.rate_hz else "",
         "arrivals": "" if spec.arrivals == "poisson" else spec.arrivals,
-        "gap": f"gap {text_from_seconds(spec.gap_s, digits=3)}" if spec.gap_s else "",
+        "gap": f"gap {text_from_seconds(gap, digits=3)}" if (gap := gap_of(record)) else "",
         "threads": f"{threads} threads" if threads else "",
         "options": " ".join(options),
         "graph": "CUDA graph" if setting_of(record, "cuda_graph") else "",

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from trtbench.domain.ran import options_of, protocol_of, setting_of, streams_of, threads_of
+from trtbench.domain.ran import gap_of, options_of, protocol_of, setting_of, streams_of, threads_of
 from trtbench.domain.result import FailedRun, Run, RunRecord, gpu_of, precision_of
 from trtbench.domain.spec import RunSpec
 from trtbench.units import text_from_rate, text_from_seconds
@@ -146,8 +146,8 @@ def protocol_name(record: RunRecord) -> str:
         "no transfers" if known.get("transfers") is False else "",
         "spin wait" if known.get("spin_wait") is True else "",
         f"{streams} streams, latencies overlap" if streams > 1 else "",
-        f"gap {text_from_seconds(spec.gap_s, digits=3)}" if spec.gap_s else "",
-        f"profile {spec.profile_index}" if spec.profile_index else "",
+        f"gap {text_from_seconds(gap, digits=3)}" if (gap := gap_of(record)) else "",
+        f"profile {profile}" if (profile := setting_of(record, "profile_index")) else "",
         "clocks locked" if known.get("clocks_locked") is True else "",
     )
     told = ", ".join(filter(None, words))

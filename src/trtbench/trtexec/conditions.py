@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from trtbench.domain.labels import batch_that_ran
+from trtbench.domain.ran import SETTING_FLAGS
 from trtbench.domain.result import Fact, Scalar
 from trtbench.trtexec._log_values import LogRun, LogSection
 
@@ -38,6 +41,8 @@ def conditions_from_log(run: LogRun) -> dict[str, Fact]:
             default=_by_major(run, before_11=False, from_11=True),
         ),
         "streams": _streams(run),
+        "gap_s": _gap(run),
+        **_profile(run),
         "protocol": UNKNOWN if run.major is None else protocol_from_log(run, transfers, graph),
         "typing": _typing(run),
         "tf32": _tf32(run),
@@ -82,14 +87,33 @@ def _switch(run: LogRun, *, label: str, on: str, off: str, default: bool | None)
 
 
 def _streams(run: LogRun) -> Fact:
-    printed = run.option("Inference Streams") or run.option("Streams") or ""
-    if printed.isascii() and printed.isdecimal() and len(printed) < 10:
-        return Fact(value=int(printed))
-    for word in run.arguments:
-        flag, _, value = word.partition("=")
-        if flag in ("--infStreams", "--streams") and value.isdecimal() and len(value) < 10:
-            return Fact(value=int(value))
-    return _implied(1 if run.major is not None else None)
+    found = _number(run, ("Inference Streams", "Streams"), SETTING_FLAGS["streams"])
+    return found or _implied(1 if run.major is not None else None)
+
+
+def _gap(run: LogRun) -> Fact:
+    """Find the rest between queries, which is told in milliseconds."""
+    found = _number(run, ("Idle time", "Idle"), SETTING_FLAGS["gap_s"])
+    if found is None or not isinstance(found.value, int):
+        return _implied(0.0 if run.major is not None else None)
+    return found.having(value=found.value / 1e3)
+
+
+def _profile(run: LogRun) -> dict[str, Fact]:
+    labels = ("Optimization Profile Index",)
+    found = _number(run, labels, SETTING_FLAGS["profile_index"])
+    return {} if found is None else {"profile_index": found}
+
+
+def _number(run: LogRun, labels: Sequence[str], flags: Sequence[str]) -> Fact | None:
+    """Read a whole number from the dump of options, then from the command line."""
+    printed = [(run.option(label) or "").removesuffix("ms") for label in labels]
+    words = (word.partition("=") for word in run.arguments)
+    given = [value for flag, _, value in words if flag in flags]
+    for text in (*printed, *given):
+        if text.isascii() and text.isdecimal() and len(text) < 10:
+            return Fact(value=int(text))
+    return None
 
 
 def protocol_from_log(run: LogRun, transfers: Fact, graph: Fact) -> Fact:

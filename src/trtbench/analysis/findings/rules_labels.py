@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from trtbench.analysis.findings.evidence import Evidence
 from trtbench.analysis.findings.rule import Hit, Limits, rule
-from trtbench.domain.ran import options_of
+from trtbench.domain.ran import is_passed_on, options_of
 from trtbench.domain.result import RunRecord, Scalar, Severity, known_value, precision_of
 from trtbench.domain.spec import RunSpec, Value
 from trtbench.domain.variables import variable_of, variables_of
 
 GRAPH = "cuda_graph"
-_CHECKED = ("protocol", "streams", "threads", "transfers", "spin_wait", GRAPH)
+_CHECKED = ("protocol", "streams", "threads", "transfers", "spin_wait", GRAPH, "gap_s")
 """Properties of a run that sessions and programs tell by the name they are asked for."""
 _REMEDIES = {
     "batch": "leave --batch out, or build or export with a dynamic batch",
@@ -42,7 +42,11 @@ def contradictions(record: RunRecord) -> tuple[Contradiction, ...]:
             for name, shape in spec.shapes.items()
             if record.inputs
         ),
-        *((key, _asked(spec, key), known_value(record.conditions.get(key))) for key in _CHECKED),
+        *(
+            (key, _asked(spec, key), known_value(record.conditions.get(key)))
+            for key in _CHECKED
+            if not is_passed_on(record, key)
+        ),
         *((key, value, options_of(record)[key]) for key, value in spec.options.items()),
     ]
     silent = _CHECKED if record.provenance == "measured" else (*_CHECKED, "batch", "precision")

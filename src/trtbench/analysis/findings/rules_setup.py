@@ -10,7 +10,7 @@ from trtbench.analysis.findings.rule import Hit, Limits, rounded, rule
 from trtbench.analysis.layers.computing import layer_types
 from trtbench.analysis.modes import quantum
 from trtbench.domain.labels import types_of
-from trtbench.domain.ran import protocol_of
+from trtbench.domain.ran import gap_of, options_of, protocol_of
 from trtbench.domain.result import precision_of
 
 SHARED_TYPES = {"best": (), "tf32": ("fp32", "tf32"), "fp32": ("fp32", "tf32")}
@@ -111,7 +111,9 @@ def input_data(e: Evidence, at: Limits) -> Iterator[Hit]:
     if e.record is None or e.record.provenance != "measured":
         return
     constant = e.flag("inputs_constant")
-    if constant or e.record.spec.inputs.source is None:
+    files = {"load_inputs", "loadInputs"} & options_of(e.record).keys()
+    read = e.record.spec.inputs.source or files
+    if constant or not read:
         what = "constant" if constant else "random"
         yield Hit(
             message=f"{what} input, the same every time: real data may differ in power",
@@ -241,7 +243,7 @@ def warm_caches(e: Evidence, at: Limits) -> Iterator[Hit]:
     """Fire when caches and clocks were kept warm throughout."""
     if e.record is None or e.record.provenance != "measured":
         return
-    if e.record.spec.gap_s == 0 and protocol_of(e.record) in ("serve", "pipeline", "gpu"):
+    if gap_of(e.record) == 0 and protocol_of(e.record) in ("serve", "pipeline", "gpu"):
         yield Hit(
             message="back to back: caches and clocks are warm, a lone query would be slower",
             evidence={"gap_s": 0.0},

@@ -7,7 +7,7 @@ from statistics import fmean
 
 from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.analysis.reported import reported_statistics
-from trtbench.domain.ran import options_of, protocol_of
+from trtbench.domain.ran import options_of, protocol_of, threads_of
 from trtbench.domain.result import FailedRun, Finding, Run, Scalar
 from trtbench.domain.variables import deciding, variables_of
 from trtbench.report.cells import count_cell, duration_cell, seconds_cell
@@ -31,21 +31,27 @@ from trtbench.report.numbers import UnitScale, text_from_duration, unit_for_seco
 from trtbench.report.run_facts import PHASES, summary_of
 from trtbench.report.run_memory import memory_of, words_from_memory
 from trtbench.report.run_switch import words_from_switches
-from trtbench.units import text_from_bytes, text_from_rate, text_from_seconds, text_from_shape
+from trtbench.units import (
+    counted,
+    text_from_bytes,
+    text_from_rate,
+    text_from_seconds,
+    text_from_shape,
+)
 
 SIDE_HEADING = Heading(key="side", title="Side", fit="shorten")
 SHOWN_QUANTILES = (0.90, 0.95, 0.99)
 HEADINGS = (
     Heading(key="column", title="Time", fit="shorten"),
     Heading(key="median_s", title="Median", align="right"),
-    Heading(key="mean_s", title="Mean", align="right", rank=3),
-    Heading(key="std_s", title="Std", align="right", rank=6),
-    Heading(key="min_s", title="Min", align="right", rank=4),
-    Heading(key="p90_s", title="p90", align="right", rank=8),
-    Heading(key="p95_s", title="p95", align="right", rank=7),
-    Heading(key="p99_s", title="p99", align="right", rank=1),
-    Heading(key="max_s", title="Max", align="right", rank=5),
-    Heading(key="samples", title="Samples", align="right", rank=2),
+    Heading(key="mean_s", title="Mean", align="right", rank=4),
+    Heading(key="std_s", title="Std", align="right", rank=7),
+    Heading(key="min_s", title="Min", align="right", rank=5),
+    Heading(key="p90_s", title="p90", align="right", rank=1),
+    Heading(key="p95_s", title="p95", align="right", rank=8),
+    Heading(key="p99_s", title="p99", align="right", rank=2),
+    Heading(key="max_s", title="Max", align="right", rank=6),
+    Heading(key="samples", title="Samples", align="right", rank=3),
 )
 LINE_OF_NAMES = 58
 """Letters that are left for names of findings in a line of a terminal."""
@@ -92,7 +98,8 @@ def title_of(run: Run) -> str:
     spec, precision, device = record.spec, precision_words(record), device_name(record)
     told = variables_of(record)
     set_here = ", ".join(f"{name}={told[name]}" for name in deciding(told))
-    parts = [spec.model.name, spec.runtime, device, precision, inputs, options, set_here]
+    threads = counted(count, "thread") if (count := threads_of(record)) else ""
+    parts = [spec.model.name, spec.runtime, device, precision, inputs, threads, options, set_here]
     return " · ".join(part for part in [*parts, f"protocol {protocol_name(record)}"] if part)
 
 
@@ -165,7 +172,7 @@ def _row(column: ColumnSummary) -> list[Cell | Scalar]:
         *(duration_cell(each, unit=unit) for each in (column.mean, column.std, column.min)),
         *(quantile_cell(column, q, unit) for q in SHOWN_QUANTILES),
         duration_cell(column.max, unit=unit),
-        count_cell(column.count),
+        count_cell(column.count or None),  # numbers that another tool printed have no samples
     ]
 
 

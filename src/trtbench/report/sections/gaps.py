@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trtbench.domain.ran import protocol_of, streams_of
+from trtbench.domain.ran import gap_of, protocol_of, streams_of
 from trtbench.domain.result import Run
 from trtbench.report.alike import name_of_key, series_over
 from trtbench.report.cells import duration_cell, fraction_cell
@@ -44,7 +44,7 @@ def make(runs: Sequence[Run]) -> Section | None:
 def _gap(run: Run) -> float | None:
     serial = protocol_of(run.record) == "serve" and streams_of(run.record) == 1
     timed = any(getattr(run.times, column) is not None for column in COLUMNS)
-    return run.record.spec.gap_s if serial and timed else None
+    return gap_of(run.record) if serial and timed else None
 
 
 def _median(runs: Sequence[Run], column: str) -> float | None:

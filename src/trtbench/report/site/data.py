@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.analysis.comparability import BLOCKING_CONDITIONS
 from trtbench.analysis.history import Series
-from trtbench.domain.ran import graph_of, protocol_of, setting_of, streams_of, threads_of
+from trtbench.domain.ran import gap_of, graph_of, protocol_of, setting_of, streams_of, threads_of
 from trtbench.domain.result import AnyRecord, Fact, FailedRun, Run, RunRecord, Scalar, gpu_of
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import Figure
@@ -155,7 +155,7 @@ def basis(record: RunRecord) -> dict[str, object]:
         "shapes": shapes or None,
         "batch": record.known_items,
         "protocol": protocol_of(record),
-        "gap": spec.gap_s or None,
+        "gap": gap_of(record) or None,
         "rate": spec.rate_hz,
         "machine": where.host,
         "GPU": gpu.name if (gpu := gpu_of(record)) else None,

@@ -30,6 +30,11 @@ _MODEL_FLAGS = ("--loadEngine", "--onnx", "--deploy", "--model", "--uff", "--sav
 _MODEL_OPTIONS = ("Load engine", "Model", "Prototxt", "Uff", "loadEngine", "onnx", "deploy", "uff")
 _PRECISIONS: tuple[Precision, ...] = ("fp8", "int8", "bf16", "fp16", "fp32")
 """The narrowest that was allowed names the run, as the flags do."""
+_DECIDING = (
+    "--sleepTime", "--threads", "--useManagedMemory", "--useDLACore", "--loadInputs",
+    "--useRuntime", "--weightStreamingBudget", "--allocationStrategy", "--persistentCacheRatio",
+)  # fmt: skip
+"""Arguments that decide what is timed and that no condition tells."""
 _SECONDS = re.compile(r"\s*([\d.]+)\s*s\b")
 _SHAPE = re.compile(r"([^=,]+?)[=:](\d+(?:x\d+)*)(?:,|\Z)")
 
@@ -63,6 +68,7 @@ def spec_from_told(
         separate_profile_run=_separate(told),
         precision=_precision(conditions["precision"]),
         options=_options(draft, told),
+        extra_args=tuple(word for word in told.arguments if word.startswith(_DECIDING)),
     )
 
 
