@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.request import urlopen
 
 import psutil
 import pytest
 import runs
-from machines import Nodes
+from ports import agent_ports, free_port
 
 from trtbench.domain.result import Run
 from trtbench.errors import InputError, JobError, UnavailableError
@@ -28,12 +31,13 @@ from waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("machines")]
 COUNT = 18
+NAMED = "bench tiny.onnx, clocked, batch 1"
 
 
-def join(nodes: Nodes):
+def join(address: str):
     from trtbench.executors.ray import RayExecutor
 
-    return RayExecutor(ExecutorSettings(address=nodes.cluster.address))
+    return RayExecutor(ExecutorSettings(address=address))
 
 
 def no_overlap(spans: list[tuple[str, float, float]]) -> bool:
@@ -43,7 +47,7 @@ def no_overlap(spans: list[tuple[str, float, float]]) -> bool:
 def test_many_runs_on_three_nodes_one_of_which_is_lost(nodes, tmp_path):
     for name in ("a", "b", "c"):
         nodes.add(name)
-    executor, store = join(nodes), Store(tmp_path / "store")
+    executor, store = join(nodes.cluster.address), Store(tmp_path / "store")
     assert executor.width(Needs()) == 3
     specs = [
         runs.quick_spec(tmp_path, runtime="clocked", options={"case": str(number), "sleep": "0.3"})
@@ -77,7 +81,7 @@ def test_many_runs_on_three_nodes_one_of_which_is_lost(nodes, tmp_path):
 def test_three_nodes_measure_at_the_same_time_and_one_in_turn(nodes, tmp_path):
     for name in ("a", "b", "c"):
         nodes.add(name, resources={"first": 1.0} if name == "a" else {})
-    executor, store = join(nodes), Store(tmp_path / "store")
+    executor, store = join(nodes.cluster.address), Store(tmp_path / "store")
     three = runs.quick_spec(tmp_path, runtime="clocked", options={"meet": "3"})
     runs.measure_all([three] * 3, store=store, executor=executor)  # they go on when all are there
     (a,), (b,), (c,) = (nodes.spans(name) for name in ("a", "b", "c"))
@@ -92,7 +96,7 @@ def test_three_nodes_measure_at_the_same_time_and_one_in_turn(nodes, tmp_path):
 
 def test_a_model_that_crashes_or_is_refused_there_is_said_here_and_not_tried_again(nodes, tmp_path):
     nodes.add("a")
-    executor, store = join(nodes), Store(tmp_path / "store")
+    executor, store = join(nodes.cluster.address), Store(tmp_path / "store")
     for what, kind in (("refuse", InputError), ("crash", JobError)):
         spec = runs.quick_spec(tmp_path, runtime="clocked", options={"do": what})
         with pytest.raises(kind) as caught:
@@ -107,7 +111,7 @@ def test_a_model_that_crashes_or_is_refused_there_is_said_here_and_not_tried_aga
 
 def test_what_no_node_can_ever_do_is_refused_at_once(nodes, tmp_path):
     nodes.add("a", resources={"camera": 1.0, "accelerator_type:H100": 1.0})
-    executor, store = join(nodes), Store(tmp_path / "store")
+    executor, store = join(nodes.cluster.address), Store(tmp_path / "store")
     spec = runs.quick_spec(tmp_path, runtime="clocked")
     for needs in (Needs(resources={"lidar": 1.0}), Needs(memory_bytes=1 << 60)):
         with pytest.raises(UnavailableError, match="no machine can ever") as caught:
@@ -129,7 +133,7 @@ def test_a_node_with_another_trtbench_is_refused_before_anything_is_sent(nodes, 
     (nodes.site / "trtbench" / "version.py").write_text('__version__ = "0.0.1"\n')
     nodes.add("a")
     ray.init(address=nodes.cluster.address, log_to_driver=False)
-    executor = join(nodes)
+    executor = join(nodes.cluster.address)
     spec = runs.quick_spec(tmp_path, runtime="clocked")
     with pytest.raises(UnavailableError, match="another trtbench") as caught:
         run_bench(spec, store=Store(tmp_path / "store"), conduct=Conduct(executor=executor))
@@ -141,7 +145,7 @@ def test_a_node_with_another_trtbench_is_refused_before_anything_is_sent(nodes, 
 
 def test_neither_here_nor_there_a_name_leads_out(nodes, tmp_path, monkeypatch):
     nodes.add("a")
-    executor, store = join(nodes), Store(tmp_path / "store")
+    executor, store = join(nodes.cluster.address), Store(tmp_path / "store")
     conduct = Conduct(executor=executor)
     with pytest.raises(InputError, match="leads out"):
         run_bench(runs.evil_spec(tmp_path), store=store, conduct=conduct)
@@ -189,7 +193,7 @@ def measuring(folder: Path) -> list[int]:
 
 def test_who_is_interrupted_leaves_nothing_that_goes_on_measuring(nodes, tmp_path):
     nodes.add("a")
-    executor, store = join(nodes), Store(tmp_path / "store")
+    executor, store = join(nodes.cluster.address), Store(tmp_path / "store")
     spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "3600"})
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -208,15 +212,35 @@ def test_who_is_interrupted_leaves_nothing_that_goes_on_measuring(nodes, tmp_pat
     executor.close()
 
 
-def test_others_see_a_run_by_its_name(nodes, tmp_path):
-    nodes.add("a")
-    executor, store = join(nodes), Store(tmp_path / "store")
-    spec = runs.quick_spec(tmp_path, runtime="clocked")
-    run_bench(spec, store=store, conduct=Conduct(executor=executor))
-    ray = pytest.importorskip("ray")
-    named = "bench tiny.onnx, clocked, batch 1"
-    wait_for(lambda: any(named in str(event) for event in ray.timeline()))
+@pytest.mark.real("Ray")
+def test_the_dashboard_shows_a_run_by_its_name_while_it_is_measured(
+    tmp_path, clocked, patient_ray, monkeypatch
+):
+    utils = pytest.importorskip("ray.cluster_utils")
+    monkeypatch.setenv("TRTBENCH_CACHE", str(tmp_path / "cache"))
+    port = free_port()
+    head = {"num_cpus": 1, "include_dashboard": True, "dashboard_port": port, **agent_ports()}
+    cluster = utils.Cluster(initialize_head=True, head_node_args=head)
+    executor, store = join(cluster.address), Store(tmp_path / "store")
+    spec = runs.quick_spec(tmp_path, runtime="clocked", options={"meet": "2"})
+
+    def states() -> list[str]:
+        """What the page of tasks is made from."""
+        with contextlib.suppress(OSError), urlopen(f"http://127.0.0.1:{port}/api/v0/tasks") as page:
+            tasks = json.load(page)["data"]["result"]["result"]
+            return [task["state"] for task in tasks if task["name"] == NAMED]
+        return []
+
+    with ThreadPoolExecutor(1) as pool:
+        conduct = Conduct(executor=executor)
+        measuring = pool.submit(run_bench, spec, store=store, conduct=conduct)
+        wait_for(lambda: states() == ["RUNNING"])
+        with open(tmp_path / "clocked.begun", "a") as others:
+            others.write("x")  # now it goes on
+        assert measuring.result().id in store.index.ids()
+    wait_for(lambda: states() == ["FINISHED"])
     executor.close()
+    cluster.shutdown()
 
 
 CLIENT = """
