@@ -49,7 +49,7 @@ GRACE_S = 60.0
 """For starting a task and fetching its result, beyond the limit of the run itself."""
 
 ANSWER_S = 15.0
-"""How long a node may take for a sign of life."""
+"""How long a node may take for a sign of life once it has worked."""
 
 MOST_ASKED = 32
 """How many nodes that are not there yet an autoscaler is asked for at a time."""
@@ -241,8 +241,10 @@ class RayExecutor:
         """Refuse a node with another trtbench: whoever joined before this lent it none."""
         if self._owns or slot.machine in self._same:
             return
-        there = self._asked_of(slot.machine, _version_there)
-        if there not in (__version__, None):  # who does not answer is met again below
+        there = self._asked_of(slot.machine, _version_there, patience_s=NOTICE_S)
+        if there is None:  # who does not answer is met again below
+            return
+        if there != __version__:
             raise UnavailableError(
                 "a node of the cluster has another trtbench",
                 facts={"node": slot.title, "there": there, "here": __version__},
