@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from trtbench.analysis.layers.difference import difference
-from trtbench.analysis.layers.facts import EngineFacts
+from trtbench.analysis.layers.engine_facts import EngineFacts
 from trtbench.analysis.layers.gpus import peak_of
 from trtbench.analysis.layers.grouping import groups_of
 from trtbench.analysis.layers.join import join_layers

@@ -7,8 +7,8 @@ from layer_sets import fp16_chain, int8_chain, profile
 
 from trtbench.analysis.gate import evaluate, passed, rule_from_text, rules_from_table
 from trtbench.analysis.gate_report import junit_from_results
+from trtbench.analysis.layers.engine_facts import EngineFacts
 from trtbench.analysis.layers.expect import expectation_from_text, judge, judge_all
-from trtbench.analysis.layers.facts import EngineFacts
 from trtbench.analysis.layers.join import join_layers
 from trtbench.errors import UsageError
 

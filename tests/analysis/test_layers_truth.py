@@ -9,7 +9,7 @@ from layer_sets import conv, fp16_chain, graph, int8_chain, other, profile, tabl
 
 from trtbench.analysis.layers.align import common_sequence
 from trtbench.analysis.layers.difference import difference
-from trtbench.analysis.layers.facts import EngineFacts
+from trtbench.analysis.layers.engine_facts import EngineFacts
 from trtbench.analysis.layers.join import join_layers
 from trtbench.analysis.layers.precision import narrowest, precision_truth
 from trtbench.analysis.layers.reconcile import hint_of, reconcile

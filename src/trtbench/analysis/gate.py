@@ -8,13 +8,13 @@ from typing import Literal, cast
 
 from trtbench.analysis.column_summary import QUANTILES, ColumnSummary
 from trtbench.analysis.condition_text import parts_of_relation
+from trtbench.analysis.layers.engine_facts import facts_from_run
 from trtbench.analysis.layers.expect import (
     expectation_from_text,
     is_expectation,
     judge,
     rule_from_expectation,
 )
-from trtbench.analysis.layers.facts import facts_from_run
 from trtbench.analysis.layers.join import join_layers
 from trtbench.analysis.summary import Summary
 from trtbench.analysis.verdict import launches_to_reach

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from trtbench.analysis.comparability import Difference, differences
-from trtbench.analysis.layers.facts import EngineFacts, facts_from_run
+from trtbench.analysis.layers.engine_facts import EngineFacts, facts_from_run
 from trtbench.domain.result import Run
 from trtbench.domain.spec import ON_DEVICE, RunSpec, Value
 from trtbench.units import text_from_fraction, text_from_seconds

@@ -12,7 +12,7 @@ from trtbench.analysis.history import Series
 from trtbench.analysis.inspection import Inspection
 from trtbench.analysis.ladder import Rung
 from trtbench.analysis.layers.columns import Row
-from trtbench.analysis.layers.facts import EngineFacts
+from trtbench.analysis.layers.engine_facts import EngineFacts
 from trtbench.analysis.layers.precision import PrecisionTruth
 from trtbench.analysis.layers.reconcile import Reconciliation
 from trtbench.analysis.load import LoadSearch

@@ -27,6 +27,7 @@ from trtbench.errors import UsageError, near_miss
 from trtbench.tasks._box_truth import Truth
 from trtbench.tasks._candidates import ORDERS, Detections, order_of, padded_rows, rows_from_found
 from trtbench.tasks._decoders import DECODERS, choose_decoder
+from trtbench.tasks._detected_boxes import UNTOLD, said_by
 from trtbench.tasks._detection_images import (
     SIZE,
     STRIDE,
@@ -37,7 +38,6 @@ from trtbench.tasks._detection_images import (
 from trtbench.tasks._detection_pictures import SHOWN, draw_objects, draw_precision
 from trtbench.tasks._images import normalize_flag
 from trtbench.tasks._numbering import NUMBERINGS
-from trtbench.tasks._said import UNTOLD, said_by
 from trtbench.tasks.contract import (
     DataSource,
     Flag,

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from trtbench.analysis.condition_text import condition_from_text
 from trtbench.analysis.conditions import Condition, QuantityKind, holds, names_of, unknown_names
-from trtbench.analysis.layers.facts import EngineFacts
+from trtbench.analysis.layers.engine_facts import EngineFacts
 from trtbench.analysis.layers.grouping import fits
 from trtbench.analysis.layers.layer import Layer, LayerTable, total_s
 from trtbench.domain.comparison import GateResult, GateRule

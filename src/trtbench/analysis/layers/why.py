@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 
 from trtbench.analysis.layers.causes import Cause, Pieces, interruptions, layer_causes, remedy_for
 from trtbench.analysis.layers.difference import Change, EngineDiff, difference
-from trtbench.analysis.layers.facts import EngineFacts
+from trtbench.analysis.layers.engine_facts import EngineFacts
 from trtbench.analysis.layers.layer import LayerTable
 from trtbench.analysis.layers.naming import short_name
 from trtbench.analysis.layers.precision import is_weighted, narrowest, wider

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trtbench.analysis.layers.columns import rows_from_groups, rows_from_layers
-from trtbench.analysis.layers.facts import EngineFacts
+from trtbench.analysis.layers.engine_facts import EngineFacts
 from trtbench.analysis.layers.grouping import Group
 from trtbench.analysis.layers.layer import Layer, LayerTable
 from trtbench.analysis.layers.precision import PrecisionTruth

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trtbench.analysis.layers.difference import difference
-from trtbench.analysis.layers.facts import facts_from_run
+from trtbench.analysis.layers.engine_facts import facts_from_run
 from trtbench.analysis.layers.gpus import peak_of
 from trtbench.analysis.layers.join import join_layers
 from trtbench.analysis.layers.layer import LayerTable

@@ -14,7 +14,7 @@ from trtbench.analysis.ladder import (
     ladder_from_runs,
     steps_between,
 )
-from trtbench.analysis.layers.facts import facts_from_run
+from trtbench.analysis.layers.engine_facts import facts_from_run
 from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.result import Run
 from trtbench.domain.short_view import ShortView

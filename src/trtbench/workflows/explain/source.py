@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trtbench.analysis.layers.cost import NodeCosts, costs_from_model
-from trtbench.analysis.layers.facts import EngineFacts, facts_from_run
+from trtbench.analysis.layers.engine_facts import EngineFacts, facts_from_run
 from trtbench.analysis.layers.gpus import peak_of
 from trtbench.analysis.layers.join import join_layers
 from trtbench.analysis.layers.layer import LayerTable

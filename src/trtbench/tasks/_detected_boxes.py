@@ -21,7 +21,7 @@ UNTOLD = -1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class BoxesOfModel:
     """What one model said about all images."""
 
     objects: list[Objects]
@@ -32,7 +32,7 @@ class Said:
 
 def said_by(
     model: Predicted, truth: Truth | None, truths: Sequence[Objects], settings: Settings
-) -> Said:
+) -> BoxesOfModel:
     """Collect a model's boxes, their classes as places among the categories."""
     arrays = [arrays for _, arrays in model.chunks]
     decoders = {int(code) for each in arrays for code in np.unique(each["decoder"])}
@@ -65,7 +65,7 @@ def said_by(
     how = numbering.name if numbering else "number"
     words = f"decoded as {own}, boxes {orders[0] if orders else 'none'}, classes by {how}"
     places = numbering.places if numbering else None
-    return Said(
+    return BoxesOfModel(
         objects=[_boxes(row, places) for row in objects], words=words,
         notes=(note,) if note else (),
     )  # fmt: skip
