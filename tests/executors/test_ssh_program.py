@@ -13,11 +13,12 @@ import pytest
 import runs
 
 from trtbench.errors import InputError, JobError, TrtbenchError, UnavailableError
-from trtbench.executors import ExecutorSettings, Needs, Request, _shell
+from trtbench.executors import ExecutorSettings, Needs, _shell
 from trtbench.executors.ssh import open_executor
 from trtbench.store.store import Store
 from trtbench.version import __version__
 from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.measure.remote import request_from_spec
 from trtbench.workflows.request.conduct import Conduct
 
 pytestmark = pytest.mark.process
@@ -27,9 +28,9 @@ echo "$@" >> "$SSH_LOG"
 for word; do command=$word; done
 case "$SSH_DOES" in
   refuse) echo "connect: no route to host" >&2; exit 255 ;;
-  lose) case "$command" in *trtbench.node*) echo "connection reset" >&2; exit 255 ;; esac ;;
+  lose) case "$command" in *node*request.json*) echo "connection reset" >&2; exit 255 ;; esac ;;
   chat) case "$command" in *trtbench-probe*) echo "Welcome to the board!"; exit 0 ;; esac ;;
-  die) case "$command" in *trtbench.node*) exit 9 ;; esac ;;
+  die) case "$command" in *node*request.json*) exit 9 ;; esac ;;
   full) case "$command" in
     *_ssh_services?place*) echo "OSError: No space left on device" >&2; exit 1 ;;
   esac ;;
@@ -110,7 +111,7 @@ def test_what_a_network_does_is_said(
     assert Store(tmp_path / "store").index.find(kind="run") == []
     if does == "full":
         assert error.fix == "make room on the disk of .cache/trtbench there"
-        assert not ssh.read_text().count("trtbench.node"), "it was measured nevertheless"
+        assert not ssh.read_text().count("request.json"), "it was measured nevertheless"
     elif kind is UnavailableError:
         assert (error.fix or "").endswith("me@board true")
 
@@ -209,7 +210,7 @@ def test_a_run_there_without_an_end_is_ended_and_said(
     monkeypatch.setattr("trtbench.executors.ssh.GRACE_S", 0.0)
     executor = open_executor(ExecutorSettings(hosts=hosts(tmp_path)))
     spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "3600"})
-    request = Request(id="r1", spec=spec, limit_s=0.01)
+    request = request_from_spec(spec, "r1", Conduct()).having(limit_s=0.01)
     with pytest.raises(JobError, match="not carried out") as caught:
         executor.run(request, folder=tmp_path / "run", tell=lambda text: None)
     assert caught.value.facts == {"where": "me@board", "how it ended": "no end in time"}
@@ -223,7 +224,7 @@ def test_a_large_model_goes_alone_and_is_told(
     executor, heard = open_executor(ExecutorSettings(hosts=hosts(tmp_path))), []
     spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "0"})
     for number in range(2):
-        request = Request(id=f"r{number}", spec=spec)
+        request = request_from_spec(spec, f"r{number}", Conduct())
         executor.run(request, folder=tmp_path / f"run{number}", tell=heard.append)
         assert (tmp_path / f"run{number}" / "run.json").is_file()
     assert heard.count("sending tiny.onnx to me@board") == 1
@@ -240,7 +241,8 @@ def test_a_host_that_cannot_be_used_leaves_its_runs_to_another(tmp_path: Path, s
     executor, heard = open_executor(ExecutorSettings(hosts=path)), []
     assert executor.width(Needs()) == 2
     spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "0"})
-    executor.run(Request(id="r", spec=spec), folder=tmp_path / "run", tell=heard.append)
+    request = request_from_spec(spec, "r", Conduct())
+    executor.run(request, folder=tmp_path / "run", tell=heard.append)
     assert (tmp_path / "run" / "run.json").is_file()
     assert [text for text in heard if text.startswith("bad was lost")]
     assert executor.width(Needs()) == 1
