@@ -19,6 +19,7 @@ from trtbench.workflows.sweep.matrix import (
     cases_from_matrix,
     matrix_from_file,
     matrix_from_preset,
+    matrix_from_table,
     names_of_models,
     preset_names,
     with_flags,
@@ -104,6 +105,11 @@ def test_yaml_means_the_same_as_toml_or_says_what_is_missing(tmp_path: Path) -> 
         ('models = ["a"]\nengine = ["each"]', "static, dynamic"),
         ("models = [", "not TOML"),
         ('models = ["a"]\nprofile = [4, 2, 1]', "rise"),
+        ('models = ["a"]\nrounds = 0', "between 1 and 1000"),
+        (
+            f'models = ["a"]\nbatch = {[*range(1, 400)]}\n[options]\nthreads = {[*range(1, 400)]}',
+            "more cases than anybody can measure",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: str, said: str) -> None:
@@ -112,6 +118,16 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: str, said: st
     with pytest.raises(UsageError) as caught:
         matrix_from_file(file)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("shape", ["ax", "1x0x3", "1x-2", "", "1x²", "1xx3"])
+def test_axes_that_are_no_shapes_say_what_one_is(
+    shape: str, tmp_path: Path, config: Config
+) -> None:
+    table = {"models": [str(tiny_model(tmp_path / "n.onnx"))], "options": {"shape": {"x": [shape]}}}
+    with pytest.raises(UsageError, match="is no shape") as caught:
+        plan_sweep(matrix_from_table(table, where="test"), config=config)
+    assert "1x3x224x224" in (caught.value.fix or "")
 
 
 def test_flags_stand_above_the_file_and_presets_are_files(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -33,13 +34,20 @@ def shapes_with(matrix: Matrix, dims: Dims, *, batch: int | None, onnx: Path | N
     found = {name: _filled(name, shape, dims) for name, shape in matrix.shapes.items()}
     found = {name: (batch or shape[0], *shape[1:]) for name, shape in found.items()}
     whole = {name: text for name, text in dims.items() if isinstance(text, str)}
-    found |= {name: tuple(int(dim) for dim in text.split("x")) for name, text in whole.items()}
+    found |= {name: _shape_from_text(name, text) for name, text in whole.items()}
     for tensor in _open_inputs(onnx, dims) if onnx is not None else ():
         if tensor.name not in found:
             shape = tuple(_named(dim, dims) for dim in tensor.shape)
             first = shape[0] if isinstance(shape[0], int) else batch or 1
             found[tensor.name] = _filled(tensor.name, (first, *shape[1:]), dims)
     return found
+
+
+def _shape_from_text(name: str, text: str) -> tuple[int, ...]:
+    """Read a whole shape, as an axis has it."""
+    if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", text, re.ASCII):
+        raise UsageError(f"shape.{name} = {text} is no shape", fix=f"shape.{name} = 1x3x224x224")
+    return tuple(map(int, text.split("x")))
 
 
 def judged_items(matrix: Matrix, onnx: Path | None) -> Shapes:
