@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
+
+import pytest
+
+from trtbench.errors import UsageError
 from trtbench.report.documents.runs import document_from_entries
 from trtbench.report.renderers.terminal import text
 from trtbench.store.entries import Entry
+from trtbench.workflows.stored.runs import day_from_text
 
 
 def entry(protocol: str, *, precision: str | None = None, host: str | None = None) -> Entry:
@@ -42,3 +48,13 @@ def test_the_machine_is_shown_where_runs_of_several_are_listed() -> None:
     assert first[place:].startswith("orin")
     assert second[place:].startswith("ci-t4")
     assert "Machine" not in lines(entry("serve", host="orin"), entry("serve", host="orin"))[0]
+
+
+def test_days_are_counted_back_as_far_as_there_are_any() -> None:
+    days = [day_from_text(text) for text in ("7d", "yesterday", "today")]
+    assert (days[2] - days[0]).days in (7, 8)  # midnight may pass between two of them
+    assert days[0] < days[1] < days[2]
+    assert day_from_text("2026-11-15") == datetime.date(2026, 11, 15)
+    for odd in ("9999999d", f"{10**30}d", "9" * 5000 + "d", "²d", "2026-13-01", "soon"):
+        with pytest.raises(UsageError, match="is not a day"):
+            day_from_text(odd)

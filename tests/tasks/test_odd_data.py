@@ -363,7 +363,9 @@ def test_orders_of_classes_in_json(tmp_path: Path, content: object) -> None:
     assert read_classes(tmp_path / "order.json") == {"n01": 1, "n02": 0}
 
 
-@pytest.mark.parametrize("content", [{"tench": "n01"}, 7, {"0": []}, "n01"])
+@pytest.mark.parametrize(
+    "content", [{"tench": "n01"}, 7, {"0": []}, "n01", {"-1": "n01"}, {"n01": -1}]
+)
 def test_orders_of_classes_that_are_none(tmp_path: Path, content: object) -> None:
     (tmp_path / "order.json").write_text(json.dumps(content))
     with pytest.raises(InputError, match="holds no order of classes"):

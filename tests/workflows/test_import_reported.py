@@ -190,7 +190,7 @@ def test_what_the_user_states_is_kept_and_wins(written: Path, store: Store) -> N
     assert made.tags == ("orin",)
     assert any(note.startswith("stated on import: GPU NVIDIA Orin") for note in made.notes)
     assert len(found.warnings) == 2
-    for wrong in ({"date": "yesterday-ish"}, {"tensorrt": "eight"}):
+    for wrong in ({"date": "yesterday-ish"}, {"date": "0001-01-01"}, {"tensorrt": "eight"}):
         with pytest.raises(UsageError):
             bring(written, store=store, **wrong)
 

@@ -142,9 +142,16 @@ def _order_from_json(raw: object) -> dict[str, int]:
     if not isinstance(raw, dict | list):
         raise ValueError
     if isinstance(raw, dict) and raw and all(type(value) is int for value in raw.values()):
-        return {str(name): number for name, number in raw.items()}
+        return _counted({str(name): number for name, number in raw.items()})
     pairs = enumerate(raw) if isinstance(raw, list) else ((int(k), v) for k, v in raw.items())
-    return {str(v[0] if isinstance(v, list) else v): number for number, v in pairs}
+    return _counted({str(v[0] if isinstance(v, list) else v): number for number, v in pairs})
+
+
+def _counted(order: dict[str, int]) -> dict[str, int]:
+    """Refuse numbers that no class can have: scores are counted from 0 on."""
+    if min(order.values(), default=0) < 0:
+        raise ValueError
+    return order
 
 
 def _whole(value: Scalar) -> int | None:

@@ -79,11 +79,11 @@ def date_from_user(text: str | None) -> datetime.datetime | None:
         return None
     try:
         found = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
+        return found if found.tzinfo else found.astimezone()
+    except (ValueError, OverflowError):
         raise UsageError(
             f"{text!r} is not a date", fix="write it like 2024-05-17 or 2024-05-17T08:30"
         ) from None
-    return found if found.tzinfo else found.astimezone()
 
 
 def _same_version(one: str, other: str) -> bool:

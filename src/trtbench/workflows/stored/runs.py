@@ -61,11 +61,11 @@ def day_from_text(text: str) -> datetime.date:
         return today
     if text == "yesterday":
         return today - datetime.timedelta(days=1)
-    if match := _AGO.fullmatch(text):
-        return today - datetime.timedelta(days=int(match[1]))
     try:
+        if match := _AGO.fullmatch(text):
+            return today - datetime.timedelta(days=int(match[1]))
         return datetime.date.fromisoformat(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise UsageError(
             f"{text!r} is not a day", fix="write it like 2026-11-15, today or 7d"
         ) from None
