@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -85,13 +86,11 @@ def compare(
         )
     pairing = _Pairing(request, store, config, conduct or Conduct(), len(candidates) + 1)
     found = _corrected([pairing.compare(each, n) for n, each in enumerate(candidates, start=1)])
-    return [_looked_around(each, len(found), store) for each in found]
-
-
-def _looked_around(compared: Compared, count: int, store: Store) -> Compared:
-    sides = (compared.baseline, compared.candidate)
-    comparison = further_findings(compared.comparison, sides, comparisons=count, store=store)
-    return replace(compared, comparison=comparison)
+    further = partial(further_findings, comparisons=len(found), store=store, accept=request.accept)
+    return [
+        replace(each, comparison=further(each.comparison, (each.baseline, each.candidate)))
+        for each in found
+    ]
 
 
 def comparison_from_runs(

@@ -95,10 +95,18 @@ def _position_effect(run: Run) -> list[float]:
 
 
 def further_findings(
-    comparison: Comparison, sides: tuple[Run, Run], *, comparisons: int, store: Store
+    comparison: Comparison,
+    sides: tuple[Run, Run],
+    *,
+    comparisons: int,
+    store: Store,
+    accept: Collection[str],
 ) -> Comparison:
     """Add what only shows beside the pair: other comparisons, and accuracies that were taken."""
-    pair = PairFacts(baseline=sides[0].record, candidate=sides[1].record, comparisons=comparisons)
+    first, second = (run.record for run in sides)
+    pair = PairFacts(
+        baseline=first, candidate=second, comparisons=comparisons, accept=tuple(accept)
+    )
     kept = (known_scores(run, store) for run in sides)
     known = [scores.by_metric() if scores else {} for scores in kept]
     found = [
