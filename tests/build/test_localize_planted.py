@@ -32,7 +32,8 @@ from trtbench.domain.localize import Localization, Localized, LocalizeSpec
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import InputError
 from trtbench.models.identity import model_ref
-from trtbench.report.documents.localize import answer, range_words
+from trtbench.report.documents.localize import answer, document_from_localized, range_words
+from trtbench.report.renderers.terminal import text
 from trtbench.tasks._feed import open_feed
 from trtbench.tasks.contract import DataSource
 
@@ -170,6 +171,39 @@ def test_outliers_that_are_rounded_where_they_are_read(tmp_path: Path, kind: str
     assert said.startswith(f"{guilty} has outliers that INT8 cannot bear: ")
     assert "of its output become 0" in said
     assert f"{reader.node}, which reads it, kept in full precision: SQNR" in said
+
+
+def test_models_of_two_networks_are_refused(tmp_path: Path) -> None:
+    """ONNX Runtime said that the rank of an input is invalid, whoever's it was."""
+    images = convolutions(tmp_path / "a.onnx", layers=2, seed=0)
+    rows = network(tmp_path / "b.onnx", plain_weights(np.random.default_rng(0), 2))
+    with pytest.raises(InputError, match="do not have the same inputs") as said:
+        searched(tmp_path, images, fp16_of(rows, tmp_path / "c.onnx"))
+    assert said.value.facts == {"reference": "x (4-d)", "candidate": "x (2-d)"}
+
+
+def test_a_skip_hands_outliers_to_two_readers(tmp_path: Path) -> None:
+    """Both have to be kept, and who makes them for both is named first."""
+    net = Drawing(np.random.default_rng(3))
+    first = net.node("Relu", net.conv("x", "first", 3, 8), name="relu")
+    small = net.node("MaxPool", first, name="pool", kernel_shape=[3, 3], pads=[1] * 4)
+    inner = net.node("Relu", net.conv(small, "inner", 8, 8), name="relu2")
+    both = net.node("Concat", inner, first, name="both", axis=1)
+    net.conv(both, "last", 16, 4)
+    net.weights["first.w"][2] *= 3000
+    net.weights["inner.w"][:, 2] = net.weights["last.w"][:, 10] = 0
+    reference = net.saved(tmp_path / "a.onnx", (3, 8, 8))
+    candidate = read_in_int8(reference, tmp_path / "b.onnx", shape=(3, 8, 8))
+    repaired = str(tmp_path / "c.onnx")
+    found = searched(tmp_path, reference, candidate, repair=repaired, where="sqnr>=15dB")
+    assert found.groups[0].node == "first"
+    assert set(found.kept) == {"inner", "last"}
+    result = Localization(
+        reference=str(reference), candidate=str(candidate), inputs="32 items", found=found
+    )
+    shown = text(document_from_localized(result), width=80)
+    assert "-0.0 dB" not in shown.replace("−", "-")
+    assert ("The loss is spread" in shown) == (max(g.sqnr_gain_db for g in found.groups) < 1)
 
 
 def test_a_node_left_out_of_int8_is_as_good_as_the_repair(tmp_path: Path) -> None:

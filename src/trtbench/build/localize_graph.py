@@ -84,6 +84,16 @@ class Graph:
         index = self.makers.get(tensor)
         return None if index is None else self.nodes[index]
 
+    def rank_of(self, tensor: str) -> int | None:
+        """Tell how many dimensions an input has, where the model says so."""
+        kinds = (value.type.tensor_type for value in self.model.graph.input if value.name == tensor)
+        return next((len(kind.shape.dim) for kind in kinds if kind.HasField("shape")), None)
+
+    def inputs_told(self) -> str:
+        """Write the inputs with their number of dimensions."""
+        ranks = ((name, self.rank_of(name)) for name in self.inputs)
+        return ", ".join(name if rank is None else f"{name} ({rank}-d)" for name, rank in ranks)
+
     def core(self, tensor: str) -> str | None:
         """Tell which operator computes a tensor, whatever was folded or put behind it."""
         node = self.maker(tensor)
@@ -211,18 +221,18 @@ def matched(reference: Graph, candidate: Graph) -> dict[str, str]:
 
 def paired_inputs(reference: Graph, candidate: Graph) -> dict[str, str]:
     """Pair the inputs by name, else by place."""
-    if set(reference.inputs) == set(candidate.inputs):
-        return {name: name for name in reference.inputs}
-    if len(reference.inputs) != len(candidate.inputs):
+    same = set(reference.inputs) == set(candidate.inputs)
+    pairs = dict(
+        zip(reference.inputs, reference.inputs if same else candidate.inputs, strict=False)
+    )
+    ranks = ({reference.rank_of(a), candidate.rank_of(b)} - {None} for a, b in pairs.items())
+    if len(reference.inputs) != len(candidate.inputs) or any(len(each) > 1 for each in ranks):
         raise InputError(
             "the two models do not have the same inputs",
-            facts={
-                "reference": ", ".join(reference.inputs),
-                "candidate": ", ".join(candidate.inputs),
-            },
+            facts={"reference": reference.inputs_told(), "candidate": candidate.inputs_told()},
             fix="give a model and one that was made of it",
         )
-    return dict(zip(reference.inputs, candidate.inputs, strict=True))
+    return pairs
 
 
 def _matched_outputs(reference: Graph, candidate: Graph) -> dict[str, str]:

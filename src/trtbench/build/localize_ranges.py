@@ -41,20 +41,24 @@ class RangeWatch:
     beyond: int = 0
     zeroed: int = 0
     elements: int = 0
+    nonzero: int | None = None
+    """Of these; ``None`` where they are stored in the low type and nobody knows."""
 
     def add(self, array: AnyArray) -> None:
         values = np.abs(array.astype(np.float64))
         finite = values[np.isfinite(values)]
         self.elements += values.size
+        self.nonzero = (self.nonzero or 0) + int(np.count_nonzero(values))
         self.largest = max(self.largest, float(finite.max(initial=0.0)))
         self.beyond += int(np.count_nonzero(finite > self.limit * (1 + 1e-6)))
         self.zeroed += int(np.count_nonzero((finite > 0) & (finite < self.smallest)))
 
     def result(self) -> TypeRange:
         count = max(1, self.elements)
+        alive = count if self.nonzero is None else max(1, self.nonzero)
         return TypeRange(
             tensor=self.tensor, what=self.what, node=self.node, type=self.type, limit=self.limit,
-            largest=self.largest, beyond=self.beyond / count, zeroed=self.zeroed / count,
+            largest=self.largest, beyond=self.beyond / count, zeroed=self.zeroed / alive,
         )  # fmt: skip
 
 

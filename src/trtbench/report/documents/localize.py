@@ -179,7 +179,8 @@ def _metric_text(metric: str, value: float | None, *, signed: bool = False) -> s
 def _decibels(value: float | None, *, signed: bool = False) -> str:
     if value is None:
         return "–"
-    return with_minus(f"{value:+.1f} dB" if signed else f"{value:.1f} dB")
+    rounded = round(value, 1) + 0.0  # no minus before a zero
+    return with_minus(f"{rounded:+.1f} dB" if signed else f"{rounded:.1f} dB")
 
 
 def _sqnr(numbers: Numbers) -> str:
@@ -291,9 +292,10 @@ def _notes(result: Localization) -> Iterator[str]:
     left = len(found.groups) - SHOWN
     if left > 0:
         yield f"{left} more groups are in the files."
-    best, untried = found.groups[0], sum(1 for group in found.groups if not group.restored)
-    spread = best.sqnr_gain_db is not None and best.sqnr_gain_db < FEW and not untried
-    if spread and not best.first_nonfinite and found.metric == "sqnr_db":
+    untried = sum(1 for group in found.groups if not group.restored)
+    gains = [g.sqnr_gain_db for g in found.groups if g.sqnr_gain_db is not None]
+    spread = gains and max(gains) < FEW and not untried
+    if spread and not found.groups[0].first_nonfinite and found.metric == "sqnr_db":
         yield f"The loss is spread: no group by itself gains {FEW:g} dB."
     if found.met and found.kept:
         words = (
