@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -149,3 +151,35 @@ def test_of_two_sides_both_must_be_there(tmp_path: Path) -> None:
     (tmp_path / "run" / "1").mkdir()
     (tmp_path / "run" / "1" / "run.json").write_text("{}")
     assert result_of(tmp_path, where="x", how="y") == tmp_path / "run"
+
+
+FIRST = """
+import sys, threading
+from typing import Optional
+import msgspec
+from trtbench.domain.codec import value_from_json
+
+def kind(number):
+    inner = msgspec.defstruct(f"I{number}", [("a", Optional[int]), ("b", dict[str, list[int]], {})])
+    outer = [("i", Optional[inner]), ("t", tuple[inner, ...], ()), ("x", dict[str, inner], {})]
+    return msgspec.defstruct(f"O{number}", outer)
+
+def read():
+    for each in kinds:
+        together.wait()
+        value_from_json('{"i": {"a": 1}}', each, where="here")
+
+sys.setswitchinterval(1e-6)
+kinds, together = [kind(number) for number in range(200)], threading.Barrier(4)
+threads = [threading.Thread(target=read) for _ in range(4)]
+for step in (threading.Thread.start, threading.Thread.join):
+    for each in threads:
+        step(each)
+"""
+
+
+@pytest.mark.process
+def test_answers_of_one_kind_that_come_at_the_same_time_are_read() -> None:
+    """As cases that end together on several machines do; msgspec alone ends the process."""
+    done = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from trtbench import boundary
+from trtbench.domain.codec import learned
 from trtbench.executors._request import Bag, Request
 
 FILE_MARK = "trtbench-file:"
@@ -61,7 +62,8 @@ def _with_places(request: Request, place: Callable[[str], str]) -> Request:
         parts = [*(name.rpartition(",") for name in names[:-1]), *((n, "", "") for n in names[-1:])]
         return head + "".join(f"{place(name)}{comma}{rest}" for name, comma, rest in parts)
 
-    return msgspec.convert(renamed(msgspec.to_builtins(request), rewrite), type=Request)
+    own = renamed(msgspec.to_builtins(request), rewrite)
+    return msgspec.convert(own, type=learned(Request))
 
 
 def with_marks(tree: object, *, files: Path, output: Path) -> object:

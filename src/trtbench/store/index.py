@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from trtbench.boundary import clean_line
+from trtbench.domain.codec import learned
 from trtbench.errors import StoreError
 from trtbench.store.database import Transaction, engine_from_url, lock_name
 from trtbench.store.entries import Entry
@@ -328,7 +329,7 @@ def _entries(connection: Connection, query: sa.Select[tuple[object, ...]]) -> li
 def _entry(row: dict[str, object]) -> Entry | None:
     """Read a row; one that somebody else wrote into the index and that means nothing is none."""
     try:
-        return msgspec.convert(row, type=Entry)
+        return msgspec.convert(row, type=learned(Entry))
     except msgspec.ValidationError:
         return None
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from trtbench import boundary
+from trtbench.domain.codec import learned
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.errors import StoreError, writing
 from trtbench.executors import ANSWER, Errand, Request, with_own_names
@@ -98,7 +99,7 @@ def value_of_answer(answer: object, kind: type[T], *, luggage: Luggage, output: 
     """Read an answer, with the names that files have here."""
     own = with_own_names(answer, bags=luggage.bags, output=output)
     try:
-        return msgspec.convert(own, type=kind)
+        return msgspec.convert(own, type=learned(kind))
     except msgspec.ValidationError as problem:
         raise StoreError("what came back is no answer", facts={"reason": problem}) from None
 
