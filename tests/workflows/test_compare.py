@@ -358,7 +358,7 @@ def test_a_gate_says_at_once_that_both_sides_are_the_same_bytes(
     copy.write_bytes(Path(models[0] if same else models[1]).read_bytes())
     said: list[str] = []
     request = GateRequest(
-        candidate=copy, against=models[0], max_slowdown=9.0, batch=1, launches=2, max_launches=2,
+        candidate=copy, against=models[0], max_slowdown="900%", batch=1, launches=2, max_launches=2,
         pairs=10,
     )  # fmt: skip
     conduct = Conduct(listen=lambda event: said.append(event.text))

@@ -82,7 +82,7 @@ def test_a_kept_model_is_measured_in_turn_after_its_file_changed(
     baseline = measured(model, store)
     before = model_ref(model)
     gone = GateRequest(
-        candidate=model, against=baseline, max_slowdown=9.0, batch=1, launches=2, max_launches=2,
+        candidate=model, against=baseline, max_slowdown="900%", batch=1, launches=2, max_launches=2,
         pairs=10,
     )  # fmt: skip
     keep_model(store, before)
