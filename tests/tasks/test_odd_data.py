@@ -94,7 +94,7 @@ def test_an_empty_class_keeps_its_number(tmp_path: Path) -> None:
     source = ImageFolder(tmp_path, {}, COLOUR)
     assert source.labels is not None
     assert source.labels.tolist() == [0, 2]
-    assert source.notes == ("1 classes without an image: n02",)
+    assert source.notes == ("1 class without an image: n02",)
     source.check_classes(3)
     with pytest.raises(InputError, match="labels go up to 2, the network has 2 classes"):
         source.check_classes(2)

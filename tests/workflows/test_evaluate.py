@@ -173,7 +173,9 @@ def test_depth_that_is_right_and_depth_that_is_not(tmp_path: Path, evaluate) -> 
         assert model.score("d1").count == 3
     assert found.models[2].score("abs_rel").value > 0.1
     assert found.models[1].score("mae_to_first").value > 0.3, "a wrong scale is not hidden"
-    assert "1 ground truths without image: lonely" in found.notes
+    maps = markdown(document_from_evaluation(found)).partition("Maps against")[2]
+    assert "%" not in maps.partition("##")[0], "parts of a range are no shares"
+    assert "1 ground truth without image: lonely" in found.notes
     assert (tmp_path / "out" / "depth_comparison.png").is_file()
     plain = evaluate("depth", [triple], batch=1, **settings, align="none")
     assert plain.models[0].score("abs_rel").value == pytest.approx(2 / 3, rel=1e-3)
@@ -201,7 +203,7 @@ def test_empty_truths_are_excluded_and_counted(tmp_path: Path, evaluate) -> None
         gt=str(root / "truth"), normalize="none",
     )  # fmt: skip
     assert found.models[0].score("rmse").count == 2
-    assert any("1 images excluded: no valid ground truth" in note for note in found.notes)
+    assert any("1 image excluded: no valid ground truth" in note for note in found.notes)
 
 
 POINTS = [(12.0, 20.0), (30.0, 22.0), (24.0, 40.0)]
@@ -242,8 +244,8 @@ def test_key_points_through_the_letterbox(tmp_path: Path, evaluate, channels: in
     assert {row[0]: row[2:5] for row in table.rows} == {
         "wide.png": (1, 1, 1), "small.png": (1, 1, 1),
     }  # fmt: skip
-    assert "1 images without annotation: stray.png" in found.notes
-    assert "1 annotated images not found: missing.png" in found.notes
+    assert "1 image without annotation: stray.png" in found.notes
+    assert "1 annotated image not found: missing.png" in found.notes
     assert Path(found.pictures[0].path).is_file()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,9 @@ WHOLE = ("uint8", "int16", "uint16", "int32", "int64")
 """Types of inputs that take pixels from 0 to 255."""
 SAMPLED = "linear, not antialiased"
 """How images are scaled for letterboxing."""
+SINGULAR = {"images": "image", "classes": "class", "have": "has", "truths": "truth"}
+ONE = re.compile("|".join(rf"\b{word}\b" for word in SINGULAR))
+"""Words that are others where there is one."""
 NORMALIZE = (
     "imagenet, none (0 to 1), pixels (0 to 255), or MEAN/STD such as 0.5/0.5 or 104,117,123/1,1,1"
 )
@@ -179,8 +183,9 @@ def shown_item(names: Sequence[str], wanted: Scalar) -> tuple[int, tuple[str, ..
 
 
 def noted(what: str, names: Sequence[str]) -> str:
-    """``3 images without ground truth: a.png, b.png, c.png``."""
-    return f"{len(names)} {what}: {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}"
+    """Write ``3 images without ground truth: a.png, b.png, c.png``, of one image ``1 image``."""
+    said = ONE.sub(lambda found: SINGULAR[found[0]], what) if len(names) == 1 else what
+    return f"{len(names)} {said}: {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}"
 
 
 def resize_and_crop(

@@ -33,7 +33,7 @@ from trtbench.tasks.contract import (
     TaskTable,
     Tensors,
 )
-from trtbench.units import text_from_shape
+from trtbench.units import counted, text_from_shape
 
 DRAWS_LATENCY = True
 KINDS = ("depth", "inverse", "disparity")
@@ -204,7 +204,7 @@ def _notes(models: Sequence[Predicted], tallies: Sequence[_Tally]) -> list[str]:
         left_out = [each.reason for each in tally.results.values() if each.metrics is None]
         for reason in sorted({reason for reason in left_out if reason}):
             count = left_out.count(reason)
-            notes.append(f"{model.label}: {count} images excluded: {reason}")
+            notes.append(f"{model.label}: {counted(count, 'image')} excluded: {reason}")
         lost = sum(each.nonfinite for each in tally.results.values())
         if lost:
             notes.append(f"{model.label}: {lost} valid pixels are not finite and were left out")

@@ -183,7 +183,8 @@ def _section(table: TableValue, most: int) -> Section:
         )
         for place, title in enumerate(table.headings)
     )
-    shares = [is_share(table.title) or is_share(title.split()[-1]) for title in table.headings]
+    whole = table.title.startswith("Top-1")
+    shares = [whole or is_share(title.split()[-1]) for title in table.headings]
     rows = [list(map(_cell, row, shares)) for row in table.rows[:most]]
     count = len(table.rows)
     more = f"{most} of {count} rows; all are in eval.json." if count > most else None
