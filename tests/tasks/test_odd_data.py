@@ -266,6 +266,61 @@ def test_labels_that_would_be_cut_to_another_class_are_refused(tmp_path: Path, o
         LabelledArrays(path, tensors, labels=None)
 
 
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"x": np.zeros((2, 4))}, "has no labels"),
+        ({"x": np.zeros((2, 4)), "labels": np.zeros(3, int)}, "not as many labels"),
+        ({"x": np.zeros((2, 4)), "labels": np.array(["a", "b"])}, "numbers of classes"),
+        ({"x": np.zeros((2, 5)), "labels": np.zeros(2, int)}, "the shape of the input"),
+        ({"x": np.zeros((2, 4, 1)), "labels": np.zeros(2, int)}, "the rank of the input"),
+        ({"x": np.float32(1), "labels": np.zeros(2, int)}, "a single number"),
+    ],
+)
+def test_arrays_that_are_no_items_are_refused(tmp_path: Path, arrays: dict, said: str) -> None:
+    np.savez(tmp_path / "a.npz", **arrays)
+    tensors = (TensorSpec(name="x", dtype="float32", shape=("n", 4)),)
+    with pytest.raises(InputError, match=said):
+        LabelledArrays(tmp_path / "a.npz", tensors, labels=None)
+
+
+@pytest.mark.parametrize("content", ["1 two", "9" * 5000, str(10**30), "1.5"])
+def test_labels_in_texts_that_are_none_are_refused(tmp_path: Path, content: str) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((2, 4), np.float32))
+    tensors = (TensorSpec(name="x", dtype="float32", shape=("n", 4)),)
+    labels = tmp_path / "labels.txt"
+    labels.write_text("3\n1\n")
+    found = LabelledArrays(tmp_path / "x.npy", tensors, labels=str(labels)).labels
+    assert found is not None
+    assert found.tolist() == [3, 1]
+    labels.write_text(content)
+    with pytest.raises(InputError, match="holds no labels"):
+        LabelledArrays(tmp_path / "x.npy", tensors, labels=str(labels))
+
+
+def test_sequences_are_cut_or_filled_and_say_so(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.ones((2, 3, 6, 25, 1), np.float32), labels=[0, 1])
+    tensors = (TensorSpec(name="x", dtype="float32", shape=("n", 3, 4, 25, 2)),)
+    source = LabelledArrays(tmp_path / "a.npz", tensors, labels=None)
+    assert [note.partition(":")[0] for note in source.notes] == ["frames", "people"]
+    item = source.prepare(source.load(0))["x"]
+    assert item.shape == (3, 4, 25, 2)
+    assert (item[..., 0] == 1).all()
+    assert (item[..., 1] == 0).all()
+    assert source.picture(0) is None, "no image"
+
+
+def test_images_in_arrays_are_scaled_and_shown(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.full((2, 8, 8), 255, np.uint8), labels=[0, 1])
+    tensors = (TensorSpec(name="x", dtype="float32", shape=("n", 1, 8, 8)),)
+    source = LabelledArrays(tmp_path / "a.npz", tensors, labels=None)
+    item = source.prepare(source.load(0))["x"]
+    assert (item.shape, item.dtype, item.max()) == ((1, 8, 8), np.float32, 1)
+    shown = source.picture(0)
+    assert shown is not None
+    assert shown.shape == (8, 8, 1)
+
+
 def test_a_home_that_nobody_has_is_a_name_like_any_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
