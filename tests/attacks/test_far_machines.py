@@ -21,6 +21,7 @@ from trtbench.errors import InputError, StoreError, TrtbenchError
 from trtbench.executors import ANSWER, Errand, Request
 from trtbench.executors._folders import FORGOTTEN_S, remove_forgotten, unpack
 from trtbench.workflows.measure import errand as errands
+from trtbench.workflows.measure.luggage import Luggage
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.judging import CheckRequest, EvalRequest
 
@@ -120,7 +121,9 @@ def bomb() -> bytes:
 def test_an_answer_that_is_a_trap_is_refused_in_words(home: Path, answer: object) -> None:
     evil = Conduct(executor=EvilExecutor(lambda folder: answer))  # type: ignore[arg-type]
     with pytest.raises(TrtbenchError, match="what came back"):
-        errands.send_errand(Errand(verb="check"), home / "folder", conduct=evil, gpu=False)
+        errands.send_errand(
+            Errand(verb="check"), home / "folder", luggage=Luggage(), conduct=evil, gpu=False
+        )
 
 
 def test_a_hash_that_leads_out_of_the_store_writes_nothing(
@@ -133,12 +136,13 @@ def test_a_hash_that_leads_out_of_the_store_writes_nothing(
         "inputs": "x", "items": 1, "inputs_sha256": "0" * 64,
     }  # fmt: skip
     asked(lambda folder: answer)
+    before = set(home.parent.rglob("*evil*"))
     request = CheckRequest(
         reference="m.onnx", candidates=("m.onnx",), executor="ssh", hosts="h", store=home / "store"
     )
     with pytest.raises(InputError, match="hash of a model"):
         verbs.check(request)
-    assert not list(home.parent.rglob("*evil*"))
+    assert set(home.parent.rglob("*evil*")) == before
 
 
 def test_a_picture_that_did_not_come_is_not_copied_from_here(

@@ -28,7 +28,7 @@ def test_the_verbs_that_other_machines_do_are_those_that_are_told(flag):
 @pytest.mark.parametrize(
     ("words", "fix"),
     [
-        (["quantize", "m.onnx", "--executor", "ssh"], "--fetch-engines"),
+        (["export", "m.pt", "--executor", "ssh"], "--fetch-engines"),
         (["localize", "a.onnx", "b.onnx", "--hosts", "h.toml"], "on the machine that is meant"),
         (["lottery", "m.onnx", "--executor", "ray"], "on the machine that is meant"),
         (["compare", "a.onnx", "b.onnx", "--builds", "3", "--executor", "ray"], "leave out"),

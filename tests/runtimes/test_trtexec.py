@@ -14,6 +14,7 @@ from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import BuildSpec, Length, ModelRef, RunSpec, ShapeProfile, Warmup
 from trtbench.errors import InputError, ProgramError, UnavailableError, UsageError
+from trtbench.host.programs import trtexec_binary
 from trtbench.models.identity import model_ref, sha256_of
 from trtbench.runtimes import trtexec as runtime
 from trtbench.trtexec.profile import profile_from_json
@@ -249,6 +250,18 @@ def test_onnx_is_built_and_run_in_one_go(trtexec: Any) -> None:
     assert len(times) > 0
     assert "--fp16" in str(outcome.reported["command"])
     assert any("built an engine" in note for note in outcome.notes)
+
+
+def test_a_program_of_the_working_folder_is_not_one_of_the_search_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = tmp_path / "trtexec"
+    fake.write_text("#!/bin/sh\n")
+    fake.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert trtexec_binary("./trtexec") == "./trtexec"
+    assert trtexec_binary("~/trtexec") == str(fake)
 
 
 @pytest.mark.parametrize("problem", ["missing", "not a program", "fails", "no help"])

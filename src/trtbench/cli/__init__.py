@@ -210,7 +210,9 @@ def run(arguments: list[str]) -> int:
         return EXIT_INTERRUPTED
 
 
-ELSEWHERE = ("bench", "build", "check", "compare", "eval", "gate", "profile", "sweep")
+ELSEWHERE = (
+    "bench", "build", "check", "compare", "eval", "gate", "profile", "quantize", "sweep"
+)  # fmt: skip
 """Verbs that other machines do, too."""
 ELSEWHERE_FLAGS = ("--executor", "--hosts", "--address", "--need", "--wait-node", "--beside")
 
@@ -236,7 +238,7 @@ def _no_flag(problem: click.NoSuchOption) -> UsageError:
         facts={"done elsewhere, too": " ".join(ELSEWHERE)},
         fix="trtbench sweep --executor quantizes and builds there and --fetch-engines brings the "
         "files back"
-        if verb in ("quantize", "export")
+        if verb == "export"
         else "give the command on the machine that is meant",
     )
 

@@ -34,7 +34,7 @@ def command(request: QuantizeRequest, as_json: bool, dry_run: bool) -> None:
           --task classification
       trtbench quantize model.onnx --precision fp8 --calibration data.npz \\
           --python PATH
-      trtbench quantize model.onnx --precision fp16 --executor ssh --hosts hosts.toml
+      trtbench quantize model.onnx --precision fp16 --executor ssh --hosts my.toml
     """
     from trtbench.cli._screen import print_json, say, show_conversion
     from trtbench.cli._settings import conducting, load_config

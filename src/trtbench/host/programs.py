@@ -43,7 +43,8 @@ def trtexec_binary(given: str | None) -> str:
     The name is kept as it was given, so that a command can be pasted.
     """
     if given is not None:
-        found = shutil.which(at_home(given))
+        # A path forgets ./, and a bare name is looked for on the search path.
+        found = shutil.which(str(at_home(given)) if given.startswith("~") else given)
         if found is None:
             raise UnavailableError(
                 f"there is no program that can be run at {given}", fix="--opt binary=PATH"
