@@ -68,7 +68,7 @@ def remove_forgotten(cache: Path) -> None:
 
 
 def cache_folder() -> Path:
-    """Where this machine keeps what it was sent."""
+    """Name the folder where this machine keeps what it was sent."""
     named = os.environ.get(CACHE_VARIABLE)
     base = os.environ.get("XDG_CACHE_HOME")
     folder = Path(named) if named else (Path(base) if base else Path.home() / ".cache") / "trtbench"
@@ -77,7 +77,7 @@ def cache_folder() -> Path:
 
 
 def blob(cache: Path, sha256: str) -> Path:
-    """The place of a content in a cache."""
+    """Name the place of a content in a cache."""
     return cache / "blobs" / boundary.check_id(sha256, what="hash of a content")
 
 

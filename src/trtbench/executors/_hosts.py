@@ -97,7 +97,7 @@ def _refuse_odd(host: Host, path: Path) -> None:
 
 
 def slots_of(host: Host, *, beside: int = 1) -> list[Slot]:
-    """The devices of a machine: its GPUs and its processor."""
+    """List the devices of a machine: its GPUs and its processor."""
     memory = bytes_from_text(host.memory) if host.memory else None
     gpu_memory = bytes_from_text(host.gpu_memory) if host.gpu_memory else None
     names = ("",) * host.gpus if isinstance(host.gpus, int) else host.gpus

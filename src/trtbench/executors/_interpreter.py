@@ -56,7 +56,7 @@ _WORD = "trtbench-probe"
 
 
 def worker_environment(python: str | None = None) -> dict[str, str]:
-    """What a worker inherits; files of the working folder must not shadow libraries."""
+    """List what a worker inherits; files of the working folder must not shadow libraries."""
     inherited = environment_for(python, os.environ)
     # GPUs in the driver's order: CUDA's own puts the fastest first, and NVML would mean another.
     order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
@@ -64,7 +64,7 @@ def worker_environment(python: str | None = None) -> dict[str, str]:
 
 
 def worker_command(python: str | None) -> list[str]:
-    """The start of a worker's command line; another interpreter is lent this very package."""
+    """Begin a worker's command line; another interpreter is lent this very package."""
     # Python 3.10 would import from the working folder first.
     if is_own(python) and sys.version_info >= (3, 11):
         return [sys.executable, "-m", "trtbench.worker"]
@@ -98,7 +98,7 @@ def check_interpreter(python: str) -> None:
 
 
 def can_import(python: str, module: str) -> bool:
-    """Whether an interpreter has a module, and nothing keeps it from being imported."""
+    """Tell whether an interpreter has a module, and nothing keeps it from being imported."""
     try:
         return not _probe(python, (module,))[1]
     except UnavailableError:
@@ -132,7 +132,7 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 
 def is_own(python: str | None) -> bool:
-    """Whether this is the interpreter that is running."""
+    """Tell whether this is the interpreter that is running."""
     return python is None or Path(python).absolute() == Path(sys.executable).absolute()
 
 
@@ -165,7 +165,7 @@ def cache_tag(python: str) -> str | None:
 
 
 def _fits(folder: str, tag: str) -> bool:
-    """Whether compiled modules in a folder, if there are any, are for this version."""
+    """Tell whether compiled modules in a folder, if there are any, are for this version."""
     root = Path(folder)
     found = chain(root.glob("*/*.cpython-*.so"), root.glob("*/*/*.cpython-*.so"))
     try:

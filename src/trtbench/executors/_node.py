@@ -61,7 +61,7 @@ def run_node(
 
 
 def node_environment(given: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What a node's process inherits: this very package before any other."""
+    """List what a node's process inherits: this very package before any other."""
     package = str(Path(__file__).resolve().parents[2])
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
     own = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}

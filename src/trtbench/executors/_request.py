@@ -146,7 +146,7 @@ class Executor(Protocol):
     """Whether work leaves this machine: engines are then built where they are measured."""
 
     def width(self, needs: Needs) -> int:
-        """How many such runs can be measured at the same time; refuses needs nobody can meet."""
+        """Count such runs that can be measured at the same time; refuses needs nobody can meet."""
 
     def run(self, request: Request, *, folder: Path, tell: Tell) -> None:
         """Fill a folder with the directory of a run, finished or failed; raises what was told."""

@@ -162,7 +162,7 @@ class Shell:
     def _python(
         self, *words: str, environment: dict[str, str] | None = None, code: str | None = None
     ) -> str:
-        """A command line for the shell there, in the folder where things are kept."""
+        """Write a command line for the shell there, in the folder where things are kept."""
         folder = shlex.quote(self.host.folder.removeprefix("~/"))
         given = {"PYTHONUNBUFFERED": "1", **self.host.environment, **(environment or {})}
         sets = ['TRTBENCH_CACHE="$PWD"']

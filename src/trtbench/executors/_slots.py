@@ -57,7 +57,7 @@ class Slot:
         return None
 
     def _is_called(self, name: str) -> bool:
-        """Whether a machine goes by part of its name or its GPU's, or by a resource of its own."""
+        """Tell whether a machine goes by part of its or its GPU's name, or by its own resource."""
         known = f"{self.title} {self.gpu_type}".lower()
         return name in known or name in map(str.lower, self.resources)
 

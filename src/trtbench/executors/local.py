@@ -155,13 +155,13 @@ def _job_end(ended: Exit, assignment: Assignment, *, heard: _Heard) -> JobEnd:
 
 
 def _log_tail(folder: Path) -> tuple[str, ...]:
-    """The last lines of the worker, or of the program it had started when it was ended."""
+    """Read the last lines of the worker, or of the program it had started when it was ended."""
     logs = [folder / "log.txt", *sorted(folder.glob("*.log"))]
     return next((lines for log in logs if (lines := tail(log))), ())
 
 
 def _told(path: Path) -> WorkerError | None:
-    """What the worker put in words; nothing when a full disk kept it from that."""
+    """Read what the worker put in words; nothing when a full disk kept it from that."""
     try:
         return value_from_json(path.read_bytes(), WorkerError, where=str(path))
     except (OSError, TrtbenchError):

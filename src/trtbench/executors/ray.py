@@ -144,7 +144,7 @@ class RayExecutor:
             raise _not_joined(settings.address or "auto", str(problem)) from None
 
     def _look(self) -> Iterator[Slot]:
-        """The devices of all nodes that are alive; who still waits for one at the end is let go."""
+        """List the devices of all live nodes; who still waits for one at the end is let go."""
         interrupt_if(self._closed)
         for node in self._ray.nodes():
             if not node["Alive"]:

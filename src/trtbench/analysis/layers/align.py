@@ -45,7 +45,7 @@ class Pair(Value, frozen=True, kw_only=True):
     by: By
 
 
-class _Sides:
+class _Alignment:
     """What is aligned so far; ``pair_of`` gives the pair of a layer, by side and index."""
 
     def __init__(self, a: LayerTable, b: LayerTable) -> None:
@@ -71,7 +71,7 @@ class _Sides:
 
 def align(a: LayerTable, b: LayerTable) -> tuple[Pair, ...]:
     """Align two engines; every layer of both is in exactly one pair."""
-    sides = _Sides(a, b)
+    sides = _Alignment(a, b)
     _by_origin(sides)
     _by_name(sides, sides.free(0, work=True), sides.free(1, work=True))
     _by_place(sides)
@@ -85,7 +85,7 @@ def align(a: LayerTable, b: LayerTable) -> tuple[Pair, ...]:
     return tuple(sides.pairs)
 
 
-def _by_origin(sides: _Sides) -> None:
+def _by_origin(sides: _Alignment) -> None:
     """Join layers that share a node, through others too, and keep what has both sides."""
     a, b = (_origins(sides, side) for side in (0, 1))
     holders = [_holders(each) for each in (a, b)]
@@ -107,7 +107,7 @@ def _by_origin(sides: _Sides) -> None:
         sides.add(left, right, "origin")
 
 
-def _origins(sides: _Sides, side: int) -> dict[int, tuple[str, ...]]:
+def _origins(sides: _Alignment, side: int) -> dict[int, tuple[str, ...]]:
     """List the nodes of every layer that computes; of a region known by its ends, all between."""
     order = [node for layer in sides.tables[1 - side].layers for node in layer.nodes]
     found = {}
@@ -137,7 +137,7 @@ def _untrusted(a: dict[str, list[int]], b: dict[str, list[int]]) -> set[str]:
     return set() if smaller and len(left & right) >= AGREE * smaller else left | right
 
 
-def _by_name(sides: _Sides, a: Sequence[Layer], b: Sequence[Layer]) -> None:
+def _by_name(sides: _Alignment, a: Sequence[Layer], b: Sequence[Layer]) -> None:
     """Align layers of exactly one name, those that repeat in their order."""
     names_a, names_b = ({layer.name for layer in each} for each in (a, b))
     numbered = [
@@ -154,7 +154,7 @@ def _by_name(sides: _Sides, a: Sequence[Layer], b: Sequence[Layer]) -> None:
             sides.add([layer.index], [same.pop()], "name")
 
 
-def _by_place(sides: _Sides) -> None:
+def _by_place(sides: _Alignment) -> None:
     """Align what is left by kind and shape, in an order that agrees with what is aligned."""
     if not sides.free(0, work=True) or not sides.free(1, work=True):
         return
@@ -166,7 +166,7 @@ def _by_place(sides: _Sides) -> None:
             sides.add([one], [other], "place")
 
 
-def _sequence(sides: _Sides, side: int) -> list[tuple[int, object]]:
+def _sequence(sides: _Alignment, side: int) -> list[tuple[int, object]]:
     """List layers that compute with what they must agree in: their pair, or kind and shape."""
     found: list[tuple[int, object]] = []
     for layer in sides.tables[side].layers:
@@ -176,7 +176,7 @@ def _sequence(sides: _Sides, side: int) -> list[tuple[int, object]]:
     return found
 
 
-def _between(sides: _Sides) -> None:
+def _between(sides: _Alignment) -> None:
     """Take what is left between the same neighbours for one another: a fusion that changed."""
     stretches = [dict(_stretches(sides, side)) for side in (0, 1)]
     for ends, left in stretches[0].items():
@@ -193,7 +193,7 @@ def _is_region(indices: Sequence[int], table: LayerTable) -> bool:
     return len(indices) == 1 and foreign_ends(table.layers[indices[0]].name) is not None
 
 
-def _stretches(sides: _Sides, side: int) -> Iterator[tuple[tuple[int, int], list[int]]]:
+def _stretches(sides: _Alignment, side: int) -> Iterator[tuple[tuple[int, int], list[int]]]:
     """List the runs of layers left over, by the pairs before and behind them."""
     last, run = -1, list[int]()
     for layer in sides.tables[side].layers:
@@ -210,7 +210,7 @@ def _stretches(sides: _Sides, side: int) -> Iterator[tuple[tuple[int, int], list
         yield (last, -1), run
 
 
-def _reformats(sides: _Sides) -> None:
+def _reformats(sides: _Alignment) -> None:
     """Align reformats that serve the same tensor of layers that are aligned."""
     waiting: dict[tuple[int, str], list[int]] = {}
     for layer, key in _served(sides, 1):
@@ -221,7 +221,7 @@ def _reformats(sides: _Sides) -> None:
             sides.add([layer.index], [same.pop(0)], "place")
 
 
-def _served(sides: _Sides, side: int) -> Iterator[tuple[Layer, tuple[int, str]]]:
+def _served(sides: _Alignment, side: int) -> Iterator[tuple[Layer, tuple[int, str]]]:
     by_name = {layer.name: layer.index for layer in sides.tables[side].layers}
     for layer in sides.free(side, work=False):
         target, tensor = target_of_reformat(layer.name), tensor_of_reformat(layer.name)

@@ -42,7 +42,7 @@ SMALL = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Sides:
+class _BothRunning:
     """The reference and the engine as they run, and the interpreter of each."""
 
     reference: RunSpec
@@ -92,7 +92,7 @@ def localize_engine(
     sides = sides_of(request, [str(request.reference), str(request.candidate)], config=config)
     few = feed.having(count=min(feed.count or LOOKED_AT, LOOKED_AT))
     with store.scratch() as folder:
-        work = _Sides(
+        work = _BothRunning(
             reference=sides[0][0], engine=sides[1][0], pythons=(sides[0][1], sides[1][1]),
             feed=few, folder=folder, store=store, conduct=conduct,
         )  # fmt: skip
@@ -128,7 +128,7 @@ class _Look:
     """Builds engines with marks and holds what they give against the reference."""
 
     def __init__(
-        self, record: Artefact, source: Path, sides: _Sides, plain: Chunks, reference: Path
+        self, record: Artefact, source: Path, sides: _BothRunning, plain: Chunks, reference: Path
     ) -> None:
         self.record, self.source, self.sides = record, source, sides
         self.plain, self.reference = plain, reference

@@ -72,7 +72,7 @@ def executor_for(request: ExecutorFields, conduct: Conduct) -> Iterator[Conduct]
 
 
 def width_of(executor: Executor, needs: Needs | None = None) -> int:
-    """How many runs of any kind an executor can measure at the same time, at least one."""
+    """Count runs of any kind that an executor can measure at the same time, at least one."""
     count = 0
     for gpu in (False, True):
         with contextlib.suppress(UnavailableError):
@@ -174,7 +174,7 @@ def request_from_spec(
 
 
 def needs_of(spec: RunSpec, asked: Needs | None = None) -> Needs:
-    """What a run needs: a GPU or not by its runtime, and what the user asks for."""
+    """List what a run needs: a GPU or not by its runtime, and what the user asks for."""
     gpu = RUNTIMES.load(spec.runtime).device(spec) != "cpu"
     return (asked or Needs()).having(gpu=gpu)
 

@@ -33,7 +33,7 @@ from trtbench.workflows.request.kinds import (
     File,
     Fraction,
     Pairs,
-    Sides,
+    PerSide,
     fraction,
 )
 
@@ -98,14 +98,14 @@ class PairFields(
 ):  # fmt: skip
     """All that two sides that are measured in turn have in common, and what each has of its own."""
 
-    device: Sides | None = option(
+    device: PerSide | None = option(
         None,
         "cpu, cuda:0, cuda:1, ...: once for all sides, or once per side.",
         metavar="NAME",
         per_side=True,
         setting=True,
     )
-    args: Sides | None = option(
+    args: PerSide | None = option(
         None,
         "Arguments for a runtime that is a program (trtexec), in quotes: once for all sides, "
         "or once per side ('' is none).",

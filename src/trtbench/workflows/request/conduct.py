@@ -146,7 +146,7 @@ def needs_from_request(request: ExecutorFields) -> Needs | None:
 
 
 def expected_s(spec: RunSpec) -> float:
-    """How long one launch takes at most when all goes well, as far as the spec tells."""
+    """Tell how long one launch takes at most when all goes well, as far as the spec tells."""
     warm = max(spec.warmup.floor.seconds or 0.0, spec.warmup.cap_s)
     if spec.rate_hz:  # the schedule decides, and an overloaded server may take twice as long
         scheduled = max(spec.stop.seconds or 0.0, (spec.stop.iterations or 0) / spec.rate_hz)

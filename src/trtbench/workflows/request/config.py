@@ -76,7 +76,7 @@ class Config(Value, frozen=True, kw_only=True):
         return dict(settings.options) if settings else {}
 
     def settings(self) -> dict[str, str]:
-        """Every setting that has a value, by its dotted name."""
+        """List every setting that has a value, by its dotted name."""
         found = {"store": without_password(self.store)}
         if self.runs is not None:
             found["runs"] = without_password(self.runs)
@@ -119,7 +119,7 @@ def load_config(*, folder: Path | None = None, store: str | Path | None = None) 
 
 
 def user_data_folder() -> Path:
-    """Where runs are kept when nothing else is said."""
+    """Name the folder of runs when nothing else is said."""
     base = os.environ.get("XDG_DATA_HOME")
     return (Path(base) if base else Path.home() / ".local" / "share") / "trtbench"
 
@@ -135,7 +135,7 @@ def _default_store() -> Path:
 
 
 def project_file(folder: Path) -> Path | None:
-    """The nearest ``trtbench.toml`` at or above a folder."""
+    """Find the nearest ``trtbench.toml`` at or above a folder."""
     for each in (folder, *folder.parents):
         if (each / PROJECT_FILE).is_file():
             return each / PROJECT_FILE

@@ -20,9 +20,9 @@ from trtbench.workflows.request.kinds import (
     Duration,
     File,
     Pairs,
+    PerSide,
     Rate,
     Shapes,
-    Sides,
     Size,
     seconds,
 )
@@ -245,7 +245,7 @@ class PythonFields(VerbRequest):
 class SideFields(VerbRequest):
     """What may differ from side to side."""
 
-    runtime: Sides | None = option(
+    runtime: PerSide | None = option(
         None,
         "What executes the models: once for all sides, or once per side.",
         ("-r", "--runtime"),
@@ -253,7 +253,7 @@ class SideFields(VerbRequest):
         per_side=True,
         setting=True,
     )
-    python: Sides | None = option(
+    python: PerSide | None = option(
         None,
         "Interpreter: once for all sides, or once per side.",
         metavar="PATH",

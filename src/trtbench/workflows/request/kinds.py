@@ -27,7 +27,7 @@ Fraction = str | float
 """A part of one, or text: ``"3%"``."""
 File = str | Path
 """A path, or a name where one is taken."""
-Sides = str | Sequence[str | None]
+PerSide = str | Sequence[str | None]
 """One for all sides, or one per side."""
 Shapes = Mapping[str, Sequence[int]]
 """Dimensions by the name of the input: ``{"x": (1, 3, 224, 224)}``."""

@@ -35,7 +35,7 @@ from trtbench.tasks.contract import completed
 from trtbench.workflows.request.choice import default_runtime, first_choice
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.fields import VerbRequest, converted, fields_of, settled
-from trtbench.workflows.request.kinds import Duration, File, Sides, hertz, seconds
+from trtbench.workflows.request.kinds import Duration, File, PerSide, hertz, seconds
 from trtbench.workflows.request.measuring import BenchRequest
 
 LEAST_QUERIES = 10
@@ -183,7 +183,7 @@ def _inputs(asked: BenchRequest) -> InputSpec:
 
 
 def _source(inputs: str | Path | None) -> str | None:
-    """Where inputs come from, which must be there before anything is started."""
+    """Tell where inputs come from, which must be there before anything is started."""
     if inputs is None:
         return None
     source = Path(inputs).absolute()
@@ -217,7 +217,7 @@ def _clock(value: str | None) -> str | None:
 
 
 def _refuse_contradiction(protocol: Protocol, cuda_graph: CudaGraph | None) -> None:
-    """A CUDA graph without transfers is what these are; one without a graph is another."""
+    """Refuse a protocol without the CUDA graph that makes it what it is."""
     if protocol in ON_DEVICE and cuda_graph == "off":
         raise UsageError(
             f"the protocol {protocol} is measured with a CUDA graph",
@@ -259,7 +259,7 @@ def refuse_other_precision(reference: ModelRef, precision: str | None) -> None:
     )
 
 
-def pick(given: Sides | None, index: int, sides: int, *, what: str) -> str | None:
+def pick(given: PerSide | None, index: int, sides: int, *, what: str) -> str | None:
     """Take the one value for all sides, or the side's own."""
     values = (given,) if given is None or isinstance(given, str | Path) else given
     if len(values) <= 1:
@@ -303,7 +303,7 @@ def _rate(asked: BenchRequest, times: tuple[float, ...]) -> float | None:
 
 
 def _stop(asked: BenchRequest, *, arrivals: int = 0) -> Length:
-    """A length by time, by count or both; a trace is sent once, whole."""
+    """Settle a length by time, by count or both; a trace is sent once, whole."""
     if arrivals and asked.duration is None and asked.iterations is None and asked.slo is None:
         return Length(iterations=arrivals)
     if asked.duration is None and asked.iterations is None:

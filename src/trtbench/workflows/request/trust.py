@@ -34,7 +34,7 @@ class Trusted(Value, frozen=True, kw_only=True):
 
 
 def user_config_folder() -> Path:
-    """The folder of the user's own settings; a RuntimeError where there is no home."""
+    """Name the folder of the user's own settings; a RuntimeError where there is no home."""
     base = os.environ.get("XDG_CONFIG_HOME")
     return (Path(base) if base else Path.home() / ".config") / "trtbench"
 
@@ -83,7 +83,7 @@ def trusted_settings() -> tuple[str, ...]:
 
 
 def first_shown(path: Path, steering: Mapping[str, str]) -> bool:
-    """Whether what a file of settings steers was not shown to this user before; remembers it."""
+    """Tell whether what a file of settings steers is new to this user; remembers it."""
     if not steering:
         return False
     digest = hashlib.sha256(msgspec.json.encode(steering, order="sorted")).hexdigest()[:16]
