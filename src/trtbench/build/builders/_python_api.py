@@ -273,7 +273,7 @@ def _check_precision(work: BuildWork, text: str) -> None:
         graph = graph_from_json(text, where=GRAPH)
     except ParseError:
         return
-    kinds = Counter(each.dtype for layer in graph.layers for each in layer.outputs if each.dtype)
+    kinds = Counter(each.dtype for made in graph.layers for each in made.outputs if each.dtype)
     if not kinds:
         return
     work.facts["layer_outputs"] = ", ".join(f"{kind} {n}" for kind, n in kinds.most_common())
