@@ -14,6 +14,7 @@ import runs
 from trtbench.errors import JobError
 from trtbench.executors import ExecutorSettings, Request
 from trtbench.executors.ray import RayExecutor
+from trtbench.workflows.measure.luggage import Luggage
 from waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("machines")]
@@ -39,7 +40,11 @@ def test_what_is_lost_under_a_run_is_said(nodes, tmp_path, monkeypatch):
     def failure(lose: Callable[[], None] | None = None, limit_s: float | None = None) -> JobError:
         """Have a run fail by what is done once it has begun, or by its limit."""
         begun.unlink(missing_ok=True)
-        request = Request(id="r", title="a run to be lost", spec=spec, limit_s=limit_s)
+        luggage = Luggage()
+        sent = luggage.spec(spec)
+        request = Request(
+            id="r", title="a run to be lost", spec=sent, bags=luggage.bags, limit_s=limit_s
+        )
         losing = threading.Thread(target=lambda: lose and (wait_for(begun.is_file), lose()))
         losing.start()
         with pytest.raises(JobError) as caught:
