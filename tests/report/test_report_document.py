@@ -127,7 +127,7 @@ def test_scores_come_as_numbers_mappings_and_values() -> None:
     }
     table = next(t for t in document_from_runs([run]).tables() if t.id == "accuracy")
     assert [(row[1].value, row[2].value) for row in table.rows] == [("top-1", 0.9712), ("mae", 0.1)]
-    assert [cell.shown for cell in table.rows[0][2:]] == ["0.971", "0.958", "0.981", "360"]
+    assert [cell.shown for cell in table.rows[0][2:]] == ["97.12 %", "95.80 %", "98.10 %", "360"]
 
 
 def test_accuracy_stands_beside_latency_memory_and_energy_of_the_same_bytes() -> None:
@@ -141,7 +141,7 @@ def test_accuracy_stands_beside_latency_memory_and_energy_of_the_same_bytes() ->
     bare = made_run(id="run-2", model="bare.onnx")
     table = next(t for t in document_from_runs([run, bare]).tables() if t.id == "same_bytes")
     [row] = table.rows
-    assert [cell.shown for cell in row[1:3]] == ["abababababab", "0.900"]
+    assert [cell.shown for cell in row[1:3]] == ["abababababab", "90.00 %"]
     facts = dict(zip([heading.key for heading in table.headings], row, strict=True))
     assert facts["host_memory_bytes"].shown == "64.0 MiB"
     assert facts["device_memory_bytes"].shown == "3.00 GiB"

@@ -101,7 +101,7 @@ def test_the_verdict_comes_first_and_says_how_much_how_sure_and_whether_right() 
     assert "−50.0 % host time" in first.detail
     assert "99 % interval −52.0 % to −48.0 %" in first.detail
     assert "10 launches" in first.detail
-    assert "top-1 0.962 against 0.975" in first.detail
+    assert "top-1 96.20 % against 97.50 %" in first.detail
 
 
 def test_a_slower_candidate_is_called_slow_and_an_unclear_one_unclear() -> None:

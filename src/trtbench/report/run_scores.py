@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from trtbench.analysis.scores import is_share
 from trtbench.domain.result import Run
 from trtbench.report.numbers import Ends, text_from_number
 
@@ -18,6 +19,7 @@ from trtbench.report.numbers import Ends, text_from_number
 class Reading:
     """One score as it was handed over."""
 
+    metric: str
     value: float
     low: float | None = None
     high: float | None = None
@@ -31,7 +33,13 @@ class Reading:
 
     @property
     def text(self) -> str:
-        return text_from_number(self.value, bounds=self.bounds)
+        return self.text_of(self.value)
+
+    def text_of(self, value: float) -> str:
+        """Write the score or an end of its interval; parts of a whole are read in per cent."""
+        if not is_share(self.metric):
+            return text_from_number(value, bounds=self.bounds)
+        return f"{value if abs(self.value) > 1 else 100 * value:.2f} %"
 
 
 def readings_from_run(run: Run) -> dict[str, Reading]:
@@ -39,13 +47,13 @@ def readings_from_run(run: Run) -> dict[str, Reading]:
     scores = run.extra.get("scores")
     if not isinstance(scores, Mapping):
         return {}
-    found = {str(metric): _reading(score) for metric, score in scores.items()}
+    found = {str(metric): _reading(str(metric), score) for metric, score in scores.items()}
     return {metric: reading for metric, reading in found.items() if reading}
 
 
-def _reading(score: object) -> Reading | None:
+def _reading(metric: str, score: object) -> Reading | None:
     if isinstance(score, (int, float)):
-        return Reading(float(score)) if math.isfinite(score) else None
+        return Reading(metric, float(score)) if math.isfinite(score) else None
     parts = {name: _number(_get(score, name)) for name in ("value", "low", "high", "count")}
     interval = _get(score, "interval")
     for name in ("low", "high"):
@@ -54,7 +62,7 @@ def _reading(score: object) -> Reading | None:
     if parts["value"] is None:
         return None
     count = None if parts["count"] is None else int(parts["count"])
-    return Reading(parts["value"], parts["low"], parts["high"], count)
+    return Reading(metric, parts["value"], parts["low"], parts["high"], count)
 
 
 def _get(source: object, name: str) -> object:

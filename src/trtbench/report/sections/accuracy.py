@@ -22,7 +22,7 @@ from trtbench.report.headings import (
     capitalized,
 )
 from trtbench.report.labels import file_stem, labels_from_runs
-from trtbench.report.numbers import MISSING, common_unit, text_from_number
+from trtbench.report.numbers import MISSING, common_unit
 from trtbench.report.run_facts import headline_summary, joules_per_item
 from trtbench.report.run_scores import Reading, readings_from_run
 
@@ -149,8 +149,7 @@ def _costs(run: Run) -> tuple[Cell, Cell, Cell, Cell]:
 
 def _cells(reading: Reading) -> tuple[Cell, Cell, Cell, Cell]:
     low, high = (
-        Cell(value=end, text=MISSING if end is None else text_from_number(end, bounds=bounds))
-        for bounds in (reading.bounds,)
+        Cell(value=end, text=MISSING if end is None else reading.text_of(end))
         for end in (reading.low, reading.high)
     )
     count = count_cell(reading.count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -146,8 +147,8 @@ def _spread(run: Run, unit: UnitScale) -> Cell:
 
 
 def _scores(run: Run) -> dict[str, Reading]:
-    found = readings_from_run(run)
-    return {SAME.get(metric.lower(), metric): reading for metric, reading in found.items()}
+    found = {SAME.get(each.lower(), each): one for each, one in readings_from_run(run).items()}
+    return {metric: replace(reading, metric=metric) for metric, reading in found.items()}
 
 
 def _score(scores: dict[str, Reading], metric: str) -> Cell:
@@ -156,8 +157,7 @@ def _score(scores: dict[str, Reading], metric: str) -> Cell:
         return Cell(text=MISSING)
     if not is_share(metric):
         return number_cell(reading.value)
-    percent = reading.value * 100 if reading.value <= 1 else reading.value
-    return Cell(value=reading.value, text=f"{percent:.2f} %")
+    return Cell(value=reading.value, text=reading.text)
 
 
 def _bars(runs: Sequence[Run], roles: dict[str, str]) -> Figure:
