@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trtbench.analysis.scores import less_is_better
-from trtbench.analysis.sweep import SHARES
+from trtbench.analysis.scores import is_share, less_is_better
 from trtbench.domain.result import Run
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import Figure, Section
@@ -82,7 +81,8 @@ def front(points: Sequence[tuple[float, float]], *, less: bool) -> list[int]:
 def _figure(points: Sequence[_Point], metric: str, runs: Sequence[Run]) -> Figure:
     times = [point.per_item_s for point in points]
     unit, scale = unit_for_seconds(min(times))
-    whole = 100.0 if metric in SHARES else 1.0
+    share = is_share(metric) and all(point.score.value <= 1 for point in points)
+    whole = 100.0 if share else 1.0
     less = less_is_better(metric)
     best = front([(point.per_item_s, point.score.value) for point in points], less=less)
     lines = [_line(point, scale, whole, points) for point in points]
