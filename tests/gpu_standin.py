@@ -305,6 +305,10 @@ class Trt:
         self.activation = 4096
         self.by_profile: tuple[int, ...] = ()
         self.replay_wrong = self.replay_frozen = False
+        self.unsteady = False
+        """Whether outputs differ from run to run."""
+        self.written = 1.0
+        """Which part of its outputs an engine writes, as one that finds few objects."""
         self.weights: str | None = None
         self.gpu_s = GPU_S
         self.shares_profiles = True
@@ -458,8 +462,11 @@ class Context:
     def _compute(self, stream, kept=None):
         stream.busy(self._trt.gpu_s)
         x = self._input() if kept is None else kept
-        y = (2 * x + 1).astype(np.float32).tobytes()
-        self._trt.cuda.live[self.addresses["y"]][: len(y)] = y
+        y = (2 * x + 1).astype(np.float32)
+        if self._trt.unsteady:
+            y *= 1 + np.random.default_rng().random(y.size, np.float32)
+        part = y[: int(len(y) * self._trt.written)].tobytes()
+        self._trt.cuda.live[self.addresses["y"]][: len(part)] = part
 
 
 def plan_bytes(

@@ -52,6 +52,18 @@ def test_outputs_come_as_numpy_can_hold_them() -> None:
         assert np.array_equal(array_from_bytes(raw, small, (2, 3)), raw)
 
 
+def test_an_output_whose_shape_depends_on_data_is_all_there_is_room_for() -> None:
+    raw = np.arange(6, dtype=np.float32).view(np.uint8)
+    for shape in ((-1,), (-1, -1), (2, -1)):
+        assert array_from_bytes(raw, port(), shape).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_outputs_are_not_held_to_inputs_that_did_not_change() -> None:
+    one = {"y": np.ones(3, np.float32)}
+    assert judged(one, one) == {"outputs_finite": True, "outputs_vary": False}
+    assert judged(one, one, changed=False) == {"outputs_finite": True}
+
+
 def test_inputs_of_the_wrong_size_are_refused_unless_the_layout_has_room() -> None:
     array = np.ones((2, 3), np.float32)
     with pytest.raises(InputError, match="'x' has the wrong size") as caught:

@@ -16,12 +16,13 @@ from trtbench.domain.result import Fact, Scalar
 from trtbench.domain.samples import LayerProfile
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, TrtbenchError
-from trtbench.host.cuda import Call, CaptureError, Cuda, CudaError
+from trtbench.host.cuda import Call, Cuda, CudaError
 from trtbench.host.tensorrt_inspect import memory_facts
 from trtbench.models.index_limits import index_limits
 from trtbench.runtimes._gpu_memory import MemoryMeter
 from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries
 from trtbench.runtimes._session import Burst, Session, Spans
+from trtbench.runtimes._trt_check import GraphCheck
 from trtbench.runtimes._trt_engine import Engine, new_context, with_profile
 from trtbench.runtimes._trt_layers import precision_seen, profile_context
 from trtbench.runtimes._trt_tensors import (
@@ -29,11 +30,10 @@ from trtbench.runtimes._trt_tensors import (
     Port,
     Unit,
     array_from_bytes,
+    backwards,
     bytes_of,
     changing_query,
     check_range,
-    judged,
-    same,
 )
 
 if TYPE_CHECKING:
@@ -239,6 +239,8 @@ class TrtSession(Session):
             known = Buffer(port=port, shape=shape, device=device, host=self._cuda.pinned(size))
         elif known.shape != shape:
             known = Buffer(port=port, shape=shape, device=known.device, host=known.host[:size])
+        if known is not unit.buffers.get(port.name):
+            unit.launch = None  # a graph keeps the shapes and addresses it was captured with
         unit.buffers[port.name] = known
         address = known.host.ctypes.data if port.on_host else known.device
         if unit.context.set_tensor_address(port.name, address) is False:  # some versions: None
@@ -295,29 +297,30 @@ class TrtSession(Session):
 
         Inputs are those measured again afterwards.
         """
-        unit = self._units[0]
-        plain = partial(unit.context.execute_async_v3, unit.handle)
-        measured = {name: each.host.copy() for name, each in unit.buffers.items()}
-        self._run(unit, plain)
-        before = self._outputs(unit)
-        self._put_fresh(unit)
-        self._run(unit, plain)
-        after = self._outputs(unit)
-        self.evidence |= judged(before, after)
-        captured = self._spec.cuda_graph != "off" and self._capture(after)
-        for port in self.engine.inputs:
-            unit.buffers[port.name].host[:] = measured[port.name]
-        # On inputs that came after the capture: a graph may keep those it was made with.
-        captured = captured and self._graph_holds(before)
-        self.conditions["cuda_graph"] = Fact(value=captured)
-        self._run(unit, unit.enqueue())
+        check = GraphCheck(
+            self._cuda, self._units, inputs=self.engine.inputs, run=self._run, outputs=self._outputs
+        )
+        wanted = self._spec.cuda_graph != "off"
+        problem = check.carry_out(self._put_fresh, graph=wanted)
+        self.evidence |= check.evidence
+        self.notes += check.notes
+        if problem is not None:
+            self._without_graph(problem)
+        self.conditions["cuda_graph"] = Fact(value=wanted and problem is None)
 
     def _put_fresh(self, unit: Unit) -> None:
+        """Fill in other inputs: drawn anew, or whole numbers that were given, backwards.
+
+        Those that somebody gave may be the only ones that the engine can bear.
+        """
         limits = index_limits(self._spec.model, self.inputs)
         for port in self.engine.inputs:
             if port.on_host or port.packed > 1:
                 continue
             buffer = unit.buffers[port.name]
+            if self._spec.inputs.source is not None and "float" not in port.dtype:
+                buffer.host[:] = backwards(buffer.host, port)
+                continue
             tensor = TensorSpec(name=port.name, dtype=port.dtype, shape=buffer.shape)
             try:
                 array = random_inputs((tensor,), seed=FRESH_SEED, limits=limits)[port.name]
@@ -325,46 +328,12 @@ class TrtSession(Session):
                 continue
             buffer.host[:] = bytes_of(array, port, buffer.host.nbytes)
 
-    def _capture(self, expected: dict[str, NDArray[np.generic]]) -> bool:
-        """Capture every context once; whether what the graph gives is what a plain run gave."""
-        try:
-            for unit in self._units:
-                plain = partial(unit.context.execute_async_v3, unit.handle)
-                unit.launch = self._cuda.capture(unit.stream, plain)
-        except CaptureError as problem:
-            return self._without_graph(problem)
-        return self._graph_holds(expected)
-
-    def _graph_holds(self, expected: dict[str, NDArray[np.generic]]) -> bool:
-        """Replay the graph on the inputs that are there, and hold its outputs to the engine's."""
-        unit = self._units[0]
-        for port in self.engine.outputs:
-            buffer = unit.buffers[port.name]
-            if not port.on_host:
-                self._cuda.clear(buffer.device, buffer.host.nbytes, unit.stream)
-        self._run(unit, unit.enqueue())
-        found = self._outputs(unit)
-        wrong = [name for name in expected if not same(expected[name], found[name])]
-        if not wrong:
-            return True
-        self.evidence["graph_outputs_differ"] = True
-        return self._without_graph(
-            InputError(
-                "the CUDA graph gives other results than the engine itself",
-                facts={"outputs": ", ".join(wrong)},
-                fix="--cuda-graph off",
-            )
-        )
-
-    def _without_graph(self, problem: TrtbenchError) -> bool:
+    def _without_graph(self, problem: TrtbenchError) -> None:
         """Go on without a graph, and say so; where one was demanded, that is an error."""
-        for unit in self._units:
-            unit.launch = None
         if self._spec.cuda_graph == "on":
             raise self._graph_error(problem) from None
-        self.notes = (*self.notes, f"measured without a CUDA graph: {problem.message}")
+        self.notes += (f"measured without a CUDA graph: {problem.message}",)
         self.conditions["cuda_graph_fell_back"] = Fact(value=True)
-        return False
 
     def _graph_error(self, problem: TrtbenchError) -> InputError:
         told = self.engine.heard.cause()

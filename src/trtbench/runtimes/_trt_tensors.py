@@ -159,10 +159,22 @@ def bytes_of(array: NDArray[np.generic], port: Port, size: int) -> NDArray[np.ui
     return filled
 
 
+def backwards(raw: NDArray[np.uint8], port: Port) -> NDArray[np.uint8]:
+    """Put a tensor's elements in the opposite order; those of half a byte stay as they are."""
+    if port.bits < 8:
+        return raw
+    return raw.reshape(-1, port.bits // 8)[::-1].reshape(-1)
+
+
 def array_from_bytes(
     raw: NDArray[np.uint8], port: Port, shape: tuple[int, ...]
 ) -> NDArray[np.generic]:
-    """Make an output as numpy can hold it: bfloat16 becomes float32, smaller types stay bytes."""
+    """Make an output as numpy can hold it: bfloat16 becomes float32, smaller types stay bytes.
+
+    Where its shape depends on the data, all there is room for, in one row.
+    """
+    if min(shape, default=0) < 0:
+        shape = (raw.nbytes * 8 // port.bits,)
     if port.packed > 1 or port.bits < 8 or port.dtype.startswith("float8"):
         return np.array(raw)
     if port.dtype == "bfloat16":
@@ -188,15 +200,18 @@ def same(expected: NDArray[np.generic], found: NDArray[np.generic]) -> bool:
 
 
 def judged(
-    before: dict[str, NDArray[np.generic]], after: dict[str, NDArray[np.generic]]
+    before: dict[str, NDArray[np.generic]],
+    after: dict[str, NDArray[np.generic]],
+    *,
+    changed: bool = True,
 ) -> dict[str, Scalar]:
-    """Tell what two runs on different inputs tell about the outputs."""
+    """Tell what two runs tell about the outputs: with inputs that changed, whether they follow."""
     floating = [name for name, array in before.items() if array.dtype.kind == "f" and array.size]
     if not floating:
         return {}
     finite = all(bool(np.isfinite(before[name]).all()) for name in floating)
     varies = any(before[name].tobytes() != after[name].tobytes() for name in floating)
-    return {"outputs_finite": finite, "outputs_vary": varies}
+    return {"outputs_finite": finite, **({"outputs_vary": varies} if changed else {})}
 
 
 @dataclass

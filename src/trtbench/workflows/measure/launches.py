@@ -28,7 +28,9 @@ from trtbench.workflows.measure.model_notes import (
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.progress import Event
 
-_LESS_IS_WORSE = {"achieved_hz", "outputs_finite", "outputs_vary", "inputs_constant"}
+_LESS_IS_WORSE = {
+    "achieved_hz", "outputs_finite", "outputs_vary", "outputs_repeat", "inputs_constant",
+}  # fmt: skip
 
 
 def add_to_index(
