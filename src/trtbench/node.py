@@ -76,7 +76,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _tell_lacking(libraries: list[str]) -> int:
-    from trtbench.workflows.request.lacking import refuse_lacking
+    from trtbench.workflows.look.lacking import refuse_lacking
 
     try:
         refuse_lacking(libraries, load_config())
@@ -103,7 +103,9 @@ def _measure(request: Request, folder: Path, tell: Callable[[str], None]) -> Non
     conduct = replace(_conduct(request, config, listen), python=python)
     store = Store(folder / "store")
     if request.partner is not None:
-        _compare(request, request.partner, folder / RUN, store, conduct)
+        other = request.partner
+        own = other.having(python=other.python or config.python_for(other.spec.runtime))
+        _compare(request.having(python=python), own, folder / RUN, store, conduct)
         return
     alone = replace(conduct, output=folder / RUN, run_id=request.id)
     run_bench(request.spec, store=store, conduct=alone)

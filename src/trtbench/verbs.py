@@ -238,7 +238,8 @@ def sweep(request: SweepRequest) -> Results:
 
     >>> trtbench.sweep("model.onnx", batch=[1, 8], output="sweep").rows
     """
-    from trtbench.workflows.measure.remote import executor_for, is_elsewhere
+    from trtbench.workflows.measure.remote import executor_for
+    from trtbench.workflows.request.conduct import is_elsewhere
     from trtbench.workflows.sweep.journal import SWEEP
     from trtbench.workflows.sweep.request import check_plan, matrix_from_request, sweep_folder
     from trtbench.workflows.sweep.result import results_from_sweep

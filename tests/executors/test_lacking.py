@@ -17,12 +17,14 @@ from trtbench.executors import Executor, ExecutorSettings
 from trtbench.node import main as node
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.store import Store
+from trtbench.workflows.look.lacking import refuse_lacking
 from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.measure.errand import sides_need
 from trtbench.workflows.measure.luggage import Luggage
 from trtbench.workflows.measure.remote import open_executor, request_from_spec
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config, RuntimeSettings
-from trtbench.workflows.request.lacking import refuse_lacking
+from trtbench.workflows.request.judging import CheckRequest
 
 MISSING = "nowhere_to_be_found"
 
@@ -50,6 +52,38 @@ def test_what_is_missing_is_named_with_the_command_that_installs_it(monkeypatch)
     refuse_lacking(["package:onnxruntime/numpy"], own)
 
 
+def lacking_python(folder: Path) -> Path:
+    """Make an interpreter that has all but ONNX Runtime."""
+    (folder / "hidden").mkdir()
+    hide = "import sys\nsys.modules['onnxruntime'] = None\n"
+    (folder / "hidden" / "sitecustomize.py").write_text(hide)
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={folder}/hidden exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    return python
+
+
+def test_an_interpreter_that_is_named_is_asked_itself(tmp_path) -> None:
+    python = lacking_python(tmp_path)
+    refuse_lacking([f"runtime:onnxruntime@{sys.executable}"], Config(store=""))
+    problem = refused(f"runtime:onnxruntime@{python}")
+    assert problem.facts["interpreter"] == str(python)
+    assert problem.fix == f"{python} -m pip install 'trtbench[onnx]'"
+    settings = {"onnxruntime": RuntimeSettings(python=str(python))}
+    assert refused("runtime:onnxruntime", config=Config(store="", runtimes=settings)).fix
+    assert "no Python interpreter" in refused("format:onnx@/nowhere/python").message
+
+
+def test_each_side_of_a_check_is_asked_for_in_its_own_interpreter() -> None:
+    request = CheckRequest(
+        reference="a.onnx", candidates=("b.onnx",), runtime="onnxruntime", python=("/p", "/q")
+    )
+    luggage = Luggage()
+    luggage.python = request.python
+    luggage.need(*sides_need(request, ("torchvision:a", "torchvision:b"))[1], "package:onnx")
+    assert luggage.libraries == ["runtime:onnxruntime@/p", "runtime:onnxruntime@/q"]
+
+
 def test_a_runtime_that_a_machine_does_not_know_is_told(capsys) -> None:
     assert node(["lacks", "runtime:nonesuch"]) == 0
     told = capsys.readouterr().out
@@ -63,8 +97,9 @@ def test_a_run_says_which_libraries_it_needs(tmp_path) -> None:
     spec = RunSpec(model=ModelRef(path="torchvision:resnet18", format="torch"), runtime="torch")
     asked = request_from_spec(spec, "r", Conduct())
     assert asked.needs.libraries == ("runtime:torch", "package:torch/torchvision")
-    named = request_from_spec(spec, "r", Conduct(python="/opt/bin/python"))
-    assert named.needs.libraries == ()  # which is asked there
+    named = request_from_spec(spec, "r", Conduct(python="/opt/python"))
+    words = ("runtime:torch@/opt/python", "package:torch/torchvision@/opt/python")
+    assert named.needs.libraries == words  # which is asked there
     luggage = Luggage()
     luggage.take("code", "timm.models:resnet18")
     assert luggage.libraries == ["package:torch/timm"]
@@ -116,6 +151,33 @@ class TestElsewhere:
             )  # fmt: skip
         assert caught.value.fix == "on a: pip install 'trtbench[onnx]'"
         assert not (tmp_path / "a" / "kept" / "blobs").exists()
+
+    def test_an_interpreter_of_a_host_is_asked_before_a_model_is_sent(
+        self, tmp_path, sshd, clocked
+    ):
+        asked = {"executor": "ssh", "hosts": hosts_file(tmp_path, sshd, clocked, "a"), "batch": 1}
+        model = runs.quick_spec(tmp_path).model.path
+        asked |= {"python": lacking_python(tmp_path), "store": tmp_path / "store"}
+        for verb in (trtbench.bench, trtbench.profile):
+            with pytest.raises(UnavailableError, match="lacks what onnxruntime needs") as caught:
+                verb(model, **asked)
+            assert caught.value.facts["where"] == "a"
+        assert not (tmp_path / "a" / "kept" / "blobs").exists()
+
+    def test_interpreters_of_this_machine_are_not_looked_for_on_others(
+        self, tmp_path, sshd, clocked, monkeypatch
+    ):
+        """Settings name one for here; a host has settings of its own, or none."""
+        (tmp_path / "laptop").mkdir()
+        monkeypatch.chdir(tmp_path / "laptop")
+        settings = "[runtimes.onnxruntime]\npython = '/nowhere/python'\n"
+        (tmp_path / "laptop" / "trtbench.toml").write_text(settings)
+        asked = {"executor": "ssh", "hosts": hosts_file(tmp_path, sshd, clocked, "a"), "batch": 1}
+        model = runs.quick_spec(tmp_path).model.path
+        short = {"duration": "20ms", "warmup": "10ms", "until_steady": False}
+        assert trtbench.bench(model, store=tmp_path / "store", **short, **asked).id
+        turns = {"launches": 2, "pairs": 10, "store": tmp_path / "store"}
+        assert trtbench.compare(model, model, **turns, **asked).verdicts
 
     def test_a_node_that_lacks_a_runtime_is_sent_nothing(self, nodes, tmp_path):
         site, nodes.site = nodes.site, tmp_path / "empty"

@@ -21,7 +21,8 @@ from ports import agent_ports, free_port
 
 from trtbench.cli import run as trtbench
 from trtbench.executors import ExecutorSettings, Needs
-from trtbench.executors.ray import MOST_ASKED, RayExecutor
+from trtbench.executors._slots import Want
+from trtbench.executors.ray import MOST_ASKED, RayExecutor, _bundle
 from trtbench.store.store import Store
 from waiting import wait_for
 
@@ -43,7 +44,7 @@ def growing(
     config = tmp_path / "autoscaling.json"  # JSON is YAML too
     port = free_port()
     address = f"{patient_ray.util.get_node_ip_address()}:{port}"
-    config.write_text(json.dumps(autoscaling({"CPU": 2, "camera": 1}, address=address)))
+    config.write_text(json.dumps(autoscaling(address=address)))
     head = {
         "num_cpus": 0, "include_dashboard": False, "autoscaling_config": str(config),
         "gcs_server_port": port, **agent_ports(),
@@ -61,7 +62,7 @@ def growing(
                 each.kill()
 
 
-def autoscaling(resources: dict[str, int], *, address: str) -> dict[str, object]:
+def autoscaling(*, address: str) -> dict[str, object]:
     """Describe a cluster whose nodes are processes of this machine."""
     lists = ("setup_commands", "initialization_commands", "head_setup_commands",
              "worker_setup_commands", "head_start_ray_commands", "worker_start_ray_commands",
@@ -80,9 +81,10 @@ def autoscaling(resources: dict[str, int], *, address: str) -> dict[str, object]
         },
         "available_node_types": {
             "ray.head.default": {"resources": {}, "node_config": {}, "max_workers": 0},
-            "worker": {
-                "resources": resources, "node_config": {}, "min_workers": 0,
-                "max_workers": WORKERS,
+            **{
+                name: {"resources": {"CPU": 2, resource: 1}, "node_config": {}, "min_workers": 0,
+                       "max_workers": WORKERS}
+                for name, resource in (("board", "camera"), ("server", "accelerator_type:H100"))
             },
         },
         "head_node_type": "ray.head.default",
@@ -106,6 +108,34 @@ def test_an_autoscaler_adds_a_node_for_each_case_that_waits(growing, tmp_path, c
     assert [len(runs.spans(log)) for log in logs] == [1, 1, 1]
     heard = capfd.readouterr().err
     assert heard.count("waiting for a machine to come that has a processor") >= 3
+
+
+@pytest.mark.real("Ray")
+def test_an_autoscaler_adds_nodes_of_the_kinds_that_cases_name(growing, tmp_path):
+    """Two kinds of nodes differ by what they declare, and none is there to begin with."""
+    words = ["sweep", runs.quick_spec(tmp_path).model.path, "-r", "clocked", "--batch", "1",
+             "--axis", "machine=camera,h100", "--axis", "opt.case=0,1", "--format", "none",
+             "-o", str(tmp_path / "sweep"), "--store", str(tmp_path / "store"),
+             "--executor", "ray", "--address", growing, "--wait-node", "1h"]  # fmt: skip
+    assert trtbench(words) == 0
+    assert len(Store(tmp_path / "store").index.find(kind="run")) == 4
+
+
+@pytest.mark.parametrize(
+    ("needs", "known", "asked"),
+    [
+        (Needs(gpu_type="h100"), ["CPU", "accelerator_type:H100"], "accelerator_type:H100"),
+        (Needs(gpu_type="A100"), [f"accelerator_type:A100{end}" for end in ("-40G", "")],
+         "accelerator_type:A100"),
+        (Needs(machine="ORIN"), ["orin", "orin-nano", "CPU"], "orin"),
+        (Needs(machine="H100"), ["accelerator_type:H100"], "accelerator_type:H100"),
+        (Needs(gpu_type="orin"), ["orin"], None),  # a name of a machine, not of a GPU
+        (Needs(gpu_type="B200"), ["accelerator_type:H100"], None),
+    ],
+)  # fmt: skip
+def test_a_cluster_is_asked_by_the_names_it_has_for_kinds_of_nodes(needs, known, asked):
+    bundle = _bundle(Want(needs.having(gpu=True)), [], known, beside=1)
+    assert bundle == {"GPU": 1.0, **({asked: 0.001} if asked else {})}
 
 
 def test_nodes_that_join_late_take_part_and_are_asked_for_as_long_as_cases_wait(

@@ -14,6 +14,7 @@ import runs
 
 from trtbench.errors import InputError, JobError, TrtbenchError, UnavailableError
 from trtbench.executors import ExecutorSettings, Needs, _shell
+from trtbench.executors._hosts import Host
 from trtbench.executors.ssh import open_executor
 from trtbench.store.store import Store
 from trtbench.version import __version__
@@ -162,6 +163,11 @@ def test_a_python_there_that_takes_another_trtbench_is_refused_before_models_are
     assert facts["there"].startswith(__version__ if flag == "-I" else "none")
     assert "PYTHONPATH" in (caught.value.fix or "")
     assert not list((tmp_path / "home").rglob("blobs"))
+
+
+def test_the_key_of_a_user_who_is_not_here_is_left_to_ssh(ssh: Path) -> None:
+    host = Host(address="board", identity="~nobody-is-called-so/key")
+    assert "~nobody-is-called-so/key" in _shell.Shell(host)._ssh("true")
 
 
 def test_without_ssh_it_says_what_to_install(

@@ -134,6 +134,12 @@ def test_a_file_that_is_no_text(home):
         load_config()
 
 
+def test_a_home_of_nobody_stays_as_it_is_written(home):
+    """Python's own way raises an exception that is not ours."""
+    project(home, "[runtimes.torch]\npython = '~nobody-is-called-so/x'")
+    assert str(load_config().python_for("torch")).endswith("/~nobody-is-called-so/x")
+
+
 def test_a_user_without_a_home(home, monkeypatch):
     def no_home():
         raise RuntimeError("Could not determine home directory.")

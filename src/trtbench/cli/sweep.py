@@ -61,7 +61,7 @@ def command(context: click.Context, /, request: SweepRequest, as_json: bool, dry
       trtbench sweep model.onnx --batch 1,8,32 --executor ray --address head:6379
     """
     from trtbench.cli._settings import load_config, open_store
-    from trtbench.workflows.measure.remote import is_elsewhere
+    from trtbench.workflows.request.conduct import is_elsewhere
     from trtbench.workflows.sweep.journal import read_outline
     from trtbench.workflows.sweep.request import (
         check_choice,

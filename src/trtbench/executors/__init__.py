@@ -9,7 +9,12 @@ from __future__ import annotations
 from trtbench.executors._errand import FILE_MARK, with_marks, with_own_names
 from trtbench.executors._folders import cache_folder
 from trtbench.executors._hosts import HostsFile
-from trtbench.executors._interpreter import WORKER_NEEDS, can_import, check_interpreter
+from trtbench.executors._interpreter import (
+    WORKER_NEEDS,
+    can_import,
+    check_interpreter,
+    worker_environment,
+)
 from trtbench.executors._node import ANSWER, LACKS, told_from_error
 from trtbench.executors._request import (
     AGAIN,
@@ -51,6 +56,7 @@ __all__ = [
     "told_from_error",
     "with_marks",
     "with_own_names",
+    "worker_environment",
 ]
 
 EXECUTORS = Registry("trtbench.executors", noun="executor", contract=ExecutorModule)

@@ -6,22 +6,25 @@ Ray's own Python never loads the libraries that measure.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import importlib
-import os
 import platform
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
+from trtbench.boundary import at_home, read_text
 from trtbench.domain.spec import Value
 from trtbench.errors import JobError, TrtbenchError, writing
 from trtbench.executors._folders import blob, cache_folder, keep_blob, pack
 from trtbench.executors._node import node_environment, run_node, told_from_error, told_in
 from trtbench.executors._parcel import parcel_from_bytes, place_parcel
 from trtbench.executors._request import Told
+from trtbench.host.locks import alone
 from trtbench.host.process import run_process
 from trtbench.host.unfinished import temporary_folder
+from trtbench.host.yaml_files import yaml_from_text
 
 ASK_S = 120.0
 """Patience with a node that is asked what it has: its disk may be cold."""
@@ -65,6 +68,35 @@ def lacking_here(libraries: Sequence[str]) -> Told | None:
         return told_in(log.read_text("utf-8", "replace"))
 
 
+class _NodeKind(Value, frozen=True, kw_only=True):
+    resources: dict[str, float] = {}
+
+
+class _Scaling(Value, frozen=True, kw_only=True):
+    """What the file of an autoscaler says of nodes; the rest is not ours."""
+
+    available_node_types: dict[str, _NodeKind] = {}
+
+
+def declared_here() -> tuple[str, ...]:
+    """List resources of the nodes that this head's autoscaler may add; none where it tells none.
+
+    A file tells them, which its process was started with; Ray itself keeps them to itself.
+    """
+    ray, found = importlib.import_module("ray"), []
+    address = ray.get_runtime_context().gcs_address
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError, ValueError, TrtbenchError):
+            words = path.read_text(errors="replace").split("\0")
+            told = dict(word.partition("=")[::2] for word in words)
+            if told.get("--gcs-address") == address and "--autoscaling-config" in told:
+                file = at_home(told["--autoscaling-config"])
+                told_there = yaml_from_text(read_text(file), where=str(file))
+                kinds = msgspec.convert(told_there, type=_Scaling).available_node_types
+                found += [name for kind in kinds.values() for name in kind.resources]
+    return tuple(dict.fromkeys(found))
+
+
 def _refusal(problem: TrtbenchError, host: str, fetched: int) -> Answer:
     lines = problem.log_tail if isinstance(problem, JobError) else ()
     return Answer(host=host, fetched=fetched, error=told_from_error(problem), log_tail=lines)
@@ -74,19 +106,9 @@ def _fetch(cache: Path, sha256: str, chunks: Sequence[object]) -> bool:
     """Get a content unless this node has it; tasks that want the same one wait for each other."""
     if blob(cache, sha256).is_file():
         return False
-    with _alone(cache, sha256):
+    with alone(cache / f".{sha256[:16]}.lock"):
         if blob(cache, sha256).is_file():
             return False
         ray = importlib.import_module("ray")
         keep_blob(cache, sha256, (ray.get(chunk) for chunk in chunks))
         return True
-
-
-@contextlib.contextmanager
-def _alone(cache: Path, sha256: str) -> Iterator[None]:
-    descriptor = os.open(cache / f".{sha256[:16]}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from trtbench.boundary import at_home
 from trtbench.errors import UnavailableError
 from trtbench.executors._hosts import Host
 from trtbench.executors._interpreter import OLDEST
@@ -156,7 +157,7 @@ class Shell:
         if host.port is not None:
             words += ["-p", str(host.port)]
         if host.identity is not None:
-            words += ["-i", str(Path(host.identity).expanduser())]
+            words += ["-i", str(at_home(host.identity))]
         return [*words, host.address, command]
 
     def _python(

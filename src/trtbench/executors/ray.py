@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +18,7 @@ from trtbench.errors import JobError, UnavailableError
 from trtbench.executors._folders import unpack
 from trtbench.executors._node import error_from_told, interrupt_if
 from trtbench.executors._parcel import Parcel, bytes_from_parcel, parcel_from_request
-from trtbench.executors._ray_task import ASK_S, Answer, lacking_here, on_node
+from trtbench.executors._ray_task import ASK_S, Answer, declared_here, lacking_here, on_node
 from trtbench.executors._request import (
     AGAIN,
     Executor,
@@ -56,6 +56,9 @@ MOST_ASKED = 32
 
 _CHUNK = 64 << 20
 _TYPE = "accelerator_type:"
+_HEAD = "node:__internal_head__"
+_TRACE = 0.001
+"""How much of a resource Ray itself asks for where it stands for a kind of node."""
 
 
 class _NodeLost(Exception):
@@ -81,6 +84,8 @@ class RayExecutor:
         self._task = self._ray.remote(max_retries=0)(on_node)
         self._patience_s = settings.patience_s
         self._asked: list[dict[str, float]] = []
+        self._declared: tuple[str, ...] | None = None
+        """Resources of the nodes that an autoscaler may add, once it was asked."""
         self._asking = threading.Lock()
         self._slots = Slots(self._look, ask=self._ask, patience_s=settings.patience_s)
         self._contents: dict[str, list[ObjectRef]] = {}
@@ -176,11 +181,21 @@ class RayExecutor:
         waiting = [want for want in wants if want.slot is None]
         wants = [want for want in wants if want.slot is not None] + waiting[:MOST_ASKED]
         places = list(self._look()) if wants else []
-        bundles = [_bundle(want, places, beside=self._beside) for want in wants]
+        named = any(want.needs.gpu_type or want.needs.machine for want in wants)
+        known = self._known_resources() if named else set()
+        bundles = [_bundle(want, places, known, beside=self._beside) for want in wants]
         with self._asking:
             if bundles != self._asked and not self._closed.is_set():
                 self._request_nodes(bundles)
                 self._asked = bundles
+
+    def _known_resources(self) -> set[str]:
+        """Name what nodes have or had, and what those have that the autoscaler may add."""
+        nodes = self._ray.nodes()
+        head = next((each["NodeID"] for each in nodes if _HEAD in each["Resources"]), None)
+        if self._declared is None and head is not None:
+            self._declared = self._asked_of(head, declared_here)
+        return {*(self._declared or ()), *(name for each in nodes for name in each["Resources"])}
 
     def _request_nodes(self, bundles: list[dict[str, float]]) -> None:
         """Tell the autoscaler what is wanted; through a client only the cluster itself can."""
@@ -260,14 +275,10 @@ class RayExecutor:
             alive = {each["NodeID"] for each in self._ray.nodes() if each["Alive"]}
             if node not in alive:
                 return True
-            if self._answers(node):
+            if self._asked_of(node, _echo):
                 return False
             time.sleep(1.0)
         return False
-
-    def _answers(self, node: str) -> bool:
-        """Ask a node for a sign of life."""
-        return bool(self._asked_of(node, _echo))
 
     def _lacks(self, node: str, libraries: tuple[str, ...]) -> Told | None:
         return self._asked_of(node, lambda: lacking_here(libraries), patience_s=ASK_S)
@@ -285,7 +296,9 @@ class RayExecutor:
             return None
 
 
-def _bundle(want: Want, places: Sequence[Slot], *, beside: int) -> dict[str, float]:
+def _bundle(
+    want: Want, places: Sequence[Slot], known: Collection[str], *, beside: int
+) -> dict[str, float]:
     """Say what a run takes of a node: of its processor all that no other run may have."""
     needs = want.needs
     if needs.gpu:
@@ -295,7 +308,27 @@ def _bundle(want: Want, places: Sequence[Slot], *, beside: int) -> dict[str, flo
         wanted = {"CPU": min((each.resources["CPU"] for each in fitting), default=1.0) / beside}
     if needs.memory_bytes:
         wanted["memory"] = float(needs.memory_bytes)
-    return {**wanted, **needs.resources}
+    return {
+        **wanted,
+        **_kinds(needs, want.slot.resources if want.slot else known),
+        **needs.resources,
+    }
+
+
+def _kinds(needs: Needs, known: Collection[str]) -> dict[str, float]:
+    """Name the resources that stand for a GPU's type or a machine, where a cluster has such."""
+    wanted = {}
+    for word, alone in ((needs.gpu_type, False), (needs.machine, True)):
+        asked = (word or "").lower()
+        bare = {name: name.removeprefix(_TYPE).lower() for name in known}
+        fitting = [
+            name
+            for name, own in bare.items()
+            if (asked in own if name.startswith(_TYPE) else alone and asked == own)
+        ]
+        if asked and fitting:  # H100 itself rather than H100-80G
+            wanted[min(fitting, key=lambda name: (len(bare[name]), name))] = _TRACE
+    return wanted
 
 
 def _request_nodes(bundles: list[dict[str, float]]) -> None:

@@ -47,6 +47,17 @@ def try_lock(descriptor: int, *, block: bool = False) -> bool:
 
 
 @contextlib.contextmanager
+def alone(file: Path) -> Iterator[None]:
+    """Keep others who use the same file as their lock waiting for the length of the block."""
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try_lock(descriptor, block=True)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
 def hold(
     device: str, *, what: str, wait: bool = True, on_wait: Callable[[str], None] | None = None
 ) -> Iterator[float]:

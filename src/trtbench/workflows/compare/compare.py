@@ -42,7 +42,7 @@ from trtbench.workflows.compare.sides import WARMUP, Sides
 from trtbench.workflows.compare.until_clear import make_duet, play_until_clear, settle
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.comparing import LAUNCHES, CompareRequest, PairFields, TurnFields
-from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.conduct import Conduct, is_elsewhere
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.spec import pick, side_spec
 
@@ -84,6 +84,7 @@ def compare(
         raise UsageError(
             "a comparison needs a candidate", fix="trtbench compare BASELINE CANDIDATE"
         )
+    config = config.elsewhere() if is_elsewhere(request) else config
     pairing = _Pairing(request, store, config, conduct or Conduct(), len(candidates) + 1)
     found = _corrected([pairing.compare(each, n) for n, each in enumerate(candidates, start=1)])
     further = partial(further_findings, comparisons=len(found), store=store, accept=request.accept)

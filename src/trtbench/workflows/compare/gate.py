@@ -32,7 +32,7 @@ from trtbench.workflows.compare.until_clear import headline_verdict, make_duet
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.measure.kept_models import LARGEST_BYTES, keep_model, kept_model
 from trtbench.workflows.request.comparing import GateRequest, TurnFields
-from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.conduct import Conduct, is_elsewhere
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.kinds import fraction, seconds
 from trtbench.workflows.request.progress import Event
@@ -98,6 +98,7 @@ def gate(
         )
     if any(rule.relation == "slowdown" for rule in rules) and against is None:
         raise UsageError("--max-slowdown needs something to compare with", fix="--against BASELINE")
+    config = config.elsewhere() if is_elsewhere(request) else config
     trial = _Trial(request, rules, store, config, conduct or Conduct())
     tries = 2 if request.on_unclear == "retry" else 1
     for last in (False, True)[-tries:]:

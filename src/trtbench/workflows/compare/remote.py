@@ -50,6 +50,7 @@ def pair_elsewhere(
 def _partner(sides: Sides, asked: PairFields, luggage: Luggage) -> Partner:
     """Describe the second side, and how often the two take turns."""
     demand_unchanged(sides.candidate.model)
+    luggage.python = sides.pythons[1]
     return Partner(
         spec=luggage.spec(sides.candidate),
         python=sides.pythons[1],

@@ -1,4 +1,4 @@
-"""Ask a runtime whether it works here, from a child process.
+"""Ask a runtime or a builder whether it works here, from a child process.
 
 A broken library may crash or hang instead of raising, so whoever asks must not share its process.
 """
@@ -8,16 +8,21 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
+from trtbench.build.builders import BUILDERS
+from trtbench.build.builders.contract import Builder
 from trtbench.domain.spec import Value
 from trtbench.errors import TrtbenchError
-from trtbench.executors import WORKER_NEEDS
+from trtbench.executors import WORKER_NEEDS, worker_environment
 from trtbench.host.process import Exit, run_process, tail
 from trtbench.host.unfinished import temporary_folder
 from trtbench.runtimes import RUNTIMES
+from trtbench.runtimes.contract import Runtime
+
+PluginKind = Literal["runtime", "builder"]
 
 TIMEOUT_S = 60.0
 """A large library on a cold disk takes half a minute to import; longer is a hang."""
@@ -27,7 +32,7 @@ import importlib.util as u, sys
 s = u.spec_from_file_location('trtbench', {init!r}, submodule_search_locations=[{folder!r}])
 m = u.module_from_spec(s); sys.modules['trtbench'] = m; s.loader.exec_module(m)
 from trtbench.workflows.look.probe import answer
-answer(sys.argv[1], events=int(sys.argv[2]))
+answer(sys.argv[1], events=int(sys.argv[2]), kind=sys.argv[3])
 """
 """Another interpreter is lent this very package, as it is for a measurement."""
 
@@ -42,19 +47,23 @@ class ProbeAnswer(Value, frozen=True, kw_only=True):
     fix: str | None = None
 
 
-def probe(name: str, *, python: str = sys.executable, timeout_s: float = TIMEOUT_S) -> ProbeAnswer:
-    """Ask one runtime in a fresh process of the interpreter that would measure with it."""
+def probe(
+    name: str,
+    *,
+    kind: PluginKind = "runtime",
+    python: str = sys.executable,
+    timeout_s: float = TIMEOUT_S,
+) -> ProbeAnswer:
+    """Ask one of them in a fresh process of the interpreter that would work with it."""
     heard: dict[str, Any] = {}
-    # A file in the working folder must not shadow the library that is asked about.
-    env = {**os.environ, "PYTHONSAFEPATH": "1"}
     with temporary_folder() as folder:
         log = folder / "log.txt"
         try:
             end = run_process(
-                [python, "-c", _child_code(), name, "{events}"],
+                [python, "-c", _child_code(), name, "{events}", kind],
                 log=log,
                 timeout_s=timeout_s,
-                env=env,
+                env=worker_environment(python),
                 on_line=lambda line: heard.update(msgspec.json.decode(line)),
             )
         except OSError as problem:
@@ -66,10 +75,10 @@ def probe(name: str, *, python: str = sys.executable, timeout_s: float = TIMEOUT
         return _answer_from_silence(end, tail(log), fix=heard.get("fix"), python=python)
 
 
-def answer(name: str, *, events: int) -> None:
-    """Answer for one runtime, in the child: first the fix, then whether it works."""
+def answer(name: str, *, events: int, kind: str) -> None:
+    """Answer for one of them, in the child: first the fix, then whether it works."""
     try:
-        module = RUNTIMES.load(name)
+        module: Runtime | Builder = (BUILDERS if kind == "builder" else RUNTIMES).load(name)
         _say(events, fix=module.fix())
         _say(events, reason=module.available())
     except (Exception, SystemExit) as problem:

@@ -19,7 +19,7 @@ from trtbench.models.identity import format_of, model_ref
 from trtbench.models.torch_models import is_named
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import new_id
-from trtbench.workflows.measure.luggage import Luggage
+from trtbench.workflows.measure.luggage import Luggage, in_python
 from trtbench.workflows.measure.remote import executor_for, teller
 from trtbench.workflows.request.choice import first_choice
 from trtbench.workflows.request.conduct import Conduct
@@ -27,6 +27,7 @@ from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.fields import fields_of, settled
 from trtbench.workflows.request.groups import ExecutorFields
 from trtbench.workflows.request.judging import RunningFields
+from trtbench.workflows.request.spec import pick
 
 T = TypeVar("T")
 
@@ -46,7 +47,8 @@ def run_errand(
     luggage = Luggage(
         task=getattr(request, "task", None), settings=getattr(request, "settings", None)
     )
-    luggage.libraries += libraries
+    luggage.python = getattr(request, "python", None)
+    luggage.need(*libraries)
     here = {field.name for field in fields_of(ExecutorFields)}
     said = luggage.request(settled(request, config.defaults))
     asked = {name: value for name, value in said.items() if name not in here}
@@ -71,8 +73,7 @@ def send_errand(
 ) -> object:
     """Have an errand carried out; its files are in the folder then, and its answer is given."""
     assert conduct.executor is not None
-    python = errand.asked.get("python")
-    needs = luggage.needs(conduct.needs, python=python, gpu=gpu, machine=machine)
+    needs = luggage.needs(conduct.needs, gpu=gpu, machine=machine)
     request = Request(
         id=new_id(),
         title=title or errand.verb,
@@ -106,14 +107,15 @@ def value_of_answer(answer: object, kind: type[T], *, luggage: Luggage, output: 
 
 def sides_need(request: RunningFields, models: Sequence[str]) -> tuple[bool, list[str]]:
     """Tell whether one of several models needs a GPU, and what has to be installed for them."""
-    given = [request.runtime] if isinstance(request.runtime, str) else list(request.runtime or [])
-    named = (given * len(models) if len(given) == 1 else given) or [None] * len(models)
-    sides = list(zip(models, named, strict=False))
+    count = len(models)
+    runtimes = [pick(request.runtime, place, count, what="-r") for place in range(count)]
+    pythons = [pick(request.python, place, count, what="--python") for place in range(count)]
     gpu = any(
         needs_gpu(model, runtime, device=request.device, options=request.options)
-        for model, runtime in sides
+        for model, runtime in zip(models, runtimes, strict=True)
     )
-    return gpu, [library_of(*side) for side in sides]
+    words = map(library_of, models, runtimes)
+    return gpu, list(map(in_python, words, pythons))
 
 
 def library_of(model: str, runtime: str | None) -> str:

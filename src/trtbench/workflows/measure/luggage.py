@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from trtbench.boundary import is_inside, read_text
+from trtbench.boundary import at_home, is_inside, read_text
 from trtbench.domain.spec import InputSpec, ModelRef, RunSpec
 from trtbench.domain.words import Scalar
 from trtbench.errors import InputError, TrtbenchError
@@ -25,6 +25,7 @@ from trtbench.tasks import TASKS
 from trtbench.tasks.contract import calibrating
 from trtbench.workflows.request.choice import first_choice
 from trtbench.workflows.request.fields import Travels, VerbRequest, fields_of
+from trtbench.workflows.request.kinds import File, PerSide
 from trtbench.workflows.request.making import RecipeFields
 from trtbench.workflows.request.measuring import BenchRequest
 
@@ -46,7 +47,9 @@ class Luggage:
         self.code: list[str] = []
         """Folders that Python has to import from."""
         self.libraries: list[str] = []
-        """What has to be installed there."""
+        """What has to be installed there, in which interpreter."""
+        self.python: PerSide | File | None = None
+        """The interpreter that is named there, or one for each side."""
         self._task = task
         self._settings = settings or {}
 
@@ -68,13 +71,19 @@ class Luggage:
             if fields.get(name) not in (None, "model", "as-is")
         }
         if "binary" not in spec.options:  # else it is said where the program is
-            self.libraries.append(f"runtime:{spec.runtime}")
+            self.need(f"runtime:{spec.runtime}")
         return spec.having(**changes, model=self._reference(spec.model))
 
-    def needs(self, asked: Needs | None, *, python: object, **more: object) -> Needs:
-        """Say what a machine must have; an interpreter that is named there is asked there."""
-        libraries = () if python else tuple(dict.fromkeys(self.libraries))
-        return (asked or Needs()).having(libraries=libraries, **more)
+    def need(self, *words: str) -> None:
+        """Have it asked for there; what belongs to no side is not where each has its own Python."""
+        sides = (self.python,) if isinstance(self.python, str | Path) else self.python or (None,)
+        self.libraries += [word for word in words if "@" in word]
+        if len(set(sides)) == 1:
+            self.libraries += [in_python(word, sides[0]) for word in words if "@" not in word]
+
+    def needs(self, asked: Needs | None, **more: object) -> Needs:
+        """Say what a machine must have."""
+        return (asked or Needs()).having(libraries=tuple(dict.fromkeys(self.libraries)), **more)
 
     def axes(self, values: Mapping[str, object]) -> dict[str, object]:
         """Take along what axes of a sweep name: ``opt.KEY`` and ``build.KEY``."""
@@ -129,7 +138,7 @@ class Luggage:
                     fix="trtbench export makes an ONNX file of it, which does",
                 )
             zoo = name.partition(":")[0].partition(".")[0]
-            self.libraries.append(f"package:{first_choice('torch')}/{zoo}")
+            self.need(f"package:{first_choice('torch')}/{zoo}")
             return name
         return self._files_of(model_ref(_absolute(Path(name)), folders=True))
 
@@ -165,9 +174,8 @@ class Luggage:
             mark = self._bag(folder, names)
             self.code += [] if mark in self.code else [mark]
         else:
-            self.libraries.append(
-                f"package:{first_choice('torch')}/{name.partition('.')[0].partition(':')[0]}"
-            )
+            top = name.partition(".")[0].partition(":")[0]
+            self.need(f"package:{first_choice('torch')}/{top}")
         return name
 
     def _data(self, name: str, travels: Travels | None) -> str:
@@ -214,6 +222,11 @@ class Luggage:
         return f"{FILE_MARK}{known}"
 
 
+def in_python(word: str, python: File | None) -> str:
+    """Have an interpreter asked for a library that is named there; else the machine's own."""
+    return f"{word}@{python}" if python else word
+
+
 def _option_kinds() -> dict[str, Travels]:
     """Tell which options of runtimes name files or code."""
     found: dict[str, Travels] = {}
@@ -258,7 +271,7 @@ def _refuse_absolute(path: Path, beside: Sequence[Path]) -> None:
         if each.suffix.lower() not in (".yaml", ".yml", ".txt") or not each.is_file():
             continue
         for name in _ROOTED.findall(read_text(each)):
-            place = Path(name).expanduser()
+            place = at_home(name)
             if any(o.is_relative_to(place) or place.is_relative_to(o) for o in beside):
                 raise InputError(
                     f"{each.name} names data by a path that only this machine has",

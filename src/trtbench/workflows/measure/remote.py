@@ -46,11 +46,6 @@ def open_executor(name: str, settings: ExecutorSettings) -> Executor:
     return executor
 
 
-def is_elsewhere(request: ExecutorFields) -> bool:
-    """Tell whether the executor that a request names, if any, sends work to other machines."""
-    return request.executor is not None and EXECUTORS.load(request.executor).ELSEWHERE
-
-
 @contextlib.contextmanager
 def executor_for(request: ExecutorFields, conduct: Conduct) -> Iterator[Conduct]:
     """Open the executor a request names, if any, for the length of the block."""
@@ -154,6 +149,7 @@ def request_from_spec(
     """Put into one value all that a machine must know to measure a run."""
     demand_unchanged(spec.model)
     luggage = luggage or Luggage()
+    luggage.python = conduct.python
     own = luggage.spec(spec)
     launch_s = conduct.timeout_s or expected_s(spec) + PATIENCE_S
     batch = f", batch {spec.batch}" if spec.batch else ""
@@ -169,7 +165,7 @@ def request_from_spec(
         memory_bytes=conduct.memory_bytes,
         command=conduct.command,
         tags=conduct.tags,
-        needs=luggage.needs(needs_of(spec, conduct.needs), python=conduct.python),
+        needs=luggage.needs(needs_of(spec, conduct.needs)),
     )
 
 

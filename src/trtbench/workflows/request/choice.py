@@ -29,7 +29,7 @@ def default_runtime(
     flavour = _flavour(reference)
     ranked = [
         (name, runtime)
-        for name, runtime in _for_format(reference.format)
+        for name, runtime in for_format(reference.format)
         if (flavour is None or runtime.FLAVOUR in ("", flavour))
         and (runtime.open_session is not None or not with_outputs)
     ]
@@ -42,7 +42,7 @@ def first_choice(model_format: ModelFormat) -> str:
 
     For a format that nothing executes it is empty.
     """
-    return next((name for name, _ in _for_format(model_format)), "")
+    return next((name for name, _ in for_format(model_format)), "")
 
 
 def default_builder(config: Config, options: Mapping[str, str]) -> str:
@@ -92,7 +92,8 @@ def unusable(runtime: str, config: Config, *, lenient: bool) -> str | None:
     return f"{runtime} is not usable here: {reason}" + (f" ({way})" if way else "")
 
 
-def _for_format(model_format: ModelFormat) -> list[tuple[str, Runtime]]:
+def for_format(model_format: ModelFormat) -> list[tuple[str, Runtime]]:
+    """List the runtimes that are chosen for a format, the first choice first."""
     chosen = [
         (runtime.CHOSEN_FOR[model_format], name, runtime)
         for name, runtime in _loadable()

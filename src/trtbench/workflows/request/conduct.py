@@ -8,7 +8,7 @@ from pathlib import Path
 from trtbench.boundary import clean_line, mask
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import UsageError
-from trtbench.executors import Executor, Needs
+from trtbench.executors import EXECUTORS, Executor, Needs
 from trtbench.units import bytes_from_text, text_from_bytes
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.fields import settled
@@ -103,6 +103,8 @@ def conduct_from_request(
     ``runtime`` names the interpreter in the configuration, where nobody names another.
     """
     asked = settled(request, config.defaults)
+    if isinstance(asked, ExecutorFields) and is_elsewhere(asked):
+        config = config.elsewhere()
     python = asked.python if isinstance(asked, PythonFields) else None
     limit = asked.memory_limit if isinstance(asked, MemoryFields) else None
     output = asked.output if isinstance(asked, RunFields) else None
@@ -118,6 +120,11 @@ def conduct_from_request(
         needs=needs_from_request(asked) if isinstance(asked, ExecutorFields) else None,
         listen=listen,
     )
+
+
+def is_elsewhere(request: ExecutorFields) -> bool:
+    """Tell whether the executor that a request names, if any, sends work to other machines."""
+    return request.executor is not None and EXECUTORS.load(request.executor).ELSEWHERE
 
 
 def needs_from_request(request: ExecutorFields) -> Needs | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from trtbench.boundary import check_tag, mask_values, read_settings
+from trtbench.boundary import at_home, check_tag, mask_values, read_settings
 from trtbench.domain.spec import Value
 from trtbench.domain.words import Scalar
 from trtbench.errors import UsageError, meant
@@ -70,6 +70,11 @@ class Config(Value, frozen=True, kw_only=True):
     def python_for(self, runtime: str) -> str | None:
         settings = self.runtimes.get(runtime)
         return settings.python if settings else None
+
+    def elsewhere(self) -> Config:
+        """Leave out the interpreters of this machine: another one has settings of its own."""
+        runtimes = {name: each.having(python=None) for name, each in self.runtimes.items()}
+        return self.having(runtimes=runtimes)
 
     def options_for(self, runtime: str) -> dict[str, str]:
         settings = self.runtimes.get(runtime)
@@ -254,7 +259,7 @@ def _placed(key: str, value: object, folder: Path) -> object:
     is_path = key in _PLACES or key.endswith(".python")
     if not is_path or is_url(str(value)):
         return value
-    text = str(Path(str(value)).expanduser())
+    text = str(at_home(str(value)))
     if Path(text).is_absolute() or (key not in _PLACES and "/" not in text):
         return text
     return str(folder / text)

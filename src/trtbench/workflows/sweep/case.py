@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import msgspec
@@ -14,6 +12,7 @@ import msgspec
 from trtbench.domain.artefact import Artefact
 from trtbench.errors import InputError, JobError
 from trtbench.executors import cache_folder
+from trtbench.host.locks import alone
 from trtbench.models.sidecar import kept_value
 from trtbench.store.directory import RECORD, read_record
 from trtbench.store.store import Store
@@ -100,16 +99,7 @@ def _steps(plan: SweepPlan, cache: Cache) -> tuple[StepDone, ...]:
     return tuple(done)
 
 
-@contextlib.contextmanager
-def _alone(plan: SweepPlan) -> Iterator[None]:
+def _alone(plan: SweepPlan) -> AbstractContextManager[None]:
     """Let cases that begin with the same step wait for each other, so that it is done once."""
-    if not plan.chains[0]:
-        yield
-        return
-    name = cache_folder() / f".{plan.chains[0][0][:16]}.lock"
-    descriptor = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+    chain = plan.chains[0]
+    return alone(cache_folder() / f".{chain[0][:16]}.lock") if chain else nullcontext()

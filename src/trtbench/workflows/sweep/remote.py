@@ -115,8 +115,10 @@ def case_errand(matrix: Matrix, case: Case, run_id: str) -> tuple[Errand, Luggag
         if travels.get(name) and name != "models" and (value := getattr(matrix, name))
     }
     model = luggage.model(case.model)
-    luggage.libraries += [] if "opt.binary" in case.settings else [f"runtime:{case.runtime}"]
-    luggage.libraries += ["format:torch"] if format_of_model(case.model) == "torch" else []
+    if "opt.binary" not in case.settings:  # else it is said where the program is
+        luggage.need(f"runtime:{case.runtime}")
+    if format_of_model(case.model) == "torch":
+        luggage.need("format:torch")
     own = matrix.having(
         **named,
         models=(model,),
