@@ -165,6 +165,10 @@ def _done(errand: Errand, output: Path, store: Path, listen: Listener) -> object
         asked["output"] = boundary.inside(output, errand.output, what="output", where="the request")
     if issubclass(kind, StoreFields):
         asked["store"] = store
+    for field in fields_of(kind):
+        if field.about.travels == "cache" and field.name in asked:  # beside it, it comes back
+            beside = f"{asked['output']}.{field.name.replace('_', '.')}"
+            asked[field.name] = shutil.copyfile(str(asked[field.name]), beside)
     series = {field.name for field in fields_of(kind) if isinstance(field.default, tuple)}
     for key in series & asked.keys():
         asked[key] = tuple(msgspec.convert(asked[key], type=list))

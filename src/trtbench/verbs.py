@@ -173,7 +173,8 @@ def build(request: BuildRequest, *, listen: Listener = silent) -> Artefact:
 
     >>> trtbench.build("model.onnx", precision="fp16", workspace="4GiB").path
     """
-    from trtbench.workflows.make.build import build_elsewhere, build_spec, run_build
+    from trtbench.workflows.make.build import build_spec, run_build
+    from trtbench.workflows.make.remote import build_elsewhere
 
     config = load_config()
     if request.executor is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import onnx
@@ -16,11 +17,13 @@ import trtbench
 from trtbench.cli import run as command
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import value_from_json
+from trtbench.domain.spec import BuildSpec, ModelRef
 from trtbench.errors import InputError, UsageError
 from trtbench.executors import Bag, Errand, Request
 from trtbench.executors._errand import with_files_in, with_marks, with_own_files, with_own_names
 from trtbench.models.identity import sha256_of
 from trtbench.store.store import Store
+from trtbench.workflows.make.remote import _take_cache
 from trtbench.workflows.request.judging import CheckRequest
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("machines")]
@@ -99,6 +102,68 @@ def test_an_engine_is_built_elsewhere_and_comes_back_with_its_record(
     assert record == made
     assert str(tmp_path / "a") not in (tmp_path / "e" / "x.engine.json").read_text()
     assert (tmp_path / "e" / "x.engine.build.log").is_file()
+
+
+@pytest.mark.slow
+def test_what_a_build_elsewhere_times_comes_back(tmp_path, away, trtexec):
+    """The stand-in of trtexec adds to the cache that it is given."""
+    path = tmp_path / "hosts.toml"
+    path.write_text(path.read_text() + "gpus = 1\n")
+    cache, engine = tmp_path / "times" / "fleet.cache", tmp_path / "e" / "x.engine"
+    asked = {"runtime": "trtexec", "options": {"binary": str(trtexec.binary)}, "output": engine}
+    for times in (1, 2):
+        made = trtbench.build(trtexec.onnx(), timing_cache=cache, **asked, **away)
+        assert cache.read_bytes() == b"ptrt" + times * b"tactic"
+        assert made.spec.timing_cache == str(cache)
+        assert f"{cache} has what was timed on" in made.notes[-1]
+    trtbench.build(trtexec.onnx(), **asked, **away)
+    beside = engine.with_name("x.engine.timing.cache")
+    assert beside.read_bytes() == b"ptrttactic"
+    trtbench.build(trtexec.onnx(), **asked, **away)
+    assert beside.read_bytes() == b"ptrttactictactic"  # the one beside the engine goes along too
+    assert [each.name for each in cache.parent.iterdir()] == ["fleet.cache"]
+
+
+def build_that_timed(folder, data: bytes, *, use: str = "partial") -> Artefact:
+    """What comes back from a machine, and its files in a folder."""
+    folder.mkdir()
+    (folder / "x.engine.timing.cache").write_bytes(data)
+    spec = BuildSpec(model=ModelRef(path="x.onnx", format="onnx"), output="x", runtime="tensorrt")
+    return Artefact(
+        path="x.engine", filename="x.engine", size_bytes=1, sha256="", created="", spec=spec,
+        build_s=1.0, wall_s=1.0, host="orin", facts={"timing_cache": use},
+    )  # fmt: skip
+
+
+def test_builds_that_end_at_once_lose_no_times_of_each_other(tmp_path):
+    cache, came = tmp_path / "fleet.cache", [f"ptrt{number}".encode() for number in range(8)]
+    cache.write_bytes(b"ptrt")
+    builds = [build_that_timed(tmp_path / str(n), data) for n, data in enumerate(came)]
+    with ThreadPoolExecutor(8) as pool:
+        taken = [
+            pool.submit(_take_cache, made, tmp_path / str(n), cache, b"ptrt")
+            for n, made in enumerate(builds)
+        ]
+    notes = [each.result().notes[-1] for each in taken]
+    kept = [each for each in tmp_path.iterdir() if each.is_file()]
+    assert sorted(each.read_bytes() for each in kept) == came
+    assert sum("was changed meanwhile and stays" in each for each in notes) == 7
+    assert {"fleet.cache", "fleet.cache.orin", "fleet.cache.orin-2"} <= {p.name for p in kept}
+
+
+def test_a_timing_cache_that_another_machine_refused_stays(tmp_path):
+    cache = tmp_path / "fleet.cache"
+    cache.write_bytes(b"of an H100")
+    for _ in range(2):
+        made = build_that_timed(tmp_path / "came", b"of an Orin", use="refused")
+        (tmp_path / "came" / "x.engine.timing.cache.old").write_bytes(b"of an H100")
+        note = _take_cache(made, tmp_path / "came", cache, b"of an H100").notes[-1]
+        assert list((tmp_path / "came").iterdir()) == []
+        (tmp_path / "came").rmdir()
+    assert "is of another TensorRT or GPU and stays" in note
+    assert cache.read_bytes() == b"of an H100"
+    assert (tmp_path / "fleet.cache.orin").read_bytes() == b"of an Orin"
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 @pytest.mark.slow

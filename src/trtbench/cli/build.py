@@ -39,7 +39,8 @@ def command(request: BuildRequest, as_json: bool, dry_run: bool) -> None:
     """
     from trtbench.cli._screen import say
     from trtbench.cli._settings import conducting, load_config
-    from trtbench.workflows.make.build import build_elsewhere, build_spec, run_build
+    from trtbench.workflows.make.build import build_spec, run_build
+    from trtbench.workflows.make.remote import build_elsewhere
 
     if request.times > 1 and not dry_run:
         from trtbench.cli.lottery import play

@@ -47,9 +47,10 @@ def try_lock(descriptor: int, *, block: bool = False) -> bool:
 
 
 @contextlib.contextmanager
-def alone(file: Path) -> Iterator[None]:
-    """Keep others who use the same file as their lock waiting for the length of the block."""
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def alone(place: Path) -> Iterator[None]:
+    """Keep others who have this file, or folder, as their lock waiting until the block ends."""
+    flags = os.O_RDONLY if place.is_dir() else os.O_RDWR | os.O_CREAT
+    descriptor = os.open(place, flags | os.O_CLOEXEC, 0o600)
     try:
         try_lock(descriptor, block=True)
         yield

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +52,6 @@ from trtbench.workflows.make.build_shapes import (
 from trtbench.workflows.make.calibration_images import refuse_without_task, task_items
 from trtbench.workflows.make.conversion import refuse_folder
 from trtbench.workflows.make.modelopt import modelopt_option, quantize_ahead
-from trtbench.workflows.measure.errand import run_errand
 from trtbench.workflows.measure.failure import CHANGED, end_with_same_bytes, reason_from_end
 from trtbench.workflows.measure.job import carry_out_job, environment_of, read_outcome
 from trtbench.workflows.measure.model_notes import preparation_of_onnx, stamps_of_onnx
@@ -127,7 +125,7 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
         assumed=note,
         more_profiles=tuple(more),
         workspace_bytes=size_bytes(request.workspace) if request.workspace is not None else None,
-        timing_cache=_timing_cache(request, engine, keeps=module.TIMING_CACHE),
+        timing_cache=timing_cache_of(request, engine, keeps=module.TIMING_CACHE),
         calibration=_anywhere(request.calibration),
         calibration_cache=cache,
         prepared=preparation_of_scales(alone, reference) if alone else {},
@@ -145,7 +143,7 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
     return spec.having(**same)
 
 
-def _timing_cache(request: BuildRequest, engine: Path, *, keeps: bool) -> str | None:
+def timing_cache_of(request: BuildRequest, engine: Path, *, keeps: bool) -> str | None:
     """Tell where timings of kernels are kept; a builder may keep none by itself."""
     if request.no_timing_cache:
         return None
@@ -159,32 +157,6 @@ def _anywhere(path: File | None) -> str | None:
     if path is None or path == "random":
         return None if path is None else str(path)
     return str(Path(path).absolute())
-
-
-def build_elsewhere(request: BuildRequest, *, config: Config, conduct: Conduct) -> Artefact:
-    """Have an engine built on another machine; it comes back with its record and its log."""
-    runtime = (
-        request.runtime
-        or min((each for each in BUILDERS.loaded()), key=lambda each: (each[1].CHOSEN, each[0]))[0]
-    )
-    engine = Path(request.output or Path(request.model).with_suffix(".engine")).absolute()
-    refuse_folder(engine, name=Path(request.model).with_suffix(".engine").name)
-    spec = BuildSpec(
-        model=model_ref(Path(request.model)),
-        output=str(engine),
-        runtime=runtime,
-        extra_args=tuple(request.extra_args),
-    )
-    gpu = BUILDERS.load(runtime).device(spec) != "cpu"
-    if request.timing_cache is not None and not Path(request.timing_cache).is_file():
-        request = replace(request, timing_cache=None)  # begun there, it comes back with the engine
-    artefact = run_errand(
-        "build", request, Artefact, config=config, conduct=conduct, gpu=gpu, output=engine,
-        libraries=() if request.options else (f"builder:{request.runtime or ''}",),
-    )  # fmt: skip
-    with writing(engine):
-        write_whole(engine.with_name(f"{engine.name}.json"), json_from_value(artefact))
-    return artefact
 
 
 def run_build(spec: BuildSpec, *, conduct: Conduct | None = None) -> Artefact:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -42,8 +42,12 @@ def run_errand(
     gpu: bool,
     libraries: Sequence[str],
     output: Path | None = None,
+    take: Callable[[T, Path], T] = lambda value, folder: value,
 ) -> T:
-    """Have a request carried out where its executor says; what it wrote is written here."""
+    """Have a request carried out where its executor says; what it wrote is written here.
+
+    ``take`` sees the answer and the folder of what came before it is put in place.
+    """
     luggage = Luggage(
         task=getattr(request, "task", None), settings=getattr(request, "settings", None)
     )
@@ -56,9 +60,11 @@ def run_errand(
     with executor_for(request, conduct) as conduct, temporary_folder() as folder:
         answer = send_errand(errand, folder, luggage=luggage, conduct=conduct, gpu=gpu)
         place = output.absolute().parent if output else folder
+        value = value_of_answer(answer, kind, luggage=luggage, output=place)
+        value = take(value, folder / "output")
         if output is not None:
             _put(folder / "output", output.absolute())
-        return value_of_answer(answer, kind, luggage=luggage, output=place)
+        return value
 
 
 def send_errand(

@@ -25,12 +25,12 @@ T = TypeVar("T")
 
 
 Travels = Literal[
-    "model", "file", "files", "data", "calibration", "settings", "options", "code", "as-is"
+    "model", "file", "files", "cache", "data", "calibration", "settings", "options", "code", "as-is"
 ]
 """What goes with a value to another machine: a model with its weights, a file or folder, several
-with commas, data and what their task reads beside them, the files that settings of a task or
-options of a runtime name, the code of ``module:function``; or the text alone, which means something
-there."""
+with commas, a file that is added to and comes back, data and what their task reads beside them, the
+files that settings of a task or options of a runtime name, the code of ``module:function``; or the
+text alone, which means something there."""
 
 
 WRITTEN_HERE = "written where it is asked for"

@@ -122,7 +122,7 @@ class EngineFields(VerbRequest):
         None,
         "Timings of kernels to reuse and add to (default: beside the engine).",
         metavar="FILE",
-        travels="file",
+        travels="cache",
     )
     no_timing_cache: bool = option(False, "Time every kernel anew and keep nothing.")
     target: Words = option(
