@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from trtbench.analysis.memory import memory_from_facts, predicted
+from collections.abc import Mapping
+from typing import Any
+
+from trtbench.analysis.memory import (
+    MemoryUse,
+    memory_from_facts,
+    memory_of_launches,
+    predicted,
+)
+from trtbench.domain.result import Scalar
 from trtbench.report.run_memory import words_from_memory
+from trtbench.units import text_from_bytes
+from trtbench.workflows.measure.launches import evidence_of_launches
 
 MIB = 2**20
 FACTS = {
@@ -20,27 +31,78 @@ FACTS = {
 }
 
 
-def test_parts_add_up_and_the_larger_of_both_counts() -> None:
-    use = memory_from_facts(FACTS, contexts=2, weight_bytes=18 * MIB)
-    assert use is not None
-    sizes = {part.name: part.bytes for part in use.parts}
-    assert sizes == {
-        "CUDA context": 300 * MIB,
-        "engine": 20 * MIB,
-        "modules": 16 * MIB,
-        "activations": 10 * MIB,
-        "inputs, outputs": 3 * MIB,
-    }
+def sizes(use: MemoryUse) -> dict[str, int | None]:
+    return {part.name: None if part.bytes is None else part.bytes // MIB for part in use.parts}
+
+
+def use_of(facts: Mapping[str, Scalar], **more: Any) -> MemoryUse:
+    found = memory_from_facts(facts, **more)
+    assert found is not None
+    return found
+
+
+def test_parts_add_up_and_what_was_measured_counts() -> None:
+    """Of an engine what it took, however large its file; of a context the larger of both."""
+    use = use_of(FACTS, weight_bytes=500 * MIB)
+    assert sizes(use) == {
+        "CUDA context": 300, "engine": 20, "modules": 16, "activations": 10, "inputs, outputs": 3,
+    }  # fmt: skip
     assert use.process_bytes == 349 * MIB
     assert use.context_bytes == 13 * MIB
     assert use.peak_bytes == 360 * MIB
     assert use.processes_fit == 2
     assert use.contexts_fit == (1024 - 336) // 13
+    assert not use.disturbed
+
+
+def test_what_the_first_context_takes_more_than_others_is_not_theirs() -> None:
+    more = {"memory_context_bytes": 42 * MIB, "memory_further_context_bytes": 12 * MIB}
+    use = use_of({**FACTS, **more}, contexts=3)
+    assert sizes(use)["activations"] == 12
+    assert sizes(use)["modules"] == 16 + 30
+    assert use.context_bytes == 15 * MIB
+    assert "15.0 MiB more for each further one" in dict(words_from_memory(use))["context"]
+
+
+def test_memory_that_others_took_or_gave_back_meanwhile_is_told() -> None:
+    counted = {**FACTS, "memory_process_bytes": 350 * MIB}
+    assert not use_of(counted).disturbed
+    taken = use_of({**counted, "memory_free_bytes": 40 * MIB})
+    assert taken.disturbed
+    assert "the driver counts 350 MiB for this process" in dict(words_from_memory(taken))["unsure"]
+    given = {name: value for name, value in FACTS.items() if name != "memory_engine_bytes"}
+    words = dict(words_from_memory(use_of(given)))
+    assert words["unsure"] == "others took memory or gave it back meanwhile"
+    assert words["memory"].endswith("engine unknown")
+
+
+def test_what_launches_saw_of_memory_is_not_mixed() -> None:
+    """Others took 200 MiB in one launch and gave it back in another, in which a step is lost."""
+    one = {**FACTS, "outputs_finite": True}
+    less = {**FACTS, "memory_free_bytes": 440 * MIB, "memory_engine_bytes": 220 * MIB}
+    more = {name: value for name, value in FACTS.items() if name != "memory_engine_bytes"}
+    for launches in ([one, less, more], [less, more, one], [more, one, less]):
+        assert (
+            sizes(use_of(evidence_of_launches([dict(each) for each in launches])))["engine"] == 20
+        )
+    assert evidence_of_launches([dict(more), dict(one)])["outputs_finite"] is True
+    assert memory_of_launches([{"outputs_finite": True}]) == {}
+
+
+def test_what_fits_now_stands_beside_what_would_fit_alone() -> None:
+    words = dict(words_from_memory(use_of({**FACTS, "memory_total_bytes": 2048 * MIB})))
+    assert words["fit"] == (
+        "5 processes or one with 131 contexts in 2.00 GiB; "
+        f"2 processes or one with 51 contexts in the {text_from_bytes(1000 * MIB)} free"
+    )
+    board = use_of({**FACTS, "memory_of_host": True})
+    told = dict(words_from_memory(board))["fit"]
+    assert told.startswith("at most 2 processes")
+    assert "1.00 GiB that the host uses too" in told
 
 
 def test_what_was_not_seen_is_unknown_and_not_zero() -> None:
-    use = memory_from_facts({"memory_free_opened_bytes": MIB, "memory_free_before_bytes": 1})
-    assert use is not None
+    use = use_of({"memory_free_opened_bytes": MIB, "memory_free_before_bytes": 1})
     assert {part.bytes for part in use.parts} == {None}
     assert (use.peak_bytes, use.processes_fit, use.contexts_fit) == (None, None, None)
     assert words_from_memory(use) == ()
@@ -49,34 +111,34 @@ def test_what_was_not_seen_is_unknown_and_not_zero() -> None:
 
 def test_what_is_known_in_part_is_a_bound() -> None:
     known = {name: value for name, value in FACTS.items() if name != "memory_free_before_bytes"}
-    use = memory_from_facts(known, weight_bytes=18 * MIB)
-    assert use is not None
+    use = use_of(known, weight_bytes=18 * MIB)
     assert use.unknown == ("CUDA context",)
     words = dict(words_from_memory(use))
     assert words["memory"].startswith("at least 49.0 MiB")
     assert words["memory"].endswith("; CUDA unknown")
     assert words["fit"].startswith("at most 20 processes")
-    whole = memory_from_facts(FACTS, weight_bytes=18 * MIB)
-    assert whole is not None
+    whole = use_of(FACTS, weight_bytes=18 * MIB)
     assert "at" not in " ".join(dict(words_from_memory(whole)).values()).split()
 
 
 def test_an_engine_tells_beforehand_what_it_will_take() -> None:
     use = predicted(weight_bytes=20, activation_bytes=10, io_bytes=2, total_bytes=100)
-    assert use is not None
     assert (use.process_bytes, use.contexts_fit) == (32, 6)
-    assert predicted(weight_bytes=None, activation_bytes=1, io_bytes=1) is None
+    assert use.unknown == ("CUDA context", "modules")
+    bare = predicted(weight_bytes=20, activation_bytes=None, io_bytes=None, total_bytes=100)
+    assert bare.unknown == ("CUDA context", "modules", "activations", "inputs, outputs")
+    assert (bare.process_bytes, bare.processes_fit, bare.contexts_fit) == (20, 5, None)
+    nothing = predicted(weight_bytes=None, activation_bytes=None, io_bytes=None)
+    assert words_from_memory(nothing) == ()
 
 
 def test_profiles_and_the_loading_of_modules_are_named() -> None:
     told = {"activations_by_profile": f"{MIB}, {9 * MIB}", "module_loading": "lazy"}
-    use = memory_from_facts({**FACTS, **told}, weight_bytes=18 * MIB)
-    assert use is not None
+    use = use_of({**FACTS, **told}, weight_bytes=18 * MIB)
     assert use.by_profile == (MIB, 9 * MIB)
     words = dict(words_from_memory(use))
     assert "modules (lazy) 16.0 MiB" in words["memory"]
     assert words["activations"].startswith("1.00 MiB in profile 0, 9.00 MiB in profile 1")
-    plain = memory_from_facts(FACTS)
-    assert plain is not None
+    plain = use_of(FACTS)
     assert (plain.by_profile, plain.loading) == ((), None)
     assert "activations" not in dict(words_from_memory(plain))

@@ -27,6 +27,7 @@ from trtbench.domain.spec import BuildSpec, ShapeProfile
 from trtbench.errors import InputError
 from trtbench.models.identity import model_ref, sha256_of
 from trtbench.trtexec.plan import PlanHeader
+from trtbench.units import text_from_bytes
 from trtbench.workflows.look.engine import would_load
 from trtbench.workflows.look.inspect import inspect, parsers_of
 from trtbench.workflows.make.quantize import quant_spec, run_quantize
@@ -65,6 +66,9 @@ def test_an_engine_of_a_tensorrt_that_is_not_here(tmp_path: Path) -> None:
     assert found.kind == "engine"
     assert found.facts["version"] == "10.9.0.34"
     assert found.facts["loads_here"] == "no"
+    size = text_from_bytes((tmp_path / "m.engine").stat().st_size)
+    told = f"at least {size}: engine {size}; CUDA, modules, activations, I/O unknown"
+    assert found.facts["memory"] == told
     rtx = inspect(plan(tmp_path / "r.engine", magic=b"vtrt"))
     assert rtx.facts["flavour"] == "TensorRT-RTX"
     assert rtx.facts["built_for"] == "8.0"
@@ -141,20 +145,25 @@ def test_an_engine_with_its_record_shows_edges_profiles_and_weights(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("activations", "fit"),
-    [(2**20, "at most 8192 contexts on H100, CUDA's own memory left out, inputs, outputs unknown"),
-     (0, None)],
+    [(2**20, "at most 5 461 processes or one with 8 192 contexts in 8.00 GiB"),
+     (0, "at most 16 385 processes in 8.00 GiB")],
 )  # fmt: skip
 def test_how_many_fit_is_a_bound_where_shapes_are_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, activations: int, fit: str | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, activations: int, fit: str
 ) -> None:
     gpu = Gpu(name="H100", memory_bytes=8 * 2**30 + 2**19)
-    monkeypatch.setattr("trtbench.workflows.look.engine.gpus_in_use", lambda: (gpu,))
+    monkeypatch.setattr("trtbench.workflows.look.engine.gpu_in_use", lambda: gpu)
     engine = plan(tmp_path / "e.engine")
     made = artefact(engine, batch_norm_model(tmp_path / "bn.onnx"))
     facts = {**made.facts, "activation_bytes": activations, "weights_bytes": 2**19}
     changed = made.having(facts=facts)
     engine.with_name(f"{engine.name}.json").write_bytes(json_from_value(changed))
-    assert inspect(engine).facts.get("fit") == fit
+    assert inspect(engine).facts["fit"] == fit
+    told = inspect(engine).facts["memory"]
+    assert str(told).endswith("; CUDA, modules, I/O unknown")
+    whole = inspect(engine, batch=4, shapes={"y": (4, 3, 2)})
+    assert str(whole.facts["memory"]).endswith("; CUDA, modules unknown")
+    assert "I/O 97 B" in str(whole.facts["memory"]), "4 x 3 of four bytes, a flag, 24 of two"
 
 
 def test_records_whose_files_are_gone_still_tell_what_they_know(tmp_path: Path) -> None:

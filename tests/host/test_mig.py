@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from nvml_standin import NVMLError, StandIn
 
+from trtbench.domain.result import Gpu
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.executors import local
 from trtbench.host import gpu_names, nvml, telemetry
@@ -98,10 +99,10 @@ def test_memory_before_a_run_is_that_of_the_slice(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(nvml, "_pynvml", Divided)
     spec = RunSpec(model=ModelRef(path="m.engine", format="engine"), runtime="tensorrt")
     with watching(spec, "cuda:0") as watch:
-        assert watch.evidence["memory_free_before_bytes"] == FREE[SECOND]
+        assert watch.free() == FREE[SECOND]
     monkeypatch.setattr(Divided, "SLICES", {})  # divided, and nobody says how
     with watching(spec, "cuda:0") as watch:
-        assert "memory_free_before_bytes" not in watch.evidence
+        assert watch.free() is None
 
 
 @pytest.mark.parametrize(
@@ -136,9 +137,9 @@ def test_telemetry_finds_the_gpu_that_a_slice_is_of(monkeypatch: pytest.MonkeyPa
     assert gpu_names.index_of_name(SECOND, nvml=door) == 0
     assert gpu_names.index_of_name("GPU-unknown", nvml=door) is None
     assert gpu_names.index_of_name(f"MIG-{StandIn.UUID}/1/0", nvml=door) == 0  # as before 470
-    monkeypatch.setattr(telemetry, "index_of_name", lambda name: {SECOND: 3}.get(name))
-    assert telemetry.visible_index(0, environment={"CUDA_VISIBLE_DEVICES": SECOND}) == 3
-    assert telemetry.visible_index(0, environment={"CUDA_VISIBLE_DEVICES": "GPU-other"}) == 0
+    monkeypatch.setattr(gpu_names, "index_of_name", lambda name, **_: {SECOND: 3}.get(name))
+    assert gpu_names.visible_index(0, environment={"CUDA_VISIBLE_DEVICES": SECOND}) == 3
+    assert gpu_names.visible_index(0, environment={"CUDA_VISIBLE_DEVICES": "GPU-other"}) == 0
 
 
 def gpu_checks(monkeypatch: pytest.MonkeyPatch, door: type[StandIn]) -> dict[str, doctor.Check]:
@@ -163,6 +164,20 @@ def test_a_divided_gpu_without_a_slice_is_of_no_use(monkeypatch: pytest.MonkeyPa
     assert told.status == "broken"
     assert "without a slice" in told.detail
     assert "nvidia-smi -i 0 -mig 0" in (told.fix or "")
+
+
+def test_the_device_of_inspect_is_the_one_that_cuda_opens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not NVML's first: others may be hidden, reordered, or divided."""
+    names = ("first", "second", "third")
+    cards = tuple(Gpu(name=each, uuid=f"GPU-{each}") for each in names)
+    monkeypatch.setattr(gpu_names, "gpus", lambda **_: cards)
+    monkeypatch.setattr(gpu_names, "slices", lambda index, **_: ())
+    for listed, name in (
+        (None, "first"), ("2,0", "third"), ("GPU-second", "second"), ("", None), ("7", None),
+    ):  # fmt: skip
+        environment = {} if listed is None else {"CUDA_VISIBLE_DEVICES": listed}
+        found = gpu_names.gpu_in_use(environment=environment)
+        assert (found.name if found else None) == name
 
 
 def test_doctor_says_who_shares_a_gpu_by_mps(

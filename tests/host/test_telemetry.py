@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from nvml_standin import NVMLError, StandIn
 
+from trtbench.domain.job import BenchOutcome
 from trtbench.domain.result import LaunchFacts
 from trtbench.domain.samples import TelemetrySample
+from trtbench.host.gpu_names import visible_index
 from trtbench.host.nvml import locked_clocks, opened
 from trtbench.host.tegrastats import clocks_pinned, power_mode, sample_from_line
 from trtbench.host.telemetry import (
@@ -21,10 +23,9 @@ from trtbench.host.telemetry import (
     growth,
     integrated_j,
     source_of,
-    visible_index,
 )
 from trtbench.host.telemetry_values import Counters
-from trtbench.workflows.measure.watch import Pass, Watch
+from trtbench.workflows.measure.watch import MEASURED, Pass, Watch
 
 
 class NVMLError_NoPermission(NVMLError):
@@ -199,24 +200,30 @@ def test_a_watch_reads_counters_around_the_measured_part_only() -> None:
     readings = iter(
         Counters(at_s=float(n), limits_s={"power": n * 0.5}, sm_clock_hz=1e9 + n) for n in range(9)
     )
-    watch = Watch(index=0, counters=lambda: next(readings))
+    source: Any = SimpleNamespace(counters=lambda: next(readings), process_memory=lambda: 7)
+    watch = Watch(index=0, source=source, free=iter([50, 40]).__next__)
     for stage in ("load", "warm-up", "measure", "profile", "save"):
         watch(stage)
-    facts = watch.told(LaunchFacts(wall_s=1.0))
+    told = watch.told(BenchOutcome(facts=LaunchFacts(wall_s=1.0), evidence={MEASURED: 30}))
+    seen = {MEASURED: 30, "memory_free_before_bytes": 50, "memory_process_bytes": 7}
+    assert told.evidence == seen
+    facts = told.facts
     assert facts.violations_s == {"power": 0.5}
     assert watch.evidence["sm_clock_before_hz"] == 1e9
     assert watch.evidence["sm_clock_after_hz"] == 1e9 + 1
+    watch("load")
     watch("measure")
-    assert watch.told(LaunchFacts()) == LaunchFacts()
+    assert watch.told(BenchOutcome(facts=LaunchFacts())) == BenchOutcome(facts=LaunchFacts())
 
 
 def test_a_watch_keeps_the_largest_fall_of_the_clock_in_a_launch() -> None:
     clocks = iter([1.8e9, 1.5e9, 1.8e9, 1.8e9])
-    watch = Watch(index=0, counters=lambda: Counters(at_s=0.0, sm_clock_hz=next(clocks)))
+    source: Any = SimpleNamespace(counters=lambda: Counters(at_s=0.0, sm_clock_hz=next(clocks)))
+    watch = Watch(index=0, source=source)
     for _ in range(2):
         for stage in ("measure", "save"):
             watch(stage)
-        watch.told(LaunchFacts())
+        watch.told(BenchOutcome(facts=LaunchFacts()))
     assert watch.evidence["sm_clock_drop"] == pytest.approx(1 - 1.5 / 1.8)
 
 

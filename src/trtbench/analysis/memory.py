@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import Value
+
+METERED = "memory_"
+"""Begins the names of facts by free memory: untrue where other processes load at the same time."""
+NEAR_BYTES, NEAR = 64 * 2**20, 0.1
+"""How far the driver's count of a process may lie from what was less free: it leaves out some."""
 
 
 class MemoryPart(Value, frozen=True, kw_only=True):
@@ -20,9 +25,13 @@ class MemoryPart(Value, frozen=True, kw_only=True):
 
     @property
     def bytes(self) -> int | None:
-        """The larger of both: what must be there."""
-        known = [b for b in (self.predicted_bytes, self.measured_bytes) if b is not None]
-        return max(known) if known else None
+        """What must be there: as measured, and else as predicted.
+
+        Of a context the larger of both: a small one fits into a piece that was given out before.
+        """
+        if self.measured_bytes is None or self.predicted_bytes is None or not self.per_context:
+            return self.predicted_bytes if self.measured_bytes is None else self.measured_bytes
+        return max(self.predicted_bytes, self.measured_bytes)
 
 
 class MemoryUse(Value, frozen=True, kw_only=True):
@@ -35,8 +44,12 @@ class MemoryUse(Value, frozen=True, kw_only=True):
     context_bytes: int
     """More for each further context, or stream."""
     peak_bytes: int | None = None
-    """Of this process, once all was loaded and run."""
+    """Of this process with all its contexts, once all was loaded and run."""
+    counted_bytes: int | None = None
+    """The same as the driver counts it for the process alone, where it does."""
     total_bytes: int | None = None
+    free_bytes: int | None = None
+    """What was free on the device before this process."""
     processes_fit: int | None = None
     """Processes with one context each, on the device with nobody else."""
     contexts_fit: int | None = None
@@ -45,6 +58,16 @@ class MemoryUse(Value, frozen=True, kw_only=True):
     """What activations need in each optimization profile, where the engine tells."""
     loading: str | None = None
     """``lazy``: only modules of kernels that run are loaded; ``eager``: all."""
+    of_host: bool = False
+    """The device has no memory of its own: it uses the host's, as everybody there does."""
+    disturbed: bool = False
+    """Others took memory, or gave it back, while it was measured."""
+
+    def fit(self, room_bytes: int) -> tuple[int, int | None]:
+        """Count processes with a context each that go into so much, and contexts in one process."""
+        once = self.process_bytes - self.context_bytes
+        contexts = (room_bytes - once) // self.context_bytes if self.context_bytes else None
+        return room_bytes // self.process_bytes, None if contexts is None else max(0, contexts)
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -56,20 +79,50 @@ def memory_from_facts(
     facts: Mapping[str, Scalar], *, contexts: int = 1, weight_bytes: int | None = None
 ) -> MemoryUse | None:
     """Put together what a run measured with what its engine tells; ``None`` if nobody looked."""
-    if _whole(facts, "memory_free_opened_bytes") is None:
+    opened = _whole(facts, "memory_free_opened_bytes")
+    if opened is None:
         return None
-    parts = (
+    parts = _measured_parts(facts, weight_bytes=weight_bytes)
+    free = _whole(facts, "memory_free_bytes")
+    taken = None if free is None or free > opened else opened - free
+    peak = None if taken is None else taken + (_opening(facts) or 0)
+    loading, counted = facts.get("module_loading"), _whole(facts, "memory_process_bytes")
+    near = max(NEAR_BYTES, NEAR * (counted or 0))
+    apart = counted is not None and peak is not None and abs(peak - counted) > near
+    lost = free is not None and any(part.measured_bytes is None for part in parts[1:])
+    return use_of_parts(parts, total_bytes=_whole(facts, "memory_total_bytes")).having(
+        contexts=contexts,
+        peak_bytes=peak,
+        counted_bytes=counted,
+        free_bytes=_whole(facts, "memory_free_before_bytes"),
+        by_profile=profiles_from_facts(facts),
+        loading=loading if isinstance(loading, str) else None,
+        of_host=facts.get("memory_of_host") is True,
+        disturbed=lost or apart,
+    )
+
+
+def _measured_parts(
+    facts: Mapping[str, Scalar], *, weight_bytes: int | None
+) -> tuple[MemoryPart, ...]:
+    """Name what each step took; what the first context took more than others is its kernels'."""
+    first = _whole(facts, "memory_context_bytes")
+    further = _whole(facts, "memory_further_context_bytes")
+    modules, each = _whole(facts, "memory_modules_bytes"), first if further is None else further
+    if first is not None and each is not None and modules is not None:
+        modules += max(0, first - each)
+    return (
         MemoryPart(name="CUDA context", measured_bytes=_opening(facts)),
         MemoryPart(
             name="engine",
             predicted_bytes=weight_bytes,
             measured_bytes=_whole(facts, "memory_engine_bytes"),
         ),
-        MemoryPart(name="modules", measured_bytes=_whole(facts, "memory_modules_bytes")),
+        MemoryPart(name="modules", measured_bytes=modules),
         MemoryPart(
             name="activations",
             predicted_bytes=_whole(facts, "activation_bytes"),
-            measured_bytes=_whole(facts, "memory_context_bytes"),
+            measured_bytes=each,
             per_context=True,
         ),
         MemoryPart(
@@ -79,15 +132,22 @@ def memory_from_facts(
             per_context=True,
         ),
     )
-    free, opened = _whole(facts, "memory_free_bytes"), _whole(facts, "memory_free_opened_bytes")
-    taken = opened - free if free is not None and opened is not None else None
-    peak = None if taken is None or taken < 0 else taken + (_opening(facts) or 0)
-    total = _whole(facts, "memory_total_bytes")
-    use = use_of_parts(parts, contexts=contexts, peak_bytes=peak, total_bytes=total)
-    loading = facts.get("module_loading")
-    return use.having(
-        by_profile=profiles_from_facts(facts), loading=loading if isinstance(loading, str) else None
-    )
+
+
+def memory_of_launches(told: Sequence[Mapping[str, Scalar]]) -> dict[str, Scalar]:
+    """Choose what one launch saw: one that misses nothing, and took neither most nor least."""
+    found = [
+        {name: value for name, value in each.items() if name.startswith(METERED)} for each in told
+    ]
+    most = max(map(len, found), default=0)
+    whole = sorted((each for each in found if len(each) == most), key=_taken)
+    return whole[(len(whole) - 1) // 2] if most else {}
+
+
+def _taken(facts: Mapping[str, Scalar]) -> int:
+    names = ("memory_free_opened_bytes", "memory_free_bytes")
+    opened, free = (_whole(facts, name) or 0 for name in names)
+    return opened - free
 
 
 def profiles_from_facts(facts: Mapping[str, Scalar]) -> tuple[int, ...]:
@@ -98,42 +158,30 @@ def profiles_from_facts(facts: Mapping[str, Scalar]) -> tuple[int, ...]:
 
 def predicted(
     *, weight_bytes: int | None, activation_bytes: int | None, io_bytes: int | None,
-    total_bytes: int | None = None,
-) -> MemoryUse | None:  # fmt: skip
-    """Say what an engine will take by its own word; CUDA's context comes on top."""
-    if weight_bytes is None or activation_bytes is None:
-        return None
+    total_bytes: int | None = None, by_profile: tuple[int, ...] = (),
+) -> MemoryUse:  # fmt: skip
+    """Say what an engine will take by its own word, as far as it goes; CUDA's comes on top."""
     parts = (
+        MemoryPart(name="CUDA context"),
         MemoryPart(name="engine", predicted_bytes=weight_bytes),
+        MemoryPart(name="modules"),
         MemoryPart(name="activations", predicted_bytes=activation_bytes, per_context=True),
         MemoryPart(name="inputs, outputs", predicted_bytes=io_bytes, per_context=True),
     )
-    return use_of_parts(parts, total_bytes=total_bytes)
+    return use_of_parts(parts, total_bytes=total_bytes).having(by_profile=by_profile)
 
 
-def use_of_parts(
-    parts: tuple[MemoryPart, ...],
-    *,
-    contexts: int = 1,
-    peak_bytes: int | None = None,
-    total_bytes: int | None = None,
-) -> MemoryUse:
+def use_of_parts(parts: tuple[MemoryPart, ...], *, total_bytes: int | None = None) -> MemoryUse:
     """Add parts up, and count how often they go into the device."""
     once = sum(part.bytes or 0 for part in parts if not part.per_context)
     each = sum(part.bytes or 0 for part in parts if part.per_context)
-    known = total_bytes is not None and each + once > 0
-    return MemoryUse(
-        parts=parts,
-        contexts=contexts,
-        process_bytes=once + each,
-        context_bytes=each,
-        peak_bytes=peak_bytes,
-        total_bytes=total_bytes,
-        processes_fit=total_bytes // (once + each) if known and total_bytes else None,
-        contexts_fit=max(0, (total_bytes - once) // each)
-        if known and total_bytes and each
-        else None,
+    use = MemoryUse(
+        parts=parts, process_bytes=once + each, context_bytes=each, total_bytes=total_bytes
     )
+    if not use.process_bytes or total_bytes is None:
+        return use
+    processes, contexts = use.fit(total_bytes)
+    return use.having(processes_fit=processes, contexts_fit=contexts)
 
 
 def _opening(facts: Mapping[str, Scalar]) -> int | None:

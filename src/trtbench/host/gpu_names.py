@@ -22,7 +22,7 @@ def lock_name(device: str, *, nvml: ModuleType | None = None) -> str:
         slot = os.environ.get(SLOT_VARIABLE, "0")
         return device if slot == "0" else f"cpu-{slot}"
     known = devices(nvml=nvml)
-    name = _visible(device, os.environ, count=len(known))
+    name = _visible(device, None, nvml)
     if name is None:
         return device
     return _uuid(name, known) or (f"cuda:{name}" if name.isdecimal() else name)
@@ -33,21 +33,30 @@ def gpu_uuid(
 ) -> str | None:
     """Find the UUID of a CUDA device; ``None`` where NVML does not tell, or it is none."""
     known = devices(nvml=nvml)
-    name = _visible(device, os.environ if environment is None else environment, count=len(known))
+    name = _visible(device, environment, nvml)
     return None if name is None else _uuid(name, known)
 
 
-def _visible(device: str, environment: Mapping[str, str], *, count: int) -> str | None:
+def _visible(
+    device: str, environment: Mapping[str, str] | None, nvml: ModuleType | None
+) -> str | None:
     """Tell what CUDA calls what this process calls ``cuda:0``; ``None`` if it sees none."""
     match = _CUDA.fullmatch(device)
     if match is None:
         return None
-    number = int(match[1] or 0)
-    listed = environment.get("CUDA_VISIBLE_DEVICES")
-    if listed is None:
-        return str(number) if number < count else None
-    names = [word.strip() for word in listed.split(",") if word.strip()]
+    number, names = int(match[1] or 0), visible_names(environment=environment, nvml=nvml)
     return names[number] if number < len(names) else None
+
+
+def visible_names(
+    *, environment: Mapping[str, str] | None = None, nvml: ModuleType | None = None
+) -> list[str]:
+    """List what CUDA calls the devices that this process sees, in its order."""
+    given = os.environ if environment is None else environment
+    listed = given.get("CUDA_VISIBLE_DEVICES")
+    if listed is None:
+        return [str(number) for number in range(len(gpus(nvml=nvml)))]
+    return [word.strip() for word in listed.split(",") if word.strip()]
 
 
 def devices(*, nvml: ModuleType | None = None) -> list[tuple[Gpu, ...]]:
@@ -73,6 +82,30 @@ def gpus_in_use(
     given = os.environ if environment is None else environment
     both = zip(gpus(nvml=nvml), devices(nvml=nvml), strict=True)
     return tuple(in_use(whole, parts, given) for whole, parts in both)
+
+
+def gpu_in_use(
+    index: int = 0, *, environment: Mapping[str, str] | None = None, nvml: ModuleType | None = None
+) -> Gpu | None:
+    """Find the GPU, or the slice of one, that CUDA calls by this number here."""
+    if index >= len(visible_names(environment=environment, nvml=nvml)):
+        return None
+    seen = gpus_in_use(environment=environment, nvml=nvml)
+    place = visible_index(index, environment=environment, nvml=nvml)
+    return seen[place] if place < len(seen) else None
+
+
+def visible_index(
+    index: int, *, environment: Mapping[str, str] | None = None, nvml: ModuleType | None = None
+) -> int:
+    """Find NVML's number of a GPU: CUDA counts only those ``CUDA_VISIBLE_DEVICES`` shows."""
+    names = visible_names(environment=environment, nvml=nvml)
+    if index >= len(names):
+        return index
+    if names[index].isdecimal():
+        return int(names[index])
+    found = index_of_name(names[index], nvml=nvml)  # a UUID, of a GPU or of a MIG slice
+    return index if found is None else found
 
 
 def slice_in_use(

@@ -6,7 +6,6 @@ microseconds to milliseconds (energy), so nobody looks during a pass whose laten
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +16,7 @@ from typing import Protocol, TypeVar
 
 from trtbench.domain.samples import TelemetrySample
 from trtbench.domain.spec import Value
-from trtbench.host.gpu_names import index_of_name, slice_in_use
+from trtbench.host.gpu_names import slice_in_use
 from trtbench.host.jtop import JtopSource
 from trtbench.host.nvml import MHZ, Device, opened
 from trtbench.host.tegrastats import TegraSource, is_jetson
@@ -43,6 +42,7 @@ FIELDS = {
 """Further counters of the same kind, by the numbers of NVML's fields."""
 
 ENERGY_PROBE_S = 0.6
+_RUNNING = ("MPSCompute", "Compute")
 _PCIE = {"sent": ("NVML_PCIE_UTIL_TX_BYTES", 0), "received": ("NVML_PCIE_UTIL_RX_BYTES", 1)}
 
 
@@ -67,7 +67,7 @@ class NvmlSource:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._others = frozenset(self._pids())
+        self._others = frozenset(pid for kind in _RUNNING for pid, _ in self._listed(kind))
         """Processes that were there before: theirs is not the memory of what is measured."""
 
     def sample(self, at_s: float) -> TelemetrySample:
@@ -84,7 +84,7 @@ class NvmlSource:
             power_w=_times(ask("nvmlDeviceGetPowerUsage"), 1e-3),
             temperature_c=_times(ask("nvmlDeviceGetTemperature", 0), 1.0),
             event_reasons=self._reasons(),
-            process_memory_bytes=self._process_memory(),
+            process_memory_bytes=self.process_memory(),
             pcie_sent_bytes_s=self._pcie("sent"),
             pcie_received_bytes_s=self._pcie("received"),
             energy_j=self._energy(),
@@ -136,16 +136,21 @@ class NvmlSource:
         )
         return _times(kilobytes, 1e3)
 
-    def _process_memory(self) -> int | None:
-        """Sum memory of processes that came after the first look: the one that is measured."""
-        listed = self._device.ask_part("nvmlDeviceGetComputeRunningProcesses") or ()
-        mine = [item.usedGpuMemory for item in listed if item.pid not in self._others]
-        known = [int(size) for size in mine if size is not None]
-        return sum(known) if known else None
+    def process_memory(self) -> int | None:
+        """Sum memory of processes that came after the first look: the one that is measured.
 
-    def _pids(self) -> list[int]:
-        listed = self._device.ask_part("nvmlDeviceGetComputeRunningProcesses") or ()
-        return [item.pid for item in listed]
+        Clients of MPS have a list of their own, and their server is none of them.
+        """
+        for kind in _RUNNING:
+            mine = [size for pid, size in self._listed(kind) if pid not in self._others]
+            known = [int(size) for size in mine if size is not None]
+            if known:
+                return sum(known)
+        return None
+
+    def _listed(self, kind: str) -> list[tuple[int, int | None]]:
+        listed = self._device.ask_part(f"nvmlDeviceGet{kind}RunningProcesses") or ()
+        return [(item.pid, item.usedGpuMemory) for item in listed]
 
     def _violations(self) -> dict[str, float]:
         found = {}
@@ -265,18 +270,6 @@ def integrated_j(samples: tuple[TelemetrySample, ...]) -> float | None:
         return None
     pairs = pairwise(points)
     return sum((b - a) * (p + q) / 2 for (a, p), (b, q) in pairs)
-
-
-def visible_index(index: int, *, environment: dict[str, str] | None = None) -> int:
-    """Find NVML's number of a GPU: CUDA counts only those ``CUDA_VISIBLE_DEVICES`` shows."""
-    listed = (environment or dict(os.environ)).get("CUDA_VISIBLE_DEVICES", "")
-    numbers = [word.strip() for word in listed.split(",") if word.strip()]
-    if index >= len(numbers):
-        return index
-    if numbers[index].isdecimal():
-        return int(numbers[index])
-    found = index_of_name(numbers[index])  # a UUID, of a GPU or of a MIG slice
-    return index if found is None else found
 
 
 def _times(value: float | None, factor: float) -> float | None:

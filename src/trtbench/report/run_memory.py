@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from trtbench.analysis.memory import MemoryPart, MemoryUse, memory_from_facts
 from trtbench.domain.ran import streams_of
 from trtbench.domain.result import Run
-from trtbench.units import text_from_bytes
+from trtbench.units import counted, text_from_bytes
 
 SHORT = {"CUDA context": "CUDA", "inputs, outputs": "I/O"}
 """For a line of a terminal."""
@@ -32,23 +32,50 @@ def words_from_profiles(sizes: Sequence[int]) -> str:
 
 
 def words_from_memory(use: MemoryUse) -> tuple[tuple[str, str], ...]:
-    """Say in two lines what a process takes, and how many fit."""
-    parts = [
-        f"{SHORT.get(part.name, name_of_part(part, use))} {text_from_bytes(part.bytes)}"
-        for part in use.parts
-        if part.bytes
-    ]
-    if not parts:
+    """Say in a few lines what a process takes, what each further context takes, how many fit."""
+    known = [part for part in use.parts if part.bytes]
+    if not known:
         return ()
     unknown = [SHORT.get(name, name) for name in use.unknown]
-    least, most = ("at least ", "at most ") if unknown else ("", "")
     rest = f"; {', '.join(unknown)} unknown" if unknown else ""
-    whole = text_from_bytes(use.process_bytes)
-    lines = [("memory", f"{least}{whole}: {', '.join(parts)}{rest}")]
+    whole = f"{'at least ' if unknown else ''}{text_from_bytes(use.process_bytes)}"
+    lines = [("memory", f"{whole}: {', '.join(_words(part, use) for part in known)}{rest}")]
+    if use.context_bytes:
+        lines.append(("context", f"{text_from_bytes(use.context_bytes)} more for each further one"))
     if use.by_profile:
         lines.append(("activations", words_from_profiles(use.by_profile)))
-    if use.processes_fit is not None:
-        more = f", or {use.contexts_fit} contexts in one" if use.contexts_fit is not None else ""
-        device = text_from_bytes(use.total_bytes)
-        lines.append(("fit", f"{most}{use.processes_fit} processes in {device}{more}"))
+    lines += _fits(use)
+    if use.disturbed:
+        lines.append(("unsure", _disturbed(use)))
     return tuple(lines)
+
+
+def _words(part: MemoryPart, use: MemoryUse) -> str:
+    return f"{SHORT.get(part.name, name_of_part(part, use))} {text_from_bytes(part.bytes)}"
+
+
+def _fits(use: MemoryUse) -> Iterator[tuple[str, str]]:
+    """Say how many go into the whole device, and into what was free when others had their part."""
+    if use.total_bytes is None or use.processes_fit is None:
+        return
+    most = "at most " if use.unknown or use.of_host else ""
+    device = text_from_bytes(use.total_bytes)
+    whose = f"{device} that the host uses too" if use.of_host else device
+    words = f"{most}{_how_many(use, use.total_bytes)} in {whose}"
+    free = min(use.free_bytes or use.total_bytes, use.total_bytes)
+    if use.fit(free) != use.fit(use.total_bytes):
+        words += f"; {_how_many(use, free)} in the {text_from_bytes(free)} free"
+    yield "fit", words
+
+
+def _how_many(use: MemoryUse, room_bytes: int) -> str:
+    processes, contexts = use.fit(room_bytes)
+    more = f" or one with {counted(contexts, 'context')}" if contexts else ""
+    return f"{counted(processes, 'process', 'processes')}{more}"
+
+
+def _disturbed(use: MemoryUse) -> str:
+    told = "others took memory or gave it back meanwhile"
+    if use.counted_bytes is None:
+        return told
+    return f"{told}; the driver counts {text_from_bytes(use.counted_bytes)} for this process"

@@ -16,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.analysis.memory import METERED
 from trtbench.analysis.turn_plan import SETTLE, BurstPlan, bursts_from_pace, order_of_turns
 from trtbench.domain.job import BenchOutcome, DuetJob, Stage
 from trtbench.domain.result import Fact, LaunchFacts
@@ -31,7 +32,6 @@ from trtbench.runtimes._bench import (
     prepare,
     warm_up,
 )
-from trtbench.runtimes._gpu_memory import METERED
 from trtbench.runtimes._partner import Neighbours, TurnPartner
 from trtbench.runtimes._session import Burst
 
@@ -198,5 +198,6 @@ def _result(
         )
     how = f"two processes: {plan.words}, and {SERIES} series of queries, in turn"
     conditions = {**outcome.conditions, "interleaved": Fact(value=how)}
-    evidence = {name: fact for name, fact in outcome.evidence.items() if name not in METERED}
+    told = outcome.evidence.items()
+    evidence = {name: fact for name, fact in told if not name.startswith(METERED)}
     return outcome.having(facts=facts, conditions=conditions, evidence=evidence)

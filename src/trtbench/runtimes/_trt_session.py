@@ -61,9 +61,11 @@ class TrtSession(Session):
     ) -> None:
         self.engine, self._cuda, self._spec, self._memory = engine, cuda, spec, memory
         self._units: list[Unit] = []
-        for _ in range(spec.streams):
+        self._units.append(self._unit(config))
+        memory.mark("memory_context_bytes")
+        for _ in range(spec.streams - 1):
             self._units.append(self._unit(config))
-        memory.mark("memory_context_bytes", parts=spec.streams)
+        memory.mark("memory_further_context_bytes", parts=spec.streams - 1)
         self.inputs = tuple(port.spec for port in engine.inputs)
         self.outputs: tuple[TensorSpec, ...] = tuple(port.spec for port in engine.outputs)
         self.notes: tuple[str, ...] = ()

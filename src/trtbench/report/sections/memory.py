@@ -10,6 +10,7 @@ from trtbench.report.document import Block, Cell, Heading, Section, Text, table_
 from trtbench.report.headings import RUN_HEADING
 from trtbench.report.labels import labels_from_runs
 from trtbench.report.run_memory import memory_of, name_of_part, words_from_memory
+from trtbench.units import counted
 
 ORDER = 74
 HEADINGS = (
@@ -20,8 +21,10 @@ HEADINGS = (
     Heading(key="per", title="For each"),
 )
 CAPTION = (
-    "Predicted: as the engine tells. Measured: what was less free on the device after the step, "
-    "others that took memory meanwhile included; CUDA gives memory out in pieces of 2 MiB."
+    "Predicted: as the engine tells, of the engine the size of its file. Measured: what was less "
+    "free on the device after the step, others that took memory meanwhile included; CUDA gives "
+    "memory out in pieces of 2 MiB. Parts add up to all of it: those of a process once, those of a "
+    "context as often as there were contexts."
 )
 
 
@@ -45,7 +48,12 @@ def make(runs: Sequence[Run]) -> Section | None:
                     per,
                 ]
             )
-        rows.append([label, "all of it, run", Cell(), bytes_cell(use.peak_bytes), "process"])
+        contexts = f", {counted(use.contexts, 'context')}" if use.contexts > 1 else ""
+        whole = f"all of it{contexts}, once run"
+        rows.append([label, whole, Cell(), bytes_cell(use.peak_bytes), "process"])
+        if use.counted_bytes is not None:
+            told = bytes_cell(use.counted_bytes)
+            rows.append([label, f"the driver's count{contexts}", Cell(), told, "process"])
         fits += [
             Text(text=f"{label}: {words}")
             for name, words in words_from_memory(use)

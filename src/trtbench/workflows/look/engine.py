@@ -23,11 +23,11 @@ from trtbench.domain.result import Gpu, Scalar
 from trtbench.domain.samples import EngineGraph
 from trtbench.domain.spec import BuildSpec, ShapeProfile, TensorSpec
 from trtbench.errors import InputError
-from trtbench.host.gpu_names import gpus_in_use
+from trtbench.host.gpu_names import gpu_in_use
 from trtbench.host.versions import distribution_versions
 from trtbench.models.identity import sha256_of, still_there
 from trtbench.models.sidecar import kept_value
-from trtbench.report.run_memory import words_from_profiles
+from trtbench.report.run_memory import words_from_memory
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.plan import HEADER_BYTES, PlanHeader, plan_from_bytes
 
@@ -38,19 +38,30 @@ _SAME_PARTS = 3
 """Major, minor and patch must agree; an engine is bound to the version that built it."""
 
 
-def inspect_engine(path: Path, *, onnx: Path | None = None) -> Inspection:
-    """Describe an engine by its header and by what lies beside it."""
+def inspect_engine(
+    path: Path,
+    *,
+    onnx: Path | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    batch: int | None = None,
+) -> Inspection:
+    """Describe an engine by its header and by what lies beside it.
+
+    Open dimensions are filled in by what is given, to tell the memory of inputs and outputs.
+    """
     with open(path, "rb") as file:
         header = plan_from_bytes(file.read(HEADER_BYTES), where=str(path))
     artefact, graph, aside = _beside(path)
     found = inspection_from_graph(graph, path=str(path)) if graph else None
+    seen = [gpu for gpu in (gpu_in_use(),) if gpu is not None]
     loads, reasons = would_load(
         header,
         artefact,
         installed=distribution_versions(_PACKAGES[header.flavour]),
-        gpus=gpus_in_use(),
+        gpus=seen,
     )
     inputs, outputs = _edges(artefact, graph)
+    filled = [_filled(each, shapes or {}, batch) for each in inputs + outputs]
     held = header.weight_bytes or _number(artefact, "weights_bytes")
     return Inspection(
         kind="engine",
@@ -60,7 +71,7 @@ def inspect_engine(path: Path, *, onnx: Path | None = None) -> Inspection:
             "version": header.version,
             "size_bytes": path.stat().st_size,
             "weight_bytes": held,
-            **_memory_facts(artefact, held, inputs + outputs),
+            **_memory_facts(artefact, held or path.stat().st_size, filled, seen),
             "built_for": ", ".join(header.compute_capabilities) or None,
             **_artefact_facts(artefact),
             "layers": len(graph.layers) if graph else None,
@@ -166,35 +177,32 @@ def _artefact_facts(artefact: Artefact | None) -> dict[str, Scalar]:
 
 
 def _memory_facts(
-    artefact: Artefact | None, weight_bytes: int | None, tensors: Sequence[TensorSpec]
+    artefact: Artefact | None,
+    weight_bytes: int,
+    tensors: Sequence[TensorSpec],
+    gpus: Sequence[Gpu],
 ) -> dict[str, Scalar]:
-    """Say what the engine will take of a GPU by its own word, and how many fit on the first one."""
+    """Say what the engine will take of a GPU by its own word, and how many fit on the one here."""
     sizes = [_tensor_bytes(each) for each in tensors]
     known = [size for size in sizes if size is not None]
-    gpu = next(iter(gpus_in_use()), None)
     use = predicted(
         weight_bytes=weight_bytes,
         activation_bytes=_number(artefact, "activation_bytes"),
-        io_bytes=sum(known) if len(known) == len(sizes) else None,
-        total_bytes=gpu.memory_bytes if gpu is not None else None,
+        io_bytes=sum(known) if sizes and len(known) == len(sizes) else None,
+        total_bytes=gpus[0].memory_bytes if gpus else None,
+        by_profile=profiles_from_facts(artefact.facts) if artefact is not None else (),
     )
-    if use is None:
-        return {}
-    facts: dict[str, Scalar] = {
-        "activation_bytes": _number(artefact, "activation_bytes"),
-        "activations": _by_profile(artefact),
-        "memory_bytes": use.process_bytes,
-    }
-    if gpu is not None and use.contexts_fit is not None:
-        more = "CUDA's own memory left out"
-        more += f", {' and '.join(use.unknown)} unknown" if use.unknown else ""
-        facts["fit"] = f"at most {use.contexts_fit} contexts on {gpu.name}, {more}"
-    return facts
+    return dict(words_from_memory(use))
 
 
-def _by_profile(artefact: Artefact | None) -> str | None:
-    sizes = profiles_from_facts(artefact.facts) if artefact is not None else ()
-    return words_from_profiles(sizes) if sizes else None
+def _filled(
+    tensor: TensorSpec, shapes: Mapping[str, tuple[int, ...]], batch: int | None
+) -> TensorSpec:
+    """Fill in a shape that was given, or the batch where the first dimension is open."""
+    shape = shapes.get(tensor.name, tensor.shape)
+    if batch is not None and shape and not isinstance(shape[0], int):
+        shape = (batch, *shape[1:])
+    return tensor.having(shape=tuple(shape))
 
 
 def _tensor_bytes(tensor: TensorSpec) -> int | None:

@@ -66,7 +66,7 @@ def inspect(
     if kind == "onnx":
         return _with_sidecar(inspect_onnx(path, shapes=shapes, batch=batch), path)
     if kind == "plan":
-        return inspect_engine(path, onnx=onnx)
+        return inspect_engine(path, onnx=onnx, shapes=shapes, batch=batch)
     if kind in _READERS:
         return _READERS[kind](path, onnx)
     if format_of(path) == "torch":

@@ -202,8 +202,7 @@ def _telemetry(
 
 def watch_told(launch: Launch, watch: Watch) -> Launch:
     """Add what the watch saw to a launch."""
-    facts = watch.told(launch.outcome.facts)
-    return replace(launch, outcome=launch.outcome.having(facts=facts))
+    return replace(launch, outcome=watch.told(launch.outcome))
 
 
 def _with_final_names(record: RunRecord, work: Path, target: Path) -> RunRecord:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from trtbench.analysis.memory import METERED, memory_of_launches
 from trtbench.domain.job import BenchOutcome
 from trtbench.domain.result import AnyRecord, Environment, Fact, RunRecord, Scalar
 from trtbench.domain.samples import IterationTimes
@@ -137,6 +138,7 @@ def evidence_of_launches(told: list[dict[str, Scalar]]) -> dict[str, Scalar]:
     """Put together what launches tell the findings: of several answers, the one that counts most.
 
     Text stays as first told; of numbers the largest counts, but for those where less is worse.
+    What was seen of memory is that of one launch: parts of several would not add up.
     """
     merged: dict[str, Scalar] = {}
     for key in dict.fromkeys(key for each in told for key in each):
@@ -144,4 +146,6 @@ def evidence_of_launches(told: list[dict[str, Scalar]]) -> dict[str, Scalar]:
         numbers = [value for value in values if isinstance(value, (bool, int, float))]
         worst = min if key in _LESS_IS_WORSE else max
         merged[key] = worst(numbers) if numbers else next(iter(values), None)
-    return merged
+    return {name: each for name, each in merged.items() if not name.startswith(METERED)} | (
+        memory_of_launches(told)
+    )

@@ -11,16 +11,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from trtbench.domain.job import JobEnd
+from trtbench.domain.job import BenchOutcome, JobEnd
 from trtbench.domain.result import Environment, Fact, LaunchFacts, RunRecord, Scalar
 from trtbench.domain.samples import TelemetrySample
 from trtbench.domain.spec import RunSpec
 from trtbench.host.cuda import index_of
-from trtbench.host.gpu_names import slice_in_use
+from trtbench.host.gpu_names import slice_in_use, visible_index
 from trtbench.host.nvml import Device, Lock, locked_clocks, opened
 from trtbench.host.tegrastats import board_settings
 from trtbench.host.telemetry import (
@@ -31,10 +32,12 @@ from trtbench.host.telemetry import (
     growth,
     integrated_j,
     source_of,
-    visible_index,
 )
 from trtbench.host.telemetry_values import Counters
 from trtbench.store.directory import read_samples
+
+MEASURED = "memory_free_opened_bytes"
+"""Told by runtimes that look at the device's memory themselves."""
 
 IDLE_LOOKS = 5
 """Looks before the pass: what the GPU draws with nothing to do."""
@@ -54,22 +57,38 @@ class Watch:
     """What is seen of one GPU while a run is carried out; nothing at all on a CPU."""
 
     index: int | None
-    counters: Callable[[], Counters] | None = None
+    source: NvmlSource | None = None
+    free: Callable[[], int | None] = lambda: None
+    """Memory that nobody has taken."""
     lock: Lock | None = None
     evidence: dict[str, Scalar] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     _readings: list[Counters] = field(default_factory=list)
+    _memory: dict[str, Scalar] = field(default_factory=dict)
 
     def __call__(self, stage: str) -> None:
-        """Read the counters when the measured part begins, and when it is over."""
-        if self.counters is None:
+        """Read the counters when the measured part begins, and when it is over.
+
+        Memory is looked at before the process takes any, and when all is loaded.
+        """
+        if self.source is None:
             return
+        if stage == "load":
+            self._memory = {"memory_free_before_bytes": self.free()}
+        elif stage == "warm-up":
+            self._memory["memory_process_bytes"] = self.source.process_memory()
         begins = stage == "measure" and not self._readings
         if begins or (stage in ("profile", "save") and len(self._readings) == 1):
-            self._readings.append(self.counters())
+            self._readings.append(self.source.counters())
 
-    def told(self, facts: LaunchFacts) -> LaunchFacts:
-        """Add to a launch what the counters tell about its measured part."""
+    def told(self, outcome: BenchOutcome) -> BenchOutcome:
+        """Add to a launch what was seen of its memory, and of the clock while it was measured."""
+        seen = {name: value for name, value in self._memory.items() if value is not None}
+        evidence = {**outcome.evidence, **seen} if MEASURED in outcome.evidence else None
+        outcome = outcome if evidence is None else outcome.having(evidence=evidence)
+        return outcome.having(facts=self._told(outcome.facts))
+
+    def _told(self, facts: LaunchFacts) -> LaunchFacts:
         readings, self._readings = self._readings, []
         if len(readings) != 2:
             return facts
@@ -221,11 +240,12 @@ def watching(spec: RunSpec, device: str) -> Iterator[Watch]:
     with ExitStack() as stack:
         part = slice_in_use(index)
         opened_device = stack.enter_context(opened(index, part=part))
-        reads = NvmlSource(opened_device).counters if opened_device is not None else None
-        seen: dict[str, Scalar] = {"gpu_index": index, **board_settings()}
-        if (free := _free_bytes(opened_device, sliced=part is not None)) is not None:
-            seen["memory_free_before_bytes"] = free
-        watch = Watch(index=index, counters=reads, evidence=seen)
+        watch = Watch(
+            index=index,
+            source=NvmlSource(opened_device) if opened_device is not None else None,
+            free=partial(_free_bytes, opened_device, sliced=part is not None),
+            evidence={"gpu_index": index, **board_settings()},
+        )
         if spec.lock_clocks is not None:
             watch.lock = stack.enter_context(locked_clocks(index, spec.lock_clocks))
             watch.notes += [watch.lock.note] if watch.lock.note else []
