@@ -15,6 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
+import trtbench.one_thread  # noqa: F401 - before the first import of numpy
+
+# isort: split
 import msgspec
 import numpy as np
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -32,9 +33,11 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
 
 
-def looked_at(reference: Path, engine: str) -> Localization:
+def looked_at(
+    reference: Path, engine: str, *, distribution: Literal["uniform", "normal"] = "normal"
+) -> Localization:
     return trtbench.localize(
-        reference, engine, random=32, batch=BATCH, distribution="normal",
+        reference, engine, random=32, batch=BATCH, distribution=distribution,
         runtime=("onnxruntime", "tensorrt"),
     )  # fmt: skip
 
@@ -44,7 +47,8 @@ def test_marks_do_not_change_an_int8_engine_and_the_drift_grows_along_it(
 ) -> None:
     shape = ("--shape", f"image:{BATCH}x1x32x32")
     engine = built(demo_file("digits.int8.onnx"), tmp_path / "int8.engine", *shape)
-    found = looked_at(demo_file("digits.onnx"), engine).found
+    # Pixels as it was quantized for: others are clipped, by ONNX Runtime too.
+    found = looked_at(demo_file("digits.onnx"), engine, distribution="uniform").found
     assert len(found.groups) >= 2, found.notes  # its INT8 layers are one stretch
     assert not found.marks_changed_outputs, found.notes
     assert all(group.rel_l2 is not None and group.rel_l2 < 1 for group in found.groups)

@@ -177,50 +177,61 @@ def test_launches_start_at_once_and_measure_one_after_the_other(
     for one, other in pairwise(spans):
         assert one["measured"][1] <= other["measured"][0], "no two launches measure at once"
     first_measured = spans[0]["measured"][0]
-    together = [span["loaded"] < first_measured for span in spans]
-    assert together == [True, room, room, room]
-    if not room:
-        assert all(b["loaded"] > a["measured"][1] for a, b in pairwise(spans))
+    for one, other in pairwise(spans):
+        assert one["measured"][1] < other["loaded"], "an engine is loaded when the last is gone"
+    opened = [moment < first_measured for span in spans for moment in span["opened"]]
+    assert opened == [True, True, *(room for _ in range(6))]
 
 
 def measured_spans(path: Path) -> list[dict[str, Any]]:
-    """By launch: when its last process had loaded, and from when to when either of them ran."""
+    """By launch: when processes opened the device, when the last had loaded, and when they ran."""
     by_launch: dict[str, dict[str, list[float]]] = {}
     for line in path.read_text().splitlines():
         launch, word, moment = line.split()
         by_launch.setdefault(launch, {}).setdefault(word, []).append(float(moment))
     spans = [
-        {"loaded": max(each["load"]), "measured": (min(each["run"]), max(each["run"]))}
+        {
+            "opened": sorted(each["open"])[:2],  # again with the session, which finds it open
+            "loaded": max(each["load"]),
+            "measured": (min(each["run"]), max(each["run"])),
+        }
         for each in by_launch.values()
     ]
     return sorted(spans, key=lambda each: each["measured"])
 
 
-def test_nobody_measures_while_another_launch_loads() -> None:
+def test_one_launch_has_the_machine_while_others_sleep() -> None:
     quiet, noise = os.pipe()
     beside = os.dup(noise)
     over, before = os.pipe()
-    neighbours = Neighbours(quiet, noise, over)
+    next_over, after = os.pipe()
+    all_over, mine = os.pipe()
+    another = os.dup(mine)
+    neighbours = Neighbours(quiet, noise, over, all_over, mine, after)
     passed: list[str] = []
 
-    def wait() -> None:
-        neighbours.step_back()
-        passed.append("its turn")
-        neighbours.await_quiet()
-        passed.append("quiet")
+    def play() -> None:
+        neighbours.await_turn()
+        passed.append("measured")
+        neighbours.leave()
+        passed.append("ended")
 
-    heard = threading.Thread(target=wait)
+    heard = threading.Thread(target=play)
     heard.start()
     heard.join(0.1)
     assert passed == [], "the launch before it is not over"
     os.close(before)
     heard.join(0.1)
-    assert heard.is_alive(), "another still loads"
+    assert passed == [], "another still starts"
     os.close(beside)
+    assert os.read(next_over, 1) == b"", "the next one may begin"
+    heard.join(0.1)
+    assert passed == ["measured"], "it stays until the last is over: its memory stays too"
+    os.close(another)
     heard.join()
-    assert passed == ["its turn", "quiet"]
-    os.close(quiet)
-    os.close(over)
+    assert passed == ["measured", "ended"]
+    for end in (quiet, over, next_over, all_over):
+        os.close(end)
 
 
 @pytest.mark.process
@@ -299,7 +310,8 @@ import sys
 from trtbench import worker
 import trtbench.runtimes._duet
 from trtbench.runtimes._bursts import import_all
-import_all("tensorrt")
+from trtbench.domain.spec import ModelRef, RunSpec
+import_all(RunSpec(model=ModelRef(path="", format="engine"), runtime="tensorrt"), with_device=True)
 known = set(sys.modules)
 from trtbench.domain.spec import Length, ModelRef, RunSpec, Warmup
 from trtbench.runtimes import session_opener

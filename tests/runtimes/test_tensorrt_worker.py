@@ -120,8 +120,6 @@ def test_explain_measures_one_change_at_a_time(engine: Path, tmp_path: Path) -> 
     assert keys == ["again", "transfers", "cuda_graph", "protocol"]
     added = sum(each["seconds"] for each in ladder["rungs"]) + ladder["unexplained_s"]
     assert ladder["from_s"] + added == pytest.approx(ladder["to_s"])
-    copies = next(each for each in ladder["rungs"] if each["key"] == "transfers")
-    assert copies["seconds"] < 0, "the stand-in takes its time for copies"
 
 
 def test_no_process_ever_holds_two_engines(

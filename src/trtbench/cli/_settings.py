@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import trtbench.one_thread  # noqa: F401 - before the first import of numpy
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

@@ -68,7 +68,7 @@ def play(job: DuetJob, stage: Stage, descriptors: Sequence[int] = ()) -> dict[in
             return {job.mine: _play_side(job, stage, partner)}
         from trtbench.runtimes._bursts import play_series
 
-        return {job.mine: play_series(job, stage, partner, Neighbours(*others[:3]))}
+        return {job.mine: play_series(job, stage, partner, Neighbours(*others))}
 
 
 def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> TurnSpec:

@@ -19,23 +19,38 @@ class PartnerLost(TrtbenchError):
 
 
 class Neighbours:
-    """Other launches that start at the same time: nobody measures while one of them makes noise.
+    """Other launches that start at the same time: one has the machine, and the others sleep.
 
     Nobody writes into these pipes: a read ends when the last process that held the other end has
     closed it, or has ended.
     """
 
-    def __init__(self, quiet: int, noise: int, over: int) -> None:
-        self._quiet, self._noise, self._over = quiet, noise, over
+    def __init__(
+        self,
+        quiet: int,
+        noise: int,
+        before: int,
+        all_over: int,
+        mine: int,
+        after: int | None = None,
+    ) -> None:
+        self._quiet, self._noise, self._before = quiet, noise, before
+        self._all_over, self._mine, self._after = all_over, mine, after
 
-    def step_back(self) -> None:
-        """Make no more noise, and sleep until the launch before this one is over."""
+    def await_turn(self) -> None:
+        """Make no more noise; sleep until the launch before is over, and nobody starts any more."""
         os.close(self._noise)
-        os.read(self._over, 1)
-
-    def await_quiet(self) -> None:
-        """Sleep until none of them starts or loads."""
+        os.read(self._before, 1)
         os.read(self._quiet, 1)
+
+    def leave(self) -> None:
+        """Let the next launch begin, and sleep until all are over.
+
+        A process that ends gives back memory: the next engine would come to lie elsewhere.
+        """
+        for end in filter(None, (self._after, self._mine)):
+            os.close(end)
+        os.read(self._all_over, 1)
 
 
 class TurnPartner:

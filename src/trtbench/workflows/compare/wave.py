@@ -1,7 +1,8 @@
-"""Launches of both sides that start at once: each measures when the one before it is over.
+"""Launches of both sides that start at once: each loads and measures when the one before is over.
 
-Starting a process and loading an engine takes longer than measuring; done together, it is waited
-for once. Nobody measures while anybody starts or loads.
+Starting a process and opening a device takes longer than measuring; done together, it is waited
+for once. Engines are loaded one by one: where one comes to lie in the GPU's memory is part of its
+time, and several that load at once get their places by chance.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from trtbench.domain.job import DuetJob
-from trtbench.domain.spec import RunSpec
 from trtbench.executors.local import Assignment
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.store import Store
@@ -35,19 +35,20 @@ class Wave:
         self._held, self._lent = ExitStack(), ExitStack()
         self._folder = self._held.enter_context(store.scratch())
         self._held.enter_context(self._lent)
-        quiet, noise = self._pipe()
+        shared = (self._pipe(), self._pipe())  # until all have started, and until all are over
         over = [self._pipe() for _ in jobs]  # each ends with the launch before it
         self.assignments = []
         for number, both in enumerate(jobs):
             ends = [self._lent.enter_context(end) for end in socket.socketpair()]
-            kept_open = tuple(end for _, end in over[number + 1 : number + 2])
+            after = tuple(end for _, end in over[number + 1 : number + 2])
+            pipes = (*shared[0], over[number][0], *shared[1], *after)
             for side, end, job in zip(SIDES, ends, both, strict=True):
                 self.assignments.append(
                     Assignment(
                         job=job,
                         folder=self._folder / f"{number}-{side}",
                         python=sides.pythons[side],
-                        descriptors=(end.fileno(), quiet, noise, over[number][0], *kept_open),
+                        descriptors=(end.fileno(), *pipes),
                     )
                 )
 
@@ -73,10 +74,8 @@ class Wave:
 
 
 def fit_together(sides: Sides, launches: int) -> bool:
-    """Say whether a GPU has room for so many launches at once; not where it does not tell."""
+    """Say whether a GPU has room for so many launches, one of them loaded; not if it is silent."""
     free = free_memory_bytes(RUNTIMES.load(sides.baseline.runtime).device(sides.baseline))
-    return free is not None and launches * sum(map(_room_bytes, sides.both)) < free
-
-
-def _room_bytes(spec: RunSpec) -> int:
-    return PROCESS_BYTES + TIMES_ENGINE * (spec.model.size_bytes or 0)
+    engines = sum(spec.model.size_bytes or 0 for spec in sides.both)
+    needed = launches * len(sides.both) * PROCESS_BYTES + TIMES_ENGINE * engines
+    return free is not None and needed < free

@@ -1,0 +1,30 @@
+"""Processes start without threads that they have no use for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+TOLD = "import os; print(len(os.listdir('/proc/self/task')), 'OPENBLAS_NUM_THREADS' in os.environ)"
+
+
+@pytest.mark.parametrize("module", ["trtbench.worker", "trtbench.cli._settings"])
+def test_numpy_brings_no_threads_and_leaves_no_trace(module: str) -> None:
+    kept = {name: value for name, value in os.environ.items() if "_NUM_THREADS" not in name}
+    code = f"import {module}, numpy; {TOLD}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=kept, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["1", "False"]
+
+
+def test_a_number_of_threads_that_somebody_set_is_left_alone() -> None:
+    asked = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
+    code = f"import trtbench.worker; {TOLD}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=asked, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split()[1] == "True"
