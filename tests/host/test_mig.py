@@ -210,7 +210,17 @@ def test_a_wish_to_lock_clocks_on_a_processor_is_answered() -> None:
             assert watch.notes == notes
 
 
-def test_a_share_of_mps_is_part_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mps_is_part_of_the_environment_before_it_has_a_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door: Any = StandIn()
     monkeypatch.setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50")
-    where = read_environment(command=None, folder=Path.cwd())
-    assert where.extra["mps_thread_percentage"] == "50"
+    monkeypatch.setenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=2G")
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    for running in (False, True):
+        where = read_environment(command=None, folder=Path.cwd(), nvml_module=door)
+        assert where.extra["mps_thread_percentage"] == "50"
+        assert where.extra["mps_memory_limit"] == "0=2G"
+        assert where.extra.get("mps_daemon") == (str(tmp_path) if running else None)
+        assert where.extra["gpu0_mps"] is running
+        (tmp_path / "control").touch()

@@ -14,8 +14,9 @@ from nvml_standin import NVMLError, StandIn
 from trtbench.domain.job import BenchOutcome
 from trtbench.domain.result import LaunchFacts
 from trtbench.domain.samples import TelemetrySample
+from trtbench.host.clocks import Lock, locked_clocks
 from trtbench.host.gpu_names import visible_index
-from trtbench.host.nvml import locked_clocks, opened
+from trtbench.host.nvml import opened
 from trtbench.host.tegrastats import clocks_pinned, power_mode, sample_from_line
 from trtbench.host.telemetry import (
     NvmlSource,
@@ -240,12 +241,49 @@ def test_clocks_are_locked_and_always_given_back() -> None:
         assert lock.clock_mhz == 2100
 
 
-def test_who_may_not_lock_clocks_is_told_and_goes_on() -> None:
+@pytest.mark.parametrize(
+    ("user", "words"),
+    [(1000, "that needs root (sudo nvidia-smi -i 0 -lgc 1500,1500)"),
+     (0, "to root too, as in containers (sudo nvidia-smi -i 0 -lgc 1500,1500 on the host)")],
+)  # fmt: skip
+def test_who_may_not_lock_clocks_is_told_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch, user: int, words: str
+) -> None:
     nvml = Busy()
     nvml.root = False
+    monkeypatch.setattr("os.geteuid", lambda: user)
     with locked_clocks(0, "base", nvml=nvml) as lock:
         assert not lock.locked
-        assert "sudo nvidia-smi -i 0 -lgc 1500,1500" in (lock.note or "")
+        assert words in (lock.note or "")
+
+
+def test_a_clock_that_the_gpu_does_not_tell_is_asked_of_the_user() -> None:
+    nvml = Busy(refused={"nvmlDeviceGetDefaultApplicationsClock"})
+    with locked_clocks(0, "base", nvml=nvml) as lock:
+        assert not lock.locked
+        assert (lock.note or "").endswith("its base one; give max or a number of MHz")
+    with locked_clocks(0, "1400", nvml=nvml) as lock:
+        assert nvml.locked == (1400, 1400)
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_a_jetson_has_a_program_for_its_clocks(
+    monkeypatch: pytest.MonkeyPatch, pinned: bool
+) -> None:
+    monkeypatch.setattr("trtbench.host.clocks.is_jetson", lambda: True)
+    with locked_clocks(0, "max", pinned=pinned) as lock:
+        assert lock.locked is pinned
+        assert "jetson_clocks" in (lock.note or "")
+
+
+def test_a_clock_that_is_not_where_it_was_locked_is_told() -> None:
+    source: Any = SimpleNamespace(counters=lambda: Counters(at_s=0.0, sm_clock_hz=1.35e9))
+    for asked, notes in ((1500, ["locked to 1500 MHz, the clock was seen at 1350"]), (1345, [])):
+        watch = Watch(index=0, source=source, lock=Lock(locked=True, clock_mhz=asked))
+        for stage in ("measure", "save"):
+            watch(stage)
+        watch.told(BenchOutcome(facts=LaunchFacts()))
+        assert watch.notes == notes
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,15 @@ def test_clocks_are_given_back_when_the_worker_is_killed(machine: Machine) -> No
     assert record.signal == "SIGKILL"
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+def test_clocks_are_given_back_when_trtbench_itself_is_killed(machine: Machine) -> None:
+    started = machine.start("--duration", "60s", "--lock-clocks")
+    wait_for(lambda: machine.worker(started.pid))
+    started.kill()
+    started.communicate()
+    wait_for(lambda: machine.noted() == ["lock 1500 1500", "reset"])
+
+
 def test_a_pass_with_telemetry_tells_energy_per_query_and_per_item(machine: Machine) -> None:
     started = machine.start("--duration", "600ms", "--telemetry", "50ms")
     out, err = started.communicate()

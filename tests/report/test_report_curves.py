@@ -13,6 +13,7 @@ from trtbench.domain.result import Fact, Interval, LaunchFacts, Run
 from trtbench.report.charts import Lines
 from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Figure, Section, Table, Text
+from trtbench.report.documents.comparison import verdict_table
 from trtbench.workflows.compare.findings import with_findings
 
 
@@ -166,7 +167,7 @@ def test_memory_of_runs_is_a_table_and_what_fits() -> None:
         "memory_context_bytes": 4 << 20,
     }
     found = section([run(0, facts=facts)], "memory")
-    assert "3 processes in 1.00 GiB, or 177 contexts in one" in words(found)
+    assert "3 processes or one with 177 contexts in 1.00 GiB" in words(found)
     assert document_from_runs([run(0)]).section("memory") is None
 
 
@@ -186,6 +187,8 @@ def test_a_verdict_on_gpu_time_stands_in_cycles_beside_seconds() -> None:
         table = next(b for b in section(runs, "verdicts").blocks if isinstance(b, Table))
         assert [row[3].shown for row in table.rows] == kinds
     assert table.rows[1][2].shown == "gpu, cycles"
+    screen = verdict_table([told.having(clock_ratio=0.9)])
+    assert [row[0].shown for row in screen.rows] == ["gpu", "gpu, cycles"]
     assert table.rows[1][4].value == pytest.approx(1.11 * 0.9 - 1)
 
 

@@ -142,6 +142,8 @@ MACHINE: dict[str, Key] = {
     "allowed_cpus": Key("text", "", "host.environment", "CPUs this process may use"),
     "container": Key("switch", "", "host.environment", "inside a container"),
     "cuda_visible_devices": Key("text", "", "host.environment", "GPUs this process may use"),
+    "mps_daemon": Key("text", "", "host.environment", "folder of its pipes, where it runs"),
+    "mps_memory_limit": Key("text", "", "host.environment", "of a client, by device"),
     "mps_thread_percentage": Key("text", "", "host.environment", "share of the SMs under MPS"),
     "variables": Key("text", "", "host.environment", "those that libraries obey, NAME=VALUE"),
     "board": Key("text", "", "host.machine", "name of an embedded board"),

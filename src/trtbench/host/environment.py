@@ -68,12 +68,25 @@ def _machine_facts(*, root: Path) -> dict[str, Scalar]:
         "allowed_cpus": machine.allowed_cpus(),
         "container": machine.container(root=root),
         "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
-        "mps_thread_percentage": os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"),
+        **mps_settings(),
         "variables": text_from_variables(os.environ),
         **machine.board(root=root),
         **contention(root=root),
     }
     return {name: value for name, value in facts.items() if value is not None}
+
+
+def mps_settings() -> dict[str, Scalar]:
+    """Say whether programs that are started from here go through MPS, and with what share."""
+    pipes = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps")
+    # Path.exists raises where a folder may not be entered, up to Python 3.11.
+    runs = os.path.exists(pipes / "control")  # noqa: PTH110
+    found: dict[str, Scalar] = {
+        "mps_daemon": str(pipes) if runs else None,
+        "mps_thread_percentage": os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"),
+        "mps_memory_limit": os.environ.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"),
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _gpu_facts(gpus: tuple[Gpu, ...], *, nvml_module: ModuleType | None) -> dict[str, Scalar]:
@@ -82,11 +95,13 @@ def _gpu_facts(gpus: tuple[Gpu, ...], *, nvml_module: ModuleType | None) -> dict
     Modes are those of the whole GPU; of a slice, processes of other slices are none of its own.
     """
     facts: dict[str, Scalar] = {}
+    daemon = "mps_daemon" in mps_settings()  # the next program will go through it
     for index, (gpu, whole) in enumerate(zip(gpus, nvml.gpus(nvml=nvml_module), strict=True)):
         signs = nvml.sharing(whole.uuid, nvml=nvml_module) if whole.uuid else {}
         if gpu.uuid and gpu.uuid != whole.uuid:
             others = nvml.processes(gpu.uuid, nvml=nvml_module)
             signs = {**signs, "processes": None if others is None else len(others)}
+        signs = {**signs, "mps": True} if daemon else signs
         facts |= {f"gpu{index}_{sign}": each for sign, each in signs.items() if each is not None}
     return facts
 

@@ -15,7 +15,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -200,6 +200,26 @@ def _end_all(children: Sequence[Child], late: Sequence[Child]) -> list[Exit]:
         if not child.has_ended():
             child.end()
     return [child.close(timed_out=child in late) for child in children]
+
+
+@contextlib.contextmanager
+def run_on_death(command: Sequence[str]) -> Iterator[None]:
+    """Have a command run if this process dies within the block, be it by SIGKILL.
+
+    A shell in a session of its own waits for a line, or for the end of who would write it.
+    """
+    script = 'trap "" INT TERM HUP; read -r over || exec "$@"'
+    waiting = subprocess.Popen(
+        ["/bin/sh", "-c", script, "sh", *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        waiting.communicate(b"over\n")
 
 
 def end_process(child: subprocess.Popen[bytes], *, group: bool = True) -> None:

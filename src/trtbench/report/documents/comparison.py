@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from trtbench.analysis.other_definitions import guide_speedup
-from trtbench.analysis.verdict import would_tell
+from trtbench.analysis.verdict import in_cycles, would_tell
 from trtbench.domain.comparison import Verdict
 from trtbench.domain.result import Finding, Interval, known_value
 from trtbench.report.cells import change_cell, duration_cell
@@ -73,8 +73,16 @@ def document_from_comparisons(found: Sequence[Compared], *, selftest: bool = Fal
 
 def verdict_table(verdicts: Sequence[Verdict], *, id: str = "verdicts") -> Table:
     """List the verdict on each metric with its change and interval."""
-    rows = [(verdict.metric, *verdict_cells(verdict)) for verdict in verdicts]
+    rows = [(verdict.metric, *verdict_cells(verdict)) for verdict in also_in_cycles(verdicts)]
     return table_from_rows(id, headings=HEADINGS, rows=rows)
+
+
+def also_in_cycles(verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
+    """Put what it is in clock cycles behind each verdict on seconds whose clocks were seen."""
+    for verdict in verdicts:
+        yield verdict
+        if (counted_so := in_cycles(verdict)) is not None:
+            yield counted_so
 
 
 def verdict_cells(verdict: Verdict) -> tuple[Cell, Cell, Cell]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from trtbench.analysis.verdict import in_cycles, sentence
+from trtbench.analysis.verdict import sentence
 from trtbench.domain.comparison import Comparison, Verdict
 from trtbench.domain.result import Run
 from trtbench.report.cells import change_cell
 from trtbench.report.document import Block, Card, Cards, Cell, Heading, Section, table_from_rows
-from trtbench.report.documents.comparison import TONES, interval_text
+from trtbench.report.documents.comparison import TONES, also_in_cycles, interval_text
 from trtbench.report.finding_list import gather
 from trtbench.report.headings import CHANGE_HEADING, METRIC_HEADING
 from trtbench.report.labels import labels_from_runs
@@ -49,9 +49,7 @@ def make(runs: Sequence[Run]) -> Section | None:
     rows = [
         _row(names, comparison, verdict)
         for names, comparison in found
-        for each in comparison.verdicts
-        for verdict in (each, in_cycles(each))
-        if verdict is not None
+        for verdict in also_in_cycles(comparison.verdicts)
     ]
     by_id = {run.id: run for run in runs}
     findings = gather(

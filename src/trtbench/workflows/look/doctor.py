@@ -18,6 +18,7 @@ from trtbench.domain.spec import Value
 from trtbench.errors import TrtbenchError
 from trtbench.extras import EXTRAS
 from trtbench.host import nvml, programs, versions
+from trtbench.host.environment import mps_settings
 from trtbench.host.machine import container
 from trtbench.runtimes import RUNTIMES
 from trtbench.units import text_from_bytes
@@ -217,16 +218,15 @@ def _gpu(index: int, gpu: Gpu) -> Iterable[Check]:
 
 def _mps() -> Iterable[Check]:
     """Say whether programs that are started from here go through MPS, and with what share."""
-    pipes = Path(os.environ.get(_MPS_PIPES) or "/tmp/nvidia-mps")
-    share = os.environ.get(_MPS_SHARE)
-    said = [f"its daemon's pipes are in {pipes}"] if (pipes / "control").exists() else []
-    said += [f"{share} % of the SMs ({_MPS_SHARE})"] if share else []
+    settings = mps_settings()
+    words = {
+        "mps_daemon": "its daemon's pipes are in {}",
+        "mps_thread_percentage": "{} % of the SMs (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE)",
+        "mps_memory_limit": "memory up to {} (CUDA_MPS_PINNED_DEVICE_MEM_LIMIT)",
+    }
+    said = [words[name].format(value) for name, value in settings.items()]
     if said:
         yield Check(name="MPS", status="info", detail=", ".join(said))
-
-
-_MPS_PIPES = "CUDA_MPS_PIPE_DIRECTORY"
-_MPS_SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 
 
 def _driver_fix() -> str:

@@ -16,13 +16,15 @@ from pathlib import Path
 
 import numpy as np
 
+from trtbench.analysis.comparability import CLOCK_TOLERANCE
 from trtbench.domain.job import BenchOutcome, JobEnd
 from trtbench.domain.result import Environment, Fact, LaunchFacts, RunRecord, Scalar
 from trtbench.domain.samples import TelemetrySample
 from trtbench.domain.spec import RunSpec
+from trtbench.host.clocks import Lock, locked_clocks
 from trtbench.host.cuda import index_of
 from trtbench.host.gpu_names import slice_in_use, visible_index
-from trtbench.host.nvml import Device, Lock, locked_clocks, opened
+from trtbench.host.nvml import MHZ, Device, opened
 from trtbench.host.tegrastats import board_settings
 from trtbench.host.telemetry import (
     Growth,
@@ -95,6 +97,12 @@ class Watch:
         before, after = readings
         self.evidence.setdefault("sm_clock_before_hz", before.sm_clock_hz)
         self.evidence["sm_clock_after_hz"] = after.sm_clock_hz
+        wanted_hz = (self.lock.clock_mhz or 0) * MHZ if self.lock is not None else 0
+        seen_hz = after.sm_clock_hz
+        if wanted_hz and seen_hz and abs(seen_hz / wanted_hz - 1) > CLOCK_TOLERANCE:
+            self.notes.append(
+                f"locked to {wanted_hz / MHZ:.0f} MHz, the clock was seen at {seen_hz / MHZ:.0f}"
+            )
         if before.sm_clock_hz and after.sm_clock_hz:
             drop = 1 - after.sm_clock_hz / before.sm_clock_hz
             worst = self.evidence.get("sm_clock_drop", drop)
@@ -247,6 +255,7 @@ def watching(spec: RunSpec, device: str) -> Iterator[Watch]:
             evidence={"gpu_index": index, **board_settings()},
         )
         if spec.lock_clocks is not None:
-            watch.lock = stack.enter_context(locked_clocks(index, spec.lock_clocks))
+            pinned = watch.evidence.get("jetson_clocks") is True
+            watch.lock = stack.enter_context(locked_clocks(index, spec.lock_clocks, pinned=pinned))
             watch.notes += [watch.lock.note] if watch.lock.note else []
         yield watch
