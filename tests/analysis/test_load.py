@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from trtbench.analysis.load import (
+    LOOKS,
     LoadSearch,
     RatePoint,
+    Slo,
     Window,
     knee,
     next_rate,
@@ -34,11 +36,34 @@ def latencies(p99: float, count: int = 2, seed: int = 0) -> list[np.ndarray]:
 def test_a_bound_is_a_percentile_of_what_a_caller_waits() -> None:
     assert (SLO.statistic, SLO.q, SLO.limit_s) == ("p99", 0.99, pytest.approx(0.01))
     assert slo_from_text("median<=2ms").statistic == "p50"
-    wrong = ("p99>10ms", "throughput>=5/s", "gpu.p99<1ms", "mean<1ms", "fast", "", "p99<0ms",
-             "p99<-1ms", "p99<inf ms", "p99<10ms and p50<1ms", "count(Einsum)>=1")  # fmt: skip
+    for each, q in {"P99 < 10 ms": 0.99, "host.p99≤10ms": 0.99, "p98<1e-2s": 0.98,
+                    "p99.99<10000us": 0.9999, "p99.0<10ms": 0.99}.items():  # fmt: skip
+        found = slo_from_text(each)
+        assert (found.q, found.limit_s) == (q, pytest.approx(0.01))
+    wrong = (
+        "p99>10ms",
+        "throughput>=5/s",
+        "gpu.p99<1ms",
+        "mean<1ms",
+        "fast",
+        "",
+        "p99<0ms",
+        "p99<-1ms",
+        "p99<inf ms",
+        "p99<10ms and p50<1ms",
+        "count(Einsum)>=1",
+        "p99=10ms",
+        "p99<10ms,p50<2ms",
+        "10ms",
+        "p0<1ms",
+        "p100<1ms",
+        "p99.999<1ms",
+        "p99<1ms<2ms",
+    )
     for each in wrong:
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError) as caught:
             slo_from_text(each)
+        assert "gate" not in f"{caught.value.message} {caught.value.fix}"
     with pytest.raises(UsageError, match="'10' has no unit"):
         slo_from_text("p99<10")
 
@@ -58,11 +83,61 @@ def test_one_window_decides_nothing() -> None:
     assert point.interval.high < SLO.limit_s
 
 
-@pytest.mark.parametrize("told", [{"served": 0.9}, {"grows": True}])
-def test_overload_is_refused_however_short_the_latencies(told: dict[str, float]) -> None:
-    point = point_from_windows(1.0, windows(2, **told), latencies(0.001), SLO)
+def test_overload_is_refused_however_short_the_latencies() -> None:
+    point = point_from_windows(1.0, windows(2, grows=True), latencies(0.001), SLO)
     assert point.overloaded
     assert point.decision == "refused"
+
+
+def test_a_last_query_that_took_long_is_no_overload() -> None:
+    point = point_from_windows(1.0, windows(2, served=0.9), latencies(0.001), SLO)
+    assert point.decision == "accepted"
+    one = [*windows(1, served=0.9, grows=True), *windows(1, served=0.9)]
+    assert point_from_windows(1.0, one, latencies(0.001), SLO).overloaded
+
+
+def queue(rate_hz: float, seed: int, *, mu: float = 1000.0, count: int = 3000) -> np.ndarray:
+    """Times in a queue with random arrivals and exponential service, from an empty one on."""
+    rng = np.random.default_rng([seed, round(rate_hz)])
+    due = np.cumsum(rng.exponential(1 / rate_hz, count))
+    worked = np.cumsum(service := rng.exponential(1 / mu, count))
+    return worked + np.maximum.accumulate(due - (worked - service)) - due
+
+
+def looked_at(rate_hz: float, seed: int, slo: Slo) -> RatePoint:
+    """Look at a rate of that queue as a search does."""
+    columns: list[np.ndarray] = []
+    for count in LOOKS:
+        columns += [queue(rate_hz, 100 * seed + n) for n in range(len(columns), count)]
+        point = point_from_windows(rate_hz, windows(count), columns, slo)
+        if point.decision != "unclear":
+            break
+    return point
+
+
+@pytest.mark.parametrize(("bound", "q"), [("p99<50ms", 0.99), ("p99.9<20ms", 0.999)])
+def test_a_rate_right_at_its_bound_is_seldom_called_kept_or_broken(bound: str, q: float) -> None:
+    """Times in such a queue are exponential, so the rate at which they meet a bound is known."""
+    slo = slo_from_text(bound)
+    truth = 1000 + np.log(1 - q) / slo.limit_s
+    found = [looked_at(truth, seed, slo).decision for seed in range(20)]
+    assert found.count("accepted") <= 4  # of 20; it was 63 and 45 of 100
+    assert found.count("refused") <= 4
+    assert looked_at(0.7 * truth, 0, slo).decision == "accepted"
+    assert looked_at(1000.0, 0, slo).decision != "accepted"
+
+
+def test_a_search_of_a_queue_encloses_the_true_rate_and_guesses_it() -> None:
+    truth = 1000 - np.log(100) / 0.01
+    for seed in range(3):
+        found = LoadSearch(slo=SLO, capacity_hz=1e3, lone_s=1e-3, highest_hz=None, next_hz=None)
+        while (rate := next_rate(found, most_hz=1000.0)) is not None:
+            found = with_point(found, looked_at(rate, seed, SLO), most_hz=1000.0)
+        assert found.highest_hz is not None
+        assert found.broken_hz is not None
+        assert found.highest_hz <= truth < found.broken_hz
+        assert found.likely_hz == pytest.approx(truth, rel=0.15)
+        assert found.knee_hz == pytest.approx(500.0, rel=0.5)
 
 
 def search(capacity: float, truth: float, most: float | None = None) -> LoadSearch:

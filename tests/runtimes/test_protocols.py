@@ -186,6 +186,22 @@ def test_a_queue_that_only_fluctuates_does_not_grow() -> None:
     assert queue_grows(rising[:10], service=1e-3) is None
 
 
+@pytest.mark.parametrize(("load", "grows"), [(0.7, 0), (2.0, 20)])
+def test_few_slow_queries_are_not_called_overload_where_the_server_rests(
+    load: float, grows: int
+) -> None:
+    """Of 50 queries the last may wait long; who is busy 7 tenths of the time keeps up."""
+    found = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        due = np.cumsum(rng.exponential(0.05 / load, 50))
+        ends = 0.05 * np.arange(1, 51) + np.maximum.accumulate(due - 0.05 * np.arange(50))
+        stamps = {"scheduled": due, "starts": ends - 0.05, "ends": ends}
+        told = {name: (1e9 * each).astype(np.int64) for name, each in stamps.items()}
+        found.append(load_evidence(**told, rate_hz=load / 0.05)[0]["queue_grows"])
+    assert sum(map(bool, found)) == grows
+
+
 def test_first_tells_everything_from_the_first_query_on() -> None:
     outcome, times = run(protocol="first", warmup=Warmup(floor=Length(seconds=0.01), cap_s=0.6))
     assert times.host[0] == outcome.facts.first_s >= 10 * SERVICE_S

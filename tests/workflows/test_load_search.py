@@ -11,6 +11,7 @@ import pytest
 
 import trtbench
 from models import tiny_model
+from trtbench.analysis import load as load_analysis
 from trtbench.cli._outputs import run_output
 from trtbench.domain.spec import Length
 from trtbench.errors import InputError, UsageError
@@ -46,12 +47,22 @@ def written(folder: Path, text: str) -> Path:
         ("time_ms\n5\n7\n7\n25\n", (0.0, 0.002, 0.002, 0.02)),
         ("gap_us\n100\n2000\n0\n18000\n", (0.0, 0.002, 0.002, 0.02)),
         ("who,Arrivals (s)\na,1\nb,1.5\n\n", (0.0, 0.5)),
+        ("who;arrival_time_ms\r\na;1\r\nb;1.5\r\n", (0.0, 0.0005)),
+        ("id\tInter-arrival time [µs]\n1\t7\n2\t500\n", (0.0, 0.0005)),
+        ("timestampNs|size\n10|1\n500010|1\n", (0.0, 0.0005)),
+        ("time,start_ms\nnoon,1\nnight,3\n", (0.0, 0.002)),
+        ("timestamp\n1763294567.25\n1763294567.75\n", (0.0, 0.5)),
+        ("ts,size\n1763294567250,9\n1763294567750,9\n", (0.0, 0.5)),
+        ("time\n1763294567250000000\n1763294567750000000\n", (0.0, 0.5)),
+        ("TIMESTAMP,Tokens\n2023-11-16 18:17:03.9799600,4\n2023-11-16 18:17:04.4799600,5\n",
+         (0.0, 0.5)),
+        ("time_ms\n2026-01-31T23:59:59.9Z\n2026-02-01T01:00:00.4+01:00\n", (0.0, 0.5)),
     ],
-)
+)  # fmt: skip
 def test_a_trace_has_times_or_gaps_in_its_own_unit(
     tmp_path: Path, text: str, times: tuple[float, ...]
 ) -> None:
-    assert arrivals_from_file(written(tmp_path, text)) == pytest.approx(times)
+    assert arrivals_from_file(written(tmp_path, text)) == pytest.approx(times, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -67,6 +78,14 @@ def test_a_trace_has_times_or_gaps_in_its_own_unit(
         ("time_s\n2\n1\n", "go back"),
         ("time_s\n2\n", "no two arrivals"),
         ("gap_s\n0\n0\n", "no two arrivals"),
+        ("gap_s\n1\n-2\n", "no gap"),
+        ("gap\n1\n2\n", "unit"),
+        ("gap_s\n1\n2026-01-31T12:00:00\n", "no gap"),
+        ("timestamp\nyesterday\ntoday\n", "no time"),
+        ("timestamp\n5\n45\n", "unit"),
+        ("timestamp\n", "unit"),
+        ("response_time_ms\n5\n45\n", "times or gaps"),
+        ("time_s\n0\n", "no two arrivals"),
     ],
 )
 def test_what_is_no_schedule_is_refused(tmp_path: Path, text: str, word: str) -> None:
@@ -90,6 +109,12 @@ def test_more_queries_than_anybody_could_plan_are_refused(model: Path, tmp_path:
     with pytest.raises(UsageError, match="too many to plan") as caught:
         trtbench.bench(model, protocol="server", rate="3GHz", duration="2s", store=tmp_path / "s")
     assert "5e+06/s" in str(caught.value.fix)
+
+
+def test_a_schedule_that_nobody_would_wait_for_is_refused(model: Path, tmp_path: Path) -> None:
+    trace = written(tmp_path, "time_s\n0\n1e300\n")
+    with pytest.raises(UsageError, match="more than a week"):
+        trtbench.bench(model, protocol="server", arrivals=trace, store=tmp_path / "s")
 
 
 def test_a_trace_too_long_for_a_record_is_refused(
@@ -121,8 +146,9 @@ def test_neither_a_word_nor_a_file_is_said(model: Path, tmp_path: Path) -> None:
 
 
 def test_a_search_ends_with_a_rate_its_curve_and_runs_that_are_kept(
-    model: Path, tmp_path: Path
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(load_analysis, "LEAST_QUERIES", 6)  # what is found does not matter here
     store = Store(tmp_path / "s")
     request = BenchRequest(model=model, protocol="server", rate="400/s", slo="median<5s", **QUICK)
     spec = run_spec(request, load_config())

@@ -7,7 +7,9 @@ below the bound, refused when it is above or the queue grows, and otherwise look
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -15,17 +17,23 @@ import numpy as np
 from trtbench.analysis.column_summary import nearest_rank, order_interval
 from trtbench.analysis.distributions import samples_needed
 from trtbench.analysis.effective import effective_samples_at
-from trtbench.analysis.gate import rule_from_text
 from trtbench.domain.result import Interval, Run
 from trtbench.domain.samples import Column
 from trtbench.domain.spec import Value
 from trtbench.errors import UsageError
+from trtbench.units import seconds_from_text
 
 Decision = Literal["accepted", "refused", "unclear"]
 
-LEAST_WINDOWS, MOST_WINDOWS = 2, 6
+LOOKS = (2, 4, 8)
+"""Windows after which a rate is looked at; more often would be to wait for luck."""
+LEAST_QUERIES = 400
+"""Of a window: waiting comes in clusters, and few queries show none of them whole."""
+WIDER = 3
+"""Clusters are counted among this many times the queries above the percentile too: those above
+it alone are so few that they may look scattered."""
 SERVED = 0.95
-"""A window that served less of what was offered is overload, whatever its latencies."""
+"""Less of what was offered, and a queue that grows, is overload, whatever the latencies."""
 RESOLUTION = 0.05
 """The search ends when the rates on both sides of the bound are this close."""
 HALVINGS = 6
@@ -35,7 +43,12 @@ CURVE = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)
 NEAR = 0.08
 """Of the capacity: a part this near to a rate that was measured is not measured again."""
 MEANING = "95 %, windows in fresh processes pooled, effective samples counted"
+MOST_PERCENT = 99.99
+"""A window has 36 888 queries for it."""
 EXAMPLE = "--slo 'p99<10ms'"
+_BOUND = re.compile(
+    r"(host\.)?((?P<median>median)|p(?P<percent>\d+(\.\d+)?))\s*(<=?|≤)\s*(?P<limit>[^<>=]+)", re.I
+)
 
 
 class Slo(Value, frozen=True, kw_only=True):
@@ -88,6 +101,10 @@ class LoadSearch(Value, frozen=True, kw_only=True):
     """``None``: no rate that was tried keeps the bound."""
     next_hz: float | None
     """The lowest rate above it that was refused or stayed unclear."""
+    broken_hz: float | None = None
+    """The lowest rate that surely breaks the bound: the true one lies below it."""
+    likely_hz: float | None = None
+    """Where the curve crosses the bound: the best guess between those two."""
     at_least: bool = False
     """The highest rate that was to be tried keeps the bound: there may be more."""
     knee_hz: float | None = None
@@ -96,22 +113,24 @@ class LoadSearch(Value, frozen=True, kw_only=True):
 
 
 def slo_from_text(text: str) -> Slo:
-    """Read ``p99<10ms``: a percentile of host time, and its bound."""
-    rule = rule_from_text(text)
-    name = "p50" if rule.statistic == "median" else rule.statistic
-    known = name[0] == "p" and rule.metric in ("headline", "host")
-    if not known or rule.relation not in ("<", "<=") or not rule.limit > 0:
+    """Read ``p99<10ms``: any percentile of the time a caller waits, and its bound."""
+    match = _BOUND.fullmatch(text.strip())
+    percent = 50.0 if match and match["median"] else float(match["percent"]) if match else 0.0
+    limit_s = seconds_from_text(match["limit"]) if match and 0 < percent <= MOST_PERCENT else 0.0
+    if not match or not limit_s > 0:
         raise UsageError(
-            f"{text!r} bounds no percentile of the time a caller waits",
-            facts={"percentiles": "median p75 p90 p95 p99 p99.9"},
+            f"{text!r} is no bound on a percentile of the time a caller waits",
+            facts={"percentiles": f"one of median, p90, p99, p99.9, ... up to p{MOST_PERCENT:g}"},
             fix=EXAMPLE,
         )
-    return Slo(text=rule.text, statistic=name, q=float(name[1:]) / 100, limit_s=rule.limit)
+    return Slo(
+        text=text.strip(), statistic=f"p{percent:g}", q=round(percent / 100, 9), limit_s=limit_s
+    )
 
 
 def queries_needed(slo: Slo) -> int:
     """Count the queries a window has at the least, so that two can tell the percentile."""
-    return samples_needed(slo.q)
+    return max(LEAST_QUERIES, samples_needed(slo.q))
 
 
 def point_from_windows(
@@ -120,14 +139,16 @@ def point_from_windows(
     columns: Sequence[Column],
     slo: Slo,
     *,
-    least: int = LEAST_WINDOWS,
+    least: int = LOOKS[0],
 ) -> RatePoint:
     """Put the windows of a rate together and decide, if they suffice."""
     pooled = np.sort(np.concatenate(columns))
-    effective = sum(effective_samples_at(each, nearest_rank(each, slo.q)) for each in columns)
+    effective = sum(_effective(each, slo.q) for each in columns)
     interval = order_interval(pooled, slo.q, effective=effective, meaning=MEANING)
-    short = [each.achieved_hz < SERVED * each.offered_hz for each in windows]
-    overloaded = any(short) or all(each.queue_grows for each in windows)
+    offered = float(np.mean([each.offered_hz for each in windows]))
+    served = float(np.mean([each.achieved_hz for each in windows]))
+    grows = [each.queue_grows for each in windows]
+    overloaded = all(grows) or (any(grows) and served < SERVED * offered)
     return RatePoint(
         rate_hz=rate_hz,
         decision=_decision(interval, slo, overloaded=overloaded, enough=len(windows) >= least),
@@ -136,10 +157,16 @@ def point_from_windows(
         median_s=float(np.median(pooled)),
         percentile_s=nearest_rank(pooled, slo.q),
         interval=interval,
-        achieved_hz=float(np.mean([each.achieved_hz for each in windows])),
+        achieved_hz=served,
         late_share=max(each.late_share for each in windows),
         windows=tuple(windows),
     )
+
+
+def _effective(column: Column, q: float) -> float:
+    """Count independent queries; what waits together with others counts once."""
+    tails = (1 - q, min(0.5, WIDER * (1 - q)))
+    return min(effective_samples_at(column, nearest_rank(column, 1 - tail)) for tail in tails)
 
 
 def _decision(interval: Interval | None, slo: Slo, *, overloaded: bool, enough: bool) -> Decision:
@@ -163,8 +190,10 @@ def window_from_run(run: Run) -> Window:
     """Take what a run of the protocol server tells of its load."""
     facts = run.record.facts
     told = {name: float(facts.get(name) or 0.0) for name in ("offered_hz", "achieved_hz")}
-    late, grows = float(facts.get("late_share") or 0.0), bool(facts.get("queue_grows"))
-    return Window(run=run.id, queue_grows=grows, late_share=late, **told)
+    late, grows = float(facts.get("late_share") or 0.0), facts.get("queue_grows")
+    if grows is None:  # too few queries to tell by how long they waited
+        grows = told["achieved_hz"] < SERVED * told["offered_hz"]
+    return Window(run=run.id, queue_grows=bool(grows), late_share=late, **told)
 
 
 def next_rate(search: LoadSearch, *, most_hz: float) -> float | None:
@@ -198,13 +227,29 @@ def with_point(search: LoadSearch, point: RatePoint, *, most_hz: float) -> LoadS
         if each.decision == "accepted" and (not broken or each.rate_hz < broken[0])
     ]
     highest = kept[-1] if kept else None
+    refused = [each.rate_hz for each in points if each.decision == "refused"]
     return search.having(
         points=points,
         highest_hz=highest,
         next_hz=broken[0] if broken else None,
+        broken_hz=refused[0] if refused else None,
+        likely_hz=crossing(points, search.slo.limit_s),
         at_least=highest is not None and highest >= most_hz,
         knee_hz=knee(points),
     )
+
+
+def crossing(points: Sequence[RatePoint], limit_s: float) -> float | None:
+    """Find the rate at which the percentile reaches a bound, between two that were measured.
+
+    What is left of the capacity is about as one over the latency, so that is what is drawn out.
+    """
+    for below, above in pairwise(points):
+        if below.percentile_s < limit_s <= above.percentile_s:
+            speeds = (1 / below.percentile_s, 1 / limit_s, 1 / above.percentile_s)
+            part = (speeds[0] - speeds[1]) / (speeds[0] - speeds[2])
+            return below.rate_hz + part * (above.rate_hz - below.rate_hz)
+    return None
 
 
 def knee(points: Sequence[RatePoint]) -> float | None:

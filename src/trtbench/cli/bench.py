@@ -86,16 +86,21 @@ def _refuse_missing(model: str) -> None:
 
 def _measure(request: BenchRequest, *, explain: bool, as_json: bool, dry_run: bool) -> None:
     from trtbench.cli._settings import load_config, open_store
-    from trtbench.workflows.measure.load import measured
+    from trtbench.workflows.measure.load import check_search, measured
     from trtbench.workflows.measure.remote import executor_for
     from trtbench.workflows.request.conduct import conduct_from_request
 
     config = load_config(store=request.store)
     spec = spec_from_request(request, config)
+    if request.slo is not None:
+        check_search(spec, request.slo, output=request.output)
+    from trtbench.cli._screen import Talk, say
+
     if dry_run:
         show_plan(spec, as_json=as_json)
+        if request.slo is not None:
+            say("note: this is one window of a search; its rates are chosen as they are measured")
         return
-    from trtbench.cli._screen import Talk, say
 
     store = open_store(config)
     conduct = conduct_from_request(request, config, runtime=spec.runtime, command=command_line())

@@ -12,7 +12,7 @@ from trtbench.analysis.warmup import WarmupWatch
 from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.result import Fact, LaunchFacts, Scalar
 from trtbench.domain.samples import IterationTimes, times_from_columns
-from trtbench.domain.spec import InputSpec, RunSpec, TensorSpec
+from trtbench.domain.spec import InputSpec, Length, RunSpec, TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.host import waiting
 from trtbench.runtimes._bench import (
@@ -31,7 +31,7 @@ from trtbench.runtimes._server import LEAD_NS, arrivals, load_evidence, open_loo
 from trtbench.runtimes._session import Session, resolve_inputs, shapes_of_batch
 from trtbench.units import text_from_shape
 
-MOST_QUERIES = 10_000_000
+MOST_QUERIES, MOST_S = 10_000_000, 7 * 86_400.0
 """Of one schedule, which is drawn before it begins."""
 SERIAL = ("serve", "server", "first")
 """Protocols that any session can do whose step is a complete query."""
@@ -72,13 +72,8 @@ def check_protocol(spec: RunSpec) -> None:
             f"the protocol {spec.protocol} has no rate: a query follows the one before",
             fix=f"--protocol server --rate {spec.rate_hz:g}/s",
         )
-    if spec.rate_hz and spec.rate_hz * (spec.stop.seconds or 0.0) > MOST_QUERIES:
-        raise UsageError(
-            f"{spec.rate_hz:g} queries a second for {spec.stop.seconds:g} s are too many to plan",
-            facts={"most queries": MOST_QUERIES},
-            fix=f"--rate {MOST_QUERIES / (spec.stop.seconds or 1.0):g}/s or less, or a shorter "
-            "--duration",
-        )
+    if spec.rate_hz:
+        _check_schedule(spec.rate_hz, spec.stop)
     alone = spec.protocol in ("server", "first", "coldl2")
     if alone and spec.streams > 1:
         raise UsageError(
@@ -91,6 +86,23 @@ def check_protocol(spec: RunSpec) -> None:
         )
     if changes_shapes(spec) and spec.streams > 1:
         raise UsageError("changes of shape are timed on one stream", fix="leave --streams out")
+
+
+def _check_schedule(rate_hz: float, stop: Length) -> None:
+    """Refuse a schedule that nobody could plan, or wait for."""
+    queries = max(rate_hz * (stop.seconds or 0.0), stop.iterations or 0)
+    if queries > MOST_QUERIES:
+        raise UsageError(
+            f"{queries:.3g} queries at {rate_hz:g}/s are too many to plan",
+            facts={"most queries": MOST_QUERIES},
+            fix=f"--rate {MOST_QUERIES / (stop.seconds or 1.0):g}/s or less, or a shorter "
+            "--duration",
+        )
+    if queries / rate_hz > MOST_S:
+        raise UsageError(
+            f"{queries:.3g} queries at {rate_hz:.3g}/s take more than a week",
+            fix="--rate 1/s or more; a trace is stretched to it",
+        )
 
 
 def changes_shapes(spec: RunSpec) -> bool:

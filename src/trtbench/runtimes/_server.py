@@ -31,6 +31,8 @@ PATIENCE = 1.0
 """An overloaded run is given up when it has taken this much longer than its schedule, ..."""
 PATIENCE_LEAST_NS = 1_000_000_000
 """... and at least a second: its latencies grow without end and tell nothing more."""
+FULL = 0.95
+"""Of the time: a server that works less is not overloaded, however long its queue is for once."""
 GROWTH_BLOCKS = 20
 GROWTH_LEVEL = 0.99
 
@@ -111,11 +113,13 @@ def load_evidence(
     span = float(scheduled[-1] - scheduled[0]) * 1e-9 + 1 / rate_hz
     took = float(max(ends[-1] - scheduled[0], scheduled[-1] - scheduled[0])) * 1e-9
     count = len(scheduled)
+    again = float(lag[free > scheduled].sum())  # between two queries the loop itself is at work
+    full = (float(service.sum()) + again) / max(took, span) >= FULL
     evidence: dict[str, Scalar] = {
         "offered_hz": count / span,
         "achieved_hz": count / max(took, span),
         "late_share": float(np.mean(lag > limit)),
-        "queue_grows": queue_grows(wait, service=float(np.median(service))),
+        "queue_grows": full and queue_grows(wait, service=float(np.median(service))),
         "busy_share": float(service.sum() / max(took, span)),
         "abandoned": abandoned,
     }

@@ -47,12 +47,13 @@ def _answer(search: LoadSearch) -> tuple[tuple[str, Cell], ...]:
         if search.at_least:
             rate, beyond = f"{rate} or more", " (no higher one was to be tried)"
         elif above is not None:
-            unclear = next(e.decision for e in search.points if e.rate_hz == above) == "unclear"
-            word = "is unclear" if unclear else "does not"
-            beyond = f" ({text_from_rate(above, digits=3)} {word})"
+            beyond = f" ({_beyond(above, search.broken_hz)})"
         text = f"{rate} keeps {search.slo.text}{beyond}, {share} of the capacity"
         found = Cell(value=highest, text=text, tone="good")
     pairs = [("highest rate", found)]
+    if search.likely_hz is not None and not search.at_least:
+        likely = f"{text_from_rate(search.likely_hz, digits=3)}, where the curve crosses the bound"
+        pairs.append(("best guess", Cell(value=search.likely_hz, text=likely)))
     if search.knee_hz is not None:
         words = (
             f"{text_from_rate(search.knee_hz, digits=3)}: beyond, waiting grows faster than load"
@@ -61,6 +62,15 @@ def _answer(search: LoadSearch) -> tuple[tuple[str, Cell], ...]:
     capacity = f"{text_from_rate(search.capacity_hz)}, one query after the other"
     pairs.append(("capacity", Cell(value=search.capacity_hz, text=capacity)))
     return tuple(pairs)
+
+
+def _beyond(above: float, broken: float | None) -> str:
+    """Say which rates stayed unclear and which surely break the bound."""
+    unclear = f"{text_from_rate(above, digits=3)} is unclear"
+    if broken is None:
+        return unclear
+    refused = f"{text_from_rate(broken, digits=3)} does not"
+    return refused if broken == above else f"{unclear}, {refused}"
 
 
 def _marks(search: LoadSearch) -> list[tuple[float, str]]:

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 
 from trtbench.analysis.column_summary import nearest_rank
 from trtbench.analysis.load import (
-    LEAST_WINDOWS,
-    MOST_WINDOWS,
+    LOOKS,
     LoadSearch,
     RatePoint,
     Slo,
-    Window,
     next_rate,
     point_from_windows,
     queries_needed,
@@ -21,7 +19,6 @@ from trtbench.analysis.load import (
 )
 from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.result import Run
-from trtbench.domain.samples import Column
 from trtbench.domain.spec import Length, RunSpec
 from trtbench.errors import UsageError
 from trtbench.store.store import Store
@@ -48,15 +45,17 @@ def measured(
     """Measure a run or, where a bound is given, search for the rate that keeps it."""
     if slo is None:
         return run_bench(spec, store=store, conduct=conduct), None
-    found = search_rate(spec, check_search(spec, slo, conduct), store=store, conduct=conduct)
+    found = search_rate(
+        spec, check_search(spec, slo, output=conduct.output), store=store, conduct=conduct
+    )
     return found.run, found.search
 
 
-def check_search(spec: RunSpec, slo: str, conduct: Conduct) -> Slo:
+def check_search(spec: RunSpec, slo: str, *, output: object = None) -> Slo:
     """Refuse, before anything is measured, what a search cannot be asked for."""
     if spec.protocol != "server":
         raise UsageError("--slo bounds latency under load", fix=f"--protocol server --slo {slo!r}")
-    if conduct.output is not None:
+    if output is not None:
         raise UsageError("a search for a rate has many runs", fix="leave -o out; --tag finds them")
     return slo_from_text(slo)
 
@@ -90,26 +89,22 @@ def _at_rate(
     spec: RunSpec, rate: float, slo: Slo, *, least: int, store: Store, conduct: Conduct
 ) -> tuple[RatePoint, Run]:
     """Measure windows at a rate until they decide; each has a schedule of its own."""
-    least = max(LEAST_WINDOWS, least)
+    looks = (max(LOOKS[0], least), *(each for each in LOOKS if each > max(LOOKS[0], least)))
     queries = max(spec.stop.iterations or 0, queries_needed(slo))
-    first: Run | None = None
-    windows: list[Window] = []
-    columns: list[Column] = []
-    while True:
-        seed = spec.inputs.seed + len(windows)
-        window = spec.having(
-            rate_hz=rate,
-            inputs=spec.inputs.having(seed=seed),
-            stop=Length(seconds=spec.stop.seconds, iterations=queries),
-        )
-        run = run_bench(window, store=store, conduct=conduct)
-        first = first or run
-        windows.append(window_from_run(run))
-        assert run.times.host is not None  # every session of this protocol has it
-        columns.append(run.times.host)
-        point = point_from_windows(rate, windows, columns, slo, least=least)
-        if point.decision != "unclear" or len(windows) >= max(least, MOST_WINDOWS):
-            return point, first
+    runs: list[Run] = []
+    for count in looks:
+        while len(runs) < count:
+            window = spec.having(
+                rate_hz=rate,
+                inputs=spec.inputs.having(seed=spec.inputs.seed + len(runs)),
+                stop=Length(seconds=spec.stop.seconds, iterations=queries),
+            )
+            runs.append(run_bench(window, store=store, conduct=conduct))
+        columns = [run.times.host for run in runs if run.times.host is not None]
+        point = point_from_windows(rate, list(map(window_from_run, runs)), columns, slo)
+        if point.decision != "unclear":
+            break
+    return point, runs[0]
 
 
 def _named(conduct: Conduct, name: str, place: int) -> Conduct:
