@@ -1455,6 +1455,7 @@ def inspect(
     batch: int | None = None,
     shapes: Shapes | None = None,
     onnx: File | None = None,
+    load: bool = False,
     store: File | None = None,
 ) -> Inspection:
     """Look into a model, an engine, a file of trtexec, or a run.
@@ -1463,6 +1464,7 @@ def inspect(
     batch: Open leading dimensions, for estimates.
     shapes: Shape of one input, for estimates; repeat for several.
     onnx: The ONNX file an engine was built from, to compare parameters with.
+    load: Load an engine here and run it once: what it takes of the GPU's memory.
     store: Folder or URL of the store (default: from configuration).
 
     >>> trtbench.inspect("model.onnx", batch=8).facts["flops"]

@@ -125,12 +125,14 @@ def inspect(request: InspectRequest) -> Inspection:
     from trtbench.workflows.look.inspect import inspect as look_into
 
     there = Path(request.file).exists()  # a file needs no store
+    config = load_config(store=request.store)
     return look_into(
         request.file,
         store=None if there else open_store_of(request)[0],
         shapes={name: tuple(dims) for name, dims in request.shapes.items()},
         batch=request.batch,
         onnx=Path(request.onnx) if request.onnx else None,
+        load=config.python_for if request.load else None,
     )
 
 

@@ -156,3 +156,25 @@ def test_an_engine_that_cannot_be_used_is_an_error_without_a_record(
     assert ended.returncode == 1
     assert "1x8 to 16x8" in ended.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_an_engine_is_asked_what_it_takes_when_it_may_be_loaded(
+    engine: Path, tmp_path: Path
+) -> None:
+    """Of one that trtexec built nothing lies beside it: it alone knows."""
+    bare = trtbench("inspect", str(engine), "--json", cwd=tmp_path)
+    told = json.loads(bare.stdout)
+    assert told["facts"]["memory"].endswith("activations, I/O unknown")
+    assert not told["inputs"]
+    asked = trtbench("inspect", str(engine), "--load", "--batch", "3", "--json", cwd=tmp_path)
+    found = json.loads(asked.stdout)
+    assert found["facts"]["loads_here"] == "yes, and was run once"
+    assert "activations 4.00 KiB, I/O 192 B" in found["facts"]["memory"]
+    assert [each["shape"] for each in found["inputs"]] == [[3, 8]]
+    refused = trtbench("inspect", str(engine), "--load", "--batch", "99", cwd=tmp_path)
+    assert refused.returncode == 0, refused.stderr
+    assert "outside of what the engine was built for" in refused.stdout
+    assert "loads here  it did not run" in refused.stdout
+    (tmp_path / "model.onnx").write_bytes(b"none")
+    other = trtbench("inspect", "model.onnx", "--load", cwd=tmp_path)
+    assert "--load asks an engine, and model.onnx is none" in other.stderr

@@ -35,6 +35,7 @@ def command(
     Examples:
       trtbench inspect model.onnx --batch 8
       trtbench inspect model.engine
+      trtbench inspect model.engine --load
       trtbench inspect graph.json --onnx model.onnx --layers
       trtbench inspect graph.json --top 10
       trtbench inspect model.onnx --csv > nodes.csv
@@ -53,6 +54,7 @@ def command(
         shapes={name: tuple(dims) for name, dims in request.shapes.items()},
         batch=request.batch,
         onnx=Path(request.onnx) if request.onnx else None,
+        load=config.python_for if request.load else None,
     )
     if as_json:
         from trtbench.cli._screen import print_json

@@ -146,6 +146,9 @@ class InspectRequest(StoreFields):
     onnx: File | None = option(
         None, "The ONNX file an engine was built from, to compare parameters with.", kind=FILE
     )
+    load: bool = option(
+        False, "Load an engine here and run it once: what it takes of the GPU's memory."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

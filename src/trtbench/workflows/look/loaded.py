@@ -1,0 +1,82 @@
+"""An engine asked itself: loaded here in a process of its own, and run once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from trtbench.analysis.inspection import Inspection
+from trtbench.analysis.memory import memory_from_facts
+from trtbench.domain.job import BenchJob, BenchOutcome
+from trtbench.domain.spec import Length, RunSpec, Warmup
+from trtbench.errors import TrtbenchError, UsageError
+from trtbench.host.tensorrt import TITLES
+from trtbench.host.unfinished import temporary_folder
+from trtbench.models.identity import model_ref
+from trtbench.report.run_memory import words_from_memory
+from trtbench.runtimes import RUNTIMES
+from trtbench.workflows.look.engine import inspect_engine
+from trtbench.workflows.measure.failure import raise_unfinished
+from trtbench.workflows.measure.job import carry_out_job, read_outcome
+from trtbench.workflows.measure.launches import hold_device
+from trtbench.workflows.measure.watch import watching
+from trtbench.workflows.request.conduct import Conduct
+
+PATIENCE_S = 600.0
+
+
+def inspect_loaded(
+    path: Path,
+    *,
+    shapes: Mapping[str, tuple[int, ...]],
+    batch: int | None,
+    onnx: Path | None,
+    load: Callable[[str], str | None],
+) -> Inspection:
+    """Describe an engine with what it takes and tells once it is loaded, or why it cannot be."""
+    model = model_ref(path)
+    if model.format != "engine":
+        raise UsageError(f"--load asks an engine, and {path.name} is none", fix="leave it out")
+    found = inspect_engine(path, onnx=onnx, shapes=shapes, batch=batch)
+    spec = RunSpec(
+        model=model,
+        runtime="tensorrt" if found.facts["flavour"] == TITLES["tensorrt"] else "tensorrt-rtx",
+        shapes=dict(shapes),
+        batch=batch,
+        warmup=Warmup(floor=Length(iterations=1), until_steady=False),
+        stop=Length(iterations=1),
+    )
+    try:
+        outcome = _loaded(spec, Conduct(python=load(spec.runtime)))
+    except TrtbenchError as problem:
+        facts = "; ".join(f"{name}: {value}" for name, value in problem.facts.items())
+        told = f"{problem.message} ({facts})" if facts else problem.message
+        notes = (*(each for each in found.notes if each not in told), told)
+        return found.having(facts={**found.facts, "loads_here": "it did not run"}, notes=notes)
+    use = memory_from_facts(outcome.evidence, weight_bytes=model.size_bytes)
+    words = dict(words_from_memory(use)) if use is not None else {}
+    return found.having(
+        facts={**found.facts, **words, "loads_here": "yes, and was run once"},
+        inputs=found.inputs or outcome.inputs,
+        outputs=found.outputs or outcome.outputs,
+    )
+
+
+def _loaded(spec: RunSpec, conduct: Conduct) -> BenchOutcome:
+    device = RUNTIMES.load(spec.runtime).device(spec)
+    with (
+        hold_device(spec, conduct),
+        temporary_folder() as folder,
+        watching(spec, device) as watch,
+    ):
+        end = carry_out_job(
+            BenchJob(spec=spec),
+            folder=folder,
+            conduct=conduct,
+            patience_s=PATIENCE_S,
+            python=conduct.python,
+            on_stage=watch,
+        )
+        if not end.ok:
+            raise_unfinished(end, "the engine was loaded, and did not run")
+        return watch.told(read_outcome(folder, BenchOutcome))
