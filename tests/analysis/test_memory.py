@@ -116,7 +116,7 @@ def test_what_is_known_in_part_is_a_bound() -> None:
     words = dict(words_from_memory(use))
     assert words["memory"].startswith("at least 49.0 MiB")
     assert words["memory"].endswith("; CUDA unknown")
-    assert words["fit"].startswith("at most 20 processes")
+    assert words["fit"] == "at most one process with 76 contexts in 1.00 GiB"
     whole = use_of(FACTS, weight_bytes=18 * MIB)
     assert "at" not in " ".join(dict(words_from_memory(whole)).values()).split()
 

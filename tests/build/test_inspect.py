@@ -145,11 +145,10 @@ def test_an_engine_with_its_record_shows_edges_profiles_and_weights(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("activations", "fit"),
-    [(2**20, "at most 5 461 processes or one with 8 192 contexts in 8.00 GiB"),
-     (0, "at most 16 385 processes in 8.00 GiB")],
+    [(2**20, "at most one process with 8 192 contexts in 8.00 GiB"), (0, None)],
 )  # fmt: skip
 def test_how_many_fit_is_a_bound_where_shapes_are_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, activations: int, fit: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, activations: int, fit: str | None
 ) -> None:
     gpu = Gpu(name="H100", memory_bytes=8 * 2**30 + 2**19)
     monkeypatch.setattr("trtbench.workflows.look.engine.gpu_in_use", lambda: gpu)
@@ -158,7 +157,7 @@ def test_how_many_fit_is_a_bound_where_shapes_are_open(
     facts = {**made.facts, "activation_bytes": activations, "weights_bytes": 2**19}
     changed = made.having(facts=facts)
     engine.with_name(f"{engine.name}.json").write_bytes(json_from_value(changed))
-    assert inspect(engine).facts["fit"] == fit
+    assert inspect(engine).facts.get("fit") == fit
     told = inspect(engine).facts["memory"]
     assert str(told).endswith("; CUDA, modules, I/O unknown")
     whole = inspect(engine, batch=4, shapes={"y": (4, 3, 2)})

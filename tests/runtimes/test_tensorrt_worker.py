@@ -168,7 +168,8 @@ def test_an_engine_is_asked_what_it_takes_when_it_may_be_loaded(
     assert not told["inputs"]
     asked = trtbench("inspect", str(engine), "--load", "--batch", "3", "--json", cwd=tmp_path)
     found = json.loads(asked.stdout)
-    assert found["facts"]["loads_here"] == "yes, and was run once"
+    assert found["facts"]["loads_here"] == "yes"
+    assert not any("installed" in note for note in found["notes"])
     assert "activations 4.00 KiB, I/O 192 B" in found["facts"]["memory"]
     assert [each["shape"] for each in found["inputs"]] == [[3, 8]]
     refused = trtbench("inspect", str(engine), "--load", "--batch", "99", cwd=tmp_path)

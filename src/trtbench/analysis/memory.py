@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import Value
 
+CUDA = "CUDA context"
+"""The part that every process pays for, whatever it runs."""
 METERED = "memory_"
 """Begins the names of facts by free memory: untrue where other processes load at the same time."""
 NEAR_BYTES, NEAR = 64 * 2**20, 0.1
@@ -112,7 +114,7 @@ def _measured_parts(
     if first is not None and each is not None and modules is not None:
         modules += max(0, first - each)
     return (
-        MemoryPart(name="CUDA context", measured_bytes=_opening(facts)),
+        MemoryPart(name=CUDA, measured_bytes=_opening(facts)),
         MemoryPart(
             name="engine",
             predicted_bytes=weight_bytes,
@@ -162,7 +164,7 @@ def predicted(
 ) -> MemoryUse:  # fmt: skip
     """Say what an engine will take by its own word, as far as it goes; CUDA's comes on top."""
     parts = (
-        MemoryPart(name="CUDA context"),
+        MemoryPart(name=CUDA),
         MemoryPart(name="engine", predicted_bytes=weight_bytes),
         MemoryPart(name="modules"),
         MemoryPart(name="activations", predicted_bytes=activation_bytes, per_context=True),

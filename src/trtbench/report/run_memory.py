@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from trtbench.analysis.memory import MemoryPart, MemoryUse, memory_from_facts
+from trtbench.analysis.memory import CUDA, MemoryPart, MemoryUse, memory_from_facts
 from trtbench.domain.ran import streams_of
 from trtbench.domain.result import Run
 from trtbench.units import counted, text_from_bytes
 
-SHORT = {"CUDA context": "CUDA", "inputs, outputs": "I/O"}
+SHORT = {CUDA: "CUDA", "inputs, outputs": "I/O"}
 """For a line of a terminal."""
 
 
@@ -56,20 +56,23 @@ def _words(part: MemoryPart, use: MemoryUse) -> str:
 
 def _fits(use: MemoryUse) -> Iterator[tuple[str, str]]:
     """Say how many go into the whole device, and into what was free when others had their part."""
-    if use.total_bytes is None or use.processes_fit is None:
+    words = _how_many(use, use.total_bytes or 0)
+    if use.total_bytes is None or not words:
         return
     most = "at most " if use.unknown or use.of_host else ""
     device = text_from_bytes(use.total_bytes)
     whose = f"{device} that the host uses too" if use.of_host else device
-    words = f"{most}{_how_many(use, use.total_bytes)} in {whose}"
     free = min(use.free_bytes or use.total_bytes, use.total_bytes)
-    if use.fit(free) != use.fit(use.total_bytes):
-        words += f"; {_how_many(use, free)} in the {text_from_bytes(free)} free"
-    yield "fit", words
+    now = _how_many(use, free)
+    more = "" if now == words else f"; {now} in the {text_from_bytes(free)} free"
+    yield "fit", f"{most}{words} in {whose}{more}"
 
 
 def _how_many(use: MemoryUse, room_bytes: int) -> str:
+    """Count processes, where their greatest part is known, and contexts in one process."""
     processes, contexts = use.fit(room_bytes)
+    if CUDA in use.unknown:
+        return f"one process with {counted(contexts, 'context')}" if contexts else ""
     more = f" or one with {counted(contexts, 'context')}" if contexts else ""
     return f"{counted(processes, 'process', 'processes')}{more}"
 

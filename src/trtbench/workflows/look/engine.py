@@ -15,7 +15,7 @@ from trtbench.analysis.inspection import (
     parameters_of,
     weight_difference,
 )
-from trtbench.analysis.memory import predicted, profiles_from_facts
+from trtbench.analysis.memory import MemoryUse, predicted, profiles_from_facts
 from trtbench.boundary import read_bytes
 from trtbench.build.onnx_read import read_onnx
 from trtbench.domain.artefact import Artefact
@@ -44,25 +44,26 @@ def inspect_engine(
     onnx: Path | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     batch: int | None = None,
+    use: MemoryUse | None = None,
 ) -> Inspection:
     """Describe an engine by its header and by what lies beside it.
 
     Open dimensions are filled in by what is given, to tell the memory of inputs and outputs.
+    ``use`` is the memory that was measured, if it was loaded here.
     """
     with open(path, "rb") as file:
         header = plan_from_bytes(file.read(HEADER_BYTES), where=str(path))
     artefact, graph, aside = _beside(path)
     found = inspection_from_graph(graph, path=str(path)) if graph else None
     seen = [gpu for gpu in (gpu_in_use(),) if gpu is not None]
-    loads, reasons = would_load(
-        header,
-        artefact,
-        installed=distribution_versions(_PACKAGES[header.flavour]),
-        gpus=seen,
-    )
+    installed = distribution_versions(_PACKAGES[header.flavour])
+    loads, reasons = would_load(header, artefact, installed=installed, gpus=seen)
+    if use is not None:
+        loads, reasons = True, ()
     inputs, outputs = _edges(artefact, graph)
     filled = [_filled(each, shapes or {}, batch) for each in inputs + outputs]
     held = header.weight_bytes or _number(artefact, "weights_bytes")
+    expected = _expected_use(artefact, held or path.stat().st_size, filled, seen)
     return Inspection(
         kind="engine",
         path=str(path),
@@ -71,7 +72,7 @@ def inspect_engine(
             "version": header.version,
             "size_bytes": path.stat().st_size,
             "weight_bytes": held,
-            **_memory_facts(artefact, held or path.stat().st_size, filled, seen),
+            **dict(words_from_memory(use or expected)),
             "built_for": ", ".join(header.compute_capabilities) or None,
             **_artefact_facts(artefact),
             "layers": len(graph.layers) if graph else None,
@@ -176,23 +177,22 @@ def _artefact_facts(artefact: Artefact | None) -> dict[str, Scalar]:
     }
 
 
-def _memory_facts(
+def _expected_use(
     artefact: Artefact | None,
     weight_bytes: int,
     tensors: Sequence[TensorSpec],
     gpus: Sequence[Gpu],
-) -> dict[str, Scalar]:
+) -> MemoryUse:
     """Say what the engine will take of a GPU by its own word, and how many fit on the one here."""
     sizes = [_tensor_bytes(each) for each in tensors]
     known = [size for size in sizes if size is not None]
-    use = predicted(
+    return predicted(
         weight_bytes=weight_bytes,
         activation_bytes=_number(artefact, "activation_bytes"),
         io_bytes=sum(known) if sizes and len(known) == len(sizes) else None,
         total_bytes=gpus[0].memory_bytes if gpus else None,
         by_profile=profiles_from_facts(artefact.facts) if artefact is not None else (),
     )
-    return dict(words_from_memory(use))
 
 
 def _filled(

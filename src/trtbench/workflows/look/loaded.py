@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from trtbench.analysis.inspection import Inspection
@@ -13,7 +14,6 @@ from trtbench.errors import TrtbenchError, UsageError
 from trtbench.host.tensorrt import TITLES
 from trtbench.host.unfinished import temporary_folder
 from trtbench.models.identity import model_ref
-from trtbench.report.run_memory import words_from_memory
 from trtbench.runtimes import RUNTIMES
 from trtbench.workflows.look.engine import inspect_engine
 from trtbench.workflows.measure.failure import raise_unfinished
@@ -37,7 +37,8 @@ def inspect_loaded(
     model = model_ref(path)
     if model.format != "engine":
         raise UsageError(f"--load asks an engine, and {path.name} is none", fix="leave it out")
-    found = inspect_engine(path, onnx=onnx, shapes=shapes, batch=batch)
+    look = partial(inspect_engine, path, onnx=onnx, shapes=shapes, batch=batch)
+    found = look()
     spec = RunSpec(
         model=model,
         runtime="tensorrt" if found.facts["flavour"] == TITLES["tensorrt"] else "tensorrt-rtx",
@@ -53,12 +54,9 @@ def inspect_loaded(
         told = f"{problem.message} ({facts})" if facts else problem.message
         notes = (*(each for each in found.notes if each not in told), told)
         return found.having(facts={**found.facts, "loads_here": "it did not run"}, notes=notes)
-    use = memory_from_facts(outcome.evidence, weight_bytes=model.size_bytes)
-    words = dict(words_from_memory(use)) if use is not None else {}
+    found = look(use=memory_from_facts(outcome.evidence, weight_bytes=model.size_bytes))
     return found.having(
-        facts={**found.facts, **words, "loads_here": "yes, and was run once"},
-        inputs=found.inputs or outcome.inputs,
-        outputs=found.outputs or outcome.outputs,
+        inputs=found.inputs or outcome.inputs, outputs=found.outputs or outcome.outputs
     )
 
 
