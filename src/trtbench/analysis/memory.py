@@ -86,12 +86,13 @@ def memory_from_facts(
         return None
     parts = _measured_parts(facts, weight_bytes=weight_bytes)
     free = _whole(facts, "memory_free_bytes")
-    taken = None if free is None or free > opened else opened - free
-    peak = None if taken is None else taken + (_opening(facts) or 0)
+    opening = _opening(facts)
+    lost = free is None or free > opened or opening is None
+    peak = None if lost else opened - (free or 0) + (opening or 0)
     loading, counted = facts.get("module_loading"), _whole(facts, "memory_process_bytes")
     near = max(NEAR_BYTES, NEAR * (counted or 0))
     apart = counted is not None and peak is not None and abs(peak - counted) > near
-    lost = free is not None and any(part.measured_bytes is None for part in parts[1:])
+    given = free is not None and any(part.measured_bytes is None for part in parts[1:])
     return use_of_parts(parts, total_bytes=_whole(facts, "memory_total_bytes")).having(
         contexts=contexts,
         peak_bytes=peak,
@@ -100,7 +101,7 @@ def memory_from_facts(
         by_profile=profiles_from_facts(facts),
         loading=loading if isinstance(loading, str) else None,
         of_host=facts.get("memory_of_host") is True,
-        disturbed=lost or apart,
+        disturbed=given or apart,
     )
 
 

@@ -41,13 +41,20 @@ def words_from_memory(use: MemoryUse) -> tuple[tuple[str, str], ...]:
     whole = f"{'at least ' if unknown else ''}{text_from_bytes(use.process_bytes)}"
     lines = [("memory", f"{whole}: {', '.join(_words(part, use) for part in known)}{rest}")]
     if use.context_bytes:
-        lines.append(("context", f"{text_from_bytes(use.context_bytes)} more for each further one"))
+        lines.append(("context", _further(use)))
     if use.by_profile:
         lines.append(("activations", words_from_profiles(use.by_profile)))
     lines += _fits(use)
     if use.disturbed:
         lines.append(("unsure", _disturbed(use)))
     return tuple(lines)
+
+
+def _further(use: MemoryUse) -> str:
+    words = f"{text_from_bytes(use.context_bytes)} more for each further context"
+    if use.contexts == 1 or use.peak_bytes is None:
+        return words
+    return f"{words}; {text_from_bytes(use.peak_bytes)} with the {use.contexts} of this run"
 
 
 def _words(part: MemoryPart, use: MemoryUse) -> str:

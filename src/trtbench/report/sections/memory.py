@@ -49,13 +49,13 @@ def make(runs: Sequence[Run]) -> Section | None:
                 ]
             )
         contexts = f", {counted(use.contexts, 'context')}" if use.contexts > 1 else ""
-        whole = f"all of it{contexts}, once run"
+        whole = f"all of it{contexts}, the peak"
         rows.append([label, whole, Cell(), bytes_cell(use.peak_bytes), "process"])
         if use.counted_bytes is not None:
             told = bytes_cell(use.counted_bytes)
             rows.append([label, f"the driver's count{contexts}", Cell(), told, "process"])
         fits += [
-            Text(text=f"{label}: {words}")
+            Text(text=f"{label}, {name}: {words}")
             for name, words in words_from_memory(use)
             if name != "memory"
         ]
