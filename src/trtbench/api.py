@@ -133,7 +133,7 @@ def bench(
 
     Durations are seconds or text with a unit (``"500ms"``). Raises ``TrtbenchError``; a launch
     that breaks leaves a ``FailedRun`` in the store. With ``slo`` it is the run at the highest
-    rate that keeps the bound.
+    rate that keeps the bound, and ``run.load`` the search.
 
     model: A file, or a model of a library by name.
     extra_args: Passed on to runtimes that are programs (trtexec).

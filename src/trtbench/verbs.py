@@ -41,7 +41,7 @@ def bench(request: BenchRequest) -> Run:
 
     Durations are seconds or text with a unit (``"500ms"``). Raises ``TrtbenchError``; a launch
     that breaks leaves a ``FailedRun`` in the store. With ``slo`` it is the run at the highest
-    rate that keeps the bound.
+    rate that keeps the bound, and ``run.load`` the search.
 
     >>> run = trtbench.bench("model.onnx", batch=8, launches=5)
     >>> run.times.host                  # seconds, one row per iteration
@@ -55,7 +55,7 @@ def bench(request: BenchRequest) -> Run:
     spec = run_spec(request, config)
     conduct = conduct_from_request(request, config, runtime=spec.runtime)
     with executor_for(request, conduct) as conduct:
-        run, _ = measured(spec, store=store, conduct=conduct, slo=request.slo)
+        run = measured(spec, store=store, conduct=conduct, slo=request.slo)
     if request.keep_model:
         from trtbench.workflows.measure.kept_models import keep_model
 

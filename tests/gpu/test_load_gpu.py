@@ -34,7 +34,8 @@ def test_a_search_finds_a_rate_that_it_has_seen_kept(
     monkeypatch.setattr(analysis, "CURVE", ())  # each of its rates takes two launches or more
     request = BenchRequest(model=engine, slo="p90<50ms", rate="500/s", duration="100ms", **QUICK)
     spec = run_spec(request, load_config())
-    run, load = measured(spec, store=Store(tmp_path / "s"), conduct=Conduct(), slo=request.slo)
+    run = measured(spec, store=Store(tmp_path / "s"), conduct=Conduct(), slo=request.slo)
+    load = run.load
     assert load is not None
     assert load.points
     if load.highest_hz is not None:

@@ -56,6 +56,27 @@ def test_runs_at_several_rates_are_a_curve_of_load() -> None:
     assert document_from_runs(runs[:1]).section("load") is None
 
 
+def test_rests_of_several_sizes_are_drawn_by_logarithm_and_told_in_words() -> None:
+    clocks = {0.0: 1.98e9, 1e-3: 1.9e9, 0.1: 1.2e9}
+    runs = [
+        run(n, gap_s=gap, facts={"sm_clock_after_hz": clock})
+        for n, (gap, clock) in enumerate(clocks.items())
+    ]
+    found = section(runs, "gaps")
+    chart = next(block for block in found.blocks if isinstance(block, Figure)).chart
+    assert isinstance(chart, Lines)
+    assert chart.x.scale == "log"
+    assert all(x > 0 for line in chart.panels[0].lines for x in line.x)
+    assert [mark.text for mark in chart.panels[0].marks] == ["no rest"]
+    assert all(panel.y and panel.low == 0 for panel in chart.panels)  # of one scale each
+    assert "After a rest of 100 ms a query takes" in words(found)
+    assert "the SM clock is 1200 instead of 1980 MHz" in words(found)
+    near = section([run(n, gap_s=gap) for n, gap in enumerate((0.0, 0.01, 0.02))], "gaps")
+    chart = next(block for block in near.blocks if isinstance(block, Figure)).chart
+    assert isinstance(chart, Lines)
+    assert chart.x.scale == "linear"
+
+
 def test_the_knee_of_a_surface_has_the_fewest_items_in_flight() -> None:
     rates = {(1, 1): 10.0, (1, 4): 30.0, (8, 1): 97.0, (8, 2): 99.0, (32, 4): 100.0}
     choice = choice_from_surface(rates)

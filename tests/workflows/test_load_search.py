@@ -25,6 +25,7 @@ from trtbench.workflows.measure.load import measured
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import load_config
 from trtbench.workflows.request.measuring import BenchRequest
+from trtbench.workflows.request.progress import Event
 from trtbench.workflows.request.spec import run_spec
 
 QUICK = {"duration": "50ms", "warmup": "10ms", "until_steady": False, "threads": 1}
@@ -152,7 +153,8 @@ def test_a_search_ends_with_a_rate_its_curve_and_runs_that_are_kept(
     store = Store(tmp_path / "s")
     request = BenchRequest(model=model, protocol="server", rate="400/s", slo="median<5s", **QUICK)
     spec = run_spec(request, load_config())
-    run, load = measured(spec, store=store, conduct=Conduct(), slo=request.slo)
+    run = measured(spec, store=store, conduct=Conduct(), slo=request.slo)
+    load = run.load
     assert load is not None
     assert load.points
     known = {window.run for point in load.points for window in point.windows}
@@ -166,14 +168,42 @@ def test_a_search_ends_with_a_rate_its_curve_and_runs_that_are_kept(
     section = document_from_runs(kept).section("load")
     assert section is not None
     assert len(section.blocks) >= 2
-    told = json.loads(msgspec.json.encode(run_output(run, load)))
+    again = store.load(run.id)
+    assert again.load == load
+    section = document_from_runs([again]).section("load")
+    assert section is not None
+    assert any("highest rate" in str(block) for block in section.blocks)
+    told = json.loads(msgspec.json.encode(run_output(run)))
     assert told["load"]["slo"]["text"] == "median<5s"
+
+
+def test_an_interrupted_search_keeps_what_it_found(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_analysis, "LEAST_QUERIES", 6)
+    store, heard = Store(tmp_path / "s"), []
+
+    def listen(event: Event) -> None:
+        heard.append(event.text)
+        if event.text and event.text.startswith("80.0/s"):
+            raise KeyboardInterrupt
+
+    request = BenchRequest(model=model, protocol="server", rate="800/s", slo="median<5s", **QUICK)
+    spec = run_spec(request, load_config())
+    with pytest.raises(KeyboardInterrupt):
+        measured(spec, store=store, conduct=Conduct(listen=listen), slo=request.slo)
+    kept = store.load(heard[-1].rpartition(" ")[2])
+    assert kept.load is not None
+    assert not kept.load.complete
+    assert kept.load.points
+    assert "interrupted" in str(document_from_load(kept.load, kept).sections[0].blocks[0])
 
 
 def test_a_bound_below_a_lone_query_needs_no_search(model: Path, tmp_path: Path) -> None:
     request = BenchRequest(model=model, protocol="server", slo="p99<1ns", **QUICK)
     spec = run_spec(request, load_config())
-    run, load = measured(spec, store=Store(tmp_path / "s"), conduct=Conduct(), slo=request.slo)
+    run = measured(spec, store=Store(tmp_path / "s"), conduct=Conduct(), slo=request.slo)
+    load = run.load
     assert load is not None
     assert not load.points
     assert load.highest_hz is None

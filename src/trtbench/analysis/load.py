@@ -10,20 +10,17 @@ import math
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 
 from trtbench.analysis.column_summary import nearest_rank, order_interval
 from trtbench.analysis.distributions import samples_needed
 from trtbench.analysis.effective import effective_samples_at
+from trtbench.domain.load import Decision, LoadSearch, RatePoint, Slo, Window
 from trtbench.domain.result import Interval, Run
 from trtbench.domain.samples import Column
-from trtbench.domain.spec import Value
 from trtbench.errors import UsageError
 from trtbench.units import seconds_from_text
-
-Decision = Literal["accepted", "refused", "unclear"]
 
 LOOKS = (2, 4, 8)
 """Windows after which a rate is looked at; more often would be to wait for luck."""
@@ -49,67 +46,6 @@ EXAMPLE = "--slo 'p99<10ms'"
 _BOUND = re.compile(
     r"(host\.)?((?P<median>median)|p(?P<percent>\d+(\.\d+)?))\s*(<=?|≤)\s*(?P<limit>[^<>=]+)", re.I
 )
-
-
-class Slo(Value, frozen=True, kw_only=True):
-    """A bound on a percentile of latency under load."""
-
-    text: str
-    statistic: str
-    q: float
-    limit_s: float
-
-
-class Window(Value, frozen=True, kw_only=True):
-    """What one window at a rate showed; latency counts from the moment a query was due."""
-
-    run: str
-    offered_hz: float
-    achieved_hz: float
-    queue_grows: bool = False
-    late_share: float = 0.0
-
-
-class RatePoint(Value, frozen=True, kw_only=True):
-    """One rate of arrivals, with all its windows together."""
-
-    rate_hz: float
-    decision: Decision
-    overloaded: bool
-    """The queue grew: latencies depend on how long one looks."""
-    samples: int
-    median_s: float
-    percentile_s: float
-    """The percentile that is bounded."""
-    interval: Interval | None
-    """Of the percentile; ``None`` where the samples do not suffice."""
-    achieved_hz: float
-    late_share: float
-    """Queries that the sender itself sent late, in the worst window."""
-    windows: tuple[Window, ...]
-
-
-class LoadSearch(Value, frozen=True, kw_only=True):
-    """The highest rate that keeps a bound, and the curve of latency against rate."""
-
-    slo: Slo
-    capacity_hz: float
-    """Queries per second, one after the other: what no rate can exceed for long."""
-    lone_s: float
-    """The percentile of queries one after the other, without any load."""
-    highest_hz: float | None
-    """``None``: no rate that was tried keeps the bound."""
-    next_hz: float | None
-    """The lowest rate above it that was refused or stayed unclear."""
-    broken_hz: float | None = None
-    """The lowest rate that surely breaks the bound: the true one lies below it."""
-    likely_hz: float | None = None
-    """Where the curve crosses the bound: the best guess between those two."""
-    at_least: bool = False
-    """The highest rate that was to be tried keeps the bound: there may be more."""
-    knee_hz: float | None = None
-    """Where rate over latency is largest: more load costs more than it brings from here on."""
-    points: tuple[RatePoint, ...] = ()
 
 
 def slo_from_text(text: str) -> Slo:

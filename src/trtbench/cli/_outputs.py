@@ -15,12 +15,12 @@ from trtbench.analysis.layers.columns import Row
 from trtbench.analysis.layers.engine_facts import EngineFacts
 from trtbench.analysis.layers.precision import PrecisionTruth
 from trtbench.analysis.layers.reconcile import Reconciliation
-from trtbench.analysis.load import LoadSearch
 from trtbench.analysis.summary import Summary, summary_from_run
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.comparison import Comparison, GateResult
 from trtbench.domain.conversion import Sidecar
 from trtbench.domain.feed import LayersChecked
+from trtbench.domain.load import LoadSearch
 from trtbench.domain.localize import Localization
 from trtbench.domain.result import AnyRecord, FailedRun, Run, RunRecord, Score, Scores
 from trtbench.domain.spec import Value
@@ -280,6 +280,7 @@ OUTPUTS: dict[str, object] = {
 FILES: dict[str, tuple[object, str]] = {
     "run.json": (AnyRecord, "the record of a run: what was asked, where, what is thought of it"),
     "scores.json": (Scores, "the accuracy of a run's model"),
+    "load.json": (LoadSearch, "the search for a rate that ended with a run"),
     "sweep.toml": (Matrix, "the matrix of a sweep, under any name; YAML too"),
     "hosts.toml": (HostsFile, "machines that are reached by ssh"),
     "trtbench.toml": (ConfigFile, "settings of a project, or of a user"),
@@ -321,10 +322,10 @@ def _with_unknown_numbers(part: object) -> object:
     return {**inside, "type": ["number", "null"]} if part.get("type") == "number" else inside
 
 
-def run_output(run: Run, load: LoadSearch | None = None) -> RunOutput:
+def run_output(run: Run) -> RunOutput:
     """Describe a run for programs."""
     summary = summary_from_run(run)
-    return RunOutput(run=run.record, path=str(run.path), summary=summary, load=load)
+    return RunOutput(run=run.record, path=str(run.path), summary=summary, load=run.load)
 
 
 def comparison_output(

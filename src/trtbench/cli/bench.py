@@ -13,7 +13,6 @@ from trtbench.cli._options import dry_run_option, json_option
 from trtbench.workflows.request.measuring import BenchRequest
 
 if TYPE_CHECKING:
-    from trtbench.analysis.load import LoadSearch
     from trtbench.domain.result import Run
     from trtbench.domain.spec import RunSpec
     from trtbench.workflows.request.config import Config
@@ -106,12 +105,12 @@ def _measure(request: BenchRequest, *, explain: bool, as_json: bool, dry_run: bo
     conduct = conduct_from_request(request, config, runtime=spec.runtime, command=command_line())
     with executor_for(request, conduct) as conduct, Talk(spec.model.name) as talk:
         heard = replace(conduct, listen=talk)
-        run, load = measured(spec, store=store, conduct=heard, slo=request.slo)
+        run = measured(spec, store=store, conduct=heard, slo=request.slo)
     if request.keep_model:
         from trtbench.workflows.measure.kept_models import keep_model
 
         say(f"model kept as {keep_model(store, spec.model)}")
-    _show(run, load, explain=explain, as_json=as_json)
+    _show(run, explain=explain, as_json=as_json)
     for note in run.record.notes:
         say(f"note: {note}")
     say(f"run {run.id} in {run.path}")
@@ -144,18 +143,18 @@ def show_plan(spec: RunSpec, *, as_json: bool) -> None:
         say(f"note: {assumed}")
 
 
-def _show(run: Run, load: LoadSearch | None, *, explain: bool, as_json: bool) -> None:
+def _show(run: Run, *, explain: bool, as_json: bool) -> None:
     from trtbench.cli._screen import print_json, show
 
     if as_json:
         from trtbench.cli._outputs import run_output
 
-        print_json(run_output(run, load))
+        print_json(run_output(run))
         return
-    if load is not None:
+    if run.load is not None:
         from trtbench.report.documents.load import document_from_load
 
-        show(document_from_load(load, run))
+        show(document_from_load(run.load, run))
         return
     from trtbench.report.documents.run import document_from_run
 

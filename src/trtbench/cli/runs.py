@@ -91,6 +91,10 @@ def show(context: click.Context, name: str, as_json: bool) -> None:
 
         print_json(run_output(run))
         return
+    if run.load is not None:
+        from trtbench.report.documents.load import document_from_load
+
+        show_document(document_from_load(run.load, run))
     show_document(document_from_run(run))
     say(f"run {run.id} in {run.path}")
 

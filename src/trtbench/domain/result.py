@@ -9,8 +9,10 @@ from typing import Literal, TypeVar
 
 from trtbench import boundary
 from trtbench.domain.labels import batch_that_ran, may_be_alike, precision_that_ran
+from trtbench.domain.load import LoadSearch
 from trtbench.domain.run_view import RunView
 from trtbench.domain.samples import EngineGraph, IterationTimes, LayerProfile, TelemetrySample
+from trtbench.domain.samples import Interval as Interval
 from trtbench.domain.spec import RunSpec, TensorSpec, Value
 from trtbench.domain.words import Scalar as Scalar
 from trtbench.units import text_from_shape
@@ -32,20 +34,6 @@ class Finding(Value, frozen=True, kw_only=True):
     remedy: str | None = None
     concerns: str | None = None
     """The number it stands beside: ``host``, ``gpu``, ``p99``; ``None`` is the whole run."""
-
-
-class Interval(Value, frozen=True, kw_only=True):
-    """A range, how often ranges made this way hold the truth, and the truth about what."""
-
-    low: float
-    high: float
-    level: float
-    meaning: str
-
-    @property
-    def half_width(self) -> float:
-        """Half the width relative to the middle."""
-        return (self.high - self.low) / (self.high + self.low)
 
 
 class Gpu(Value, frozen=True, kw_only=True):
@@ -313,6 +301,8 @@ class Run(RunView):
     graph: EngineGraph | None = None
     telemetry: tuple[TelemetrySample, ...] = ()
     """Looks at the GPU while measuring, in order of time."""
+    load: LoadSearch | None = None
+    """The search for a rate that ended with this run."""
     extra: dict[str, object] = field(default_factory=dict)
 
     @property

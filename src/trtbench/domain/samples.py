@@ -16,6 +16,20 @@ DURATIONS = ("host", "latency", "enqueue", "h2d", "gpu", "d2h", "end_to_end")
 """Columns that are durations, in the order in which tables show them."""
 
 
+class Interval(Value, frozen=True, kw_only=True):
+    """A range, how often ranges made this way hold the truth, and the truth about what."""
+
+    low: float
+    high: float
+    level: float
+    meaning: str
+
+    @property
+    def half_width(self) -> float:
+        """Half the width relative to the middle."""
+        return (self.high - self.low) / (self.high + self.low)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class IterationTimes:
     """Columns of equal length in seconds; a phase that was not seen is ``None``, never zero."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trtbench.analysis.load import Decision, RatePoint
+from trtbench.domain.load import Decision, RatePoint
 from trtbench.report.cells import duration_cell, fraction_cell, rate_cell
 from trtbench.report.charts import Axis, Line, Lines, Mark, Panel
 from trtbench.report.document import Cell, Figure, Heading, Table, Tone, table_from_rows

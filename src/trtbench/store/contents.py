@@ -18,8 +18,10 @@ from trtbench.host.unfinished import partial_name
 LIST = "files.json"
 """Names of all files that a run had when it was complete."""
 
-_LATER = re.compile(r"files\.json|run\.json|scores\.json|checks?[\w.-]*\.(json|md)|pictures/[^/]+")
-"""What is written beside a complete run: tags in its record, accuracies, checks."""
+_LATER = re.compile(
+    r"files\.json|run\.json|(scores|load)\.json|checks?[\w.-]*\.(json|md)|pictures/[^/]+"
+)
+"""What is written beside a complete run: tags in its record, accuracies, checks, searches."""
 
 _HALF = re.compile(rf"(?:[^/]+/)?\.(?:{_LATER.pattern})\.[0-9a-f]{{6}}")
 """What is left of these when whoever writes them is killed."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from trtbench.boundary import clean_line, read_bytes
 from trtbench.domain.codec import json_from_value, record_from_json, value_from_json
+from trtbench.domain.load import LoadSearch
 from trtbench.domain.result import (
     AnyRecord,
     Environment,
@@ -49,6 +50,7 @@ PROFILE = "profile.json"
 GRAPH = "graph.json"
 SCORES = "scores.json"
 TELEMETRY = "telemetry.json"
+LOAD = "load.json"
 
 _NO_SAMPLES = b"PK\5\6" + bytes(18)
 """An archive without members, as numpy writes it in twenty times the time."""
@@ -184,6 +186,7 @@ def read_run(folder: Path) -> Run | FailedRun:
             layers=layers,
             graph=graph,
             telemetry=read_telemetry(folder),
+            load=read_load(folder),
             extra=extra,
         )
     return record
@@ -201,6 +204,18 @@ def read_telemetry(folder: Path) -> tuple[TelemetrySample, ...]:
     if not path.exists():
         return ()
     return value_from_json(read_bytes(path), tuple[TelemetrySample, ...], where=str(path))
+
+
+def write_load(folder: Path, search: LoadSearch) -> None:
+    """Keep a search for a rate beside the run that it ended with."""
+    with writing(folder / LOAD):
+        write_whole(folder / LOAD, json_from_value(search))
+
+
+def read_load(folder: Path) -> LoadSearch | None:
+    """Read the search that ended with a run, where one did."""
+    path = folder / LOAD
+    return value_from_json(read_bytes(path), LoadSearch, where=str(path)) if path.exists() else None
 
 
 def read_layers(folder: Path) -> tuple[LayerProfile | None, EngineGraph | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trtbench.analysis.load import LoadSearch
+from trtbench.domain.load import LoadSearch
 from trtbench.domain.result import Run
 from trtbench.report.document import Block, Cell, Document, KeyValues, Text, document_from_blocks
 from trtbench.report.documents.run import title_of
@@ -15,17 +15,23 @@ LATE = 0.01
 
 def document_from_load(search: LoadSearch, run: Run) -> Document:
     """Describe a search, the answer first."""
-    blocks: list[Block] = [
-        KeyValues(id="load", pairs=_answer(search)),
-        *(_curve(search) if search.points else ()),
-    ]
+    blocks = blocks_from_load(search)
     return document_from_blocks("load", blocks, title=_title(run), created=run.record.created)
 
 
-def _curve(search: LoadSearch) -> list[Block]:
-    name, limit = search.slo.statistic, search.slo.limit_s
-    figure = rate_figure(search.points, statistic=name, marks=_marks(search), limit_s=limit)
-    return [rate_table(search.points, statistic=name), figure, *_cautions(search)]
+def blocks_from_load(search: LoadSearch, *, stem: str = "", name: str = "") -> list[Block]:
+    """Show the answer, every rate, and the curve; of several searches each has a stem."""
+    end = f"_{stem}" if stem else ""
+    answer: list[Block] = [KeyValues(id=f"load{end}", pairs=_answer(search))]
+    if not search.points:
+        return answer
+    statistic, limit = search.slo.statistic, search.slo.limit_s
+    figure = rate_figure(
+        search.points, statistic=statistic, marks=_marks(search), limit_s=limit,
+        id=f"latency_vs_rate{end}", name=name,
+    )  # fmt: skip
+    table = rate_table(search.points, statistic=statistic, id=f"rates{end}")
+    return [*answer, table, figure, *_cautions(search)]
 
 
 def _title(run: Run) -> str:
@@ -51,6 +57,9 @@ def _answer(search: LoadSearch) -> tuple[tuple[str, Cell], ...]:
         text = f"{rate} keeps {search.slo.text}{beyond}, {share} of the capacity"
         found = Cell(value=highest, text=text, tone="good")
     pairs = [("highest rate", found)]
+    if not search.complete:
+        words = "interrupted: other rates would have followed"
+        pairs.append(("search", Cell(text=words, tone="unclear")))
     if search.likely_hz is not None and not search.at_least:
         likely = f"{text_from_rate(search.likely_hz, digits=3)}, where the curve crosses the bound"
         pairs.append(("best guess", Cell(value=search.likely_hz, text=likely)))

@@ -1,4 +1,4 @@
-"""How latency grows with load: runs of the protocol server that differ in rate alone."""
+"""How latency grows with load: searches for a rate, and runs that differ in their rate alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from trtbench.analysis.load import knee, point_from_runs
 from trtbench.domain.result import Run
 from trtbench.report.alike import name_of_key, series_over
 from trtbench.report.document import Block, Section, Text
-from trtbench.report.labels import file_stem, shortened
+from trtbench.report.documents.load import blocks_from_load
+from trtbench.report.labels import file_stem, model_name, shortened
 from trtbench.report.load_curve import rate_figure, rate_table
 from trtbench.units import text_from_rate
 
@@ -18,9 +19,14 @@ LEAST_RATES = 2
 
 
 def make(runs: Sequence[Run]) -> Section | None:
-    """Draw p99 and median against the rate for each model measured at several."""
+    """Show every search, and p99 and median against the rate of models measured at several."""
     blocks: list[Block] = []
     taken: set[str] = set()
+    for run in (each for each in runs if each.load is not None):
+        assert run.load is not None
+        name = f"{model_name(run.record)}, {run.load.slo.text}"
+        stem = file_stem(f"{model_name(run.record)} {run.load.slo.statistic}", taken=taken)
+        blocks += blocks_from_load(run.load, stem=stem, name=shortened(name))
     for key, rates in series_over(runs, _rate, leave_out=("rate",), least=LEAST_RATES).items():
         points = [point_from_runs(windows) for windows in rates.values()]
         bend = knee(points)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 
 from trtbench.analysis.sweep import Choice, FrontPlace, choice_from_surface
 from trtbench.domain.ran import streams_of
@@ -25,7 +26,7 @@ def make(runs: Sequence[Run]) -> Section | None:
     for key, found in series.items():
         if len({streams for _, streams in found}) < 2:
             continue
-        rates = {place: max(_rate(run) for run in members) for place, members in found.items()}
+        rates = {place: median(map(_rate, members)) for place, members in found.items()}
         name, stem = name_of_key(key), file_stem(key[0], taken=taken)
         choice = choice_from_surface(rates)
         blocks += [_figure(rates, name, stem), _table(rates, choice, stem)]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 
 from trtbench.analysis.column_summary import nearest_rank
 from trtbench.analysis.load import (
     LOOKS,
-    LoadSearch,
-    RatePoint,
-    Slo,
     next_rate,
     point_from_windows,
     queries_needed,
@@ -18,37 +16,38 @@ from trtbench.analysis.load import (
     with_point,
 )
 from trtbench.analysis.summary import summary_from_run
+from trtbench.domain.load import LoadSearch, RatePoint, Slo
 from trtbench.domain.result import Run
 from trtbench.domain.spec import Length, RunSpec
 from trtbench.errors import UsageError
+from trtbench.store.directory import write_load
 from trtbench.store.store import Store
 from trtbench.units import text_from_rate
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.progress import Event
 
 RATES = 12
 """Rates that a search measures, as a rule; for the bar of progress alone."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoadFound:
-    """What a search found, and the run that stands for its answer."""
+def measured(spec: RunSpec, *, store: Store, conduct: Conduct, slo: str | None = None) -> Run:
+    """Measure a run or, where a bound is given, search for the rate that keeps it.
 
-    search: LoadSearch
-    run: Run
-    """At the highest rate that keeps the bound; where none does, the lowest, or without load."""
-
-
-def measured(
-    spec: RunSpec, *, store: Store, conduct: Conduct, slo: str | None = None
-) -> tuple[Run, LoadSearch | None]:
-    """Measure a run or, where a bound is given, search for the rate that keeps it."""
+    The search is kept beside the run at its answer.
+    """
     if slo is None:
-        return run_bench(spec, store=store, conduct=conduct), None
-    found = search_rate(
-        spec, check_search(spec, slo, output=conduct.output), store=store, conduct=conduct
-    )
-    return found.run, found.search
+        return run_bench(spec, store=store, conduct=conduct)
+    bound = check_search(spec, slo, output=conduct.output)
+    return _kept(search_rate(spec, bound, store=store, conduct=conduct), store)
+
+
+def _kept(run: Run, store: Store) -> Run:
+    """Write a search beside the run at its answer."""
+    if run.load is not None and run.path is not None:
+        write_load(run.path, run.load)
+        store.publish(run.path)
+    return run
 
 
 def check_search(spec: RunSpec, slo: str, *, output: object = None) -> Slo:
@@ -60,8 +59,11 @@ def check_search(spec: RunSpec, slo: str, *, output: object = None) -> Slo:
     return slo_from_text(slo)
 
 
-def search_rate(spec: RunSpec, slo: Slo, *, store: Store, conduct: Conduct) -> LoadFound:
-    """Measure the capacity, then rates by halves until both sides of the bound are close."""
+def search_rate(spec: RunSpec, slo: Slo, *, store: Store, conduct: Conduct) -> Run:
+    """Measure the capacity, then rates by halves until both sides of the bound are close.
+
+    Gives the run at the highest rate that keeps it; where none does, the lowest, or without load.
+    """
     bare = spec.having(launches=1, profile=False, telemetry_s=None)
     closed = bare.having(protocol="serve", rate_hz=None, arrivals="poisson", arrival_times_s=())
     heard = _named(conduct, "one after the other", 0)
@@ -73,16 +75,27 @@ def search_rate(spec: RunSpec, slo: Slo, *, store: Store, conduct: Conduct) -> L
     lone = nearest_rank(alone.times.host, slo.q)
     search = LoadSearch(slo=slo, capacity_hz=capacity, lone_s=lone, highest_hz=None, next_hz=None)
     if nearest_rank(alone.times.host, 0.5) > slo.limit_s:
-        return LoadFound(search=search, run=alone)  # what no load breaks already, load cannot keep
+        return replace(alone, load=search)  # what no load breaks already, load cannot keep
     first_runs: dict[float, Run] = {}
     while (rate := next_rate(search, most_hz=most)) is not None:
         name = f"{text_from_rate(rate, digits=3)}"
         heard = _named(conduct, name, len(search.points))
-        point, run = _at_rate(bare, rate, slo, least=spec.launches, store=store, conduct=heard)
+        try:
+            point, run = _at_rate(bare, rate, slo, least=spec.launches, store=store, conduct=heard)
+        except KeyboardInterrupt:
+            if search.points:
+                run = _kept(_answered(search.having(complete=False), first_runs), store)
+                told = f"what was found so far is kept: trtbench runs show {run.id}"
+                conduct.listen(Event(kind="note", text=told))
+            raise
         first_runs[rate] = run
         search = with_point(search, point, most_hz=most)
+    return _answered(search, first_runs)
+
+
+def _answered(search: LoadSearch, first_runs: Mapping[float, Run]) -> Run:
     shown = search.highest_hz if search.highest_hz is not None else search.points[0].rate_hz
-    return LoadFound(search=search, run=first_runs[shown])
+    return replace(first_runs[shown], load=search)
 
 
 def _at_rate(
