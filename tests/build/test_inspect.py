@@ -74,6 +74,21 @@ def test_an_engine_of_a_tensorrt_that_is_not_here(tmp_path: Path) -> None:
     assert rtx.facts["built_for"] == "8.0"
 
 
+def test_what_a_header_states_and_the_file_lacks_is_told(tmp_path: Path) -> None:
+    whole = plan(tmp_path / "r.engine", magic=b"vtrt").read_bytes().ljust(4096, b"\0")
+    cases: dict[int, str] = {16: "it is cut short: 4096 of 1099511627776 bytes are there",
+             56: "its header states 1 024 GiB of weights, which are not in it"}  # fmt: skip
+    for place, words in cases.items():
+        damaged = bytearray(whole)
+        damaged[16:24] = len(whole).to_bytes(8, "little")
+        damaged[place : place + 8] = (2**40).to_bytes(8, "little")
+        (tmp_path / "d.engine").write_bytes(damaged)
+        found = inspect(tmp_path / "d.engine")
+        assert found.notes[0].startswith(words)
+        assert found.facts["loads_here"] == "no"
+        assert str(found.facts["memory"]).startswith("at least 4.00 KiB: engine 4.00 KiB;")
+
+
 def header(flavour: str = "tensorrt", version: str = "10.9.0.34", **rest: object) -> PlanHeader:
     return PlanHeader(flavour=flavour, version=version, serialization=0, **rest)  # type: ignore[arg-type]
 

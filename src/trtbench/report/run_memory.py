@@ -51,7 +51,9 @@ def words_from_memory(use: MemoryUse) -> tuple[tuple[str, str], ...]:
 
 
 def _further(use: MemoryUse) -> str:
-    words = f"{text_from_bytes(use.context_bytes)} more for each further context"
+    least = any(part.per_context and part.bytes is None for part in use.parts)
+    size = f"{'at least ' if least else ''}{text_from_bytes(use.context_bytes)}"
+    words = f"{size} more for each further context"
     if use.contexts == 1 or use.peak_bytes is None:
         return words
     return f"{words}; {text_from_bytes(use.peak_bytes)} with the {use.contexts} of this run"

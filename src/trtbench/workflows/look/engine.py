@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from trtbench.analysis.inspection import (
@@ -30,6 +30,7 @@ from trtbench.models.sidecar import kept_value
 from trtbench.report.run_memory import words_from_memory
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.plan import HEADER_BYTES, PlanHeader, plan_from_bytes
+from trtbench.units import text_from_bytes
 
 _PACKAGES = {"tensorrt": "tensorrt", "tensorrt_rtx": "tensorrt-rtx"}
 _WORDS = {"tensorrt": "TensorRT", "tensorrt_rtx": "TensorRT-RTX"}
@@ -56,21 +57,25 @@ def inspect_engine(
     artefact, graph, aside = _beside(path)
     found = inspection_from_graph(graph, path=str(path)) if graph else None
     seen = [gpu for gpu in (gpu_in_use(),) if gpu is not None]
+    size = path.stat().st_size
     installed = distribution_versions(_PACKAGES[header.flavour])
     loads, reasons = would_load(header, artefact, installed=installed, gpus=seen)
     if use is not None:
         loads, reasons = True, ()
+    elif (header.plan_bytes or 0) > size:
+        loads = False
     inputs, outputs = _edges(artefact, graph)
     filled = [_filled(each, shapes or {}, batch) for each in inputs + outputs]
-    held = header.weight_bytes or _number(artefact, "weights_bytes")
-    expected = _expected_use(artefact, held or path.stat().st_size, filled, seen)
+    stated = header.weight_bytes if (header.weight_bytes or 0) <= size else None
+    held = stated or _number(artefact, "weights_bytes")
+    expected = _expected_use(artefact, held or size, filled, seen)
     return Inspection(
         kind="engine",
         path=str(path),
         facts={
             "flavour": _WORDS[header.flavour],
             "version": header.version,
-            "size_bytes": path.stat().st_size,
+            "size_bytes": size,
             "weight_bytes": held,
             **dict(words_from_memory(use or expected)),
             "built_for": ", ".join(header.compute_capabilities) or None,
@@ -84,12 +89,22 @@ def inspect_engine(
         summary=found.summary if found else None,
         layers=found.layers if found else None,
         notes=(
+            *_damage(header, size),
             *aside,
             *reasons,
             *_source_notes(graph, artefact, onnx, held),
             *_graph_note(graph, artefact),
         ),
     )
+
+
+def _damage(header: PlanHeader, size: int) -> Iterator[str]:
+    """Name what a header states that the file cannot hold."""
+    if header.plan_bytes is not None and header.plan_bytes > size:
+        yield f"it is cut short: {size} of {header.plan_bytes} bytes are there"
+    elif header.weight_bytes is not None and header.weight_bytes > size:
+        stated = text_from_bytes(header.weight_bytes)
+        yield f"its header states {stated} of weights, which are not in it: stripped, or damaged"
 
 
 def would_load(
