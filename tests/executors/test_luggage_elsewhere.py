@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from PIL import Image
 
 import models
 import trtbench
+from trtbench.cli import run as command
 from trtbench.domain.codec import value_from_json
 from trtbench.domain.conversion import Sidecar
 from trtbench.executors import Executor, ExecutorSettings
@@ -95,6 +97,45 @@ def test_a_factory_goes_to_a_node_of_ray_once(nodes, tmp_path, own_net, torch_py
 def test_a_factory_is_found_by_the_executor_of_this_machine(tmp_path, own_net, torch_python):
     executor = open_executor("local", ExecutorSettings())
     measured_twice(executor, own_net, torch_python, tmp_path)
+
+
+def settings_with_torch(folder: Path, python: str) -> Path:
+    """Settings of a machine whose PyTorch is in an interpreter of its own."""
+    (folder / "trtbench").mkdir(parents=True)
+    text = f"[runtimes.torch]\npython = '{python}'\n"
+    (folder / "trtbench" / "config.toml").write_text(text)
+    return folder
+
+
+def swept(model: Path, folder: Path, *words: str) -> None:
+    """Sweep a model with code of its own: PyTorch itself, and an export of it."""
+    asked = ["sweep", str(model), "-r", "torch,onnxruntime", "--factory", "net:make",
+             "--input-shape", "2x8", "--duration", "20ms",
+             "--axis", "device=cpu", "--format", "none", "-o", str(folder / "sweep"),
+             "--store", str(folder / "store"), *words]  # fmt: skip
+    assert command(asked) == 0
+    store = Store(folder / "store")
+    found = [store.load(entry.id).record for entry in store.index.find(kind="run")]
+    assert sorted(record.spec.runtime for record in found) == ["onnxruntime", "torch"]
+    steps = [json.loads((store.directory(each.id) / "steps.json").read_bytes()) for each in found]
+    assert sorted(step["kind"] for each in steps for step in each) == ["export"]
+
+
+def test_a_sweep_of_a_factory_goes_by_ssh(tmp_path, sshd, clocked, own_net, torch_python):
+    hosts = hosts_file(tmp_path, sshd, clocked, "a")
+    settings = settings_with_torch(tmp_path / "a" / "settings", torch_python)
+    own = f'environment = {{ XDG_CONFIG_HOME = "{settings}", '
+    hosts.write_text(hosts.read_text().replace("environment = { ", own))
+    swept(own_net, tmp_path, "--executor", "ssh", "--hosts", str(hosts))
+
+
+def test_a_sweep_of_a_factory_goes_to_a_node_of_ray(
+    nodes, tmp_path, own_net, torch_python, monkeypatch
+):
+    settings = settings_with_torch(tmp_path / "settings", torch_python)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(settings))
+    nodes.add("a")
+    swept(own_net, tmp_path, "--executor", "ray", "--address", nodes.cluster.address)
 
 
 def test_a_model_is_quantized_elsewhere_and_comes_back_with_its_record(tmp_path, sshd, clocked):
