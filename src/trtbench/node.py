@@ -46,7 +46,7 @@ from trtbench.workflows.request.progress import Event, Listener
 if TYPE_CHECKING:
     from trtbench.domain.words import Mode
 
-RUN, ERROR = "run", "error.json"
+RUN, ERROR, OUTPUT = "run", "error.json", "output"
 EXIT_TOLD = 3
 
 
@@ -59,13 +59,17 @@ def main(arguments: list[str]) -> int:
         return _tell_lacking(arguments[1:])
     path, folder = Path(arguments[0]).absolute(), Path(arguments[1]).absolute()
     tell = _teller(arguments[2] if len(arguments) > 2 else None, folder)
+    request = None
     try:
         request = value_from_json(read_bytes(path), Request, where=str(path))
         _measure(request, folder, tell)
     except TrtbenchError as problem:
         if isinstance(problem, JobError) and (folder / RUN / "run.json").is_file():
             return 0  # a failed run is a run
-        (folder / ERROR).write_bytes(json_from_value(told_from_error(problem)))
+        told = told_from_error(problem)
+        if request is not None:
+            told = msgspec.convert(_hidden(told, request, folder), type=Told)
+        (folder / ERROR).write_bytes(json_from_value(told))
         return EXIT_TOLD
     except Exception as problem:
         traceback.print_exc()
@@ -118,15 +122,20 @@ ERRANDS = ("build", "check", "evaluate", "quantize")
 
 def _carry_out(request: Request, errand: Errand, folder: Path, listen: Listener) -> None:
     """Carry out a verb; what it gives is written last, with no names of this machine in it."""
-    output = folder / RUN / "output"
+    output = folder / RUN / OUTPUT
     output.mkdir(parents=True)
     if errand.verb == CASE:
         value: object = _case(request, errand, folder, listen)
     else:
         value = _done(errand, output, folder / "store", listen)
-    files = Path(request.placed) if request.placed else folder / "files"
-    plain = with_marks(msgspec.to_builtins(value), files=files, output=output)
+    plain = _hidden(value, request, folder)
     (folder / RUN / ANSWER).write_bytes(msgspec.msgpack.encode(plain))
+
+
+def _hidden(value: object, request: Request, folder: Path) -> object:
+    """Leave the places of this machine out of a value, for the way back."""
+    files = Path(request.placed) if request.placed else folder / "files"
+    return with_marks(msgspec.to_builtins(value), files=files, output=folder / RUN / OUTPUT)
 
 
 def _case(request: Request, errand: Errand, folder: Path, listen: Listener) -> object:
@@ -136,7 +145,7 @@ def _case(request: Request, errand: Errand, folder: Path, listen: Listener) -> o
     return carry_out_case(
         errand.asked,
         folder=folder,
-        output=folder / RUN / "output",
+        output=folder / RUN / OUTPUT,
         config=config,
         conduct=_conduct(request, config, listen),
     )

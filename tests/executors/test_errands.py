@@ -18,7 +18,7 @@ from trtbench.cli import run as command
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import value_from_json
 from trtbench.domain.spec import BuildSpec, ModelRef
-from trtbench.errors import InputError, UsageError
+from trtbench.errors import InputError, TrtbenchError, UsageError
 from trtbench.executors import Bag, Errand, Request
 from trtbench.executors._errand import with_files_in, with_marks, with_own_files, with_own_names
 from trtbench.models.identity import sha256_of
@@ -187,6 +187,27 @@ def test_what_is_wrong_there_is_said_here(tmp_path, away):
     with pytest.raises(UsageError) as caught:
         trtbench.check(one, two, runtime="nonesuch", output=tmp_path / "c", **away)
     assert "nonesuch" in str(caught.value)
+    np.savez(tmp_path / "rows.npz", other=np.zeros((4, 16), np.float32))
+    with pytest.raises(InputError) as caught:
+        trtbench.quantize(one, precision="int8", calibration=tmp_path / "rows.npz",
+                          output=tmp_path / "q" / "x.onnx", **away)  # fmt: skip
+    assert str(tmp_path / "rows.npz") in caught.value.facts.values()  # as it is called here
+    assert not (tmp_path / "q").exists()
+
+
+@pytest.mark.slow
+def test_the_log_of_a_build_that_fails_elsewhere_comes_back(tmp_path, away, trtexec):
+    hosts = tmp_path / "hosts.toml"
+    hosts.write_text(hosts.read_text() + "gpus = 1\n")
+    with pytest.raises(TrtbenchError) as caught:
+        trtbench.build(
+            trtexec.onnx(b"broken"), runtime="trtexec", options={"binary": str(trtexec.binary)},
+            output=tmp_path / "e" / "x.engine", **away,
+        )  # fmt: skip
+    log = tmp_path / "e" / "x.engine.build.log"
+    assert caught.value.facts["log"] == str(log)
+    assert "Failed to parse" in log.read_text()
+    assert [each.name for each in log.parent.iterdir()] == [log.name]
 
 
 def test_weights_outside_of_the_folder_of_a_model_do_not_travel(tmp_path):

@@ -51,6 +51,10 @@ def test_a_case_is_quantized_measured_and_judged_where_it_is_sent(tmp_path, sshd
         assert len(steps_of(kept, "check")) == 2
         assert len(list((kept / "blobs").iterdir())) == 2  # the model and the data, once
         assert list((kept / "work").iterdir()) == []
+    again = trtbench.sweep(output=tmp_path / "sweep", store=tmp_path / "store", executor="ssh",
+                           hosts=hosts)  # fmt: skip
+    assert [row.remark for row in again.rows] == [row.remark for row in found.rows]
+    assert "random data" in str(found.rows[2].remark)
     assert [row.max_abs == 0 for row in found.rows] == [True, True, False, False]
     came = {sha256_of(path) for path in (tmp_path / "sweep" / "engines").rglob("*.onnx")}
     assert came == {run.record.spec.model.sha256 for run in found.runs} - {sha256_of(model)}

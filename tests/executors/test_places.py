@@ -12,9 +12,11 @@ import pytest
 
 from trtbench.errors import InputError, UnavailableError, UsageError
 from trtbench.executors import Needs
-from trtbench.executors._hosts import hosts_from_file, slots_of
+from trtbench.executors._hosts import Host, hosts_from_file, slots_of
 from trtbench.executors._slots import Slot, Slots, Want
-from trtbench.workflows.measure.remote import each_at_once
+from trtbench.workflows.measure.remote import each_at_once, executor_for
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.sweep.plan import SweepPlan
 from trtbench.workflows.sweep.progress import SweepProgress
 
@@ -71,9 +73,34 @@ def test_nobody_fits_and_every_machine_says_why() -> None:
     with pytest.raises(UnavailableError, match="no machine can ever") as caught:
         Slots(lambda: [CPU, GPU]).fitting(Needs(gpu=True, gpu_type="B200"))
     assert caught.value.facts["lab, L4"] == "its GPU is NVIDIA L4"
+    both = [Slot(machine="lab", title="lab"), Slot(machine="lab", title="lab", gpu=0)]
+    for needs in (Needs(resources={"lidar": 1.0}), Needs(gpu=True, resources={"lidar": 1.0})):
+        with pytest.raises(UnavailableError) as caught:
+            Slots(lambda: both).fitting(needs)
+        assert caught.value.facts["lab"] == "has no lidar 1"
     with pytest.raises(UnavailableError) as caught:
         Slots(list).fitting(Needs())
     assert caught.value.facts["machines"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("executor", "flag"),
+    [("local", "hosts"), ("local", "address"), ("ray", "hosts"), ("ssh", "address")],
+)
+def test_a_flag_for_another_executor_is_refused(executor, flag) -> None:
+    request = BenchRequest(model="m.onnx", executor=executor, **{flag: "x"})
+    with (
+        pytest.raises(UsageError, match=f"--{flag} says nothing"),
+        executor_for(request, Conduct()),
+    ):
+        pass
+
+
+def test_work_on_the_processor_of_a_machine_may_name_its_gpu() -> None:
+    host = Host(address="board", gpus=1, gpu_type="Orin")
+    places = slots_of(host)
+    assert [slot.lacks(Needs(gpu=gpu, gpu_type="orin")) for slot, gpu in
+            zip(places, (False, True), strict=True)] == [None, None]  # fmt: skip
 
 
 def test_idle_places_are_used_first_and_a_taken_one_is_waited_for() -> None:
@@ -177,7 +204,7 @@ def test_the_devices_of_a_host(tmp_path: Path) -> None:
     cpu, other, *gpus = slots_of(board, beside=2)
     assert [slot.key for slot in (cpu, other)] == [("board", None, 0), ("board", None, 1)]
     assert [slot.gpu for slot in gpus] == [0, 1]
-    assert cpu.gpu_type == ""
+    assert cpu.lacks(Needs(gpu_type="orin")) is None  # work beside it
     assert gpus[0].lacks(Needs(gpu=True, gpu_type="orin", gpu_memory_bytes=8 * GIB)) is None
     assert gpus[0].lacks(Needs(gpu=True, memory_bytes=33 * GIB)) == "not enough memory"
     assert [slot.key for slot in slots_of(plain)] == [("plain", None, 0)]

@@ -130,7 +130,12 @@ def workers(folder: Path) -> list[int]:
     ("text", "match"),
     [
         ("", "lists no host"),
-        ("[[host]]\nadress = 'x'", "no list of hosts"),
+        ("[[host]]\naddress = 'x'\nport = 'y'", "no list of hosts"),
+        ("[[host]]\nadress = 'x'", "did you mean address"),
+        ("[[hosts]]\naddress = 'x'", "did you mean host"),
+        ("[[host]]\naddress = ''", "not an address"),
+        ("[[host]]\naddress = 'x'\nmemory = 'lots'", "hosts.toml"),
+        ("[[host]]\naddress = 'x'\ngpu_type = 'Orin'", "gpus = 1"),
         ("[[host]]\naddress = '-oProxyCommand=evil'", "not an address"),
         ("[[host]]\naddress = 'x'\n[[host]]\naddress = 'x'", "twice"),
         ("[[host]]\naddress = 'me:secret@board'", "holds no password"),
@@ -138,7 +143,9 @@ def workers(folder: Path) -> list[int]:
 )
 def test_a_list_of_hosts_that_is_none(tmp_path, text, match):
     (tmp_path / "hosts.toml").write_text(text)
-    with pytest.raises(UsageError, match=match):
+    with pytest.raises(UsageError) as caught:
         open_executor(ExecutorSettings(hosts=tmp_path / "hosts.toml"))
+    assert match in str(caught.value)
+    assert "\\n" not in str(caught.value)
     with pytest.raises(UsageError, match="needs a list"):
         open_executor(ExecutorSettings())

@@ -90,8 +90,22 @@ def test_a_million_items_cost_what_the_device_costs_meanwhile(tmp_path):
 )
 def test_a_file_that_is_no_list_of_prices_is_refused(tmp_path, text):
     (tmp_path / "prices.toml").write_text(text)
-    with pytest.raises(UsageError, match="no list of prices"):
+    with pytest.raises(UsageError, match="no list of prices") as caught:
         prices_from_file(tmp_path / "prices.toml")
+    assert caught.value.facts.get("device") == ("big" if "=" in text else None)
+    assert "\\n" not in str(caught.value.fix)
+
+
+def test_one_device_alone_has_its_cost_and_its_bound_too(tmp_path):
+    run = run_on("The Big One", 1e-3, batch=1)
+    assert make([run]) is None
+    told = {"prices": {"big": Price(per_hour=3.6, currency="EUR")}, "latency_under_s": 0.5}
+    found = tables(make([replace(run, extra=told)]))
+    assert found["devices"].rows[0][6].shown.endswith("EUR")
+    assert found["devices_under"].rows
+    request = ReportRequest(names=["x"], output=tmp_path, under="0ms")
+    with pytest.raises(UsageError, match="under 0 s"):
+        _with_prices([run], request)
 
 
 def test_prices_of_other_devices_alone_are_a_mistake_and_said(tmp_path):

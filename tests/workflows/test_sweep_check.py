@@ -15,6 +15,7 @@ from trtbench.cli import run as command
 from trtbench.errors import UsageError
 from trtbench.report.documents.sweep import document_from_sweep
 from trtbench.report.renderers.md import markdown
+from trtbench.report.renderers.terminal import text
 from trtbench.store.store import Store
 from trtbench.workflows.stored.report import load_runs
 from trtbench.workflows.sweep.matrix import matrix_from_table
@@ -41,9 +42,9 @@ def test_outputs_of_every_case_are_held_against_the_model_as_given(tmp_path):
     assert all(run.extra["checks"] for run in runs)
     with pytest.raises(UsageError, match="not in this store"):
         load_runs([str(tmp_path / "sweep")], store=Store(tmp_path / "other"))
-    text = markdown(document_from_sweep(found.rows))
-    assert "SQNR" in text
-    assert "same" in text
+    page = markdown(document_from_sweep(found.rows))
+    assert "SQNR" in page
+    assert "same" in page
 
 
 def test_rows_are_chosen_by_what_their_outputs_differ_by():
@@ -56,6 +57,18 @@ def test_rows_are_chosen_by_what_their_outputs_differ_by():
     near = condition_from_text("sqnr >= 30", names=quantities(rows))
     chosen = choose(rows, near, by="max_abs")
     assert {row.max_abs for row in chosen.rows} == {0.0, 0.1}
+
+
+def test_cases_are_told_apart_on_a_narrow_screen():
+    rows = [
+        SweepRow(model="m", runtime="onnxruntime", precision=precision, batch=8, size_bytes=1 << 20,
+                 options={"machine": machine}, max_abs=0.1, sqnr_db=40.0, layers=12,
+                 parameters=123_456)
+        for precision in ("fp32", "int8") for machine in ("lab-h100-number-1", "lab-orin")
+    ]  # fmt: skip
+    drawn = text(document_from_sweep(rows), width=60)
+    assert "…" not in drawn
+    assert drawn.count("int8") == drawn.count("machine=lab-orin") == 2
 
 
 def test_a_sweep_on_this_machine_fetches_no_engines(tmp_path, capsys):

@@ -9,7 +9,7 @@ import msgspec
 from trtbench import boundary
 from trtbench.boundary import read_toml
 from trtbench.domain.spec import Value
-from trtbench.errors import UsageError, reading
+from trtbench.errors import UsageError, meant, reading
 from trtbench.executors._slots import Slot
 from trtbench.units import bytes_from_text
 
@@ -49,51 +49,68 @@ class HostsFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     host: tuple[Host, ...] = ()
 
 
+LIKE = "write it like [[host]] and, below, address = 'user@board'"
+
+
 def hosts_from_file(path: Path) -> tuple[Host, ...]:
     """Read the machines; keys that mean nothing are named."""
     try:
         with reading(path):
             hosts = msgspec.convert(read_toml(path), type=HostsFile).host
     except (ValueError, msgspec.ValidationError) as problem:
-        raise UsageError(
-            f"{path} is no list of hosts",
-            facts={"reason": problem},
-            fix="write it like [[host]] and, below, address = 'user@board'",
-        ) from None
+        raise _invalid(path, str(problem)) from None
     if not hosts:
-        raise UsageError(f"{path} lists no host", fix="[[host]]\\naddress = 'user@board'")
+        raise UsageError(f"{path} lists no host", fix=LIKE)
     titles = [host.title for host in hosts]
-    if len(set(titles)) < len(titles):
-        raise UsageError(f"{path} lists a host twice", fix="give each a name of its own")
     for host in hosts:
-        _refuse_odd(host, path)
-        if ":" in host.address.rpartition("@")[0]:
-            raise UsageError(
-                "an address of ssh holds no password",
-                facts={"file": path, "host": host.address.rpartition("@")[2]},
-                fix="let the machine know your key: ssh-copy-id user@board",
-            )
-        if host.address.startswith("-"):  # ssh would take it for a flag
-            raise UsageError(
-                f"{host.address!r} is not an address",
-                facts={"file": path},
-                fix="write it like user@board",
-            )
+        try:
+            _refuse_odd(host)
+            if titles.count(host.title) > 1:
+                raise UsageError(
+                    f"{path} lists a host twice", fix="name = '...' in each, which tells them apart"
+                )
+        except UsageError as problem:
+            user, _, name = host.title.rpartition("@")  # of which one may hold a password
+            title = name if ":" in user else host.title
+            problem.facts |= {"file": str(path), "host": title}
+            raise
     return hosts
 
 
-def _refuse_odd(host: Host, path: Path) -> None:
-    """Refuse what no machine has: more GPUs than a list can hold, names that a shell would run."""
+def _invalid(path: Path, reason: str) -> UsageError:
+    """Say which key of a list of hosts means nothing, and which was meant."""
+    words, _, place = reason.partition(" - at `$.")
+    if "unknown field" not in words:
+        return UsageError(f"{path} is no list of hosts", facts={"reason": reason}, fix=LIKE)
+    known = Host.__struct_fields__ if place else HostsFile.__struct_fields__
+    return UsageError(
+        f"{path} has a key that means nothing",
+        facts={"key": words.split("`")[1], **({"in": f"[[{place.strip('`')}]]"} if place else {})},
+        fix=meant(words.split("`")[1], known),
+    )
+
+
+def _refuse_odd(host: Host) -> None:
+    """Refuse what no machine has, what ssh would take for a flag, and what a shell would run."""
+    if ":" in host.address.rpartition("@")[0]:
+        raise UsageError(
+            "an address of ssh holds no password",
+            fix="let the machine know your key: ssh-copy-id user@board",
+        )
+    if not host.address or host.address.startswith("-") or len(host.address.split()) != 1:
+        raise UsageError(f"{host.address!r} is not an address", fix="write it like user@board")
     odd = [name for name in host.environment if not name.isidentifier() or not name.isascii()]
     if odd:
+        raise UsageError(f"{boundary.shown(odd[0])} is no name of a variable")
+    if not host.gpus and (host.gpu_type or host.gpu_memory):
         raise UsageError(
-            f"{boundary.shown(odd[0])} is no name of a variable",
-            facts={"file": path, "host": host.title},
+            "a host has a type of GPU and no GPU",
+            fix="gpus = 1 in its table, or no gpu_type and no gpu_memory",
         )
     if isinstance(host.gpus, int) and not 0 <= host.gpus <= MOST_GPUS:
-        raise UsageError(
-            f"a host has 0 to {MOST_GPUS} GPUs", facts={"file": path, "host": host.title}
-        )
+        raise UsageError(f"a host has 0 to {MOST_GPUS} GPUs")
+    for size in filter(None, (host.memory, host.gpu_memory)):
+        bytes_from_text(size)
 
 
 def slots_of(host: Host, *, beside: int = 1) -> list[Slot]:
@@ -110,7 +127,7 @@ def slots_of(host: Host, *, beside: int = 1) -> list[Slot]:
             gpu=gpu,
             number=number,
             visible=visible,
-            gpu_type=host.gpu_type if gpu is not None else "",
+            gpu_type=host.gpu_type,
             memory_bytes=memory,
             gpu_memory_bytes=gpu_memory,
             resources=dict(host.resources),

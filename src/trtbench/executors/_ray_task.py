@@ -18,7 +18,7 @@ from trtbench.boundary import at_home, read_text
 from trtbench.domain.spec import Value
 from trtbench.errors import JobError, TrtbenchError, writing
 from trtbench.executors._folders import blob, cache_folder, keep_blob, pack
-from trtbench.executors._node import node_environment, run_node, told_from_error, told_in
+from trtbench.executors._node import RUN, node_environment, run_node, told_from_error, told_in
 from trtbench.executors._parcel import parcel_from_bytes, place_parcel
 from trtbench.executors._request import Told
 from trtbench.host.locks import alone
@@ -52,9 +52,15 @@ def on_node(parcel: bytes, contents: Mapping[str, Sequence[object]], slot: int) 
         with temporary_folder() as folder:
             request = place_parcel(found, cache=cache, folder=folder)
             environment = {"TRTBENCH_CPU_SLOT": str(slot)}
-            run = run_node(request, folder=folder / "work", environment=environment)
-            pack(run, folder / "run.tar")
-            return Answer(host=host, fetched=fetched, run=(folder / "run.tar").read_bytes())
+            answer = Answer(host=host, fetched=fetched)
+            try:
+                run_node(request, folder=folder / "work", environment=environment)
+            except TrtbenchError as problem:
+                answer = _refusal(problem, host, fetched)
+            if (folder / "work" / RUN).is_dir():  # of work that failed, its log
+                pack(folder / "work" / RUN, folder / "run.tar")
+                answer = answer.having(run=(folder / "run.tar").read_bytes())
+            return answer
     except TrtbenchError as problem:
         return _refusal(problem, host, fetched)
 

@@ -121,6 +121,8 @@ class Slots:
             return able
         if missing and missing[0] is not None:
             raise missing[0]
+        # Of a machine, what its place of the right kind lacks says more.
+        places.sort(key=lambda slot: (slot.gpu is not None) == needs.gpu)
         reasons = {slot.machine: (slot.title, slot.lacks(needs)) for slot in places}
         raise UnavailableError(
             "no machine can ever measure this run",

@@ -13,6 +13,9 @@ class ExecutorModule(Protocol):
     ELSEWHERE: bool = False
     """Whether work leaves this machine: engines are then built where they are measured."""
 
+    TAKES: tuple[str, ...] = ("address", "hosts", "wait_node")
+    """Flags for executors that mean something to it."""
+
     def open_executor(self, settings: ExecutorSettings) -> Executor:
         """Open it as the user says."""
         ...

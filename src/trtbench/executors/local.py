@@ -17,7 +17,7 @@ from trtbench.domain.job import PROGRESS_MARK, Job, JobEnd, WorkerError
 from trtbench.errors import TrtbenchError, UnavailableError, writing
 from trtbench.executors._errand import with_own_files
 from trtbench.executors._interpreter import worker_command, worker_environment
-from trtbench.executors._node import run_node
+from trtbench.executors._node import RUN, run_node
 from trtbench.executors._request import Executor, ExecutorSettings, Needs, Request, Tell
 from trtbench.executors._slots import Slot, Slots
 from trtbench.host.gpu_names import SLOT_VARIABLE, devices
@@ -25,6 +25,7 @@ from trtbench.host.machine import memory_bytes
 from trtbench.host.process import Child, Exit, run_together, tail
 from trtbench.host.unfinished import temporary_folder
 
+TAKES: tuple[str, ...] = ()
 _RESULTS = ("outcome.json", "*/outcome.json", "outputs.npz")
 """What a job that has done its work leaves in its folder."""
 
@@ -193,14 +194,17 @@ class LocalExecutor:
             temporary_folder() as work,
         ):
             environment = {**(self._settings.environment or {}), **_view(slot)}
-            made = run_node(
-                with_own_files(request),
-                folder=work,
-                tell=tell,
-                environment=environment,
-                closed=self._closed,
-            )
-            shutil.copytree(made, folder, dirs_exist_ok=True)
+            try:
+                run_node(
+                    with_own_files(request),
+                    folder=work,
+                    tell=tell,
+                    environment=environment,
+                    closed=self._closed,
+                )
+            finally:
+                if (work / RUN).is_dir():  # of work that failed, its log
+                    shutil.copytree(work / RUN, folder, dirs_exist_ok=True)
 
     def close(self) -> None:
         """End what is being measured."""

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ELSEWHERE = True
+TAKES = ("address", "wait_node")
 RETRIES = 5
 """How many nodes may be lost under one run before it is given up."""
 
@@ -108,7 +109,7 @@ class RayExecutor:
         times = 0
         while True:
             with self._slots.taken(request.needs, tell=tell) as slot:
-                tell(f"measuring on {slot.title}")
+                tell(f"carried out on {slot.title}")
                 try:
                     answer = self._on(slot, parcel)
                 except Lacking:
@@ -201,7 +202,8 @@ class RayExecutor:
         """Tell the autoscaler what is wanted; through a client only the cluster itself can."""
         with contextlib.suppress(importlib.import_module("ray.exceptions").RayError):
             if importlib.import_module("ray.util.client").ray.is_connected():
-                task = self._ray.remote(max_retries=0, num_cpus=0)(_request_nodes)
+                name = "trtbench asks for nodes"
+                task = self._ray.remote(max_retries=0, num_cpus=0, name=name)(_request_nodes)
                 self._ray.get(task.remote(bundles), timeout=ANSWER_S)
             else:
                 _request_nodes(bundles)
@@ -288,7 +290,8 @@ class RayExecutor:
     ) -> T | None:
         """Have a node answer something small; ``None`` when it does not."""
         asked = self._ray.remote(max_retries=0, num_cpus=0)(question)
-        reference = asked.options(scheduling_strategy=_pinned(node)).remote()
+        name = "trtbench asks a node what it has"
+        reference = asked.options(scheduling_strategy=_pinned(node), name=name).remote()
         try:
             answer: T = self._ray.get(reference, timeout=patience_s)
             return answer
@@ -375,15 +378,15 @@ def _pinned(node: str) -> NodeAffinitySchedulingStrategy:
 
 
 def _keep(answer: Answer, folder: Path, slot: Slot) -> None:
-    if answer.run is None:
-        assert answer.error is not None
+    if answer.run is not None:
+        with temporary_folder() as own:
+            (own / "run.tar").write_bytes(answer.run)
+            unpack(own / "run.tar", folder)
+    if answer.error is not None:
         error = error_from_told(answer.error, where=slot.title)
         if isinstance(error, JobError):
             error.log_tail = answer.log_tail
         raise error
-    with temporary_folder() as own:
-        (own / "run.tar").write_bytes(answer.run)
-        unpack(own / "run.tar", folder)
 
 
 def _ray() -> ModuleType:

@@ -14,7 +14,7 @@ from secrets import token_hex
 from trtbench.errors import UnavailableError, UsageError
 from trtbench.executors._folders import unpack
 from trtbench.executors._hosts import Host, hosts_from_file, slots_of
-from trtbench.executors._node import interrupt_if, result_of
+from trtbench.executors._node import RUN, interrupt_if, result_of
 from trtbench.executors._parcel import Parcel, bytes_from_parcel, parcel_from_request
 from trtbench.executors._request import AGAIN, Executor, ExecutorSettings, Needs, Request, Tell
 from trtbench.executors._shell import Shell
@@ -24,6 +24,7 @@ from trtbench.host.process import Exit
 from trtbench.host.unfinished import temporary_folder
 
 ELSEWHERE = True
+TAKES = ("hosts",)
 GRACE_S = 60.0
 RETRIES = 2
 """How often a run is begun again when its host is lost."""
@@ -148,8 +149,9 @@ class SshExecutor:
         with temporary_folder() as own:
             shell.far("pack", there, target=own / "left.tar")
             unpack(own / "left.tar", own / "left")
-            run = result_of(own / "left", where=title, how=_how(ended))
-            shutil.copytree(run, folder, dirs_exist_ok=True)
+            if (own / "left" / RUN).is_dir():  # of work that failed, its log
+                shutil.copytree(own / "left" / RUN, folder, dirs_exist_ok=True)
+            result_of(own / "left", where=title, how=_how(ended))
 
 
 def _how(ended: Exit) -> str:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 SweepColumn = tuple[Heading, Callable[[SweepRow], "Cell | Scalar"]]
 
-CASE = Heading(key="case", title="Case", fit="shorten")
+CASE = Heading(key="case", title="Case", fit="wrap")
 LATENCY = Heading(key="latency_s", title="Latency", align="right", rank=5)
 GPU = Heading(key="gpu_s", title="GPU", align="right", rank=4)
 MAX_ABS = Heading(key="max_abs", title="Max abs", align="right", rank=4)

@@ -58,11 +58,12 @@ class _Point:
 
 
 def make(runs: Sequence[Run]) -> Section | None:
-    """Compare devices where runs of at least two are at hand."""
+    """Compare devices where runs of at least two are at hand, or a price or bound is asked for."""
     names = device_names(runs)
     points = [point for run in runs if (point := _point(run, names[run.id]))]
     devices = list(dict.fromkeys(point.device for point in points))
-    if len(devices) < 2:
+    asked = under_of(runs) is not None or any(point.price for point in points)
+    if len(devices) < (1 if asked else 2):
         return None
     blocks: list[Block] = [*device_blocks(runs, names), _summary(points)]
     shown = devices[:MOST_DEVICES]

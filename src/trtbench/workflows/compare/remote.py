@@ -18,8 +18,8 @@ from trtbench.workflows.measure.luggage import Luggage
 from trtbench.workflows.measure.remote import (
     needs_of,
     request_from_spec,
+    send,
     take_in,
-    teller,
     with_spec,
 )
 from trtbench.workflows.request.comparing import PairFields
@@ -42,7 +42,7 @@ def pair_elsewhere(
         needs=request.needs.having(gpu=gpu),
     )
     with store.scratch() as folder:
-        conduct.executor.run(request, folder=folder, tell=teller(conduct.listen))
+        send(request, conduct.executor, folder, conduct.listen)
         first = _keep_side(folder / "0", sides.baseline, store)
         return first, _keep_side(folder / "1", sides.candidate, store)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ import msgspec
 from trtbench import boundary
 from trtbench.domain.codec import learned
 from trtbench.domain.spec import ModelRef, RunSpec
-from trtbench.errors import StoreError, writing
+from trtbench.errors import StoreError, TrtbenchError, writing
 from trtbench.executors import ANSWER, Errand, Request, with_own_names
 from trtbench.host.unfinished import remove_abandoned, scratch_directory, temporary_folder
 from trtbench.models.identity import format_of, model_ref
@@ -20,7 +21,7 @@ from trtbench.models.torch_models import is_named
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import new_id
 from trtbench.workflows.measure.luggage import Luggage, in_python
-from trtbench.workflows.measure.remote import executor_for, teller
+from trtbench.workflows.measure.remote import executor_for, send
 from trtbench.workflows.request.choice import first_choice
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
@@ -58,13 +59,33 @@ def run_errand(
     asked = {name: value for name, value in said.items() if name not in here}
     errand = Errand(verb=verb, asked=asked, output=output.name if output else None)
     with executor_for(request, conduct) as conduct, temporary_folder() as folder:
-        answer = send_errand(errand, folder, luggage=luggage, conduct=conduct, gpu=gpu)
         place = output.absolute().parent if output else folder
+        try:
+            answer = send_errand(
+                errand, folder, luggage=luggage, conduct=conduct, gpu=gpu, output=place,
+                title=f"{verb} {_models_of(request)}",
+            )  # fmt: skip
+        except TrtbenchError:
+            if output is not None:  # the log of what failed, which the error names
+                with contextlib.suppress(StoreError):
+                    _put(folder / "output", output.absolute())
+            raise
         value = value_of_answer(answer, kind, luggage=luggage, output=place)
         value = take(value, folder / "output")
         if output is not None:
             _put(folder / "output", output.absolute())
         return value
+
+
+def _models_of(request: ExecutorFields) -> str:
+    """Name the models of a request as people know them."""
+    named = [
+        getattr(request, f.name) for f in fields_of(type(request)) if f.about.travels == "model"
+    ]
+    models = [
+        each for one in named for each in ([one] if isinstance(one, str | Path) else one or ())
+    ]
+    return ", ".join(Path(str(each)).name for each in models)
 
 
 def send_errand(
@@ -76,6 +97,7 @@ def send_errand(
     gpu: bool,
     title: str | None = None,
     machine: str | None = None,
+    output: Path | None = None,
 ) -> object:
     """Have an errand carried out; its files are in the folder then, and its answer is given."""
     assert conduct.executor is not None
@@ -92,7 +114,7 @@ def send_errand(
         tags=conduct.tags,
         needs=needs,
     )
-    conduct.executor.run(request, folder=folder, tell=teller(conduct.listen))
+    send(request, conduct.executor, folder, conduct.listen, output=output)
     data = boundary.read_bytes(folder / ANSWER)
     try:
         answer = msgspec.msgpack.decode(data)
@@ -172,6 +194,8 @@ def _put(source: Path, output: Path) -> None:
                 "more came back than was asked for",
                 facts={"asked for": output.name, "came": boundary.shown(name)},
             )
+    if not names:
+        return
     with writing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         remove_abandoned(output.parent)

@@ -7,12 +7,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from trtbench.domain.result import AnyRecord, FailedRun, Run
 from trtbench.domain.spec import RunSpec
-from trtbench.errors import StoreError, UnavailableError
+from trtbench.errors import StoreError, TrtbenchError, UnavailableError, UsageError
 from trtbench.executors import (
     AGAIN,
     EXECUTORS,
@@ -22,7 +23,9 @@ from trtbench.executors import (
     Needs,
     Request,
     Tell,
+    with_own_names,
 )
+from trtbench.executors.contract import ExecutorModule
 from trtbench.models.identity import demand_unchanged
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import RECORD, new_id, read_record, read_run, write_record
@@ -52,6 +55,13 @@ def executor_for(request: ExecutorFields, conduct: Conduct) -> Iterator[Conduct]
     if request.executor is None:
         yield conduct
         return
+    takes = EXECUTORS.load(request.executor).TAKES
+    for name in ExecutorModule.TAKES:
+        if getattr(request, name) is not None and name not in takes:
+            raise UsageError(
+                f"--{name.replace('_', '-')} says nothing to the executor {request.executor}",
+                fix=f"leave it out, or another executor: {', '.join(EXECUTORS.names())}",
+            )
     hosts = Path(request.hosts) if request.hosts else None
     settings = ExecutorSettings(
         address=request.address,
@@ -105,9 +115,28 @@ def run_elsewhere(spec: RunSpec, *, store: Store, conduct: Conduct, executor: Ex
     request = request_from_spec(spec, run_id, conduct)
     target = store.directory(run_id, output=conduct.output)
     with store.new_run(run_id, output=conduct.output) as folder:
-        executor.run(request, folder=folder, tell=teller(conduct.listen))
+        send(request, executor, folder, conduct.listen)
         write_record(folder, with_spec(record_of(run_id, folder), spec))
     return take_in(store, target)
+
+
+def send(
+    request: Request,
+    executor: Executor,
+    folder: Path,
+    listen: Listener,
+    *,
+    output: Path | None = None,
+) -> None:
+    """Have a request carried out; an error names files as they are called here."""
+    try:
+        executor.run(request, folder=folder, tell=teller(listen))
+    except TrtbenchError as problem:
+        names = partial(with_own_names, bags=request.bags, output=output or folder)
+        problem.facts = {key: str(names(value)) for key, value in problem.facts.items()}
+        problem.message = str(names(problem.message))
+        problem.fix = problem.fix and str(names(problem.fix))
+        raise
 
 
 def record_of(run_id: str, folder: Path) -> AnyRecord:

@@ -149,17 +149,19 @@ def report_from_request(
 
 def prices_from_file(path: Path) -> dict[str, Price]:
     """Read what devices cost: a table for each, by part of its name."""
+    prices, name = {}, None
     try:
         with reading(path):
-            prices = msgspec.convert(boundary.read_toml(path), type=dict[str, Price])
+            for name, told in msgspec.convert(boundary.read_toml(path), type=dict).items():
+                prices[name] = msgspec.convert(told, type=Price)
         if not prices:
             raise ValueError("it names no device")
         return prices
     except (ValueError, msgspec.ValidationError) as problem:
         raise UsageError(
             f"{path} is no list of prices",
-            facts={"reason": problem},
-            fix='["H100"]\\nper_hour = 2.5\\ncurrency = "USD"',
+            facts={"reason": problem, **({"device": name} if name is not None else {})},
+            fix='write it like ["H100"] and, below, per_hour = 2.5 and currency = "USD"',
         ) from None
 
 
@@ -169,6 +171,8 @@ def _with_prices(runs: list[Run], request: ReportRequest) -> list[Run]:
     told: dict[str, object] = {} if prices is None else {PRICES: prices}
     if request.under is not None:
         told[UNDER] = seconds(request.under)
+        if seconds(request.under) <= 0:
+            raise UsageError("no latency is under 0 s", fix="--under 10ms")
     runs = [replace(run, extra={**run.extra, **told}) for run in runs] if told else runs
     if prices and not any(price_of(run, priced_name(run)) for run in runs):
         devices = dict.fromkeys(map(priced_name, runs))

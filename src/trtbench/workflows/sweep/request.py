@@ -171,7 +171,10 @@ def check_plan(
 ) -> SweepPlan:
     """Plan a sweep that is asked for here; what has no meaning is refused before a folder is."""
     if not elsewhere and MACHINE in matrix.options:
-        raise UsageError("an axis of machines needs others", fix="--executor ssh --hosts FILE")
+        raise UsageError(
+            "an axis of machines needs others",
+            fix="--executor ray --address HOST:6379, or --executor ssh --hosts FILE",
+        )
     if not elsewhere and matrix.fetch_engines:
         raise UsageError(
             "engines are fetched from other machines; those that are built here are kept here",

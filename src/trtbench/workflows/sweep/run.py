@@ -118,6 +118,12 @@ def carry_out(
     )
 
 
+def _remarks_of(plan: SweepPlan, journal: Journal) -> dict[int, str]:
+    """Find what other machines said of cases that are done."""
+    told = {key: line.reason for (key, _), line in journal.ends().items() if line.what == "done"}
+    return {place: said for place, key in enumerate(plan.keys) if (said := told.get(key))}
+
+
 def order_of(count: int, *, seed: int, number: int) -> list[int]:
     """Shuffle the cases of a round; the same seed gives the same order on every machine."""
     places = list(range(count))
@@ -155,7 +161,7 @@ class SweepWork:
         self._waiting: set[str] = set()
         self.failures: dict[int, str] = dict(plan.refused)
         self.stages: dict[int, str] = {}
-        self.remarks: dict[int, str] = {}
+        self.remarks = _remarks_of(plan, journal)
         self.judged: list[Judged] = []
         self._progress = SweepProgress(
             plan=plan,
@@ -265,7 +271,8 @@ class SweepWork:
             self._fail(place, "bench", reason_of(problem))
             return
         seconds = time.monotonic() - began
-        self.note(key, number, "done", run.id, None, seconds=seconds)
+        remark = self.remarks.get(place) if self._plan.elsewhere else None
+        self.note(key, number, "done", run.id, remark, seconds=seconds)
         with self._watching:
             self._progress.measured += 1
             self._progress.found[place] = Found(run=run.id, cached=cached_from_run(run))
