@@ -36,6 +36,7 @@ def main(source: str, folder: str, module: str, names: list[str]) -> None:
         "heard": _listen(trt, Path(folder)),
         "watched": _watch(trt) if abilities.has("IBuilderConfig.progress_monitor") else None,
         "calibrators": _calibrate(trt, Path(folder)) if abilities.calibrates else None,
+        "room": _room(trt),
         "builder": _builder(trt),
     }
     sys.stdout.write(json.dumps(document) + "\n")
@@ -70,6 +71,16 @@ def _watch(trt) -> list[object]:
     going = [monitor.step_complete("whole", 0), monitor.step_complete("whole", 1)]
     monitor.phase_finish("whole")
     return [going, told]
+
+
+def _room(trt) -> list[object]:
+    from trtbench.host.tensorrt_listen import make_output_room
+
+    room = make_output_room(trt, address=4096, size_bytes=64)
+    given = [room.reallocate_output("y", 0, size, 256) for size in (64, 65)]
+    given.append(room.reallocate_output_async("y", 0, 8, 256, 0))
+    room.notify_shape("y", (2, 3))
+    return [isinstance(room, trt.IOutputAllocator), given, room.shape]
 
 
 def _calibrate(trt, folder: Path) -> dict[str, object]:

@@ -109,6 +109,10 @@ def test_a_monitor_of_ours_tells_progress_and_cancels(probed: dict[str, Any]) ->
     assert [done for done, _ in told] == [0.5, 1.0, 1.0]
 
 
+def test_places_of_ours_give_outputs_room_and_hear_their_shape(probed: dict[str, Any]) -> None:
+    assert probed["room"] == [True, [4096, 0, 4096], [2, 3]]
+
+
 def test_calibrators_of_ours_are_of_the_right_kind(probed: dict[str, Any]) -> None:
     if probed["calibrators"] is None:
         assert version_numbers(probed["version"]) >= (11,)
@@ -132,6 +136,7 @@ def test_tensorrt_rtx_has_every_name_too(found_rtx: Rtx, tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["table"] == told["abilities"]
+    assert told["room"] == [True, [4096, 0, 4096], [2, 3]]
     missing = [
         name
         for name, present in told["present"].items()

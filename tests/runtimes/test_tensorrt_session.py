@@ -192,6 +192,34 @@ def test_outputs_that_are_written_in_part_are_compared_where_they_are(
     assert "outputs_repeat" not in outcome.evidence
 
 
+def test_outputs_have_the_shape_that_their_data_give_them(
+    gpu: Trt, spec: RunSpec, tmp_path: Path
+) -> None:
+    gpu.finds = True
+    session = tensorrt.open_session(spec)
+    for many in (3, 1, 0):
+        x = np.linspace(0, 0.4, 32, dtype=np.float32).reshape(4, 8)
+        x[:many, 0] = 1
+        session.bind({"x": x})
+        np.testing.assert_array_equal(session.fetch()["y"], 2 * x[:many] + 1)
+    session.close()
+    # A graph tells no shapes: that of its capture would be taken for that of every replay.
+    outcome, _ = bench(spec, tmp_path, cuda_graph="auto", batch=16)
+    assert outcome.conditions["cuda_graph"].value is False
+    assert outcome.evidence["graph_outputs_differ"] is True
+    assert gpu.cuda.live == {}
+
+
+def test_a_shape_that_the_engine_does_not_tell_is_asked_of_its_context(
+    gpu: Trt, spec: RunSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of TensorRT 8.6 with an output whose shape depends on the data."""
+    gpu.shape = (4, 8)
+    monkeypatch.setattr(Engine, "get_tensor_shape", lambda *_: ())
+    outcome, _ = bench(spec, tmp_path)
+    assert outcome.inputs[0].shape == (4, 8)
+
+
 def test_the_graph_of_every_stream_is_checked(
     gpu: Trt, spec: RunSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

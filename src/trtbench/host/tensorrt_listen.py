@@ -1,4 +1,4 @@
-"""What TensorRT says while it builds: a log, the errors among it, and how far it has come.
+"""What TensorRT says: a log, the errors among it, how far a build has come, shapes of outputs.
 
 TensorRT calls objects of classes derived from its own, so the classes are made for the module at
 hand. They keep plain values only and never raise: an exception would pass through native code.
@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from tensorrt import ILogger, IProgressMonitor
@@ -107,11 +107,40 @@ def make_monitor(
     return Monitor()
 
 
+def make_output_room(trt: ModuleType, *, address: int, size_bytes: int) -> OutputRoom:
+    """Make the place of an output whose shape depends on the data; TensorRT tells it the shape."""
+
+    class Room(trt.IOutputAllocator):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            trt.IOutputAllocator.__init__(self)
+            self.shape: tuple[int, ...] | None = None
+
+        def reallocate_output(self, name: str, memory: object, size: int, alignment: int) -> int:
+            return address if size <= size_bytes else 0
+
+        def reallocate_output_async(
+            self, name: str, memory: object, size: int, alignment: int, stream: object
+        ) -> int:  # from TensorRT 10 on
+            return self.reallocate_output(name, memory, size, alignment)
+
+        def notify_shape(self, name: str, shape: Iterable[int]) -> None:
+            self.shape = tuple(int(dim) for dim in shape)
+
+    room: OutputRoom = Room()
+    return room
+
+
 def _quietly(tell: Progress, done: float, text: str) -> None:
     try:
         tell(done, text)
     except Exception:
         return
+
+
+class OutputRoom(Protocol):
+    """Memory of an output, with the shape that the last query gave it."""
+
+    shape: tuple[int, ...] | None
 
 
 class LogProgress:

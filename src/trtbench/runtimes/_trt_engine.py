@@ -92,6 +92,22 @@ def with_profile(engine: Engine, profile: int) -> Engine:
     return replace(engine, ports=ports, profile=profile)
 
 
+def with_shapes_of(engine: Engine, context: IExecutionContext) -> Engine:
+    """Take fixed shapes from a context, which knows them where the engine does not tell."""
+    known = {
+        port.name: tuple(int(dim) for dim in context.get_tensor_shape(port.name))
+        for port in engine.inputs
+        if not port.moves
+    }
+    ports = (
+        port.having(shape=known[port.name])
+        if min(known.get(port.name, ()), default=0) > 0
+        else port
+        for port in engine.ports
+    )
+    return replace(engine, ports=tuple(ports))
+
+
 def new_context(
     engine: Engine, cuda: Cuda, *, config: IRuntimeConfig | None = None
 ) -> IExecutionContext:

@@ -18,12 +18,13 @@ from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, TrtbenchError
 from trtbench.host.cuda import Call, Cuda, CudaError
 from trtbench.host.tensorrt_inspect import memory_facts
+from trtbench.host.tensorrt_listen import make_output_room
 from trtbench.models.index_limits import index_limits
 from trtbench.runtimes._gpu_memory import MemoryMeter
 from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries
 from trtbench.runtimes._session import Burst, Session, Spans
 from trtbench.runtimes._trt_check import GraphCheck
-from trtbench.runtimes._trt_engine import Engine, new_context, with_profile
+from trtbench.runtimes._trt_engine import Engine, new_context, with_profile, with_shapes_of
 from trtbench.runtimes._trt_layers import precision_seen, profile_context
 from trtbench.runtimes._trt_tensors import (
     Buffer,
@@ -62,6 +63,7 @@ class TrtSession(Session):
         self.engine, self._cuda, self._spec, self._memory = engine, cuda, spec, memory
         self._units: list[Unit] = []
         self._units.append(self._unit(config))
+        self.engine = engine = with_shapes_of(engine, self._units[0].context)
         memory.mark("memory_context_bytes")
         for _ in range(spec.streams - 1):
             self._units.append(self._unit(config))
@@ -247,6 +249,11 @@ class TrtSession(Session):
         address = known.host.ctypes.data if port.on_host else known.device
         if unit.context.set_tensor_address(port.name, address) is False:  # some versions: None
             raise self._told(f"TensorRT refuses the address of {port.name!r}")
+        if known.room is None and not port.is_input and min(shape, default=0) < 0:
+            trt, size = self.engine.trt, known.host.nbytes
+            known.room = make_output_room(trt, address=address, size_bytes=size)
+            if unit.context.set_output_allocator(port.name, known.room) is False:
+                raise self._told(f"TensorRT refuses the place of {port.name!r}")
 
     def _fill(self, unit: Unit, arrays: Arrays) -> None:
         for port in self.engine.inputs:
@@ -290,7 +297,8 @@ class TrtSession(Session):
         found = {}
         for port in self.engine.outputs:
             buffer = unit.buffers[port.name]
-            shape = tuple(int(dim) for dim in unit.context.get_tensor_shape(port.name))
+            told = buffer.room.shape if buffer.room is not None else None
+            shape = told or tuple(int(dim) for dim in unit.context.get_tensor_shape(port.name))
             found[port.name] = array_from_bytes(buffer.host, port, shape)
         return found
 

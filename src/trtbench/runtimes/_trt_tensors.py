@@ -19,6 +19,7 @@ from trtbench.domain.result import Scalar
 from trtbench.domain.spec import ShapeProfile, TensorSpec, Value
 from trtbench.errors import InputError
 from trtbench.host.cuda import Call
+from trtbench.host.tensorrt_listen import OutputRoom
 from trtbench.units import text_from_shape
 
 if TYPE_CHECKING:
@@ -222,6 +223,8 @@ class Buffer:
     shape: tuple[int, ...]
     device: int
     host: NDArray[np.uint8]
+    room: OutputRoom | None = None
+    """Where the shape depends on the data: knows that of the last query."""
 
 
 @dataclass
@@ -266,6 +269,9 @@ def changing_query(
                 context.set_input_shape(name, shape)
             for name, address in addresses.items():
                 context.set_tensor_address(name, address)
+            for name, each in unit.buffers.items():
+                if each.room is not None:
+                    context.set_output_allocator(name, each.room)
             shared.last = query
         run()
 
