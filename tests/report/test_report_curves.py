@@ -9,11 +9,14 @@ from made_runs import made_run, made_times, phased_times
 
 from trtbench.analysis.sweep import choice_from_surface
 from trtbench.domain.comparison import Comparison, Verdict
+from trtbench.domain.load import RatePoint, Window
 from trtbench.domain.result import Fact, Interval, LaunchFacts, Run
 from trtbench.report.charts import Lines
 from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Figure, Section, Table, Text
 from trtbench.report.documents.comparison import verdict_table
+from trtbench.report.load_curve import rate_figure
+from trtbench.report.renderers import _plot_curves
 from trtbench.workflows.compare.findings import with_findings
 
 
@@ -54,6 +57,22 @@ def test_runs_at_several_rates_are_a_curve_of_load() -> None:
     assert figure.chart.panels[0].lines[0].x == (10.0, 20.0, 40.0)
     assert "Knee at 40.0/s" in words(found)
     assert document_from_runs(runs[:1]).section("load") is None
+
+
+@pytest.mark.parametrize("limit_s", [0.5, 5.0])
+def test_a_bound_lies_across_the_curve_of_latency_unless_it_is_far_above(limit_s: float) -> None:
+    served = {"offered_hz": 1.0, "achieved_hz": 1.0, "run": "a"}
+    points = [
+        RatePoint(
+            rate_hz=rate, decision="accepted", overloaded=False, samples=9, median_s=0.1,
+            percentile_s=0.01 * rate, interval=None, achieved_hz=rate, late_share=0.0,
+            windows=(Window(**served),),
+        ) for rate in (10.0, 20.0, 40.0)
+    ]  # fmt: skip
+    figure = rate_figure(points, statistic="p99", limit_s=limit_s)
+    drawn = _plot_curves.lines(figure.chart)["layout"]["shapes"]
+    levels = [each["y0"] for each in drawn if each["y0"] == each["y1"]]
+    assert levels == ([pytest.approx(500.0)] if limit_s < 1 else [])
 
 
 def test_rests_of_several_sizes_are_drawn_by_logarithm_and_told_in_words() -> None:

@@ -31,8 +31,9 @@ WIDER = 3
 it alone are so few that they may look scattered."""
 SERVED = 0.95
 """Less of what was offered, and a queue that grows, is overload, whatever the latencies."""
-RESOLUTION = 0.05
-"""The search ends when the rates on both sides of the bound are this close."""
+RESOLUTION, COARSEST = 0.05, 0.01
+"""The search ends when the rates on both sides of the bound are this close, of the upper one or of
+the highest to be tried: a hundredth of what a model can do is worth no hours."""
 HALVINGS = 6
 """Where 1/64 of what the model can do breaks the bound too, no rate will keep it."""
 CURVE = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)
@@ -141,7 +142,7 @@ def next_rate(search: LoadSearch, *, most_hz: float) -> float | None:
         return most_hz  # somebody asked about this one
     broken = [each.rate_hz for each in search.points if each.decision != "accepted"]
     low, high = search.highest_hz or 0.0, min([most_hz, *broken])
-    settled = low >= most_hz or high - low <= RESOLUTION * high
+    settled = low >= most_hz or high - low <= max(RESOLUTION * high, COARSEST * most_hz)
     hopeless = not low and high < most_hz / 2**HALVINGS
     if not settled and not hopeless:
         return (low + high) / 2

@@ -10,6 +10,8 @@ from trtbench.report.charts import Axis, Line, Lines, Mark, Panel
 from trtbench.report.document import Cell, Figure, Heading, Table, Tone, table_from_rows
 from trtbench.report.numbers import common_unit, unit_for_seconds
 
+FAR = 3
+"""Times the highest latency: a bound further up would leave no room for the curve."""
 TONES: dict[Decision, Tone] = {"accepted": "good", "refused": "bad", "unclear": "unclear"}
 
 
@@ -57,7 +59,8 @@ def rate_figure(
 ) -> Figure:
     """Draw the percentile and the median against the rate; what was overloaded is left out."""
     borne = [each for each in points if not each.overloaded] or list(points)
-    unit, scale = unit_for_seconds(max(each.percentile_s for each in borne))
+    most_s = max(each.percentile_s for each in borne)
+    unit, scale = unit_for_seconds(most_s)
     x = tuple(each.rate_hz for each in borne)
     ends = [each.interval for each in borne]
     lines = (
@@ -73,7 +76,7 @@ def rate_figure(
         ),
     )  # fmt: skip
     drawn = [Mark(at=at, text=text) for at, text in marks]
-    if limit_s is not None:
+    if limit_s is not None and limit_s <= FAR * most_s:
         drawn.append(Mark(at=limit_s / scale, text="bound", axis="y"))
     chart = Lines(
         x=Axis(title="Rate of arrivals", unit="queries/s", low=0),

@@ -137,10 +137,10 @@ def not_under_load(e: Evidence, at: Limits) -> Iterator[Hit]:
         if e.load.late_share > at["late"]:
             yield Hit(
                 severity="warning",
-                message=f"{e.load.late_share:.1%} of the requests were sent late: "
-                "the true latency is higher",
+                message=f"{e.load.late_share:.1%} of the requests were sent late by the sender "
+                "itself, which counts in their latency",
                 evidence={"late_share": rounded(e.load.late_share)},
-                remedy="a lower --rate, or a core kept free for the sender",
+                remedy="keep a core free for the sender: fewer --threads, no other work",
                 concerns="host",
             )
         return

@@ -82,6 +82,9 @@ def draw_marks(axes: Axes, marks: Iterable[Mark]) -> None:
     row = 0
     for mark in marks:
         colour = style.colour(mark.role)
+        if mark.axis == "y":
+            _draw_level(axes, mark, colour)
+            continue
         place = _fraction(axes, mark.at)
         if 0 <= place <= 1:
             axes.axvline(mark.at, color=colour, linewidth=1.6, linestyle=(0, (4, 2)), zorder=3)
@@ -102,6 +105,23 @@ def draw_marks(axes: Axes, marks: Iterable[Mark]) -> None:
             zorder=5,
         )
         row += 1
+
+
+def _draw_level(axes: Axes, mark: Mark, colour: str) -> None:
+    """Draw a mark from left to right, with its words above its beginning."""
+    axes.axhline(mark.at, color=colour, linewidth=1.6, linestyle=(0, (4, 2)), zorder=3)
+    axes.annotate(
+        printable(mark.text),
+        (0.0, mark.at),
+        xycoords=("axes fraction", "data"),
+        xytext=(6, 3),
+        textcoords="offset points",
+        ha="left",
+        va="bottom",
+        fontsize=style.SMALL_PT,
+        color=colour,
+        zorder=5,
+    )
 
 
 def panel_title(axes: Axes, text: str | None, *, colour: str) -> None:

@@ -71,12 +71,28 @@ def mark_shape(mark: Mark, *, x: str, y: str) -> Spec:
     colour = ink(mark.role)
     line = {"color": colour, "width": 1.5, "dash": "dash"}
     at = float(f"{mark.at:.{DIGITS}g}")
+    if mark.axis == "y":
+        return {"type": "line", "xref": f"{x} domain", "yref": y, "x0": 0, "x1": 1,
+                "y0": at, "y1": at, "line": line}  # fmt: skip
     return {"type": "line", "xref": x, "yref": f"{y} domain", "x0": at, "x1": at,
             "y0": 0, "y1": 1, "line": line}  # fmt: skip
 
 
 def mark_text(mark: Mark, *, x: str, y: str, row: int, axis: Axis) -> Spec:
     """Write a mark's words beside it, each in a row of its own; near the end, on the left."""
+    font = {"color": ink(mark.role), "size": 12}
+    if mark.axis == "y":
+        return {
+            "xref": f"{x} domain",
+            "yref": y,
+            "x": 1,
+            "y": mark.at,
+            "text": words(mark.text),
+            "showarrow": False,
+            "xanchor": "right",
+            "yanchor": "bottom",
+            "font": font,
+        }
     log = axis.scale == "log" and mark.at > 0
     at = math.log10(mark.at) if log else mark.at
     low, high = (_logged(end) if log else end for end in (axis.low, axis.high))
@@ -84,7 +100,7 @@ def mark_text(mark: Mark, *, x: str, y: str, row: int, axis: Axis) -> Spec:
     return {"xref": x, "yref": f"{y} domain", "x": at, "y": 0.98 - 0.16 * row, "text":
             words(mark.text), "showarrow": False, "xanchor": "right" if late else "left",
             "yanchor": "top", "xshift": -4 if late else 4,
-            "font": {"color": ink(mark.role), "size": 12}, "bgcolor": "@paper/0.75"}  # fmt: skip
+            "font": font, "bgcolor": "@paper/0.75"}  # fmt: skip
 
 
 def span_shape(span: Span, *, x: str, y: str) -> Spec:
