@@ -47,6 +47,7 @@ marks = [("interpreter", time.clock_gettime(time.CLOCK_MONOTONIC))]
 def mark(name):
     marks.append((name, time.clock_gettime(time.CLOCK_MONOTONIC)))
 import json
+import trtbench.one_thread
 import numpy, msgspec
 mark("libraries")
 import trtbench.worker

@@ -30,7 +30,7 @@ from trtbench.analysis.bursts import burst_effects
 from trtbench.domain.comparison import Verdict
 from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import Compared, compare
-from trtbench.workflows.compare.sides import FIRST_LOOK
+from trtbench.workflows.compare.sides import BURSTS_LOOK
 from trtbench.workflows.request.comparing import CompareRequest
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import load_config
@@ -93,7 +93,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--first-look",
         action="store_true",
-        help="end each comparison after its first four launches: GPU time alone, many of them",
+        help="end each comparison after its first six launches: GPU time alone, many of them",
     )
     parser.add_argument(
         "--models", type=lambda text: text.split(","), default=list(SIZES), metavar="A,B"
@@ -128,8 +128,8 @@ def once(
     request = CompareRequest(
         baseline=str(engines[model, "same"]),
         candidates=[str(engines[model, case])],
-        launches=FIRST_LOOK if first_look else None,
-        max_launches=FIRST_LOOK if first_look else None,
+        launches=BURSTS_LOOK if first_look else None,
+        max_launches=BURSTS_LOOK if first_look else None,
     )
     watch = Watch()
     with tempfile.TemporaryDirectory() as store:

@@ -60,7 +60,7 @@ class DuetJob(Value, frozen=True, kw_only=True, tag="duet", tag_field="job"):
     bursts: bool = True
     """Before the series, bursts of queries back to back take turns: they tell GPU time."""
     together: bool = False
-    """The GPU has room for the contexts of all launches: each opens the device as it starts."""
+    """Other launches load at the same time; without, each loads when the one before is over."""
 
 
 class InferJob(Value, frozen=True, kw_only=True, tag="infer", tag_field="job"):

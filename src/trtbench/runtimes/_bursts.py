@@ -39,7 +39,7 @@ PROBE = 8
 """Queries of the burst that tells how long one takes."""
 SERIES = 2
 """Series of each side in a launch: A B B A."""
-SERIES_S, SETTLE_S, FEWEST = 0.08, 0.02, 10
+SERIES_S, SETTLE_S, FEWEST = 0.04, 0.01, 10
 """Seconds of a series, and of the queries before it that are not kept; its fewest queries."""
 OTHER_SIDE = "measured without a CUDA graph: the other side cannot be captured"
 
@@ -50,23 +50,15 @@ def play_series(job: DuetJob, stage: Stage, partner: TurnPartner, neighbours: Ne
     """Measure this process's side: bursts in turn, then series of single queries in turn."""
     mine = int(job.mine or 0)
     spec = job.sides[mine]
-    import_all(spec, with_device=job.together)
-    neighbours.await_turn()
-    result = _play_loaded(job, stage, partner, first=job.launch % 2 == mine)
-    if job.together:
-        gc.collect()  # the engine goes with its session: the next finds the memory as this one did
-        neighbours.leave()
-    return result
-
-
-def _play_loaded(job: DuetJob, stage: Stage, partner: TurnPartner, *, first: bool) -> Result:
-    """Load the engines of both sides, one after the other, and measure them in turn."""
-    spec = job.sides[int(job.mine or 0)]
+    import_all(spec.runtime)
+    if not job.together:
+        neighbours.await_turn(alone=True)
     stage("load")
-    with partner.slot(first=first):
-        prepared = prepare(session_opener(spec.runtime), spec)
-    prepared = _alike(prepared, spec, partner)
+    prepared = _alike(prepare(session_opener(spec.runtime), spec), spec, partner)
+    first = job.launch % 2 == mine
     try:
+        if job.together:
+            neighbours.await_turn(alone=False)
         stage("warm-up")
         with partner.slot(first=first):
             warm = warm_up(prepared.step, spec.warmup)
@@ -75,21 +67,21 @@ def _play_loaded(job: DuetJob, stage: Stage, partner: TurnPartner, *, first: boo
         stage("measure")
         bursts = _bursts(prepared, plan, job, partner) if job.bursts else None
         times, facts = _series(prepared, partner, first=first)
+        if job.together:
+            neighbours.leave()
     finally:
         close_session(prepared.session)
     return _result(prepared, warm, facts, plan, bursts), times
 
 
-def import_all(spec: RunSpec, *, with_device: bool) -> None:
-    """Import what is used later too, and open the device where there is room for all."""
+def import_all(runtime: str) -> None:
+    """Import what is used later too, so that no measurement waits for a file."""
     import numpy.random  # noqa: F401 - numpy itself waits until inputs are drawn
 
-    runtime = RUNTIMES.load(spec.runtime)
-    with contextlib.suppress(Exception):  # loading the model will meet it, and say so
-        if runtime.load_library is not None:
-            runtime.load_library()
-        if runtime.open_device is not None and with_device:
-            runtime.open_device(spec)
+    load_library = RUNTIMES.load(runtime).load_library
+    if load_library is not None:
+        with contextlib.suppress(Exception):  # loading the model will meet it, and say so
+            load_library()
 
 
 def _alike(prepared: PreparedSession, spec: RunSpec, partner: TurnPartner) -> PreparedSession:

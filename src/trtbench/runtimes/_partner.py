@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from trtbench.errors import TrtbenchError
 
 _HELLO, _TURN = b"h", b"t"
 _PACE = struct.Struct("!d")
+LOOK_S = 0.002
+"""How often it is looked whether a process has ended; nobody measures meanwhile."""
 
 
 class PartnerLost(TrtbenchError):
@@ -21,8 +25,8 @@ class PartnerLost(TrtbenchError):
 class Neighbours:
     """Other launches that start at the same time: one has the machine, and the others sleep.
 
-    Nobody writes into these pipes: a read ends when the last process that held the other end has
-    closed it, or has ended.
+    A read of these pipes ends when the last process that held the other end has closed it, or has
+    ended; all that is written are the numbers of processes, for the launch after them.
     """
 
     def __init__(
@@ -36,21 +40,36 @@ class Neighbours:
     ) -> None:
         self._quiet, self._noise, self._before = quiet, noise, before
         self._all_over, self._mine, self._after = all_over, mine, after
+        if after is not None:
+            os.write(after, b"%d " % os.getpid())
 
-    def await_turn(self) -> None:
-        """Make no more noise; sleep until the launch before is over, and nobody starts any more."""
+    def await_turn(self, *, alone: bool) -> None:
+        """Make no more noise; sleep until the launch before is over, and nobody starts any more.
+
+        ``alone`` waits until its processes are gone: all their memory is free then.
+        """
         os.close(self._noise)
-        os.read(self._before, 1)
+        told = b""
+        while part := os.read(self._before, 100):
+            told += part
         os.read(self._quiet, 1)
+        while alone and any(_runs(int(each)) for each in told.split()):
+            time.sleep(LOOK_S)
 
     def leave(self) -> None:
-        """Let the next launch begin, and sleep until all are over.
-
-        A process that ends gives back memory: the next engine would come to lie elsewhere.
-        """
+        """Let the next launch begin, and sleep until all are over: ending would make noise."""
         for end in filter(None, (self._after, self._mine)):
             os.close(end)
         os.read(self._all_over, 1)
+
+
+def _runs(process: int) -> bool:
+    """Say whether a process has not ended; one that its parent has not seen yet has."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in (b"Z", b"X")
 
 
 class TurnPartner:

@@ -62,13 +62,6 @@ def load_library(flavour: Flavour) -> None:
     load(flavour)
 
 
-def open_device(spec: RunSpec) -> None:
-    """Make CUDA's context as the session will want it, which finds it there."""
-    if loading := spec.options.get("modules"):
-        os.environ[MODULE_LOADING] = loading.upper()  # read when CUDA's context is made
-    open_cuda(spec.device, spin=spec.spin_wait)
-
-
 def bench(
     spec: RunSpec, *, folder: Path, stage: Stage, flavour: Flavour
 ) -> tuple[BenchOutcome, IterationTimes]:

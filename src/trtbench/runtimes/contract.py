@@ -49,8 +49,6 @@ class Runtime(Protocol):
     """Settle how a side waits for its turn, given all sides of this process, or none of them."""
     load_library: Callable[[], None] | None = None
     """Import its libraries, and touch no device: others may be measuring."""
-    open_device: Callable[[RunSpec], None] | None = None
-    """Make the device's context, which is what takes longest, and load no model."""
     bursts: Callable[[RunSpec], bool] | None = None
     """Tell whether its sessions time bursts of queries on a device of their own."""
     model_parts: Callable[[str, Mapping[str, str]], ModelParts] | None = None

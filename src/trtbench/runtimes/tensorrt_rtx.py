@@ -22,5 +22,4 @@ bench = partial(_trt_bench.bench, flavour=FLAVOUR)
 open_session = partial(_trt_bench.open_session, flavour=FLAVOUR)
 check = partial(_trt_bench.check, flavour=FLAVOUR)
 load_library = partial(_trt_bench.load_library, FLAVOUR)
-open_device = _trt_bench.open_device
 bursts = _trt_bench.bursts

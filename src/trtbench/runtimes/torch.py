@@ -84,12 +84,6 @@ def load_library() -> None:
     import_torch()
 
 
-def open_device(spec: RunSpec) -> None:
-    """Make CUDA's context, where it is a GPU."""
-    if device(spec) != "cpu":
-        import_torch().cuda.synchronize(device(spec))
-
-
 def model_parts(model: str, options: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Name the files of weights and of code that make a module, and which function or seed does."""
     weights, factory = options.get("weights", "default"), options.get("factory")

@@ -31,6 +31,7 @@ from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import read_samples
 from trtbench.store.store import Store
 from trtbench.workflows.compare.sides import (
+    BURSTS_LOOK,
     FIRST_LOOK,
     LAUNCHES_S,
     SIDES,
@@ -141,7 +142,7 @@ class Duet:
             for spec in specs:
                 demand_unchanged(spec.model)
             before, began = read_counters(), time.monotonic()
-            usual = FIRST_LOOK if self.mode == "bursts" else LAUNCHES
+            usual = BURSTS_LOOK if self.mode == "bursts" else LAUNCHES
             done, goal = self.launches, self.launches + (launches or usual)
             while self.launches < goal:
                 self._tell(goal)

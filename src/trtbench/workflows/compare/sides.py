@@ -20,12 +20,14 @@ WARMUP = Warmup(floor=Length(seconds=0.06), until_steady=False)
 
 FIRST_LOOK = 4
 """Launches before anybody looks: with fewer, only great differences would show."""
+BURSTS_LOOK = 6
+"""The same with bursts: where launches lie 0.4 % apart, four seldom show a difference of 1 %."""
 LAUNCHES_S = 7.0
 """Once they took so long, no more are made before that."""
 FEWEST_LAUNCHES = 5
 """Launches with bursts before host time is settled: tails are judged by as many."""
-WAVE = 4
-"""Most launches with bursts that start at once, where the GPU has room for them."""
+WAVE = 6
+"""Most launches with bursts that start at once, where the GPU has room: more take longer to."""
 LIMIT_S, BURSTS_LIMIT_S = 90.0, 25.0
 """Once launches took so long, what is unclear stays so, unless more are asked for."""
 

@@ -1,8 +1,7 @@
-"""Launches of both sides that start at once: each loads and measures when the one before is over.
+"""Launches of both sides that start at once: each measures when the one before it is over.
 
-Starting a process and opening a device takes longer than measuring; done together, it is waited
-for once. Engines are loaded one by one: where one comes to lie in the GPU's memory is part of its
-time, and several that load at once get their places by chance.
+Starting a process and loading an engine takes longer than measuring; done together, it is waited
+for once. Nobody measures while anybody starts, loads or ends.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from trtbench.domain.job import DuetJob
+from trtbench.domain.spec import RunSpec
 from trtbench.executors.local import Assignment
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.store import Store
@@ -74,8 +74,10 @@ class Wave:
 
 
 def fit_together(sides: Sides, launches: int) -> bool:
-    """Say whether a GPU has room for so many launches, one of them loaded; not if it is silent."""
+    """Say whether a GPU has room for so many launches at once; not where it does not tell."""
     free = free_memory_bytes(RUNTIMES.load(sides.baseline.runtime).device(sides.baseline))
-    engines = sum(spec.model.size_bytes or 0 for spec in sides.both)
-    needed = launches * len(sides.both) * PROCESS_BYTES + TIMES_ENGINE * engines
-    return free is not None and needed < free
+    return free is not None and launches * sum(map(_room_bytes, sides.both)) < free
+
+
+def _room_bytes(spec: RunSpec) -> int:
+    return PROCESS_BYTES + TIMES_ENGINE * (spec.model.size_bytes or 0)
