@@ -82,17 +82,9 @@ def mark_text(mark: Mark, *, x: str, y: str, row: int, axis: Axis) -> Spec:
     """Write a mark's words beside it, each in a row of its own; near the end, on the left."""
     font = {"color": ink(mark.role), "size": 12}
     if mark.axis == "y":
-        return {
-            "xref": f"{x} domain",
-            "yref": y,
-            "x": 1,
-            "y": mark.at,
-            "text": words(mark.text),
-            "showarrow": False,
-            "xanchor": "right",
-            "yanchor": "bottom",
-            "font": font,
-        }
+        return {"xref": f"{x} domain", "yref": y, "x": 0, "y": mark.at, "text": words(mark.text),
+                "showarrow": False, "xanchor": "left", "yanchor": "bottom", "xshift": 4,
+                "font": font}  # fmt: skip
     log = axis.scale == "log" and mark.at > 0
     at = math.log10(mark.at) if log else mark.at
     low, high = (_logged(end) if log else end for end in (axis.low, axis.high))

@@ -73,11 +73,11 @@ def shapes_from_flags(flags: Iterable[str]) -> dict[str, tuple[int, ...]]:
             match = _SHAPE.fullmatch(part.strip())
             if not match:
                 raise UsageError(
-                    f"--shape {part} cannot be read", fix="write it like input:1x3x224x224"
+                    f"the shape {part!r} cannot be read", fix="write it like input:1x3x224x224"
                 )
             if match["name"] in shapes:
                 raise UsageError(
-                    f"--shape gives the input {match['name']} twice", fix="give each input once"
+                    f"the input {match['name']} has two shapes", fix="give each input once"
                 )
             shapes[match["name"]] = tuple(int(dim) for dim in match["dims"].split("x"))
     return shapes
