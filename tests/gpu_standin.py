@@ -498,9 +498,9 @@ def plan_bytes(
 
 
 def _note_moment(word: str) -> None:
-    """Write when it was, for the launch that this process's folder is named after."""
+    """Write when it was, for the launch of this process's job."""
     if log := os.environ.get("STANDIN_GPU_MOMENTS"):
-        launch = Path(sys.argv[2]).name.partition("-")[0]
+        launch = json.loads(Path(sys.argv[1]).read_bytes()).get("launch", 0)
         with open(log, "a") as file:
             file.write(f"{launch} {word} {time.monotonic()}\n")
 

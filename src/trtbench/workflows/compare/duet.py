@@ -40,7 +40,7 @@ from trtbench.workflows.compare.sides import (
     Sides,
     settled_mode,
 )
-from trtbench.workflows.compare.wave import Wave, fit_together
+from trtbench.workflows.compare.wave import Wave, launches_that_fit
 from trtbench.workflows.measure.failure import NO_MEMORY, end_with_same_bytes, fail_job
 from trtbench.workflows.measure.job import environment_of, read_outcome
 from trtbench.workflows.measure.launches import Launch, hold_device, refuse_without_library
@@ -74,8 +74,8 @@ class Duet:
         self._pairs, self._seed = pairs, seed
         self._launches: tuple[list[Launch], list[Launch]] = ([], [])
         self._played = 0
-        self._together: bool | None = None
-        """Whether launches with bursts load at once; ``None`` until the GPU was asked for room."""
+        self._at_once: int | None = None
+        """Launches with bursts that load at once; ``None`` until the GPU was asked for room."""
         self._limit_s = limit_s
         self.seconds = 0.0
         """How long it has been measured, without waiting for a device that others held."""
@@ -222,8 +222,10 @@ class Duet:
 
     def _play_wave(self, launches: int) -> None:
         """Start launches at once; where that fails, they load one after the other."""
-        if self._together is None:
-            self._together = fit_together(self.sides, WAVE)
+        if self._at_once is None:
+            self._at_once = launches_that_fit(self.sides)
+        if self._together:
+            launches = min(launches, self._at_once)
         numbers = range(self._played, self._played + launches)
         jobs = [(self._job(0, number), self._job(1, number)) for number in numbers]
         with Wave(jobs, sides=self.sides, store=self._store) as wave:
@@ -234,7 +236,7 @@ class Duet:
 
             ends = self._ended(wave.assignments, launches=launches, on_started=started)
             if self._together and any(_lacked_room(end) for end in ends):
-                self._together = False
+                self._at_once = 0
                 note = "not all launches could start at once: they load one after the other"
                 self._conduct.listen(Event(kind="note", text=note))
                 return
@@ -243,6 +245,11 @@ class Duet:
                 for side in SIDES:
                     self._launches[side].append(_collect(wave.left(number, side)))
         self._played += launches
+
+    @property
+    def _together(self) -> bool:
+        """Whether launches load at once; one alone would better start with all others."""
+        return (self._at_once or 0) > 1
 
     def _job(self, side: Literal[0, 1], number: int) -> DuetJob:
         return DuetJob(
@@ -253,7 +260,7 @@ class Duet:
             launch=number,
             series=self.mode == "bursts",
             bursts=self.bursts,
-            together=bool(self._together),
+            together=self._together,
         )
 
     def _run(self, assignments: list[Assignment]) -> None:

@@ -73,10 +73,10 @@ class Wave:
         return ends
 
 
-def fit_together(sides: Sides, launches: int) -> bool:
-    """Say whether a GPU has room for so many launches at once; not where it does not tell."""
+def launches_that_fit(sides: Sides) -> int:
+    """Count the launches that a GPU has room for at once; none where it does not tell."""
     free = free_memory_bytes(RUNTIMES.load(sides.baseline.runtime).device(sides.baseline))
-    return free is not None and launches * sum(map(_room_bytes, sides.both)) < free
+    return 0 if free is None else free // sum(map(_room_bytes, sides.both))
 
 
 def _room_bytes(spec: RunSpec) -> int:
