@@ -131,6 +131,18 @@ def test_a_trace_is_stretched_to_the_rate_and_begins_anew() -> None:
     assert due == pytest.approx([0.0, 0.05, 0.2, 0.3, 0.35])
 
 
+def test_windows_of_a_search_go_on_in_a_trace() -> None:
+    trace, two = (0.0, 1.0, 4.0, 6.0), Length(iterations=2)
+    gaps = [
+        np.diff(arrivals(2.0, two, kind="trace", trace_s=trace, seed=seed) * 1e-9)[0]
+        for seed in (0, 1, 2)
+    ]
+    assert gaps == pytest.approx([0.25, 0.5, 0.25])
+    whole = Length(iterations=4)
+    first, other = (arrivals(2.0, whole, kind="trace", trace_s=trace, seed=seed) for seed in (0, 7))
+    assert list(first) == list(other)  # one that is sent whole begins at its beginning
+
+
 def test_a_run_follows_a_trace_and_keeps_it(model: Path, tmp_path: Path) -> None:
     trace = written(tmp_path, "gap_ms\n" + "5\n" * 20)
     quick = {key: value for key, value in QUICK.items() if key != "duration"}
@@ -173,6 +185,7 @@ def test_a_search_ends_with_a_rate_its_curve_and_runs_that_are_kept(
     section = document_from_runs([again]).section("load")
     assert section is not None
     assert any("highest rate" in str(block) for block in section.blocks)
+    assert document_from_load(load.having(capacity_hz=0.0), run)  # what somebody else wrote
     told = json.loads(msgspec.json.encode(run_output(run)))
     assert told["load"]["slo"]["text"] == "median<5s"
 

@@ -47,11 +47,12 @@ def arrivals(
 ) -> Nanoseconds:
     """Draw the whole schedule beforehand: the same seed gives the same to every candidate.
 
-    A trace is stretched to the rate, and begins anew where it is too short.
+    A trace is stretched to the rate, and begins anew where it is too short; with the next seed it
+    goes on where the one before ended, so that the windows of a search see all of it.
     """
     count = max(stop.iterations or 1, round(rate_hz * (stop.seconds or 0.0)))
     if kind == "trace":
-        due = _from_trace(np.asarray(trace_s), rate_hz, count)
+        due = _from_trace(np.asarray(trace_s), rate_hz, count, first=seed * count)
     elif kind == "constant":
         due = np.arange(count) / rate_hz
     else:
@@ -60,11 +61,12 @@ def arrivals(
     return np.asarray(due * 1e9, np.int64)
 
 
-def _from_trace(trace: Column, rate_hz: float, count: int) -> Column:
+def _from_trace(trace: Column, rate_hz: float, count: int, *, first: int) -> Column:
     """Take as many arrivals as are wanted; rounds follow one another at the mean gap."""
     stretched = trace * ((len(trace) - 1) / rate_hz / trace[-1])
-    rounds, place = np.divmod(np.arange(count), len(trace))
-    return np.asarray(stretched[place] + rounds * (len(trace) / rate_hz), np.float64)
+    rounds, place = np.divmod(first % len(trace) + np.arange(count), len(trace))
+    due = stretched[place] + rounds * (len(trace) / rate_hz)
+    return np.asarray(due - due[0], np.float64)
 
 
 def open_loop(

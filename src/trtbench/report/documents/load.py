@@ -48,7 +48,8 @@ def _answer(search: LoadSearch) -> tuple[tuple[str, Cell], ...]:
         least = text_from_rate(search.points[0].rate_hz, digits=3)
         found = Cell(text=f"no rate keeps {search.slo.text}; {least} was the lowest", tone="bad")
     else:
-        share = text_from_fraction(highest / search.capacity_hz, digits=0)
+        part = highest / search.capacity_hz if search.capacity_hz else None
+        share = text_from_fraction(part, digits=0)
         rate, beyond = text_from_rate(highest, digits=3), ""
         if search.at_least:
             rate, beyond = f"{rate} or more", " (no higher one was to be tried)"
