@@ -38,13 +38,16 @@ def test_an_interrupted_sweep_ends_at_once_and_blames_no_case(tmp_path, clocked)
     words = [word.replace("opt.sleep=0.5", "opt.sleep=3600") for word in
              sweep_words(tmp_path, tmp_path / "sweep")]  # fmt: skip
     started = subprocess.Popen(
-        [sys.executable, "-m", "trtbench", *words], stdout=subprocess.DEVNULL
-    )
+        [sys.executable, "-m", "trtbench", *words], stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
     journal = tmp_path / "sweep" / "journal.jsonl"
     wait_for(lambda: journal.is_file() and journal.read_text().count("begin") == 2)
     wait_for(lambda: (tmp_path / "clocked.begun").is_file())
     started.send_signal(signal.SIGINT)
-    assert started.wait() == 130
+    said = started.communicate()[1]
+    assert started.returncode == 130
+    assert f"--resume {tmp_path / 'sweep'} --executor local --beside 2" in said
     assert '"failed"' not in journal.read_text()
     assert Store(tmp_path / "store").index.find() == []
 

@@ -113,6 +113,8 @@ def _measure(request: BenchRequest, *, explain: bool, as_json: bool, dry_run: bo
     _show(run, explain=explain, as_json=as_json)
     for note in run.record.notes:
         say(f"note: {note}")
+    if request.executor is not None:
+        say(f"measured on {run.record.environment.label}")
     say(f"run {run.id} in {run.path}")
 
 

@@ -19,6 +19,8 @@ from trtbench.units import text_from_long_time, text_from_seconds
 from trtbench.workflows.request.sweeping import SweepRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from trtbench.analysis.sweep import Chosen
     from trtbench.report.document import Document
     from trtbench.store.store import Store
@@ -125,7 +127,8 @@ def _carry_out(
                 retry_failed=request.retry_failed, watch=board,
             )  # fmt: skip
     except KeyboardInterrupt:
-        say(f"go on with: trtbench sweep --resume {shlex.quote(str(folder))}")
+        words = ["trtbench", "sweep", "--resume", str(folder), *_executor_words(request)]
+        say(f"go on with: {shlex.join(words)}")
         raise
     for note in sweep.notes:
         say(f"note: {note}")
@@ -146,6 +149,18 @@ def _carry_out(
         context.exit(EXIT_BROKEN)
     if not results.runs:
         raise JobError("no case of the sweep could be measured", fix=f"see {paths[0]}")
+
+
+def _executor_words(request: SweepRequest) -> Iterator[str]:
+    """Write anew where the work is done: the folder of a sweep does not say."""
+    from trtbench.workflows.request.fields import fields_of
+    from trtbench.workflows.request.groups import ExecutorFields
+
+    for field in fields_of(ExecutorFields):
+        value = getattr(request, field.name)
+        if value != field.default:
+            for each in value if isinstance(value, list | tuple) else (value,):
+                yield from (field.flag, str(each))
 
 
 def _pictures(paths: list[Path]) -> str:

@@ -36,7 +36,7 @@ def run_node(
     *,
     folder: Path,
     tell: Tell | None = None,
-    environment: Mapping[str, str] | None = None,
+    environment: Mapping[str, str | None] | None = None,
     closed: threading.Event | None = None,
 ) -> Path:
     """Measure a run in a fresh process; gives the folder of the run, finished or failed.
@@ -60,12 +60,16 @@ def run_node(
     return result_of(folder, where=HERE, how=how)
 
 
-def node_environment(given: Mapping[str, str] | None = None) -> dict[str, str]:
-    """List what a node's process inherits: this very package before any other."""
+def node_environment(given: Mapping[str, str | None] | None = None) -> dict[str, str]:
+    """List what a node's process inherits: this very package before any other.
+
+    A variable that is given as ``None`` is left out.
+    """
     package = str(Path(__file__).resolve().parents[2])
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
     own = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
-    return {**os.environ, **(given or {}), **own}
+    merged = {**os.environ, **(given or {}), **own}
+    return {name: value for name, value in merged.items() if value is not None}
 
 
 def interrupt_if(closed: threading.Event | None) -> None:

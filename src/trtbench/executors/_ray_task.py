@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import platform
 import sys
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ from trtbench.host.process import run_process
 from trtbench.host.unfinished import temporary_folder
 from trtbench.host.yaml_files import yaml_from_text
 
+THREADS = "OMP_NUM_THREADS"
 ASK_S = 120.0
 """Patience with a node that is asked what it has: its disk may be cold."""
 
@@ -51,7 +53,7 @@ def on_node(parcel: bytes, contents: Mapping[str, Sequence[object]], slot: int) 
             fetched = sum(_fetch(cache, sha256, chunks) for sha256, chunks in contents.items())
         with temporary_folder() as folder:
             request = place_parcel(found, cache=cache, folder=folder)
-            environment = {"TRTBENCH_CPU_SLOT": str(slot)}
+            environment = {"TRTBENCH_CPU_SLOT": str(slot), **_set_by_ray()}
             answer = Answer(host=host, fetched=fetched)
             try:
                 run_node(request, folder=folder / "work", environment=environment)
@@ -63,6 +65,16 @@ def on_node(parcel: bytes, contents: Mapping[str, Sequence[object]], slot: int) 
             return answer
     except TrtbenchError as problem:
         return _refusal(problem, host, fetched)
+
+
+def _set_by_ray() -> dict[str, None]:
+    """Name what Ray, and neither the node nor the user, has set: one thread would be measured."""
+    told = importlib.import_module("ray").get_runtime_context().runtime_env.get("env_vars") or {}
+    with contextlib.suppress(OSError):
+        begun_with = Path(f"/proc/{os.getppid()}/environ").read_bytes().split(b"\0")
+        if THREADS not in told and not any(s.startswith(THREADS.encode()) for s in begun_with):
+            return {THREADS: None}
+    return {}
 
 
 def lacking_here(libraries: Sequence[str]) -> Told | None:

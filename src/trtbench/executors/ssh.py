@@ -22,6 +22,7 @@ from trtbench.executors._slots import Lacking, Slot, Slots
 from trtbench.host.gpu_names import SLOT_VARIABLE
 from trtbench.host.process import Exit
 from trtbench.host.unfinished import temporary_folder
+from trtbench.units import counted
 
 ELSEWHERE = True
 TAKES = ("hosts",)
@@ -171,7 +172,7 @@ def _send_missing(shell: Shell, contents: Mapping[str, Path], tell: Tell) -> Non
         missing = shell.far("missing", source=listed).split()
         for group in _groups({sha256: contents[sha256] for sha256 in missing}):
             first = contents[group[0]]
-            more = f" and {len(group) - 1} more files" if len(group) > 1 else ""
+            more = f" and {counted(len(group) - 1, 'more file')}" if len(group) > 1 else ""
             tell(f"sending {first.name}{more} to {shell.host.title}")
             if not more:
                 shell.far("keep", group[0], source=first)
