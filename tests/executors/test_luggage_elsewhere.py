@@ -86,12 +86,18 @@ def test_a_factory_goes_by_ssh_once(tmp_path, sshd, clocked, own_net, torch_pyth
 
 def test_a_factory_goes_to_a_node_of_ray_once(nodes, tmp_path, own_net, torch_python):
     nodes.add("a")
-    executor = open_executor("ray", ExecutorSettings(address=nodes.cluster.address))
-    try:
-        measured_twice(executor, own_net, torch_python, tmp_path)
-        assert list(executor.fetched.values()) == [3]  # the module, its code, and none again
-    finally:
-        executor.close()
+    sent = []
+    for count in (3, 0):
+        executor = open_executor("ray", ExecutorSettings(address=nodes.cluster.address))
+        try:
+            heard = measured_twice(executor, own_net, torch_python, tmp_path)
+        finally:
+            executor.close()
+        sent += [text for told in heard for text in told if text.startswith("sending")]
+        # The module and its code; who joins later gives the cluster nothing that the node has.
+        assert sum(executor.fetched.values()) == len(executor._contents) == count
+    assert len(sent) == 1
+    assert "2 more files" in sent[0]
 
 
 def test_a_factory_is_found_by_the_executor_of_this_machine(tmp_path, own_net, torch_python):

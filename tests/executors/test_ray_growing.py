@@ -21,8 +21,9 @@ from ports import agent_ports, free_port
 
 from trtbench.cli import run as trtbench
 from trtbench.executors import ExecutorSettings, Needs
+from trtbench.executors._ray_nodes import bundle
 from trtbench.executors._slots import Want
-from trtbench.executors.ray import MOST_ASKED, RayExecutor, _bundle
+from trtbench.executors.ray import MOST_ASKED, RayExecutor
 from trtbench.store.store import Store
 from waiting import wait_for
 
@@ -134,8 +135,8 @@ def test_an_autoscaler_adds_nodes_of_the_kinds_that_cases_name(growing, tmp_path
     ],
 )  # fmt: skip
 def test_a_cluster_is_asked_by_the_names_it_has_for_kinds_of_nodes(needs, known, asked):
-    bundle = _bundle(Want(needs.having(gpu=True)), [], known, beside=1)
-    assert bundle == {"GPU": 1.0, **({asked: 0.001} if asked else {})}
+    wanted = bundle(Want(needs.having(gpu=True)), [], known, beside=1)
+    assert wanted == {"GPU": 1.0, **({asked: 0.001} if asked else {})}
 
 
 def test_nodes_that_join_late_take_part_and_are_asked_for_as_long_as_cases_wait(
@@ -143,7 +144,7 @@ def test_nodes_that_join_late_take_part_and_are_asked_for_as_long_as_cases_wait(
 ):
     """Two cases are measured on one node; the next go on only when five have begun."""
     asked: list[list[dict[str, float]]] = []
-    monkeypatch.setattr("trtbench.executors.ray._request_nodes", asked.append)
+    monkeypatch.setattr("trtbench.executors.ray.request_nodes", asked.append)
     nodes.add("a")
     executor = RayExecutor(ExecutorSettings(address=nodes.cluster.address, patience_s=3600.0))
     assert executor.width(Needs()) == 1 + MOST_ASKED

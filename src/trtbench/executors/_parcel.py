@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from trtbench import boundary
@@ -14,6 +14,7 @@ from trtbench.executors._errand import with_files_in
 from trtbench.executors._folders import place_blob
 from trtbench.executors._request import Bag, Request
 from trtbench.models.identity import sha256_of
+from trtbench.units import counted
 
 FILES = "files"
 MOST_FILES = 2_000_000
@@ -59,6 +60,12 @@ def parcel_from_request(request: Request) -> Parcel:
         parts=tuple(_part(path, name) for name, path in found.items() if not path.is_dir()),
         folders=tuple(name for name, path in found.items() if path.is_dir()),
     )
+
+
+def text_of_files(paths: Sequence[Path]) -> str:
+    """Name what is sent: the first file, and how many more."""
+    more = f" and {counted(len(paths) - 1, 'more file')}" if len(paths) > 1 else ""
+    return f"{paths[0].name}{more}"
 
 
 def bytes_from_parcel(parcel: Parcel) -> bytes:

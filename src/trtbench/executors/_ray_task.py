@@ -13,9 +13,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
-from trtbench.boundary import at_home, read_text
 from trtbench.domain.spec import Value
 from trtbench.errors import JobError, TrtbenchError, writing
 from trtbench.executors._folders import blob, cache_folder, keep_blob, pack
@@ -25,7 +22,6 @@ from trtbench.executors._request import Told
 from trtbench.host.locks import alone
 from trtbench.host.process import run_process
 from trtbench.host.unfinished import temporary_folder
-from trtbench.host.yaml_files import yaml_from_text
 
 THREADS = "OMP_NUM_THREADS"
 ASK_S = 120.0
@@ -77,6 +73,12 @@ def _set_by_ray() -> dict[str, None]:
     return {}
 
 
+def missing_here(contents: Sequence[str]) -> tuple[str, ...]:
+    """Tell which contents this node does not have."""
+    cache = cache_folder()
+    return tuple(each for each in contents if not blob(cache, each).is_file())
+
+
 def lacking_here(libraries: Sequence[str]) -> Told | None:
     """Tell what of these is not installed on this node, by a process of its own."""
     with temporary_folder() as folder:
@@ -84,35 +86,6 @@ def lacking_here(libraries: Sequence[str]) -> Told | None:
         command = [sys.executable, "-m", "trtbench.node", "lacks", *libraries]
         run_process(command, log=log, env=node_environment(), folder=folder, timeout_s=ASK_S)
         return told_in(log.read_text("utf-8", "replace"))
-
-
-class _NodeKind(Value, frozen=True, kw_only=True):
-    resources: dict[str, float] = {}
-
-
-class _Scaling(Value, frozen=True, kw_only=True):
-    """What the file of an autoscaler says of nodes; the rest is not ours."""
-
-    available_node_types: dict[str, _NodeKind] = {}
-
-
-def declared_here() -> tuple[str, ...]:
-    """List resources of the nodes that this head's autoscaler may add; none where it tells none.
-
-    A file tells them, which its process was started with; Ray itself keeps them to itself.
-    """
-    ray, found = importlib.import_module("ray"), []
-    address = ray.get_runtime_context().gcs_address
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError, ValueError, TrtbenchError):
-            words = path.read_text(errors="replace").split("\0")
-            told = dict(word.partition("=")[::2] for word in words)
-            if told.get("--gcs-address") == address and "--autoscaling-config" in told:
-                file = at_home(told["--autoscaling-config"])
-                told_there = yaml_from_text(read_text(file), where=str(file))
-                kinds = msgspec.convert(told_there, type=_Scaling).available_node_types
-                found += [name for kind in kinds.values() for name in kind.resources]
-    return tuple(dict.fromkeys(found))
 
 
 def _refusal(problem: TrtbenchError, host: str, fetched: int) -> Answer:

@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -17,8 +17,14 @@ from typing import TYPE_CHECKING, TypeVar
 from trtbench.errors import JobError, UnavailableError
 from trtbench.executors._folders import unpack
 from trtbench.executors._node import error_from_told, interrupt_if
-from trtbench.executors._parcel import Parcel, bytes_from_parcel, parcel_from_request
-from trtbench.executors._ray_task import ASK_S, Answer, declared_here, lacking_here, on_node
+from trtbench.executors._parcel import (
+    Parcel,
+    bytes_from_parcel,
+    parcel_from_request,
+    text_of_files,
+)
+from trtbench.executors._ray_nodes import TYPE, bundle, declared_here, request_nodes
+from trtbench.executors._ray_task import ASK_S, Answer, lacking_here, missing_here, on_node
 from trtbench.executors._request import (
     AGAIN,
     Executor,
@@ -56,10 +62,7 @@ MOST_ASKED = 32
 """How many nodes that are not there yet an autoscaler is asked for at a time."""
 
 _CHUNK = 64 << 20
-_TYPE = "accelerator_type:"
 _HEAD = "node:__internal_head__"
-_TRACE = 0.001
-"""How much of a resource Ray itself asks for where it stands for a kind of node."""
 
 
 class _NodeLost(Exception):
@@ -111,7 +114,7 @@ class RayExecutor:
             with self._slots.taken(request.needs, tell=tell) as slot:
                 tell(f"carried out on {slot.title}")
                 try:
-                    answer = self._on(slot, parcel)
+                    answer = self._on(slot, parcel, tell)
                 except Lacking:
                     continue  # elsewhere; that no other has it is said there
                 except _NodeLost:
@@ -156,7 +159,7 @@ class RayExecutor:
             if not node["Alive"]:
                 continue
             has = node["Resources"]
-            types = [name.removeprefix(_TYPE) for name in has if name.startswith(_TYPE)]
+            types = [name.removeprefix(TYPE) for name in has if name.startswith(TYPE)]
             places = [(None, number) for number in range(self._beside if has.get("CPU") else 0)]
             places += [(index, 0) for index in range(int(has.get("GPU", 0)))]  # type: ignore[misc]
             for gpu, number in places:
@@ -184,7 +187,7 @@ class RayExecutor:
         places = list(self._look()) if wants else []
         named = any(want.needs.gpu_type or want.needs.machine for want in wants)
         known = self._known_resources() if named else set()
-        bundles = [_bundle(want, places, known, beside=self._beside) for want in wants]
+        bundles = [bundle(want, places, known, beside=self._beside) for want in wants]
         with self._asking:
             if bundles != self._asked and not self._closed.is_set():
                 self._request_nodes(bundles)
@@ -203,10 +206,10 @@ class RayExecutor:
         with contextlib.suppress(importlib.import_module("ray.exceptions").RayError):
             if importlib.import_module("ray.util.client").ray.is_connected():
                 name = "trtbench asks for nodes"
-                task = self._ray.remote(max_retries=0, num_cpus=0, name=name)(_request_nodes)
+                task = self._ray.remote(max_retries=0, num_cpus=0, name=name)(request_nodes)
                 self._ray.get(task.remote(bundles), timeout=ANSWER_S)
             else:
-                _request_nodes(bundles)
+                request_nodes(bundles)
 
     def _put(self, sha256: str, path: Path) -> list[ObjectRef]:
         """Hand a file to Ray once, in pieces; nodes that have it never ask for it."""
@@ -217,13 +220,25 @@ class RayExecutor:
                     self._contents[sha256] = [self._ray.put(piece) for piece in pieces]
             return self._contents[sha256]
 
-    def _on(self, slot: Slot, parcel: Parcel) -> Answer:
+    def _hand_over(
+        self, slot: Slot, contents: Mapping[str, Path], tell: Tell
+    ) -> dict[str, list[ObjectRef]]:
+        """Give the cluster what a node lacks; a laptop may be far from it."""
+        fresh = tuple(contents.keys() - self._contents.keys())
+        asked = self._asked_of(slot.machine, lambda: missing_here(fresh)) if fresh else ()
+        missing = fresh if asked is None else asked
+        if missing:
+            tell(f"sending {text_of_files([contents[each] for each in missing])} to {slot.title}")
+        given = [each for each in contents if each in missing or each in self._contents]
+        return {each: self._put(each, contents[each]) for each in given}
+
+    def _on(self, slot: Slot, parcel: Parcel, tell: Tell) -> Answer:
         errors = importlib.import_module("ray.exceptions")
         request = parcel.request
         needs = request.needs
         self._demand_same(slot)
         self._slots.demand(slot, needs, partial(self._lacks, slot.machine))
-        contents = {sha256: self._put(sha256, path) for sha256, path in parcel.contents.items()}
+        contents = self._hand_over(slot, parcel.contents, tell)
         reference = self._task.options(
             num_cpus=0 if needs.gpu else 1 / self._beside,
             num_gpus=1 if needs.gpu else 0,
@@ -297,45 +312,6 @@ class RayExecutor:
             return answer
         except importlib.import_module("ray.exceptions").RayError:
             return None
-
-
-def _bundle(
-    want: Want, places: Sequence[Slot], known: Collection[str], *, beside: int
-) -> dict[str, float]:
-    """Say what a run takes of a node: of its processor all that no other run may have."""
-    needs = want.needs
-    if needs.gpu:
-        wanted = {"GPU": 1.0}
-    else:
-        fitting = [want.slot] if want.slot else [each for each in places if not each.lacks(needs)]
-        wanted = {"CPU": min((each.resources["CPU"] for each in fitting), default=1.0) / beside}
-    if needs.memory_bytes:
-        wanted["memory"] = float(needs.memory_bytes)
-    return {
-        **wanted,
-        **_kinds(needs, want.slot.resources if want.slot else known),
-        **needs.resources,
-    }
-
-
-def _kinds(needs: Needs, known: Collection[str]) -> dict[str, float]:
-    """Name the resources that stand for a GPU's type or a machine, where a cluster has such."""
-    wanted = {}
-    for word, alone in ((needs.gpu_type, False), (needs.machine, True)):
-        asked = (word or "").lower()
-        bare = {name: name.removeprefix(_TYPE).lower() for name in known}
-        fitting = [
-            name
-            for name, own in bare.items()
-            if (asked in own if name.startswith(_TYPE) else alone and asked == own)
-        ]
-        if asked and fitting:  # H100 itself rather than H100-80G
-            wanted[min(fitting, key=lambda name: (len(bare[name]), name))] = _TRACE
-    return wanted
-
-
-def _request_nodes(bundles: list[dict[str, float]]) -> None:
-    importlib.import_module("ray.autoscaler.sdk").request_resources(bundles=bundles)
 
 
 def _echo() -> bool:

@@ -15,14 +15,18 @@ from trtbench.errors import UnavailableError, UsageError
 from trtbench.executors._folders import unpack
 from trtbench.executors._hosts import Host, hosts_from_file, slots_of
 from trtbench.executors._node import RUN, interrupt_if, result_of
-from trtbench.executors._parcel import Parcel, bytes_from_parcel, parcel_from_request
+from trtbench.executors._parcel import (
+    Parcel,
+    bytes_from_parcel,
+    parcel_from_request,
+    text_of_files,
+)
 from trtbench.executors._request import AGAIN, Executor, ExecutorSettings, Needs, Request, Tell
 from trtbench.executors._shell import Shell
 from trtbench.executors._slots import Lacking, Slot, Slots
 from trtbench.host.gpu_names import SLOT_VARIABLE
 from trtbench.host.process import Exit
 from trtbench.host.unfinished import temporary_folder
-from trtbench.units import counted
 
 ELSEWHERE = True
 TAKES = ("hosts",)
@@ -171,11 +175,10 @@ def _send_missing(shell: Shell, contents: Mapping[str, Path], tell: Tell) -> Non
         listed.write_text("\n".join(contents))
         missing = shell.far("missing", source=listed).split()
         for group in _groups({sha256: contents[sha256] for sha256 in missing}):
-            first = contents[group[0]]
-            more = f" and {counted(len(group) - 1, 'more file')}" if len(group) > 1 else ""
-            tell(f"sending {first.name}{more} to {shell.host.title}")
-            if not more:
-                shell.far("keep", group[0], source=first)
+            files = [contents[each] for each in group]
+            tell(f"sending {text_of_files(files)} to {shell.host.title}")
+            if len(group) == 1:
+                shell.far("keep", group[0], source=files[0])
                 continue
             archive = folder / "contents.tar"
             with tarfile.open(archive, "w", dereference=True) as file:
