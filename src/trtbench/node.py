@@ -153,7 +153,7 @@ def _case(request: Request, errand: Errand, folder: Path, listen: Listener) -> o
 
 def _conduct(request: Request, config: Config, listen: Listener) -> Conduct:
     return Conduct(
-        machine=config.machine,
+        machine=config.machine or (request.machine and boundary.check_tag(request.machine)),
         timeout_s=request.timeout_s,
         memory_bytes=request.memory_bytes,
         command=request.command,

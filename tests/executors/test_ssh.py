@@ -38,6 +38,8 @@ def test_runs_on_two_hosts(tmp_path, sshd, clocked):
     assert len(store.index.find(kind="run")) == 5
     noted = [runs.spans(tmp_path / name / "log") for name in ("a", "b")]
     assert sum(len(each) for each in noted) == 4
+    # One host name, two machines: they go by what the list calls them.
+    assert {run.record.environment.label for run in measured} == {"a", "b"}
     for name in ("a", "b"):
         kept = tmp_path / name / "kept"
         assert len(list((kept / "blobs").iterdir())) == 1  # the model, once

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from trtbench import boundary
 from trtbench.boundary import read_toml
 from trtbench.domain.spec import Value
-from trtbench.errors import UsageError, meant, reading
+from trtbench.errors import InputError, UsageError, meant, reading
 from trtbench.executors._slots import Slot
 from trtbench.units import bytes_from_text
 
@@ -41,6 +42,13 @@ class Host(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def title(self) -> str:
         return self.name or self.address
+
+    @property
+    def label(self) -> str | None:
+        """What runs on it say where they were, unless the machine has a name for itself."""
+        with contextlib.suppress(InputError):
+            return boundary.check_tag(self.name) if self.name else None
+        return None
 
 
 class HostsFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):

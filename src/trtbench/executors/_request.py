@@ -101,6 +101,8 @@ class Request(Value, frozen=True, kw_only=True):
     """Folders that Python imports from."""
     placed: str | None = None
     """The folder the bags lie in on the machine that carries it out."""
+    machine: str | None = None
+    """What whoever asks calls the machine; its own settings come first."""
     python: str | None = None
     timeout_s: float | None = None
     """Of one launch."""

@@ -112,7 +112,6 @@ class RayExecutor:
         times = 0
         while True:
             with self._slots.taken(request.needs, tell=tell) as slot:
-                tell(f"carried out on {slot.title}")
                 try:
                     answer = self._on(slot, parcel, tell)
                 except Lacking:
@@ -223,7 +222,7 @@ class RayExecutor:
     def _hand_over(
         self, slot: Slot, contents: Mapping[str, Path], tell: Tell
     ) -> dict[str, list[ObjectRef]]:
-        """Give the cluster what a node lacks; a laptop may be far from it."""
+        """Hand the cluster what a node lacks; a laptop may be far from it."""
         fresh = tuple(contents.keys() - self._contents.keys())
         asked = self._asked_of(slot.machine, lambda: missing_here(fresh)) if fresh else ()
         missing = fresh if asked is None else asked
@@ -239,6 +238,7 @@ class RayExecutor:
         self._demand_same(slot)
         self._slots.demand(slot, needs, partial(self._lacks, slot.machine))
         contents = self._hand_over(slot, parcel.contents, tell)
+        tell(f"carried out on {slot.title}")
         reference = self._task.options(
             num_cpus=0 if needs.gpu else 1 / self._beside,
             num_gpus=1 if needs.gpu else 0,

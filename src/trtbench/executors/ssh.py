@@ -132,6 +132,7 @@ class SshExecutor:
         if parcel.contents:
             with shell.sending:  # who needs the same at the same time waits, and finds it there
                 _send_missing(shell, parcel.contents, tell)
+        parcel = parcel.having(request=parcel.request.having(machine=shell.host.label))
         with temporary_folder() as folder:
             (folder / "parcel.json").write_bytes(bytes_from_parcel(parcel))
             shell.far("place", there, source=folder / "parcel.json")
