@@ -7,6 +7,7 @@ real sshd does is in ``test_ssh.py``.
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -254,3 +255,11 @@ def test_a_host_that_cannot_be_used_leaves_its_runs_to_another(tmp_path: Path, s
     assert executor.width(Needs()) == 1
     with pytest.raises(UnavailableError, match="bad cannot be used"):
         executor.width(Needs(machine="bad"))
+    executor = open_executor(ExecutorSettings(hosts=path))
+    meant = request.having(needs=Needs(machine="bad"))
+    with ThreadPoolExecutor(3) as pool:  # also who waited for it hears what is wrong with it
+        asked = [
+            pool.submit(executor.run, meant, folder=tmp_path / str(number), tell=heard.append)
+            for number in range(3)
+        ]
+    assert ["bad cannot be used" in str(each.exception()) for each in asked] == [True] * 3

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from trtbench.boundary import at_home, read_text
+from trtbench.boundary import at_home, read_bytes, read_text
 from trtbench.domain.spec import Value
 from trtbench.errors import TrtbenchError
 from trtbench.executors._request import Needs
@@ -80,7 +80,7 @@ def declared_here() -> tuple[str, ...]:
     address = ray.get_runtime_context().gcs_address
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError, ValueError, TrtbenchError):
-            words = path.read_text(errors="replace").split("\0")
+            words = read_bytes(path).decode(errors="replace").split("\0")
             told = dict(word.partition("=")[::2] for word in words)
             if told.get("--gcs-address") == address and "--autoscaling-config" in told:
                 file = at_home(told["--autoscaling-config"])

@@ -42,9 +42,9 @@ ARCHIVE_BYTES = 64 << 20
 class _HostLost(Exception):
     """The host a run was on cannot be used, or its connection was cut."""
 
-    def __init__(self, problem: UnavailableError) -> None:
+    def __init__(self, problem: UnavailableError, title: str) -> None:
         super().__init__(problem.message)
-        self.problem = problem
+        self.problem, self.title = problem, title
 
 
 def open_executor(settings: ExecutorSettings) -> Executor:
@@ -77,20 +77,29 @@ class SshExecutor:
         self._refuse_lost(request.needs)
         times = 0
         while True:
-            with self._slots.taken(request.needs, tell=tell) as slot:
-                try:
-                    self._on(slot, parcel, folder, tell)
+            try:
+                if self._tried(request.needs, parcel, folder, tell):
                     return
-                except Lacking:
-                    continue  # elsewhere; that no other has it is said there
-                except _HostLost as lost:
-                    interrupt_if(self._closed)
-                    times += 1
-                    if times > RETRIES:
-                        raise lost.problem from None
-                    self._refuse_lost(request.needs)
-                    reason = lost.problem.facts.get("reason", lost.problem.message)
-                    tell(f"{slot.title} was lost ({reason}); {AGAIN}")
+            except _HostLost as lost:
+                interrupt_if(self._closed)
+                times += 1
+                if times > RETRIES:
+                    raise lost.problem from None
+                self._refuse_lost(request.needs)
+                reason = lost.problem.facts.get("reason", lost.problem.message)
+                tell(f"{lost.title} was lost ({reason}); {AGAIN}")
+            except UnavailableError:
+                self._refuse_lost(request.needs)  # by who was before it
+                raise
+
+    def _tried(self, needs: Needs, parcel: Parcel, folder: Path, tell: Tell) -> bool:
+        """Carry a request out on the next free host; false where that lacks what it takes."""
+        with self._slots.taken(needs, tell=tell) as slot:
+            try:
+                self._on(slot, parcel, folder, tell)
+            except Lacking:
+                return False  # elsewhere; that no other has it is said there
+        return True
 
     def _on(self, slot: Slot, parcel: Parcel, folder: Path, tell: Tell) -> None:
         """Carry a request out on one host; one that cannot be reached is left out from now on."""
@@ -103,7 +112,7 @@ class SshExecutor:
         except UnavailableError as problem:
             if shell.usable:  # it was reached, and said itself what is wrong
                 raise
-            lost = _HostLost(problem)
+            lost = _HostLost(problem, slot.title)
         else:
             return
         finally:
