@@ -21,6 +21,7 @@ from trtbench.report.compose import document_from_runs
 from trtbench.report.documents.load import document_from_load
 from trtbench.runtimes._server import arrivals
 from trtbench.store.store import Store
+from trtbench.workflows.measure import load as load_workflow
 from trtbench.workflows.measure.load import measured
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import load_config
@@ -209,7 +210,21 @@ def test_an_interrupted_search_keeps_what_it_found(
     assert kept.load is not None
     assert not kept.load.complete
     assert kept.load.points
-    assert "interrupted" in str(document_from_load(kept.load, kept).sections[0].blocks[0])
+    assert "ended early" in str(document_from_load(kept.load, kept).sections[0].blocks[0])
+
+
+def test_a_search_that_takes_too_long_ends_with_what_it_found(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_analysis, "LEAST_QUERIES", 6)
+    monkeypatch.setattr(load_workflow, "LONGEST_S", 0.0)
+    request = BenchRequest(model=model, protocol="server", rate="800/s", slo="median<5s", **QUICK)
+    spec = run_spec(request, load_config())
+    run = measured(spec, store=Store(tmp_path / "s"), conduct=Conduct(), slo=request.slo)
+    assert run.load is not None
+    assert len(run.load.points) == 1
+    assert len(run.load.points[0].windows) == 2
+    assert not run.load.complete
 
 
 def test_a_bound_below_a_lone_query_needs_no_search(model: Path, tmp_path: Path) -> None:

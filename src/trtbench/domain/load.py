@@ -70,4 +70,4 @@ class LoadSearch(Value, frozen=True, kw_only=True):
     """Where rate over latency is largest: more load costs more than it brings from here on."""
     points: tuple[RatePoint, ...] = ()
     complete: bool = True
-    """Not interrupted: all rates that were to be tried were."""
+    """Neither interrupted nor too long: all rates that were to be tried were."""

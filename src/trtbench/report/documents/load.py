@@ -59,7 +59,7 @@ def _answer(search: LoadSearch) -> tuple[tuple[str, Cell], ...]:
         found = Cell(value=highest, text=text, tone="good")
     pairs = [("highest rate", found)]
     if not search.complete:
-        words = "interrupted: other rates would have followed"
+        words = "ended early: other rates would have followed"
         pairs.append(("search", Cell(text=words, tone="unclear")))
     if search.likely_hz is not None and not search.at_least:
         likely = f"{text_from_rate(search.likely_hz, digits=3)}, where the curve crosses the bound"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -29,6 +30,8 @@ from trtbench.workflows.request.progress import Event
 
 RATES = 12
 """Rates that a search measures, as a rule; for the bar of progress alone."""
+LONGEST_S = 600.0
+"""Seconds after which no other rate is begun, nor one looked at longer."""
 
 
 def measured(spec: RunSpec, *, store: Store, conduct: Conduct, slo: str | None = None) -> Run:
@@ -77,11 +80,16 @@ def search_rate(spec: RunSpec, slo: Slo, *, store: Store, conduct: Conduct) -> R
     if nearest_rank(alone.times.host, 0.5) > slo.limit_s:
         return replace(alone, load=search)  # what no load breaks already, load cannot keep
     first_runs: dict[float, Run] = {}
+    until = time.monotonic() + LONGEST_S
     while (rate := next_rate(search, most_hz=most)) is not None:
-        name = f"{text_from_rate(rate, digits=3)}"
-        heard = _named(conduct, name, len(search.points))
+        if search.points and time.monotonic() > until:
+            return _answered(search.having(complete=False), first_runs)
+        heard = _named(conduct, text_from_rate(rate, digits=3), len(search.points))
+        window = bare.having(rate_hz=rate)
         try:
-            point, run = _at_rate(bare, rate, slo, least=spec.launches, store=store, conduct=heard)
+            point, run = _at_rate(
+                window, slo, least=spec.launches, until=until, store=store, conduct=heard
+            )
         except KeyboardInterrupt:
             if search.points:
                 run = _kept(_answered(search.having(complete=False), first_runs), store)
@@ -99,23 +107,23 @@ def _answered(search: LoadSearch, first_runs: Mapping[float, Run]) -> Run:
 
 
 def _at_rate(
-    spec: RunSpec, rate: float, slo: Slo, *, least: int, store: Store, conduct: Conduct
+    spec: RunSpec, slo: Slo, *, least: int, until: float, store: Store, conduct: Conduct
 ) -> tuple[RatePoint, Run]:
-    """Measure windows at a rate until they decide; each has a schedule of its own."""
+    """Measure windows until they decide or it is too late; each has a schedule of its own."""
     looks = (max(LOOKS[0], least), *(each for each in LOOKS if each > max(LOOKS[0], least)))
     queries = max(spec.stop.iterations or 0, queries_needed(slo))
     runs: list[Run] = []
     for count in looks:
         while len(runs) < count:
             window = spec.having(
-                rate_hz=rate,
                 inputs=spec.inputs.having(seed=spec.inputs.seed + len(runs)),
                 stop=Length(seconds=spec.stop.seconds, iterations=queries),
             )
             runs.append(run_bench(window, store=store, conduct=conduct))
         columns = [run.times.host for run in runs if run.times.host is not None]
-        point = point_from_windows(rate, list(map(window_from_run, runs)), columns, slo)
-        if point.decision != "unclear":
+        windows = list(map(window_from_run, runs))
+        point = point_from_windows(spec.rate_hz or 0.0, windows, columns, slo)
+        if point.decision != "unclear" or time.monotonic() > until:
             break
     return point, runs[0]
 
