@@ -9,8 +9,9 @@ import pytest
 
 from trtbench.errors import UnavailableError
 from trtbench.executors import ExecutorSettings, Needs
+from trtbench.executors._ray_nodes import bundle
 from trtbench.executors._slots import Slot, Want
-from trtbench.executors.ray import _bundle, open_executor
+from trtbench.executors.ray import open_executor
 
 NODES = (("small", 4.0), ("large", 16.0))
 MISMATCH = """Version mismatch: The cluster was started with:
@@ -73,4 +74,4 @@ def test_runs_that_share_no_processor_ask_for_whole_ones(
 ) -> None:
     places = [Slot(machine=name, title=name, resources={"CPU": cpus}) for name, cpus in NODES]
     want = Want(needs, None if taken is None else places[taken])
-    assert _bundle(want, places, beside=beside) == asked
+    assert bundle(want, places, (), beside=beside) == asked
