@@ -6,6 +6,7 @@ Ray's monitor loads this by name; the nodes are Ray's own fake ones, processes o
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -14,6 +15,10 @@ import ray._private.parameter as parameter
 from ports import agent_ports
 from ray._private import services
 from ray.autoscaler._private.fake_multi_node.node_provider import FakeMultiNodeProvider
+
+_MADE = parameter.RayParams
+_patching = threading.Lock()
+"""Nodes of two kinds are begun by two threads, and each has its own folders."""
 
 
 class GrowingMachines(FakeMultiNodeProvider):
@@ -27,12 +32,12 @@ class GrowingMachines(FakeMultiNodeProvider):
             "TRTBENCH_CACHE": str(folder / "cache"),
             "CLOCKED_LOG": str(folder / "log"),
         }
-        made = parameter.RayParams
+        made = _MADE
 
         def params(*, env_vars: dict[str, str], **rest: Any) -> Any:
             given = {**rest, **agent_ports(), "object_store_memory": 100 << 20}
             return made(env_vars={**env_vars, **own}, **given)
 
         services.RAYLET_EXECUTABLE = str(folder.parent / "raylet")
-        with mock.patch.object(parameter, "RayParams", params):
+        with _patching, mock.patch.object(parameter, "RayParams", params):
             super()._create_node_with_resources_and_labels(*words)
