@@ -258,6 +258,24 @@ def test_contents_are_copied_where_the_disk_has_no_links(tmp_path, monkeypatch):
     assert target.stat().st_ino != blob(tmp_path, digest).stat().st_ino
 
 
+def test_a_second_run_leaves_the_files_of_the_first_alone(tmp_path):
+    """Whoever measures watches the times of its files, which links and their ends would change."""
+    import hashlib
+    import shutil
+
+    digest = hashlib.sha256(b"model").hexdigest()
+    keep_blob(tmp_path, digest, [b"model"])
+    first, second = (tmp_path / name / "net.onnx" for name in ("one", "other"))
+    place_blob(tmp_path, digest, first)
+    assert first.stat().st_ino == blob(tmp_path, digest).stat().st_ino
+    before = first.stat()
+    place_blob(tmp_path, digest, second)
+    assert second.read_bytes() == b"model"
+    shutil.rmtree(second.parent)
+    after = first.stat()
+    assert (after.st_ctime_ns, after.st_nlink) == (before.st_ctime_ns, before.st_nlink)
+
+
 @pytest.mark.parametrize("kind", ["cut", "link"])
 def test_what_comes_back_damaged_or_as_a_link_is_refused(tmp_path, kind):
     import tarfile

@@ -99,12 +99,14 @@ def keep_blob(cache: Path, sha256: str, chunks: Iterable[bytes]) -> None:
 
 
 def place_blob(cache: Path, sha256: str, target: Path) -> None:
-    """Put a content into a folder under its name, without a second copy where the disk allows."""
+    """Put a content into a folder under its name, without a second copy where nobody else has it.
+
+    A link changes the times of a file, by which whoever measures sees that it was not replaced.
+    """
+    source = blob(cache, sha256)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        try:
-            os.link(blob(cache, sha256), target)
-        except FileExistsError:
-            raise
-        except OSError:  # another file system, or one without links
-            shutil.copyfile(blob(cache, sha256), target)
+    if source.stat().st_nlink == 1:
+        with contextlib.suppress(OSError):  # another file system, or one without links
+            os.link(source, target)
+    if not target.exists():
+        shutil.copyfile(source, target)
