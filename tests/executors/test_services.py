@@ -98,8 +98,10 @@ def test_a_request_is_placed_packed_and_removed(host, tmp_path):
 
 @pytest.mark.process
 def test_a_node_fetches_what_it_lacks_and_measures(tmp_path, clocked, monkeypatch):
-    """Ray's own part, handing over pieces of files, is the only one that stands in for another."""
-    monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(get=lambda piece: piece))
+    """Ray's own parts, handing over pieces of files and variables, are all that stands in."""
+    context = types.SimpleNamespace(runtime_env={})
+    ray = types.SimpleNamespace(get=lambda piece: piece, get_runtime_context=lambda: context)
+    monkeypatch.setitem(sys.modules, "ray", ray)
     monkeypatch.setenv("TRTBENCH_CACHE", str(tmp_path / "cache"))
     spec = runs.quick_spec(tmp_path, runtime="clocked")
     parcel = parcel_from_request(request_from_spec(spec, "r1", Conduct()))
