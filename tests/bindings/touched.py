@@ -7,7 +7,10 @@ attribute taken from one of them is an attribute of a known class.
 from __future__ import annotations
 
 import ast
+from dataclasses import fields
 from pathlib import Path
+
+from trtbench.runtimes._trt_engine import Engine
 
 CLASSES = {
     "trt": "",
@@ -51,7 +54,7 @@ OWN = {
 }
 """Variables of a file that hold values of ours."""
 
-OUR_ENGINE = {"engine", "flavour", "heard", "inputs", "outputs", "profile", "trt", "version"}
+OUR_ENGINE = {each.name for each in fields(Engine)} | {"inputs", "outputs"}
 """What the runtime's own value around an engine has."""
 
 
