@@ -224,8 +224,8 @@ class Duet:
         """Start launches at once; where that fails, they load one after the other."""
         if self._at_once is None:
             self._at_once = launches_that_fit(self.sides)
-        if self._together:
-            launches = min(launches, self._at_once)
+        # Where a board's memory is the GPU's too, processes that only wait shall not fill it.
+        launches = min(launches, self._at_once if self._together else FIRST_LOOK)
         numbers = range(self._played, self._played + launches)
         jobs = [(self._job(0, number), self._job(1, number)) for number in numbers]
         with Wave(jobs, sides=self.sides, store=self._store) as wave:
