@@ -1,8 +1,7 @@
 """Import numpy without threads for its linear algebra, before anything else does.
 
-Its BLAS would start one for each core, and each spins for a while: on a machine of many cores that
-is most of what a process costs until it measures. Nothing here multiplies large matrices. Whoever
-set a number keeps it, and libraries that are loaded later find the environment as it was.
+Its BLAS would start one for each core, and nothing here multiplies large matrices. Whoever set a
+number keeps it, and libraries that are loaded later find the environment as it was.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ def inspect(request: InspectRequest) -> Inspection:
         shapes={name: tuple(dims) for name, dims in request.shapes.items()},
         batch=request.batch,
         onnx=Path(request.onnx) if request.onnx else None,
-        load=config.python_for if request.load else None,
+        load=config if request.load else None,
     )
 
 

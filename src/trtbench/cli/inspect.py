@@ -54,7 +54,7 @@ def command(
         shapes={name: tuple(dims) for name, dims in request.shapes.items()},
         batch=request.batch,
         onnx=Path(request.onnx) if request.onnx else None,
-        load=config.python_for if request.load else None,
+        load=config if request.load else None,
     )
     if as_json:
         from trtbench.cli._screen import print_json

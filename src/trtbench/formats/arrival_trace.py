@@ -13,19 +13,22 @@ from pathlib import Path
 
 from trtbench import boundary
 from trtbench.errors import InputError
+from trtbench.units import SECONDS
 
 MOST_BYTES = 2**26
 MOST_ARRIVALS = 100_000
 """They are part of the run's record, so that it can be repeated from it."""
 
-_UNITS = {
-    1e-9: "ns nsec nanos nanoseconds",
-    1e-6: "us µs μs usec micros microseconds",
-    1e-3: "ms msec millis milliseconds",
-    1.0: "s sec secs second seconds",
-    60.0: "min minutes",
+_OTHER_WORDS = {
+    "ns": "nsec nanos nanoseconds",
+    "us": "μs usec micros microseconds",
+    "ms": "msec millis milliseconds",
+    "s": "sec secs second seconds",
+    "min": "minutes",
 }
-UNITS = {word: scale for scale, words in _UNITS.items() for word in words.split()}
+UNITS = SECONDS | {
+    word: SECONDS[unit] for unit, words in _OTHER_WORDS.items() for word in words.split()
+}
 GAPS = {"gap", "gaps", "delta", "interval", "intervals", "inter", "interarrival"}
 TIMES = {
     "time", "times", "timestamp", "timestamps", "arrival", "arrivals", "ts", "t", "offset", "start",

@@ -189,3 +189,12 @@ def _speed(folder: Path) -> int:
         except (OSError, ValueError):
             continue
     return 0
+
+
+def still_runs(process: int, *, root: Path = Path("/")) -> bool:
+    """Say whether a process has not ended; one that its parent has not seen yet has."""
+    try:
+        state = (root / f"proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in (b"Z", b"X")

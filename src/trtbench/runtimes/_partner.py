@@ -8,9 +8,9 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from trtbench.errors import TrtbenchError
+from trtbench.host.machine import still_runs
 
 _HELLO, _TURN = b"h", b"t"
 _PACE = struct.Struct("!d")
@@ -53,7 +53,7 @@ class Neighbours:
         while part := os.read(self._before, 100):
             told += part
         os.read(self._quiet, 1)
-        while alone and any(_runs(int(each)) for each in told.split()):
+        while alone and any(still_runs(int(each)) for each in told.split()):
             time.sleep(LOOK_S)
 
     def leave(self) -> None:
@@ -61,15 +61,6 @@ class Neighbours:
         for end in filter(None, (self._after, self._mine)):
             os.close(end)
         os.read(self._all_over, 1)
-
-
-def _runs(process: int) -> bool:
-    """Say whether a process has not ended; one that its parent has not seen yet has."""
-    try:
-        state = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in (b"Z", b"X")
 
 
 class TurnPartner:

@@ -37,6 +37,7 @@ from trtbench.trtexec.times import read_times, times_from_file
 from trtbench.workflows.look.engine import inspect_engine
 from trtbench.workflows.look.loaded import inspect_loaded
 from trtbench.workflows.look.logs import inspect_log
+from trtbench.workflows.request.config import Config
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -48,15 +49,15 @@ def inspect(
     shapes: Shapes | None = None,
     batch: int | None = None,
     onnx: Path | None = None,
-    load: Callable[[str], str | None] | None = None,
+    load: Config | None = None,
 ) -> Inspection:
     """Describe a file, a run directory, or a run of the store by its id.
 
-    ``load`` names the interpreter for a runtime: an engine is loaded there, and asked itself.
+    ``load`` are the settings with which an engine is loaded here, and asked itself.
     """
     path = Path(name)
     if load is not None:
-        return inspect_loaded(path, shapes=shapes or {}, batch=batch, onnx=onnx, load=load)
+        return inspect_loaded(path, shapes=shapes or {}, batch=batch, onnx=onnx, config=load)
     if path.is_dir():
         if not (path / RECORD).is_file():
             raise InputError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +11,6 @@ from trtbench.analysis.memory import memory_from_facts
 from trtbench.domain.job import BenchJob, BenchOutcome
 from trtbench.domain.spec import Length, RunSpec, Warmup
 from trtbench.errors import TrtbenchError, UsageError
-from trtbench.host.tensorrt import TITLES
 from trtbench.host.unfinished import temporary_folder
 from trtbench.models.identity import model_ref
 from trtbench.runtimes import RUNTIMES
@@ -20,7 +19,9 @@ from trtbench.workflows.measure.failure import raise_unfinished
 from trtbench.workflows.measure.job import carry_out_job, read_outcome
 from trtbench.workflows.measure.launches import hold_device
 from trtbench.workflows.measure.watch import watching
+from trtbench.workflows.request.choice import default_runtime
 from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config
 
 PATIENCE_S = 600.0
 
@@ -31,24 +32,26 @@ def inspect_loaded(
     shapes: Mapping[str, tuple[int, ...]],
     batch: int | None,
     onnx: Path | None,
-    load: Callable[[str], str | None],
+    config: Config,
 ) -> Inspection:
     """Describe an engine with what it takes and tells once it is loaded, or why it cannot be."""
     model = model_ref(path)
     if model.format != "engine":
         raise UsageError(f"--load asks an engine, and {path.name} is none", fix="leave it out")
+    runtime = default_runtime(model, config, with_outputs=True)
+    assert runtime is not None  # an engine has one, whether or not it works here
     look = partial(inspect_engine, path, onnx=onnx, shapes=shapes, batch=batch)
     found = look()
     spec = RunSpec(
         model=model,
-        runtime="tensorrt" if found.facts["flavour"] == TITLES["tensorrt"] else "tensorrt-rtx",
+        runtime=runtime,
         shapes=dict(shapes),
         batch=batch,
         warmup=Warmup(floor=Length(iterations=1), until_steady=False),
         stop=Length(iterations=1),
     )
     try:
-        outcome = _loaded(spec, Conduct(python=load(spec.runtime)))
+        outcome = _loaded(spec, Conduct(python=config.python_for(runtime)))
     except TrtbenchError as problem:
         facts = "; ".join(f"{name}: {value}" for name, value in problem.facts.items())
         told = f"{problem.message} ({facts})" if facts else problem.message
