@@ -23,10 +23,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 
 from made_data import colour_folder, colour_network
 
+from trtbench.domain.job import JobEnd
 from trtbench.domain.result import FailedRun
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.errors import InputError, JobError
-from trtbench.models.identity import changed, model_ref
+from trtbench.models.identity import changed, demand_unchanged, model_ref
 from trtbench.store.store import Store
 from trtbench.units import text_from_bytes
 from trtbench.workflows.check.check import run_check
@@ -36,6 +37,7 @@ from trtbench.workflows.compare.duet import Duet
 from trtbench.workflows.compare.gate import _same_bytes
 from trtbench.workflows.compare.sides import Sides
 from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.measure.failure import end_with_same_bytes
 from trtbench.workflows.measure.kept_models import keep_model, kept_model
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
@@ -277,6 +279,27 @@ def test_a_model_that_changes_while_it_is_measured_ends_the_run(
     assert "net.onnx.data" in record.reason
     with pytest.raises(InputError, match="has changed since"):
         run_bench(spec, store=store)
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        (JobEnd(seconds=1, stage="measure", exit_status=0), True),
+        (JobEnd(seconds=1, stage="measure", signal="SIGBUS"), True),
+        (JobEnd(seconds=1, stage="measure", signal="SIGTERM"), False),
+        (JobEnd(seconds=1, stage="measure", signal="SIGKILL", timed_out=True), False),
+    ],
+)
+def test_a_crash_over_weights_that_changed_is_told_as_that(
+    tmp_path: Path, end: JobEnd, told: bool
+) -> None:
+    path = with_weights_beside(models.conv_model(tmp_path / "net.onnx"))
+    model = model_ref(path)
+    demand_unchanged(model)
+    assert end_with_same_bytes(end, model) == end
+    swap_weights(path)
+    found = end_with_same_bytes(end, model)
+    assert (found.error is not None and "net.onnx.data" in found.error.message) is told
 
 
 @pytest.mark.parametrize("link", ["net.onnx", "current"])

@@ -96,8 +96,12 @@ def raise_unfinished(end: JobEnd, what: str) -> NoReturn:
 
 
 def end_with_same_bytes(end: JobEnd, *models: ModelRef) -> JobEnd:
-    """Turn a good end into a failure when a model is no longer the bytes that were asked about."""
-    if not end.ok:
+    """Turn a good end into a failure when a model is no longer the bytes that were asked about.
+
+    A crash too: weights that are read from the disk as they are used fall away under the process.
+    """
+    crashed = end.signal not in (None, "SIGTERM") and end.error is None and not end.timed_out
+    if not end.ok and not crashed:
         return end
     for model in models:
         what = changed(model) or changed_and_back(model)
