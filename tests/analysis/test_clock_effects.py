@@ -7,29 +7,36 @@ import pytest
 
 from analysis_values import run
 from trtbench.domain.comparison import Comparison
-from trtbench.domain.result import Run
+from trtbench.domain.result import LaunchFacts, Run
 from trtbench.domain.samples import IterationTimes
+from trtbench.report.documents.comparison import also_in_cycles
 from trtbench.workflows.compare.compare import comparison_from_runs
 
 
-def measured(*, factor: float, clock_hz: float | None) -> Run:
-    """Six launches of GPU time, and the clock before and after."""
+def measured(*, factor: float, clock_hz: float | None, in_bursts: bool = False) -> Run:
+    """Six launches of GPU time, and the clock before and after, or after bursts of two of them."""
     random = np.random.default_rng(3)
     gpu = 1e-4 * factor * np.exp(random.normal(scale=1e-4, size=600))
     launch = np.repeat(np.arange(6), 100)
+    if in_bursts:
+        seen = (LaunchFacts(burst_clock_hz=clock_hz),) * 2 + (LaunchFacts(),) * 4
+        return run(IterationTimes(gpu=gpu, host=gpu + 2e-5, launch=launch), launches=seen)
     facts = (
         {} if clock_hz is None else {"sm_clock_before_hz": clock_hz, "sm_clock_after_hz": clock_hz}
     )
     return run(IterationTimes(gpu=gpu, host=gpu + 2e-5, launch=launch), facts=facts)
 
 
-def compared(candidate_clock_hz: float | None) -> Comparison:
-    baseline = measured(factor=1.0, clock_hz=1.98e9)
-    return comparison_from_runs(baseline, measured(factor=2.0, clock_hz=candidate_clock_hz))
+def compared(candidate_clock_hz: float | None, *, in_bursts: bool = False) -> Comparison:
+    baseline = measured(factor=1.0, clock_hz=1.98e9, in_bursts=in_bursts)
+    candidate = measured(factor=2.0, clock_hz=candidate_clock_hz, in_bursts=in_bursts)
+    return comparison_from_runs(baseline, candidate)
 
 
-def test_a_slower_clock_explains_a_slower_engine() -> None:
-    found = compared(1.98e9 / 2)
+@pytest.mark.parametrize("in_bursts", [False, True])
+def test_a_slower_clock_explains_a_slower_engine(in_bursts: bool) -> None:
+    found = compared(1.98e9 / 2, in_bursts=in_bursts)
+    assert [each.metric for each in also_in_cycles(found.verdicts)].count("gpu, cycles") == 1
     verdict = found.verdict("gpu")
     assert verdict.kind == "unclear"
     assert "counted in clock cycles it is unclear: a clock effect" in verdict.reason

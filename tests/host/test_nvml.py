@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from nvml_standin import (
@@ -13,7 +14,9 @@ from nvml_standin import (
 )
 
 from trtbench.domain.result import Gpu
+from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.host import nvml
+from trtbench.runtimes._bursts import sm_clock
 
 FIELD_OF = {
     "nvmlDeviceGetUUID": ["uuid"],
@@ -158,3 +161,20 @@ def test_the_real_door_never_raises():
 def test_importing_the_doors_does_not_import_nvidia_ml_py():
     code = "import sys, trtbench.host.environment; sys.exit('pynvml' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_clock_is_known_where_nvml_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    spec = RunSpec(model=ModelRef(path="a.engine", format="engine"), runtime="tensorrt")
+    door: Any = StandIn()
+    with sm_clock(spec, nvml=door) as ask:
+        assert ask() == 1.98e9
+    assert door.sessions == 0, "NVML is closed again"
+    silent: list[Any] = [
+        StandIn(refused={"nvmlDeviceGetClockInfo"}),
+        StandIn(refused={"everything"}),
+        Refusing(RuntimeError("no driver")),
+    ]
+    for each in silent:
+        with sm_clock(spec, nvml=each) as ask:
+            assert ask() is None

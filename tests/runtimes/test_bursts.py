@@ -123,6 +123,7 @@ def test_who_waits_leaves_the_processor_alone(monkeypatch: pytest.MonkeyPatch) -
     ends = socket.socketpair()
     turns = [0, 1, 1, 0, 0, 1]
     order: list[int] = []
+    clocks: dict[int, list[float | None]] = {}
     used: dict[int, float] = {}  # of the processor, as a share of the time it took
 
     def side(mine: int) -> None:
@@ -133,7 +134,9 @@ def test_who_waits_leaves_the_processor_alone(monkeypatch: pytest.MonkeyPatch) -
 
         with TurnPartner(ends[mine].detach()) as partner:
             before, began = time.thread_time(), time.monotonic()
-            assert len(in_turn(turns, mine, work, partner)) == 3
+            rows, seen = in_turn(turns, mine, work, partner, lambda: float(len(order)))
+            assert len(rows) == 3
+            clocks[mine] = seen
             used[mine] = (time.thread_time() - before) / (time.monotonic() - began)
 
     threads = [threading.Thread(target=side, args=(mine,)) for mine in (0, 1)]
@@ -142,18 +145,22 @@ def test_who_waits_leaves_the_processor_alone(monkeypatch: pytest.MonkeyPatch) -
     for thread in threads:
         thread.join()
     assert order == turns
+    assert clocks == {0: [1, 4, 5], 1: [2, 3, 6]}, "asked before the other side goes on"
     assert max(used.values()) < 0.4, "a spinning wait would take half of it"
 
 
 def tell_free_memory(tmp_path: Path, count: int) -> None:
-    """Let NVML tell so many free bytes, and nothing else."""
+    """Let NVML tell so many free bytes, a clock that is half as high for side 1, and no more."""
     (tmp_path / "nvml").mkdir()
     (tmp_path / "nvml" / "pynvml.py").write_text(
+        "import json, sys\n"
         "from types import SimpleNamespace\n"
         "def nvmlInit(): pass\n"
         "def nvmlDeviceGetHandleByIndex(index): return index\n"
         "def nvmlDeviceGetMemoryInfo(handle):\n"
         f"    return SimpleNamespace(free={count}, total={count})\n"
+        "def nvmlDeviceGetClockInfo(handle, kind):\n"
+        "    return [1800, 900][json.load(open(sys.argv[1]))['mine']]\n"
     )
 
 
@@ -245,7 +252,9 @@ def test_launches_that_do_not_fit_at_once_load_one_after_the_other(
     told, records = compared(tmp_path, (1e-3, 1e-3), *FOUR)
     verdicts = {each["metric"]: each["kind"] for each in told["comparison"]["verdicts"]}
     assert verdicts["gpu"] == "same"
-    assert [len(record.launches) for record in records] == [4, 4]
+    assert [each["clock_ratio"] for each in told["comparison"]["verdicts"]].count(0.5) == 1
+    seen = [[each.burst_clock_hz for each in record.launches] for record in records]
+    assert seen == [[hz, hz, None, None] for hz in (1.8e9, 0.9e9)], "seen in two launches"
 
 
 @pytest.mark.parametrize(

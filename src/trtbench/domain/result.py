@@ -127,6 +127,8 @@ class LaunchFacts(Value, frozen=True, kw_only=True):
     """Queries back to back in one burst."""
     burst_enqueue_s: float | None = None
     """Quickest enqueueing of a query before a burst: as long as a query, and the GPU waited."""
+    burst_clock_hz: float | None = None
+    """Mean of the SM clock right after each burst; seen in the first launches alone."""
     timer_floor_s: float | None = None
     involuntary_switches: int | None = None
     cpu_s: float | None = None

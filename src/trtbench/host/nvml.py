@@ -149,6 +149,10 @@ class Device:
             return Refusal(str(problem), needs_root="NoPermission" in type(problem).__name__)
         return None
 
+    def sm_clock_hz(self) -> float | None:
+        """Ask for the SM clock of this moment."""
+        return _scaled(self.ask("nvmlDeviceGetClockInfo", _clock(self._door, "SM")), MHZ)
+
     def number(self, name: str, default: int) -> int:
         """Look up a constant of NVML's by its name."""
         return int(getattr(self._door, name, default))

@@ -79,7 +79,7 @@ class NvmlSource:
             gpu_util=None if rates is None else rates.gpu / 100,
             memory_util=None if rates is None else rates.memory / 100,
             memory_used_bytes=None if memory is None else int(getattr(memory, "used", 0)) or None,
-            sm_clock_hz=_times(ask("nvmlDeviceGetClockInfo", self._clock("SM", 1)), MHZ),
+            sm_clock_hz=self._device.sm_clock_hz(),
             memory_clock_hz=_times(ask("nvmlDeviceGetClockInfo", self._clock("MEM", 2)), MHZ),
             power_w=_times(ask("nvmlDeviceGetPowerUsage"), 1e-3),
             temperature_c=_times(ask("nvmlDeviceGetTemperature", 0), 1.0),
@@ -96,9 +96,7 @@ class NvmlSource:
             at_s=time.monotonic(),
             limits_s={**self._violations(), **self._fields()},
             energy_j=self._energy() if energy else None,
-            sm_clock_hz=_times(
-                self._device.ask("nvmlDeviceGetClockInfo", self._clock("SM", 1)), MHZ
-            ),
+            sm_clock_hz=self._device.sm_clock_hz(),
             event_reasons=self._reasons(),
         )
 

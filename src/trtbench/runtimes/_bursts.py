@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import gc
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from types import ModuleType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trtbench.analysis.memory import METERED
 from trtbench.analysis.turn_plan import SETTLE, BurstPlan, bursts_from_pace, order_of_turns
@@ -23,6 +23,9 @@ from trtbench.domain.result import Fact, LaunchFacts
 from trtbench.domain.samples import IterationTimes, times_from_columns
 from trtbench.domain.spec import Length, RunSpec
 from trtbench.errors import UsageError
+from trtbench.host.cuda import index_of
+from trtbench.host.gpu_names import visible_index
+from trtbench.host.nvml import kept_open, opened
 from trtbench.runtimes import RUNTIMES, session_opener
 from trtbench.runtimes._bench import (
     PreparedSession,
@@ -41,9 +44,12 @@ SERIES = 2
 """Series of each side in a launch: A B B A."""
 SERIES_S, SETTLE_S, FEWEST = 0.04, 0.01, 10
 """Seconds of a series, and of the queries before it that are not kept; its fewest queries."""
+CLOCKED = 2
+"""Launches that look at the SM clock: it differs by engine, not by launch, and NVML must start."""
 OTHER_SIDE = "measured without a CUDA graph: the other side cannot be captured"
 
 Result = tuple[BenchOutcome, IterationTimes]
+AskClock = Callable[[], float | None]
 
 
 def play_series(job: DuetJob, stage: Stage, partner: TurnPartner, neighbours: Neighbours) -> Result:
@@ -56,7 +62,9 @@ def play_series(job: DuetJob, stage: Stage, partner: TurnPartner, neighbours: Ne
     stage("load")
     prepared = _alike(prepare(session_opener(spec.runtime), spec), spec, partner)
     first = job.launch % 2 == mine
-    try:
+    with contextlib.ExitStack() as held:
+        held.callback(close_session, prepared.session)
+        clock = held.enter_context(sm_clock(spec)) if job.launch < CLOCKED else _unknown
         if job.together:
             neighbours.await_turn(alone=False)
         stage("warm-up")
@@ -65,13 +73,11 @@ def play_series(job: DuetJob, stage: Stage, partner: TurnPartner, neighbours: Ne
             pace_s, _ = _burst(prepared, size=PROBE, lead=2)()
         plan = bursts_from_pace([pace_s, partner.swap(pace_s)], turns=job.pairs)
         stage("measure")
-        bursts = _bursts(prepared, plan, job, partner) if job.bursts else None
+        bursts = _bursts(prepared, plan, job, partner, clock) if job.bursts else {}
         times, facts = _series(prepared, partner, first=first)
         if job.together:
             neighbours.leave()
-    finally:
-        close_session(prepared.session)
-    return _result(prepared, warm, facts, plan, bursts), times
+    return _result(prepared, warm, facts.having(**bursts), plan), times
 
 
 def import_all(runtime: str) -> None:
@@ -82,6 +88,19 @@ def import_all(runtime: str) -> None:
     if load_library is not None:
         with contextlib.suppress(Exception):  # loading the model will meet it, and say so
             load_library()
+
+
+@contextlib.contextmanager
+def sm_clock(spec: RunSpec, *, nvml: ModuleType | None = None) -> Iterator[AskClock]:
+    """Keep NVML open to be asked for the SM clock of a spec's GPU; without it nobody knows."""
+    with kept_open(nvml=nvml):
+        index = visible_index(index_of(RUNTIMES.load(spec.runtime).device(spec)), nvml=nvml)
+        with opened(index, nvml=nvml) as gpu:
+            yield _unknown if gpu is None else gpu.sm_clock_hz
+
+
+def _unknown() -> None:
+    """Tell no clock."""
 
 
 def _alike(prepared: PreparedSession, spec: RunSpec, partner: TurnPartner) -> PreparedSession:
@@ -104,24 +123,35 @@ def _burst(prepared: PreparedSession, *, size: int, lead: int) -> Burst:
 
 
 def _bursts(
-    prepared: PreparedSession, plan: BurstPlan, job: DuetJob, partner: TurnPartner
-) -> NDArray[np.float64]:
-    """Run bursts in turn, in the order that both sides drew; gives one row per burst that counts.
+    prepared: PreparedSession, plan: BurstPlan, job: DuetJob, partner: TurnPartner, clock: AskClock
+) -> dict[str, object]:
+    """Run bursts in turn, in the order that both sides drew; gives what those tell that count.
 
     The order within each pair is random: one side may follow itself, and a burst stays a burst.
     """
     mine = int(job.mine or 0)
     burst = _burst(prepared, size=plan.size, lead=plan.lead)
     turns = order_of_turns(SETTLE + plan.turns, seed=job.seed, launch=job.launch).tolist()
-    rows = in_turn(turns, mine, burst, partner)
-    return np.array(rows[SETTLE:], np.float64)
+    rows, seen_hz = in_turn(turns, mine, burst, partner, clock)
+    seconds, enqueueing = np.array(rows[SETTLE:], np.float64).T
+    known_hz = [each for each in seen_hz[SETTLE:] if each]
+    return {
+        "burst_s": tuple(seconds.tolist()),
+        "burst_size": plan.size,
+        "burst_enqueue_s": float(np.median(enqueueing)),
+        "burst_clock_hz": sum(known_hz) / len(known_hz) if known_hz else None,
+    }
 
 
 def in_turn(
-    turns: Sequence[int], mine: int, work: Burst, partner: TurnPartner
-) -> list[tuple[float, float]]:
-    """Do the work in each turn of this side, and sleep in the others."""
+    turns: Sequence[int], mine: int, work: Burst, partner: TurnPartner, clock: AskClock = _unknown
+) -> tuple[list[tuple[float, float]], list[float | None]]:
+    """Do the work in each turn of this side, and sleep in the others; gives the clocks too.
+
+    The clock is asked for before the turn is handed over: it holds a while longer than the work.
+    """
     found: list[tuple[float, float]] = []
+    seen_hz: list[float | None] = []
     gc.collect()
     gc.disable()
     try:
@@ -131,12 +161,13 @@ def in_turn(
             if number > 0 and turns[number - 1] != mine:
                 partner.wait()
             found.append(work())
+            seen_hz.append(clock())
             if number + 1 < len(turns) and turns[number + 1] != mine:
                 partner.hand_over()
     finally:
         gc.enable()
     partner.meet()
-    return found
+    return found, seen_hz
 
 
 def _series(
@@ -182,21 +213,11 @@ def _joined(
 
 
 def _result(
-    prepared: PreparedSession,
-    warm: WarmupResult,
-    facts: LaunchFacts,
-    plan: BurstPlan,
-    bursts: NDArray[np.float64] | None,
+    prepared: PreparedSession, warm: WarmupResult, facts: LaunchFacts, plan: BurstPlan
 ) -> BenchOutcome:
     """Describe the launch; what it takes to load was not measured, because others loaded too."""
     outcome = prepared.outcome_of(facts, warm)
     facts = outcome.facts.having(load_s=None, first_s=None)
-    if bursts is not None:
-        facts = facts.having(
-            burst_s=tuple(bursts[:, 0].tolist()),
-            burst_size=plan.size,
-            burst_enqueue_s=float(np.median(bursts[:, 1])),
-        )
     how = f"two processes: {plan.words}, and {SERIES} series of queries, in turn"
     conditions = {**outcome.conditions, "interleaved": Fact(value=how)}
     told = outcome.evidence.items()

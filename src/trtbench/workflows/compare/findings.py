@@ -45,9 +45,10 @@ def with_findings(
 
 
 def _clock(record: RunRecord) -> float | None:
-    """Find the SM clock while it was measured: the mean of the beginning and the end."""
+    """Find the SM clock while it was measured: after bursts, else at the beginning and the end."""
     ends = [record.facts.get(f"sm_clock_{end}_hz") for end in ("before", "after")]
-    known = [float(each) for each in ends if isinstance(each, (int, float)) and each]
+    bursts = [each.burst_clock_hz for each in record.launches if each.burst_clock_hz]
+    known = bursts or [float(each) for each in ends if isinstance(each, (int, float)) and each]
     return sum(known) / len(known) if known else None
 
 
