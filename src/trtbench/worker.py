@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
+import trtbench.host.early_context  # begins before what takes long to import
 import trtbench.one_thread  # noqa: F401 - before the first import of numpy
 
 # isort: split

@@ -30,7 +30,7 @@ FEWEST_BLOCKS, MOST_BLOCKS = 2, 10
 BURST_S = 0.012
 """Seconds of a burst: long beside the hand-over, short beside a drift of the clocks."""
 SMALLEST, LARGEST = 4, 100
-BURSTS = 6
+BURSTS = 4
 """Bursts of each side in a launch: they agree within 0.1 %, launches are what varies."""
 SETTLE = 2
 """Pairs of bursts before those that count: clocks rise, and each finds the caches as they are."""

@@ -6,8 +6,8 @@ import os
 import platform
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -44,6 +44,8 @@ class Assignment:
     python: str | None = None
     descriptors: tuple[int, ...] = ()
     """Shared with other jobs: how they hand each other the turn, and wait for one another."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """What its process finds in the environment beside what all do."""
 
 
 def run_job(
@@ -126,7 +128,7 @@ def _start(
         return Child(
             [*worker_command(assignment.python), *arguments],
             log=log,
-            env=worker_environment(assignment.python),
+            env={**worker_environment(assignment.python), **assignment.variables},
             memory_bytes=memory_bytes,
             pass_fds=numbers,
             on_line=on_line,

@@ -31,6 +31,8 @@ INSTALL = "pip install 'cuda-bindings==12.9.*' (or 13.* where the driver speaks 
 
 SPIN, BLOCKING_EVENT = 1, 1
 """cudaDeviceScheduleSpin and cudaEventBlockingSync."""
+SCHEDULE = 7
+"""cudaDeviceScheduleMask: the flags that say how the host waits."""
 FLAGS_ARE_VALID = 1
 """cudaInitDeviceFlagsAreValid."""
 NON_BLOCKING = 1
@@ -70,7 +72,7 @@ class Cuda:
         self.device = device
         self.spin = spin
         self._check_device()
-        self._choose(device, SPIN if spin else 0)
+        self._choose(device, schedule_flags(spin=spin))
 
     def __enter__(self) -> Cuda:
         return self
@@ -235,7 +237,8 @@ class Cuda:
             self.call("cudaSetDevice", device)
             return
         self.call("cudaSetDevice", device)
-        self.call("cudaSetDeviceFlags", flags)
+        if int(self.call("cudaGetDeviceFlags")) & SCHEDULE != flags:  # else refused if it exists
+            self.call("cudaSetDeviceFlags", flags)
 
     def module_loading(self) -> str | None:
         """Say when kernels are loaded: as they are asked for, or all at once.
@@ -289,6 +292,11 @@ def runtime_module() -> ModuleType:
     raise UnavailableError(
         "CUDA cannot be used from Python here", facts={"cuda-bindings": reason}, fix=INSTALL
     )
+
+
+def schedule_flags(*, spin: bool) -> int:
+    """Say how the host shall wait for the device: by looking, or as CUDA chooses."""
+    return SPIN if spin else 0
 
 
 def index_of(device: str | None) -> int:

@@ -23,6 +23,7 @@ from trtbench.domain.result import Fact, LaunchFacts
 from trtbench.domain.samples import IterationTimes, times_from_columns
 from trtbench.domain.spec import Length, RunSpec
 from trtbench.errors import UsageError
+from trtbench.host import early_context
 from trtbench.host.cuda import index_of
 from trtbench.host.gpu_names import visible_index
 from trtbench.host.nvml import kept_open, opened
@@ -57,6 +58,7 @@ def play_series(job: DuetJob, stage: Stage, partner: TurnPartner, neighbours: Ne
     mine = int(job.mine or 0)
     spec = job.sides[mine]
     import_all(spec.runtime)
+    early_context.wait()
     if not job.together:
         neighbours.await_turn(alone=True)
     stage("load")

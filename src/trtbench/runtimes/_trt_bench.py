@@ -13,7 +13,15 @@ from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import UnavailableError, UsageError, refuse_unknown_options
-from trtbench.host.cuda import MODULE_LOADING, cuda_problem, open_cuda, runtime_module
+from trtbench.host.cuda import (
+    MODULE_LOADING,
+    cuda_problem,
+    index_of,
+    open_cuda,
+    runtime_module,
+    schedule_flags,
+)
+from trtbench.host.early_context import variables
 from trtbench.host.tensorrt import INSTALL, TITLES, Flavour, load
 from trtbench.runtimes._gpu_memory import MemoryMeter
 from trtbench.runtimes._protocols import bench_session, check_protocol
@@ -54,6 +62,13 @@ def device(spec: RunSpec) -> str:
 def bursts(spec: RunSpec) -> bool:
     """Tell that a session times bursts of queries, whatever is asked of it."""
     return True
+
+
+def early_context(spec: RunSpec) -> dict[str, str]:
+    """Have CUDA's context made while the worker imports, unless an option changes it first."""
+    if "modules" in spec.options:
+        return {}
+    return variables(index_of(device(spec)), schedule_flags(spin=spec.spin_wait))
 
 
 def load_library(flavour: Flavour) -> None:

@@ -51,6 +51,8 @@ class Runtime(Protocol):
     """Import its libraries, and touch no device: others may be measuring."""
     bursts: Callable[[RunSpec], bool] | None = None
     """Tell whether its sessions time bursts of queries on a device of their own."""
+    early_context: Callable[[RunSpec], dict[str, str]] | None = None
+    """Write variables that have a worker begin CUDA's context before all else, as sessions do."""
     model_parts: Callable[[str, Mapping[str, str]], ModelParts] | None = None
     """Name the files that options make a part of a model, and those options that are one."""
     check: Callable[[RunSpec], None] | None = None

@@ -23,3 +23,4 @@ open_session = partial(_trt_bench.open_session, flavour=FLAVOUR)
 check = partial(_trt_bench.check, flavour=FLAVOUR)
 load_library = partial(_trt_bench.load_library, FLAVOUR)
 bursts = _trt_bench.bursts
+early_context = _trt_bench.early_context

@@ -16,6 +16,8 @@ SIDES: tuple[Literal[0], Literal[1]] = (0, 1)
 
 WARMUP = Warmup(floor=Length(seconds=0.06), until_steady=False)
 """Short and fixed: what drifts, drifts for both sides."""
+BURSTS_WARMUP = Warmup(floor=Length(seconds=0.03), until_steady=False)
+"""Of launches with bursts: the first of these do not count, and the GPU has worked just before."""
 
 
 FIRST_LOOK = 4

@@ -15,8 +15,10 @@ from trtbench.store.store import Store
 from trtbench.workflows.compare.duet import Duet
 from trtbench.workflows.compare.sides import (
     BURSTS_LIMIT_S,
+    BURSTS_WARMUP,
     FEWEST_LAUNCHES,
     LIMIT_S,
+    WARMUP,
     Sides,
     settled_mode,
 )
@@ -55,7 +57,11 @@ def _as_bursts(sides: Sides, *, asked: bool) -> Sides:
     How the host sleeps and enqueues is the machine's, not the engine's, and it wanders.
     """
     first, second = (
-        spec.having(spin_wait=True, cuda_graph=spec.cuda_graph if asked else "auto")
+        spec.having(
+            spin_wait=True,
+            cuda_graph=spec.cuda_graph if asked else "auto",
+            warmup=BURSTS_WARMUP if spec.warmup == WARMUP else spec.warmup,
+        )
         for spec in sides.both
     )
     return replace(sides, baseline=first, candidate=second)

@@ -49,6 +49,7 @@ class Wave:
                         folder=self._folder / f"{number}-{side}",
                         python=sides.pythons[side],
                         descriptors=(end.fileno(), *pipes),
+                        variables=_early(sides.both[side]) if job.together else {},
                     )
                 )
 
@@ -77,6 +78,12 @@ def launches_that_fit(sides: Sides) -> int:
     """Count the launches that a GPU has room for at once; none where it does not tell."""
     free = free_memory_bytes(RUNTIMES.load(sides.baseline.runtime).device(sides.baseline))
     return 0 if free is None else free // sum(map(_room_bytes, sides.both))
+
+
+def _early(spec: RunSpec) -> dict[str, str]:
+    """Have a process begin early what all of them would wait for."""
+    early_context = RUNTIMES.load(spec.runtime).early_context
+    return {} if early_context is None else early_context(spec)
 
 
 def _room_bytes(spec: RunSpec) -> int:

@@ -1,0 +1,52 @@
+"""Begin CUDA's context while a worker still imports its libraries, where it was asked to.
+
+A GPU makes one context at a time, 0.1 s each: workers that start at once would all wait for it
+after importing. Who starts them names the device in the environment; nothing is said where it does
+not work, because opening the device will say it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from threading import Thread
+
+VARIABLE = "TRTBENCH_EARLY_CONTEXT"
+"""Holds the number of a device and the flags of its context: how the host waits."""
+DRIVER = "libcuda.so.1"
+
+
+def variables(device: int, flags: int) -> dict[str, str]:
+    """Write what a worker has to find in its environment."""
+    return {VARIABLE: f"{device} {flags}"}
+
+
+def wait() -> None:
+    """Return when the context is there, or could not be made; at once where none was asked for."""
+    if _maker is not None:
+        _maker.join()
+
+
+def _begin(asked: str | None) -> Thread | None:
+    device, _, flags = (asked or "").partition(" ")
+    if not (device.isdecimal() and flags.isdecimal()):
+        return None
+    maker = Thread(target=_make, args=(int(device), int(flags)), daemon=True)
+    maker.start()
+    return maker
+
+
+def _make(number: int, flags: int) -> None:
+    """Retain the context that CUDA's runtime will use too; it lives as long as the process."""
+    try:
+        driver = ctypes.CDLL(DRIVER)
+        device, context = ctypes.c_int(), ctypes.c_void_p()
+        if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), number):
+            return
+        if not driver.cuDevicePrimaryCtxSetFlags_v2(device, flags):
+            driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
+    except (OSError, AttributeError):  # no driver, or one older than these functions
+        return
+
+
+_maker = _begin(os.environ.pop(VARIABLE, None))

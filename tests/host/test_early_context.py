@@ -1,0 +1,100 @@
+"""CUDA's context begun before all else: with the right flags, once, and silent where it fails."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trtbench.domain.job import DuetJob
+from trtbench.domain.spec import ModelRef, RunSpec
+from trtbench.host.early_context import VARIABLE, variables
+from trtbench.store.store import Store
+from trtbench.workflows.compare.sides import Sides
+from trtbench.workflows.compare.wave import Wave
+
+FRESH = """
+import ctypes, os, sys
+CALLS = []
+class Driver:
+    def __getattr__(self, name):
+        if name in sys.argv[2:]:
+            raise AttributeError(name)
+        def call(*given):
+            CALLS.append((name, *(each for each in given if isinstance(each, int))))
+            return 0
+        return call
+def load(name):
+    if sys.argv[1] == "none":
+        raise OSError(name)
+    return Driver()
+ctypes.CDLL = load
+import trtbench.worker
+from trtbench.host import early_context
+early_context.wait()
+print(CALLS, early_context.VARIABLE in os.environ)
+"""
+
+
+def in_a_fresh_worker(asked: dict[str, str], driver: str, *lacks: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", FRESH, driver, *lacks],
+        env={**os.environ, **asked},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert not done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.process
+def test_the_context_asked_for_is_retained_with_its_flags() -> None:
+    told = in_a_fresh_worker(variables(1, 4), "there")
+    names = ("cuInit", "cuDeviceGet", "cuDevicePrimaryCtxSetFlags_v2", "cuDevicePrimaryCtxRetain")
+    positions = [told.index(f"'{name}'") for name in names]
+    assert positions == sorted(positions)
+    assert "('cuDeviceGet', 1)" in told
+    assert "('cuDevicePrimaryCtxSetFlags_v2', 4)" in told
+    assert told.endswith("False"), "what the worker starts would make a context too"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("asked", "driver", "lacks"),
+    [
+        ({}, "there", ()),
+        ({VARIABLE: "one"}, "there", ()),
+        (variables(0, 1), "none", ()),
+        (variables(0, 1), "there", ("cuInit",)),
+    ],
+)
+def test_without_a_wish_or_a_driver_nothing_is_made_or_said(
+    asked: dict[str, str], driver: str, lacks: tuple[str, ...]
+) -> None:
+    assert in_a_fresh_worker(asked, driver, *lacks) == "[] False"
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"spin_wait": True}, variables(0, 1)),
+        ({"device": "cuda:2"}, variables(2, 0)),
+        ({"options": {"modules": "eager"}}, {}),
+        ({"runtime": "torch"}, {}),
+    ],
+)
+def test_launches_that_load_at_once_begin_their_contexts_early(
+    tmp_path: Path, together: bool, changes: dict[str, object], expected: dict[str, str]
+) -> None:
+    model = ModelRef(path="a.engine", format="engine")
+    spec = RunSpec(model=model, runtime="tensorrt").having(**changes)
+    sides = Sides(baseline=spec, candidate=spec)
+    job = DuetJob(sides=sides.both, mine=0, series=True, together=together)
+    with Wave([(job, job)], sides=sides, store=Store(tmp_path / "store")) as wave:
+        found = [dict(each.variables) for each in wave.assignments]
+    assert found == [expected if together else {}] * 2
