@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -143,3 +144,37 @@ def test_what_goes_wrong_is_told(engine: Path, tmp_path: Path) -> None:
         tensorrt.open_session(
             RunSpec(model=ModelRef(path=str(cut), format="engine"), runtime="tensorrt")
         )
+
+
+def test_outputs_have_the_shape_that_their_data_give_them(
+    built: Callable[..., str], tmp_path: Path
+) -> None:
+    """Where numbers are found is known when they are: TensorRT tells the shape after each query."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    from models import save_graph
+    from trtbench.runtimes import tensorrt
+
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 64]) for name in "xy")
+    where = helper.make_tensor_value_info("where", TensorProto.INT64, [2, None])
+    nodes = [
+        helper.make_node("Greater", ["x", "half"], ["great"]),
+        helper.make_node("NonZero", ["great"], ["where"]),
+        helper.make_node("Relu", ["x"], ["y"]),
+    ]
+    half = numpy_helper.from_array(np.float32(0.5), "half")
+    model = save_graph(helper.make_graph(nodes, "g", [x], [where, y], [half]), tmp_path / "m.onnx")
+    engine = built(model, tmp_path / "where.engine")
+    spec = RunSpec(
+        model=ModelRef(path=engine, format="engine"), runtime="tensorrt", cuda_graph="auto"
+    )
+    session = tensorrt.open_session(spec)
+    drawn = np.random.default_rng(5).random((4, 64), dtype=np.float32)
+    session.bind({"x": drawn})
+    session.first()
+    session.step()
+    assert session.conditions["cuda_graph"].value is False
+    for each in (drawn, drawn[::-1] * 0.7, drawn * 0):
+        session.bind({"x": np.ascontiguousarray(each)})
+        np.testing.assert_array_equal(session.fetch()["where"], np.array(np.nonzero(each > 0.5)))
+    session.close()

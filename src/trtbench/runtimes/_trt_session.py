@@ -311,12 +311,26 @@ class TrtSession(Session):
             self._cuda, self._units, inputs=self.engine.inputs, run=self._run, outputs=self._outputs
         )
         wanted = self._spec.cuda_graph != "off"
-        problem = check.carry_out(self._put_fresh, graph=wanted)
+        never = self._untold_shapes() if wanted else None
+        problem = check.carry_out(self._put_fresh, graph=wanted and never is None) or never
         self.evidence |= check.evidence
         self.notes += check.notes
         if problem is not None:
             self._without_graph(problem)
         self.conditions["cuda_graph"] = Fact(value=wanted and problem is None)
+
+    def _untold_shapes(self) -> InputError | None:
+        """Say why there can be no graph: its replay tells no shapes, and some change by the data.
+
+        TensorRT 8.6.0 lets such work be captured, and the replay gives other results.
+        """
+        changing = [name for name, each in self._units[0].buffers.items() if each.room is not None]
+        if not changing:
+            return None
+        return InputError(
+            "a CUDA graph cannot tell the shape of an output that depends on its data",
+            facts={"outputs": ", ".join(changing)},
+        )
 
     def _put_fresh(self, unit: Unit) -> None:
         """Fill in other inputs: drawn anew, or whole numbers that were given, backwards.
