@@ -35,10 +35,10 @@ def test_timers_have_no_slack_inside_and_the_old_one_afterwards() -> None:
 
 def test_the_later_a_machine_wakes_the_earlier_it_is_told_to() -> None:
     least, most = waiting.SPIN_NS
-    assert waiting.spin_for_wakes([5_000] * 40) == least
-    assert waiting.spin_for_wakes([200_000] * 40) == 300_000
-    assert waiting.spin_for_wakes([9_000_000] * 40) == most
-    assert waiting.spin_for_wakes([5_000] * 39 + [9_000_000]) == least  # one lone straggler
+    assert waiting.spin_for_wakes([5_000] * 100) == least
+    assert waiting.spin_for_wakes([200_000] * 100) == 400_000
+    assert waiting.spin_for_wakes([9_000_000] * 100) == most
+    assert waiting.spin_for_wakes([5_000] * 99 + [9_000_000]) == least  # one lone straggler
 
 
 def test_where_there_is_no_such_timer_pythons_sleep_does(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,11 +22,11 @@ MONOTONIC, ABSOLUTE = 1, 1
 """CLOCK_MONOTONIC, which is what ``perf_counter_ns`` reads on Linux, and TIMER_ABSTIME."""
 SET_SLACK, GET_SLACK, LEAST_SLACK_NS = 29, 30, 1
 """PR_SET_TIMERSLACK and PR_GET_TIMERSLACK."""
-PROBES, PROBE_NS = 40, 500_000
-SPIN_NS = (50_000, 1_000_000)
+PROBES, PROBE_NS = 100, 500_000
+SPIN_NS = (100_000, 1_000_000)
 """The least and the most that is spent looking at the clock."""
-ALMOST_ALL = 95
-"""Per cent of wake-ups that come before the looking begins to be too late."""
+ALMOST_ALL, TIMES = 98, 2.0
+"""Per cent of wake-ups that are early enough with a look of this many times their delay."""
 
 
 class _Moment(ctypes.Structure):
@@ -84,7 +84,7 @@ def wake_delays_ns() -> list[int]:
 def spin_for_wakes(delays_ns: list[int]) -> int:
     """Choose how long before a moment to wake: earlier than almost all wake-ups were late."""
     least, most = SPIN_NS
-    return int(min(most, max(least, 1.5 * float(np.percentile(delays_ns, ALMOST_ALL)))))
+    return int(min(most, max(least, TIMES * float(np.percentile(delays_ns, ALMOST_ALL)))))
 
 
 @cache
