@@ -118,6 +118,13 @@ def test_what_is_known_in_part_is_a_bound() -> None:
     assert words["memory"].startswith("at least 49.0 MiB")
     assert words["memory"].endswith("; CUDA unknown")
     assert words["fit"] == "at most one process with 76 contexts in 1.00 GiB"
+
+
+def test_contexts_that_take_next_to_nothing_are_not_counted_out() -> None:
+    small = {name: value for name, value in FACTS.items() if "context" not in name}
+    small |= {"activation_bytes": 0, "io_bytes": 8192, "memory_buffers_bytes": 0}
+    words = dict(words_from_memory(use_of(small)))
+    assert "or one with over 10 000 contexts in 1.00 GiB" in words["fit"].replace("\u202f", " ")
     whole = use_of(FACTS, weight_bytes=18 * MIB)
     assert "at" not in " ".join(dict(words_from_memory(whole)).values()).split()
 

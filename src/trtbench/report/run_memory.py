@@ -11,6 +11,8 @@ from trtbench.units import counted, text_from_bytes
 
 SHORT = {CUDA: "CUDA", "inputs, outputs": "I/O"}
 """For a line of a terminal."""
+MANY = 10_000
+"""Contexts that something else than memory ends before."""
 
 
 def memory_of(run: Run) -> MemoryUse | None:
@@ -81,9 +83,14 @@ def _how_many(use: MemoryUse, room_bytes: int) -> str:
     """Count processes, where their greatest part is known, and contexts in one process."""
     processes, contexts = use.fit(room_bytes)
     if CUDA in use.unknown:
-        return f"one process with {counted(contexts, 'context')}" if contexts else ""
-    more = f" or one with {counted(contexts, 'context')}" if contexts else ""
+        return f"one process with {_contexts(contexts)}" if contexts else ""
+    more = f" or one with {_contexts(contexts)}" if contexts else ""
     return f"{counted(processes, 'process', 'processes')}{more}"
+
+
+def _contexts(count: int) -> str:
+    """Count contexts as far as memory is what ends them."""
+    return f"over {counted(MANY, 'context')}" if count > MANY else counted(count, "context")
 
 
 def _disturbed(use: MemoryUse) -> str:
