@@ -13,13 +13,13 @@ import pytest
 from trtbench.store.directory import read_record
 
 
-def compared(folder: Path, *engines: Path, most: int) -> dict[str, Any]:
+def compared(folder: Path, *engines: Path) -> dict[str, Any]:
     """Compare by the command; gives the verdicts by metric, and the record of the baseline.
 
     GPU time is known after six launches on a quiet host; host time may stay unclear.
     """
     command = [sys.executable, "-m", "trtbench", "compare", *map(str, engines)]
-    command += ["--store", "store", "--json", "--launches", "6", "--max-launches", str(most)]
+    command += ["--store", "store", "--json", "--launches", "6", "--max-launches", "6"]
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert ended.returncode in (0, 3), ended.stderr
     told = json.loads(ended.stdout)["comparison"]
@@ -29,7 +29,7 @@ def compared(folder: Path, *engines: Path, most: int) -> dict[str, Any]:
 
 
 def test_an_engine_and_itself_are_the_same(stacks: tuple[Path, Path], tmp_path: Path) -> None:
-    found = compared(tmp_path, stacks[0], stacks[0], most=8)
+    found = compared(tmp_path, stacks[0], stacks[0])
     assert found["design"] == "bursts"
     assert found["gpu"]["kind"] == "same", found["gpu"]
     assert found["host"]["kind"] in ("same", "unclear"), found["host"]
@@ -40,7 +40,7 @@ def test_an_engine_and_itself_are_the_same(stacks: tuple[Path, Path], tmp_path: 
 
 
 def test_one_layer_more_is_found(stacks: tuple[Path, Path], tmp_path: Path) -> None:
-    found = compared(tmp_path, *stacks, most=6)
+    found = compared(tmp_path, *stacks)
     assert found["gpu"]["kind"] == "slower", found["gpu"]
     assert 1.02 < found["gpu"]["ratio"] < 1.12, "one of 17 layers, and what does not grow with them"
     assert found["host"]["kind"] in ("slower", "same", "unclear"), found["host"]

@@ -23,8 +23,8 @@ def worker(engine: Path, folder: Path, **changes: Any) -> tuple[dict[str, Any], 
         "model": {"path": str(engine), "format": "engine"},
         "runtime": "tensorrt",
         "batch": 2,
-        "warmup": {"floor": {"seconds": 0.5}},
-        "stop": {"seconds": 0.5, "iterations": 200},
+        "warmup": {"floor": {"seconds": 0.3}, "until_steady": False},
+        "stop": {"seconds": 0.3, "iterations": 200},
         **changes,
     }
     folder.mkdir(exist_ok=True)

@@ -34,7 +34,7 @@ pytestmark = [
 BATCH, CHANNELS, SIZE, CONVS = 8, 64, 112, 4
 INSERTED = "/inserted/Softmax"
 """A softmax over channels has no INT8 kernel and is fused into no convolution."""
-QUICK = ("-r", "tensorrt", "--warmup", "200ms", "--duration", "200ms")
+QUICK = ("-r", "tensorrt", "--warmup", "200ms", "--no-until-steady", "--duration", "200ms")
 
 
 def write_model(path: Path, *, quantized: bool, inserted: bool = True) -> Path:
