@@ -347,6 +347,7 @@ def compare(
     streams: int = 1,
     gap: Duration | None = None,
     profile_index: int = 0,
+    lock_clocks: str | None = None,
     precision: Precision | None = None,
     timeout: Duration | None = None,
     wait: bool = True,
@@ -403,6 +404,7 @@ def compare(
     streams: Queries at a time, each in a context of its own; their latencies overlap.
     gap: Mean random rest between queries, e.g. 5ms.
     profile_index: Optimization profile of the engine, from 0.
+    lock_clocks: Lock the GPU's clock while measuring (needs root), and free it afterwards.
     precision: Precision that a weakly typed builder, or PyTorch, may use.
     timeout: Give up on a launch or a step after this long: 10min.
     wait: Wait while the device is in use, or else fail at once.
@@ -463,6 +465,7 @@ def gate(
     streams: int = 1,
     gap: Duration | None = None,
     profile_index: int = 0,
+    lock_clocks: str | None = None,
     precision: Precision | None = None,
     timeout: Duration | None = None,
     wait: bool = True,
@@ -525,6 +528,7 @@ def gate(
     streams: Queries at a time, each in a context of its own; their latencies overlap.
     gap: Mean random rest between queries, e.g. 5ms.
     profile_index: Optimization profile of the engine, from 0.
+    lock_clocks: Lock the GPU's clock while measuring (needs root), and free it afterwards.
     precision: Precision that a weakly typed builder, or PyTorch, may use.
     timeout: Give up on a launch or a step after this long: 10min.
     wait: Wait while the device is in use, or else fail at once.

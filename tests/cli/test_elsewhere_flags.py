@@ -32,6 +32,7 @@ def test_the_verbs_that_other_machines_do_are_those_that_are_told(flag):
         (["localize", "a.onnx", "b.onnx", "--hosts", "h.toml"], "on the machine that is meant"),
         (["lottery", "m.onnx", "--executor", "ray"], "on the machine that is meant"),
         (["compare", "a.onnx", "b.onnx", "--builds", "3", "--executor", "ray"], "leave out"),
+        (["compare", "a.onnx", "b.onnx", "--builds", "3", "--lock-clocks"], "leave out --lock"),
         (["bench", "m.onnx", "--need", "gpu=H100"], "--executor ray, or ssh"),
         (["bench", "m.onnx", "--wait-node", "5min"], "--executor ray"),
         (["bench", "m.onnx", "--hosts", "h.toml"], "--executor ssh"),

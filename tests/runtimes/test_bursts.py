@@ -161,6 +161,9 @@ def tell_free_memory(tmp_path: Path, count: int) -> None:
         f"    return SimpleNamespace(free={count}, total={count})\n"
         "def nvmlDeviceGetClockInfo(handle, kind):\n"
         "    return [1800, 900][json.load(open(sys.argv[1]))['mine']]\n"
+        "def note(*words): print(*words, file=open('clocks.txt', 'a'))\n"
+        "def nvmlDeviceSetGpuLockedClocks(handle, *clocks): note('lock', *clocks)\n"
+        "def nvmlDeviceResetGpuLockedClocks(handle): note('free')\n"
     )
 
 
@@ -249,7 +252,11 @@ def test_launches_that_do_not_fit_at_once_load_one_after_the_other(
 ) -> None:
     tell_free_memory(tmp_path, 16 << 30)
     monkeypatch.setenv("STANDIN_GPU_MOST_ENGINES", f"{tmp_path / 'alive'}:2")
-    told, records = compared(tmp_path, (1e-3, 1e-3), *FOUR)
+    told, records = compared(tmp_path, (1e-3, 1e-3), "--lock-clocks", "1800", *FOUR)
+    assert (tmp_path / "clocks.txt").read_text() == "lock 1800 1800\nfree\n", "around all launches"
+    assert all(record.conditions["clocks_locked"].value is True for record in records)
+    elsewhere = "locked to 1800 MHz, the clock was seen at 900"
+    assert [elsewhere in record.notes for record in records] == [False, True]
     verdicts = {each["metric"]: each["kind"] for each in told["comparison"]["verdicts"]}
     assert verdicts["gpu"] == "same"
     assert [each["clock_ratio"] for each in told["comparison"]["verdicts"]].count(0.5) == 1

@@ -218,13 +218,18 @@ def test_slow_models_are_looked_at_after_four_launches(
     import trtbench.workflows.compare.duet as module
 
     monkeypatch.setattr(module, "LAUNCHES_S", 0.0)
-    spec = run_spec(BenchRequest(model=models[0], **QUICK), config)
-    duet = Duet(Sides(baseline=spec, candidate=spec), store=store, conduct=Conduct(), pairs=10)
+    spec = run_spec(BenchRequest(model=models[0], lock_clocks="base", **QUICK), config)
+    told: list[str] = []
+    conduct = Conduct(listen=lambda event: told.append(event.text))
+    duet = Duet(Sides(baseline=spec, candidate=spec), store=store, conduct=conduct, pairs=10)
     duet.play(None)
     assert duet.launches == 4
     assert duet.more == 2, "half as many again before the next look"
     duet.play(6)
     assert duet.launches == 10, "what is asked for by number is measured"
+    note = "the clock was not locked: the run is on the CPU"
+    assert told.count(note) == 1
+    assert all(note in run.record.notes for run in duet.keep())
 
 
 def test_stored_runs_are_compared_as_measured_apart(

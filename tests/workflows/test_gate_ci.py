@@ -83,7 +83,7 @@ def test_a_kept_model_is_measured_in_turn_after_its_file_changed(
     before = model_ref(model)
     gone = GateRequest(
         candidate=model, against=baseline, max_slowdown="900%", batch=1, launches=2, max_launches=2,
-        pairs=10,
+        pairs=10, lock_clocks="max",
     )  # fmt: skip
     keep_model(store, before)
     tiny_model(model, batch="rows")
@@ -94,6 +94,8 @@ def test_a_kept_model_is_measured_in_turn_after_its_file_changed(
     found = gate(gone, store=store, config=config)
     assert found.compared is not None
     assert found.compared.comparison.design == "duet"
+    sides = (found.compared.baseline.record, found.compared.candidate.record)
+    assert {side.spec.lock_clocks for side in sides} == {"max"}, "one clock for both, as asked now"
     Path(kept.path).write_bytes(b"other bytes")
     assert kept_model(store, before) is None
     said: list[str] = []

@@ -27,7 +27,6 @@ from trtbench.executors import check_interpreter
 from trtbench.executors.local import Assignment, run_jobs
 from trtbench.host.contention import counters_between, read_counters
 from trtbench.models.identity import demand_unchanged
-from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import read_samples
 from trtbench.store.store import Store
 from trtbench.workflows.compare.sides import (
@@ -43,8 +42,14 @@ from trtbench.workflows.compare.sides import (
 from trtbench.workflows.compare.wave import Wave, launches_that_fit
 from trtbench.workflows.measure.failure import NO_MEMORY, end_with_same_bytes, fail_job
 from trtbench.workflows.measure.job import environment_of, read_outcome
-from trtbench.workflows.measure.launches import Launch, hold_device, refuse_without_library
+from trtbench.workflows.measure.launches import (
+    Launch,
+    device_of,
+    hold_device,
+    refuse_without_library,
+)
 from trtbench.workflows.measure.rounds import keep_run
+from trtbench.workflows.measure.watch import Watch, watching
 from trtbench.workflows.request.comparing import LAUNCHES
 from trtbench.workflows.request.conduct import PATIENCE_S, TICK_S, Conduct, expected_s
 from trtbench.workflows.request.progress import Event
@@ -83,6 +88,8 @@ class Duet:
         """Whether further launches have bursts; those whose verdict is known need none."""
         self._environment: Environment | None = None
         self._contention: dict[str, Scalar] = {}
+        self._watches: dict[str, Watch] = {}
+        """What became of the wish to lock the clock, by device."""
 
     @property
     def design(self) -> PairDesign:
@@ -131,7 +138,7 @@ class Duet:
         """
         least = launches if launches is not None else FIRST_LOOK
         specs = self.sides.both
-        devices = {RUNTIMES.load(spec.runtime).device(spec): spec for spec in specs}
+        devices = {device_of(spec): spec for spec in specs}
         with ExitStack() as held:
             for _, spec in sorted(devices.items()):  # one order for all: no deadlock
                 held.enter_context(hold_device(spec, self._conduct))
@@ -141,6 +148,9 @@ class Duet:
                 self._environment = environment_of(self._conduct)
             for spec in specs:
                 demand_unchanged(spec.model)
+            for device, spec in devices.items():
+                if spec.lock_clocks is not None:  # else nobody waits for NVML to start
+                    self._watch(device, held.enter_context(watching(spec, device)))
             before, began = read_counters(), time.monotonic()
             usual = BURSTS_LOOK if self.mode == "bursts" else LAUNCHES
             done, goal = self.launches, self.launches + (launches or usual)
@@ -154,6 +164,12 @@ class Duet:
                     break
             self.seconds += time.monotonic() - began
             self._contention = counters_between(before, read_counters())
+
+    def _watch(self, device: str, watch: Watch) -> None:
+        """Say once why a clock is not locked."""
+        for note in watch.notes if device not in self._watches else ():
+            self._conduct.listen(Event(kind="note", text=note))
+        self._watches[device] = watch
 
     def _left(self) -> float:
         """Count launches that there is time for."""
@@ -305,6 +321,7 @@ class Duet:
             self._contention,
             store=self._store,
             conduct=self._conduct,
+            watch=self._watches.get(device_of(self.sides.both[side])),
             duet=DuetRef(id=duet, side=side, design=self.design),
         )
 

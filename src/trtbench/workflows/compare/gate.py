@@ -269,7 +269,9 @@ class _Trial:
             model = kept_model(self.store, baseline.record.spec.model)
             if model is None:
                 return None
-            first = baseline.record.spec.having(model=model, warmup=WARMUP, launches=1)
+            first = baseline.record.spec.having(
+                model=model, warmup=WARMUP, launches=1, lock_clocks=second.lock_clocks
+            )
         pythons = (self._python(0, first.runtime), self._python(1, second.runtime))
         return Sides(baseline=first, candidate=second, pythons=pythons)
 

@@ -18,7 +18,6 @@ from trtbench.executors import check_interpreter
 from trtbench.formats.trtexec_exports import profile_json
 from trtbench.host.contention import counters_between, read_counters
 from trtbench.models.identity import demand_unchanged
-from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import (
     PROFILE,
     new_id,
@@ -40,6 +39,7 @@ from trtbench.workflows.measure.job import carry_out_job, environment_of, read_o
 from trtbench.workflows.measure.launches import (
     Launch,
     add_to_index,
+    device_of,
     hold_device,
     record_from_launches,
     refuse_without_library,
@@ -78,7 +78,7 @@ def run_bench(spec: RunSpec, *, store: Store, conduct: Conduct | None = None) ->
     with hold_device(spec, conduct):
         demand_unchanged(spec.model)
         environment = environment_of(conduct)
-        with watching(spec, RUNTIMES.load(spec.runtime).device(spec)) as watch:
+        with watching(spec, device_of(spec)) as watch:
             result = _fill(spec, run_id, environment, store, conduct, watch)
     if isinstance(result, FailedRun):
         add_to_index(store, result, target)

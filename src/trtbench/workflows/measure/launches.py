@@ -73,10 +73,15 @@ def refuse_without_library(spec: RunSpec, conduct: Conduct) -> None:
         )
 
 
+def device_of(spec: RunSpec) -> str:
+    """Name the device that the runtime measures on."""
+    return RUNTIMES.load(spec.runtime).device(spec)
+
+
 @contextmanager
 def hold_device(spec: RunSpec, conduct: Conduct) -> Iterator[None]:
     """Hold the device the runtime measures on, and say so when it has to be waited for."""
-    device = RUNTIMES.load(spec.runtime).device(spec)
+    device = device_of(spec)
 
     def tell(holder: str) -> None:
         conduct.listen(Event(kind="wait", text=f"waiting for {device}, held by {holder}"))

@@ -18,6 +18,7 @@ from trtbench.workflows.measure.failure import end_with_same_bytes, fail_job
 from trtbench.workflows.measure.job import carry_out_job, environment_of, read_outcome
 from trtbench.workflows.measure.launches import Launch, hold_device, record_from_launches
 from trtbench.workflows.measure.run_files import write_run_files
+from trtbench.workflows.measure.watch import Watch
 from trtbench.workflows.request.cached import cached_from_run
 from trtbench.workflows.request.conduct import PATIENCE_S, Conduct, expected_s
 from trtbench.workflows.request.progress import Event
@@ -78,12 +79,14 @@ def keep_run(
     store: Store,
     conduct: Conduct,
     duet: DuetRef | None = None,
+    watch: Watch | None = None,
 ) -> Run:
     """Store what launches of one side left as an ordinary run."""
     run_id = new_id()
     spec = spec.having(launches=len(launches))
     record = record_from_launches(spec, run_id, environment, contention, conduct, launches)
     record = record.having(duet=duet)
+    record = record if watch is None else watch.noted(record)
     times = join_launches([each.times for each in launches])
     findings = findings_from_run(Run(record=record, times=times))
     run = Run(record=record.having(findings=findings), times=times)

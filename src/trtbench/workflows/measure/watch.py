@@ -97,24 +97,27 @@ class Watch:
         before, after = readings
         self.evidence.setdefault("sm_clock_before_hz", before.sm_clock_hz)
         self.evidence["sm_clock_after_hz"] = after.sm_clock_hz
-        wanted_hz = (self.lock.clock_mhz or 0) * MHZ if self.lock is not None else 0
-        seen_hz = after.sm_clock_hz
-        if wanted_hz and seen_hz and abs(seen_hz / wanted_hz - 1) > CLOCK_TOLERANCE:
-            self.notes.append(
-                f"locked to {wanted_hz / MHZ:.0f} MHz, the clock was seen at {seen_hz / MHZ:.0f}"
-            )
+        self.notes += self._elsewhere(after.sm_clock_hz)
         if before.sm_clock_hz and after.sm_clock_hz:
             drop = 1 - after.sm_clock_hz / before.sm_clock_hz
             worst = self.evidence.get("sm_clock_drop", drop)
             self.evidence["sm_clock_drop"] = max(drop, float(worst or 0.0))
         return facts.having(violations_s=growth(before, after).limits_s)
 
+    def _elsewhere(self, seen_hz: float | None) -> list[str]:
+        """Say that a clock is not where it was locked."""
+        wanted_hz = (self.lock.clock_mhz or 0) * MHZ if self.lock is not None else 0
+        if not wanted_hz or not seen_hz or abs(seen_hz / wanted_hz - 1) <= CLOCK_TOLERANCE:
+            return []
+        return [f"locked to {wanted_hz / MHZ:.0f} MHz, the clock was seen at {seen_hz / MHZ:.0f}"]
+
     def noted(self, record: RunRecord) -> RunRecord:
         """Add to a record what was seen and done."""
+        bursts = [note for each in record.launches for note in self._elsewhere(each.burst_clock_hz)]
         known = {name: value for name, value in self.evidence.items() if value is not None}
         record = record.having(
             facts={**record.facts, **known},
-            notes=tuple(dict.fromkeys((*record.notes, *self.notes))),
+            notes=tuple(dict.fromkeys((*record.notes, *self.notes, *bursts))),
         )
         if self.lock is None:
             return record

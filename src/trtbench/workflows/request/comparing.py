@@ -10,6 +10,7 @@ from trtbench.domain.words import Mode
 from trtbench.errors import UsageError
 from trtbench.workflows.request.fields import WRITTEN_HERE, Argument, VerbRequest, argument, option
 from trtbench.workflows.request.groups import (
+    ClockFields,
     ExecutorFields,
     InputFields,
     LengthFields,
@@ -94,7 +95,7 @@ class TurnFields(VerbRequest):
 @dataclass(frozen=True, kw_only=True)
 class PairFields(
     SideFields, ShapeFields, TurnFields, LengthFields, InputFields, ThreadFields, OptionFields,
-    QueryFields, PrecisionFields, PatienceFields, TagFields,
+    QueryFields, ClockFields, PrecisionFields, PatienceFields, TagFields,
 ):  # fmt: skip
     """All that two sides that are measured in turn have in common, and what each has of its own."""
 
@@ -143,6 +144,9 @@ class CompareRequest(PairFields, ExecutorFields, StoreFields):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.builds is not None and self.lock_clocks is not None:
+            raise UsageError("pairs of builds are measured with clocks as they are",
+                             fix="leave out --lock-clocks, or --builds")  # fmt: skip
         if self.builds is not None and self.executor is not None:
             raise UsageError(
                 "pairs of builds are compared on this machine",

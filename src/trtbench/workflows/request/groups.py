@@ -170,6 +170,20 @@ class PrecisionFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClockFields(VerbRequest):
+    """What is done to the GPU's clock."""
+
+    lock_clocks: str | None = option(
+        None,
+        "Lock the GPU's clock while measuring (needs root), and free it afterwards.",
+        metavar="[base|max|MHZ]",
+        axis=True,
+        bare="base",
+        bare_unless=r"[^./:]*",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class TaskFields(VerbRequest):
     """What a task is told."""
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from trtbench.workflows.request.fields import WRITTEN_HERE, Argument, VerbRequest, argument, option
 from trtbench.workflows.request.groups import (
+    ClockFields,
     DeviceFields,
     ExecutorFields,
     InputFields,
@@ -49,7 +50,7 @@ class LaunchFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WatchFields(VerbRequest):
+class WatchFields(ClockFields):
     """What is done to the GPU, and seen of it, meanwhile."""
 
     telemetry: Duration | None = option(
@@ -60,14 +61,6 @@ class WatchFields(VerbRequest):
         axis=True,
         bare="100ms",
         bare_unless=r"[-+]?[\d.]+\s*[a-zµ]*|[a-z]+",
-    )
-    lock_clocks: str | None = option(
-        None,
-        "Lock the GPU's clock while measuring (needs root), and free it afterwards.",
-        metavar="[base|max|MHZ]",
-        axis=True,
-        bare="base",
-        bare_unless=r"[^./:]*",
     )
 
 
