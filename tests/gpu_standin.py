@@ -11,6 +11,7 @@ import enum
 import json
 import os
 import re
+import signal
 import sys
 import time
 from pathlib import Path
@@ -332,6 +333,8 @@ class Trt:
                 with open(log, "a") as file:
                     file.write(f"{os.getpid()}\n")
             _note_moment("load")
+            if (once := os.environ.get("STANDIN_GPU_CRASHES_ONCE")) and _is_first(once):
+                os.kill(os.getpid(), signal.SIGSEGV)
             if (told := os.environ.get("STANDIN_GPU_MOST_ENGINES")) and _too_many(told):
                 logger.log(SimpleNamespace(name="ERROR"), "out of memory")
                 return None
@@ -503,6 +506,14 @@ def _note_moment(word: str) -> None:
         launch = json.loads(Path(sys.argv[1]).read_bytes()).get("launch", 0)
         with open(log, "a") as file:
             file.write(f"{launch} {word} {time.monotonic()}\n")
+
+
+def _is_first(path: str) -> bool:
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
 
 
 def _too_many(told: str) -> bool:

@@ -26,6 +26,7 @@ from trtbench.domain.codec import job_from_json, json_from_value
 from trtbench.domain.conversion import ExportOutcome, QuantOutcome, VerifyOutcome
 from trtbench.domain.feed import Feed
 from trtbench.domain.job import (
+    DONE,
     PROGRESS_MARK,
     BenchJob,
     BenchOutcome,
@@ -147,6 +148,7 @@ def _duet(job: DuetJob, *, folder: Path, events: Events, descriptors: list[int])
     for side, (outcome, times) in results.items():
         (folder / f"side-{side}").mkdir()
         _save(outcome, times, folder / f"side-{side}", launch=job.launch)
+    events(DONE)
 
 
 def _infer(job: InferJob, *, folder: Path, events: Events) -> None:

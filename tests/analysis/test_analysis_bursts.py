@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trtbench.analysis.bursts import GATE, burst_effects, burst_verdict
+from trtbench.analysis.bursts import burst_effects, burst_verdict
 from trtbench.analysis.turn_plan import BURSTS, bursts_from_pace
+from trtbench.analysis.verdict import BURSTS_GATE
 from trtbench.domain.result import LaunchFacts
 
 
@@ -59,7 +60,7 @@ def test_bursts_that_single_queries_contradict_give_no_verdict() -> None:
     assert told.kind == "unclear"
     assert "in bursts, but −2.96 %" in told.reason
     # What differs by less than counts is no contradiction.
-    near = [0.0248 - 0.9 * GATE + each for each in (0, 1e-5, -1e-5, 0)]
+    near = [0.0248 - 0.9 * BURSTS_GATE + each for each in (0, 1e-5, -1e-5, 0)]
     assert burst_verdict(*sides, singly=near).kind == "slower"
 
 

@@ -26,6 +26,7 @@ from trtbench.analysis.stored_comparison import (
 )
 from trtbench.analysis.tails import cliffs_delta, faster_share, shift_function
 from trtbench.analysis.verdict import (
+    BURSTS_GATE,
     confirm_in_cycles,
     correct_for_many,
     duet_comparison,
@@ -167,6 +168,20 @@ def test_a_clock_effect_is_withdrawn() -> None:
     assert withdrawn.kind == "unclear"
     assert withdrawn.reason.endswith("counted in clock cycles it is same: a clock effect")
     assert confirm_in_cycles(verdict, clock_ratio=1.0).kind == "slower"
+
+
+@pytest.mark.parametrize(
+    ("effect", "noise", "kind"),
+    [(0.007, 1e-4, "slower"), (0.003, 1e-4, "same"), (0.01, 4.5e-3, "unclear")],
+)
+def test_cycles_of_equal_clocks_say_what_seconds_say(
+    effect: float, noise: float, kind: str
+) -> None:
+    """Bursts call less a difference than other times do, and many looks demand more of it."""
+    effects = [effect + noise * (-1) ** k for k in range(6)]
+    verdict = verdict_from_effects(effects, metric="gpu", design="bursts", gate=BURSTS_GATE)
+    assert verdict.kind == kind
+    assert kind_in_cycles(verdict, clock_ratio=1.0) == kind
 
 
 def test_holm_by_hand() -> None:

@@ -47,6 +47,7 @@ def compared(tmp_path: Path, gpu_s: tuple[float, float], *flags: str, marks: str
         check=False,
     )  # fmt: skip
     assert ended.returncode in (0, 3), ended.stderr
+    (tmp_path / "notes.txt").write_text(ended.stderr)
     found = [read_record(path.parent) for path in (tmp_path / "store").glob("**/run.json")]
     return json.loads(ended.stdout), sorted(found, key=lambda each: each.duet.side)
 
@@ -262,6 +263,60 @@ def test_launches_that_do_not_fit_at_once_load_one_after_the_other(
     assert [each["clock_ratio"] for each in told["comparison"]["verdicts"]].count(0.5) == 1
     seen = [[each.burst_clock_hz for each in record.launches] for record in records]
     assert seen == [[hz, hz, None, None] for hz in (1.8e9, 0.9e9)], "seen in two launches"
+    notes = [
+        line for line in (tmp_path / "notes.txt").read_text().splitlines() if "at once" in line
+    ]
+    assert [note.rpartition(": ")[2] for note in notes] == [
+        "they are started again", "they load one after the other",
+    ]  # fmt: skip
+
+
+@pytest.mark.process
+def test_a_launch_that_crashes_once_is_started_again_with_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell_free_memory(tmp_path, 16 << 30)
+    monkeypatch.setenv("STANDIN_GPU_CRASHES_ONCE", str(tmp_path / "crashed"))
+    _, records = compared(tmp_path, (1e-3, 1e-3), *TWO)
+    assert [len(record.launches) for record in records] == [2, 2]
+    notes = [
+        line for line in (tmp_path / "notes.txt").read_text().splitlines() if "at once" in line
+    ]
+    cause = "SIGSEGV, stage load"
+    assert notes == [f"not all launches could start at once ({cause}): they are started again"]
+
+
+@pytest.mark.process
+def test_results_are_looked_at_before_the_processes_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Giving back the contexts of a GPU takes almost as long as making them."""
+    monkeypatch.setenv("PYTHONPATH", str(STANDIN))
+    monkeypatch.setattr("trtbench.workflows.compare.duet.refuse_without_library", lambda *_: None)
+    (tmp_path / "a.engine").write_bytes(plan_bytes(gpu_s=1e-3))
+    model = ModelRef(path=str(tmp_path / "a.engine"), format="engine")
+    spec = RunSpec(model=model, runtime="tensorrt", batch=2)
+    request = CompareRequest(baseline="a", candidates=["a"], pairs=10)
+    _, sides = settle(Sides(baseline=spec, candidate=spec), request)
+    duet = make_duet(sides, store=Store(tmp_path / "store"), request=request, conduct=Conduct())
+    known: list[tuple[int, bool]] = []
+    duet.on_results = lambda: known.append((duet.launches, any(map(is_child, processes()))))
+    duet.play(2)
+    assert known == [(2, True)], "both launches at once, and somebody still had to end"
+    assert duet.launches == 2
+
+
+def processes() -> list[int]:
+    return [int(each.name) for each in Path("/proc").glob("[0-9]*")]
+
+
+def is_child(number: int) -> bool:
+    """Whether a process was started by this one, and its end was not yet taken notice of."""
+    try:
+        fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return False
+    return int(fields[1]) == os.getpid()
 
 
 @pytest.mark.parametrize(

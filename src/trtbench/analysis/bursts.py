@@ -14,13 +14,11 @@ import numpy as np
 
 from trtbench.analysis.robust import difference
 from trtbench.analysis.turns import denial
-from trtbench.analysis.verdict import MARGIN, verdict_from_effects
+from trtbench.analysis.verdict import BURSTS_GATE, MARGIN, verdict_from_effects
 from trtbench.domain.comparison import Verdict
 from trtbench.domain.result import LaunchFacts
 from trtbench.units import text_from_fraction
 
-GATE = 0.005
-"""GPU times of bursts that differ by less are not called different; launches agree within 0.1 %."""
 BOUND = 0.9
 """Enqueueing that takes so much of a query's time keeps the GPU waiting."""
 
@@ -51,7 +49,9 @@ def burst_verdict(
     effects = burst_effects(baseline, candidate)
     if not effects:
         return None
-    judge = partial(verdict_from_effects, metric="gpu", design="bursts", gate=GATE, margin=margin)
+    judge = partial(
+        verdict_from_effects, metric="gpu", design="bursts", gate=BURSTS_GATE, margin=margin
+    )
     told = judge(effects, apart=difference(*map(_levels, (baseline, candidate))))
     reason = _bound(baseline, candidate) or _contradiction(told, judge(singly) if singly else None)
     if reason is None:
@@ -88,7 +88,7 @@ def _contradiction(told: Verdict, singly: Verdict | None) -> str | None:
     if singly is None or denial(told, singly) is None:
         return None
     ratios = (told.ratio or 1.0, singly.ratio or 1.0)
-    if abs(math.log(ratios[0] / ratios[1])) < GATE:
+    if abs(math.log(ratios[0] / ratios[1])) < BURSTS_GATE:
         return None
     one, other = (text_from_fraction(ratio - 1, signed=True) for ratio in ratios)
     return f"{one} in bursts, but {other} in single queries: it depends on how it is used"

@@ -13,6 +13,8 @@ from trtbench.domain.spec import BuildSpec, RunSpec, TensorSpec, Value
 
 PROGRESS_MARK = "~"
 """Begins a line that is no stage but tells how far one has come: ``~0.420 Tactic timing``."""
+DONE = "done"
+"""The stage of a launch in turns that has left all its results, and only has to end."""
 
 
 def progress_from_line(line: str) -> tuple[float, str] | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from trtbench.boundary import mask
 from trtbench.domain.codec import json_from_value, value_from_json
-from trtbench.domain.job import PROGRESS_MARK, Job, JobEnd, WorkerError
+from trtbench.domain.job import DONE, PROGRESS_MARK, Job, JobEnd, WorkerError
 from trtbench.errors import TrtbenchError, UnavailableError, writing
 from trtbench.executors._errand import with_own_files
 from trtbench.executors._interpreter import worker_command, worker_environment
@@ -77,13 +77,23 @@ def run_jobs(
     memory_bytes: int | None = None,
     on_stage: Callable[[str], None] | None = None,
     on_started: Callable[[], None] | None = None,
+    on_done: Callable[[], None] | None = None,
     tick_s: float | None = None,
     on_tick: Callable[[], None] | None = None,
 ) -> list[JobEnd]:
-    """Do several jobs at the same time, each in a fresh process."""
+    """Do several jobs at the same time, each in a fresh process.
+
+    ``on_done`` is called when all have said that their results are there, before they have ended.
+    """
     heard = [_Heard() for _ in assignments]
+
+    def note(mine: _Heard, line: str) -> None:
+        _note(mine, on_stage, line)
+        if line == DONE and on_done is not None and all(each.stage == DONE for each in heard):
+            on_done()
+
     starts = [
-        partial(_start, each, memory_bytes=memory_bytes, on_line=partial(_note, mine, on_stage))
+        partial(_start, each, memory_bytes=memory_bytes, on_line=partial(note, mine))
         for each, mine in zip(assignments, heard, strict=True)
     ]
     exits = run_together(

@@ -57,8 +57,8 @@ def play_series(job: DuetJob, stage: Stage, partner: TurnPartner, neighbours: Ne
     """Measure this process's side: bursts in turn, then series of single queries in turn."""
     mine = int(job.mine or 0)
     spec = job.sides[mine]
+    early_context.wait()  # before other libraries of CUDA come in: nobody knows what they start
     import_all(spec.runtime)
-    early_context.wait()
     if not job.together:
         neighbours.await_turn(alone=True)
     stage("load")

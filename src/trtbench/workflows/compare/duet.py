@@ -18,7 +18,7 @@ from trtbench.analysis.turn_plan import pairs_for_noise
 from trtbench.analysis.turns import alone_effects
 from trtbench.analysis.verdict import sentence
 from trtbench.domain.comparison import Verdict
-from trtbench.domain.job import BenchJob, BenchOutcome, DuetJob, Job, JobEnd
+from trtbench.domain.job import BenchJob, DuetJob, Job, JobEnd
 from trtbench.domain.result import DuetRef, Environment, LaunchFacts, Run, Scalar
 from trtbench.domain.samples import Column
 from trtbench.domain.spec import ModelRef, RunSpec
@@ -27,7 +27,6 @@ from trtbench.executors import check_interpreter
 from trtbench.executors.local import Assignment, run_jobs
 from trtbench.host.contention import counters_between, read_counters
 from trtbench.models.identity import demand_unchanged
-from trtbench.store.directory import read_samples
 from trtbench.store.store import Store
 from trtbench.workflows.compare.sides import (
     BURSTS_LOOK,
@@ -39,9 +38,16 @@ from trtbench.workflows.compare.sides import (
     Sides,
     settled_mode,
 )
-from trtbench.workflows.compare.wave import Wave, launches_that_fit
-from trtbench.workflows.measure.failure import NO_MEMORY, end_with_same_bytes, fail_job
-from trtbench.workflows.measure.job import environment_of, read_outcome
+from trtbench.workflows.compare.wave import (
+    Wave,
+    cause_of,
+    gravest_first,
+    lacked_room,
+    launches_that_fit,
+    read_launch,
+)
+from trtbench.workflows.measure.failure import end_with_same_bytes, fail_job
+from trtbench.workflows.measure.job import environment_of
 from trtbench.workflows.measure.launches import (
     Launch,
     device_of,
@@ -81,9 +87,14 @@ class Duet:
         self._played = 0
         self._at_once: int | None = None
         """Launches with bursts that load at once; ``None`` until the GPU was asked for room."""
+        self._early = True
+        """Whether processes that load at once begin CUDA's contexts before they import."""
+        self.on_results: Callable[[], None] = lambda: None
+        """Called when launches with bursts have left all they measured; their processes may end."""
         self._limit_s = limit_s
         self.seconds = 0.0
         """How long it has been measured, without waiting for a device that others held."""
+        self._began = 0.0
         self.bursts = self.mode == "bursts"
         """Whether further launches have bursts; those whose verdict is known need none."""
         self._environment: Environment | None = None
@@ -151,7 +162,7 @@ class Duet:
             for device, spec in devices.items():
                 if spec.lock_clocks is not None:  # else nobody waits for NVML to start
                     self._watch(device, held.enter_context(watching(spec, device)))
-            before, began = read_counters(), time.monotonic()
+            before, self._began = read_counters(), time.monotonic()
             usual = BURSTS_LOOK if self.mode == "bursts" else LAUNCHES
             done, goal = self.launches, self.launches + (launches or usual)
             while self.launches < goal:
@@ -160,9 +171,9 @@ class Duet:
                     self._play_wave(min(goal - self.launches, WAVE))
                 else:
                     self._play_once()
-                if self.launches - done >= least and time.monotonic() - began > LAUNCHES_S:
+                if self.launches - done >= least and self._elapsed() > LAUNCHES_S:
                     break
-            self.seconds += time.monotonic() - began
+            self.seconds += self._elapsed()
             self._contention = counters_between(before, read_counters())
 
     def _watch(self, device: str, watch: Watch) -> None:
@@ -170,6 +181,10 @@ class Duet:
         for note in watch.notes if device not in self._watches else ():
             self._conduct.listen(Event(kind="note", text=note))
         self._watches[device] = watch
+
+    def _elapsed(self) -> float:
+        """Count the seconds since launches began to be measured."""
+        return time.monotonic() - self._began
 
     def _left(self) -> float:
         """Count launches that there is time for."""
@@ -244,23 +259,33 @@ class Duet:
         launches = min(launches, self._at_once if self._together else FIRST_LOOK)
         numbers = range(self._played, self._played + launches)
         jobs = [(self._job(0, number), self._job(1, number)) for number in numbers]
-        with Wave(jobs, sides=self.sides, store=self._store) as wave:
+        with Wave(jobs, sides=self.sides, store=self._store, early=self._early) as wave:
 
             def started() -> None:
                 self._store.open()  # while they import; they measure when they are let go
                 wave.let_go()
 
-            ends = self._ended(wave.assignments, launches=launches, on_started=started)
-            if self._together and any(_lacked_room(end) for end in ends):
-                self._at_once = 0
-                note = "not all launches could start at once: they load one after the other"
-                self._conduct.listen(Event(kind="note", text=note))
-                return
-            self._demand_good(ends, wave.assignments)
-            for number in range(launches):
+            def done() -> None:
+                self._played += launches
                 for side in SIDES:
-                    self._launches[side].append(_collect(wave.left(number, side)))
-        self._played += launches
+                    self._launches[side].extend(wave.left(side))
+                self.on_results()
+
+            ends = self._ended(
+                wave.assignments, launches=launches, on_started=started, on_done=done
+            )
+            if self._together and any(lacked_room(end) for end in ends):
+                self._start_otherwise(cause_of(ends))
+            else:
+                self._demand_good(ends, wave.assignments)
+
+    def _start_otherwise(self, cause: str) -> None:
+        """Start a wave that failed anew: without contexts made early, then one after the other."""
+        note = f"not all launches could start at once ({cause}): "
+        note += "they are started again" if self._early else "they load one after the other"
+        self._at_once = self._at_once if self._early else 0
+        self._early = False
+        self._conduct.listen(Event(kind="note", text=note))
 
     @property
     def _together(self) -> bool:
@@ -288,6 +313,7 @@ class Duet:
         *,
         launches: int = 1,
         on_started: Callable[[], None] | None = None,
+        on_done: Callable[[], None] | None = None,
     ) -> list[JobEnd]:
         """Run processes to their end, and see whether the models are still what they were."""
         longest = max(expected_s(spec) for spec in self.sides.both)
@@ -296,6 +322,7 @@ class Duet:
             timeout_s=launches * (self._conduct.timeout_s or longest + PATIENCE_S),
             memory_bytes=self._conduct.memory_bytes,
             on_started=on_started,
+            on_done=on_done,
             tick_s=TICK_S,
             on_tick=lambda: self._conduct.listen(Event(kind="tick", text="")),
         )
@@ -305,7 +332,7 @@ class Duet:
         ]
 
     def _demand_good(self, ends: list[JobEnd], assignments: list[Assignment]) -> None:
-        for end, each in _gravest_first(ends, assignments):
+        for end, each in gravest_first(ends, assignments):
             if not end.ok:
                 environment = self._environment
                 assert environment is not None
@@ -329,7 +356,7 @@ class Duet:
         """Say what GPU time is once it is known; the launches that follow have no bursts."""
         self.bursts = False
         words = f"GPU time {told.kind}: {sentence(told)}"
-        after = f"{told.launches} launches, {self.seconds:.1f} s"
+        after = f"{told.launches} launches, {self.seconds + self._elapsed():.1f} s"
         self._conduct.listen(Event(kind="note", text=f"{words} ({after})"))
 
     def _tell(self, goal: int) -> None:
@@ -339,30 +366,9 @@ class Duet:
 
 
 def _collect(folder: Path) -> Launch:
-    launch = Launch(outcome=read_outcome(folder, BenchOutcome), times=read_samples(folder))
+    launch = read_launch(folder)
     shutil.rmtree(folder)
     return launch
-
-
-def _gravest_first(
-    ends: list[JobEnd], assignments: list[Assignment]
-) -> list[tuple[JobEnd, Assignment]]:
-    """Put a side that only lost its partner, or was ended with it, after the one that failed."""
-    both = list(zip(ends, assignments, strict=True))
-    return sorted(both, key=lambda each: _is_bystander(each[0]))
-
-
-def _is_bystander(end: JobEnd) -> bool:
-    if end.error is not None:
-        return end.error.kind == "PartnerLost"
-    return end.signal == "SIGTERM" and not end.timed_out
-
-
-def _lacked_room(end: JobEnd) -> bool:
-    """Say whether a process failed in a way that others beside it may have caused."""
-    if end.ok or end.timed_out or _is_bystander(end):
-        return False
-    return end.error is None or end.error.kind in (NO_MEMORY, "CudaError", "UnavailableError")
 
 
 def _spec_of(job: Job) -> RunSpec:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
-from trtbench.analysis.bursts import GATE as BURST_GATE
 from trtbench.analysis.bursts import burst_verdict
 from trtbench.analysis.shared_metrics import GPU
 from trtbench.analysis.turns import held_to_alone
-from trtbench.analysis.verdict import GATE, MARGIN, incomparable, pair_effect, verdict_from_effects
+from trtbench.analysis.verdict import (
+    BURSTS_GATE,
+    GATE,
+    MARGIN,
+    incomparable,
+    pair_effect,
+    verdict_from_effects,
+)
 from trtbench.domain.comparison import Verdict
 from trtbench.domain.words import Mode
 from trtbench.store.store import Store
@@ -68,7 +75,11 @@ def _as_bursts(sides: Sides, *, asked: bool) -> Sides:
 
 
 def play_until_clear(duet: Duet, request: TurnFields) -> None:
-    """Measure, and add launches while an answer is unclear and more are allowed."""
+    """Measure, and add launches while an answer is unclear and more are allowed.
+
+    GPU time that is known is told at once, and measured no longer.
+    """
+    duet.on_results = partial(_tell_gpu, duet, margin=request.margin_part)
     duet.play(request.launches)
     while not _is_clear(duet, request) and duet.launches < request.most_launches:
         if duet.out_of_time:
@@ -77,11 +88,14 @@ def play_until_clear(duet: Duet, request: TurnFields) -> None:
 
 
 def _is_clear(duet: Duet, request: TurnFields) -> bool:
-    """Look at what there is; GPU time that is known is told at once, and measured no longer."""
+    """Look at what there is, once GPU time is known where it is measured by itself."""
     margin = request.margin_part
+    return not duet.bursts and _is_settled(headline_verdict(duet, margin=margin))
+
+
+def _tell_gpu(duet: Duet, *, margin: float) -> None:
     if duet.bursts and (told := gpu_verdict(duet, margin=margin)) and _is_settled(told):
         duet.tell_gpu(told)
-    return not duet.bursts and _is_settled(headline_verdict(duet, margin=margin))
 
 
 def _is_settled(verdict: Verdict) -> bool:
@@ -94,7 +108,7 @@ def _is_settled(verdict: Verdict) -> bool:
         return False
     if verdict.kind != "same" or verdict.launches >= LAUNCHES:
         return True
-    return abs((verdict.ratio or 1.0) - 1) < (BURST_GATE if verdict.metric == GPU else GATE)
+    return abs((verdict.ratio or 1.0) - 1) < (BURSTS_GATE if verdict.metric == GPU else GATE)
 
 
 def gpu_verdict(duet: Duet, *, margin: float = MARGIN) -> Verdict | None:

@@ -12,12 +12,16 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from trtbench.domain.job import DuetJob
+from trtbench.domain.job import BenchOutcome, DuetJob, JobEnd
 from trtbench.domain.spec import RunSpec
 from trtbench.executors.local import Assignment
 from trtbench.runtimes import RUNTIMES
+from trtbench.store.directory import read_samples
 from trtbench.store.store import Store
 from trtbench.workflows.compare.sides import SIDES, Sides
+from trtbench.workflows.measure.failure import NO_MEMORY
+from trtbench.workflows.measure.job import read_outcome
+from trtbench.workflows.measure.launches import Launch
 from trtbench.workflows.measure.watch import free_memory_bytes
 
 PROCESS_BYTES = 1 << 30
@@ -30,8 +34,14 @@ class Wave:
     """The processes of several launches, a pair each, and how they wait for one another."""
 
     def __init__(
-        self, jobs: Sequence[tuple[DuetJob, DuetJob]], *, sides: Sides, store: Store
+        self,
+        jobs: Sequence[tuple[DuetJob, DuetJob]],
+        *,
+        sides: Sides,
+        store: Store,
+        early: bool = True,
     ) -> None:
+        self._launches = len(jobs)
         self._held, self._lent = ExitStack(), ExitStack()
         self._folder = self._held.enter_context(store.scratch())
         self._held.enter_context(self._lent)
@@ -49,7 +59,7 @@ class Wave:
                         folder=self._folder / f"{number}-{side}",
                         python=sides.pythons[side],
                         descriptors=(end.fileno(), *pipes),
-                        variables=_early(sides.both[side]) if job.together else {},
+                        variables=_early(sides.both[side]) if early and job.together else {},
                     )
                 )
 
@@ -57,9 +67,10 @@ class Wave:
         """Close what the processes wait for each other with: it is theirs alone from now on."""
         self._lent.close()
 
-    def left(self, number: int, side: int) -> Path:
-        """Find the folder of what a side left."""
-        return self._folder / f"{number}-{side}" / f"side-{side}"
+    def left(self, side: int) -> list[Launch]:
+        """Read what a side left, launch by launch."""
+        folders = [self._folder / f"{number}-{side}" for number in range(self._launches)]
+        return [read_launch(folder / f"side-{side}") for folder in folders]
 
     def __enter__(self) -> Wave:
         return self
@@ -72,6 +83,11 @@ class Wave:
         for end in ends:
             self._lent.callback(os.close, end)
         return ends
+
+
+def read_launch(folder: Path) -> Launch:
+    """Read what one side of a launch left in its folder."""
+    return Launch(outcome=read_outcome(folder, BenchOutcome), times=read_samples(folder))
 
 
 def launches_that_fit(sides: Sides) -> int:
@@ -88,3 +104,31 @@ def _early(spec: RunSpec) -> dict[str, str]:
 
 def _room_bytes(spec: RunSpec) -> int:
     return PROCESS_BYTES + TIMES_ENGINE * (spec.model.size_bytes or 0)
+
+
+def gravest_first(
+    ends: list[JobEnd], assignments: list[Assignment]
+) -> list[tuple[JobEnd, Assignment]]:
+    """Put a side that only lost its partner, or was ended with it, after the one that failed."""
+    both = list(zip(ends, assignments, strict=True))
+    return sorted(both, key=lambda each: _is_bystander(each[0]))
+
+
+def _is_bystander(end: JobEnd) -> bool:
+    if end.error is not None:
+        return end.error.kind == "PartnerLost"
+    return end.signal == "SIGTERM" and not end.timed_out
+
+
+def lacked_room(end: JobEnd) -> bool:
+    """Say whether a process failed in a way that others beside it may have caused."""
+    if end.ok or end.timed_out or _is_bystander(end):
+        return False
+    return end.error is None or end.error.kind in (NO_MEMORY, "CudaError", "UnavailableError")
+
+
+def cause_of(ends: Sequence[JobEnd]) -> str:
+    """Say of the gravest end what became of it, and in which stage."""
+    end = next(each for each in ends if lacked_room(each))
+    what = end.error.message if end.error else end.signal or f"status {end.exit_status}"
+    return f"{what}, stage {end.stage}"
