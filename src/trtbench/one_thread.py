@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 
-_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
+from trtbench.host.early_context import THREADS
 
-if not any(name in os.environ for name in _VARIABLES):
-    os.environ[_VARIABLES[0]] = "1"
+if not any(name in os.environ for name in THREADS):
+    os.environ[THREADS[0]] = "1"
     import numpy  # noqa: F401
 
-    del os.environ[_VARIABLES[0]]
+    del os.environ[THREADS[0]]

@@ -2,7 +2,8 @@
 
 A GPU makes one context at a time, 0.1 s each: workers that start at once would all wait for it
 after importing. Who starts them names the device in the environment; nothing is said where it does
-not work, because opening the device will say it.
+not work, because opening the device will say it. CUDA reads the environment meanwhile, and who
+writes to it then may crash the process: what numpy's import would set is set before.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from threading import Thread
 VARIABLE = "TRTBENCH_EARLY_CONTEXT"
 """Holds the number of a device and the flags of its context: how the host waits."""
 DRIVER = "libcuda.so.1"
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
+LENT = ("OPENBLAS_MAIN_FREE", "GOTOBLAS_MAIN_FREE")
+"""What ``one_thread`` sets unless one of the two is there, and what numpy does, for its import."""
 
 
 def variables(device: int, flags: int) -> dict[str, str]:
@@ -23,14 +27,20 @@ def variables(device: int, flags: int) -> dict[str, str]:
 
 def wait() -> None:
     """Return when the context is there, or could not be made; at once where none was asked for."""
-    if _maker is not None:
-        _maker.join()
+    if _maker is None:
+        return
+    _maker.join()
+    while _lent:
+        os.environ.pop(_lent.pop(), None)
 
 
 def _begin(asked: str | None) -> Thread | None:
     device, _, flags = (asked or "").partition(" ")
     if not (device.isdecimal() and flags.isdecimal()):
         return None
+    names = LENT if any(name in os.environ for name in THREADS) else (THREADS[0], *LENT)
+    _lent.extend(name for name in names if name not in os.environ)
+    os.environ.update(dict.fromkeys(_lent, "1"))
     maker = Thread(target=_make, args=(int(device), int(flags)), daemon=True)
     maker.start()
     return maker
@@ -49,4 +59,5 @@ def _make(number: int, flags: int) -> None:
         return
 
 
+_lent: list[str] = []
 _maker = _begin(os.environ.pop(VARIABLE, None))
