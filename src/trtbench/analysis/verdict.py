@@ -244,14 +244,18 @@ def tail_verdict(
     return judge(rough, metric=metric, design=design, margin=margin)
 
 
+def gate_of(verdict: Verdict) -> float:
+    """Find the least change that a verdict calls a difference."""
+    return BURSTS_GATE if (verdict.metric, verdict.design) == ("gpu", "bursts") else GATE
+
+
 def kind_in_cycles(verdict: Verdict, *, clock_ratio: float) -> VerdictKind | None:
     """Judge again with times counted in cycles of a clock, the candidate's over the baseline's."""
     if verdict.ratio is None or verdict.interval is None:
         return None
     shift = math.log(clock_ratio)
     ends = (math.log(end) + shift for end in (verdict.interval.low, verdict.interval.high))
-    gate = BURSTS_GATE if (verdict.metric, verdict.design) == ("gpu", "bursts") else GATE
-    kind = decide(math.log(verdict.ratio) + shift, *ends, gate=gate)[0]
+    kind = decide(math.log(verdict.ratio) + shift, *ends, gate=gate_of(verdict))[0]
     # An interval of 99 % does not tell whether a difference is as sure as many looks demand.
     doubted = verdict.kind == "unclear" and verdict.design in LOOKED_AT
     return "unclear" if doubted and kind in ("faster", "slower") else kind

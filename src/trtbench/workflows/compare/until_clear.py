@@ -9,9 +9,8 @@ from trtbench.analysis.bursts import burst_verdict
 from trtbench.analysis.shared_metrics import GPU
 from trtbench.analysis.turns import held_to_alone
 from trtbench.analysis.verdict import (
-    BURSTS_GATE,
-    GATE,
     MARGIN,
+    gate_of,
     incomparable,
     pair_effect,
     verdict_from_effects,
@@ -108,7 +107,7 @@ def _is_settled(verdict: Verdict) -> bool:
         return False
     if verdict.kind != "same" or verdict.launches >= LAUNCHES:
         return True
-    return abs((verdict.ratio or 1.0) - 1) < (BURSTS_GATE if verdict.metric == GPU else GATE)
+    return abs((verdict.ratio or 1.0) - 1) < gate_of(verdict)
 
 
 def gpu_verdict(duet: Duet, *, margin: float = MARGIN) -> Verdict | None:

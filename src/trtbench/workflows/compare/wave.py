@@ -21,7 +21,7 @@ from trtbench.store.store import Store
 from trtbench.workflows.compare.sides import SIDES, Sides
 from trtbench.workflows.measure.failure import NO_MEMORY
 from trtbench.workflows.measure.job import read_outcome
-from trtbench.workflows.measure.launches import Launch
+from trtbench.workflows.measure.launches import Launch, device_of
 from trtbench.workflows.measure.watch import free_memory_bytes
 
 PROCESS_BYTES = 1 << 30
@@ -92,7 +92,7 @@ def read_launch(folder: Path) -> Launch:
 
 def launches_that_fit(sides: Sides) -> int:
     """Count the launches that a GPU has room for at once; none where it does not tell."""
-    free = free_memory_bytes(RUNTIMES.load(sides.baseline.runtime).device(sides.baseline))
+    free = free_memory_bytes(device_of(sides.baseline))
     return 0 if free is None else free // sum(map(_room_bytes, sides.both))
 
 
