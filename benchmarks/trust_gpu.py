@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from _outcomes import conclude, keep, read
-from trtbench.analysis.bursts import burst_effects
+from trtbench.analysis.bursts import burst_effects, placed_effects
 from trtbench.domain.comparison import Verdict
 from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import Compared, compare
@@ -62,6 +62,8 @@ class Outcome:
     """Standard deviation of the effects of one launch's bursts, the median over launches."""
     gpu_spread: float | None
     """Standard deviation of the effects of launches: GPU time in bursts, and host time."""
+    placed_spread: float | None
+    """The same of GPU time, of launches that loaded at the same place of the order."""
     host_spread: float | None
     gpu_time_s: float | None
     reason: str
@@ -179,11 +181,13 @@ def spreads(found: Compared) -> dict[str, float | None]:
         for a, b in zip(*sides, strict=True)
         if len(a.burst_s) > 1
     ]
-    gpu, host = burst_effects(*sides), found.comparison.effects
+    gpu, placed = burst_effects(*sides), placed_effects(*sides)
+    host = found.comparison.effects
     times = [each for launch in sides[0] for each in launch.burst_s]
     return {
         "burst_spread": float(np.median(inside)) if inside else None,
         "gpu_spread": float(np.std(gpu, ddof=1)) if len(gpu) > 1 else None,
+        "placed_spread": float(np.std(placed, ddof=1)) if len(placed) > 1 else None,
         "host_spread": float(np.std(host, ddof=1)) if len(host) > 1 else None,
         "gpu_time_s": float(np.median(times)) if times else None,
     }
@@ -194,8 +198,9 @@ def tell(outcome: Outcome, number: int) -> None:
     after = "at the end" if outcome.gpu_s is None else f"{outcome.gpu_s:.1f} s"
     print(
         f"{number} {outcome.model} {outcome.case}: GPU {outcome.gpu} {gpu} ({after}, "
-        f"{outcome.gpu_launches} launches, apart {percent(outcome.gpu_spread)}, bursts "
-        f"{percent(outcome.burst_spread)}), host {outcome.host} {host} ({outcome.seconds:.1f} s, "
+        f"{outcome.gpu_launches} launches, apart {percent(outcome.gpu_spread)}, by "
+        f"place {percent(outcome.placed_spread)}, bursts {percent(outcome.burst_spread)}), "
+        f"host {outcome.host} {host} ({outcome.seconds:.1f} s, "
         f"{outcome.host_launches} launches, apart {percent(outcome.host_spread)})",
         file=sys.stderr,
     )

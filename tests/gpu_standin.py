@@ -335,11 +335,15 @@ class Trt:
             _note_moment("load")
             if (once := os.environ.get("STANDIN_GPU_CRASHES_ONCE")) and _is_first(once):
                 os.kill(os.getpid(), signal.SIGSEGV)
-            if (told := os.environ.get("STANDIN_GPU_MOST_ENGINES")) and _too_many(told):
-                logger.log(SimpleNamespace(name="ERROR"), "out of memory")
-                return None
+            if told := os.environ.get("STANDIN_GPU_MOST_ENGINES"):
+                path, _, most = told.rpartition(":")
+                if _loaded(path) > int(most):
+                    logger.log(SimpleNamespace(name="ERROR"), "out of memory")
+                    return None
             if told := GPU_TIME.search(bytes(data)):
                 self.gpu_s = float(told[1])
+            if path := os.environ.get("STANDIN_GPU_PLACES"):
+                self.gpu_s *= PLACES[(_loaded(path) - 1) % len(PLACES)]
             if told := WEIGHTS.search(bytes(data)):
                 self.weights = told[1].decode()
             if NO_GRAPH in bytes(data):
@@ -501,11 +505,11 @@ def plan_bytes(
 
 
 def _note_moment(word: str) -> None:
-    """Write when it was, for the launch of this process's job."""
+    """Write when it was, for the launch and side of this process's job."""
     if log := os.environ.get("STANDIN_GPU_MOMENTS"):
-        launch = json.loads(Path(sys.argv[1]).read_bytes()).get("launch", 0)
+        job = json.loads(Path(sys.argv[1]).read_bytes())
         with open(log, "a") as file:
-            file.write(f"{launch} {word} {time.monotonic()}\n")
+            file.write(f"{job.get('launch', 0)} {job.get('mine')} {word} {time.monotonic()}\n")
 
 
 def _is_first(path: str) -> bool:
@@ -516,15 +520,18 @@ def _is_first(path: str) -> bool:
     return True
 
 
-def _too_many(told: str) -> bool:
-    """Whether more processes have engines than the environment allows: ``FILE:COUNT``."""
-    path, _, most = told.rpartition(":")
+PLACES = (1.0, 1.008, 0.996, 1.003, 1.011, 0.993)
+"""What an engine's place in memory does to its time, by how many have loaded before it."""
+
+
+def _loaded(path: str) -> int:
+    """How many processes have engines, this one too; their numbers are kept in a file."""
     with open(path, "a+") as file:
         file.write(f"{os.getpid()}\n")
         file.flush()
         file.seek(0)
         known = {int(line) for line in file}
-    return sum(Path(f"/proc/{pid}/fd").exists() and _runs(pid) for pid in known) > int(most)
+    return sum(Path(f"/proc/{pid}/fd").exists() and _runs(pid) for pid in known)
 
 
 def _runs(pid: int) -> bool:

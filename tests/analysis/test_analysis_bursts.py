@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trtbench.analysis.bursts import burst_effects, burst_verdict
+from trtbench.analysis.bursts import burst_effects, burst_verdict, placed_effects
 from trtbench.analysis.turn_plan import BURSTS, bursts_from_pace
 from trtbench.analysis.verdict import BURSTS_GATE
 from trtbench.domain.result import LaunchFacts
@@ -112,6 +112,46 @@ def test_launches_that_lie_apart_are_told_by_the_spread_of_each_side(
     assert equal.count("same") >= found_same * 300
     assert equal.count("slower") + equal.count("faster") <= 1
     assert slower.count("slower") >= found_slower * 300
+
+
+def placed(
+    seed: int, *, change: float, apart: float, noise: float
+) -> tuple[list[LaunchFacts], list[LaunchFacts]]:
+    """Six launches a side of two groups, with what their places cost; sides are exchanged."""
+    generator = np.random.default_rng(seed)
+    places = generator.normal(0, apart, 6)
+    orders = ((0, 3, 4, 1, 2, 5), (1, 2, 5, 0, 3, 4))
+    first, second = (
+        [
+            LaunchFacts(burst_s=(float(np.exp(shift + places[k] + each)),), load_order=k)
+            for k, each in zip(order, generator.normal(0, noise, 6), strict=True)
+        ]
+        for order, shift in zip(orders, (0, np.log1p(change)), strict=True)
+    )
+    return first, second
+
+
+@pytest.mark.parametrize(("apart", "noise"), [(0.006, 0.0003), (0.003, 0.001), (0, 0.002)])
+def test_a_place_that_both_sides_have_tells_nothing_of_either(apart: float, noise: float) -> None:
+    equal, slower = [], []
+    for seed in range(200):
+        equal.append(burst_verdict(*placed(seed, change=0, apart=apart, noise=noise)).kind)
+        slower.append(burst_verdict(*placed(seed, change=0.01, apart=apart, noise=noise)).kind)
+    assert set(equal) == {"same"}
+    assert slower.count("slower") >= 0.97 * 200
+
+
+def test_places_count_only_where_every_launch_has_its_counterpart() -> None:
+    first, second = placed(0, change=0.01, apart=0.01, noise=0)
+    assert placed_effects(first, second) == pytest.approx([np.log1p(0.01)] * 6)
+    told = burst_verdict(first, second)
+    assert told.launches == 6
+    assert told.interval.low == pytest.approx(1.01)
+    assert placed_effects(first[:3], second[:3]) == (), "the sides were not exchanged"
+    assert len(placed_effects([*first, LaunchFacts()], [*second, LaunchFacts()])) == 6
+    assert placed_effects(launches(1e-3), launches(1e-3)) == ()
+    mixed = [*first[:5], first[5].having(load_order=None)]
+    assert placed_effects(mixed, second) == ()
 
 
 def test_bursts_are_as_long_as_a_slow_model_allows() -> None:

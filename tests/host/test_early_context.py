@@ -11,7 +11,7 @@ import pytest
 
 from trtbench.domain.job import DuetJob
 from trtbench.domain.spec import ModelRef, RunSpec
-from trtbench.host.early_context import VARIABLE, variables
+from trtbench.host.early_context import LATER, VARIABLE, later, variables
 from trtbench.store.store import Store
 from trtbench.workflows.compare.sides import Sides
 from trtbench.workflows.compare.wave import Wave
@@ -45,7 +45,10 @@ import trtbench.worker
 IMPORTED.set()
 from trtbench.host import early_context
 early_context.wait()
-BEFORE.pop(early_context.VARIABLE, None)
+print(len(CALLS), end=" ")
+early_context.make_now()
+for name in (early_context.VARIABLE, early_context.LATER):
+    BEFORE.pop(name, None)
 print(CALLS, WRITTEN, os.environ == BEFORE)
 """
 
@@ -63,8 +66,11 @@ def in_a_fresh_worker(asked: dict[str, str], driver: str, *lacks: str) -> str:
 
 
 @pytest.mark.process
-def test_the_context_asked_for_is_retained_with_its_flags() -> None:
-    told = in_a_fresh_worker(variables(1, 4), "there")
+@pytest.mark.parametrize("at_last", [False, True])
+def test_the_context_asked_for_is_retained_with_its_flags(at_last: bool) -> None:
+    asked = variables(1, 4)
+    told = in_a_fresh_worker(later(asked) if at_last else asked, "there")
+    assert int(told.split()[0]) == (0 if at_last else 4), "calls before it had to be there"
     names = ("cuInit", "cuDeviceGet", "cuDevicePrimaryCtxSetFlags_v2", "cuDevicePrimaryCtxRetain")
     positions = [told.index(f"'{name}'") for name in names]
     assert positions == sorted(positions)
@@ -78,18 +84,19 @@ def test_the_context_asked_for_is_retained_with_its_flags() -> None:
     ("asked", "driver", "lacks"),
     [
         ({}, "there", ()),
-        ({VARIABLE: "one"}, "there", ()),
+        ({VARIABLE: "one", LATER: ""}, "there", ()),
         (variables(0, 1), "none", ()),
         (variables(0, 1), "there", ("cuInit",)),
+        (later(variables(0, 1)), "none", ()),
     ],
 )
 def test_without_a_wish_or_a_driver_nothing_is_made_or_said(
     asked: dict[str, str], driver: str, lacks: tuple[str, ...]
 ) -> None:
-    assert in_a_fresh_worker(asked, driver, *lacks) == "[] [] True"
+    assert in_a_fresh_worker(asked, driver, *lacks) == "0 [] [] True"
 
 
-@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("early", [True, False])
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -99,13 +106,16 @@ def test_without_a_wish_or_a_driver_nothing_is_made_or_said(
         ({"runtime": "torch"}, {}),
     ],
 )
-def test_launches_that_load_at_once_begin_their_contexts_early(
-    tmp_path: Path, together: bool, changes: dict[str, object], expected: dict[str, str]
+def test_the_first_launches_begin_their_contexts_early_and_the_others_in_their_turn(
+    tmp_path: Path, early: bool, changes: dict[str, object], expected: dict[str, str]
 ) -> None:
     model = ModelRef(path="a.engine", format="engine")
     spec = RunSpec(model=model, runtime="tensorrt").having(**changes)
     sides = Sides(baseline=spec, candidate=spec)
-    job = DuetJob(sides=sides.both, mine=0, series=True, together=together)
-    with Wave([(job, job)], sides=sides, store=Store(tmp_path / "store")) as wave:
+    job = DuetJob(sides=sides.both, mine=0, series=True)
+    groups = [[(job, job)] * 2, [(job, job)]]
+    with Wave(groups, sides=sides, store=Store(tmp_path / "store"), early=early) as wave:
         found = [dict(each.variables) for each in wave.assignments]
-    assert found == [expected if together else {}] * 2
+    if not early:
+        expected = {}
+    assert found == [expected] * 4 + [later(expected)] * 2

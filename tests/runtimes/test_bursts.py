@@ -10,12 +10,15 @@ import sys
 import threading
 import time
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gpu_standin import Clock, Cudart, plan_bytes
+from trtbench.analysis.bursts import burst_effects
 from trtbench.domain.result import RunRecord
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.errors import UsageError
@@ -27,6 +30,7 @@ from trtbench.store.directory import read_record
 from trtbench.store.store import Store
 from trtbench.workflows.compare.sides import BURSTS_LIMIT_S, LIMIT_S, Sides
 from trtbench.workflows.compare.until_clear import make_duet, settle
+from trtbench.workflows.compare.wave import load_orders
 from trtbench.workflows.request.comparing import CompareRequest
 from trtbench.workflows.request.conduct import Conduct
 
@@ -170,7 +174,7 @@ def tell_free_memory(tmp_path: Path, count: int) -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize("at_once", [4, 2, 1])
-def test_launches_start_at_once_and_measure_one_after_the_other(
+def test_launches_load_in_order_and_measure_one_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     """Each process notes when it has loaded and when it measures; its clock is everybody's."""
@@ -183,68 +187,120 @@ def test_launches_start_at_once_and_measure_one_after_the_other(
     assert not list((tmp_path / "store").glob("**/.partial*")), "what they were started in"
     assert all(each.load_s is None for record in records for each in record.launches)
     assert not any("memory_engine_bytes" in record.facts for record in records)
-    spans = measured_spans(tmp_path / "moments")
-    assert len(spans) == 4
-    for one, other in pairwise(spans):
-        assert one["measured"][1] <= other["measured"][0], "no two launches measure at once"
-    first_measured = spans[0]["measured"][0]
-    together = [span["loaded"] < first_measured for span in spans]
-    assert together == [number < at_once for number in range(4)]
-    if at_once == 1:
-        assert all(b["loaded"] > a["measured"][1] for a, b in pairwise(spans))
+    moments = noted_moments(tmp_path / "moments")
+    runs = [[when for (at, _), when in moments["run"] if at == launch] for launch in range(4)]
+    for one, other in pairwise(runs):
+        assert max(one) <= min(other), "no two launches measure at once"
+    group = min(2, at_once)  # as many follow them, with the sides exchanged
+    for launch in range(4):
+        loads = [when for (at, _), when in moments["load"] if at == launch]
+        beginning = group * (launch // group)
+        assert max(loads) < min(runs[beginning]), "all of a group load before one measures"
+        assert beginning == 0 or min(loads) > max(runs[beginning - 1]), "the one before is over"
+    if group == 2:
+        order = [(0, 0), (0, 1), (1, 1), (1, 0), (2, 1), (2, 0), (3, 0), (3, 1)]
+        places = [[0, 3, 1, 2], [1, 2, 0, 3]]
+    else:
+        order = [(0, 0), (0, 1), (1, 1), (1, 0), (2, 0), (2, 1), (3, 1), (3, 0)]
+        places = [[0, 1, 0, 1], [1, 0, 1, 0]]
+    assert [who for who, _ in sorted(moments["load"], key=itemgetter(1))] == order
+    assert [[each.load_order for each in record.launches] for record in records] == places
 
 
-def measured_spans(path: Path) -> list[dict[str, Any]]:
-    """By launch: when its last process had loaded, and from when to when either of them ran."""
-    by_launch: dict[str, dict[str, list[float]]] = {}
+Moments = dict[str, list[tuple[tuple[int, int], float]]]
+
+
+def noted_moments(path: Path) -> Moments:
+    """By word: the launch and side of each process that noted it, and when."""
+    found: Moments = {}
     for line in path.read_text().splitlines():
-        launch, word, moment = line.split()
-        by_launch.setdefault(launch, {}).setdefault(word, []).append(float(moment))
-    spans = [
-        {"loaded": max(each["load"]), "measured": (min(each["run"]), max(each["run"]))}
-        for each in by_launch.values()
-    ]
-    return sorted(spans, key=lambda each: each["measured"])
+        launch, side, word, moment = line.split()
+        found.setdefault(word, []).append(((int(launch), int(side)), float(moment)))
+    return found
 
 
-@pytest.mark.parametrize("alone", [False, True])
-def test_one_launch_has_the_machine_while_others_sleep(alone: bool) -> None:
-    (quiet, noise), (over, before), (next_over, after) = os.pipe(), os.pipe(), os.pipe()
-    all_over, mine = os.pipe()
-    beside, another = os.dup(noise), os.dup(mine)
+@pytest.mark.process
+def test_where_engines_come_to_lie_is_in_neither_sides_favour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Launches lie 0.9 % apart by their places; what they have in common is known much better."""
+    monkeypatch.setenv("STANDIN_GPU_PLACES", str(tmp_path / "places"))
+    tell_free_memory(tmp_path, 16 << 30)
+    told, records = compared(tmp_path, (1e-3, 1.006e-3), *FOUR)
+    verdict = next(each for each in told["comparison"]["verdicts"] if each["metric"] == "gpu")
+    assert verdict["ratio"] == pytest.approx(1.006, abs=1e-4)
+    assert verdict["interval"]["low"] == pytest.approx(1.006, abs=1e-3)
+    assert verdict["interval"]["high"] == pytest.approx(1.006, abs=1e-3)
+    assert verdict["launches"] == 4
+    effects = burst_effects(*(record.launches for record in records))
+    assert np.std(effects, ddof=1) > 0.007
+
+
+@pytest.mark.parametrize(
+    ("wanted", "at_once", "expected"),
+    [
+        (6, 8, [[(0, 1), (3, 2), (4, 5)], [(1, 0), (2, 3), (5, 4)]]),
+        (6, 2, [[(0, 1), (3, 2)], [(1, 0), (2, 3)]]),
+        (5, 8, [[(0, 1), (3, 2), (4, 5)], [(1, 0), (2, 3)]]),
+        (1, 8, [[(0, 1)]]),
+        (6, 1, [[(0, 1)], [(1, 0)], [(0, 1)], [(1, 0)]]),
+        (2, 0, [[(0, 1)], [(1, 0)]]),
+    ],
+)
+def test_each_place_in_the_order_is_had_by_both_sides(
+    wanted: int, at_once: int, expected: list[list[tuple[int, int]]]
+) -> None:
+    assert load_orders(wanted, at_once=at_once) == expected
+
+
+def test_one_launch_has_the_machine_while_others_sleep() -> None:
+    """Six barriers, one after the other; at each somebody else is waited for."""
+    names = ("imports", "groups", "contexts", "loads", "turns", "end")
+    mine, theirs = ({name: os.pipe() for name in names} for _ in range(2))
+    shared = ("imports", "contexts", "end")
+    after = {name: mine[name] if name in shared else theirs[name] for name in names}
+    others = {name: os.dup(mine[name][1]) if name in shared else mine[name][1] for name in names}
     passed: list[str] = []
 
     def play() -> None:
-        neighbours = Neighbours(quiet, noise, over, all_over, mine, after)
-        neighbours.await_turn(alone=alone)
-        passed.append("measured")
-        neighbours.leave()
-        passed.append("ended")
+        neighbours = Neighbours(*(end for name in names for end in (mine[name][0], after[name][1])))
+        for name in ("await_group", "await_load", "let_load", "await_turn", "leave"):
+            getattr(neighbours, name)()
+            passed.append(name)
+
+    def goes_on_to(*expected: str) -> None:
+        heard.join(0.1)
+        assert passed == list(expected)
 
     with subprocess.Popen(["sleep", "1000"]) as running:
-        os.write(before, b"%d " % running.pid)
+        os.write(others["groups"], b"%d " % running.pid)
         heard = threading.Thread(target=play)
         heard.start()
-        heard.join(0.1)
-        assert passed == [], "the launch before it is not over"
-        os.close(before)
-        heard.join(0.1)
-        assert passed == [], "another still starts"
-        os.close(beside)
-        if alone:
-            heard.join(0.1)
-            assert passed == [], "a process of the launch before it has memory"
-            running.kill()
-        assert int(os.read(next_over, 100)) == os.getpid()
-        assert os.read(next_over, 1) == b"", "the next one may begin"
-        heard.join(0.1)
-        assert passed == ["measured"], "it stays until the last is over: ending makes noise"
-        os.close(another)
-        heard.join()
+        goes_on_to()
+        os.close(others["imports"])
+        goes_on_to()
+        os.close(others["groups"])
+        goes_on_to()
         running.kill()
-    assert passed == ["measured", "ended"]
-    for end in (quiet, over, next_over, all_over):
-        os.close(end)
+    goes_on_to("await_group")
+    os.close(others["contexts"])
+    goes_on_to("await_group")
+    os.close(others["loads"])
+    goes_on_to("await_group", "await_load", "let_load")
+    assert int(os.read(theirs["groups"][0], 100)) == os.getpid()
+    assert os.read(theirs["loads"][0], 1) == b"", "the next one may load"
+    os.close(others["turns"])
+    assert os.read(theirs["turns"][0], 1) == b"", "the next one may measure"
+    goes_on_to("await_group", "await_load", "let_load", "await_turn")
+    os.close(others["end"])
+    heard.join()
+    assert passed[-1] == "leave", "it stays until the last is over: ending makes noise"
+    os.close(theirs["groups"][1])
+    for pipes in (mine, theirs):
+        for name, (waits, _) in pipes.items():
+            os.close(waits)
+            if pipes is theirs and name in shared:
+                os.close(pipes[name][1])
 
 
 @pytest.mark.process

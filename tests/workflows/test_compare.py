@@ -21,9 +21,9 @@ from trtbench.domain.result import Run
 from trtbench.errors import InputError, StoreError, UsageError
 from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import Compared, compare, comparison_from_runs, csv_name
-from trtbench.workflows.compare.duet import Duet, paired
+from trtbench.workflows.compare.duet import Duet
 from trtbench.workflows.compare.gate import SAME_BYTES, gate
-from trtbench.workflows.compare.sides import Sides
+from trtbench.workflows.compare.sides import Sides, paired
 from trtbench.workflows.request.comparing import CompareRequest, GateRequest
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config

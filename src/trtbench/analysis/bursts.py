@@ -12,13 +12,16 @@ from functools import partial
 
 import numpy as np
 
-from trtbench.analysis.robust import difference
+from trtbench.analysis.robust import difference, trimmed
 from trtbench.analysis.turns import denial
 from trtbench.analysis.verdict import BURSTS_GATE, MARGIN, verdict_from_effects
 from trtbench.domain.comparison import Verdict
 from trtbench.domain.result import LaunchFacts
 from trtbench.units import text_from_fraction
 
+REPEATED = 0.5
+"""Effects by place count where they lie at most so much as far apart as those by launch: places
+repeat then. Where they do not, each way of looking is another chance to be wrong."""
 BOUND = 0.9
 """Enqueueing that takes so much of a query's time keeps the GPU waiting."""
 
@@ -32,6 +35,28 @@ def burst_effects(
         for a, b in zip(baseline, candidate, strict=False)
         if a.burst_s and len(a.burst_s) == len(b.burst_s)
     )
+
+
+def placed_effects(
+    baseline: Sequence[LaunchFacts], candidate: Sequence[LaunchFacts]
+) -> tuple[float, ...]:
+    """Compute ln(candidate / baseline) of launches that loaded at the same place of the order.
+
+    Where an engine comes to lie in memory depends on that alone, and what it costs is in neither
+    side's favour then. Empty unless every launch has its counterpart.
+    """
+    first, second = (
+        sorted((each for each in side if each.burst_s), key=_place)
+        for side in (baseline, candidate)
+    )
+    places = list(map(_place, first))
+    if places != list(map(_place, second)) or -1 in places:
+        return ()
+    return tuple(b - a for a, b in zip(_levels(first), _levels(second), strict=True))
+
+
+def _place(launch: LaunchFacts) -> int:
+    return -1 if launch.load_order is None else launch.load_order
 
 
 def burst_verdict(
@@ -52,7 +77,11 @@ def burst_verdict(
     judge = partial(
         verdict_from_effects, metric="gpu", design="bursts", gate=BURSTS_GATE, margin=margin
     )
-    told = judge(effects, apart=difference(*map(_levels, (baseline, candidate))))
+    placed = placed_effects(baseline, candidate)
+    if not placed or np.std(placed) > REPEATED * np.std(effects):
+        placed = ()
+    apart = difference(*map(_levels, (baseline, candidate)))
+    told = judge(effects, otherwise=(apart, trimmed(placed)))
     reason = _bound(baseline, candidate) or _contradiction(told, judge(singly) if singly else None)
     if reason is None:
         return told

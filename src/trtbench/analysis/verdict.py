@@ -69,12 +69,12 @@ def verdict_from_effects(
     design: Design = "duet",
     gate: float = GATE,
     margin: float = MARGIN,
-    apart: Trimmed | None = None,
+    otherwise: Sequence[Trimmed | None] = (),
 ) -> Verdict:
     """Judge a metric from one log-ratio per launch.
 
-    ``apart`` is the same difference by the launches of each side for itself: where the sides of a
-    launch have nothing in common, it knows their spread from twice as many values.
+    ``otherwise`` is the same difference of the same launches, put side by side in other ways: the
+    one with which it is known best holds.
     """
     estimate = trimmed([effect for effect in effects if math.isfinite(effect)])
     if estimate is None:
@@ -89,8 +89,8 @@ def verdict_from_effects(
             launches_needed=FEWEST_LAUNCHES,
             design=design,
         )
-    if apart is not None and _half_width(apart) < _half_width(estimate):
-        estimate = replace(estimate, error=apart.error, df=apart.df)
+    ways = (estimate, *(each for each in otherwise if each is not None))
+    estimate = replace(min(ways, key=_half_width), count=estimate.count)
     return judge(estimate, metric=metric, better=better, design=design, gate=gate, margin=margin)
 
 

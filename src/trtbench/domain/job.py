@@ -61,8 +61,8 @@ class DuetJob(Value, frozen=True, kw_only=True, tag="duet", tag_field="job"):
     """Whole series of queries take turns instead of single ones, as a GPU needs it."""
     bursts: bool = True
     """Before the series, bursts of queries back to back take turns: they tell GPU time."""
-    together: bool = False
-    """Other launches load at the same time; without, each loads when the one before is over."""
+    load_order: int = 0
+    """Its place among processes that load one after the other; two of each launch follow."""
 
 
 class InferJob(Value, frozen=True, kw_only=True, tag="infer", tag_field="job"):

@@ -121,6 +121,11 @@ class LaunchFacts(Value, frozen=True, kw_only=True):
     """Median of a side's queries alone, before two sides took turns."""
     alone_s: tuple[float, ...] = ()
     """Medians of its blocks of queries alone; blocks of both sides alternated, in pairs."""
+    load_order: int | None = None
+    """Its place among the processes that loaded one after the other, on a GPU that was empty.
+
+    The same place of another such group finds the same memory.
+    """
     burst_s: tuple[float, ...] = ()
     """GPU seconds per query, one per burst; bursts of both sides alternated, in pairs."""
     burst_size: int | None = None

@@ -3,17 +3,21 @@
 A GPU makes one context at a time, 0.1 s each: workers that start at once would all wait for it
 after importing. Who starts them names the device in the environment; nothing is said where it does
 not work, because opening the device will say it. CUDA reads the environment meanwhile, and who
-writes to it then may crash the process: what numpy's import would set is set before.
+writes to it then may crash the process: what numpy's import would set is set before. Who has to
+wait until others are gone makes its context afterwards.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Mapping
 from threading import Thread
 
 VARIABLE = "TRTBENCH_EARLY_CONTEXT"
 """Holds the number of a device and the flags of its context: how the host waits."""
+LATER = "TRTBENCH_CONTEXT"
+"""The same, of a context that is made when it is waited for."""
 DRIVER = "libcuda.so.1"
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 LENT = ("OPENBLAS_MAIN_FREE", "GOTOBLAS_MAIN_FREE")
@@ -25,25 +29,40 @@ def variables(device: int, flags: int) -> dict[str, str]:
     return {VARIABLE: f"{device} {flags}"}
 
 
+def later(asked: Mapping[str, str]) -> dict[str, str]:
+    """Ask for the same context, but not before it is waited for."""
+    return {LATER: asked[VARIABLE]} if VARIABLE in asked else {}
+
+
 def wait() -> None:
     """Return when the context is there, or could not be made; at once where none was asked for."""
-    if _maker is None:
-        return
-    _maker.join()
+    if _maker is not None:
+        _maker.join()
     while _lent:
         os.environ.pop(_lent.pop(), None)
 
 
-def _begin(asked: str | None) -> Thread | None:
-    device, _, flags = (asked or "").partition(" ")
-    if not (device.isdecimal() and flags.isdecimal()):
+def make_now() -> None:
+    """Make the context that had to wait until now, where one had to."""
+    asked = _numbers(os.environ.pop(LATER, None))
+    if asked is not None:
+        _make(*asked)
+
+
+def _begin(asked: tuple[int, int] | None) -> Thread | None:
+    if asked is None:
         return None
     names = LENT if any(name in os.environ for name in THREADS) else (THREADS[0], *LENT)
     _lent.extend(name for name in names if name not in os.environ)
     os.environ.update(dict.fromkeys(_lent, "1"))
-    maker = Thread(target=_make, args=(int(device), int(flags)), daemon=True)
+    maker = Thread(target=_make, args=asked, daemon=True)
     maker.start()
     return maker
+
+
+def _numbers(asked: str | None) -> tuple[int, int] | None:
+    device, _, flags = (asked or "").partition(" ")
+    return (int(device), int(flags)) if device.isdecimal() and flags.isdecimal() else None
 
 
 def _make(number: int, flags: int) -> None:
@@ -60,4 +79,4 @@ def _make(number: int, flags: int) -> None:
 
 
 _lent: list[str] = []
-_maker = _begin(os.environ.pop(VARIABLE, None))
+_maker = _begin(_numbers(os.environ.pop(VARIABLE, None)))

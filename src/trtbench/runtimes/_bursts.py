@@ -59,16 +59,19 @@ def play_series(job: DuetJob, stage: Stage, partner: TurnPartner, neighbours: Ne
     spec = job.sides[mine]
     early_context.wait()  # before other libraries of CUDA come in: nobody knows what they start
     import_all(spec.runtime)
-    if not job.together:
-        neighbours.await_turn(alone=True)
+    neighbours.await_group()
+    early_context.make_now()
+    neighbours.await_load()
     stage("load")
-    prepared = _alike(prepare(session_opener(spec.runtime), spec), spec, partner)
-    first = job.launch % 2 == mine
+    first = job.load_order % 2 == 0
+    with partner.slot(first=first):
+        prepared = prepare(session_opener(spec.runtime), spec)
+    prepared = _alike(prepared, spec, partner)
+    neighbours.let_load()
     with contextlib.ExitStack() as held:
         held.callback(close_session, prepared.session)
         clock = held.enter_context(sm_clock(spec)) if job.launch < CLOCKED else _unknown
-        if job.together:
-            neighbours.await_turn(alone=False)
+        neighbours.await_turn()
         stage("warm-up")
         with partner.slot(first=first):
             warm = warm_up(prepared.step, spec.warmup)
@@ -77,9 +80,9 @@ def play_series(job: DuetJob, stage: Stage, partner: TurnPartner, neighbours: Ne
         stage("measure")
         bursts = _bursts(prepared, plan, job, partner, clock) if job.bursts else {}
         times, facts = _series(prepared, partner, first=first)
-        if job.together:
-            neighbours.leave()
-    return _result(prepared, warm, facts.having(**bursts), plan), times
+        neighbours.leave()
+    facts = facts.having(load_order=job.load_order, **bursts)
+    return _result(prepared, warm, facts, plan), times
 
 
 def import_all(runtime: str) -> None:

@@ -7,7 +7,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from trtbench.errors import TrtbenchError
 from trtbench.host.machine import still_runs
@@ -22,45 +22,69 @@ class PartnerLost(TrtbenchError):
     """The other side's process ended before its time."""
 
 
+class Barrier:
+    """A pipe at which one waits until all who hold its other end have let go, or have ended."""
+
+    def __init__(self, waits: int, holds: int) -> None:
+        self._waits, self._holds = waits, holds
+
+    def tell(self, word: bytes) -> None:
+        """Leave a word to those who wait; nobody does after the last."""
+        with suppress(BrokenPipeError):
+            os.write(self._holds, word)
+
+    def let_go(self) -> None:
+        os.close(self._holds)
+
+    def wait(self) -> bytes:
+        """Sleep until nobody holds it, and give what they told."""
+        told = b""
+        while part := os.read(self._waits, 100):
+            told += part
+        return told
+
+
 class Neighbours:
     """Other launches that start at the same time: one has the machine, and the others sleep.
 
-    A read of these pipes ends when the last process that held the other end has closed it, or has
-    ended; all that is written are the numbers of processes, for the launch after them.
+    They come in groups. Those of one load one after the other, so that a place in this order finds
+    the GPU's memory as the same place of another group does; then they measure one after the other.
     """
 
-    def __init__(
-        self,
-        quiet: int,
-        noise: int,
-        before: int,
-        all_over: int,
-        mine: int,
-        after: int | None = None,
-    ) -> None:
-        self._quiet, self._noise, self._before = quiet, noise, before
-        self._all_over, self._mine, self._after = all_over, mine, after
-        if after is not None:
-            os.write(after, b"%d " % os.getpid())
+    def __init__(self, *ends: int) -> None:
+        barriers = [Barrier(*ends[number : number + 2]) for number in range(0, len(ends), 2)]
+        self._imports, self._groups, self._contexts, self._loads, self._turns, self._end = barriers
+        self._groups.tell(b"%d " % os.getpid())
 
-    def await_turn(self, *, alone: bool) -> None:
-        """Make no more noise; sleep until the launch before is over, and nobody starts any more.
+    def await_group(self) -> None:
+        """Sleep until all have imported what they need, and the group before is gone.
 
-        ``alone`` waits until its processes are gone: all their memory is free then.
+        A process that has not ended may still have memory.
         """
-        os.close(self._noise)
-        told = b""
-        while part := os.read(self._before, 100):
-            told += part
-        os.read(self._quiet, 1)
-        while alone and any(still_runs(int(each)) for each in told.split()):
+        self._imports.let_go()
+        self._imports.wait()
+        before = [int(each) for each in self._groups.wait().split()]
+        while any(map(still_runs, before)):
             time.sleep(LOOK_S)
+
+    def await_load(self) -> None:
+        """Sleep until all of the group have a context, and those before this launch an engine."""
+        self._contexts.let_go()
+        self._contexts.wait()
+        self._loads.wait()
+
+    def let_load(self) -> None:
+        self._loads.let_go()
+
+    def await_turn(self) -> None:
+        """Sleep until all have loaded, and the launch before is over."""
+        self._turns.wait()
 
     def leave(self) -> None:
         """Let the next launch begin, and sleep until all are over: ending would make noise."""
-        for end in filter(None, (self._after, self._mine)):
-            os.close(end)
-        os.read(self._all_over, 1)
+        self._turns.let_go()
+        self._end.let_go()
+        self._end.wait()
 
 
 class TurnPartner:

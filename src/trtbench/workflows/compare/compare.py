@@ -36,9 +36,9 @@ from trtbench.store.directory import demand_finished
 from trtbench.store.entries import Entry, entry_from_record
 from trtbench.store.store import Store
 from trtbench.units import instant_from_text
-from trtbench.workflows.compare.duet import Duet, paired, pairs_of
+from trtbench.workflows.compare.duet import Duet
 from trtbench.workflows.compare.findings import further_findings, with_findings
-from trtbench.workflows.compare.sides import WARMUP, Sides
+from trtbench.workflows.compare.sides import WARMUP, Sides, paired, pairs_of
 from trtbench.workflows.compare.until_clear import make_duet, play_until_clear, settle
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.comparing import LAUNCHES, CompareRequest, PairFields, TurnFields

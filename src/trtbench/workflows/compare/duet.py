@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
@@ -33,17 +34,18 @@ from trtbench.workflows.compare.sides import (
     FIRST_LOOK,
     LAUNCHES_S,
     SIDES,
-    WAVE,
     PairDesign,
     Sides,
     settled_mode,
 )
 from trtbench.workflows.compare.wave import (
+    Jobs,
     Wave,
     cause_of,
     gravest_first,
     lacked_room,
     launches_that_fit,
+    load_orders,
     read_launch,
 )
 from trtbench.workflows.measure.failure import end_with_same_bytes, fail_job
@@ -126,8 +128,10 @@ class Duet:
 
     @property
     def more(self) -> int:
-        """Launches before the next look: half as many again."""
-        return int(min(max(1, self.launches // 2), max(1, self._left())))
+        """Launches before the next look: half as many again; of bursts, an even number."""
+        half = max(1, self.launches // 2)
+        half += half % 2 if self.mode == "bursts" else 0
+        return int(min(half, max(1, self._left())))
 
     @property
     def out_of_time(self) -> bool:
@@ -168,7 +172,7 @@ class Duet:
             while self.launches < goal:
                 self._tell(goal)
                 if self.mode == "bursts":
-                    self._play_wave(min(goal - self.launches, WAVE))
+                    self._play_wave(goal - self.launches)
                 else:
                     self._play_once()
                 if self.launches - done >= least and self._elapsed() > LAUNCHES_S:
@@ -212,9 +216,7 @@ class Duet:
                 order = (0, 1) if number % 2 == 0 else (1, 0)
                 found = {side: self._alone(side, number, folder / str(side)) for side in order}
             elif self.mode == "one-process":
-                job = DuetJob(
-                    sides=self.sides.both, pairs=self._pairs, seed=self._seed, launch=number
-                )
+                job = self._jobs(number)[0].having(mine=None)
                 self._run([Assignment(job=job, folder=folder, python=self.sides.pythons[0])])
                 found = {side: _collect(folder / f"side-{side}") for side in (0, 1)}
             else:
@@ -238,12 +240,12 @@ class Duet:
             self._run(
                 [
                     Assignment(
-                        job=self._job(side, number),
+                        job=job,
                         folder=folder / str(side),
                         python=self.sides.pythons[side],
                         descriptors=(ends[side].fileno(),),
                     )
-                    for side in SIDES
+                    for side, job in zip(SIDES, self._jobs(number), strict=True)
                 ]
             )
         finally:
@@ -251,15 +253,16 @@ class Duet:
                 end.close()
         return {side: _collect(folder / str(side) / f"side-{side}") for side in SIDES}
 
-    def _play_wave(self, launches: int) -> None:
+    def _play_wave(self, wanted: int) -> None:
         """Start launches at once; where that fails, they load one after the other."""
         if self._at_once is None:
             self._at_once = launches_that_fit(self.sides)
-        # Where a board's memory is the GPU's too, processes that only wait shall not fill it.
-        launches = min(launches, self._at_once if self._together else FIRST_LOOK)
-        numbers = range(self._played, self._played + launches)
-        jobs = [(self._job(0, number), self._job(1, number)) for number in numbers]
-        with Wave(jobs, sides=self.sides, store=self._store, early=self._early) as wave:
+        orders = load_orders(wanted, at_once=self._at_once)
+        numbers = count(self._played)
+        groups = [[self._jobs(next(numbers), each) for each in group] for group in orders]
+        launches = sum(map(len, groups))
+        early = self._early and self._together
+        with Wave(groups, sides=self.sides, store=self._store, early=early) as wave:
 
             def started() -> None:
                 self._store.open()  # while they import; they measure when they are let go
@@ -292,17 +295,21 @@ class Duet:
         """Whether launches load at once; one alone would better start with all others."""
         return (self._at_once or 0) > 1
 
-    def _job(self, side: Literal[0, 1], number: int) -> DuetJob:
-        return DuetJob(
+    def _jobs(self, number: int, orders: tuple[int, int] = (0, 0)) -> Jobs:
+        """Make the jobs of both sides of one launch."""
+        job = DuetJob(
             sides=self.sides.both,
-            mine=side,
             pairs=self._pairs,
             seed=self._seed,
             launch=number,
             series=self.mode == "bursts",
             bursts=self.bursts,
-            together=self._together,
         )
+        first, second = (
+            job.having(mine=side, load_order=order)
+            for side, order in zip(SIDES, orders, strict=True)
+        )
+        return first, second
 
     def _run(self, assignments: list[Assignment]) -> None:
         self._demand_good(self._ended(assignments), assignments)
@@ -383,18 +390,3 @@ def _models_of(job: Job) -> list[ModelRef]:
     if isinstance(job, DuetJob) and job.mine is None:
         return [spec.model for spec in job.sides]
     return [_spec_of(job).model]
-
-
-def paired(baseline: Run, candidate: Run) -> PairDesign | None:
-    """Tell whether two stored runs were measured in turn with each other."""
-    first, second = baseline.record.duet, candidate.record.duet
-    if first is None or second is None or first.id != second.id or first.side == second.side:
-        return None
-    return first.design
-
-
-def pairs_of(baseline: Run, candidate: Run, column: str) -> list[tuple[Column, Column]]:
-    """Put the launches of two runs of one duet side by side."""
-    return list(
-        zip(baseline.times.by_launch(column), candidate.times.by_launch(column), strict=True)
-    )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from trtbench.domain.result import Run
+from trtbench.domain.samples import Column
 from trtbench.domain.spec import Length, RunSpec, Warmup
 from trtbench.domain.words import Mode
 from trtbench.errors import UsageError
@@ -28,8 +30,9 @@ LAUNCHES_S = 7.0
 """Once they took so long, no more are made before that."""
 FEWEST_LAUNCHES = 5
 """Launches with bursts before host time is settled: tails are judged by as many."""
-WAVE = 6
-"""Most launches with bursts that start at once, where the GPU has room: more take longer to."""
+GROUP = 3
+"""Most launches with bursts that load at once, where the GPU has room; as many follow them, with
+the sides exchanged."""
 LIMIT_S, BURSTS_LIMIT_S = 90.0, 25.0
 """Once launches took so long, what is unclear stays so, unless more are asked for."""
 
@@ -86,3 +89,18 @@ def settled_mode(mode: Mode, sides: Sides) -> Mode:
 def _takes_turns(spec: RunSpec) -> bool:
     """Say whether queries in turn are what was asked for; other protocols own their loop."""
     return spec.protocol == "serve" and spec.streams == 1 and not spec.gap_s
+
+
+def paired(baseline: Run, candidate: Run) -> PairDesign | None:
+    """Tell whether two stored runs were measured in turn with each other."""
+    first, second = baseline.record.duet, candidate.record.duet
+    if first is None or second is None or first.id != second.id or first.side == second.side:
+        return None
+    return first.design
+
+
+def pairs_of(baseline: Run, candidate: Run, column: str) -> list[tuple[Column, Column]]:
+    """Put the launches of two runs of one duet side by side."""
+    return list(
+        zip(baseline.times.by_launch(column), candidate.times.by_launch(column), strict=True)
+    )

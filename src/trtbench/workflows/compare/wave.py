@@ -1,7 +1,9 @@
 """Launches of both sides that start at once: each measures when the one before it is over.
 
 Starting a process and loading an engine takes longer than measuring; done together, it is waited
-for once. Nobody measures while anybody starts, loads or ends.
+for once. Nobody measures while anybody starts, loads or ends. Where in the GPU's memory an engine
+comes to lie is part of its time, and depends on how many have loaded before: so a group of launches
+that load one after the other is followed, when it is gone, by one with the sides exchanged.
 """
 
 from __future__ import annotations
@@ -10,15 +12,17 @@ import os
 import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 
 from trtbench.domain.job import BenchOutcome, DuetJob, JobEnd
 from trtbench.domain.spec import RunSpec
 from trtbench.executors.local import Assignment
+from trtbench.host.early_context import later
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import read_samples
 from trtbench.store.store import Store
-from trtbench.workflows.compare.sides import SIDES, Sides
+from trtbench.workflows.compare.sides import FIRST_LOOK, GROUP, SIDES, Sides
 from trtbench.workflows.measure.failure import NO_MEMORY
 from trtbench.workflows.measure.job import read_outcome
 from trtbench.workflows.measure.launches import Launch, device_of
@@ -30,36 +34,45 @@ TIMES_ENGINE = 3
 """GPU memory of an engine by its size on disk: weights, and as much again twice to work in."""
 
 
+Jobs = tuple[DuetJob, DuetJob]
+"""A launch: the baseline's process and the candidate's."""
+
+
 class Wave:
     """The processes of several launches, a pair each, and how they wait for one another."""
 
     def __init__(
-        self,
-        jobs: Sequence[tuple[DuetJob, DuetJob]],
-        *,
-        sides: Sides,
-        store: Store,
-        early: bool = True,
+        self, groups: Sequence[Sequence[Jobs]], *, sides: Sides, store: Store, early: bool
     ) -> None:
-        self._launches = len(jobs)
+        self._sides, self._early = sides, early
+        self._launches = sum(map(len, groups))
         self._held, self._lent = ExitStack(), ExitStack()
         self._folder = self._held.enter_context(store.scratch())
         self._held.enter_context(self._lent)
-        shared = (self._pipe(), self._pipe())  # until all have started, and until all are over
-        over = [self._pipe() for _ in jobs]  # each ends with the launch before it
-        self.assignments = []
-        for number, both in enumerate(jobs):
-            ends = [self._lent.enter_context(end) for end in socket.socketpair()]
-            after = tuple(end for _, end in over[number + 1 : number + 2])
-            pipes = (*shared[0], over[number][0], *shared[1], *after)
-            for side, end, job in zip(SIDES, ends, both, strict=True):
+        self.assignments: list[Assignment] = []
+        imports = self._pipe()  # until all have imported
+        gone = [self._pipe() for _ in range(len(groups) + 1)]  # until a group is no more
+        for group, (before, after) in zip(groups, pairwise(gone), strict=True):
+            self._assign(group, (*imports, before[0], after[1]))
+
+    def _assign(self, group: Sequence[Jobs], pipes: tuple[int, ...]) -> None:
+        """Have launches load one after the other, and then measure so, from link to link."""
+        contexts, end = self._pipe(), self._pipe()  # until all have one, and until all are over
+        links = [self._pipe() for _ in range(2 * len(group) + 1)]
+        early = len(self.assignments) == 0
+        for number, both in enumerate(group):
+            steps = (links[step : step + 2] for step in (number, len(group) + number))
+            chain = [each for before, after in steps for each in (before[0], after[1])]
+            channels = [self._lent.enter_context(each) for each in socket.socketpair()]
+            for side, channel, job in zip(SIDES, channels, both, strict=True):
+                variables = _context(self._sides.both[side]) if self._early else {}
                 self.assignments.append(
                     Assignment(
                         job=job,
-                        folder=self._folder / f"{number}-{side}",
-                        python=sides.pythons[side],
-                        descriptors=(end.fileno(), *pipes),
-                        variables=_early(sides.both[side]) if early and job.together else {},
+                        folder=self._folder / f"{len(self.assignments) // 2}-{side}",
+                        python=self._sides.pythons[side],
+                        descriptors=(channel.fileno(), *pipes, *contexts, *chain, *end),
+                        variables=variables if early else later(variables),
                     )
                 )
 
@@ -90,13 +103,33 @@ def read_launch(folder: Path) -> Launch:
     return Launch(outcome=read_outcome(folder, BenchOutcome), times=read_samples(folder))
 
 
+def load_orders(wanted: int, *, at_once: int) -> list[list[tuple[int, int]]]:
+    """Settle which launches load at once, and in which place of the order each side does.
+
+    Two groups of as many, in the second of which the sides are exchanged. Where there is room for
+    one launch alone, each is a group, and four start: where a board's memory is the GPU's too,
+    processes that only wait shall not fill it.
+    """
+    size = min((wanted + 1) // 2, GROUP, at_once)
+    sizes = [size, min(size, wanted - size)] if at_once > 1 else [1] * min(wanted, FIRST_LOOK)
+    return [
+        [_pair(2 * launch, (launch + group) % 2) for launch in range(count)]
+        for group, count in enumerate(sizes)
+        if count
+    ]
+
+
+def _pair(place: int, first: int) -> tuple[int, int]:
+    return (place + 1, place) if first else (place, place + 1)
+
+
 def launches_that_fit(sides: Sides) -> int:
     """Count the launches that a GPU has room for at once; none where it does not tell."""
     free = free_memory_bytes(device_of(sides.baseline))
     return 0 if free is None else free // sum(map(_room_bytes, sides.both))
 
 
-def _early(spec: RunSpec) -> dict[str, str]:
+def _context(spec: RunSpec) -> dict[str, str]:
     """Have a process begin early what all of them would wait for."""
     early_context = RUNTIMES.load(spec.runtime).early_context
     return {} if early_context is None else early_context(spec)

@@ -29,7 +29,7 @@ from trtbench.store.directory import read_run, run_directories, unreadable_run
 from trtbench.store.known_scores import known_folders, known_scores
 from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import comparison_from_runs
-from trtbench.workflows.compare.duet import paired
+from trtbench.workflows.compare.sides import paired
 from trtbench.workflows.request.keeping import ReportRequest
 from trtbench.workflows.request.kinds import seconds, words_from_text
 
