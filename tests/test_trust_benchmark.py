@@ -94,7 +94,8 @@ def test_every_goal_on_a_gpu_can_be_broken(changes: dict[str, object], words: st
     good = trust_gpu.Outcome(
         model="0.2ms", case="same", gpu="same", gpu_effect=0.0, gpu_launches=4, gpu_s=5.0,
         host="same", host_effect=0.001, host_launches=6, seconds=11.0, burst_spread=0.0005,
-        gpu_spread=0.001, host_spread=0.004, gpu_time_s=2e-4, reason="within ±2 %",
+        gpu_spread=0.001, placed_spread=0.0003, host_spread=0.004, gpu_time_s=2e-4,
+        reason="within ±2 %",
     )  # fmt: skip
     assert trust_gpu.broken([good], first_look=False) == []
     other = replace(good, **changes)
