@@ -52,7 +52,7 @@ def test_a_network_with_more_layers_is_slower_over_builds(tmp_path: Path) -> Non
     store = Store(tmp_path / "store")
     config = Config(store=str(store.root))
     request = CompareRequest(
-        baseline=sides[0], candidates=[sides[1]], builds=2, launches=2, duration="200ms",
+        baseline=sides[0], candidates=[sides[1]], builds=2, launches=1, duration="200ms",
         warmup="50ms", until_steady=False,
         runtime="tensorrt", build={"optimization_level": "1"}, output_dir=tmp_path / "out",
     )  # fmt: skip

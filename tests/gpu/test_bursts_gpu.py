@@ -16,10 +16,11 @@ from trtbench.store.directory import read_record
 def compared(folder: Path, *engines: Path) -> dict[str, Any]:
     """Compare by the command; gives the verdicts by metric, and the record of the baseline.
 
-    GPU time is known after six launches on a quiet host; host time may stay unclear.
+    GPU time is known after four launches: each place in memory is had by both sides. Host time may
+    stay unclear.
     """
     command = [sys.executable, "-m", "trtbench", "compare", *map(str, engines)]
-    command += ["--store", "store", "--json", "--launches", "6", "--max-launches", "6"]
+    command += ["--store", "store", "--json", "--launches", "4", "--max-launches", "4"]
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert ended.returncode in (0, 3), ended.stderr
     told = json.loads(ended.stdout)["comparison"]

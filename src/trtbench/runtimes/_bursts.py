@@ -71,6 +71,7 @@ def play_series(job: DuetJob, stage: Stage, partner: TurnPartner, neighbours: Ne
     with contextlib.ExitStack() as held:
         held.callback(close_session, prepared.session)
         clock = held.enter_context(sm_clock(spec)) if job.launch < CLOCKED else _unknown
+        gc.freeze()  # what is there stays: collecting before each series shall not look through it
         neighbours.await_turn()
         stage("warm-up")
         with partner.slot(first=first):
