@@ -496,9 +496,10 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def in_child(part: str, engine: str) -> None:
+def in_child(part: str, engine: str, *, queries: int) -> None:
     """What has to happen inside one process that has TensorRT."""
-    print(json.dumps(_overhead(engine) if part == "overhead" else _second(engine)))
+    found = _overhead(engine, queries=queries) if part == "overhead" else _second(engine)
+    print(json.dumps(found))
 
 
 def _prepared(engine: str, **changes: object):
@@ -524,7 +525,7 @@ def _timed(prepared, seconds: float = 2.0) -> dict[str, float]:
     return {name: float(np.median(c)) * 1e6 for name, c in times.durations().items()}
 
 
-def _overhead(engine: str) -> dict[str, object]:
+def _overhead(engine: str, *, queries: int) -> dict[str, object]:
     """The enqueue that a run shows, against the bare call with nothing around it.
 
     Both take turns, one query each, so that a wandering of the driver meets both alike. What the
@@ -546,10 +547,10 @@ def _overhead(engine: str) -> dict[str, object]:
         if graph == "on":
             launch = dict(zip(enqueue.__code__.co_freevars, enqueue.__closure__, strict=True))
             enqueue = launch["function"].cell_contents
-        warm_up(step, Warmup(floor=Length(seconds=1.0), cap_s=4.0))
+        warm_up(step, Warmup(floor=Length(iterations=queries // 4), cap_s=4.0))
         spans.clear()
         bare = []
-        for _ in range(4000):
+        for _ in range(queries):
             step()
             spans.take()
             for copy in copies[0]:
@@ -610,10 +611,11 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=2, help="fresh processes per number")
     parser.add_argument("--seconds", type=float, default=2.0, help="measured time per process")
     parser.add_argument("--budget", type=float, default=500.0, help="seconds in all")
+    parser.add_argument("--queries", type=int, default=4000, help="of the loop and bare, in turn")
     parser.add_argument("--child", nargs=2, metavar=("PART", "ENGINE"), help=argparse.SUPPRESS)
     flags = parser.parse_args()
     if flags.child:
-        in_child(*flags.child)
+        in_child(*flags.child, queries=flags.queries)
         return
     flags.models = flags.models.split(",")
     wanted = flags.parts.split(",")

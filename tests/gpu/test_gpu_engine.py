@@ -67,7 +67,7 @@ def test_a_graph_agrees_over_protocols_and_launches(engine: Path, tmp_path: Path
 
 def test_enqueuing_costs_little_over_the_bare_call(engine: Path) -> None:
     tool = Path(__file__).resolve().parents[2] / "tools" / "gpu_agreement.py"
-    command = [sys.executable, str(tool), "--child", "overhead", str(engine)]
+    command = [sys.executable, str(tool), "--queries", "1000", "--child", "overhead", str(engine)]
     told = subprocess.run(command, capture_output=True, text=True, check=True)
     numbers = json.loads(told.stdout.splitlines()[-1])
     for each in numbers.values():
