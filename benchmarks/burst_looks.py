@@ -18,7 +18,7 @@ import numpy as np
 from trtbench.analysis.bursts import burst_verdict
 from trtbench.domain.result import LaunchFacts
 from trtbench.workflows.compare.sides import GROUP
-from trtbench.workflows.compare.until_clear import _is_settled
+from trtbench.workflows.compare.until_clear import is_settled
 from trtbench.workflows.compare.wave import load_orders
 
 RATIOS = (0.002, 0.004, 0.007, 0.01)
@@ -33,7 +33,7 @@ CHANGE = 0.01
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--equal", type=int, default=2000, help="equal pairs of each row and kind")
-    parser.add_argument("--slower", type=int, default=1000, help="pairs of 1 % more")
+    parser.add_argument("--slower", type=int, default=1000, help="pairs of 1 %% more")
     flags = parser.parse_args()
     print(
         "by place, rest: equal called different | same after 6 | 1 % found after 6 | at last, in %"
@@ -77,7 +77,7 @@ def looked_at(seed: int, kind: str, places: float, rest: float, change: float) -
         verdict = burst_verdict(*sides)
         assert verdict is not None
         told.append(verdict.kind)
-        if _is_settled(verdict):
+        if is_settled(verdict):
             break
     return told[0], told[-1]
 

@@ -33,6 +33,7 @@ from trtbench.workflows.compare.until_clear import make_duet, settle
 from trtbench.workflows.compare.wave import load_orders
 from trtbench.workflows.request.comparing import CompareRequest
 from trtbench.workflows.request.conduct import Conduct
+from waiting import wait_for
 
 STANDIN = Path(__file__).resolve().parents[1] / "standin_gpu"
 
@@ -269,6 +270,8 @@ def test_one_launch_has_the_machine_while_others_sleep() -> None:
             passed.append(name)
 
     def goes_on_to(*expected: str) -> None:
+        """However long it takes to get there, it goes no further."""
+        wait_for(lambda: len(passed) >= len(expected))
         heard.join(0.1)
         assert passed == list(expected)
 

@@ -24,15 +24,15 @@ BURSTS_WARMUP = Warmup(floor=Length(seconds=0.03), until_steady=False)
 
 FIRST_LOOK = 4
 """Launches before anybody looks: with fewer, only great differences would show."""
-BURSTS_LOOK = 6
-"""The same with bursts: where launches lie 0.4 % apart, four seldom show a difference of 1 %."""
+GROUP = 3
+"""Most launches with bursts that are on the GPU at once, where it has room; as many follow them,
+with the sides exchanged."""
+BURSTS_LOOK = 2 * GROUP
+"""Launches with bursts before anybody looks: each place in the order is had by both sides."""
 LAUNCHES_S = 7.0
 """Once they took so long, no more are made before that."""
 FEWEST_LAUNCHES = 5
 """Launches with bursts before host time is settled: tails are judged by as many."""
-GROUP = 3
-"""Most launches with bursts that load at once, where the GPU has room; as many follow them, with
-the sides exchanged."""
 LIMIT_S, BURSTS_LIMIT_S = 90.0, 25.0
 """Once launches took so long, what is unclear stays so, unless more are asked for."""
 

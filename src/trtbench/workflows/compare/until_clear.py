@@ -89,15 +89,15 @@ def play_until_clear(duet: Duet, request: TurnFields) -> None:
 def _is_clear(duet: Duet, request: TurnFields) -> bool:
     """Look at what there is, once GPU time is known where it is measured by itself."""
     margin = request.margin_part
-    return not duet.bursts and _is_settled(headline_verdict(duet, margin=margin))
+    return not duet.bursts and is_settled(headline_verdict(duet, margin=margin))
 
 
 def _tell_gpu(duet: Duet, *, margin: float) -> None:
-    if duet.bursts and (told := gpu_verdict(duet, margin=margin)) and _is_settled(told):
+    if duet.bursts and (told := gpu_verdict(duet, margin=margin)) and is_settled(told):
         duet.tell_gpu(told)
 
 
-def _is_settled(verdict: Verdict) -> bool:
+def is_settled(verdict: Verdict) -> bool:
     """Say whether more launches would not help; a doubtful difference is not the same at first."""
     if verdict.kind == "unclear":
         return verdict.launches_needed is None

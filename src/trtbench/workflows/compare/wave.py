@@ -59,7 +59,7 @@ class Wave:
         """Have launches load one after the other, and then measure so, from link to link."""
         contexts, end = self._pipe(), self._pipe()  # until all have one, and until all are over
         links = [self._pipe() for _ in range(2 * len(group) + 1)]
-        early = len(self.assignments) == 0
+        is_first = not self.assignments
         for number, both in enumerate(group):
             steps = (links[step : step + 2] for step in (number, len(group) + number))
             chain = [each for before, after in steps for each in (before[0], after[1])]
@@ -72,7 +72,7 @@ class Wave:
                         folder=self._folder / f"{len(self.assignments) // 2}-{side}",
                         python=self._sides.pythons[side],
                         descriptors=(channel.fileno(), *pipes, *contexts, *chain, *end),
-                        variables=variables if early else later(variables),
+                        variables=variables if is_first else later(variables),
                     )
                 )
 
@@ -104,7 +104,7 @@ def read_launch(folder: Path) -> Launch:
 
 
 def load_orders(wanted: int, *, at_once: int) -> list[list[tuple[int, int]]]:
-    """Settle which launches load at once, and in which place of the order each side does.
+    """Settle which launches are on the GPU at once, and at which place of the order sides load.
 
     Two groups of as many, in the second of which the sides are exchanged. Where there is room for
     one launch alone, each is a group, and four start: where a board's memory is the GPU's too,
