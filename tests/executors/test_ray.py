@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -263,23 +264,65 @@ executor.close()
 """
 
 
-def test_a_cluster_is_joined_through_its_client_too_and_asked_for_a_node(nodes, tmp_path):
-    """The address ray://… is that of a proxy: this process is no part of the cluster then."""
+def client(program: str, nodes, folder: Path) -> subprocess.Popen:
+    """Start a program with the address of the cluster's proxy and a folder."""
     here = Path(__file__).resolve().parent
     paths = [str(here), str(here.parent), os.environ["PYTHONPATH"], *sys.path]
-    with subprocess.Popen(
-        [sys.executable, "-c", CLIENT, f"ray://127.0.0.1:{nodes.client_port}", str(tmp_path)],
+    return subprocess.Popen(
+        [sys.executable, "-c", program, f"ray://127.0.0.1:{nodes.client_port}", str(folder)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         stdout=subprocess.PIPE,
         text=True,
-    ) as client:
-        assert client.stdout is not None
+    )
+
+
+def test_a_cluster_is_joined_through_its_client_too_and_asked_for_a_node(nodes, tmp_path):
+    """The address ray://… is that of a proxy: this process is no part of the cluster then."""
+    with client(CLIENT, nodes, tmp_path) as measuring:
+        assert measuring.stdout is not None
         heard = []
-        for line in client.stdout:
+        for line in measuring.stdout:
             heard.append(line.strip())
             if "waiting for a machine to come" in line:
                 nodes.add("a")
-    assert client.returncode == 0, heard
+    assert measuring.returncode == 0, heard
     assert "a machine has come" in heard
     assert len(Store(tmp_path / "store").index.find(kind="run")) == 1
     assert len(nodes.spans("a")) == 1
+
+
+JOIN = """
+import sys
+from trtbench.executors import ExecutorSettings
+from trtbench.executors.ray import RayExecutor
+executor = RayExecutor(ExecutorSettings(address=sys.argv[1]))
+print("joined", flush=True)
+executor.close()
+"""
+
+BASH = """#!/bin/sh
+case "$*" in *--mode=specific-server*)
+    mkdir {folder}/failed 2>/dev/null && exit 1
+esac
+exec {bash} "$@"
+"""
+
+
+@pytest.fixture
+def failed(tmp_path, monkeypatch):
+    """Ray's proxy starts a server for each client with bash: let the first end at once."""
+    bash = tmp_path / "bin" / "bash"
+    bash.parent.mkdir()
+    bash.write_text(BASH.format(folder=tmp_path, bash=shutil.which("bash")))
+    bash.chmod(0o755)
+    monkeypatch.setenv("PATH", str(bash.parent), prepend=os.pathsep)
+    monkeypatch.setenv("RAY_CLIENT_RECONNECT_GRACE_PERIOD", "5")  # until it leaves
+    return tmp_path / "failed"
+
+
+def test_a_proxy_that_cannot_start_a_server_for_this_client_is_asked_again(failed, nodes, tmp_path):
+    with client(JOIN, nodes, tmp_path) as joining:
+        said, _ = joining.communicate()
+    assert joining.returncode == 0
+    assert said.strip() == "joined"
+    assert failed.is_dir()

@@ -11,7 +11,7 @@ from trtbench.errors import UnavailableError
 from trtbench.executors import ExecutorSettings, Needs
 from trtbench.executors._ray_nodes import bundle
 from trtbench.executors._slots import Slot, Want
-from trtbench.executors.ray import open_executor
+from trtbench.executors.ray import JOINS, open_executor
 
 NODES = (("small", 4.0), ("large", 16.0))
 MISMATCH = """Version mismatch: The cluster was started with:
@@ -21,27 +21,47 @@ This process on node 10.0.0.1 was started with:
     Ray: 2.60.0
     Python: 3.11.9
 """
+NO_SERVER = """Initialization failure from server:
+Traceback (most recent call last):
+  File "proxier.py", line 772, in Datapath
+RuntimeError: Starting Ray client server failed.
+"""
 
 
 @pytest.mark.parametrize(
-    ("problem", "facts", "fix"),
+    ("problem", "facts", "fix", "asked"),
     [
         (
             RuntimeError(MISMATCH),
             {"there": "Ray 2.9.0, Python 3.10.2", "here": "Ray 2.60.0, Python 3.11.9"},
             "ray==2.9.0",
+            1,
         ),
         (
             ConnectionError("ray client connection timeout"),
             {"reason": "ray client connection timeout"},
             "ray status",
+            1,
+        ),
+        (
+            ConnectionAbortedError(NO_SERVER),
+            {"reason": "RuntimeError: Starting Ray client server failed."},
+            "ray status",
+            JOINS,
         ),
     ],
 )
 def test_a_cluster_that_cannot_be_joined_says_why(
-    monkeypatch: pytest.MonkeyPatch, problem: Exception, facts: dict[str, str], fix: str
+    monkeypatch: pytest.MonkeyPatch,
+    problem: Exception,
+    facts: dict[str, str],
+    fix: str,
+    asked: int,
 ) -> None:
+    times = []
+
     def init(**_: object) -> None:
+        times.append(problem)
         raise problem
 
     ray = types.SimpleNamespace(is_initialized=lambda: False, init=init)
@@ -50,6 +70,7 @@ def test_a_cluster_that_cannot_be_joined_says_why(
         open_executor(ExecutorSettings(address="ray://head:10001"))
     assert caught.value.facts == {"address": "ray://head:10001", **facts}
     assert fix in (caught.value.fix or "")
+    assert len(times) == asked  # what may pass by itself is tried again
 
 
 def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

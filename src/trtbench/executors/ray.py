@@ -58,6 +58,14 @@ GRACE_S = 60.0
 ANSWER_S = 15.0
 """How long a node may take for a sign of life once it has worked."""
 
+JOINS = 3
+"""How often a cluster is asked whose proxy cannot start a server for this client: as it does so
+with ``fork`` beside gRPC's threads, the new process ends at times before it begins."""
+
+_NO_SERVER = re.compile(
+    "Starting Ray client server failed|Proxy failed to Connect to backend|already been disconnected"
+)
+
 MOST_ASKED = 32
 """How many nodes that are not there yet an autoscaler is asked for at a time."""
 
@@ -140,16 +148,23 @@ class RayExecutor:
 
     def _join(self, settings: ExecutorSettings) -> None:
         package = str(Path(__file__).resolve().parents[1])
-        try:
-            self._ray.init(
-                address=settings.address,
-                log_to_driver=False,
-                logging_level="ERROR",
-                include_dashboard=False,
-                runtime_env={"py_modules": [package], "env_vars": dict(settings.environment or {})},
-            )
-        except (ConnectionError, ValueError, RuntimeError) as problem:
-            raise _not_joined(settings.address or "auto", str(problem)) from None
+        for left in reversed(range(JOINS)):
+            try:
+                self._ray.init(
+                    address=settings.address,
+                    log_to_driver=False,
+                    logging_level="ERROR",
+                    include_dashboard=False,
+                    runtime_env={
+                        "py_modules": [package],
+                        "env_vars": dict(settings.environment or {}),
+                    },
+                )
+            except (ConnectionError, ValueError, RuntimeError) as problem:
+                if not left or not _NO_SERVER.search(str(problem)):
+                    raise _not_joined(settings.address or "auto", str(problem)) from None
+            else:
+                return
 
     def _look(self) -> Iterator[Slot]:
         """List the devices of all live nodes; who still waits for one at the end is let go."""
@@ -322,6 +337,8 @@ def _not_joined(address: str, reason: str) -> UnavailableError:
     """Say why a cluster cannot be joined; Ray wants its own version and Python's everywhere."""
     found = re.findall(r"Ray: (\S+)\s+Python: (\S+)", reason)
     if len(found) < 2:
+        if "Traceback" in reason:
+            reason = reason.strip().splitlines()[-1]
         facts, fix = {"reason": reason}, "ray status --address HOST:6379"
     else:
         (ray, python), mine = found[:2]
