@@ -335,6 +335,8 @@ class Trt:
             _note_moment("load")
             if (once := os.environ.get("STANDIN_GPU_CRASHES_ONCE")) and _is_first(once):
                 os.kill(os.getpid(), signal.SIGSEGV)
+            if (once := os.environ.get("STANDIN_GPU_CRASHES_AT_END")) and _is_first(once):
+                os._exit = lambda _: os.kill(os.getpid(), signal.SIGSEGV)  # type: ignore[assignment]
             if told := os.environ.get("STANDIN_GPU_MOST_ENGINES"):
                 path, _, most = told.rpartition(":")
                 if _loaded(path) > int(most):

@@ -346,6 +346,19 @@ def test_a_launch_that_crashes_once_is_started_again_with_the_others(
 
 
 @pytest.mark.process
+def test_a_launch_that_crashes_as_it_ends_has_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell_free_memory(tmp_path, 16 << 30)
+    monkeypatch.setenv("STANDIN_GPU_CRASHES_AT_END", str(tmp_path / "crashed"))
+    _, records = compared(tmp_path, (1e-3, 1e-3), *TWO)
+    assert [len(record.launches) for record in records] == [2, 2]
+    said = (tmp_path / "notes.txt").read_text()
+    assert "failed as it ended (SIGSEGV, stage done); what it measured is kept" in said
+    assert "at once" not in said
+
+
+@pytest.mark.process
 def test_results_are_looked_at_before_the_processes_are_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import csv
 import dataclasses
+import itertools
 import json
 import shutil
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +20,15 @@ from click.testing import CliRunner
 from models import conv_model, tiny_model
 from trtbench.cli import trtbench as cli
 from trtbench.domain.result import Run
+from trtbench.domain.spec import RunSpec
 from trtbench.errors import InputError, StoreError, UsageError
+from trtbench.host.telemetry_values import Counters
 from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import Compared, compare, comparison_from_runs, csv_name
 from trtbench.workflows.compare.duet import Duet
 from trtbench.workflows.compare.gate import SAME_BYTES, gate
 from trtbench.workflows.compare.sides import Sides, paired
+from trtbench.workflows.measure.watch import Watch
 from trtbench.workflows.request.comparing import CompareRequest, GateRequest
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
@@ -230,6 +235,37 @@ def test_slow_models_are_looked_at_after_four_launches(
     note = "the clock was not locked: the run is on the CPU"
     assert told.count(note) == 1
     assert all(note in run.record.notes for run in duet.keep())
+
+
+def test_sides_that_are_launched_in_turn_tell_their_own_clocks(
+    models: tuple[str, str], store: Store, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A B, B A: who was measured when is told by a clock that is 1 GHz higher with each look."""
+    looks = itertools.count()
+
+    class Source:
+        def counters(self) -> Counters:
+            return Counters(at_s=0.0, sm_clock_hz=1e9 * next(looks))
+
+        def process_memory(self) -> None:
+            return None
+
+    @contextlib.contextmanager
+    def watching(spec: RunSpec, device: str) -> Iterator[Watch]:
+        yield Watch(index=0, source=Source())  # type: ignore[arg-type]
+
+    monkeypatch.setattr("trtbench.workflows.compare.watches.watching", watching)
+    spec = run_spec(BenchRequest(model=models[0], duration=0.05, **QUICK), config)
+    duet = Duet(
+        Sides(baseline=spec, candidate=spec), store=store, conduct=Conduct(), mode="launches"
+    )
+    duet.play(2)
+    duet.play(1)
+    seen = [
+        [run.record.facts[f"sm_clock_{end}_hz"] for end in ("before", "after")]
+        for run in duet.keep()
+    ]
+    assert seen == [[0.0, 9e9], [2e9, 11e9]]
 
 
 def test_stored_runs_are_compared_as_measured_apart(

@@ -38,6 +38,7 @@ from trtbench.workflows.compare.sides import (
     Sides,
     settled_mode,
 )
+from trtbench.workflows.compare.watches import Watches
 from trtbench.workflows.compare.wave import (
     Jobs,
     Wave,
@@ -48,6 +49,7 @@ from trtbench.workflows.compare.wave import (
     load_orders,
     read_launch,
 )
+from trtbench.workflows.measure.bench import watch_told
 from trtbench.workflows.measure.failure import end_with_same_bytes, fail_job
 from trtbench.workflows.measure.job import environment_of
 from trtbench.workflows.measure.launches import (
@@ -57,7 +59,6 @@ from trtbench.workflows.measure.launches import (
     refuse_without_library,
 )
 from trtbench.workflows.measure.rounds import keep_run
-from trtbench.workflows.measure.watch import Watch, watching
 from trtbench.workflows.request.comparing import LAUNCHES
 from trtbench.workflows.request.conduct import PATIENCE_S, TICK_S, Conduct, expected_s
 from trtbench.workflows.request.progress import Event
@@ -101,8 +102,9 @@ class Duet:
         """Whether further launches have bursts; those whose verdict is known need none."""
         self._environment: Environment | None = None
         self._contention: dict[str, Scalar] = {}
-        self._watches: dict[str, Watch] = {}
-        """What became of the wish to lock the clock, by device."""
+        self._watches = Watches(
+            sides, listen=lambda text: conduct.listen(Event(kind="note", text=text))
+        )
 
     @property
     def design(self) -> PairDesign:
@@ -163,9 +165,9 @@ class Duet:
                 self._environment = environment_of(self._conduct)
             for spec in specs:
                 demand_unchanged(spec.model)
-            for device, spec in devices.items():
-                if spec.lock_clocks is not None:  # else nobody waits for NVML to start
-                    self._watch(device, held.enter_context(watching(spec, device)))
+            asked = any(spec.lock_clocks is not None for spec in specs)
+            if asked or self.mode == "launches":  # else nobody waits for NVML to start
+                held.enter_context(self._watches.opened())
             before, self._began = read_counters(), time.monotonic()
             usual = BURSTS_LOOK if self.mode == "bursts" else LAUNCHES
             done, goal = self.launches, self.launches + (launches or usual)
@@ -179,12 +181,6 @@ class Duet:
                     break
             self.seconds += self._elapsed()
             self._contention = counters_between(before, read_counters())
-
-    def _watch(self, device: str, watch: Watch) -> None:
-        """Say once why a clock is not locked."""
-        for note in watch.notes if device not in self._watches else ():
-            self._conduct.listen(Event(kind="note", text=note))
-        self._watches[device] = watch
 
     def _elapsed(self) -> float:
         """Count the seconds since launches began to be measured."""
@@ -231,8 +227,11 @@ class Duet:
 
     def _alone(self, side: int, number: int, folder: Path) -> Launch:
         job = BenchJob(spec=self.sides.both[side], launch=number)
-        self._run([Assignment(job=job, folder=folder, python=self.sides.pythons[side])])
-        return _collect(folder)
+        watch = self._watches.of(side)
+        assert watch is not None
+        assignment = Assignment(job=job, folder=folder, python=self.sides.pythons[side])
+        self._demand_good(self._ended([assignment], on_stage=watch), [assignment])
+        return watch_told(_collect(folder), watch)
 
     def _lock_step(self, number: int, folder: Path) -> dict[int, Launch]:
         ends = socket.socketpair()
@@ -261,7 +260,7 @@ class Duet:
         numbers = count(self._played)
         groups = [[self._jobs(next(numbers), each) for each in group] for group in orders]
         launches = sum(map(len, groups))
-        early = self._early and self._together
+        early, before = self._early and self._together, self.launches
         with Wave(groups, sides=self.sides, store=self._store, early=early) as wave:
 
             def started() -> None:
@@ -277,7 +276,11 @@ class Duet:
             ends = self._ended(
                 wave.assignments, launches=launches, on_started=started, on_done=done
             )
-            if self._together and any(lacked_room(end) for end in ends):
+            failed = any(lacked_room(end) for end in ends)
+            if failed and self.launches > before:
+                note = f"a process failed as it ended ({cause_of(ends)}); what it measured is kept"
+                self._conduct.listen(Event(kind="note", text=note))
+            elif failed and self._together:
                 self._start_otherwise(cause_of(ends))
             else:
                 self._demand_good(ends, wave.assignments)
@@ -319,6 +322,7 @@ class Duet:
         assignments: list[Assignment],
         *,
         launches: int = 1,
+        on_stage: Callable[[str], None] | None = None,
         on_started: Callable[[], None] | None = None,
         on_done: Callable[[], None] | None = None,
     ) -> list[JobEnd]:
@@ -328,6 +332,7 @@ class Duet:
             assignments,
             timeout_s=launches * (self._conduct.timeout_s or longest + PATIENCE_S),
             memory_bytes=self._conduct.memory_bytes,
+            on_stage=on_stage,
             on_started=on_started,
             on_done=on_done,
             tick_s=TICK_S,
@@ -355,7 +360,7 @@ class Duet:
             self._contention,
             store=self._store,
             conduct=self._conduct,
-            watch=self._watches.get(device_of(self.sides.both[side])),
+            watch=self._watches.of(side),
             duet=DuetRef(id=duet, side=side, design=self.design),
         )
 
