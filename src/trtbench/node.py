@@ -23,6 +23,7 @@ import msgspec
 
 from trtbench import boundary
 from trtbench.boundary import read_bytes
+from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.errors import JobError, TrtbenchError, UsageError
 from trtbench.executors import (
@@ -128,6 +129,9 @@ def _carry_out(request: Request, errand: Errand, folder: Path, listen: Listener)
         value: object = _case(request, errand, folder, listen)
     else:
         value = _done(errand, output, folder / "store", listen)
+        name = _conduct(request, load_config(), listen).machine
+        if isinstance(value, Artefact) and name:
+            value = value.having(host=name)
     plain = _hidden(value, request, folder)
     (folder / RUN / ANSWER).write_bytes(msgspec.msgpack.encode(plain))
 

@@ -95,7 +95,7 @@ def test_an_engine_is_built_elsewhere_and_comes_back_with_its_record(
     one, _ = two_models(tmp_path)
     made = trtbench.build(one, runtime="tensorrt-rtx", output=tmp_path / "e" / "x.engine", **away)
     engine = tmp_path / "e" / "x.engine"
-    assert made.path == str(engine)
+    assert (made.path, made.host) == (str(engine), "a")
     assert sha256_of(engine) == made.sha256
     assert made.spec.model.path == str(one)
     record = value_from_json((tmp_path / "e" / "x.engine.json").read_bytes(), Artefact, where="")
@@ -115,7 +115,7 @@ def test_what_a_build_elsewhere_times_comes_back(tmp_path, away, trtexec):
         made = trtbench.build(trtexec.onnx(), timing_cache=cache, **asked, **away)
         assert cache.read_bytes() == b"ptrt" + times * b"tactic"
         assert made.spec.timing_cache == str(cache)
-        assert f"{cache} has what was timed on" in made.notes[-1]
+        assert f"{cache} has what was timed on a now" in made.notes[-1]
     trtbench.build(trtexec.onnx(), **asked, **away)
     beside = engine.with_name("x.engine.timing.cache")
     assert beside.read_bytes() == b"ptrttactic"

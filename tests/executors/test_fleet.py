@@ -77,7 +77,8 @@ def test_a_machine_that_is_not_there_is_a_row_with_its_reason(tmp_path, sshd, cl
     )  # fmt: skip
     reasons = [row.reason for row in found.rows]
     assert reasons[0] is None
-    assert "no machine can ever" in reasons[1]
+    assert "no machine can ever do this: none is called moon" in reasons[1]
+    assert "add it: a" in reasons[1]
 
 
 def test_an_engine_is_built_again_elsewhere_when_its_node_is_lost(nodes, tmp_path, rtx):

@@ -314,7 +314,7 @@ def test_flags(tmp_path, capsys, monkeypatch):
         ExecutorFields(executor="ray", needs=("gpu=H100", "memory=16GiB", "camera=2"))
     )
     assert needs == Needs(gpu_type="H100", memory_bytes=16 << 30, resources={"camera": 2.0})
-    for bad in ("gpu", "camera=many", "=1"):
+    for bad in ("gpu", "camera=many", "=1", "camera=-1", "camera=0", "camera=nan", "camera=inf"):
         with pytest.raises(UsageError):
             needs_from_request(ExecutorFields(executor="ray", needs=(bad,)))
     model = str(runs.quick_spec(tmp_path).model.path)

@@ -46,6 +46,7 @@ def quiet(text: str) -> None:
         (GPU, Needs(), "this place is a GPU"),
         (GPU, Needs(gpu=True, gpu_type="H100"), "its GPU is NVIDIA L4"),
         (Slot(machine="x", title="x", gpu=0), Needs(gpu=True, gpu_type="H100"), "unknown type"),
+        (CPU, Needs(gpu_type="H100"), "has no GPU, or one of unknown type"),
         (CPU, Needs(memory_bytes=65 * GIB), "not enough memory"),
         (Slot(machine="x", title="x"), Needs(memory_bytes=1), "not enough memory"),
         (GPU, Needs(gpu=True, gpu_memory_bytes=25 * GIB), "not enough GPU memory"),
@@ -79,8 +80,17 @@ def test_nobody_fits_and_every_machine_says_why() -> None:
             Slots(lambda: both).fitting(needs)
         assert caught.value.facts["lab"] == "has no lidar 1"
     with pytest.raises(UnavailableError) as caught:
-        Slots(list).fitting(Needs())
+        Slots(list).fitting(Needs(machine="lab"))
     assert caught.value.facts["machines"] == "none"
+
+
+def test_a_name_that_no_machine_has_is_said_with_those_there_are() -> None:
+    with pytest.raises(UnavailableError, match="none is called moon") as caught:
+        Slots(lambda: [CPU, GPU]).fitting(Needs(machine="moon"))
+    assert str(caught.value.fix).endswith("add it: lab")
+    with pytest.raises(UnavailableError) as caught:
+        Slots(lambda: [CPU, GPU]).fitting(Needs(gpu=True, machine="l4", gpu_type="B200"))
+    assert caught.value.message == "no machine can ever do this"
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,7 @@ def test_a_million_items_cost_what_the_device_costs_meanwhile(tmp_path):
 @pytest.mark.parametrize(
     "text",
     ["[big]\nper_hour = 1", "big = 3", "[big", "", "[big]\nper_hour = '3'\ncurrency = 'EUR'"]
+    + ["[big]\nper_hour = 1\ncurrency = ' '"]
     + [f"[big]\nper_hour = {each}\ncurrency = 'EUR'" for each in ("-1", "nan", "inf")],
 )
 def test_a_file_that_is_no_list_of_prices_is_refused(tmp_path, text):

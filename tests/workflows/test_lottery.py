@@ -86,6 +86,19 @@ def test_an_interrupted_lottery_goes_on_with_what_it_built(
     assert all(each.launches_s for each in found.draws)
 
 
+def test_an_engine_has_the_name_that_its_machine_goes_by(trtexec: Any, config: Config) -> None:
+    recipe = BuildRequest(model=trtexec.onnx(), output=trtexec.folder / "build-1.engine")
+    told: list[str] = []
+    orin = Conduct(machine="orin", listen=lambda event: told.append(event.text))
+    built = draws.build_one(recipe, "1", config=config, conduct=orin)
+    assert built.artefact.host == "orin"
+    draws.build_one(recipe, "1", config=config, conduct=orin, resume=True)
+    assert told[-1] == "build-1.engine was there already"
+    other = dataclasses.replace(orin, machine="xavier")
+    draws.build_one(recipe, "1", config=config, conduct=other, resume=True)
+    assert told[-1] != "build-1.engine was there already"
+
+
 def test_engines_of_two_versions_are_no_lottery(trtexec: Any, config: Config) -> None:
     folder = trtexec.folder
     recipe = BuildRequest(model=trtexec.onnx(), output=folder / "build-1.engine")

@@ -21,6 +21,8 @@ class Price(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if not 0 <= self.per_hour < math.inf:
             raise ValueError(f"a price of {self.per_hour:g} an hour has no meaning")
+        if not self.currency.strip():
+            raise ValueError("a price without a currency has no meaning")
 
 
 def price_of(run: Run, device: str) -> Price | None:

@@ -46,7 +46,8 @@ class Slot:
         if needs.machine and not self._is_called(needs.machine.lower()):
             return "is another machine"
         if needs.gpu_type and needs.gpu_type.lower() not in self.gpu_type.lower():
-            return f"its GPU is {self.gpu_type or 'of unknown type'}"
+            told = f"its GPU is {self.gpu_type}" if self.gpu_type else ""
+            return told or "has no GPU, or one of unknown type"
         if needs.memory_bytes and (self.memory_bytes or 0) < needs.memory_bytes:
             return "not enough memory"
         if needs.gpu_memory_bytes and (self.gpu_memory_bytes or 0) < needs.gpu_memory_bytes:
@@ -124,14 +125,19 @@ class Slots:
         # Of a machine, what its place of the right kind lacks says more.
         places.sort(key=lambda slot: (slot.gpu is not None) == needs.gpu)
         reasons = {slot.machine: (slot.title, slot.lacks(needs)) for slot in places}
+        named = [title for title, _ in list(reasons.values())[:8]]
+        called = (needs.machine or "").lower()
+        known = not named or any(slot._is_called(called) for slot in places)
         raise UnavailableError(
-            "no machine can ever measure this run",
+            "no machine can ever do this" + ("" if known else f": none is called {needs.machine}"),
             facts={
                 "needed": needs,
                 **{title: why or "" for title, why in list(reasons.values())[:8]},
                 **({} if reasons else {"machines": "none"}),
             },
-            fix="ask for less, or add a machine that has it",
+            fix="ask for less, or add a machine that has it"
+            if known
+            else f"name one of these, or add it: {', '.join(named)}",
         )
 
     @contextmanager

@@ -130,7 +130,7 @@ def build_one(
     """
     spec = build_spec(recipe, config)
     python = conduct.python or config.python_for(spec.runtime)
-    artefact = _left_before(spec) if resume else None
+    artefact = _left_before(spec, conduct.machine or platform.node()) if resume else None
     if artefact is None:
         artefact = run_build(spec, conduct=replace(conduct, python=python))
     else:
@@ -138,14 +138,14 @@ def build_one(
     return Built(label=label, artefact=artefact, python=python)
 
 
-def _left_before(spec: BuildSpec) -> Artefact | None:
+def _left_before(spec: BuildSpec, machine: str) -> Artefact | None:
     """Find what an earlier try built by the same words, on this machine, and nobody changed."""
     engine = Path(spec.output)
     try:
         found = read_artefact(engine)
     except TrtbenchError:
         return None
-    if found is None or _timeless(found.spec) != _timeless(spec) or found.host != platform.node():
+    if found is None or _timeless(found.spec) != _timeless(spec) or found.host != machine:
         return None
     whole = engine.is_file() and sha256_of(engine) == found.sha256
     return found if whole else None

@@ -280,7 +280,7 @@ def _artefact(
         build_s=outcome.build_s,
         wall_s=end.seconds,
         gpus=environment.gpus,
-        host=environment.host,
+        host=environment.machine or environment.host,
         conditions=without_tf32(outcome.conditions, os.environ),
         facts={**outcome.facts, **_sizes(spec, outcome, folder), **_prepared(spec)},
         files=tuple(engine.name + ending for ending in outcome.files),

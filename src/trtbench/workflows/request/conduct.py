@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -145,9 +146,12 @@ def needs_from_request(request: ExecutorFields) -> Needs | None:
                 needs = needs.having(gpu_memory_bytes=bytes_from_text(value))
             else:
                 resources[key] = float(value)
+                if not 0 < resources[key] < math.inf:
+                    raise ValueError
         except ValueError:
             raise UsageError(
-                f"--need {word} cannot be read", fix="--need gpu=H100 --need memory=16GiB"
+                f"--need {word} cannot be read",
+                fix="--need gpu=H100 --need memory=16GiB --need camera=1",
             ) from None
     return needs.having(resources=resources)
 
