@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,7 +16,7 @@ from made_runs import (
     phased_times,
 )
 
-from trtbench.domain.result import LaunchFacts
+from trtbench.domain.result import LaunchFacts, Run
 from trtbench.domain.samples import IterationTimes, TelemetrySample
 from trtbench.errors import UsageError
 from trtbench.report.compose import SECTIONS, document_from_runs
@@ -159,6 +160,20 @@ def test_runs_are_named_by_what_differs_and_never_alike() -> None:
     assert labels_from_runs(runs) == ("fp32", "int8 (1)", "int8 (2)")
     assert labels_from_runs([made_run(model="a.onnx")]) == ("a.onnx",)
     assert labels_from_runs([made_run(batch=1), made_run(batch=8)]) == ("batch 1", "batch 8")
+    assert labels_from_runs([asked(gap_s=0.0), asked(gap_s=1e-3)]) == ("no gap", "gap 1.00 ms")
+    loads = [
+        asked(rate_hz=rate, protocol="server", arrivals=kind)
+        for rate, kind in ((40.0, "poisson"), (80.0, "poisson"), (80.0, "constant"))
+    ]
+    assert labels_from_runs(loads) == ("40.00/s", "80.00/s · poisson", "80.00/s · constant")
+
+
+def asked(**changes: Any) -> Run:
+    run = made_run()
+    return replace(run, record=run.record.having(spec=run.record.spec.having(**changes)))
+
+
+def test_names_stay_on_one_line() -> None:
     assert all("\n" not in name for name in labels_from_runs([made_run(model=NASTY)]))
 
 

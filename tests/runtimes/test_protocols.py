@@ -232,6 +232,7 @@ def test_the_session_is_closed_whatever_happens() -> None:
     [
         ({"protocol": "server"}, "needs a rate"),
         ({"rate_hz": 5.0}, "has no rate"),
+        ({"arrivals": "constant"}, "no rate or arrivals"),
         ({"protocol": "first", "streams": 2}, "one query at a time"),
         ({"protocol": "server", "rate_hz": 5.0, "gap_s": 0.1}, "a gap needs"),
         ({"profile": True}, "cannot time single layers"),

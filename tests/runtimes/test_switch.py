@@ -101,8 +101,9 @@ def test_a_query_after_a_change_computes_what_it_should(gpu: Trt, tmp_path: Path
 def test_shapes_outside_of_the_profile_there_are_refused(gpu: Trt, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="outside of what the engine was built for"):
         on_gpu(tmp_path, switch_shapes={"x": (40, 8)})
-    with pytest.raises(UsageError, match="no optimization profile 2"):
+    with pytest.raises(UsageError, match="no optimization profile 2") as caught:
         on_gpu(tmp_path, switch_profile=2)
+    assert caught.value.fix == "--switch-profile 1"
     with pytest.raises(UsageError, match="one stream"):
         on_gpu(tmp_path, switch_profile=1, streams=2)
     with pytest.raises(UsageError, match="is the one that was measured"):

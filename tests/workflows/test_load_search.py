@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
 import trtbench
+from gpu_standin import plan_bytes
 from models import tiny_model
 from trtbench.analysis import load as load_analysis
+from trtbench.cli import run as main
 from trtbench.cli._outputs import run_output
 from trtbench.domain.spec import Length
-from trtbench.errors import InputError, UsageError
+from trtbench.errors import InputError, JobError, UsageError
 from trtbench.formats import arrival_trace
 from trtbench.formats.arrival_trace import arrivals_from_file
 from trtbench.report.compose import document_from_runs
@@ -91,8 +94,9 @@ def test_a_trace_has_times_or_gaps_in_its_own_unit(
     ],
 )
 def test_what_is_no_schedule_is_refused(tmp_path: Path, text: str, word: str) -> None:
-    with pytest.raises(InputError, match=word):
+    with pytest.raises(InputError, match=word) as caught:
         arrivals_from_file(written(tmp_path, text))
+    assert ("more arrivals" in str(caught.value.fix)) == (word == "no two arrivals")
 
 
 @pytest.mark.parametrize("last", ["soon", "0"])
@@ -191,8 +195,9 @@ def test_a_search_ends_with_a_rate_its_curve_and_runs_that_are_kept(
     assert told["load"]["slo"]["text"] == "median<5s"
 
 
-def test_an_interrupted_search_keeps_what_it_found(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("problem", [KeyboardInterrupt(), JobError("the worker crashed")])
+def test_a_search_that_cannot_go_on_keeps_what_it_found(
+    problem: BaseException, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(load_analysis, "LEAST_QUERIES", 6)
     store, heard = Store(tmp_path / "s"), []
@@ -200,11 +205,11 @@ def test_an_interrupted_search_keeps_what_it_found(
     def listen(event: Event) -> None:
         heard.append(event.text)
         if event.text and event.text.startswith("80.0/s"):
-            raise KeyboardInterrupt
+            raise problem
 
     request = BenchRequest(model=model, protocol="server", rate="800/s", slo="median<5s", **QUICK)
     spec = run_spec(request, load_config())
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(type(problem)):
         measured(spec, store=store, conduct=Conduct(listen=listen), slo=request.slo)
     kept = store.load(heard[-1].rpartition(" ")[2])
     assert kept.load is not None
@@ -216,15 +221,22 @@ def test_an_interrupted_search_keeps_what_it_found(
 def test_a_search_that_takes_too_long_ends_with_what_it_found(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_analysis, "LEAST_QUERIES", 6)
+    monkeypatch.setattr(load_analysis, "LEAST_QUERIES", 80)
     monkeypatch.setattr(load_workflow, "LONGEST_S", 0.0)
-    request = BenchRequest(model=model, protocol="server", rate="800/s", slo="median<5s", **QUICK)
-    spec = run_spec(request, load_config())
-    run = measured(spec, store=Store(tmp_path / "s"), conduct=Conduct(), slo=request.slo)
+    request = BenchRequest(
+        model=model, protocol="server", rate="800/s", slo="median<5s", switch_shapes={"x": (3, 4)},
+        **QUICK,
+    )  # fmt: skip
+    spec, store, heard = run_spec(request, load_config()), Store(tmp_path / "s"), list[Event]()
+    run = measured(spec, store=store, conduct=Conduct(listen=heard.append), slo=request.slo)
     assert run.load is not None
     assert len(run.load.points) == 1
     assert len(run.load.points[0].windows) == 2
     assert not run.load.complete
+    assert "leaves out --profile, --telemetry and --switch-*" in str(heard[0].text)
+    assert not run.record.spec.switch_shapes
+    for each in heard:  # 80 queries at 800/s, though 50 ms were asked for
+        assert each.seconds in (None, 0.1) or "one after the other" in str(each.text)
 
 
 def test_a_bound_below_a_lone_query_needs_no_search(model: Path, tmp_path: Path) -> None:
@@ -240,10 +252,23 @@ def test_a_bound_below_a_lone_query_needs_no_search(model: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "asked", [{"slo": "p99<5ms"}, {"slo": "p99<5ms", "protocol": "server", "output": "here"}]
-)
+    "asked",
+    [{}, {"protocol": "server", "output": "here"}, {"protocol": "server", "gap": "1ms"},
+     {"protocol": "server", "streams": 2}],
+)  # fmt: skip
 def test_what_a_search_cannot_be_asked_for_is_refused_at_once(
-    model: Path, tmp_path: Path, asked: dict[str, str]
+    model: Path, tmp_path: Path, asked: dict[str, Any]
 ) -> None:
     with pytest.raises(UsageError):
-        trtbench.bench(model, store=tmp_path / "s", **asked)
+        trtbench.bench(model, slo="p99<5ms", store=tmp_path / "s", **asked)
+    assert not list(tmp_path.glob("s/**/run.json"))
+
+
+def test_a_search_on_an_engine_can_be_planned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine = tmp_path / "m.engine"
+    engine.write_bytes(plan_bytes())
+    words = ["bench", str(engine), "-r", "tensorrt", "--protocol", "server", "--slo", "p99<5ms"]
+    assert main([*words, "--dry-run"]) == 0
+    assert json.loads(capsys.readouterr().out)["spec"]["protocol"] == "server"

@@ -96,7 +96,7 @@ def _measure(request: BenchRequest, *, explain: bool, as_json: bool, dry_run: bo
     from trtbench.cli._screen import Talk, say
 
     if dry_run:
-        show_plan(spec, as_json=as_json)
+        show_plan(spec, as_json=as_json, checked=request.slo is not None)
         if request.slo is not None:
             say("note: this is one window of a search; its rates are chosen as they are measured")
         return
@@ -128,7 +128,7 @@ def spec_from_request(request: BenchRequest, config: Config) -> RunSpec:
     return run_spec(request, config)
 
 
-def show_plan(spec: RunSpec, *, as_json: bool) -> None:
+def show_plan(spec: RunSpec, *, as_json: bool, checked: bool = False) -> None:
     """Print the job, and the commands it would run where there are any."""
     from trtbench.cli._screen import say, show_job
     from trtbench.domain.job import BenchJob
@@ -136,7 +136,7 @@ def show_plan(spec: RunSpec, *, as_json: bool) -> None:
     from trtbench.workflows.measure.model_notes import assumed_of_model
 
     runtime = RUNTIMES.load(spec.runtime)
-    if runtime.check is not None:
+    if runtime.check is not None and not checked:
         runtime.check(spec)
     assumed = assumed_of_model(spec)
     describe = runtime.command_lines

@@ -62,7 +62,8 @@ def arrivals_from_file(path: Path) -> tuple[float, ...]:
     values = [(line, _seconds(word, scale, line, path, gaps=gaps)) for line, word in cells]
     times = _times(values, gaps=gaps, path=path)
     if len(times) < 2 or not times[-1] > 0:
-        raise InputError(f"{path.name} has no two arrivals at different times", fix=HEADER)
+        fix = "give a file with more arrivals, or --arrivals poisson --rate 100/s"
+        raise InputError(f"{path.name} has no two arrivals at different times", fix=fix)
     return times
 
 

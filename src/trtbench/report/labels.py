@@ -19,11 +19,11 @@ _SOURCE = re.compile(r"^(torchvision|timm|ultralytics|torch\.hub):(.*/)?", re.IG
 _PRECISION = re.compile(r"([._-](fp32|tf32|fp16|bf16|int8|fp8|best|half|qdq))+$", re.IGNORECASE)
 
 MAIN = (
-    "model", "runtime", "device", "precision", "batch", "protocol", "threads", "streams",
-    "options", "host",
+    "model", "runtime", "device", "precision", "batch", "protocol", "rate", "gap",
+    "threads", "streams", "options", "host",
 )  # fmt: skip
 """Told of every run where it differs among them."""
-FURTHER = (("gpu",), ("cuda_graph", "transfers", "asked_device"), ("tags",))
+FURTHER = (("gpu",), ("cuda_graph", "transfers", "arrivals", "asked_device"), ("tags",))
 """Told only where names would be equal without it: most follow from the protocol."""
 
 
@@ -182,6 +182,9 @@ def _facts(record: RunRecord) -> dict[str, str]:
         "precision": precision_name(record) or "",
         "batch": f"batch {record.batch}" if record.batch else "",
         "protocol": protocol_of(record),
+        "rate": text_from_rate(spec.rate_hz) if spec.rate_hz else "",
+        "arrivals": spec.arrivals if spec.rate_hz else "",
+        "gap": f"gap {text_from_seconds(gap, digits=3)}" if (gap := gap_of(record)) else "no gap",
         "threads": f"{threads} threads" if threads else "",
         "streams": f"{streams} streams" if streams > 1 else "",
         "cuda_graph": "CUDA graph" if setting_of(record, "cuda_graph") else "no CUDA graph",

@@ -67,10 +67,11 @@ def check_protocol(spec: RunSpec) -> None:
     """Refuse combinations that have no meaning, whatever the runtime."""
     if spec.protocol == "server" and not spec.rate_hz:
         raise UsageError("the protocol server needs a rate of arrivals", fix="--rate 100/s")
-    if spec.rate_hz and spec.protocol != "server":
+    poisson = spec.arrivals == "poisson"  # the default; any other was asked for
+    if (spec.rate_hz or not poisson) and spec.protocol != "server":
         raise UsageError(
-            f"the protocol {spec.protocol} has no rate: a query follows the one before",
-            fix=f"--protocol server --rate {spec.rate_hz:g}/s",
+            f"the protocol {spec.protocol} has no rate or arrivals: a query follows the one before",
+            fix="--protocol server" + (f" --rate {spec.rate_hz:g}/s" if poisson else ""),
         )
     if spec.rate_hz:
         _check_schedule(spec.rate_hz, spec.stop)
@@ -82,7 +83,7 @@ def check_protocol(spec: RunSpec) -> None:
     if spec.gap_s and (spec.protocol != "serve" or spec.streams > 1):
         raise UsageError(
             "a gap needs queries one at a time: --protocol serve, one stream",
-            fix="leave --gap out, or --protocol serve",
+            fix=f"leave {'--streams' if spec.protocol == 'serve' else '--gap'} out",
         )
     if changes_shapes(spec) and spec.streams > 1:
         raise UsageError("changes of shape are timed on one stream", fix="leave --streams out")

@@ -87,7 +87,7 @@ def with_profile(engine: Engine, profile: int) -> Engine:
     """Look at an engine through another of its profiles, which allows other shapes."""
     if profile == engine.profile:
         return engine
-    _check_profile(engine.engine, profile)
+    _check_profile(engine.engine, profile, flag="--switch-profile")
     ports = ports_of(engine.engine, engine.trt, profile=profile)
     return replace(engine, ports=ports, profile=profile)
 
@@ -149,13 +149,13 @@ def _load_plugins(trt: ModuleType, logger: ILogger, libraries: str | None) -> No
             ) from None
 
 
-def _check_profile(engine: ICudaEngine, index: int) -> None:
+def _check_profile(engine: ICudaEngine, index: int, *, flag: str = "--profile-index") -> None:
     count = int(engine.num_optimization_profiles)
     if index >= max(1, count):
         raise UsageError(
             f"the engine has no optimization profile {index}",
             facts={"profiles": f"0 to {count - 1}" if count > 1 else "0"},
-            fix=f"--profile-index {max(0, count - 1)}",
+            fix=f"{flag} {max(0, count - 1)}",
         )
 
 

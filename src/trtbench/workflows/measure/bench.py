@@ -216,10 +216,17 @@ def _with_final_names(record: RunRecord, work: Path, target: Path) -> RunRecord:
 
 def _event(stage: str, launch: int, spec: RunSpec) -> Event:
     several = f"launch {launch + 1}/{spec.launches}: " if spec.launches > 1 else ""
-    seconds = spec.stop.seconds if stage == "measure" else None
+    seconds = _planned_s(spec) if stage == "measure" else None
     done = (launch + _STAGE_PART.get(stage, 0.95)) / spec.launches
     text = several + _STAGE_TEXT.get(stage, stage)
     return Event(kind="stage", text=text, done=done, seconds=seconds)
+
+
+def _planned_s(spec: RunSpec) -> float | None:
+    """Tell how long measuring takes at least: by the clock, and by the schedule of arrivals."""
+    seconds, queries = spec.stop.seconds, spec.stop.iterations
+    scheduled = queries / spec.rate_hz if spec.rate_hz and queries else 0.0
+    return max(seconds or 0.0, scheduled) or None
 
 
 def _collect(work: Path, folder: Path, *, number: int = 0, several: bool = False) -> Launch:

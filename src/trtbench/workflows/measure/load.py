@@ -20,7 +20,8 @@ from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.load import LoadSearch, RatePoint, Slo
 from trtbench.domain.result import Run
 from trtbench.domain.spec import Length, RunSpec
-from trtbench.errors import UsageError
+from trtbench.errors import TrtbenchError, UsageError
+from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import write_load
 from trtbench.store.store import Store
 from trtbench.units import text_from_rate
@@ -59,6 +60,10 @@ def check_search(spec: RunSpec, slo: str, *, output: object = None) -> Slo:
         raise UsageError("--slo bounds latency under load", fix=f"--protocol server --slo {slo!r}")
     if output is not None:
         raise UsageError("a search for a rate has many runs", fix="leave -o out; --tag finds them")
+    if spec.gap_s:
+        raise UsageError("queries of a search come by a schedule", fix="leave --gap out")
+    if (check := RUNTIMES.load(spec.runtime).check) is not None:
+        check(spec.having(rate_hz=spec.rate_hz or 1.0, stop=Length(iterations=1)))
     return slo_from_text(slo)
 
 
@@ -67,7 +72,7 @@ def search_rate(spec: RunSpec, slo: Slo, *, store: Store, conduct: Conduct) -> R
 
     Gives the run at the highest rate that keeps it; where none does, the lowest, or without load.
     """
-    bare = spec.having(launches=1, profile=False, telemetry_s=None)
+    bare = _bare(spec, conduct)
     closed = bare.having(protocol="serve", rate_hz=None, arrivals="poisson", arrival_times_s=())
     heard = _named(conduct, "one after the other", 0)
     alone = run_bench(closed, store=store, conduct=heard)
@@ -90,7 +95,7 @@ def search_rate(spec: RunSpec, slo: Slo, *, store: Store, conduct: Conduct) -> R
             point, run = _at_rate(
                 window, slo, least=spec.launches, until=until, store=store, conduct=heard
             )
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, TrtbenchError):
             if search.points:
                 run = _kept(_answered(search.having(complete=False), first_runs), store)
                 told = f"what was found so far is kept: trtbench runs show {run.id}"
@@ -99,6 +104,16 @@ def search_rate(spec: RunSpec, slo: Slo, *, store: Store, conduct: Conduct) -> R
         first_runs[rate] = run
         search = with_point(search, point, most_hz=most)
     return _answered(search, first_runs)
+
+
+def _bare(spec: RunSpec, conduct: Conduct) -> RunSpec:
+    """Leave out what is measured beside queries, and say so where it was asked for."""
+    once = spec.having(launches=1)
+    bare = once.having(profile=False, telemetry_s=None, switch_shapes={}, switch_profile=None)
+    if bare != once:
+        told = "a search leaves out --profile, --telemetry and --switch-*: bench its answer so"
+        conduct.listen(Event(kind="note", text=told))
+    return bare
 
 
 def _answered(search: LoadSearch, first_runs: Mapping[float, Run]) -> Run:
