@@ -135,7 +135,7 @@ def test_an_engine_tells_beforehand_what_it_will_take() -> None:
     assert use.unknown == ("CUDA context", "modules")
     bare = predicted(weight_bytes=20, activation_bytes=None, io_bytes=None, total_bytes=100)
     assert bare.unknown == ("CUDA context", "modules", "activations", "inputs, outputs")
-    assert (bare.process_bytes, bare.processes_fit, bare.contexts_fit) == (20, 5, None)
+    assert (bare.process_bytes, bare.processes_fit, bare.contexts_fit) == (20, None, None)
     nothing = predicted(weight_bytes=None, activation_bytes=None, io_bytes=None)
     assert words_from_memory(nothing) == ()
 

@@ -171,6 +171,9 @@ def test_an_engine_is_asked_what_it_takes_when_it_may_be_loaded(
     assert found["facts"]["loads_here"] == "yes"
     assert not any("installed" in note for note in found["notes"])
     assert "activations 4.00 KiB, I/O 192 B" in found["facts"]["memory"]
+    memory = found["memory"]
+    assert (memory["context_bytes"], memory["processes_fit"]) == (4096 + 192, None)
+    assert memory["contexts_fit"] == memory["total_bytes"] // memory["context_bytes"]
     assert [each["shape"] for each in found["inputs"]] == [[3, 8]]
     refused = trtbench("inspect", str(engine), "--load", "--batch", "99", cwd=tmp_path)
     assert refused.returncode == 0, refused.stderr

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from trtbench.analysis.flops import ModelCost
+from trtbench.analysis.memory import MemoryUse
 from trtbench.analysis.onnx_graph import OnnxModel
 from trtbench.analysis.onnx_stamp import PREFIX, notes_from_metadata, stamp_from_metadata
 from trtbench.domain.result import Scalar
@@ -36,6 +37,8 @@ class Inspection(ShortView, Value, frozen=True, kw_only=True):
     """Operators or layers, counted."""
     layers: InspectionTable | None = None
     """Every one of them."""
+    memory: MemoryUse | None = None
+    """What an engine takes of a GPU, part by part, and how many fit; facts have it in words."""
     notes: tuple[str, ...] = ()
 
 

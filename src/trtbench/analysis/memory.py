@@ -53,9 +53,9 @@ class MemoryUse(Value, frozen=True, kw_only=True):
     free_bytes: int | None = None
     """What was free on the device before this process."""
     processes_fit: int | None = None
-    """Processes with one context each, on the device with nobody else."""
+    """Processes with one context each, on the device with nobody else, if CUDA's part is known."""
     contexts_fit: int | None = None
-    """Contexts in one process there."""
+    """Contexts in one process there; at most, where a part is unknown."""
     by_profile: tuple[int, ...] = ()
     """What activations need in each optimization profile, where the engine tells."""
     loading: str | None = None
@@ -184,7 +184,8 @@ def use_of_parts(parts: tuple[MemoryPart, ...], *, total_bytes: int | None = Non
     if not use.process_bytes or total_bytes is None:
         return use
     processes, contexts = use.fit(total_bytes)
-    return use.having(processes_fit=processes, contexts_fit=contexts)
+    told = None if CUDA in use.unknown else processes
+    return use.having(processes_fit=told, contexts_fit=contexts)
 
 
 def _opening(facts: Mapping[str, Scalar]) -> int | None:

@@ -15,6 +15,7 @@ from trtbench.analysis.layers.columns import Row
 from trtbench.analysis.layers.engine_facts import EngineFacts
 from trtbench.analysis.layers.precision import PrecisionTruth
 from trtbench.analysis.layers.reconcile import Reconciliation
+from trtbench.analysis.memory import MemoryUse
 from trtbench.analysis.summary import Summary, summary_from_run
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.comparison import Comparison, GateResult
@@ -25,6 +26,7 @@ from trtbench.domain.localize import Localization
 from trtbench.domain.result import AnyRecord, FailedRun, Run, RunRecord, Score, Scores
 from trtbench.domain.spec import Value
 from trtbench.executors import HostsFile
+from trtbench.report.run_memory import memory_of
 from trtbench.store.entries import Entry
 from trtbench.store.health import Checkup
 from trtbench.workflows.builds.networks import NetworksCompared
@@ -51,6 +53,8 @@ class RunOutput(Value, frozen=True, kw_only=True):
     summary: Summary
     load: LoadSearch | None = None
     """The search for the highest rate, where ``--slo`` asked for one; the run is its answer's."""
+    memory: MemoryUse | None = None
+    """What an engine took of the GPU, part by part, and how many fit."""
 
 
 class ComparisonOutput(Value, frozen=True, kw_only=True):
@@ -325,7 +329,9 @@ def _with_unknown_numbers(part: object) -> object:
 def run_output(run: Run) -> RunOutput:
     """Describe a run for programs."""
     summary = summary_from_run(run)
-    return RunOutput(run=run.record, path=str(run.path), summary=summary, load=run.load)
+    return RunOutput(
+        run=run.record, path=str(run.path), summary=summary, load=run.load, memory=memory_of(run)
+    )
 
 
 def comparison_output(

@@ -88,6 +88,7 @@ def inspect_engine(
         outputs=outputs,
         summary=found.summary if found else None,
         layers=found.layers if found else None,
+        memory=use or expected,
         notes=(
             *_damage(header, size),
             *aside,
