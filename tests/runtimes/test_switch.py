@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpu_standin import PROFILE_S, SHAPE_S, Trt, plan_bytes
-from models import tiny_model
+from models import multi_input_model, tiny_model
 from trtbench.analysis.switching import facts_from_blocks, switches_from_facts
 from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.result import Environment, Run, RunRecord
@@ -121,6 +121,16 @@ def test_a_change_to_what_there_is_not_is_refused_before_all_is_measured(
         onnxruntime.bench(spec, folder=tmp_path, stage=stage)
     assert "measure" not in stage.begun
     assert "--shape" not in (caught.value.fix or "")
+
+
+def test_a_change_on_which_the_model_does_not_run_is_no_bug(tmp_path: Path) -> None:
+    model = ModelRef(path=str(multi_input_model(tmp_path / "m.onnx")), format="onnx")
+    asked = RunSpec(model=model, runtime="onnxruntime", batch=2, **SHORT)
+    spec = asked.having(switch_shapes={"attention_mask": (3, 5)})
+    with pytest.raises(InputError, match="does not run on these inputs") as caught:
+        onnxruntime.bench(spec, folder=tmp_path, stage=Stage())
+    assert "attention_mask 3x5" in str(caught.value.facts["inputs"])
+    assert "every input that changes" in str(caught.value.fix)
 
 
 def test_onnx_runtime_changes_shapes_too_and_has_no_profiles(tmp_path: Path) -> None:

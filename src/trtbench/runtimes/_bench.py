@@ -96,7 +96,7 @@ def _made_ready(session: Session, spec: RunSpec, *, load_s: float) -> PreparedSe
         )
     settled, arrays = resolve_inputs(session.inputs, spec, limits=session.index_limits)
     session.bind(arrays)
-    first_s = _first(session.first, settled, drawn=spec.inputs.source is None)
+    first_s = first_query(session.first, settled, drawn=spec.inputs.source is None)
     session.look()
     step = session.step()
     outcome = BenchOutcome(
@@ -139,7 +139,9 @@ def _of_inputs(arrays: Arrays) -> dict[str, Scalar]:
     return {"inputs_constant": constant}
 
 
-def _first(step: Callable[[], object], inputs: tuple[TensorSpec, ...], *, drawn: bool) -> float:
+def first_query(
+    step: Callable[[], object], inputs: tuple[TensorSpec, ...], *, drawn: bool
+) -> float:
     """Time the very first call; a model that cannot run on these inputs shows it here."""
     began = time.perf_counter()
     try:

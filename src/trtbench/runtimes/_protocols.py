@@ -20,6 +20,7 @@ from trtbench.runtimes._bench import (
     Stamps,
     WarmupResult,
     close_session,
+    first_query,
     measure,
     prepare,
     timer_floor_s,
@@ -275,6 +276,12 @@ def switch_facts(
         "there": _query(session, spec, there, profile=profile),
         "back": _query(session, spec, here, profile=spec.profile_index),
     }
+    tensors = tuple(each.having(shape=there[each.name]) for each in settled)
+    try:
+        first_query(queries["there"], tensors, drawn=True)
+    except InputError as problem:
+        problem.fix = "--switch-shape NAME:SHAPE for every input that changes with it"
+        raise
     blocks: dict[str, list[list[float]]] = {direction: [] for direction in queries}
     until = time.perf_counter() + ENOUGH_S
     for number in range(MOST + 1):
