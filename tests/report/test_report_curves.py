@@ -15,9 +15,12 @@ from trtbench.report.charts import Lines
 from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Figure, Section, Table, Text
 from trtbench.report.documents.comparison import verdict_table
+from trtbench.report.documents.sweep import document_from_sweep
 from trtbench.report.load_curve import rate_figure
 from trtbench.report.renderers import _plot_curves
+from trtbench.report.renderers.md import markdown
 from trtbench.workflows.compare.findings import with_findings
+from trtbench.workflows.sweep.result import Results
 
 
 def run(
@@ -113,6 +116,9 @@ def test_streams_and_batch_are_a_surface_with_what_to_use() -> None:
     ]
     found = section(runs, "streams")
     assert "use batch 8 with 1 stream: 95 % of the best (batch 8 with 2)" in words(found)
+    advice = Results(rows=(), runs=tuple(runs), failed=()).advice
+    assert advice == (words(found),)
+    assert words(found) in markdown(document_from_sweep((), advice=advice))
     alone = [each for each in runs if each.record.spec.streams == 1]
     assert document_from_runs(alone).section("streams") is None
 

@@ -109,11 +109,12 @@ class SweepRowOutput(Value, frozen=True, kw_only=True):
 
 
 class SweepOutput(Value, frozen=True, kw_only=True):
-    """The rows of a sweep; ``chosen`` and ``unknown`` are there with ``--where``."""
+    """The rows of a sweep, and what they advise; with ``--where`` ``chosen`` and ``unknown``."""
 
     title: str
     rows: tuple[SweepRowOutput, ...]
     folder: str
+    advice: tuple[str, ...] = ()
     chosen: tuple[tuple[str, ...], ...] = ()
     unknown: dict[str, int] = {}
 

@@ -141,7 +141,8 @@ def _carry_out(
     if as_json:
         click.echo(_json(results, folder, chosen), nl=False)
     else:
-        show(document_from_sweep(results.rows, chosen=chosen, where=where, by=by))
+        advice = results.advice
+        show(document_from_sweep(results.rows, chosen=chosen, where=where, by=by, advice=advice))
     say(f"sweep in {folder}: {len(paths)} files, {paths[0].name} first{_pictures(paths)}")
     if (engines := folder / ENGINES).is_dir():
         say(f"what other machines built is in {engines}, by machine and case")
@@ -191,6 +192,7 @@ def _json(results: Results, folder: Path, chosen: Chosen | None) -> str:
 
     document = msgspec.json.decode(json_from_rows(results.rows, title=folder.name))
     document["folder"] = str(folder)
+    document["advice"] = results.advice
     if chosen is not None:
         document["chosen"] = [row.runs for row in chosen.rows]
         document["unknown"] = chosen.unknown

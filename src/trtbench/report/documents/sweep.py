@@ -83,6 +83,7 @@ def document_from_sweep(
     chosen: Chosen | None = None,
     where: str = "",
     by: str = "",
+    advice: Sequence[str] = (),
 ) -> Document:
     """Describe every case, model by model, and where a condition is given what meets it."""
     if compares_models(rows):
@@ -92,7 +93,7 @@ def document_from_sweep(
             Section(id=f"model-{number}", title=model, blocks=(_table(f"sweep_{number}", mine),))
             for number, (model, mine) in enumerate(_by_model(rows))
         ]
-    if remarks := tuple(_remarks(rows)):
+    if remarks := (*(Text(text=each) for each in advice), *_remarks(rows)):
         sections.append(Section(id="remarks", title="", blocks=remarks))
     if chosen is not None:
         sections.append(_chosen(chosen, rows, where=where, by=by))

@@ -26,8 +26,10 @@ from trtbench.errors import InputError, TrtbenchError, writing
 from trtbench.host.files import write_output
 from trtbench.models.identity import still_there
 from trtbench.models.sidecar import kept_value
+from trtbench.report.document import Text
 from trtbench.report.documents.sweep import document_from_sweep
 from trtbench.report.renderers.md import markdown
+from trtbench.report.sections import gaps, streams
 from trtbench.report.sweep_files import csv_from_rows, json_from_rows
 from trtbench.store.directory import now
 from trtbench.store.store import Store
@@ -51,6 +53,13 @@ class Results(ShortView, msgspec.Struct, frozen=True, kw_only=True):
     failed: tuple[FailedRun, ...]
     judged: tuple[Judged, ...] = ()
     """Evaluations of all sides of a model, or of all models: their tables and pictures."""
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """Tell what the report concludes of its curves: batch and streams to use, cost of rest."""
+        made = (section.make(self.runs) for section in (streams, gaps))
+        blocks = (block for each in made if each is not None for block in each.blocks)
+        return tuple(block.text for block in blocks if isinstance(block, Text))
 
 
 def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
@@ -114,8 +123,9 @@ def write_results(
     results: Results, folder: Path, *, title: str, formats: Sequence[str] = FORMATS
 ) -> list[Path]:
     """Write results.json, results.csv, results.md and a report with pictures."""
+    page = document_from_sweep(results.rows, title=title, advice=results.advice)
     contents = {
-        "results.md": markdown(document_from_sweep(results.rows, title=title)),
+        "results.md": markdown(page),
         "results.csv": csv_from_rows(results.rows),
         "results.json": json_from_rows(results.rows, title=title),
     }
