@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import types
 
 import pytest
 
 from trtbench.errors import UnavailableError
-from trtbench.executors import ExecutorSettings, Needs
+from trtbench.executors import ExecutorSettings, Needs, _ray_nodes
 from trtbench.executors._ray_nodes import bundle
 from trtbench.executors._slots import Slot, Want
 from trtbench.executors.ray import JOINS, open_executor
@@ -71,6 +72,31 @@ def test_a_cluster_that_cannot_be_joined_says_why(
     assert caught.value.facts == {"address": "ray://head:10001", **facts}
     assert fix in (caught.value.fix or "")
     assert len(times) == asked  # what may pass by itself is tried again
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_a_port_at_which_nothing_listens_is_said_before_ray_tries(
+    monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    monkeypatch.setattr(_ray_nodes, "LISTEN_S", 0.0)
+    asked: list[str] = []
+    ray = types.SimpleNamespace(
+        is_initialized=lambda: False,
+        init=lambda address, **_: asked.append(address),
+        remote=lambda **_: lambda task: task,
+    )
+    monkeypatch.setitem(sys.modules, "ray", ray)  # type: ignore[arg-type]
+    with socket.socket() as head:
+        head.bind(("127.0.0.1", 0))  # taken, and nobody listens yet
+        address = f"{scheme}127.0.0.1:{head.getsockname()[1]}"
+        with pytest.raises(UnavailableError, match="cannot be joined") as caught:
+            open_executor(ExecutorSettings(address=address))
+        assert caught.value.facts == {"address": address, "reason": "nothing listens there"}
+        assert not asked
+        head.listen()
+        monkeypatch.setattr(_ray_nodes, "LISTEN_S", 10.0)
+        open_executor(ExecutorSettings(address=address))
+    assert asked == [address]
 
 
 def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

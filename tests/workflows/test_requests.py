@@ -136,6 +136,7 @@ def test_a_new_field_is_one_line() -> None:
         ({"shapes": {"x": (0, 3)}}, "holds nothing"),
         ({"timeout": 0}, "lets nothing be measured"),
         ({"address": "head:6379"}, "says nothing without an executor"),
+        ({"beside": 2}, "says nothing without an executor"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_said_to_python_users_too(

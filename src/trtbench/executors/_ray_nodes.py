@@ -1,9 +1,11 @@
-"""What an autoscaler of Ray is asked for, and which kinds of nodes it may add."""
+"""What an autoscaler of Ray is asked for, which kinds of nodes it may add, and who listens."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import socket
+import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -19,6 +21,25 @@ from trtbench.host.yaml_files import yaml_from_text
 TYPE = "accelerator_type:"
 _TRACE = 0.001
 """How much of a resource Ray itself asks for where it stands for a kind of node."""
+LISTEN_S = 10.0
+"""How long a head that has just been started is given to listen."""
+
+
+def refuse_nobody(address: str) -> None:
+    """Raise where nothing listens at an address; Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").partition("/")[0].rpartition(":")
+    deadline = time.monotonic() + LISTEN_S
+    while host and port.isdecimal():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=5.0).close()
+        except ConnectionRefusedError:
+            if time.monotonic() >= deadline:
+                raise ConnectionRefusedError("nothing listens there") from None
+            time.sleep(0.5)
+            continue
+        except (OSError, OverflowError):  # Ray has more to say about it
+            pass
+        return
 
 
 def bundle(

@@ -23,7 +23,7 @@ from trtbench.executors._parcel import (
     parcel_from_request,
     text_of_files,
 )
-from trtbench.executors._ray_nodes import TYPE, bundle, declared_here, request_nodes
+from trtbench.executors._ray_nodes import TYPE, bundle, declared_here, refuse_nobody, request_nodes
 from trtbench.executors._ray_task import ASK_S, Answer, lacking_here, missing_here, on_node
 from trtbench.executors._request import (
     AGAIN,
@@ -150,6 +150,7 @@ class RayExecutor:
         package = str(Path(__file__).resolve().parents[1])
         for left in reversed(range(JOINS)):
             try:
+                refuse_nobody(settings.address or "")
                 self._ray.init(
                     address=settings.address,
                     log_to_driver=False,

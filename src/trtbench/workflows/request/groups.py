@@ -325,6 +325,7 @@ class ExecutorFields(VerbRequest):
             "--hosts": ("--executor ssh", self.hosts is not None),
             "--need": ("--executor ray, or ssh", bool(self.needs)),
             "--wait-node": ("--executor ray", self.wait_node is not None),
+            "--beside": ("--executor local, ray or ssh", self.beside > 1),
         }
         for name, (fix, said) in given.items():
             if self.executor is None and said:
