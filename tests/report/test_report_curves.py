@@ -16,7 +16,7 @@ from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Figure, Section, Table, Text
 from trtbench.report.documents.comparison import verdict_table
 from trtbench.report.documents.sweep import document_from_sweep
-from trtbench.report.load_curve import rate_figure
+from trtbench.report.load_curve import rate_figure, rate_table
 from trtbench.report.renderers import _plot_curves
 from trtbench.report.renderers.md import markdown
 from trtbench.workflows.compare.findings import with_findings
@@ -76,6 +76,12 @@ def test_a_bound_lies_across_the_curve_of_latency_unless_it_is_far_above(limit_s
     drawn = _plot_curves.lines(figure.chart)["layout"]["shapes"]
     levels = [each["y0"] for each in drawn if each["y0"] == each["y1"]]
     assert levels == ([pytest.approx(500.0)] if limit_s < 1 else [])
+    for statistic, medians in (("p99", ["Median"]), ("p50", [])):  # no two of one thing
+        titles = [each.title for each in rate_table(points, statistic=statistic).headings]
+        chart = rate_figure(points, statistic=statistic).chart
+        assert isinstance(chart, Lines)
+        assert [each for each in titles if each == "Median"] == medians
+        assert len(chart.panels[0].lines) == 1 + len(medians)
 
 
 def test_rests_of_several_sizes_are_drawn_by_logarithm_and_told_in_words() -> None:

@@ -13,28 +13,31 @@ from trtbench.report.numbers import common_unit, unit_for_seconds
 FAR = 3
 """Times the highest latency: a bound further up would leave no room for the curve."""
 TONES: dict[Decision, Tone] = {"accepted": "good", "refused": "bad", "unclear": "unclear"}
+MEDIAN = "p50"
+"""By nearest rank, as all percentiles of a bound are."""
 
 
 def rate_table(
     points: Sequence[RatePoint], *, statistic: str, id: str = "rates", bounded: bool = True
 ) -> Table:
-    """List every rate with its percentile and what was decided."""
+    """List every rate with its percentile and what was decided; of a bounded median no other."""
+    beside = slice(0 if statistic == MEDIAN else 1)
     unit = common_unit(each.percentile_s for each in points)
     headings = (
         Heading(key="rate_hz", title="Rate", align="right"),
         Heading(key="achieved_hz", title="Served", align="right", rank=3),
-        Heading(key="median_s", title="Median", align="right", rank=2),
+        *[Heading(key="median_s", title="Median", align="right", rank=2)][beside],
         Heading(key=f"{statistic}_s", title=statistic, align="right"),
         Heading(key="decision", title="Bound" if bounded else "Load"),
         Heading(key="windows", title="Windows", align="right", rank=4),
         Heading(key="samples", title="Queries", align="right", rank=5),
         Heading(key="late_share", title="Sent late", align="right", rank=6),
     )
-    rows = [
+    rows: list[tuple[Cell | int, ...]] = [
         (
             rate_cell(each.rate_hz),
             rate_cell(each.achieved_hz),
-            duration_cell(each.median_s, unit=unit),
+            *[duration_cell(each.median_s, unit=unit)][beside],
             duration_cell(each.percentile_s, bounds=each.interval, unit=unit),
             Cell(
                 value=each.decision, text=_words(each, bounded=bounded), tone=TONES[each.decision]
@@ -81,7 +84,7 @@ def rate_figure(
     chart = Lines(
         x=Axis(title="Rate of arrivals", unit="queries/s", low=0),
         y=Axis(title="Latency from when a query was due", unit=unit, low=0),
-        panels=(Panel(lines=lines, marks=tuple(drawn)),),
+        panels=(Panel(lines=lines[: 1 if statistic == MEDIAN else 2], marks=tuple(drawn)),),
     )
     title = f"Latency against load: {name}" if name else "Latency against load"
     return Figure(id=id, title=title, chart=chart)
