@@ -37,13 +37,16 @@ LIMIT_S = 600
 MOODS = re.compile(
     r"^(warnings?|notes?|usual|repeats|in turns|alone|sees|speed-up|of means|before) "
     r"|^(machine|versions|built on) "
-    r"|^ +(→|fix:)|^(host|throughput|p\d+)\b.*: the interval|^\w+ H\d\d|launches would tell"
+    r"|^ +(→|fix:)|^(host|throughput|p\d+)\b.*: the interval|^\w+ H\d\d"
+    r"|^(?!unclear ).*launches would tell"
 )
 """Lines that are there or not as the machine feels, or that name it."""
 WORDS = (
     (r"\d{8}-\d{6}-[0-9a-f]{6}", "RUN"),
     (r"(sha256|commit) [0-9a-f]+", r"\1 HASH"),
     (r"needs n=\d+", "#"),
+    (r"\d+ (pass|fail|unclear)\b", "# OUTCOME"),
+    (r"^(pass|fail|unclear) +(slowdown\S*) .*", r"OUTCOME \2"),
     (r"\b(faster|slower|same|unclear)\b", "VERDICT"),
     (r"^(host|gpu|throughput|p\d+) +VERDICT .*", r"\1 VERDICT"),
     (r"\b(pass|fail)\b", "OUTCOME"),

@@ -80,6 +80,18 @@ def test_a_verdict_without_an_interval_is_a_verdict() -> None:
     assert run_docs.stable("host        same +1 %") != run_docs.stable(without)
 
 
+def test_a_gate_that_is_unclear_on_a_busy_machine_is_no_difference() -> None:
+    passed = (
+        "Gate open: a.onnx: 1 pass\npass     slowdown<=10%  −0.09 %, 99 % between −1 % and 2 %\n"
+    )
+    unclear = (
+        "Gate open: a.onnx: 1 unclear\n"
+        "unclear  slowdown<=10%  +4 %, 99 % between −9 % and +18 %; about 9 launches would tell\n"
+    )
+    assert run_docs.stable(passed) == run_docs.stable(unclear)
+    assert run_docs.stable(passed) != run_docs.stable(unclear.replace("slowdown", "p99"))
+
+
 def test_a_command_that_fails_is_named_with_what_it_said(tmp_path: Path) -> None:
     with pytest.raises(run_docs.PageError, match=r"(?s)status 7 instead of 0.*oh no"):
         run_docs.run_page("```sh\necho oh no >&2; exit 7\n```\n", tmp_path)
