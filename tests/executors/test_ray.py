@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -264,8 +265,14 @@ executor.close()
 """
 
 
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def client(program: str, nodes, folder: Path) -> subprocess.Popen:
-    """Start a program with the address of the cluster's proxy and a folder."""
+    """Start a program with the address of the cluster's proxy, once that listens, and a folder."""
+    wait_for(lambda: listens(nodes.client_port))
     here = Path(__file__).resolve().parent
     paths = [str(here), str(here.parent), os.environ["PYTHONPATH"], *sys.path]
     return subprocess.Popen(

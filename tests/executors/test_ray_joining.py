@@ -94,7 +94,7 @@ def test_a_port_at_which_nothing_listens_is_said_before_ray_tries(
         assert caught.value.facts == {"address": address, "reason": "nothing listens there"}
         assert not asked
         head.listen()
-        monkeypatch.setattr(_ray_nodes, "LISTEN_S", 10.0)
+        monkeypatch.setattr(_ray_nodes, "LISTEN_S", 30.0)
         open_executor(ExecutorSettings(address=address))
     assert asked == [address]
 

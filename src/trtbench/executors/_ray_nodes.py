@@ -21,7 +21,7 @@ from trtbench.host.yaml_files import yaml_from_text
 TYPE = "accelerator_type:"
 _TRACE = 0.001
 """How much of a resource Ray itself asks for where it stands for a kind of node."""
-LISTEN_S = 10.0
+LISTEN_S = 30.0
 """How long a head that has just been started is given to listen."""
 
 
