@@ -6,7 +6,6 @@ import contextlib
 import getpass
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 import runs
-from ports import agent_ports, free_port
+from ports import agent_ports, free_port, listens
 
 START_S = 250.0
 """For a node to come; a test has 300 s."""
@@ -62,9 +61,8 @@ def _wait_for(port: int, server: subprocess.Popen, log: Path) -> None:
     for _ in range(1200):
         if server.poll() is not None:
             pytest.skip(f"sshd does not start here: {log.read_text()[-300:]}")
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
+        if listens(port):
+            return
         time.sleep(0.1)
     pytest.skip("sshd does not answer")
 

@@ -1,4 +1,4 @@
-"""Ports that nobody listens on, and nodes of Ray that know theirs before they start."""
+"""Ports and who listens on them, and nodes of Ray that know theirs before they start."""
 
 from __future__ import annotations
 
@@ -20,6 +20,12 @@ def free_port() -> int:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("0.0.0.0", port))
             return port
+
+
+def listens(port: int) -> bool:
+    """Tell whether somebody takes connections on a port of this machine."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def agent_ports() -> dict[str, int]:

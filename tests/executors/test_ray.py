@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,7 +18,7 @@ from urllib.request import urlopen
 import psutil
 import pytest
 import runs
-from ports import agent_ports, free_port
+from ports import agent_ports, free_port, listens
 
 from trtbench.domain.result import Run
 from trtbench.errors import InputError, JobError, UnavailableError
@@ -263,11 +262,6 @@ conduct = Conduct(executor=executor, listen=lambda event: print(event.text, flus
 run_bench(spec, store=Store(folder / 'store'), conduct=conduct)
 executor.close()
 """
-
-
-def listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def client(program: str, nodes, folder: Path) -> subprocess.Popen:

@@ -15,18 +15,19 @@ FAR = 3
 TONES: dict[Decision, Tone] = {"accepted": "good", "refused": "bad", "unclear": "unclear"}
 MEDIAN = "p50"
 """By nearest rank, as all percentiles of a bound are."""
+MEDIAN_HEADING = Heading(key="median_s", title="Median", align="right", rank=2)
 
 
 def rate_table(
     points: Sequence[RatePoint], *, statistic: str, id: str = "rates", bounded: bool = True
 ) -> Table:
     """List every rate with its percentile and what was decided; of a bounded median no other."""
-    beside = slice(0 if statistic == MEDIAN else 1)
+    medians = () if statistic == MEDIAN else (MEDIAN_HEADING,)
     unit = common_unit(each.percentile_s for each in points)
     headings = (
         Heading(key="rate_hz", title="Rate", align="right"),
         Heading(key="achieved_hz", title="Served", align="right", rank=3),
-        *[Heading(key="median_s", title="Median", align="right", rank=2)][beside],
+        *medians,
         Heading(key=f"{statistic}_s", title=statistic, align="right"),
         Heading(key="decision", title="Bound" if bounded else "Load"),
         Heading(key="windows", title="Windows", align="right", rank=4),
@@ -37,7 +38,7 @@ def rate_table(
         (
             rate_cell(each.rate_hz),
             rate_cell(each.achieved_hz),
-            *[duration_cell(each.median_s, unit=unit)][beside],
+            *(duration_cell(each.median_s, unit=unit) for _ in medians),
             duration_cell(each.percentile_s, bounds=each.interval, unit=unit),
             Cell(
                 value=each.decision, text=_words(each, bounded=bounded), tone=TONES[each.decision]

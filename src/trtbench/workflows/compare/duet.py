@@ -49,7 +49,6 @@ from trtbench.workflows.compare.wave import (
     load_orders,
     read_launch,
 )
-from trtbench.workflows.measure.bench import watch_told
 from trtbench.workflows.measure.failure import end_with_same_bytes, fail_job
 from trtbench.workflows.measure.job import environment_of
 from trtbench.workflows.measure.launches import (
@@ -59,6 +58,7 @@ from trtbench.workflows.measure.launches import (
     refuse_without_library,
 )
 from trtbench.workflows.measure.rounds import keep_run
+from trtbench.workflows.measure.watch import watch_told
 from trtbench.workflows.request.comparing import LAUNCHES
 from trtbench.workflows.request.conduct import PATIENCE_S, TICK_S, Conduct, expected_s
 from trtbench.workflows.request.progress import Event

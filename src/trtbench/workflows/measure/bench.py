@@ -47,7 +47,7 @@ from trtbench.workflows.measure.launches import (
 from trtbench.workflows.measure.model_notes import held_to_layers
 from trtbench.workflows.measure.remote import run_elsewhere
 from trtbench.workflows.measure.run_files import write_run_files
-from trtbench.workflows.measure.watch import Watch, watching
+from trtbench.workflows.measure.watch import Watch, watch_told, watching
 from trtbench.workflows.request.cached import cached_from_run
 from trtbench.workflows.request.conduct import PATIENCE_S, Conduct, expected_s
 from trtbench.workflows.request.progress import Event
@@ -198,11 +198,6 @@ def _telemetry(
     if samples:
         write_telemetry(folder, samples)
     return samples
-
-
-def watch_told(launch: Launch, watch: Watch) -> Launch:
-    """Add what the watch saw to a launch."""
-    return replace(launch, outcome=watch.told(launch.outcome))
 
 
 def _with_final_names(record: RunRecord, work: Path, target: Path) -> RunRecord:

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from trtbench.host.telemetry import (
 )
 from trtbench.host.telemetry_values import Counters
 from trtbench.store.directory import read_samples
+from trtbench.workflows.measure.launches import Launch
 
 MEASURED = "memory_free_opened_bytes"
 """Told by runtimes that look at the device's memory themselves."""
@@ -214,6 +215,11 @@ def _idle_power(source: TelemetrySource, interval_s: float) -> float | None:
     sampler.wait(IDLE_LOOKS * interval_s)
     watts = [sample.power_w for sample in sampler.stop() if sample.power_w is not None]
     return float(np.median(watts)) if watts else None
+
+
+def watch_told(launch: Launch, watch: Watch) -> Launch:
+    """Add what the watch saw to a launch."""
+    return replace(launch, outcome=watch.told(launch.outcome))
 
 
 def _with_lock(environment: Environment, index: int, lock: Lock) -> Environment:
