@@ -17,13 +17,12 @@ export PYTHONDONTWRITEBYTECODE :=
 MUTATIONS ?= 20000
 PYTEST := -m pytest -q -n 2 --dist loadgroup
 
-.PHONY: help demo docs docs-outputs schemas reference test test-all test-torch lint format clean release-check
+.PHONY: help demo docs docs-outputs test test-all test-torch lint format clean release-check
 
 help:
 	@echo "make demo      set up, run the demo on this machine, leave a report in demo-report/"
 	@echo "make docs      write the documentation site to build/docs; a warning or a lost link fails"
 	@echo "make docs-outputs  run the tutorial and the notebook, and put what they print into them"
-	@echo "make schemas   write docs/reference/schemas anew, after a value changed"
 	@echo "make test      set up, check style and types, run the tests (ten minutes at most)"
 	@echo "make test-all  the same, and the tests with real parts: Ray, sshd, PostgreSQL, S3, MLflow,"
 	@echo "               Parquet, TensorRT-RTX, PyTorch, LaTeX, Chromium; installs what is missing"
@@ -42,9 +41,6 @@ docs: $(DOCS)/.installed
 
 docs-outputs: $(DOCS)/.installed $(TORCH_VENV)/.installed
 	$(DOCS)/bin/python tools/run_docs.py --write --link torch-env=$(TORCH_VENV) docs/tutorial.md docs/notebook.ipynb
-
-schemas: $(STAMP)
-	$(BIN)/python -c "from pathlib import Path; from trtbench.cli._outputs import write_schemas; write_schemas(Path('docs/reference/schemas'))"
 
 test: $(TEST_STAMP) lint
 	TRTBENCH_TEST_REAL=0 $(BIN)/python $(PYTEST)
@@ -86,10 +82,6 @@ lint: $(TEST_STAMP)
 format: $(TEST_STAMP)
 	$(BIN)/ruff format src tests tools benchmarks
 	$(BIN)/ruff check --fix src tests tools benchmarks
-
-reference: $(TEST_STAMP) schemas
-	$(BIN)/python tools/make_api.py
-	$(BIN)/python tools/make_reference.py
 
 clean:
 	rm -rf $(VENV) $(ALL) $(TORCH_VENV) $(DOCS) demo-report build dist

@@ -15,11 +15,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trtbench.analysis.bursts import burst_verdict
-from trtbench.domain.result import LaunchFacts
-from trtbench.workflows.compare.sides import GROUP
-from trtbench.workflows.compare.until_clear import is_settled
-from trtbench.workflows.compare.wave import load_orders
+from trtbench.analysis.verdict import burst_verdict
+from trtbench.compare.turns import GROUP, is_settled, load_orders
+from trtbench.core.run import LaunchFacts
 
 RATIOS = (0.002, 0.004, 0.007, 0.01)
 ROWS = ((0.004, 0.001), (0.007, 0.001), *((0.0, apart / 2**0.5) for apart in RATIOS))

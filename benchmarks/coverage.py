@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.signal import lfilter
 
-from trtbench.analysis.column_summary import summarize_column
+from trtbench.analysis.summary import summarize_column
 
 QUANTILES = (0.75, 0.9, 0.95, 0.99, 0.999)
 LENGTHS = (3_000, 12_000)

@@ -51,9 +51,9 @@ import trtbench.one_thread
 import numpy, msgspec
 mark("libraries")
 import trtbench.worker
-import trtbench.runtimes._duet
+import trtbench.runtimes._turns
 import numpy.random
-from trtbench.domain.codec import job_from_json
+from trtbench.core.codec import job_from_json
 from trtbench.runtimes import RUNTIMES, session_opener
 from trtbench.runtimes._session import resolve_inputs
 job = job_from_json(open(sys.argv[1], "rb").read(), where="job")
@@ -64,7 +64,7 @@ if sys.argv[2] == "apart":
     __import__(spec.runtime.replace("-", "_"))
     mark("runtime library")
 try:
-    from trtbench.runtimes import _trt_bench
+    from trtbench.runtimes import _trt_session as _trt_bench
 except ImportError:
     _trt_bench = None
 if _trt_bench is not None and module.EXECUTES_ENGINES and sys.argv[2] == "apart":

@@ -89,15 +89,11 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=LAYERS)
     count = parser.parse_args().layers
     files = [engine(count, seed=seed, precision=each) for seed, each in ((1, "fp16"), (2, "int8"))]
-    from trtbench.analysis.layers.difference import difference
-    from trtbench.analysis.layers.gpus import peak_of
-    from trtbench.analysis.layers.join import join_layers
-    from trtbench.analysis.layers.roofline import with_rates
-    from trtbench.analysis.layers.why import why
-    from trtbench.report.drawing.engine import svg_from_engine
-    from trtbench.report.drawing.engines import svg_from_diff
-    from trtbench.trtexec.layers import graph_from_json
-    from trtbench.trtexec.profile import profile_from_json
+    from trtbench.layers.cost import peak_of, with_rates
+    from trtbench.layers.diff import difference, why
+    from trtbench.layers.join import join_layers
+    from trtbench.report.engine_svg import svg_from_diff, svg_from_engine
+    from trtbench.trtexec.exports import graph_from_json, profile_from_json
 
     def joined() -> list[Any]:
         return [

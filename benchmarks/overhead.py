@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from _models import conv_chain
-from trtbench.domain.spec import Length, RunSpec
+from trtbench.core.spec import Length, RunSpec
 from trtbench.models.identity import model_ref
-from trtbench.runtimes._bench import timed_loop
+from trtbench.runtimes._loop import timed_loop
 from trtbench.runtimes._session import resolve_inputs
 from trtbench.runtimes.onnxruntime import open_session
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from trtbench.domain.result import Environment, Finding, LaunchFacts, Run, RunRecord
-from trtbench.domain.samples import times_from_columns
-from trtbench.domain.spec import ModelRef, RunSpec
+from trtbench.core.run import Environment, Finding, LaunchFacts, Run, RunRecord
+from trtbench.core.samples import times_from_columns
+from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.workflows.stored.report import write_report
 
 FINDING = Finding(

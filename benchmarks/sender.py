@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from _models import conv_chain
-from trtbench.domain.spec import Length
-from trtbench.host import waiting
-from trtbench.runtimes._server import LEAD_NS, arrivals, load_evidence, open_loop
+from trtbench.core.spec import Length
+from trtbench.runtimes import _loop as waiting
+from trtbench.runtimes._loop import LEAD_NS, arrivals, load_evidence, open_loop
 
 OLD_SPIN_NS = 200_000
 

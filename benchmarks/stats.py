@@ -10,14 +10,13 @@ import time
 
 import numpy as np
 
-from trtbench.analysis.distributions import t_quantile
+from trtbench.analysis.distributions import DETECTABLE_FACTOR, TRIM, t_quantile, trimmed_count
 from trtbench.analysis.findings import findings_from_run
-from trtbench.analysis.robust import DETECTABLE_FACTOR, TRIM, trimmed_count
-from trtbench.analysis.steady import segment
+from trtbench.analysis.history import segment
 from trtbench.analysis.summary import summarize
-from trtbench.domain.result import Environment, Run, RunRecord
-from trtbench.domain.samples import DURATIONS, IterationTimes, times_from_columns
-from trtbench.domain.spec import ModelRef, RunSpec
+from trtbench.core.run import Environment, Run, RunRecord
+from trtbench.core.samples import DURATIONS, IterationTimes, times_from_columns
+from trtbench.core.spec import ModelRef, RunSpec
 
 
 def series(samples: int, *, seed: int = 0) -> np.ndarray:

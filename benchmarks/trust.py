@@ -33,13 +33,12 @@ import numpy as np
 
 from _models import conv_chain, sigmoid_chain
 from _outcomes import conclude, keep, read
-from trtbench.domain.words import Mode
+from trtbench.compare.compare import compare
+from trtbench.core.words import Mode
+from trtbench.requests.execution import Event, Execution
+from trtbench.requests.measure import CompareRequest
+from trtbench.requests.settings import load_config
 from trtbench.store.store import Store
-from trtbench.workflows.compare.compare import compare
-from trtbench.workflows.request.comparing import CompareRequest
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.config import load_config
-from trtbench.workflows.request.progress import Event
 
 MODELS = ("50us", "0.5ms", "5ms", "50ms")
 MODES: dict[str, Mode] = {"one-process": "auto", "lock-step": "lock-step"}
@@ -190,12 +189,14 @@ def once(kind: Kind, case: str, files: dict[tuple[str, str], Path], *, folder: P
     if kind.neighbour == "busy":
         busy.start()
     queue = Queue()
-    conduct = Conduct(listen=queue)
+    execution = Execution(listen=queue)
     with tempfile.TemporaryDirectory(dir=folder) as store:
         began = time.monotonic()
         try:
             config = load_config(store=store)
-            found = compare(request, store=Store(Path(store)), config=config, conduct=conduct)[0]
+            found = compare(request, store=Store(Path(store)), config=config, execution=execution)[
+                0
+            ]
         finally:
             if kind.neighbour == "busy":
                 busy.terminate()

@@ -26,15 +26,14 @@ from pathlib import Path
 import numpy as np
 
 from _outcomes import conclude, keep, read
-from trtbench.analysis.bursts import burst_effects, placed_effects
-from trtbench.domain.comparison import Verdict
+from trtbench.analysis.verdict import burst_effects, placed_effects
+from trtbench.compare.compare import compare
+from trtbench.compare.turns import BURSTS_LOOK
+from trtbench.core.results import Compared, Verdict
+from trtbench.requests.execution import Event, Execution
+from trtbench.requests.measure import CompareRequest
+from trtbench.requests.settings import load_config
 from trtbench.store.store import Store
-from trtbench.workflows.compare.compare import Compared, compare
-from trtbench.workflows.compare.sides import BURSTS_LOOK
-from trtbench.workflows.request.comparing import CompareRequest
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.config import load_config
-from trtbench.workflows.request.progress import Event
 
 SIZES = {"0.2ms": 28, "0.6ms": 112}
 """Height and width of the images, by about how long a query takes."""
@@ -136,8 +135,8 @@ def once(
     watch = Watch()
     with tempfile.TemporaryDirectory() as store:
         config = load_config(store=store)
-        conduct = Conduct(listen=watch)
-        found = compare(request, store=Store(Path(store)), config=config, conduct=conduct)[0]
+        execution = Execution(listen=watch)
+        found = compare(request, store=Store(Path(store)), config=config, execution=execution)[0]
         seconds = time.monotonic() - watch.began
     verdicts = {each.metric: each for each in found.comparison.verdicts}
     gpu, host = verdicts["gpu"], verdicts["host"]

@@ -5,6 +5,7 @@ Nothing is fetched and nothing is executed while it is built; notebooks show the
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "tools"))
 FOLDERS = ("howto/index", "coming-from/index", "reference/README")
 
 project = "trtbench"
@@ -46,5 +48,8 @@ def list_pages(_app: Sphinx, name: str, content: list[str]) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Hear of every page before it is read."""
+    """Write the reference, and hear of every page before it is read."""
+    from reference import write_pages
+
+    write_pages(HERE / "reference")
     app.connect("source-read", list_pages)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from trtbench.domain.result import Environment, Fact, Gpu, LaunchFacts, Run, RunRecord
-from trtbench.domain.samples import Column, IterationTimes
-from trtbench.domain.spec import InputSpec, ModelRef, RunSpec, TensorSpec
+from trtbench.core.run import Environment, Fact, Gpu, LaunchFacts, Run, RunRecord
+from trtbench.core.samples import Column, IterationTimes
+from trtbench.core.spec import InputSpec, ModelRef, RunSpec, TensorSpec
 
 
 def ar1(random: np.random.Generator, n: int, *, phi: float = 0.0, sd: float = 0.01) -> Column:

@@ -17,12 +17,12 @@ from bindings.rtx import NoRtx, Rtx, find_rtx
 from made_artefacts import make_artefacts
 from ready_processes import ready_processes
 from real_parts import find_torch
-from trtbench.domain.variables import variable_of
+from trtbench.core.properties import variable_of
 from waiting import wait_for
 
 ABOVE = [each / "shared" for each in Path(__file__).resolve().parents[1:4]]
 BESIDE = next((each for each in ABOVE if (each / "artefacts").is_dir()), ABOVE[0])
-collect_ignore_glob = [] if BESIDE.is_dir() else ["*/test_beside_*.py"]
+collect_ignore_glob = [] if BESIDE.is_dir() else ["*/test_beside*.py"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -79,7 +79,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def beside() -> Path:
-    """Files from other machines; tests of their numbers (test_beside_*) are there with them."""
+    """Files from other machines; tests of their numbers (test_beside*.py) are there with them."""
     return BESIDE / "artefacts"
 
 

@@ -256,7 +256,7 @@ class Clock:
 
     def install(self, monkeypatch: Any) -> None:
         """Take the place of the host's clock."""
-        from trtbench.host import waiting
+        from trtbench.runtimes import _loop as waiting
 
         monkeypatch.setattr(sys.modules[__name__], "CLOCK", self)
         monkeypatch.setattr(time, "perf_counter", self.seconds)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trtbench.domain.result import (
+from trtbench.core.run import (
     AnyRecord,
     Environment,
     Fact,
@@ -18,10 +18,9 @@ from trtbench.domain.result import (
     LaunchFacts,
     RunRecord,
 )
-from trtbench.domain.samples import IterationTimes
-from trtbench.domain.spec import ModelRef, RunSpec, TensorSpec
-from trtbench.store.directory import write_record, write_samples
-from trtbench.store.entries import Cached, Entry, entry_from_record
+from trtbench.core.samples import IterationTimes
+from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
+from trtbench.store.directory import Cached, Entry, entry_from_record, write_record, write_samples
 from trtbench.store.store import Store
 
 START = datetime.datetime(2026, 1, 1, 6, tzinfo=datetime.timezone.utc)

@@ -10,9 +10,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from models import save_graph
-from trtbench.build.quantize_data import save_feeds
-from trtbench.build.quantize_onnxruntime import quantize_int8
-from trtbench.domain.conversion import CalibrationRef, QuantSpec
+from trtbench.convert.calibration import save_feeds
+from trtbench.convert.quantize import quantize_int8
+from trtbench.core.results import CalibrationRef, QuantSpec
 from trtbench.models.identity import model_ref
 
 WIDTH = 16

@@ -24,9 +24,9 @@ from typing import Any
 
 MODULES = ("trtbench", "trtbench.worker", "trtbench.node")
 IMPORTED = (
-    "trtbench.cli", "trtbench.verbs", "trtbench.verbs_of_runs", "trtbench.worker", "trtbench.node",
-    "trtbench.runtimes.onnxruntime", "trtbench.runtimes._bench", "trtbench.runtimes._duet",
-    "trtbench.runtimes._infer", "sqlalchemy.dialects.sqlite.pysqlite", "rich.table",
+    "trtbench.cli", "trtbench.verbs.bench", "trtbench.worker", "trtbench.node",
+    "trtbench.runtimes.onnxruntime", "trtbench.runtimes._loop", "trtbench.runtimes._turns",
+    "trtbench.runtimes._stream", "sqlalchemy.dialects.sqlite.pysqlite", "rich.table",
     "rich.progress", "onnx",
 )  # fmt: skip
 """All but ONNX Runtime, which starts a thread when it is imported: a copy would lack it."""

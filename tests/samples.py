@@ -188,7 +188,24 @@ def every_file() -> dict[str, bytes]:
 
 def readers() -> dict[str, Callable[[bytes], object]]:
     """Find the reader of each kind, by the first word of the names above."""
-    from trtbench.trtexec import calibration, layers, outputs, plan, profile, times
+    from trtbench.trtexec import (
+        exports as calibration,
+    )
+    from trtbench.trtexec import (
+        exports as layers,
+    )
+    from trtbench.trtexec import (
+        exports as outputs,
+    )
+    from trtbench.trtexec import (
+        exports as profile,
+    )
+    from trtbench.trtexec import (
+        times,
+    )
+    from trtbench.trtexec import (
+        version as plan,
+    )
 
     return {
         "times": lambda data: times.times_from_file(times.read_times(data, where="f")),

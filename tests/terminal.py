@@ -23,13 +23,13 @@ _CHILD = """
 import fcntl, json, struct, sys, termios
 from pathlib import Path
 from trtbench.cli import run
-from trtbench.cli._screen import show
+from trtbench.verbs._screen import draw
 from trtbench.report.renderers.json import document_from_json
 for words in json.loads(sys.argv[1]):
     for columns in json.loads(sys.argv[2]):
         fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
         if words[0] == "DRAW":
-            show(document_from_json(Path(words[1]).read_bytes()))
+            draw(document_from_json(Path(words[1]).read_bytes()))
         else:
             run(words)
         sys.stdout.write("\\f")

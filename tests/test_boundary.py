@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from trtbench import boundary
-from trtbench.errors import InputError
+from trtbench.core import safety as boundary
+from trtbench.core.errors import InputError
 
 
 @pytest.mark.parametrize("text", ["20261115-101112-abcdef", "a", "run.7_b-1", "A" * 128])

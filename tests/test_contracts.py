@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from trtbench.build.builders import BUILDERS
-from trtbench.domain.spec import ModelRef, RunSpec
-from trtbench.errors import UsageError
+from trtbench.convert.builders import BUILDERS
+from trtbench.core.errors import UsageError
+from trtbench.core.plugins import Registry
+from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.executors import EXECUTORS
-from trtbench.registry import Registry
 from trtbench.report.compose import RENDERERS, SECTIONS
 from trtbench.runtimes import RUNTIMES
 from trtbench.runtimes.contract import Runtime
@@ -74,10 +74,10 @@ def test_abilities_that_are_left_out_have_their_values(load: Callable[[str], Any
         ("def available(): return None", "def avalable(): return None", "no available", "avalable"),
         ("def device(spec)", "def device(model)", "device takes no spec", None),
         ("folder, stage", "folder", "bench takes no stage", None),
-        ("*, folder, stage", "*, folder, stage, seed", "needs seed, which nobody gives", None),
+        ("*, folder, stage", "*, folder, stage, seed", "needs seed, which is never given", None),
         ('FORMATS = ("onnx",)', "", "no FORMATS", None),
         ('FORMATS = ("onnx",)', 'FORMATS = ("onnx",)\nfix = 3\ndel fix', "no fix", None),
-        ("FORMATS", "TAKE_ARGUMENTS = True\nFORMATS", "which nobody reads", "TAKES_ARGUMENTS"),
+        ("FORMATS", "TAKE_ARGUMENTS = True\nFORMATS", "which is not read", "TAKES_ARGUMENTS"),
         ("FORMATS", "TAKES_ARGUMENTS = 'yes'\nFORMATS", "not true or false", None),
         ("FORMATS", "open_session = 3\nFORMATS", "open_session is not a function", None),
         ("FORMATS", "OPTIONS = ['a']\nFORMATS", "OPTIONS is no dict", None),
@@ -135,7 +135,7 @@ def test_every_format_has_a_runtime_that_comes_first() -> None:
 
 NAMED = {
     "workflows/demo.py",  # shows ONNX Runtime on purpose
-    "workflows/importing/spec.py",  # says whose files these are
+    "importing/make.py",  # says whose files these are
 }
 
 
@@ -144,7 +144,7 @@ def test_no_runtime_is_named_outside_its_file() -> None:
     names = {*RUNTIMES.names(), *(name.replace("-", "_") for name in RUNTIMES.names())}
     for path in sorted(SOURCE.rglob("*.py")):
         place = path.relative_to(SOURCE).as_posix()
-        if place.startswith(("runtimes/", "build/builders/")) or place in NAMED:
+        if place.startswith(("runtimes/", "convert/builders/")) or place in NAMED:
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             assert not _decides(node, names), f"{place}:{getattr(node, 'lineno', 0)}"

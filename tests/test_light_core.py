@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from models import tiny_model
-from trtbench.extras import EXTRAS, missing_package
+from trtbench.core.plugins import EXTRAS, missing_package
 from trtbench.store.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
 
 HIDDEN = (
-    "scipy", "onnx", "onnxruntime", "matplotlib", "plotly", "PIL", "jinja2",
+    "scipy", "onnx", "onnxruntime", "matplotlib", "PIL", "jinja2",
     "psutil", "pandas", "torch", "pyarrow", "fsspec", "psycopg", "ray", "mlflow",
 )  # fmt: skip
 

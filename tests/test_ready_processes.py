@@ -13,11 +13,11 @@ import pytest
 
 from models import tiny_model
 from ready_processes import REAL, Source, ready_processes
+from trtbench.measure.bench import run_bench
+from trtbench.requests.measure import BenchRequest
+from trtbench.requests.run_spec import run_spec
+from trtbench.requests.settings import Config
 from trtbench.store.store import Store
-from trtbench.workflows.measure.bench import run_bench
-from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.measuring import BenchRequest
-from trtbench.workflows.request.spec import run_spec
 
 pytestmark = [
     pytest.mark.process,

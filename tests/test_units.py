@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtbench.errors import UsageError
-from trtbench.units import (
+from trtbench.core.errors import UsageError
+from trtbench.core.units import (
     bytes_from_text,
     counted,
     fraction_from_text,
@@ -18,7 +18,7 @@ from trtbench.units import (
     text_from_rate,
     text_from_seconds,
 )
-from trtbench.workflows.request.kinds import fraction
+from trtbench.requests.fields import fraction
 
 
 @pytest.mark.parametrize(

@@ -505,9 +505,9 @@ def in_child(part: str, engine: str, *, queries: int) -> None:
 def _prepared(engine: str, **changes: object):
     import msgspec
 
-    from trtbench.domain.spec import RunSpec
+    from trtbench.core.spec import RunSpec
     from trtbench.runtimes import tensorrt
-    from trtbench.runtimes._bench import prepare
+    from trtbench.runtimes._loop import prepare
 
     fields = {"model": {"path": engine, "format": "engine"}, "runtime": "tensorrt", "batch": 1}
     spec = msgspec.convert({**fields, **changes}, RunSpec)
@@ -517,8 +517,8 @@ def _prepared(engine: str, **changes: object):
 def _timed(prepared, seconds: float = 2.0) -> dict[str, float]:
     import numpy as np
 
-    from trtbench.domain.spec import Length, Warmup
-    from trtbench.runtimes._bench import measure, warm_up
+    from trtbench.core.spec import Length, Warmup
+    from trtbench.runtimes._loop import measure, warm_up
 
     warm_up(prepared.step, Warmup(floor=Length(seconds=1.0), cap_s=4.0))
     times, _ = measure(prepared.step, Length(seconds=seconds), spans=prepared.spans)
@@ -533,8 +533,8 @@ def _overhead(engine: str, *, queries: int) -> dict[str, object]:
     """
     import numpy as np
 
-    from trtbench.domain.spec import Length, Warmup
-    from trtbench.runtimes._bench import warm_up
+    from trtbench.core.spec import Length, Warmup
+    from trtbench.runtimes._loop import warm_up
 
     clock = time.perf_counter_ns
     found: dict[str, object] = {}

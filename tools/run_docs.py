@@ -35,7 +35,8 @@ NOTE = re.compile(r"<!-- (file|not run|status|lines): (.*?) -->")
 LIMIT_S = 600
 
 MOODS = re.compile(
-    r"^(warnings?|notes?|usual|repeats|in turns|alone|sees|speed-up|of means|before) "
+    r"^(warnings?|notes?|assumptions|startup|repeats|interleaving|alone|detectable|speed-up) "
+    r"|^of means "
     r"|^(machine|versions|built on) "
     r"|^ +(→|fix:)|^(host|throughput|p\d+)\b.*: the interval|^\w+ H\d\d"
     r"|^(?!unclear ).*launches would tell"
@@ -44,7 +45,7 @@ MOODS = re.compile(
 WORDS = (
     (r"\d{8}-\d{6}-[0-9a-f]{6}", "RUN"),
     (r"(sha256|commit) [0-9a-f]+", r"\1 HASH"),
-    (r"needs n=\d+", "#"),
+    (r"needs (n=)?\d[\d ]*(samples)?", "#"),
     (r"\d+ (pass|fail|unclear)\b", "# OUTCOME"),
     (r"^(pass|fail|unclear) +(slowdown\S*) .*", r"OUTCOME \2"),
     (r"\b(faster|slower|same|unclear)\b", "VERDICT"),

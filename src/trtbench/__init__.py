@@ -14,100 +14,56 @@ from trtbench.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from trtbench.analysis.summary import Summary, summarize
-    from trtbench.api import (
-        bench,
-        build,
-        check,
-        compare,
-        diff,
-        doctor,
-        evaluate,
-        explain,
-        export,
-        export_runs,
-        gate,
-        history,
-        import_runs,
-        inspect,
-        layers,
-        load,
-        localize,
-        lottery,
-        profile,
-        quantize,
-        report,
-        runs,
-        site,
-        summary,
-        sweep,
-        upgrade,
-        why,
-    )
-    from trtbench.domain.comparison import Comparison, GateResult, Verdict
-    from trtbench.domain.result import Environment, FailedRun, Finding, Run
-    from trtbench.domain.samples import IterationTimes
-    from trtbench.domain.spec import ModelRef, RunSpec
-    from trtbench.errors import TrtbenchError
+    from trtbench.core.errors import TrtbenchError
+    from trtbench.core.results import Comparison, GateResult, Verdict
+    from trtbench.core.run import Environment, FailedRun, Finding, Run
+    from trtbench.core.samples import IterationTimes
+    from trtbench.core.spec import ModelRef, RunSpec
+    from trtbench.verbs.bench import bench
+    from trtbench.verbs.build import build
+    from trtbench.verbs.check import check
+    from trtbench.verbs.compare import compare, explain, lottery, upgrade
+    from trtbench.verbs.diff import diff, why
+    from trtbench.verbs.doctor import doctor
+    from trtbench.verbs.eval import evaluate
+    from trtbench.verbs.export import export
+    from trtbench.verbs.gate import gate
+    from trtbench.verbs.history import history
+    from trtbench.verbs.import_ import import_runs
+    from trtbench.verbs.inspect import inspect
+    from trtbench.verbs.localize import localize
+    from trtbench.verbs.profile import layers, profile
+    from trtbench.verbs.quantize import quantize
+    from trtbench.verbs.report import report
+    from trtbench.verbs.runs import export_runs, load, runs, summary
+    from trtbench.verbs.site import site
+    from trtbench.verbs.sweep import sweep
 
 __all__ = [
-    "Comparison",
-    "Environment",
-    "FailedRun",
-    "Finding",
-    "GateResult",
-    "IterationTimes",
-    "ModelRef",
-    "Run",
-    "RunSpec",
-    "Summary",
-    "TrtbenchError",
-    "Verdict",
-    "bench",
-    "build",
-    "check",
-    "compare",
-    "diff",
-    "doctor",
-    "evaluate",
-    "explain",
-    "export",
-    "export_runs",
-    "gate",
-    "history",
-    "import_runs",
-    "inspect",
-    "layers",
-    "load",
-    "localize",
-    "lottery",
-    "profile",
-    "quantize",
-    "report",
-    "runs",
-    "site",
-    "summarize",
-    "summary",
-    "sweep",
-    "upgrade",
+    "Comparison", "Environment", "FailedRun", "Finding", "GateResult", "IterationTimes",
+    "ModelRef", "Run", "RunSpec", "Summary", "TrtbenchError", "Verdict", "bench", "build",
+    "check", "compare", "diff", "doctor", "evaluate", "explain", "export", "export_runs",
+    "gate", "history", "import_runs", "inspect", "layers", "load", "localize", "lottery",
+    "profile", "quantize", "report", "runs", "site", "summarize", "summary", "sweep", "upgrade",
     "why",
-]
+]  # fmt: skip
 
-_HOMES = {
-    **dict.fromkeys(__all__, "trtbench.api"),
-    "Comparison": "trtbench.domain.comparison",
-    "Environment": "trtbench.domain.result",
-    "FailedRun": "trtbench.domain.result",
-    "Finding": "trtbench.domain.result",
-    "GateResult": "trtbench.domain.comparison",
-    "IterationTimes": "trtbench.domain.samples",
-    "ModelRef": "trtbench.domain.spec",
-    "Run": "trtbench.domain.result",
-    "RunSpec": "trtbench.domain.spec",
-    "Summary": "trtbench.analysis.summary",
-    "TrtbenchError": "trtbench.errors",
-    "Verdict": "trtbench.domain.comparison",
-    "summarize": "trtbench.analysis.summary",
+_MODULES = {
+    "analysis.summary": ("Summary", "summarize"),
+    "core.errors": ("TrtbenchError",),
+    "core.results": ("Comparison", "GateResult", "Verdict"),
+    "core.run": ("Environment", "FailedRun", "Finding", "Run"),
+    "core.samples": ("IterationTimes",),
+    "core.spec": ("ModelRef", "RunSpec"),
+    "verbs.compare": ("explain", "lottery", "upgrade"),
+    "verbs.diff": ("why",),
+    "verbs.eval": ("evaluate",),
+    "verbs.import_": ("import_runs",),
+    "verbs.profile": ("layers",),
+    "verbs.runs": ("export_runs", "load", "summary"),
 }
+_HOMES = {name: f"trtbench.verbs.{name}" for name in __all__}
+_HOMES |= {name: f"trtbench.{home}" for home, names in _MODULES.items() for name in names}
 
 
 class _Package(ModuleType):

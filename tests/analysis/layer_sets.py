@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from trtbench.analysis.layers.join import join_layers
-from trtbench.analysis.layers.layer import LayerTable
-from trtbench.domain.samples import EngineGraph, LayerProfile, LayerTime
-from trtbench.trtexec.layers import graph_from_json
+from trtbench.core.samples import EngineGraph, LayerProfile, LayerTime
+from trtbench.layers.join import join_layers
+from trtbench.layers.table import LayerTable
+from trtbench.trtexec.exports import graph_from_json
 
 WORDS = {
     "fp32": "Row major linear FP32", "fp16": "Row major linear FP16 format",

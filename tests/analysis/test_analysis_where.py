@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from trtbench.analysis.condition_text import condition_from_text, understood
-from trtbench.analysis.conditions import holds, unknown_names
-from trtbench.analysis.sweep import kinds, pareto_front, quantities
-from trtbench.errors import UsageError
+from trtbench.analysis.sweep import pareto_front, quantities
+from trtbench.core.conditions import condition_from_text, holds, limits_of, unknown_names
+from trtbench.core.errors import UsageError
+from trtbench.core.metrics import kinds
 
 NAMES = ("p99", "p99.9", "top1", "items", "size", "precision", "batch")
 
@@ -113,10 +113,10 @@ def test_one_unit_of_shares(text: str, outcome: bool) -> None:
     ],
 )
 def test_between_two_shares_a_bare_number_is_points_of_per_cent(text: str, meant: str) -> None:
-    assert understood(text, names=NAMES, kinds={"top1": "share"}) == meant
     bare, written = (condition_from_text(each, names=NAMES, kinds={"top1": "share"})
                      for each in (text, meant))  # fmt: skip
     assert bare == written
+    assert bare.text == meant
     for value in (0.689, 0.691, 0.694, 0.696):
         row, first = {"top1": value, "p99": 1.5}, {"top1": 0.7, "p99": 1.0}
         assert holds(bare, row, baseline=first) is holds(written, row, baseline=first)
@@ -189,3 +189,12 @@ def test_a_name_may_hold_its_parameter(text: str) -> None:
     row = {"PCK@0.2": 0.95, "p99": 0.001}
     assert holds(condition, row, baseline=row) is True
     assert holds(condition, {**row, "PCK@0.2": 0.5}, baseline=row) is False
+
+
+def test_one_language_for_limits_and_chains() -> None:
+    condition = condition_from_text("1ms≤p99<5ms and 20>items", names=NAMES)
+    assert limits_of(condition) == [("p99", ">=", 0.001), ("p99", "<", 0.005), ("items", "<", 20.0)]
+    assert limits_of(condition_from_text("p99<5ms or items>3", names=NAMES)) is None
+    assert limits_of(condition_from_text("p99<baseline", names=NAMES)) is None
+    assert met("1ms<p99<5ms", p99=0.004) is True
+    assert met("1ms<p99<5ms", p99=0.006) is False

@@ -9,18 +9,12 @@ from typing import Any
 
 import pytest
 
-from trtbench.analysis.layers.difference import difference
-from trtbench.analysis.layers.engine_facts import EngineFacts
-from trtbench.analysis.layers.gpus import peak_of
-from trtbench.analysis.layers.grouping import groups_of
-from trtbench.analysis.layers.join import join_layers
-from trtbench.analysis.layers.layer import LayerTable
-from trtbench.analysis.layers.precision import precision_truth
-from trtbench.analysis.layers.reconcile import reconcile
-from trtbench.analysis.layers.roofline import with_rates
-from trtbench.analysis.layers.why import why
-from trtbench.trtexec.layers import graph_from_json
-from trtbench.trtexec.profile import profile_from_json
+from trtbench.layers.cost import peak_of, with_rates
+from trtbench.layers.diff import difference, reconcile, why
+from trtbench.layers.join import join_layers
+from trtbench.layers.precision import precision_truth
+from trtbench.layers.table import EngineFacts, LayerTable, groups_of
+from trtbench.trtexec.exports import graph_from_json, profile_from_json
 
 TREX = "NVIDIA__TensorRT/tools/experimental/trt-engine-explorer/examples/pytorch/resnet/A100"
 FUZZY = "fuzzylabs__edge-vision-power-estimation/desktop/torch_onnx_trtexec/results"

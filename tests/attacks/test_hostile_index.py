@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trtbench.errors import StoreError
+from trtbench.core.errors import StoreError
 from trtbench.store.store import Store
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "store"))

@@ -16,21 +16,19 @@ import pytest
 from commands import trtbench, typed
 
 import models
-from trtbench.analysis.gate import rule_from_text
-from trtbench.analysis.gate_report import junit_from_results
-from trtbench.domain.comparison import GateResult
-from trtbench.domain.spec import TensorSpec
-from trtbench.errors import InputError, TrtbenchError
-from trtbench.executors._hosts import hosts_from_file
+from trtbench.analysis.gate import Suite, junit_from_suites, rules_from_text
+from trtbench.compare.gate import rules_from_file
+from trtbench.core.errors import InputError, TrtbenchError
+from trtbench.core.results import GateResult
+from trtbench.core.spec import TensorSpec
+from trtbench.executors.ssh import hosts_from_file
 from trtbench.host.arrays import read_archive, read_arrays
 from trtbench.host.images import read_image
-from trtbench.report.csv_lines import csv_from_lines
-from trtbench.tasks._coco import CocoFile
-from trtbench.tasks._image_folder import read_classes
-from trtbench.tasks._sequences import LabelledArrays
-from trtbench.workflows.compare.gate import rules_from_file
-from trtbench.workflows.request.config import load_config
-from trtbench.workflows.sweep.matrix import matrix_from_file
+from trtbench.report.renderers.csv import csv_from_lines
+from trtbench.requests.settings import load_config
+from trtbench.sweep.matrix import matrix_from_file
+from trtbench.tasks._boxes import CocoFile
+from trtbench.tasks.classification import LabelledArrays, read_classes
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
 import contextlib
@@ -261,11 +259,11 @@ def test_escapes_in_names_and_tags_never_reach_a_screen(world: Path) -> None:
 
 
 def test_control_characters_never_break_junit() -> None:
-    rule = rule_from_text("median<5ms")
+    rule = rules_from_text("median<5ms")[0]
 
     rule = rule.having(text=f"median<5ms {ESCAPE}\x00\ufffe")
     result = GateResult(rule=rule, outcome="fail", message=f"slow {ESCAPE}\x0b\udce9")
-    text = junit_from_results([result], suite=ESCAPE)
+    text = junit_from_suites([Suite(ESCAPE, [result])])
     root = ElementTree.fromstring(text.encode())
     assert "\\x1b" in root.find("testcase/failure").get("message")
 

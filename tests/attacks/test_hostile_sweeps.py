@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from trtbench.boundary import check_tag
-from trtbench.domain.codec import record_from_json
-from trtbench.errors import InputError, TrtbenchError, UnavailableError, UsageError
-from trtbench.host import unfinished
+from trtbench.core.codec import record_from_json
+from trtbench.core.errors import InputError, TrtbenchError, UnavailableError, UsageError
+from trtbench.core.safety import check_tag
+from trtbench.host import files as unfinished
 from trtbench.models.identity import sha256_of
+from trtbench.requests.stored import ReportRequest
 from trtbench.store.store import Store
-from trtbench.workflows.request.keeping import ReportRequest, SiteRequest
-from trtbench.workflows.sweep.cache import MADE, Cache, Made
-from trtbench.workflows.sweep.graph import SweepStep
-from trtbench.workflows.sweep.journal import JOURNAL, SIGNED, Journal, read_outline
-from trtbench.workflows.sweep.matrix import matrix_from_table
+from trtbench.sweep.matrix import matrix_from_table
+from trtbench.sweep.plan import Cache, SweepStep
+from trtbench.sweep.records import JOURNAL, MADE, SIGNED, Journal, Made, read_outline
+from trtbench.verbs.site import SiteRequest
 
 BIDI, ESCAPE = "abc\u202etxt.exe", "\x1b[2Jgone"
 

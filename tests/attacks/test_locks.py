@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from trtbench.errors import UnavailableError
+from trtbench.core.errors import UnavailableError
 from trtbench.host import locks
 
 DEVICE = "cpu"

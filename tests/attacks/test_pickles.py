@@ -13,10 +13,9 @@ from types import ModuleType
 import pytest
 from commands import trtbench
 
-from trtbench.domain.conversion import ExportSpec
-from trtbench.errors import UsageError
-from trtbench.models.torch_pickle import archive_kind, modules_named
-from trtbench.models.torch_sources import _with_weights, load_source
+from trtbench.core.errors import UsageError
+from trtbench.core.results import ExportSpec
+from trtbench.models.torch_models import _with_weights, archive_kind, load_source, modules_named
 
 EVIL = """
 import io, os, sys, zipfile, torch

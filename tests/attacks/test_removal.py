@@ -12,7 +12,7 @@ from commands import typed
 sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
 import records
 
-from trtbench.errors import InputError, StoreError
+from trtbench.core.errors import InputError, StoreError
 from trtbench.store.store import Store
 
 

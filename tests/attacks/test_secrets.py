@@ -107,8 +107,8 @@ def test_a_run_that_fails_keeps_no_secret_either(world: Path) -> None:
 def test_secrets_in_options_and_commands_of_a_program_are_masked_in_the_record(
     tmp_path: Path,
 ) -> None:
-    from trtbench.domain.result import Environment, FailedRun, without_secrets
-    from trtbench.domain.spec import ModelRef, RunSpec
+    from trtbench.core.run import Environment, FailedRun, without_secrets
+    from trtbench.core.spec import ModelRef, RunSpec
 
     record = FailedRun(
         id="r",

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from trtbench.errors import InputError, UsageError
-from trtbench.workflows.request.config import load_config
-from trtbench.workflows.request.trust import trust_settings, trusted_settings
+from trtbench.core.errors import InputError, UsageError
+from trtbench.requests.settings import load_config, trust_settings, trusted_settings
 
 STRANGER = 12345
 
@@ -58,7 +57,7 @@ def test_settings_of_others_are_refused_until_they_are_trusted(trap: Path, how: 
     with pytest.raises(UsageError, match="not yours") as found:
         load_config()
     assert found.value.fix is not None
-    assert found.value.fix.startswith(f"trtbench trust {trap / 'trtbench.toml'}")
+    assert found.value.fix.startswith(f"trtbench doctor --trust {trap / 'trtbench.toml'}")
     assert trust_settings(trap) == trap / "trtbench.toml"
     assert load_config().python_for("onnxruntime") == str(trap / "python")
     assert stat.S_IMODE((trap.parent / "config" / "trtbench").stat().st_mode) == 0o700
@@ -68,7 +67,7 @@ def test_doctor_alone_does_not_run_the_interpreter_of_a_stranger(trap: Path) -> 
     make_strange(trap, "writable")
     done = trtbench("doctor")
     assert "not yours" in done.stdout
-    assert "trtbench trust" in done.stdout
+    assert "trtbench doctor --trust" in done.stdout
     assert not (trap.parent / "owned").exists()
 
 

@@ -12,8 +12,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
 import records
 
-from trtbench.store.contents import own_files
-from trtbench.store.remote import RemoteRuns
+from trtbench.store.directory import own_files
+from trtbench.store.place import RemoteRuns
 from trtbench.store.store import Store
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: trtbench[remote]")

@@ -51,7 +51,7 @@ def _has(trt: object, name: str) -> bool:
 
 
 def _listen(trt, folder: Path) -> list[list[str]]:
-    from trtbench.host.tensorrt_listen import Heard, make_logger
+    from trtbench.host.tensorrt import Heard, make_logger
 
     heard = Heard()
     logger = make_logger(trt, path=folder / "build.log", heard=heard, verbose=False)
@@ -61,7 +61,7 @@ def _listen(trt, folder: Path) -> list[list[str]]:
 
 
 def _watch(trt) -> list[object]:
-    from trtbench.host.tensorrt_listen import make_monitor
+    from trtbench.host.tensorrt import make_monitor
 
     told: list[object] = []
     monitor = make_monitor(
@@ -74,7 +74,7 @@ def _watch(trt) -> list[object]:
 
 
 def _room(trt) -> list[object]:
-    from trtbench.host.tensorrt_listen import make_output_room
+    from trtbench.host.tensorrt import make_output_room
 
     room = make_output_room(trt, address=4096, size_bytes=64)
     given = [room.reallocate_output("y", 0, size, 256) for size in (64, 65)]
@@ -84,14 +84,14 @@ def _room(trt) -> list[object]:
 
 
 def _calibrate(trt, folder: Path) -> dict[str, object]:
-    from trtbench.host.tensorrt_calibrate import BASES, CacheKey, ScaleCache, make_calibrator
+    from trtbench.host.tensorrt_build import BASES, CacheKey, ScaleCache, make_calibrator
 
     found = {}
     for algorithm, base in BASES.items():
         key = CacheKey(model="m", data="d", batch=4, algorithm=algorithm, tensorrt="x")
         cache = ScaleCache(folder / algorithm, key=key)
         calibrator = make_calibrator(
-            trt, algorithm=algorithm, cache=cache, data=None, tell=lambda done, all_: None
+            trt, algorithm=algorithm, cache=cache, feeds=[], report=lambda done, all_: None
         )
         empty = calibrator.read_calibration_cache()
         calibrator.write_calibration_cache(b"scales")

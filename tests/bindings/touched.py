@@ -47,7 +47,7 @@ BY_NAME = {
 """Names that are put together at run time."""
 
 OWN = {
-    "_calibration.py": {"_cache", "problem"},
+    "_python_api.py": {"runtime"},
     "tensorrt.py": {"problem"},
     "_trt_engine.py": {"problem"},
     "_trt_session.py": {"problem"},
@@ -63,8 +63,7 @@ def touched_names(source: Path) -> set[str]:
     found = set(BY_NAME)
     files = [
         *source.glob("trtbench/host/tensorrt*.py"),
-        source / "trtbench/build/builders/_python_api.py",
-        source / "trtbench/build/builders/_calibration.py",
+        source / "trtbench/convert/builders/_python_api.py",
         *source.glob("trtbench/runtimes/_trt_*.py"),
     ]
     for path in files:

@@ -9,9 +9,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from models import save_graph
-from trtbench.build.onnx_file import check_onnx, save_onnx
-from trtbench.build.onnx_verify import run_all
-from trtbench.build.quantize_data import FeedFile
+from trtbench.convert.calibration import FeedFile
+from trtbench.convert.verify import run_all
+from trtbench.models.onnx_model import check_onnx, save_onnx
 
 
 def outputs(path: Path, feeds: Path) -> dict[str, np.ndarray]:

@@ -6,17 +6,14 @@ import struct
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from trtbench.build.builders._shapes import profiles_of
-from trtbench.domain.spec import BuildSpec, ModelRef, ShapeProfile, TensorSpec
-from trtbench.errors import InputError, UsageError
-from trtbench.host.tensorrt import abilities_of_version
-from trtbench.host.tensorrt_calibrate import CacheKey, CalibrationData, ScaleCache
-from trtbench.host.tensorrt_listen import Heard, LogProgress, PhaseTree
-from trtbench.host.tensorrt_timing import TimingCache
-from trtbench.workflows.make.build_shapes import all_profiles, spans_of_batches
+from trtbench.convert.build import spans_of_batches
+from trtbench.convert.builders._python_api import profiles_of
+from trtbench.core.errors import UsageError
+from trtbench.core.spec import BuildSpec, ModelRef, ShapeProfile, TensorSpec
+from trtbench.host.tensorrt import Heard, LogProgress, PhaseTree, abilities_of_version
+from trtbench.host.tensorrt_build import CacheKey, ScaleCache, TimingCache
 
 IMAGE = TensorSpec(name="image", dtype="float32", shape=(None, 3, 8, 8))
 OLD = abilities_of_version("8.6.1", flavour="tensorrt")
@@ -38,13 +35,6 @@ def test_progress_of_nested_phases_never_goes_back() -> None:
     assert seen == sorted(seen)
     assert seen[0] == pytest.approx(1 / 8)
     assert seen[-1] == 1.0
-
-
-def test_a_step_of_a_phase_that_never_began_is_harmless() -> None:
-    tree = PhaseTree()
-    tree.step("lost", 3)
-    tree.finish("lost")
-    assert tree.done() == 0.0
 
 
 def test_progress_is_read_from_the_log_where_there_is_no_monitor() -> None:
@@ -100,33 +90,6 @@ def test_scales_of_unknown_origin_are_used_only_when_named_without_data(tmp_path
     assert ScaleCache(path, key=key()).read() is None
 
 
-def items(count: int, *, seed: int = 0) -> dict[str, Any]:
-    return {"image": np.random.default_rng(seed).random((count, 3, 8, 8), dtype=np.float32)}
-
-
-def test_calibration_data_come_in_whole_batches() -> None:
-    rows = items(10)
-    data = CalibrationData(rows, constant={}, shapes={"image": (4, 3, 8, 8)})
-    assert (data.batch, data.batches) == (4, 2)
-    assert np.array_equal(data.rows(1)["image"], rows["image"][4:8])
-    assert data.rows(0)["image"].flags.c_contiguous
-
-
-def test_the_hash_of_the_data_follows_what_is_fed() -> None:
-    shapes = {"image": (4, 3, 8, 8)}
-    first = CalibrationData(items(8), constant={}, shapes=shapes).sha256()
-    assert CalibrationData(items(8), constant={}, shapes=shapes).sha256() == first
-    assert CalibrationData(items(8, seed=1), constant={}, shapes=shapes).sha256() != first
-    assert CalibrationData(items(4), constant={}, shapes=shapes).sha256() != first
-
-
-def test_too_few_or_wrong_items_are_refused() -> None:
-    with pytest.raises(InputError, match="fewer items"):
-        CalibrationData(items(3), constant={}, shapes={"image": (4, 3, 8, 8)})
-    with pytest.raises(InputError, match="shape of the input"):
-        CalibrationData(items(8), constant={}, shapes={"image": (4, 3, 9, 9)})
-
-
 class FakeCache:
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -173,10 +136,12 @@ def use_of(path: Path, *, adds: bytes, forgets: bool = False) -> Any:
 
 def test_a_timing_cache_is_made_reused_and_added_to(tmp_path: Path) -> None:
     path = tmp_path / "timing.cache"
-    assert use_of(path, adds=b" a").use == "new"
-    assert use_of(path, adds=b"").use == "hit"
-    partial = use_of(path, adds=b" b")
-    assert (partial.use, partial.before_bytes, partial.after_bytes) == ("partial", 30, 32)
+    assert use_of(path, adds=b" a")[0] == "new"
+    assert use_of(path, adds=b"")[0] == "hit"
+    use, facts = use_of(path, adds=b" b")
+    assert use == facts["timing_cache"] == "partial"
+    assert facts["timing_cache_before_bytes"] == 30
+    assert facts["timing_cache_after_bytes"] == 32
     assert path.read_bytes() == timings(b"mine a b")
     assert not list(tmp_path.glob("*.part"))
 
@@ -196,7 +161,7 @@ def test_a_timing_cache_of_elsewhere_is_kept_and_said(
 ) -> None:
     path = tmp_path / "timing.cache"
     path.write_bytes(held)
-    assert use_of(path, adds=b" a", forgets=forgets).use == "refused"
+    assert use_of(path, adds=b" a", forgets=forgets)[0] == "refused"
     assert path.read_bytes() == timings(b"mine a")
     assert (tmp_path / "timing.cache.old").read_bytes() == held
 
@@ -234,14 +199,8 @@ def test_a_range_outside_the_model_is_refused() -> None:
 
 
 def test_minus_one_is_a_batch_of_1_to_256() -> None:
-    spans = spans_of_batches([("image", (-1, 3, 8, 8))], Path("net.onnx"))
+    spans = spans_of_batches(["image:-1x3x8x8"], Path("net.onnx"))
     assert spans == {"image": span(1, 128, 256)}
-    assert spans_of_batches([("image", (4, 3, 8, 8))], Path("x"))["image"] == span(4, 4, 4)
+    assert spans_of_batches(["image:4 3 8 8"], Path("x"))["image"] == span(4, 4, 4)
     with pytest.raises(UsageError, match="first dimension"):
-        spans_of_batches([("image", (1, 3, -1, 8))], Path("net.onnx"))
-
-
-def test_shapes_that_come_again_are_further_profiles() -> None:
-    first, second = all_profiles(None, [{"a": (1, 2)}, {"a": (8, 2)}], [{"a": (4, 2)}])
-    assert first == {"a": ShapeProfile(min=(1, 2), opt=(1, 2), max=(4, 2))}
-    assert second == {"a": ShapeProfile(min=(8, 2), opt=(8, 2), max=(8, 2))}
+        spans_of_batches(["image:1x3x-1x8"], Path("net.onnx"))

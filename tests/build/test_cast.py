@@ -14,15 +14,15 @@ from onnx_cases import one_node, outputs, saved, types_of
 import models
 from models import save_graph
 from trtbench.analysis.numeric import tensor_diffs
-from trtbench.build.cast import cast
-from trtbench.build.onnx_file import load_onnx
-from trtbench.build.quantize import quantize
-from trtbench.build.quantize_data import save_feeds
+from trtbench.convert.calibration import save_feeds
+from trtbench.convert.cast import cast
+from trtbench.convert.quantize import quantize
+from trtbench.core.errors import UsageError
+from trtbench.core.jobs import Stage
+from trtbench.core.results import QuantSpec
+from trtbench.core.spec import ModelRef
 from trtbench.data import demo_file
-from trtbench.domain.conversion import QuantSpec
-from trtbench.domain.job import Stage
-from trtbench.domain.spec import ModelRef
-from trtbench.errors import UsageError
+from trtbench.models.onnx_model import load_onnx
 
 DIGITS = demo_file("digits.onnx")
 OLD_RUNTIME = tuple(int(part) for part in version("onnxruntime").split(".")[:2]) < (1, 24)

@@ -21,20 +21,22 @@ import onnx
 import pytest
 
 from real_parts import find_torch
-from trtbench.build.export import _exporter
-from trtbench.build.export_write import Example, write_legacy
-from trtbench.cli import run as run_command
-from trtbench.cli._commands import joined_dims
-from trtbench.domain.conversion import InputShape, Sidecar
-from trtbench.errors import InputError, UnavailableError, UsageError
-from trtbench.models import torch_libraries
-from trtbench.models.sidecar import read_sidecar
-from trtbench.models.torch_models import import_torch
-from trtbench.models.torch_pickle import archive_kind, modules_named
-from trtbench.models.torch_sources import TorchSource, load_source
-from trtbench.workflows.make.export import export_spec, input_shapes, run_export
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.making import ExportRequest
+from trtbench.cli import joined_dims
+from trtbench.convert.conversions import export_spec, input_shapes, run_export
+from trtbench.convert.export import Example, _exporter, write_onnx
+from trtbench.core.errors import InputError, UnavailableError, UsageError
+from trtbench.core.results import InputShape, Sidecar
+from trtbench.models.identity import read_sidecar
+from trtbench.models.torch_models import (
+    TorchSource,
+    _library,
+    archive_kind,
+    import_torch,
+    load_source,
+    modules_named,
+)
+from trtbench.requests.convert import ExportRequest
+from trtbench.requests.execution import Execution
 
 TORCH = find_torch()
 needs_torch = pytest.mark.usefixtures("torch_python")
@@ -93,50 +95,6 @@ def get_model(name, weights=None):
         raise urllib.error.URLError("Name or service not known")
     return Net()
 """
-TIMM = """
-from mynet import Net
-
-def list_models():
-    return ["net_small"]
-
-def is_model(name):
-    return name in list_models()
-
-def create_model(name, pretrained=False):
-    if pretrained:
-        raise RuntimeError("huggingface hub: Connection error")
-    model = Net()
-    model.pretrained_cfg = {"input_size": (3, 12, 12)}
-    return model
-"""
-ULTRALYTICS = """
-from torch import nn
-from mynet import Net
-
-class Head(nn.Module):
-    export = False  # all there is of a classifier; a detector has a format, too
-
-    def forward(self, x):
-        return x if self.export else (x, {"for": "training"})
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.net, self.detect = Net(), Head()
-        self.yaml, self.args = {"ch": 3}, {"imgsz": 32}
-
-    def forward(self, x):
-        return self.detect(self.net(x))
-
-    def fuse(self, verbose=True):
-        return self
-
-class YOLO:
-    def __init__(self, path):
-        if not str(path).endswith((".yaml", ".pt")):
-            raise FileNotFoundError(path)
-        self.model = Model()
-"""
 
 
 @pytest.fixture
@@ -146,8 +104,6 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in {
         "torchvision/__init__.py": "",
         "torchvision/models.py": TORCHVISION,
-        "timm/__init__.py": TIMM,
-        "ultralytics/__init__.py": ULTRALYTICS,
     }.items():
         (libraries / name).parent.mkdir(parents=True, exist_ok=True)
         (libraries / name).write_text(text)
@@ -159,8 +115,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def made(source: str, **flags: object) -> Sidecar:
     target = flags.pop("target", None)
-    spec = export_spec(ExportRequest(source=source, target=target, **flags))  # type: ignore[arg-type]
-    return run_export(spec, target=target, conduct=Conduct(python=TORCH))  # type: ignore[arg-type]
+    request = ExportRequest(source=source, target=target, **flags)  # type: ignore[arg-type]
+    return run_export(request, execution=Execution(python=TORCH))
 
 
 def in_torch(code: str) -> None:
@@ -189,12 +145,9 @@ def test_shapes_are_read_as_the_seeds_write_them() -> None:
 def test_the_exporter_follows_the_opset_and_the_target() -> None:
     spec = export_spec(ExportRequest(source="torchvision:resnet18", target="tensorrt-8.6"))
     assert (spec.exporter, spec.opset) == ("legacy", 17)
-    assert export_spec(ExportRequest(source="torchvision:resnet18")).exporter == "dynamo"
+    spec = export_spec(ExportRequest(source="torchvision:resnet18"))
+    assert (spec.exporter, Path(spec.output).name) == ("dynamo", "resnet18.onnx")
     assert export_spec(ExportRequest(source="torchvision:resnet18", opset=13)).exporter == "legacy"
-    assert (
-        Path(export_spec(ExportRequest(source="torchvision:resnet18")).output).name
-        == "resnet18.onnx"
-    )
     with pytest.raises(UsageError, match="opset 17 at most"):
         export_spec(ExportRequest(source="torchvision:resnet18", target="tensorrt-8.6", opset=18))
     with pytest.raises(UsageError, match="dynamo exporter makes"):
@@ -220,7 +173,8 @@ def test_a_pytorch_without_the_newer_exporter(tmp_path: Path, by_name: bool) -> 
     value = SimpleNamespace(shape=(2, 3), dim=lambda: 2)
     example = Example(inputs={"x": value}, open_axes={"x": {0: "batch"}}, by_name=by_name)
     model = SimpleNamespace(parameters=list, buffers=list)
-    write_legacy(model, example, {"y": value}, tmp_path / "a.onnx", None, torch)
+    path, outputs = tmp_path / "a.onnx", {"y": value}
+    write_onnx(model, example, outputs, path, None, exporter="legacy", torch=torch)
     assert told["args"] == (({"x": value},) if by_name else (value,))
     assert told["opset"] == 17
     assert told["axes"] == {"x": {0: "batch"}, "y": {0: "batch"}}
@@ -270,19 +224,11 @@ def test_a_repository_that_cannot_be_fetched(tmp_path: Path, kept: bool) -> None
         assert "torch.hub:FOLDER/net" in str(caught.value.fix)
 
 
-def test_a_dry_run_prints_the_job(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["export", "timm:net", "--input-shape", "-1", "3", "8", "8", "--dry-run"]
-    assert run_command(words) == 0
-    out = capsys.readouterr().out
-    assert '"job": "export"' in out
-    assert "timm:net" in out
-
-
 @pytest.mark.skipif(bool(importlib.util.find_spec("torch")), reason="PyTorch is here")
 def test_without_pytorch_the_way_out_is_named(tmp_path: Path) -> None:
-    spec = export_spec(ExportRequest(source="torchvision:resnet18", output=tmp_path / "m.onnx"))
+    request = ExportRequest(source="torchvision:resnet18", output=tmp_path / "m.onnx")
     with pytest.raises(UnavailableError, match="PyTorch is not installed") as caught:
-        run_export(spec)
+        run_export(request)
     assert "runtimes.torch.python" in (caught.value.fix or "")
     assert list(tmp_path.iterdir()) == []
 
@@ -301,7 +247,7 @@ def test_a_torchvision_of_another_release_is_not_called_missing(
     for name in ("torchvision", "timm"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     with pytest.raises(UnavailableError, match="built for another PyTorch") as caught:
-        torch_libraries.library(library, library)
+        _library(library, library)
     assert caught.value.facts["reason"] == "operator torchvision::nms does not exist"
     assert "torch torchvision" in (caught.value.fix or "")
 
@@ -360,90 +306,10 @@ def test_torchvision_by_name_with_an_open_batch(world: Path) -> None:
 
 @needs_torch
 def test_weights_that_cannot_be_downloaded_name_the_way_out(world: Path) -> None:
-    for source in ("torchvision:netone", "timm:net_small"):
-        with pytest.raises(InputError, match="cannot be downloaded") as caught:
-            made(source, target="tensorrt-8.6")
-        assert "--weights none" in (caught.value.fix or "")
-    with pytest.raises(UsageError, match="netone"):
-        made("torchvision:netane", weights="none")
-    with pytest.raises(UsageError, match="torchvision:"):
-        made("torchvison:netone", weights="none")
+    with pytest.raises(InputError, match="cannot be downloaded") as caught:
+        made("torchvision:netone", target="tensorrt-8.6")
+    assert "--weights none" in (caught.value.fix or "")
     assert not list(world.glob("*.onnx"))
-
-
-@needs_torch
-def test_timm_and_ultralytics_know_their_own_shapes(world: Path) -> None:
-    made("timm:net_small", output="t.onnx", weights="none", target="tensorrt-8.6")
-    dims = onnx.load(world / "t.onnx").graph.input[0].type.tensor_type.shape.dim
-    assert [dim.dim_value for dim in dims][1:] == [3, 12, 12]
-    made("ultralytics:yolov8n", output="y.onnx", weights="none", target="tensorrt-8.6")
-    model = onnx.load(world / "y.onnx")
-    assert model.graph.input[0].name == "images"
-    assert len(model.graph.output) == 1  # the head gives what inference needs
-    assert model.opset_import[0].version == 17
-    with pytest.raises(UsageError, match="pickle"):
-        made("ultralytics:yolov8n", target="tensorrt-8.6")
-
-
-@needs_torch
-def test_a_state_dict_needs_its_factory(world: Path) -> None:
-    in_torch("import torch, mynet; torch.save(mynet.make().state_dict(), 'w.pt')")
-    shapes = ["x:-1x3x8x8"]
-    with pytest.raises(UsageError, match="weights without the module"):
-        made("w.pt", input_shapes=shapes, target="tensorrt-8.6")
-    with pytest.raises(UsageError, match="cannot be imported"):
-        made("w.pt", input_shapes=shapes, factory="mynet:mke", target="tensorrt-8.6")
-    with pytest.raises(InputError, match="does not fit"):
-        made("w.pt", input_shapes=shapes, factory="mynet:make_two", target="tensorrt-8.6")
-    with pytest.raises(UsageError, match="shape of the input"):
-        made("w.pt", factory="mynet:make", target="tensorrt-8.6")
-    sidecar = made("w.pt", input_shapes=shapes, factory="mynet:make", target="tensorrt-8.6")
-    assert sidecar.method == "state dict"
-    assert sidecar.source_sha256 is not None
-    assert onnx.load(world / "w.onnx").graph.input[0].name == "x"
-
-
-@needs_torch
-def test_weights_of_ones_own_go_into_a_model_by_name(world: Path) -> None:
-    in_torch(
-        "import torch, mynet; torch.manual_seed(1); "
-        "torch.save({'state_dict': mynet.make().state_dict()}, 'w.pt')"
-    )
-    shapes = ["1x3x8x8"]
-    sidecar = made("torchvision:netone", weights="w.pt", input_shapes=shapes, target="tensorrt-8.6")
-    assert not any("random" in note for note in sidecar.notes)
-    assert sidecar.difference[0].close == 1.0
-
-
-@needs_torch
-def test_a_pickled_module_needs_trust_and_says_so(world: Path) -> None:
-    in_torch("import torch, mynet; torch.save(mynet.make(), 'net.pt')")
-    shapes = ["-1x3x8x8"]
-    with pytest.raises(UsageError, match="can run any code") as caught:
-        made("net.pt", input_shapes=shapes, target="tensorrt-8.6")
-    assert "mynet" in caught.value.facts["it names"]
-    sidecar = made("net.pt", input_shapes=shapes, trust=True, target="tensorrt-8.6")
-    assert any("trusted" in note for note in sidecar.notes)
-
-
-@needs_torch
-def test_torchscript_and_exported_programs(world: Path) -> None:
-    in_torch(
-        "import torch, mynet\n"
-        "net, x = mynet.make().eval(), torch.rand(2, 3, 8, 8)\n"
-        "torch.jit.trace(net, x).save('script.pt')\n"
-        "batch = torch.export.Dim('batch', min=1)\n"
-        "torch.export.save(torch.export.export(net, (x,), dynamic_shapes=({0: batch},)), 'p.pt2')"
-    )
-    shapes = ["-1x3x8x8"]
-    assert made("script.pt", input_shapes=shapes).exporter == "legacy"
-    with pytest.raises(UsageError, match="can run any code"):
-        made("p.pt2")
-    program = made("p.pt2", trust=True)
-    assert (program.exporter, program.method) == ("dynamo", "ExportedProgram")
-    assert program.difference[0].close == 1.0
-    with pytest.raises(UsageError, match="--input-shape cannot change"):
-        made("p.pt2", input_shapes=shapes, trust=True)
 
 
 @needs_torch
@@ -488,17 +354,3 @@ def test_half_makes_an_fp16_file(world: Path) -> None:
     assert model.graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.FLOAT16
     assert sidecar.difference[0].sqnr_db is not None
     assert sidecar.difference[0].sqnr_db > 40
-
-
-@needs_torch
-def test_a_shape_the_model_cannot_take_and_a_missing_file(world: Path) -> None:
-    with pytest.raises(InputError, match="does not run on inputs of this shape"):
-        made(
-            "torchvision:netone", weights="none", input_shapes=["1x5x8x8"],
-            target="tensorrt-8.6",
-        )  # fmt: skip
-    with pytest.raises(InputError, match="there is no file"):
-        made("nothing.pt", target="tensorrt-8.6")
-    (world / "text.pt").write_text("no model")
-    with pytest.raises((InputError, UsageError)):
-        made("text.pt", target="tensorrt-8.6", input_shapes=["1x3x8x8"])

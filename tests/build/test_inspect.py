@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import struct
 from pathlib import Path
@@ -16,40 +15,21 @@ from onnx import TensorProto, helper, numpy_helper
 import models
 from models import save_graph
 from trtbench.analysis.inspection import parameter_difference
-from trtbench.build.onnx_read import read_onnx
 from trtbench.cli import run as run_command
-from trtbench.data import demo_file
-from trtbench.domain.artefact import Artefact
-from trtbench.domain.codec import json_from_value
-from trtbench.domain.result import Fact, Gpu
-from trtbench.domain.samples import EngineGraph, LayerInfo
-from trtbench.domain.spec import BuildSpec, ShapeProfile
-from trtbench.errors import InputError
+from trtbench.convert.conversions import run_quantize
+from trtbench.core.codec import json_from_value
+from trtbench.core.errors import InputError
+from trtbench.core.results import Artefact
+from trtbench.core.run import Fact, Gpu
+from trtbench.core.samples import EngineGraph, LayerInfo
+from trtbench.core.spec import BuildSpec, ShapeProfile
+from trtbench.core.units import text_from_bytes
 from trtbench.models.identity import model_ref, sha256_of
-from trtbench.trtexec.plan import PlanHeader
-from trtbench.units import text_from_bytes
-from trtbench.workflows.look.engine import would_load
-from trtbench.workflows.look.inspect import inspect, parsers_of
-from trtbench.workflows.make.quantize import quant_spec, run_quantize
-from trtbench.workflows.request.making import QuantizeRequest
-
-
-def test_the_screen_json_and_csv_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    path = str(demo_file("digits.onnx"))
-    assert run_command(["inspect", path, "--layers"]) == 0
-    screen = capsys.readouterr().out
-    assert "107 050" in screen
-    assert "/8/Gemm" in screen
-    assert run_command(["inspect", path, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["facts"]["parameters"] == 107050
-    assert found["inputs"][0] == {
-        "name": "image", "dtype": "float32", "shape": ["batch", 1, 32, 32],
-    }  # fmt: skip
-    assert run_command(["inspect", path, "--csv"]) == 0
-    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
-    assert sum(int(row["flops"]) for row in rows) == found["facts"]["flops"]
-    assert len(rows) == found["facts"]["nodes"]
+from trtbench.models.onnx_model import read_onnx
+from trtbench.requests.convert import QuantizeRequest
+from trtbench.store.store import Store
+from trtbench.trtexec.version import PlanHeader
+from trtbench.workflows.look.inspect import inspect, parsers_of, would_load
 
 
 def plan(path: Path, *, magic: bytes = b"ftrt", version: bytes = bytes([10, 9, 0, 34])) -> Path:
@@ -166,7 +146,7 @@ def test_how_many_fit_is_a_bound_where_shapes_are_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, activations: int, fit: str | None
 ) -> None:
     gpu = Gpu(name="H100", memory_bytes=8 * 2**30 + 2**19)
-    monkeypatch.setattr("trtbench.workflows.look.engine.gpu_in_use", lambda: gpu)
+    monkeypatch.setattr("trtbench.workflows.look.inspect.gpu_in_use", lambda: gpu)
     engine = plan(tmp_path / "e.engine")
     made = artefact(engine, batch_norm_model(tmp_path / "bn.onnx"))
     facts = {**made.facts, "activation_bytes": activations, "weights_bytes": 2**19}
@@ -186,10 +166,9 @@ def test_records_whose_files_are_gone_still_tell_what_they_know(tmp_path: Path) 
     assert found.kind == "record of an engine"
     assert found.facts["tensorrt"] == "10.9.0.34"
     assert "gone.engine is not beside it" in found.notes
-    spec = quant_spec(QuantizeRequest(model=tmp_path / "bn.onnx", precision="fp16"))
-    run_quantize(spec)
+    run_quantize(QuantizeRequest(model=tmp_path / "bn.onnx", precision="fp16"))
     assert inspect(tmp_path / "bn.fp16.json").kind == "onnx"
-    Path(spec.output).unlink()
+    (tmp_path / "bn.fp16.onnx").unlink()
     record = inspect(tmp_path / "bn.fp16.json")
     assert (record.kind, record.facts["file"]) == ("record of a conversion", "bn.fp16.onnx")
 
@@ -254,27 +233,15 @@ def test_why_the_parameters_of_an_engine_differ(tmp_path: Path) -> None:
 
 
 def test_files_of_trtexec(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "graph.json").write_text(
-        json.dumps(
-            {
-                "Layers": [
-                    {
-                        "Name": "conv [1]",
-                        "LayerType": "Convolution",
-                        "Inputs": [
-                            {"Name": "x", "Dimensions": [1, 3, 4, 4], "Format/Datatype": "Half"}
-                        ],
-                        "Outputs": [
-                            {"Name": "y", "Dimensions": [1, 4, 4, 4], "Format/Datatype": "Half"}
-                        ],
-                        "Weights": {"Type": "Half", "Count": 12},
-                        "Bias": {"Type": "Half", "Count": 4},
-                    }
-                ],
-                "Bindings": ["x", "y"],
-            }
-        )
-    )
+    ends = {"Inputs": ("x", [1, 3, 4, 4]), "Outputs": ("y", [1, 4, 4, 4])}
+    layer: dict[str, Any] = {
+        side: [{"Name": name, "Dimensions": dims, "Format/Datatype": "Half"}]
+        for side, (name, dims) in ends.items()
+    }
+    layer |= {"Name": "conv [1]", "LayerType": "Convolution"}
+    layer |= {"Weights": {"Type": "Half", "Count": 12}, "Bias": {"Type": "Half", "Count": 4}}
+    graph_text = json.dumps({"Layers": [layer], "Bindings": ["x", "y"]})
+    (tmp_path / "graph.json").write_text(graph_text)
     (tmp_path / "profile.json").write_text(
         '[ { "count" : 10 }, { "name" : "a", "timeMs" : 10, "averageMs" : 1, "medianMs" : 1, '
         '"percentage" : 100 } ]'
@@ -301,19 +268,6 @@ def test_files_of_trtexec(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "conv [1]" in capsys.readouterr().out
 
 
-def test_a_run_by_id_and_by_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = models.tiny_model(tmp_path / "m.onnx")
-    store = str(tmp_path / "store")
-    words = ["bench", str(model), "--batch", "1", "--iterations", "20", "--store", store, "--json"]
-    assert run_command(words) == 0
-    run = json.loads(capsys.readouterr().out)
-    for name in (run["run"]["id"], run["path"]):
-        assert run_command(["inspect", name, "--store", store, "--json"]) == 0
-        found = json.loads(capsys.readouterr().out)
-        assert found["facts"]["id"] == run["run"]["id"]
-        assert found["summary"]["rows"][0][0] == "host"
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -328,15 +282,9 @@ def test_files_that_are_nothing(tmp_path: Path, content: bytes, message: str) ->
         inspect(tmp_path / "file")
 
 
-def test_a_name_that_is_neither_file_nor_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run_command(["inspect", "nothing", "--store", str(tmp_path / "store")]) == 1
-    assert "neither a file nor a run called nothing" in capsys.readouterr().err
-
-
 def test_a_cut_model_a_folder_and_nothing_at_all(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="neither a file nor a run called nothing"):
+        inspect("nothing", store=Store(tmp_path / "store"))
     path = models.truncate(models.conv_model(tmp_path / "conv.onnx"))
     with pytest.raises(InputError, match="damaged"):
         inspect(path)

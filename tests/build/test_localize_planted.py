@@ -20,21 +20,17 @@ from planted_faults import (
     with_outlier,
 )
 from planted_kinds import KINDS, Drawing, Fault
+from trtbench.accuracy.graphs import INLINED, Graph, divided, restored
+from trtbench.accuracy.search import localize, readable
 from trtbench.analysis.localize import bisect, telling_range
-from trtbench.build.cast import cast
-from trtbench.build.localize import localize
-from trtbench.build.localize_graph import Graph, divided
-from trtbench.build.localize_looks import readable
-from trtbench.build.localize_rewrite import INLINED, restored, stand_in
-from trtbench.build.onnx_file import check_onnx, save_onnx
-from trtbench.domain.feed import Feed
-from trtbench.domain.localize import Localization, Localized, LocalizeSpec
-from trtbench.domain.spec import RunSpec
-from trtbench.errors import InputError
+from trtbench.convert.cast import cast, stand_in
+from trtbench.core.errors import InputError
+from trtbench.core.results import Feed, Localization, Localized, LocalizeSpec
+from trtbench.core.spec import RunSpec
 from trtbench.models.identity import model_ref
-from trtbench.report.documents.localize import answer, document_from_localized, range_words
+from trtbench.models.onnx_model import check_onnx, save_onnx
 from trtbench.report.renderers.terminal import text
-from trtbench.tasks._feed import open_feed
+from trtbench.report.sections.checks import answer, document_from_localized, range_words
 from trtbench.tasks.contract import DataSource
 
 LAYERS = 5
@@ -50,13 +46,7 @@ def searched(folder: Path, reference: Path, candidate: Path, **asked: object) ->
     )
     work = folder / "work"
     work.mkdir(exist_ok=True)
-    return localize(
-        spec,
-        open_source=lambda tensors: open_feed(feed, tensors, spec=run),
-        judge=None,
-        folder=work,
-        stage=lambda stage: None,
-    )
+    return localize(spec, folder=work, stage=lambda stage: None)
 
 
 def fp16_of(reference: Path, path: Path, *, keep_io: bool = False) -> Path:
@@ -168,7 +158,7 @@ def test_outliers_that_are_rounded_where_they_are_read(tmp_path: Path, kind: str
         reference=str(reference), candidate=str(candidate), inputs="32 items", found=found
     )
     said = answer(result)
-    assert said.startswith(f"{guilty} has outliers that INT8 cannot bear: ")
+    assert said.startswith(f"{guilty} has outliers that INT8 cannot represent: ")
     assert "of its output become 0" in said
     assert f"{reader.node}, which reads it, kept in full precision: SQNR" in said
 

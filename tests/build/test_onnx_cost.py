@@ -10,11 +10,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import models
-from trtbench.analysis.flops import cost_from_model, flops_of
-from trtbench.analysis.onnx_graph import OnnxNode, OnnxTensor
-from trtbench.build.onnx_read import read_onnx
+from trtbench.analysis.onnx_graph import OnnxNode, OnnxTensor, cost_from_model, flops_of
+from trtbench.core.errors import UsageError
 from trtbench.data import demo_file
-from trtbench.errors import UsageError
+from trtbench.models.onnx_model import read_onnx
 
 
 def tensor(*shape: int, dtype: str = "float32", weight: bool = False) -> OnnxTensor:

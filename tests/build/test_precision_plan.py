@@ -9,12 +9,16 @@ import pytest
 from onnx import TensorProto
 
 import models
-from trtbench.build.builders import _plan
-from trtbench.build.builders._failures import too_new
-from trtbench.build.builders._plan import plan_lines
-from trtbench.build.builders._precision import PrecisionPlan, PrecisionWish, precision_plan
-from trtbench.domain.spec import BuildSpec
-from trtbench.errors import InputError, UnavailableError, UsageError
+from trtbench.convert.builders import _python_api as _plan
+from trtbench.convert.builders._precision import (
+    PrecisionPlan,
+    PrecisionWish,
+    precision_plan,
+    too_new,
+)
+from trtbench.convert.builders._python_api import plan_lines
+from trtbench.core.errors import InputError, UnavailableError, UsageError
+from trtbench.core.spec import BuildSpec
 from trtbench.host.tensorrt import Abilities, abilities_of_version
 from trtbench.models.identity import model_ref
 from trtbench.models.onnx_outline import outline_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,19 +14,26 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_cases import control_flow, lookup, one_node
 
 import models
-from trtbench.analysis.onnx_stamp import notes_from_metadata
-from trtbench.build import onnx_file
-from trtbench.build.onnx_file import load_onnx, save_onnx, stored_bytes
-from trtbench.build.onnx_read import input_specs
-from trtbench.build.onnx_rules import refusals
-from trtbench.build.quantize_data import feeds_sha256
+from trtbench.analysis.onnx_graph import notes_from_metadata
 from trtbench.cli import run as run_command
+from trtbench.convert.calibration import (
+    FeedFile,
+    array_items,
+    feeds_sha256,
+    random_items,
+    save_feeds,
+)
+from trtbench.convert.conversions import quant_spec, run_quantize, task_items
+from trtbench.convert.quantize import refusals
+from trtbench.core.errors import InputError, UnavailableError, UsageError
+from trtbench.core.results import Sidecar
+from trtbench.core.spec import TensorSpec
 from trtbench.data import demo_file
-from trtbench.errors import InputError, UnavailableError, UsageError
-from trtbench.models.sidecar import read_sidecar
+from trtbench.models import onnx_model as onnx_file
+from trtbench.models.identity import read_sidecar
+from trtbench.models.onnx_model import input_specs, load_onnx, save_onnx, stored_bytes
+from trtbench.requests.convert import QuantizeRequest
 from trtbench.tasks import classification
-from trtbench.workflows.make.quantize import Data, quant_spec, run_quantize
-from trtbench.workflows.request.making import QuantizeRequest
 from typed_models import typed
 
 DIGITS = demo_file("digits.onnx")
@@ -33,17 +41,19 @@ OLD_RUNTIME = tuple(int(part) for part in version("onnxruntime").split(".")[:2])
 """The newest for Python 3.10."""
 
 
+def quantize(model: Path, precision: Any, **more: Any) -> Sidecar:
+    return run_quantize(QuantizeRequest(model=model, precision=precision, **more))
+
+
 @pytest.mark.parametrize("method", ["minmax", "entropy", "percentile"])
 def test_int8_is_what_tensorrt_takes_and_close_on_held_out_items(
     tmp_path: Path, calibration: Path, method: str
 ) -> None:
     output = tmp_path / "digits.int8.onnx"
-    spec = quant_spec(
-        QuantizeRequest(
-            model=DIGITS, precision="int8", output=output, method=method, keep=("/8/Gemm",)
-        )
-    )
-    sidecar = run_quantize(spec, data=Data(calibration=str(calibration), items=48))
+    sidecar = quantize(
+        DIGITS, "int8", output=output, method=method, keep=("/8/Gemm",), calibration=calibration,
+        items=48,
+    )  # fmt: skip
     model = onnx.load(output)
     assert refusals(model) == ()
     stored = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -71,14 +81,7 @@ def test_additions_of_constants_are_left_alone(tmp_path: Path) -> None:
     """TensorRT refuses a quantized constant that is no weight of a layer."""
     path = one_node(tmp_path, np.array([1.0, 2.0]), op="Add")
     with pytest.raises(InputError, match="nothing was quantized"):
-        run_quantize(
-            quant_spec(
-                QuantizeRequest(
-                    model=path, precision="int8", output=tmp_path / "q.onnx", method="minmax"
-                )
-            ),
-            data=Data(calibration="random", items=8),
-        )
+        quantize(path, "int8", method="minmax", calibration="random", items=8)
 
 
 def test_a_bias_in_int32_and_a_zero_point_are_refused(tmp_path: Path) -> None:
@@ -129,9 +132,8 @@ def test_calibrating_on_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_fp8_without_modelopt_says_what_to_install(tmp_path: Path, calibration: Path) -> None:
-    spec = quant_spec(QuantizeRequest(model=DIGITS, precision="fp8", output=tmp_path / "m.onnx"))
     with pytest.raises(UnavailableError, match="ModelOpt") as caught:
-        run_quantize(spec, data=Data(calibration=str(calibration)))
+        quantize(DIGITS, "fp8", output=tmp_path / "m.onnx", calibration=calibration)
     assert "nvidia-modelopt[onnx]" in (caught.value.fix or "")
     assert not (tmp_path / "m.onnx").exists()
     assert not list(tmp_path.glob("*.json"))
@@ -176,15 +178,13 @@ def test_control_flow_is_left_alone_and_the_rest_is_converted(
     tmp_path: Path, op: str, precision: str
 ) -> None:
     source = control_flow(tmp_path / "net.onnx", op)
-    data = Data(calibration="random" if precision == "int8" else None, items=32)
+    calibration = "random" if precision == "int8" else None
     if OLD_RUNTIME and (op, precision) == ("Loop", "int8"):
         with pytest.raises(InputError, match="could not quantize") as caught:
-            run_quantize(quant_spec(QuantizeRequest(model=source, precision=precision)), data=data)
+            quantize(source, precision, calibration=calibration, items=32)
         assert "pip install -U onnxruntime" in str(caught.value.fix)
         return
-    sidecar = run_quantize(
-        quant_spec(QuantizeRequest(model=source, precision=precision)), data=data
-    )
+    sidecar = quantize(source, precision, calibration=calibration, items=32)
     assert sidecar.changed == {"MatMul": 2}
     (diff,) = sidecar.difference
     assert diff.sqnr_db is not None
@@ -194,10 +194,8 @@ def test_control_flow_is_left_alone_and_the_rest_is_converted(
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
 def test_random_indices_stay_within_the_table(tmp_path: Path, precision: str) -> None:
     source = lookup(tmp_path / "net.onnx", rows=5)
-    data = Data(calibration="random" if precision == "int8" else None, items=32)
-    sidecar = run_quantize(
-        quant_spec(QuantizeRequest(model=source, precision=precision)), data=data
-    )
+    calibration = "random" if precision == "int8" else None
+    sidecar = quantize(source, precision, calibration=calibration, items=32)
     assert sidecar.difference[0].nonfinite == 0
     assert sidecar.unverified is None
 
@@ -205,21 +203,19 @@ def test_random_indices_stay_within_the_table(tmp_path: Path, precision: str) ->
 def test_inputs_the_model_cannot_take_are_told_with_a_way_out(tmp_path: Path) -> None:
     source = lookup(tmp_path / "net.onnx", rows=5, through="Neg")  # not followed: out of range
     with pytest.raises(InputError, match="does not run on the inputs that were drawn") as caught:
-        run_quantize(quant_spec(QuantizeRequest(model=source, precision="fp16")))
+        quantize(source, "fp16")
     assert "--inputs" in (caught.value.fix or "")
-    data = Data(calibration="random", items=32)
     with pytest.raises(InputError, match="could not quantize") as caught:
-        run_quantize(quant_spec(QuantizeRequest(model=source, precision="int8")), data=data)
+        quantize(source, "int8", calibration="random", items=32)
     assert "out of data bounds" in caught.value.facts["reason"]
     assert "--calibration data.npz" in (caught.value.fix or "")
 
 
 def test_a_half_model_is_quantized_in_an_opset_that_has_it(tmp_path: Path) -> None:
     source = typed(tmp_path / "half.onnx", TensorProto.FLOAT16)
-    spec = quant_spec(QuantizeRequest(model=source, precision="int8"))
-    sidecar = run_quantize(spec, data=Data(calibration="random", items=16))
+    sidecar = quantize(source, "int8", calibration="random", items=16)
     assert sidecar.opset == 19
-    assert refusals(load_onnx(Path(spec.output))) == ()
+    assert refusals(load_onnx(tmp_path / sidecar.file)) == ()
 
 
 def test_an_operator_nobody_knows_is_told_once_and_without_the_folder_of_the_job(
@@ -229,9 +225,7 @@ def test_an_operator_nobody_knows_is_told_once_and_without_the_folder_of_the_job
     model.graph.node[1].op_type, model.graph.node[1].domain = "Strange", "my.ops"
     model.opset_import.append(helper.make_opsetid("my.ops", 1))
     onnx.save(model, tmp_path / "one.onnx")
-    sidecar = run_quantize(
-        quant_spec(QuantizeRequest(model=tmp_path / "one.onnx", precision="fp16"))
-    )
+    sidecar = quantize(tmp_path / "one.onnx", "fp16")
     assert "Strange" in (sidecar.unverified or "")
     assert ".partial" not in (sidecar.unverified or "")
     assert sidecar.notes == ()
@@ -256,8 +250,7 @@ def test_a_model_too_large_for_one_file_gets_a_data_file(
 def test_no_more_items_are_calibrated_with_than_asked_for(
     tmp_path: Path, calibration: Path
 ) -> None:
-    spec = quant_spec(QuantizeRequest(model=DIGITS, precision="int8", output=tmp_path / "m.onnx"))
-    sidecar = run_quantize(spec, data=Data(calibration=str(calibration), items=8))
+    sidecar = quantize(DIGITS, "int8", output=tmp_path / "m.onnx", calibration=calibration, items=8)
     assert sidecar.calibration is not None
     assert sidecar.calibration.items == 8
 
@@ -271,15 +264,96 @@ def test_a_result_never_overwrites_its_source(tmp_path: Path) -> None:
 def test_somebody_elses_json_is_left_alone(tmp_path: Path) -> None:
     model = models.tiny_model(tmp_path / "m.onnx")
     (tmp_path / "m.fp16.json").write_text('{"mine": 1}')
-    run_quantize(quant_spec(QuantizeRequest(model=model, precision="fp16")))
+    quantize(model, "fp16")
     assert (tmp_path / "m.fp16.json").read_text() == '{"mine": 1}'
     assert read_sidecar(tmp_path / "m.fp16.onnx") is not None
 
 
 def test_external_data_is_read_and_one_file_written(tmp_path: Path) -> None:
     model = models.external_data_model(tmp_path / "m.onnx")
-    sidecar = run_quantize(quant_spec(QuantizeRequest(model=model, precision="fp16")))
+    sidecar = quantize(model, "fp16")
     assert sidecar.difference[0].sqnr_db is not None
     models.external_data_path(model).unlink()
     with pytest.raises(InputError, match="another file"):
-        run_quantize(quant_spec(QuantizeRequest(model=model, precision="bf16")))
+        quantize(model, "bf16")
+
+
+def test_the_same_data_gives_the_same_hash_and_other_data_another(images: np.ndarray) -> None:
+    feeds = [{"image": images[:4]}, {"image": images[4:8]}]
+    assert feeds_sha256(feeds) == feeds_sha256([dict(feed) for feed in feeds])
+    assert feeds_sha256(feeds) != feeds_sha256(feeds[:1])
+    changed = images[:4].copy()
+    changed[0, 0, 0, 0] += 1
+    assert feeds_sha256(feeds) != feeds_sha256([{"image": changed}, feeds[1]])
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"picture": np.zeros((4, 1, 32, 32), np.float32)}, "no array for the input 'image'"),
+        ({"image": np.zeros((4, 1, 32, 32))}, "wrong type"),
+        ({"image": np.zeros((4, 3, 32, 32), np.float32)}, "wrong shape"),
+        ({"image": np.zeros((0, 1, 32, 32), np.float32)}, "number of items"),
+    ],
+)
+def test_data_that_does_not_fit_is_refused(
+    tmp_path: Path, arrays: dict[str, np.ndarray], message: str
+) -> None:
+    path = tmp_path / "data.npz"
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+    tensor = TensorSpec(name="image", dtype="float32", shape=("batch", 1, 32, 32))
+    with pytest.raises(InputError, match=message):
+        array_items(path, [tensor])
+
+
+def test_inputs_without_a_batch_are_fed_as_they_are(tmp_path: Path) -> None:
+    tensors = [
+        TensorSpec(name="ids", dtype="int64", shape=("batch", 4)),
+        TensorSpec(name="flag", dtype="bool", shape=(1,)),
+    ]
+    items = random_items(tensors, count=6, seed=0, shapes={}, model="net.onnx")
+    feeds = items.feeds(batch=4, fixed=False)
+    assert [feed["ids"].shape for feed in feeds] == [(4, 4), (2, 4)]
+    assert [feed["flag"].shape for feed in feeds] == [(1,), (1,)]
+    save_feeds(tmp_path / "f.npz", feeds)
+    again = list(FeedFile(tmp_path / "f.npz"))
+    assert feeds_sha256(again) == feeds_sha256(feeds)
+
+
+def test_images_are_cropped_scaled_and_normalised(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    pixels = np.zeros((40, 80, 3), np.uint8)
+    pixels[:, 20:60] = (255, 0, 51)  # the part that a centre crop keeps
+    image.fromarray(pixels).save(tmp_path / "a.png")
+    tensor = TensorSpec(name="x", dtype="float32", shape=("batch", 3, 16, 16))
+    how = {"normalize": "0.5/0.5,0.5,0.25"}
+    items, told = read(tmp_path, tensor, "classification", how)
+    assert items.shape == (1, 3, 16, 16)
+    np.testing.assert_allclose(items[0, :, 8, 8], [1.0, -1.0, (0.2 - 0.5) / 0.25], atol=1e-6)
+    assert told == {
+        "task": "classification", "fit": "crop", "resize": 18, "crop": "16x16",
+        "interpolation": "bilinear", "normalize": "0.5/0.5,0.5,0.25", "colour": "rgb",
+    }  # fmt: skip
+    boxed, told = read(tmp_path, tensor, "pose", {})
+    np.testing.assert_allclose(boxed[0, :, 0, 8], 114 / 255)
+    np.testing.assert_allclose(boxed[0, :, 8, 8], [1.0, 0.0, 0.2], atol=1e-6)
+    assert told == {
+        "task": "pose", "fit": "letterbox", "size": "16x16", "normalize": "none",
+        "interpolation": "linear, not antialiased", "colour": "rgb",
+    }  # fmt: skip
+
+
+def read(
+    folder: Path, tensor: TensorSpec, task: str, settings: dict[str, Any]
+) -> tuple[np.ndarray, dict[str, Any]]:
+    items, told = task_items(str(folder), [tensor], task=task, settings=settings, limit=5, seed=0)
+    return items.rows[tensor.name], told
+
+
+def test_a_folder_without_images_and_a_broken_image_are_refused(tmp_path: Path) -> None:
+    tensor = TensorSpec(name="x", dtype="float32", shape=(1, 3, 8, 8))
+    with pytest.raises(InputError, match="no images"):
+        read(tmp_path, tensor, "classification", {})
+    (tmp_path / "broken.jpg").write_bytes(b"no image at all")
+    with pytest.raises(InputError, match="cannot be read as an image"):
+        read(tmp_path, tensor, "classification", {})

@@ -17,25 +17,23 @@ from onnx import TensorProto, helper
 import models
 from bindings.rtx import Rtx
 from planted_faults import convolutions
-from trtbench.build.localize_rewrite import write_marked
-from trtbench.build.onnx_read import read_onnx
-from trtbench.domain.artefact import Artefact
-from trtbench.domain.codec import json_from_value, value_from_json
-from trtbench.domain.job import BuildJob, BuildOutcome
-from trtbench.domain.spec import BuildSpec
-from trtbench.errors import InputError, JobError, TrtbenchError, UnavailableError, UsageError
-from trtbench.executors._interpreter import worker_command, worker_environment
-from trtbench.executors.local import Assignment, run_jobs
+from trtbench.accuracy.graphs import write_marked
+from trtbench.convert.build import build_spec, run_build
+from trtbench.core.codec import json_from_value, value_from_json
+from trtbench.core.errors import InputError, JobError, TrtbenchError, UnavailableError, UsageError
+from trtbench.core.jobs import BuildJob, BuildOutcome
+from trtbench.core.results import Artefact
+from trtbench.core.spec import BuildSpec
 from trtbench.host.process import Child
-from trtbench.host.tensorrt_device import driver_problem
+from trtbench.host.tensorrt_build import driver_problem
+from trtbench.host.workers import Assignment, run_jobs, worker_command, worker_environment
 from trtbench.models.identity import sha256_of
-from trtbench.trtexec.layers import graph_from_json
-from trtbench.trtexec.plan import plan_from_bytes
-from trtbench.workflows.make.build import build_spec, run_build
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.config import load_config
-from trtbench.workflows.request.making import BuildRequest
-from trtbench.workflows.request.progress import Event
+from trtbench.models.onnx_model import read_onnx
+from trtbench.requests.convert import BuildRequest
+from trtbench.requests.execution import Event, Execution
+from trtbench.requests.settings import load_config
+from trtbench.trtexec.exports import graph_from_json
+from trtbench.trtexec.version import plan_from_bytes
 from typed_models import quantized, typed
 
 pytestmark = pytest.mark.xdist_group("rtx")
@@ -55,8 +53,8 @@ def spec_for(model: Path, **changes: Any) -> BuildSpec:
 
 def built(model: Path, rtx: Rtx, events: list[Event] | None = None, **changes: Any) -> Artefact:
     heard = events if events is not None else []
-    conduct = Conduct(python=rtx.python, listen=heard.append)
-    return run_build(spec_for(model, **changes), conduct=conduct)
+    execution = Execution(python=rtx.python, listen=heard.append)
+    return run_build(spec_for(model, **changes), execution=execution)
 
 
 def refused(model: Path, rtx: Rtx, **changes: Any) -> TrtbenchError:
@@ -172,12 +170,6 @@ def test_int8_quantizes_a_plain_model_first(rtx: Rtx, tmp_path: Path) -> None:
     assert any(note.startswith("quantize the model to int8") for note in artefact.notes)
 
 
-def test_int8_without_data_is_refused(rtx: Rtx, tmp_path: Path) -> None:
-    error = refused(conv(tmp_path), rtx, precision="int8", **BATCHES)
-    assert isinstance(error, UsageError)
-    assert "trtbench quantize" in (error.fix or "")
-
-
 MODELOPT = '''
 import onnx
 from onnx import TensorProto, helper
@@ -242,12 +234,6 @@ def test_int8_by_modelopt_is_asked_for_by_name(rtx: Rtx, modelopt: Path) -> None
     assert "by NVIDIA ModelOpt" in artefact.notes[0]
 
 
-def test_fp8_without_modelopt_names_the_setting(rtx: Rtx, tmp_path: Path) -> None:
-    problem = refused(conv(tmp_path), rtx, precision="fp8", calibration="random", **BATCHES)
-    assert isinstance(problem, UnavailableError)
-    assert "runtimes.modelopt.python" in problem.facts["setting"]
-
-
 def test_layers_and_parameters_are_counted_and_say_who_told_them(rtx: Rtx, tmp_path: Path) -> None:
     facts = built(conv(tmp_path), rtx, **BATCHES).facts
     assert facts["layers"] == facts["network_layers"]
@@ -260,17 +246,6 @@ def test_an_engine_is_not_called_like_a_folder(rtx: Rtx, tmp_path: Path) -> None
     with pytest.raises(UsageError, match="is a folder") as caught:
         spec_for(conv(tmp_path), output=tmp_path)
     assert caught.value.fix == f"-o {tmp_path / 'net.engine'}"
-
-
-def test_best_means_nothing_here_and_is_refused(rtx: Rtx, tmp_path: Path) -> None:
-    error = refused(conv(tmp_path), rtx, precision="best", **BATCHES)
-    assert "'best' means nothing" in error.message
-
-
-def test_a_typed_model_is_not_built_as_something_else(rtx: Rtx, tmp_path: Path) -> None:
-    model = typed(tmp_path / "net.onnx", TensorProto.FLOAT16)
-    error = refused(model, rtx, precision="fp32")
-    assert "carries fp16" in error.message
 
 
 def test_a_node_that_cannot_be_parsed_is_named(rtx: Rtx, tmp_path: Path) -> None:
@@ -294,11 +269,6 @@ def test_scales_that_are_not_symmetric_are_explained(rtx: Rtx, tmp_path: Path) -
     error = refused(model, rtx)
     assert "QuantizeLinear" in error.facts["operator"]
     assert "trtbench quantize" in (error.fix or "")
-
-
-def test_a_model_that_is_cut_off_is_not_given_to_tensorrt(rtx: Rtx, tmp_path: Path) -> None:
-    error = refused(models.truncate(conv(tmp_path)), rtx, **BATCHES)
-    assert "is not a whole ONNX file" in error.message
 
 
 def test_weights_beside_the_model_are_found_from_any_folder(
@@ -329,13 +299,6 @@ def test_a_model_open_in_odd_places_needs_shapes(rtx: Rtx, tmp_path: Path) -> No
     assert isinstance(error, UsageError)
     assert error.facts["x"] == "'foo', 'bar' of 1xfoox7xbar"
     assert error.fix == "--shape-opt x:1x1x7x1"
-
-
-def test_shapes_that_do_not_fit_are_refused(rtx: Rtx, tmp_path: Path) -> None:
-    error = refused(conv(tmp_path), rtx, shapes_opt={"image": (4, 3, 32, 32)})
-    assert error.facts == {"given": "4x3x32x32", "model": "?x3x16x16"}
-    error = refused(conv(tmp_path), rtx, shapes_opt={"imagee": (4, 3, 16, 16)})
-    assert error.fix == "did you mean image?"
 
 
 def test_several_profiles_and_a_fixed_batch(rtx: Rtx, tmp_path: Path) -> None:

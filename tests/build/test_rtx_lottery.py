@@ -9,14 +9,12 @@ import pytest
 
 import models
 from bindings.rtx import OLDER, NoRtx, Rtx, older_python
+from trtbench.requests.convert import LotteryRequest, UpgradeRequest
+from trtbench.requests.execution import Execution
+from trtbench.requests.measure import CompareRequest
+from trtbench.requests.settings import Config
 from trtbench.store.store import Store
-from trtbench.workflows.builds.draws import run_lottery
-from trtbench.workflows.builds.networks import UNPAIRED, compare_networks
-from trtbench.workflows.builds.upgrade import run_upgrade
-from trtbench.workflows.request.comparing import CompareRequest
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.rebuilding import LotteryRequest, UpgradeRequest
+from trtbench.workflows.builds import UNPAIRED, Builds
 
 pytestmark = pytest.mark.xdist_group("rtx")
 
@@ -28,7 +26,8 @@ def test_real_builds_are_compared_where_nothing_can_run_them(rtx: Rtx, tmp_path:
     request = LotteryRequest(
         model=model, runtime="tensorrt-rtx", python=rtx.python, builds=2, target="sm_86"
     )
-    found = run_lottery(request, store=store, config=config, conduct=Conduct(python=rtx.python))
+    own = Execution(python=rtx.python)
+    found = Builds(store=store, config=config, execution=own).lottery(request)
     assert found.aspect("bytes").same is True
     assert found.aspect("graph").same is True
     python = rtx.python or sys.executable
@@ -36,7 +35,7 @@ def test_real_builds_are_compared_where_nothing_can_run_them(rtx: Rtx, tmp_path:
         old=f"old={python}", new=f"new={python}", model=model, runtime="tensorrt-rtx", builds=2,
         target="sm_86",
     )  # fmt: skip
-    both = run_upgrade(upgrade, store=store, config=config, conduct=Conduct())
+    both = Builds(store=store, config=config, execution=Execution()).upgrade(upgrade)
     assert both.old.version == both.new.version
     assert "the same pieces of work" in both.layers
     if found.spread is None:
@@ -55,9 +54,9 @@ def test_two_versions_stand_side_by_side(found_rtx: Rtx, tmp_path: Path) -> None
         old=f"older={older}", new=f"newer={found_rtx.interpreter(tmp_path / 'newer')}", builds=2,
         model=models.conv_model(tmp_path / "net.onnx", batch=1), target="sm_86",
     )  # fmt: skip
-    found = run_upgrade(
-        request, store=store, config=Config(store=str(store.root)), conduct=Conduct()
-    )
+    found = Builds(
+        store=store, config=Config(store=str(store.root)), execution=Execution()
+    ).upgrade(request)
     assert (found.old.version, found.old.builds.builder) == (OLDER, f"tensorrt-rtx {OLDER}")
     assert found.new.version != OLDER
     for side in (found.old, found.new):
@@ -78,8 +77,8 @@ def test_networks_are_built_in_pairs_without_a_timing_cache(rtx: Rtx, tmp_path: 
         python=(rtx.python or sys.executable,), output_dir=tmp_path / "out",
         build={"target": "sm_86"},
     )  # fmt: skip
-    (found,) = compare_networks(
-        request, store=store, config=Config(store=str(store.root)), conduct=Conduct()
-    )
+    (found,) = Builds(
+        store=store, config=Config(store=str(store.root)), execution=Execution()
+    ).networks(request)
     assert [len(each.draws) for each in (found.baseline, found.candidate)] == [2, 2]
     assert found.mode == UNPAIRED

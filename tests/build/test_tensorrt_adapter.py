@@ -16,7 +16,7 @@ from bindings.rtx import Rtx
 from bindings.stub_library import make_stub_libraries
 from bindings.touched import touched_names
 from bindings.wheels import PACKAGE, VERSIONS, NoWheel, bindings
-from trtbench.errors import UnavailableError, UsageError
+from trtbench.core.errors import UnavailableError, UsageError
 from trtbench.host.tensorrt import SEEN, abilities_of_version, load, version_numbers
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import models
-from trtbench.build.builders import _python_api
-from trtbench.domain.job import BuildOutcome, Stage
-from trtbench.domain.spec import BuildSpec, ShapeProfile
-from trtbench.errors import InputError, JobError, UsageError
-from trtbench.host import tensorrt_calibrate
+from trtbench.convert.builders import _python_api
+from trtbench.core.errors import InputError, JobError, UsageError
+from trtbench.core.jobs import BuildOutcome, Stage
+from trtbench.core.spec import BuildSpec, ShapeProfile
+from trtbench.host import tensorrt_build as tensorrt_calibrate
 from trtbench.host.tensorrt import abilities_of
 from trtbench.models.identity import model_ref
 
@@ -132,6 +132,15 @@ def test_int8_is_calibrated_once(tensorrt: Any, tmp_path: Path) -> None:
     assert len(Memory.filled) == 2
     other = build(tmp_path / "c", **asked, calibration_method="minmax")
     assert other.facts["calibration_cache"] == "new"
+
+
+@pytest.mark.parametrize(("size", "said"), [((3, 3, 8, 8), "fewer items"), ((8, 3, 9, 9), "")])
+def test_too_few_or_wrong_items_are_refused(
+    tensorrt: Any, tmp_path: Path, size: tuple[int, ...], said: str
+) -> None:
+    np.savez(tmp_path / "data.npz", image=np.zeros(size, np.float32))
+    with pytest.raises(InputError, match=said):
+        build(tmp_path, precision="int8", calibration=str(tmp_path / "data.npz"))
 
 
 def test_random_calibration_is_stamped(tensorrt: Any, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import subprocess
 import sys
 import venv
@@ -13,30 +12,20 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from command import in_folder
 
 import models
-from trtbench.cli import run
-from trtbench.cli.bench import command as bench_command
-from trtbench.domain.spec import Protocol
+from trtbench.core.spec import Protocol
+from trtbench.requests.fields import fields_of
+from trtbench.requests.measure import BenchRequest
 
 
 @pytest.fixture
 def say(tmp_path, monkeypatch, capsys):
-    """Type a command in a world of its own; gives the status and what came out on each side."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
-    monkeypatch.chdir(tmp_path)
     models.tiny_model(tmp_path / "tiny.onnx")
-
-    def say(*arguments: object) -> tuple[int, str, str]:
-        status = run([str(each) for each in arguments])
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-        return status, out, err
-
-    return say
+    return in_folder(tmp_path, monkeypatch, capsys)
 
 
 QUICK = ("--warmup", "1ms", "--no-until-steady", "--duration", "20ms", "--threads", "1")
@@ -110,22 +99,6 @@ def test_what_cannot_be_asked_for(say, arguments, status, message, fix):
 
 
 @pytest.mark.parametrize(
-    ("command", "fix"),
-    [
-        (["sweep", "tiny.onnx", "--classes", "names.txt"], "--task classification --classes ..."),
-        (["eval", "tiny.onnx", "--task", "depth", "--labels", "x"], "--task classification"),
-        (["bench", "tiny.onnx", "--resize", "64"], "--task classification --resize ..."),
-        (["bench", "tiny.onnx", "--classes", "x"], "--help"),  # says nothing about preparing
-        (["sweep", "tiny.onnx", "--streams", "2"], "--axis streams=VALUE"),
-    ],
-)
-def test_a_flag_of_a_task_names_the_task(say, command, fix):
-    status, _, err = say(*command)
-    assert status == 2
-    assert fix in err.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
     ("shape", "message", "fix"),
     [
         ("z:1x16", "the model has no input called 'z'", None),
@@ -139,17 +112,6 @@ def test_shapes_that_a_model_to_quantize_cannot_have(say, shape, message, fix):
     assert message in err.splitlines()[0]
     assert fix is None or f"fix: {fix}" in err
     assert not Path("tiny.fp16.onnx").exists()
-
-
-@pytest.mark.parametrize(
-    ("option", "fix"),
-    [("spinning=fast", "fix: --opt spinning=NAME, where NAME is one of on, off"),
-     ("inter_threads=two", "fix: --opt inter_threads=1")],
-)  # fmt: skip
-def test_values_that_an_option_cannot_have(say, option, fix):
-    status, out, err = bench(say, "tiny.onnx", "--opt", option)
-    assert (status, out) == (2, "")
-    assert fix in err
 
 
 def test_layers_of_what_does_not_tell_them(say):
@@ -183,8 +145,8 @@ def test_a_terminal_that_has_only_ascii(say):
 
 
 def test_every_protocol_can_be_asked_for():
-    flag = next(each for each in bench_command.params if each.name == "protocol")
-    assert get_args(Protocol) == tuple(flag.type.choices)
+    flag = next(each for each in fields_of(BenchRequest) if each.name == "protocol")
+    assert get_args(Protocol) == flag.choices
 
 
 @pytest.mark.parametrize(
@@ -324,20 +286,6 @@ def test_looking_into_a_file_needs_no_store(say):
     status, out, err = say("inspect", "tiny.onnx", "--store", "file/below")
     assert (status, err) == (0, "")
     assert "opset" in out
-
-
-def test_a_store_of_a_newer_version_and_a_damaged_one(say):
-    assert say("runs")[0] == 0
-    with sqlite3.connect("store/index.sqlite") as connection:
-        connection.execute("UPDATE trtbench_schema SET version = 99")
-    status, _, err = say("runs")
-    assert status == 1
-    assert "error: the store was written by a newer trtbench" in err
-    assert "fix: pip install --upgrade trtbench" in err
-    Path("store/index.sqlite").write_bytes(b"not a database" * 100)
-    status, _, err = say("runs")
-    assert status == 0
-    assert "store: the index was damaged; it is kept as index.sqlite.damaged-" in err
 
 
 def test_a_configuration_with_a_typo(say):

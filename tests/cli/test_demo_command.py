@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from trtbench.domain.result import Run
+from trtbench.core.run import Run
 from trtbench.report.renderers.json import document_from_json
 from trtbench.store.store import Store
 

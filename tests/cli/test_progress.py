@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trtbench.cli._screen import Talk
-from trtbench.workflows.request.progress import Event
+from trtbench.requests.execution import Event
+from trtbench.verbs._screen import Talk
 
 
 def test_a_bar_on_a_terminal(

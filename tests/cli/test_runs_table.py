@@ -6,10 +6,10 @@ import datetime
 
 import pytest
 
-from trtbench.errors import UsageError
-from trtbench.report.documents.runs import document_from_entries
+from trtbench.core.errors import UsageError
+from trtbench.report.listings import document_from_entries
 from trtbench.report.renderers.terminal import text
-from trtbench.store.entries import Entry
+from trtbench.store.directory import Entry
 from trtbench.workflows.stored.runs import day_from_text
 
 

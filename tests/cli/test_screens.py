@@ -12,19 +12,17 @@ from layer_files import write_engine
 import leftovers
 from models import conv_model
 from terminal import WHOLE, WIDTHS, assert_honest, screens
+from trtbench.analysis.check import Checked
 from trtbench.cli import run as run_command
-from trtbench.domain.localize import Localization
-from trtbench.domain.result import Run, Score, Scores
+from trtbench.compare.compare import comparison_from_runs
+from trtbench.core.results import Compared, Localization
+from trtbench.core.run import Run, Score, Scores, precision_of
 from trtbench.report.document import Document
-from trtbench.report.documents.check import document_from_check
-from trtbench.report.documents.demo import document_from_demo
-from trtbench.report.documents.diagnosis import document_from_diagnosis
-from trtbench.report.documents.localize import document_from_localized
-from trtbench.report.labels import precision_name
+from trtbench.report.listings import document_from_diagnosis
 from trtbench.report.renderers.json import json_bytes
+from trtbench.report.sections.checks import document_from_check, document_from_localized
+from trtbench.report.sections.verdicts import document_from_demo
 from trtbench.store.store import Store
-from trtbench.workflows.check.values import Checked
-from trtbench.workflows.compare.compare import Compared, comparison_from_runs
 from trtbench.workflows.demo import Demo
 from trtbench.workflows.look.doctor import diagnose
 
@@ -97,7 +95,7 @@ def make_demo(folder: Path) -> None:
     compared = Compared(baseline=first, candidate=second, comparison=judged)
     found = Demo(
         runs=(first, second),
-        scores={precision_name(run.record) or "": scores for run in (first, second)},
+        scores={precision_of(run.record) or "": scores for run in (first, second)},
         compared={1: compared},
         files=(),
     )
@@ -145,7 +143,7 @@ def test_columns_of_a_run_are_shown_or_named(
     lines = drawn["run"][columns]
     assert re.search(r"Host +[\d.]+ [µm]s", "\n".join(lines))
     head = next(line for line in lines if line.startswith("Time"))
-    left_out = "".join(line for line in lines if line.startswith("too narrow for:"))
+    left_out = "".join(line for line in lines if line.startswith("hidden, terminal too narrow:"))
     for title in ("Median", "Mean", "Std", "Min", "p90", "p95", "p99", "Max", "Samples"):
         assert (title in head.split()) != (title in left_out), title
     assert left_out or columns > 60
@@ -160,6 +158,6 @@ def test_numbers_of_the_demo_keep_their_units(
     rows = [line for line in lines if line.startswith("a_network")]
     assert len(rows) == 2
     assert all(re.search(r"[\d.]+ [µm]s", row) for row in rows)
-    left_out = "".join(line for line in lines if line.startswith("too narrow for:"))
+    left_out = "".join(line for line in lines if line.startswith("hidden, terminal too narrow:"))
     for title, unit in (("Throughput", "items/s"), ("Top-1", "99.22 %"), ("Size", "KiB")):
         assert all((unit in row) != (title in left_out) for row in rows), title

@@ -7,18 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command import QUICK, Say
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, save
 
 from models import multi_input_model
-from trtbench.cli import run
-from trtbench.domain.feed import Feed
-from trtbench.domain.spec import ModelRef, RunSpec, TensorSpec
-from trtbench.errors import UsageError
-from trtbench.models.index_limits import index_limits
+from trtbench.core.errors import UsageError
+from trtbench.core.results import Feed
+from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
+from trtbench.models.identity import index_limits
 from trtbench.runtimes._session import resolve_inputs
 from trtbench.tasks._feed import open_feed
 
-QUICK = ("--iterations", "20", "--warmup", "5ms", "--no-until-steady")
 IDS = TensorSpec(name="ids", dtype="int64", shape=("batch", "sequence"))
 
 
@@ -122,31 +121,21 @@ def test_a_range_holds_for_whole_numbers_too_and_never_leaves_the_table() -> Non
     assert "--range" in (caught.value.fix or "")
 
 
-def test_every_verb_runs_a_model_that_knows_few_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    model = str(multi_input_model(tmp_path / "m.onnx", vocabulary=9))
-    for words in (
-        ["bench", model, *QUICK],
-        ["profile", model, *QUICK],
-        ["check", model, model, "--random", "20"],
-    ):
-        assert run([*words, "--store", str(tmp_path / "store")]) == 0, capsys.readouterr().err
+def test_every_verb_runs_a_model_that_knows_few_words(say: Say) -> None:
+    model = multi_input_model(Path("m.onnx"), vocabulary=9)
+    for words in (("bench", model, *QUICK), ("profile", model, *QUICK),
+                  ("check", model, model, "--random", "20")):  # fmt: skip
+        said = say(*words)
+        assert said.status == 0, said.err
 
 
-def test_a_table_that_nobody_can_see_is_an_error_with_the_way_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_hidden_table_is_an_error_with_the_way_out(say: Say) -> None:
     hidden = [helper.make_node("Add", ["ids", "three"], ["sum"])]
-    model = str(words_model(tmp_path / "m.onnx", hidden, ids="sum"))
-    store = ["--store", str(tmp_path / "store")]
-    assert run(["bench", model, *QUICK, *store]) == 1
-    told = capsys.readouterr().err
-    assert "fix: --inputs FILE (.npz)" in told
-    assert "ids 1x128 int64, drawn at random" in told
-    check = ["check", model, model, "--random", "3", *store]
-    assert run(check) == 1
-    assert "fix: --range 0:99" in capsys.readouterr().err
-    assert run([*check, "--range", "0:3"]) == 0
+    model = words_model(Path("m.onnx"), hidden, ids="sum")
+    said = say("bench", model, *QUICK)
+    assert (said.status, "fix: --inputs FILE (.npz)" in said.err) == (1, True)
+    assert "ids 1x128 int64, drawn at random" in said.err
+    check = ("check", model, model, "--random", "3")
+    said = say(*check)
+    assert (said.status, "fix: --range 0:99" in said.err) == (1, True)
+    assert say(*check, "--range", "0:3").status == 0

@@ -11,59 +11,50 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
+from command import Say
 
-from trtbench.cli import run as trtbench
-from trtbench.data import demo_file
-from trtbench.domain.result import FailedRun, Run
+from trtbench.core.run import FailedRun, Run
 from trtbench.store.directory import read_run
 from trtbench.store.store import Store
 from waiting import wait_for, with_patience
 
+R = TypeVar("R", Run, FailedRun)
 QUICK = ("--warmup", "50ms", "--duration", "50ms")
 FILES_OF_EVALUATION_TOOLKIT = {
-    "times.json",
-    "profile.json",
-    "trtexec_stdout.log",
-    "engine_metadata.json",
-    "run_config.json",
-    "summary.json",
-    "summary.csv",
-    "latency_series.csv",
-    "latency_percentiles.csv",
-    "enqueue_series.csv",
-    "compute_series.csv",
-    "per_layer_times.csv",
-}
+    "times.json", "profile.json", "trtexec_stdout.log", "engine_metadata.json", "run_config.json",
+    "summary.json", "summary.csv", "latency_series.csv", "latency_percentiles.csv",
+    "enqueue_series.csv", "compute_series.csv", "per_layer_times.csv",
+}  # fmt: skip
 
 
-def only_run(tmp_path: Path) -> Run | FailedRun:
-    (folder,) = (tmp_path / "store" / "runs").iterdir()
-    return read_run(folder)
+def only_run(kind: type[R] = Run) -> R:  # type: ignore[assignment]
+    (folder,) = Path("store/runs").absolute().iterdir()
+    found = read_run(folder)
+    assert isinstance(found, kind)
+    return found
 
 
-def test_bench_leaves_a_complete_run(
-    trtexec: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["bench", str(trtexec.engine()), *QUICK, "--batch", "4", "--opt", "avg_runs=20"]
-    assert trtbench([*arguments, "--", "--useManagedMemory"]) == 0
-    shown = capsys.readouterr()
-    assert "protocol pipeline" in shown.out
-    assert "\nGPU " in shown.out
-    assert "batch 4 was not passed on" in shown.err
-    run = only_run(tmp_path)
-    assert isinstance(run, Run)
+def test_bench_leaves_a_complete_run(trtexec: Any, say: Say) -> None:
+    words = ("bench", trtexec.engine(), *QUICK, "--batch", "4", "--opt", "avg_runs=20")
+    said = say(*words, "--", "--useManagedMemory")
+    assert "protocol pipeline" in said.out
+    assert "\nGPU " in said.out
+    assert "batch 4 was not passed on" in said.err
+    run = only_run()
     assert run.path is not None
     assert {path.name for path in run.path.iterdir()} >= FILES_OF_EVALUATION_TOOLKIT
     config = json.loads((run.path / "run_config.json").read_bytes())
-    words = shlex.split(config["command"])
-    assert f"--exportTimes={run.path / 'times.json'}" in words
-    assert words[-1] == "--useManagedMemory"
-    expected = {"batch": 1, "avg_runs": 20, "warmup": 50.0, "use_cuda_graph": False}
-    expected |= {"profile_enabled": True, "separate_profile_run": True}
-    expected |= {"trtexec_binary": str(trtexec.binary), "outdir": str(run.path)}
+    command = shlex.split(config["command"])
+    assert f"--exportTimes={run.path / 'times.json'}" in command
+    assert command[-1] == "--useManagedMemory"
+    expected = {
+        "batch": 1, "avg_runs": 20, "warmup": 50.0, "use_cuda_graph": False,
+        "profile_enabled": True, "separate_profile_run": True,
+        "trtexec_binary": str(trtexec.binary), "outdir": str(run.path),
+    }  # fmt: skip
     assert {key: config[key] for key in expected} == expected
     assert run.record.reported["command"] == config["command"]
     assert run.record.environment.versions["tensorrt"] == "10.9.0"
@@ -73,11 +64,9 @@ def test_bench_leaves_a_complete_run(
     assert [float(row["percent_of_total"]) for row in rows] == pytest.approx([42, 33, 20, 5, 0])
 
 
-def test_several_launches_keep_their_files_apart(trtexec: Any, tmp_path: Path) -> None:
-    arguments = ["bench", str(trtexec.engine()), *QUICK, "--launches", "2", "--json"]
-    assert trtbench(arguments) == 0
-    run = only_run(tmp_path)
-    assert isinstance(run, Run)
+def test_several_launches_keep_their_files_apart(trtexec: Any, say: Say) -> None:
+    assert say("bench", trtexec.engine(), *QUICK, "--launches", "2", "--json").status == 0
+    run = only_run()
     assert run.path is not None
     names = {path.name for path in run.path.iterdir()}
     assert {"times.0.json", "times.1.json", "profile.json", "profile.1.json"} < names
@@ -86,58 +75,47 @@ def test_several_launches_keep_their_files_apart(trtexec: Any, tmp_path: Path) -
     assert len(json.loads((run.path / "times.json").read_bytes())) == len(run.times)
 
 
-def test_a_graph_that_fell_back_is_a_finding(trtexec: Any, tmp_path: Path) -> None:
+def test_a_graph_that_fell_back_is_a_finding(trtexec: Any, say: Say) -> None:
     trtexec.behave("no-graph")
-    flags = ("--cuda-graph", "on", "--no-profile")
-    assert trtbench(["bench", str(trtexec.engine()), *QUICK, *flags]) == 0
-    run = only_run(tmp_path)
-    assert isinstance(run, Run)
-    assert "H24" in {finding.code for finding in run.findings}
+    say("bench", trtexec.engine(), *QUICK, "--cuda-graph", "on", "--no-profile")
+    assert "H24" in {finding.code for finding in only_run().findings}
 
 
-def test_the_protocol_gpu_says_what_it_means(trtexec: Any, tmp_path: Path) -> None:
+def test_the_protocol_gpu_says_what_it_means(trtexec: Any, say: Say) -> None:
     trtexec.version("11.1.0")
-    assert trtbench(["bench", str(trtexec.engine()), *QUICK, "--protocol", "gpu"]) == 0
-    run = only_run(tmp_path)
-    assert isinstance(run, Run)
-    assert run.record.spec.cuda_graph == "on"
-    assert run.record.spec.transfers is False
-    assert run.record.conditions["protocol"].value == "gpu"
+    say("bench", trtexec.engine(), *QUICK, "--protocol", "gpu")
+    record = only_run().record
+    assert (record.spec.cuda_graph, record.spec.transfers) == ("on", False)
+    assert record.conditions["protocol"].value == "gpu"
 
 
 @pytest.mark.parametrize(
     ("behaviour", "status"), [("fail", 1), ("crash", -11), ("silent", 0), ("late", 1)]
 )
 def test_a_failure_is_on_record_with_its_own_status(
-    behaviour: str, status: int, trtexec: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    behaviour: str, status: int, trtexec: Any, say: Say
 ) -> None:
     trtexec.behave(behaviour)
-    assert trtbench(["bench", str(trtexec.engine()), *QUICK]) == 1
-    shown = capsys.readouterr().err
-    failed = only_run(tmp_path)
-    assert isinstance(failed, FailedRun)
-    assert failed.program_status == status
-    assert failed.exit_status == 3
+    said = say("bench", trtexec.engine(), *QUICK)
+    failed = only_run(FailedRun)
+    assert (said.status, failed.program_status, failed.exit_status) == (1, status, 3)
     assert 0 < len(failed.log_tail) <= 20
-    assert all(line in shown for line in failed.log_tail)
-    assert "trtexec_stdout.log" in shown.splitlines()[-1]
-    assert Path(shown.split()[-1]).is_file()
+    assert all(line in said.err for line in failed.log_tail)
+    assert "trtexec_stdout.log" in said.err.splitlines()[-1]
+    assert Path(said.err.split()[-1]).is_file()
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("words", [("hang",), ("hang", "deaf")])
-def test_a_timeout_ends_trtexec(words: tuple[str, ...], trtexec: Any, tmp_path: Path) -> None:
+def test_a_timeout_ends_trtexec(words: tuple[str, ...], trtexec: Any, say: Say) -> None:
     trtexec.behave(*words)
-    store = Store(tmp_path / "store")
+    store = Store("store")
 
     def attempt(seconds: float) -> FailedRun:
         for entry in store.index.find():
             store.remove(entry.id)
-        words = ["bench", str(trtexec.engine()), *QUICK, "--timeout", f"{seconds}s"]
-        assert trtbench(words) == 1
-        failed = only_run(tmp_path)
-        assert isinstance(failed, FailedRun)
-        return failed
+        assert say("bench", trtexec.engine(), *QUICK, "--timeout", f"{seconds}s").status == 1
+        return only_run(FailedRun)
 
     failed = with_patience(
         attempt, far_enough=lambda run: any("Starting inference" in x for x in run.log_tail)
@@ -182,55 +160,42 @@ def _is_working(home: Path, tmp_path: Path) -> bool:
     return any(sign in log.read_bytes() for log in logs for sign in signs)
 
 
-def test_profile_shows_layers_of_a_model_and_of_a_stored_run(
-    trtexec: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert trtbench(["profile", str(trtexec.engine()), *QUICK, "--top", "2"]) == 0
-    shown = capsys.readouterr().out
-    assert "42.0 %" in shown
-    assert "{ForeignNode[/attn/MatMul.../attn/Softmax]}" in shown
+def test_profile_shows_layers_of_a_model_and_of_a_stored_run(trtexec: Any, say: Say) -> None:
+    shown = say("profile", trtexec.engine(), *QUICK, "--top", "2").out
+    for words in ("42.0 %", "{ForeignNode[/attn/MatMul.../attn/Softmax]}", "2 of 5 layers"):
+        assert words in shown
     assert "/fc/Gemm" not in shown
-    assert "2 of 5 layers" in shown
-    assert trtbench(["profile", "last", "--json", "--top", "1"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = say("profile", "last", "--json", "--top", "1").json
     assert [layer["kind"] for layer in document["layers"]] == ["Convolution"]
-    assert document["count"] == only_run(tmp_path).layers.count  # type: ignore[union-attr]
-    assert trtbench(["profile", "last", "--csv"]) == 0
-    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert document["count"] == only_run().layers.count  # type: ignore[union-attr]
+    rows = list(csv.DictReader(io.StringIO(say("profile", "last", "--csv").out)))
     assert len(rows) == 5
     assert sum(float(row["share"]) for row in rows) == pytest.approx(1)
 
 
-def test_a_run_without_layers_says_how_to_get_them(
-    trtexec: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert trtbench(["bench", str(trtexec.engine()), *QUICK, "--no-profile"]) == 0
-    assert trtbench(["profile", "last"]) == 2
-    assert "fix: trtbench profile" in capsys.readouterr().err
-    assert trtbench(["profile", "gone.engine"]) == 1
-    assert trtbench(["profile", "nobody"]) == 2
+def test_a_run_without_layers_says_how_to_get_them(trtexec: Any, say: Say) -> None:
+    assert say("bench", trtexec.engine(), *QUICK, "--no-profile").status == 0
+    said = say("profile", "last")
+    assert (said.status, "fix: trtbench profile" in said.err) == (2, True)
+    assert (say("profile", "gone.engine").status, say("profile", "unknown").status) == (1, 2)
 
 
-def test_build_and_its_dry_run(trtexec: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    model = str(trtexec.onnx())
-    flags = ["--precision", "fp16", "--workspace", "1GiB", "--shape-opt", "input:4x3x8x8"]
-    assert trtbench(["build", model, *flags, "--dry-run", "--json"]) == 0
-    plan = json.loads(capsys.readouterr().out)
+def test_build_and_its_dry_run(trtexec: Any, say: Say) -> None:
+    model = trtexec.onnx()
+    flags = ("--precision", "fp16", "--workspace", "1GiB", "--shape-opt", "input:4x3x8x8")
+    plan = say("build", model, *flags, "--dry-run", "--json").json
     assert plan["job"]["spec"]["workspace_bytes"] == 1 << 30
-    assert trtbench(["build", model, *flags, "--json"]) == 0
-    artefact = json.loads(capsys.readouterr().out)
+    artefact = say("build", model, *flags, "--json").json
     assert [artefact["command"]] == plan["commands"]
     assert Path(artefact["path"]).name == "net.engine"
-    assert trtbench(["build", model, "--dry-run", "--opt", "version=11.1"]) == 0
-    assert capsys.readouterr().out.splitlines()[-2] == "# for TensorRT 11.1"
+    shown = say("build", model, "--dry-run", "--opt", "version=11.1").out
+    assert shown.splitlines()[-2] == "# for TensorRT 11.1"
 
 
-def test_bench_dry_run_prints_a_command_to_paste(
-    trtexec: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bench_dry_run_prints_a_command_to_paste(trtexec: Any, say: Say) -> None:
     engine = trtexec.engine().rename(trtexec.folder / "a b.engine")
-    assert trtbench(["bench", str(engine), "--dry-run", "--streams", "2", "--gap", "5ms"]) == 0
-    words = shlex.split(capsys.readouterr().out.splitlines()[-1])
+    shown = say("bench", engine, "--dry-run", "--streams", "2", "--gap", "5ms").out
+    words = shlex.split(shown.splitlines()[-1])
     assert words[:2] == [str(trtexec.binary), f"--loadEngine={engine}"]
     assert {"--infStreams=2", "--idleTime=5"} < set(words)
 
@@ -238,43 +203,26 @@ def test_bench_dry_run_prints_a_command_to_paste(
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("--protocol", "serve"), "cannot measure with the protocol"),
-        (("--protocol", "gpu", "--cuda-graph", "off"), "with a CUDA graph"),
-        (("--warmup-iterations", "50"), "warms up for a time"),
-        (("--opt", "avgruns=3"), "no option"),
-        (("--streams", "0"), "at least 1"),
-        (("--profile-index", "1", "--opt", "version=8.6"), "TensorRT 10.0 or later"),
-        (("--no-separate-profile-run",), "reports no times"),
+        ("--protocol serve", "cannot measure with the protocol"),
+        ("--protocol gpu --cuda-graph off", "with a CUDA graph"),
+        ("--warmup-iterations 50", "warms up for a time"),
+        ("--opt avgruns=3", "no option"),
+        ("--streams 0", "at least 1"),
+        ("--profile-index 1 --opt version=8.6", "TensorRT 10.0 or later"),
+        ("--no-separate-profile-run", "reports no times"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(
-    flags: tuple[str, ...], words: str, trtexec: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert trtbench(["bench", str(trtexec.engine()), *flags, "--dry-run"]) == 2
-    assert words in capsys.readouterr().err
+def test_what_cannot_be_asked_is_refused(flags: str, words: str, trtexec: Any, say: Say) -> None:
+    said = say("bench", trtexec.engine(), *flags.split(), "--dry-run")
+    assert (said.status, words in said.err) == (2, True)
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [("--protocol", "pipeline"), ("--cuda-graph", "on"), ("--no-transfers",)],
-)
-def test_onnx_runtime_refuses_what_it_cannot_do(
-    flags: tuple[str, ...], trtexec: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model = str(demo_file("digits.onnx"))
-    assert trtbench(["bench", model, "-r", "onnxruntime", "--batch", "1", *flags]) == 2
-    assert "Traceback" not in capsys.readouterr().err
-
-
-def test_a_gate_holds_layers_to_expectations(
-    trtexec: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    engine, output = str(trtexec.engine()), ["-o", str(tmp_path / "gate")]
-    good = ["--metric", "count(Convolution)>=1", "--metric", "share(kind=Convolution)>10%"]
-    quick = [*QUICK, "--launches", "1"]
-    assert trtbench(["gate", engine, *quick, *good, *output]) == 0, capsys.readouterr().err
-    assert trtbench(["gate", engine, *quick, "--metric", "count(Einsum)>=1", *output]) == 3
-    assert "count(Einsum) is 0" in (tmp_path / "gate" / "gate.junit.xml").read_text()
-    rules = tmp_path / "rules.toml"
-    rules.write_text('expect = ["count(Einsum)==0", "layers==5"]\n')
-    assert trtbench(["gate", engine, *quick, "--rules", str(rules), *output]) == 0
+def test_a_gate_checks_expectations_on_layers(trtexec: Any, say: Say) -> None:
+    gate = ("gate", trtexec.engine(), *QUICK, "--launches", "1", "-o", "gate")
+    good = ("--metric", "count(Convolution)>=1", "--metric", "share(kind=Convolution)>10%")
+    said = say(*gate, *good)
+    assert said.status == 0, said.err
+    assert say(*gate, "--metric", "count(Einsum)>=1").status == 3
+    assert "count(Einsum) is 0" in Path("gate/gate.junit.xml").read_text()
+    Path("rules.toml").write_text('expect = ["count(Einsum)==0", "layers==5"]\n')
+    assert say(*gate, "--rules", "rules.toml").status == 0

@@ -11,7 +11,7 @@ import pytest
 
 from models import tiny_model
 from trtbench.cli import run
-from trtbench.errors import EXIT_FAILED, EXIT_UNREAD
+from trtbench.core.errors import EXIT_FAILED, EXIT_UNREAD
 
 COMMAND = [sys.executable, "-m", "trtbench"]
 QUICK = ("--iterations", "5", "--warmup", "1ms", "--no-until-steady")

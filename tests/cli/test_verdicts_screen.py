@@ -6,17 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from trtbench.domain.comparison import Comparison, Verdict
-from trtbench.domain.result import Environment, Finding, Interval, LaunchFacts, Run, RunRecord
-from trtbench.domain.samples import times_from_columns
-from trtbench.domain.spec import ModelRef, RunSpec
+from trtbench.core.results import Compared, Comparison, Verdict
+from trtbench.core.run import Environment, Finding, Interval, LaunchFacts, Run, RunRecord
+from trtbench.core.samples import times_from_columns
+from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.report.document import Cards, Table
-from trtbench.report.documents.comparison import document_from_comparisons
-from trtbench.report.documents.run import document_from_run
-from trtbench.report.finding_list import gather
 from trtbench.report.renderers.terminal import text
+from trtbench.report.sections.findings import gather
+from trtbench.report.sections.summary import document_from_run
 from trtbench.report.sections.summary import make as summary_section
-from trtbench.workflows.compare.compare import Compared
+from trtbench.report.sections.verdicts import document_from_comparisons
 
 UNKNOWN: dict[str, Any] = {"ratio": None, "interval": None, "launches": 0}
 
@@ -102,7 +101,7 @@ def test_a_default_run_has_its_numbers_first_and_three_lines_of_findings() -> No
     without = text(document_from_run(made("a"), explain=False), width=80).splitlines()
     assert len(brief) == len(without) + 3
     assert brief[: len(without)] == without, "numbers first"
-    assert "random input, back to back, closed loop" in brief[-1]
+    assert "random input, back-to-back, closed loop" in brief[-1]
     assert "--explain" in brief[-1]
     assert max(map(len, brief[len(without) :])) <= 80
     assert len(full) > len(brief)
@@ -120,7 +119,7 @@ def test_what_holds_for_every_default_run_is_one_entry_of_a_report() -> None:
     assert found is not None
     usual = [item for item in found.items if "H30" in item.finding.code]
     assert [item.finding.message for item in usual] == [
-        "as by default: random input, back to back, closed loop"
+        "default conditions: random input, back-to-back, closed loop"
     ]
     assert usual[0].runs == ("a", "b")
     assert len(found.items) == len(FINDINGS) - 2

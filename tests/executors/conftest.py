@@ -17,10 +17,10 @@ from ports import agent_ports, free_port, patient_raylet
 RUNTIME = """
 import json, os, time
 import numpy as np
-from trtbench.domain.job import BenchOutcome
-from trtbench.domain.result import LaunchFacts
-from trtbench.domain.samples import IterationTimes
-from trtbench.errors import InputError
+from trtbench.core.jobs import BenchOutcome
+from trtbench.core.run import LaunchFacts
+from trtbench.core.samples import IterationTimes
+from trtbench.core.errors import InputError
 
 FORMATS = ("onnx",)
 

@@ -15,17 +15,16 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "attacks"))
 
 from evil_models import model_with_weights_at
 
-from trtbench.domain.result import Run
-from trtbench.domain.spec import ModelRef, RunSpec
-from trtbench.executors import Executor, Needs, Request
-from trtbench.executors._parcel import Parcel, parcel_from_request
+from trtbench.core.run import Run
+from trtbench.core.spec import ModelRef, RunSpec
+from trtbench.executors._transfer import Upload, upload_from_job
+from trtbench.executors.contract import Executor, Needs, RemoteJob
+from trtbench.measure.bench import run_bench
+from trtbench.requests.execution import Execution
+from trtbench.requests.measure import BenchRequest
+from trtbench.requests.run_spec import run_spec
+from trtbench.requests.settings import Config
 from trtbench.store.store import Store
-from trtbench.workflows.measure.bench import run_bench
-from trtbench.workflows.measure.remote import each_at_once
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.measuring import BenchRequest
-from trtbench.workflows.request.spec import run_spec
 from waiting import wait_for
 
 SECRET = b"-----BEGIN OPENSSH PRIVATE KEY-----"
@@ -51,12 +50,12 @@ def measure_all(
     measured: dict[int, Run] = {}
 
     def one(number: int) -> None:
-        conduct = Conduct(executor=executor, needs=needs)
-        measured[number] = run_bench(specs[number], store=store, conduct=conduct)
+        execution = Execution(executor=executor, needs=needs)
+        measured[number] = run_bench(specs[number], store=store, execution=execution)
         if done is not None:
             done.release()
 
-    each_at_once(range(len(specs)), one, executor=executor, needs=needs)
+    executor.each(range(len(specs)), one, needs)
     return [measured[number] for number in range(len(specs))]
 
 
@@ -78,11 +77,11 @@ def evil_spec(folder: Path) -> RunSpec:
     return quick_spec(folder).having(model=reference)
 
 
-def evil_parcel(request: Request) -> Parcel:
+def evil_upload(request: RemoteJob) -> Upload:
     """Pack as a careless sender would: a file of the request is named outside its folder."""
-    parcel = parcel_from_request(request)
-    part = parcel.parts[0].having(name="model/../../../../.bash_profile")
-    return parcel.having(parts=(*parcel.parts, part))
+    upload = upload_from_job(request)
+    part = upload.files[0].having(name="model/../../../../.bash_profile")
+    return upload.having(files=(*upload.files, part))
 
 
 def files_with_secret(folder: Path) -> list[str]:
@@ -99,7 +98,7 @@ def closed_while_it_measures(
 
     def ask() -> None:
         try:
-            run_bench(spec, store=store, conduct=Conduct(executor=executor))
+            run_bench(spec, store=store, execution=Execution(executor=executor))
         except BaseException as problem:
             ended.append(problem)
 

@@ -12,23 +12,23 @@ import pytest
 import runs
 
 from trtbench.cli import run as trtbench
-from trtbench.domain.codec import json_from_value
-from trtbench.domain.job import BenchJob, WorkerError
-from trtbench.domain.result import Gpu
-from trtbench.errors import InputError, JobError, StoreError, UnavailableError, UsageError
-from trtbench.executors import ExecutorSettings, Needs, Request
-from trtbench.executors._folders import blob, cache_folder, keep_blob, pack, place_blob, unpack
-from trtbench.executors.local import Assignment, _Heard, _job_end, _note, open_executor
-from trtbench.host import gpu_names
+from trtbench.compare.compare import compare
+from trtbench.core.errors import InputError, JobError, StoreError, UnavailableError, UsageError
+from trtbench.core.jobs import ReportedError
+from trtbench.core.run import Gpu
+from trtbench.executors._transfer import blob, cache_folder, keep_blob, pack, place_blob, unpack
+from trtbench.executors.contract import Executor, ExecutorSettings, Needs, RemoteJob
+from trtbench.executors.local import open_executor
+from trtbench.host import nvml as gpu_names
 from trtbench.host.locks import hold
 from trtbench.host.process import Exit
+from trtbench.host.workers import _Heard, _job_end
+from trtbench.measure.bench import run_bench
+from trtbench.requests.execution import Execution, needs_from_request
+from trtbench.requests.groups import ExecutorFields
+from trtbench.requests.measure import CompareRequest
+from trtbench.requests.settings import Config
 from trtbench.store.store import Store
-from trtbench.workflows.compare.compare import compare
-from trtbench.workflows.measure.bench import run_bench
-from trtbench.workflows.request.comparing import CompareRequest
-from trtbench.workflows.request.conduct import Conduct, needs_from_request
-from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.groups import ExecutorFields
 from waiting import wait_for
 
 GPUS = (
@@ -40,7 +40,7 @@ GPUS = (
 @pytest.fixture
 def two_gpus(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(gpu_names, "gpus", lambda *, nvml=None: GPUS)
+    monkeypatch.setattr(gpu_names, "gpus", lambda: GPUS)
 
 
 def overlaps(spans) -> bool:
@@ -93,7 +93,9 @@ def test_an_error_of_the_run_is_raised_as_it_is(tmp_path, clocked):
     store = Store(tmp_path / "store")
     spec = runs.quick_spec(tmp_path, runtime="clocked", options={"do": "refuse"})
     with pytest.raises(InputError, match="this model is refused"):
-        run_bench(spec, store=store, conduct=Conduct(executor=open_executor(ExecutorSettings())))
+        run_bench(
+            spec, store=store, execution=Execution(executor=open_executor(ExecutorSettings()))
+        )
     assert store.index.find() == []
     assert list(store.runs.iterdir()) == []
 
@@ -103,9 +105,9 @@ def test_a_run_without_an_end_is_ended_and_said(tmp_path, clocked):
     """A limit that the start of the process uses up already: nothing was measured."""
     executor = open_executor(ExecutorSettings())
     spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "3600"})
-    request = Request(id="r1", spec=spec, limit_s=0.01)
+    request = RemoteJob(id="r1", spec=spec, limit_s=0.01)
     with pytest.raises(JobError, match="not carried out") as caught:
-        executor.run(request, folder=tmp_path / "run", tell=lambda text: None)
+        executor.run(request, folder=tmp_path / "run", notify=lambda text: None)
     assert caught.value.facts == {"where": "this machine", "how it ended": "no end in time"}
     assert not (tmp_path / "run").exists()
 
@@ -121,37 +123,24 @@ def test_a_closed_executor_lets_go_of_what_it_measures(tmp_path, clocked):
     assert store.index.find() == []
 
 
-def test_what_a_worker_says_over_its_pipe():
-    """Stages, progress in them, and an error that a full disk would not take."""
-    heard, seen = _Heard(), []
-    error = WorkerError(kind="StoreError", message="the disk is full", stage="measure")
-    for line in ("load", "~0.5 half", json_from_value(error).decode()):
-        _note(heard, seen.append, line)
-    assert (heard.stage, heard.error, seen) == ("load", error, ["load", "~0.5 half"])
-    _note(heard, None, "measure")
-    assert heard.stage == "measure"
-
-
 def test_how_a_job_ended_is_told_by_whatever_is_left_of_it(tmp_path):
     """A file that a full disk cut short says nothing; the pipe, and the program's log, do."""
-    piped = WorkerError(kind="StoreError", message="the disk is full", stage="measure")
-    job = BenchJob(spec=runs.quick_spec(tmp_path))
-    place = Assignment(job=job, folder=tmp_path)
+    piped = ReportedError(kind="StoreError", message="the disk is full", stage="measure")
     (tmp_path / "error.json").write_bytes(b'{"kind": "Store')
     (tmp_path / "log.txt").touch()
     (tmp_path / "trtexec.log").write_text("building\n--password=hunter2\n")
     ended = Exit(seconds=1.0, status=None, signal="SIGKILL")
-    found = _job_end(ended, place, heard=_Heard(stage="load", error=piped))
+    found = _job_end(ended, tmp_path, _Heard(stage="load", error=piped))
     assert (found.error, found.stage, found.signal) == (piped, "measure", "SIGKILL")
     assert found.log_tail[0] == "building"
     assert "hunter2" not in str(found.log_tail)
-    alone = _job_end(ended, place, heard=_Heard(stage="load"))
+    alone = _job_end(ended, tmp_path, _Heard(stage="load"))
     assert (alone.error, alone.stage) == (None, "load")
     done = Exit(seconds=1.0, status=0, signal=None)
-    assert "without leaving a result" in str(_job_end(done, place, heard=_Heard()).error)
+    assert "without leaving a result" in str(_job_end(done, tmp_path, _Heard()).error)
     (tmp_path / "0").mkdir()
     (tmp_path / "0" / "outcome.json").touch()  # of one side of two
-    assert _job_end(done, place, heard=_Heard()).error is None
+    assert _job_end(done, tmp_path, _Heard()).error is None
 
 
 @pytest.mark.parametrize(
@@ -207,9 +196,10 @@ def test_a_gpu_is_held_by_its_uuid_whatever_it_is_called(tmp_path, monkeypatch, 
         (None, "cpu", None),
     ],
 )
-def test_the_uuid_of_a_device(two_gpus, visible, device, uuid):
-    environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    assert gpu_names.gpu_uuid(device, environment=environment) == uuid
+def test_the_uuid_of_a_device(two_gpus, monkeypatch, visible, device, uuid):
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert gpu_names.gpu_uuid(device) == uuid
 
 
 def test_contents_are_kept_whole_and_only_if_they_are_right(tmp_path):
@@ -251,7 +241,7 @@ def test_contents_are_copied_where_the_disk_has_no_links(tmp_path, monkeypatch):
     def link(*_):
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
-    monkeypatch.setattr("trtbench.executors._folders.os.link", link)
+    monkeypatch.setattr("trtbench.executors._transfer.os.link", link)
     target = tmp_path / "job" / "net.onnx"
     place_blob(tmp_path, digest, target)
     assert target.read_bytes() == b"model"
@@ -303,7 +293,7 @@ def test_a_process_that_cannot_be_started_is_said(tmp_path, monkeypatch):
     monkeypatch.setenv("MUCH", "x" * 200_000)
     store = Store(tmp_path / "store")
     with pytest.raises(UnavailableError, match="no process can be started") as caught:
-        run_bench(runs.quick_spec(tmp_path), store=store, conduct=Conduct())
+        run_bench(runs.quick_spec(tmp_path), store=store, execution=Execution())
     assert "too long" in caught.value.facts["reason"]
     assert store.index.find() == []
 
@@ -336,8 +326,8 @@ def test_two_sides_are_compared_on_one_machine_and_both_are_kept(tmp_path):
         baseline=model, candidates=[other], launches=3, max_launches=3, pairs=20, batch=1,
         threads=1,
     )  # fmt: skip
-    conduct = Conduct(executor=open_executor(ExecutorSettings()), tags=("far",))
-    (found,) = compare(asked, store=store, config=config, conduct=conduct)
+    execution = Execution(executor=open_executor(ExecutorSettings()), tags=("far",))
+    (found,) = compare(asked, store=store, config=config, execution=execution)
     assert found.comparison.design in ("duet", "launches")
     assert found.comparison.verdicts[0].launches == 3
     assert {entry.id for entry in store.index.find(tag="far")} == {
@@ -353,18 +343,12 @@ def test_another_run_that_comes_back_takes_no_place(tmp_path):
     store = Store(tmp_path / "store")
     first = run_bench(runs.quick_spec(tmp_path), store=store)
 
-    class Liar:
-        def width(self, needs):
-            return 1
-
-        def run(self, request, *, folder, tell):
+    class Liar(Executor):
+        def run(self, job, *, folder, notify):
             shutil.copytree(first.path, folder, dirs_exist_ok=True)
 
-        def close(self):
-            pass
-
     with pytest.raises(StoreError, match="another run"):
-        run_bench(runs.quick_spec(tmp_path), store=store, conduct=Conduct(executor=Liar()))
+        run_bench(runs.quick_spec(tmp_path), store=store, execution=Execution(executor=Liar()))
     (entry,) = store.index.find()
     assert (entry.id, store.path(entry)) == (first.id, first.path)
     assert [each.name for each in store.runs.iterdir()] == [first.id]

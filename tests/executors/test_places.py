@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import socket
+import sys
 import threading
+import types
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from trtbench.errors import InputError, UnavailableError, UsageError
-from trtbench.executors import Needs
-from trtbench.executors._hosts import Host, hosts_from_file, slots_of
-from trtbench.executors._slots import Slot, Slots, Want
-from trtbench.workflows.measure.remote import each_at_once, executor_for
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.measuring import BenchRequest
-from trtbench.workflows.sweep.plan import SweepPlan
-from trtbench.workflows.sweep.progress import SweepProgress
+from trtbench.core.errors import InputError, UnavailableError, UsageError
+from trtbench.executors import ray as _ray_nodes
+from trtbench.executors._node import Slot, Slots, Want
+from trtbench.executors.contract import Executor, ExecutorSettings, Needs
+from trtbench.executors.ray import JOINS, bundle, open_executor
+from trtbench.executors.ssh import Host, hosts_from_file, slots_of
+from trtbench.requests.execution import opened_executor
+from trtbench.requests.measure import BenchRequest
+from trtbench.sweep.plan import SweepPlan
+from trtbench.sweep.run import SweepProgress
 
 GIB = 1 << 30
 GPU = Slot(
@@ -58,18 +62,6 @@ def test_a_place_says_what_it_lacks(slot: Slot, needs: Needs, lacks: str | None)
     assert (found is None) if lacks is None else (found is not None and lacks in found)
 
 
-def test_needs_are_told_in_words() -> None:
-    needs = Needs(
-        gpu=True, machine="lab", gpu_type="H100", memory_bytes=16 * GIB, gpu_memory_bytes=GIB,
-        resources={"lidar": 1.0, "camera": 2.0},
-    )  # fmt: skip
-    assert str(needs) == (
-        "a GPU, machine lab, GPU type H100, 16.0 GiB of memory, 1.00 GiB of GPU memory, camera 2, "
-        "lidar 1"
-    )
-    assert str(Needs()) == "a processor"
-
-
 def test_nobody_fits_and_every_machine_says_why() -> None:
     with pytest.raises(UnavailableError, match="no machine can ever") as caught:
         Slots(lambda: [CPU, GPU]).fitting(Needs(gpu=True, gpu_type="B200"))
@@ -101,7 +93,7 @@ def test_a_flag_for_another_executor_is_refused(executor, flag) -> None:
     request = BenchRequest(model="m.onnx", executor=executor, **{flag: "x"})
     with (
         pytest.raises(UsageError, match=f"--{flag} says nothing"),
-        executor_for(request, Conduct()),
+        opened_executor(request),
     ):
         pass
 
@@ -116,7 +108,7 @@ def test_work_on_the_processor_of_a_machine_may_name_its_gpu() -> None:
 def test_idle_places_are_used_first_and_a_taken_one_is_waited_for() -> None:
     places = [Slot(machine=name, title=name) for name in ("a", "b")]
     slots, told = Slots(lambda: places), []
-    with slots.taken(Needs(), tell=quiet) as first:
+    with slots.taken(Needs(), notify=quiet) as first:
         pass
     waiting = threading.Event()
 
@@ -127,12 +119,12 @@ def test_idle_places_are_used_first_and_a_taken_one_is_waited_for() -> None:
     got: list[str] = []
 
     def third() -> None:
-        with slots.taken(Needs(), tell=tell) as slot:
+        with slots.taken(Needs(), notify=tell) as slot:
             got.append(slot.machine)
 
-    with slots.taken(Needs(), tell=quiet) as second:
+    with slots.taken(Needs(), notify=quiet) as second:
         assert {first.machine, second.machine} == {"a", "b"}
-        with slots.taken(Needs(), tell=quiet):
+        with slots.taken(Needs(), notify=quiet):
             thread = threading.Thread(target=third)
             thread.start()
             waiting.wait()
@@ -144,14 +136,14 @@ def test_idle_places_are_used_first_and_a_taken_one_is_waited_for() -> None:
 
 def test_a_place_is_free_again_after_an_error() -> None:
     slots = Slots(lambda: [CPU])
-    with pytest.raises(ZeroDivisionError), slots.taken(Needs(), tell=quiet):
+    with pytest.raises(ZeroDivisionError), slots.taken(Needs(), notify=quiet):
         raise ZeroDivisionError
-    with slots.taken(Needs(), tell=pytest.fail) as slot:
+    with slots.taken(Needs(), notify=pytest.fail) as slot:
         assert slot is CPU
 
 
 def test_a_machine_that_leaves_while_one_waits_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trtbench.executors._slots.LOOK_S", 0.01)
+    monkeypatch.setattr("trtbench.executors._node.PLACES_S", 0.01)
     places = [CPU]
     slots = Slots(lambda: places)
 
@@ -159,9 +151,9 @@ def test_a_machine_that_leaves_while_one_waits_is_said(monkeypatch: pytest.Monke
         places.clear()
 
     with (
-        slots.taken(Needs(), tell=quiet),
+        slots.taken(Needs(), notify=quiet),
         pytest.raises(UnavailableError, match="no machine can ever"),
-        slots.taken(Needs(), tell=leave),
+        slots.taken(Needs(), notify=leave),
     ):
         pass
 
@@ -170,7 +162,7 @@ def test_a_machine_that_leaves_while_one_waits_is_said(monkeypatch: pytest.Monke
 def test_a_machine_that_is_not_there_yet_or_has_left_is_asked_for_and_waited_for(
     monkeypatch: pytest.MonkeyPatch, begins_with: list[Slot]
 ) -> None:
-    monkeypatch.setattr("trtbench.executors._slots.LOOK_S", 0.01)
+    monkeypatch.setattr("trtbench.executors._node.PLACES_S", 0.01)
     places, told, asked = list(begins_with), [], []
     other = Slot(machine="new", title="new")
 
@@ -187,8 +179,8 @@ def test_a_machine_that_is_not_there_yet_or_has_left_is_asked_for_and_waited_for
     slots = Slots(lambda: places, ask=come, patience_s=60.0)
     with contextlib.ExitStack() as held:
         if begins_with:
-            held.enter_context(slots.taken(Needs(), tell=quiet))
-        with slots.taken(Needs(), tell=tell) as slot:
+            held.enter_context(slots.taken(Needs(), notify=quiet))
+        with slots.taken(Needs(), notify=tell) as slot:
             assert slot is other
     waits = [[CPU, None]] * 2 if begins_with else [[None]]
     assert asked == [*waits, [*begins_with, other], begins_with, *([[]] if begins_with else [])]
@@ -198,7 +190,7 @@ def test_a_machine_that_is_not_there_yet_or_has_left_is_asked_for_and_waited_for
 def test_nobody_is_asked_while_there_is_a_place_for_each() -> None:
     slots = Slots(lambda: [CPU], ask=pytest.fail, patience_s=60.0)
     for _ in range(2):
-        with slots.taken(Needs(), tell=pytest.fail):
+        with slots.taken(Needs(), notify=pytest.fail):
             pass
 
 
@@ -251,10 +243,8 @@ def test_what_no_machine_has_is_refused(tmp_path: Path, line: str, message: str)
     assert caught.value.facts["host"] == "me@orin"
 
 
-class Growing:
+class Growing(Executor):
     """An executor whose machines come and go."""
-
-    elsewhere = True
 
     def __init__(self) -> None:
         self.places, self.closed = 1, False
@@ -269,7 +259,7 @@ class Growing:
 
 
 def test_cases_follow_machines_that_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trtbench.workflows.measure.remote.LOOK_S", 0.01)
+    monkeypatch.setattr("trtbench.executors.contract.LOOK_S", 0.01)
     executor, lock = Growing(), threading.Lock()
     now, most, met = 0, {1: 0, 3: 0, 0: 0}, threading.Barrier(3)
 
@@ -287,7 +277,7 @@ def test_cases_follow_machines_that_come_and_go(monkeypatch: pytest.MonkeyPatch)
         with lock:
             now -= 1
 
-    each_at_once(range(8), work, executor=executor, needs=None)  # type: ignore[arg-type]
+    executor.each(range(8), work)
     assert (most[1], most[3]) == (1, 3)
     assert most[0] <= 3
     assert not executor.closed
@@ -301,7 +291,7 @@ def test_the_first_to_fail_ends_the_others() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        each_at_once(range(4), work, executor=executor, needs=None)  # type: ignore[arg-type]
+        executor.each(range(4), work)
     assert seen == [0]
     assert executor.closed
 
@@ -309,9 +299,119 @@ def test_the_first_to_fail_ends_the_others() -> None:
 def test_the_time_left_is_told_by_how_many_were_measured_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trtbench.workflows.sweep.progress.time.monotonic", lambda: 160.0)
+    monkeypatch.setattr("time.monotonic", lambda: 160.0)
     progress = SweepProgress(plan=cast(SweepPlan, None), state={}, total=12, done=6)
     assert progress.left_s is None
     progress.measuring_since = 100.0
     progress.measured = 4  # two were known before
     assert progress.left_s == 90.0
+
+
+NODES = (("small", 4.0), ("large", 16.0))
+MISMATCH = """Version mismatch: The cluster was started with:
+    Ray: 2.9.0
+    Python: 3.10.2
+This process on node 10.0.0.1 was started with:
+    Ray: 2.60.0
+    Python: 3.11.9
+"""
+NO_SERVER = """Initialization failure from server:
+Traceback (most recent call last):
+  File "proxier.py", line 772, in Datapath
+RuntimeError: Starting Ray client server failed.
+"""
+
+
+@pytest.mark.parametrize(
+    ("problem", "facts", "fix", "asked"),
+    [
+        (
+            RuntimeError(MISMATCH),
+            {"there": "Ray 2.9.0, Python 3.10.2", "here": "Ray 2.60.0, Python 3.11.9"},
+            "ray==2.9.0",
+            1,
+        ),
+        (
+            ConnectionError("ray client connection timeout"),
+            {"reason": "ray client connection timeout"},
+            "ray status",
+            1,
+        ),
+        (
+            ConnectionAbortedError(NO_SERVER),
+            {"reason": "RuntimeError: Starting Ray client server failed."},
+            "ray status",
+            JOINS,
+        ),
+    ],
+)
+def test_a_cluster_that_cannot_be_joined_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+    problem: Exception,
+    facts: dict[str, str],
+    fix: str,
+    asked: int,
+) -> None:
+    times = []
+
+    def init(**_: object) -> None:
+        times.append(problem)
+        raise problem
+
+    ray = types.SimpleNamespace(is_initialized=lambda: False, init=init)
+    monkeypatch.setitem(sys.modules, "ray", ray)  # type: ignore[arg-type]
+    with pytest.raises(UnavailableError, match="cannot be joined") as caught:
+        open_executor(ExecutorSettings(address="ray://head:10001"))
+    assert caught.value.facts == {"address": "ray://head:10001", **facts}
+    assert fix in (caught.value.fix or "")
+    assert len(times) == asked  # what may pass by itself is tried again
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_a_port_at_which_nothing_listens_is_said_before_ray_tries(
+    monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    monkeypatch.setattr(_ray_nodes, "LISTEN_S", 0.0)
+    asked: list[str] = []
+    ray = types.SimpleNamespace(
+        is_initialized=lambda: False,
+        init=lambda address, **_: asked.append(address),
+        remote=lambda **_: lambda task: task,
+    )
+    monkeypatch.setitem(sys.modules, "ray", ray)  # type: ignore[arg-type]
+    with socket.socket() as head:
+        head.bind(("127.0.0.1", 0))  # taken, and nobody listens yet
+        address = f"{scheme}127.0.0.1:{head.getsockname()[1]}"
+        with pytest.raises(UnavailableError, match="cannot be joined") as caught:
+            open_executor(ExecutorSettings(address=address))
+        assert caught.value.facts == {"address": address, "reason": "nothing listens there"}
+        assert not asked
+        head.listen()
+        monkeypatch.setattr(_ray_nodes, "LISTEN_S", 30.0)
+        open_executor(ExecutorSettings(address=address))
+    assert asked == [address]
+
+
+def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UnavailableError, match="needs Ray") as caught:
+        open_executor(ExecutorSettings())
+    assert caught.value.fix == "pip install 'trtbench[ray]'"
+
+
+@pytest.mark.parametrize(
+    ("needs", "taken", "beside", "asked"),
+    [
+        (Needs(), None, 1, {"CPU": 4.0}),  # the smaller of the nodes that would do
+        (Needs(), 1, 1, {"CPU": 16.0}),  # its own
+        (Needs(), None, 2, {"CPU": 2.0}),
+        (Needs(resources={"camera": 1.0}), None, 1, {"CPU": 1.0, "camera": 1.0}),  # none is there
+        (Needs(gpu=True, memory_bytes=8), None, 1, {"GPU": 1.0, "memory": 8.0}),
+    ],
+)
+def test_runs_that_share_no_processor_ask_for_whole_ones(
+    needs: Needs, taken: int | None, beside: int, asked: dict[str, float]
+) -> None:
+    places = [Slot(machine=name, title=name, resources={"CPU": cpus}) for name, cpus in NODES]
+    want = Want(needs, None if taken is None else places[taken])
+    assert bundle(want, places, (), beside=beside) == asked

@@ -11,8 +11,10 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import psutil
@@ -20,17 +22,21 @@ import pytest
 import runs
 from ports import agent_ports, free_port, listens
 
-from trtbench.domain.result import Run
-from trtbench.errors import InputError, JobError, UnavailableError
-from trtbench.executors import ExecutorSettings, Needs
+from trtbench.cli import run as trtbench
+from trtbench.core.errors import InputError, JobError, UnavailableError
+from trtbench.core.run import Run
+from trtbench.executors._node import Want
+from trtbench.executors.contract import ExecutorSettings, Needs, RemoteJob
+from trtbench.executors.ray import MOST_ASKED, RayExecutor, bundle
+from trtbench.measure.bench import run_bench
+from trtbench.measure.input_files import InputFiles
+from trtbench.requests.execution import Event, Execution
 from trtbench.store.store import Store
 from trtbench.version import __version__
-from trtbench.workflows.measure.bench import run_bench
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.progress import Event
 from waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("machines")]
+
 COUNT = 18
 NAMED = "bench tiny.onnx, clocked, batch 1"
 
@@ -104,10 +110,10 @@ def test_a_model_that_crashes_or_is_refused_there_is_said_here_and_not_tried_aga
     for what, kind in (("refuse", InputError), ("crash", JobError)):
         spec = runs.quick_spec(tmp_path, runtime="clocked", options={"do": what})
         with pytest.raises(kind) as caught:
-            run_bench(spec, store=store, conduct=Conduct(executor=executor))
+            run_bench(spec, store=store, execution=Execution(executor=executor))
         assert "refused" in str(caught.value) or "SIGABRT" in str(caught.value)
     assert [entry.kind for entry in store.index.find()] == ["failed"]
-    real = run_bench(runs.quick_spec(tmp_path), store=store, conduct=Conduct(executor=executor))
+    real = run_bench(runs.quick_spec(tmp_path), store=store, execution=Execution(executor=executor))
     assert len(real.times) >= 10
     assert real.record.spec.model.path == str(tmp_path / "tiny.onnx")
     executor.close()
@@ -119,13 +125,13 @@ def test_what_no_node_can_ever_do_is_refused_at_once(nodes, tmp_path):
     spec = runs.quick_spec(tmp_path, runtime="clocked")
     for needs in (Needs(resources={"lidar": 1.0}), Needs(memory_bytes=1 << 60)):
         with pytest.raises(UnavailableError, match="no machine can ever") as caught:
-            run_bench(spec, store=store, conduct=Conduct(executor=executor, needs=needs))
+            run_bench(spec, store=store, execution=Execution(executor=executor, needs=needs))
         assert str(needs) in caught.value.facts["needed"]
     gpu = runs.quick_spec(tmp_path, runtime="clocked", device="cuda:0")
     with pytest.raises(UnavailableError, match="no machine can ever"):
-        run_bench(gpu, store=store, conduct=Conduct(executor=executor))
-    conduct = Conduct(executor=executor, needs=Needs(resources={"camera": 1.0}))
-    assert run_bench(spec, store=store, conduct=conduct).id
+        run_bench(gpu, store=store, execution=Execution(executor=executor))
+    execution = Execution(executor=executor, needs=Needs(resources={"camera": 1.0}))
+    assert run_bench(spec, store=store, execution=execution).id
     executor.close()
 
 
@@ -140,7 +146,7 @@ def test_a_node_with_another_trtbench_is_refused_before_anything_is_sent(nodes, 
     executor = join(nodes.cluster.address)
     spec = runs.quick_spec(tmp_path, runtime="clocked")
     with pytest.raises(UnavailableError, match="another trtbench") as caught:
-        run_bench(spec, store=Store(tmp_path / "store"), conduct=Conduct(executor=executor))
+        run_bench(spec, store=Store(tmp_path / "store"), execution=Execution(executor=executor))
     assert (caught.value.facts["there"], caught.value.facts["here"]) == ("0.0.1", __version__)
     assert not (tmp_path / "a" / "cache").exists()
     executor.close()
@@ -150,13 +156,13 @@ def test_a_node_with_another_trtbench_is_refused_before_anything_is_sent(nodes, 
 def test_neither_here_nor_there_a_name_leads_out(nodes, tmp_path, monkeypatch):
     nodes.add("a")
     executor, store = join(nodes.cluster.address), Store(tmp_path / "store")
-    conduct = Conduct(executor=executor)
+    execution = Execution(executor=executor)
     with pytest.raises(InputError, match="leads out"):
-        run_bench(runs.evil_spec(tmp_path), store=store, conduct=conduct)
+        run_bench(runs.evil_spec(tmp_path), store=store, execution=execution)
     assert runs.files_with_secret(tmp_path / "a") == []
-    monkeypatch.setattr("trtbench.executors.ray.parcel_from_request", runs.evil_parcel)
+    monkeypatch.setattr("trtbench.executors.ray.upload_from_job", runs.evil_upload)
     with pytest.raises(InputError, match="leads out"):
-        run_bench(runs.quick_spec(tmp_path), store=store, conduct=conduct)
+        run_bench(runs.quick_spec(tmp_path), store=store, execution=execution)
     assert list((tmp_path / "a" / "cache" / "blobs").iterdir())  # it came as far as that
     assert list(tmp_path.rglob(".bash_profile")) == []
     executor.close()
@@ -175,8 +181,8 @@ def test_a_node_that_comes_later_is_waited_for_and_the_run_goes_on(nodes, tmp_pa
         heard.append(event.text)
 
     needs = Needs(resources={"camera": 1.0}, memory_bytes=1 << 20)
-    conduct = Conduct(executor=executor, needs=needs, listen=listen)
-    run = run_bench(runs.quick_spec(tmp_path, runtime="clocked"), store=store, conduct=conduct)
+    execution = Execution(executor=executor, needs=needs, listen=listen)
+    run = run_bench(runs.quick_spec(tmp_path, runtime="clocked"), store=store, execution=execution)
     assert len(nodes.spans("a")) == 1
     assert run.id in store.index.ids()
     assert any("camera 1" in text for text in heard)
@@ -208,7 +214,7 @@ def test_who_is_interrupted_leaves_nothing_that_goes_on_measuring(nodes, tmp_pat
     threading.Thread(target=interrupt).start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            run_bench(spec, store=store, conduct=Conduct(executor=executor))
+            run_bench(spec, store=store, execution=Execution(executor=executor))
     finally:
         signal.signal(signal.SIGINT, before)
     wait_for(lambda: not measuring(tmp_path / "a"))
@@ -236,8 +242,8 @@ def test_the_dashboard_shows_a_run_by_its_name_while_it_is_measured(
         return []
 
     with ThreadPoolExecutor(1) as pool:
-        conduct = Conduct(executor=executor)
-        measuring = pool.submit(run_bench, spec, store=store, conduct=conduct)
+        execution = Execution(executor=executor)
+        measuring = pool.submit(run_bench, spec, store=store, execution=execution)
         wait_for(lambda: states() == ["RUNNING"])
         with open(tmp_path / "clocked.begun", "a") as others:
             others.write("x")  # now it goes on
@@ -250,16 +256,16 @@ def test_the_dashboard_shows_a_run_by_its_name_while_it_is_measured(
 CLIENT = """
 import sys, runs
 from pathlib import Path
-from trtbench.executors import ExecutorSettings
+from trtbench.executors.contract import ExecutorSettings
 from trtbench.executors.ray import RayExecutor
 from trtbench.store.store import Store
-from trtbench.workflows.measure.bench import run_bench
-from trtbench.workflows.request.conduct import Conduct
+from trtbench.measure.bench import run_bench
+from trtbench.requests.execution import Execution
 executor = RayExecutor(ExecutorSettings(address=sys.argv[1], patience_s=3600.0))
 folder = Path(sys.argv[2])
 spec = runs.quick_spec(folder, runtime='clocked')
-conduct = Conduct(executor=executor, listen=lambda event: print(event.text, flush=True))
-run_bench(spec, store=Store(folder / 'store'), conduct=conduct)
+execution = Execution(executor=executor, listen=lambda event: print(event.text, flush=True))
+run_bench(spec, store=Store(folder / 'store'), execution=execution)
 executor.close()
 """
 
@@ -294,7 +300,7 @@ def test_a_cluster_is_joined_through_its_client_too_and_asked_for_a_node(nodes, 
 
 JOIN = """
 import sys
-from trtbench.executors import ExecutorSettings
+from trtbench.executors.contract import ExecutorSettings
 from trtbench.executors.ray import RayExecutor
 executor = RayExecutor(ExecutorSettings(address=sys.argv[1]))
 print("joined", flush=True)
@@ -327,3 +333,192 @@ def test_a_proxy_that_cannot_start_a_server_for_this_client_is_asked_again(faile
     assert joining.returncode == 0
     assert said.strip() == "joined"
     assert failed.is_dir()
+
+
+WORKERS = 3
+
+
+@pytest.fixture
+def growing(
+    tmp_path: Path, clocked: Path, monkeypatch: pytest.MonkeyPatch, patient_ray: Any
+) -> Iterator[str]:
+    """Start a head without a processor, to which an autoscaler adds nodes of two; its address."""
+    utils = pytest.importorskip("ray.cluster_utils")
+    monkeypatch.setenv("AUTOSCALER_UPDATE_INTERVAL_S", "1")
+    monkeypatch.setenv("RAY_FAKE_CLUSTER", "1")
+    monkeypatch.setenv("CLOCKED_BEGUN", str(tmp_path / "begun"))
+    monkeypatch.setenv("GROWING_FOLDER", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", f"{clocked}:{Path(__file__).resolve().parent}")
+    config = tmp_path / "autoscaling.json"  # JSON is YAML too
+    port = free_port()
+    address = f"{patient_ray.util.get_node_ip_address()}:{port}"
+    config.write_text(json.dumps(autoscaling(address=address)))
+    head = {
+        "num_cpus": 0, "include_dashboard": False, "autoscaling_config": str(config),
+        "gcs_server_port": port, **agent_ports(),
+    }  # fmt: skip
+    cluster = utils.Cluster(initialize_head=True, head_node_args=head)
+    try:
+        yield cluster.address
+    finally:
+        patient_ray.shutdown()
+        (monitor,) = cluster.head_node.all_processes["monitor"]
+        added = psutil.Process(monitor.process.pid).children(recursive=True)
+        cluster.shutdown()
+        for each in added:  # the autoscaler does not take back what it added
+            with contextlib.suppress(psutil.Error):
+                each.kill()
+
+
+def autoscaling(*, address: str) -> dict[str, object]:
+    """Describe a cluster whose nodes are processes of this machine."""
+    lists = ("setup_commands", "initialization_commands", "head_setup_commands",
+             "worker_setup_commands", "head_start_ray_commands", "worker_start_ray_commands",
+             "cluster_synced_files", "rsync_exclude", "rsync_filter")  # fmt: skip
+    return {
+        "cluster_name": "grows",
+        "max_workers": WORKERS,
+        "provider": {
+            "type": "external",
+            "module": "growing_machines.GrowingMachines",
+            "gcs_address": address,
+            # Without these it takes all nodes, which have one address, for one that is dead.
+            "use_node_id_as_ip": True,
+            "disable_node_updaters": True,
+            "disable_launch_config_check": True,
+        },
+        "available_node_types": {
+            "ray.head.default": {"resources": {}, "node_config": {}, "max_workers": 0},
+            **{
+                name: {"resources": {"CPU": 2, resource: 1}, "node_config": {}, "min_workers": 0,
+                       "max_workers": WORKERS}
+                for name, resource in (("board", "camera"), ("server", "accelerator_type:H100"))
+            },
+        },
+        "head_node_type": "ray.head.default",
+        "upscaling_speed": 1.0,
+        "idle_timeout_minutes": 5,
+        **{name: {} for name in ("auth", "docker", "head_node", "worker_nodes", "file_mounts")},
+        **{name: [] for name in lists},
+    }  # fmt: skip
+
+
+@pytest.mark.real("Ray")
+def test_an_autoscaler_adds_a_node_for_each_case_that_waits(growing, tmp_path, capfd):
+    """No case ends before three have begun; a node has two processors, and takes one case."""
+    words = ["sweep", runs.quick_spec(tmp_path).model.path, "-r", "clocked", "--batch", "1",
+             "--axis", "opt.case=0,1,2", "--axis", "opt.meet=3", "--format", "none",
+             "-o", str(tmp_path / "sweep"), "--store", str(tmp_path / "store"),
+             "--executor", "ray", "--address", growing, "--wait-node", "1h"]  # fmt: skip
+    assert trtbench(words) == 0
+    assert len(Store(tmp_path / "store").index.find(kind="run")) == 3
+    logs = sorted(tmp_path.glob("node*/log"))
+    assert [len(runs.spans(log)) for log in logs] == [1, 1, 1]
+    heard = capfd.readouterr().err
+    assert heard.count("waiting for a machine to come that has a processor") >= 3
+
+
+@pytest.mark.real("Ray")
+def test_an_autoscaler_adds_nodes_of_the_kinds_that_cases_name(growing, tmp_path):
+    """Two kinds of nodes differ by what they declare, and none is there to begin with."""
+    words = ["sweep", runs.quick_spec(tmp_path).model.path, "-r", "clocked", "--batch", "1",
+             "--axis", "machine=camera,h100", "--axis", "opt.case=0,1", "--format", "none",
+             "-o", str(tmp_path / "sweep"), "--store", str(tmp_path / "store"),
+             "--executor", "ray", "--address", growing, "--wait-node", "1h"]  # fmt: skip
+    assert trtbench(words) == 0
+    assert len(Store(tmp_path / "store").index.find(kind="run")) == 4
+
+
+@pytest.mark.parametrize(
+    ("needs", "known", "asked"),
+    [
+        (Needs(gpu_type="h100"), ["CPU", "accelerator_type:H100"], "accelerator_type:H100"),
+        (Needs(gpu_type="A100"), [f"accelerator_type:A100{end}" for end in ("-40G", "")],
+         "accelerator_type:A100"),
+        (Needs(machine="ORIN"), ["orin", "orin-nano", "CPU"], "orin"),
+        (Needs(machine="H100"), ["accelerator_type:H100"], "accelerator_type:H100"),
+        (Needs(gpu_type="orin"), ["orin"], None),  # a name of a machine, not of a GPU
+        (Needs(gpu_type="B200"), ["accelerator_type:H100"], None),
+    ],
+)  # fmt: skip
+def test_a_cluster_is_asked_by_the_names_it_has_for_kinds_of_nodes(needs, known, asked):
+    wanted = bundle(Want(needs.having(gpu=True)), [], known, beside=1)
+    assert wanted == {"GPU": 1.0, **({asked: 0.001} if asked else {})}
+
+
+def test_nodes_that_join_late_take_part_and_are_asked_for_as_long_as_cases_wait(
+    nodes, tmp_path, monkeypatch
+):
+    """Two cases are measured on one node; the next go on only when five have begun."""
+    asked: list[list[dict[str, float]]] = []
+    monkeypatch.setattr("trtbench.executors.ray.request_nodes", asked.append)
+    nodes.add("a")
+    executor = RayExecutor(ExecutorSettings(address=nodes.cluster.address, patience_s=3600.0))
+    assert executor.width(Needs()) == 1 + MOST_ASKED
+    meets = {"from": "3", "meet": "5"}
+    specs = [
+        runs.quick_spec(tmp_path, runtime="clocked", options={"case": str(number), **meets})
+        for number in range(6)
+    ]
+    begun, store = tmp_path / "begun", Store(tmp_path / "store")
+    with ThreadPoolExecutor(1) as pool:
+        measuring = pool.submit(runs.measure_all, specs, store=store, executor=executor)
+        for name, size in (("b", 3), ("c", 4)):
+            wait_for(lambda size=size: begun.is_file() and begun.stat().st_size >= size)
+            nodes.add(name)
+        measured = measuring.result()
+    executor.close()
+    assert len(measured) == 6
+    counts = [len(nodes.spans(name)) for name in ("a", "b", "c")]
+    assert sum(counts) == 6
+    assert min(counts) >= 1
+    assert max(map(len, asked)) >= 4  # one is measured while three wait
+    assert asked[-1] == []
+
+
+def kill_task() -> None:
+    for each in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if "ray::a run to be lost" in " ".join(each.cmdline()):
+                each.kill()
+
+
+def test_what_is_lost_under_a_run_is_said(nodes, tmp_path, monkeypatch):
+    """The task hangs, or is killed, on a node that goes on: the run has failed. Then it is lost."""
+    monkeypatch.setattr("trtbench.executors.ray._CHUNK", 100)
+    monkeypatch.setattr("trtbench.executors.ray.GRACE_S", 0.0)
+    monkeypatch.setattr("trtbench.executors.ray.RETRIES", 0)
+    nodes.add("a")
+    executor = RayExecutor(ExecutorSettings(address=nodes.cluster.address))
+    spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "3600"})
+    begun = tmp_path / "begun"
+
+    def failure(lose: Callable[[], None] | None = None, limit_s: float | None = None) -> JobError:
+        """Have a run fail by what is done once it has begun, or by its limit."""
+        begun.unlink(missing_ok=True)
+        files = InputFiles()
+        sent = files.spec(spec)
+        request = RemoteJob(
+            id="r", title="a run to be lost", spec=sent, files=files.groups, limit_s=limit_s
+        )
+        losing = threading.Thread(target=lambda: lose and (wait_for(begun.is_file), lose()))
+        losing.start()
+        with pytest.raises(JobError) as caught:
+            executor.run(request, folder=tmp_path / "run", notify=lambda text: None)
+        losing.join()
+        return caught.value
+
+    killed = failure(kill_task)
+    assert killed.message == "Ray could not carry the run out"
+    assert killed.facts["where"].endswith(")")
+    assert killed.facts["reason"]
+    hung = failure(limit_s=0.01)
+    assert (hung.message, hung.facts["limit"]) == ("no end of the run in time", "0.01 s")
+    (pieces,) = executor._contents.values()
+    assert len(pieces) > 1
+    (kept,) = (tmp_path / "a" / "cache" / "blobs").iterdir()
+    assert kept.read_bytes() == Path(spec.model.path).read_bytes()
+    lost = failure(lambda: nodes.kill("a"))
+    assert "lost under this run" in lost.message
+    assert not (tmp_path / "run").exists()
+    executor.close()

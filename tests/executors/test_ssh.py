@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import psutil
 import pytest
 import runs
-from machines import hosts_file
+from machines import hosts_file, kill_with_children, ssh_server
 
-from trtbench.errors import InputError, JobError, UnavailableError, UsageError
-from trtbench.executors import ExecutorSettings, Needs
+import models
+from disks import small_disk
+from trtbench.core.errors import InputError, JobError, UnavailableError, UsageError
+from trtbench.executors.contract import AGAIN, Executor, ExecutorSettings, Needs
 from trtbench.executors.ssh import open_executor
+from trtbench.measure.bench import run_bench
+from trtbench.models.identity import sha256_of
+from trtbench.requests.convert import BuildRequest
+from trtbench.requests.execution import Execution
 from trtbench.store.store import Store
-from trtbench.workflows.measure.bench import run_bench
-from trtbench.workflows.request.conduct import Conduct
+from trtbench.verbs import build
+from trtbench.verbs._verb import Caller
 from waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("machines")]
@@ -50,22 +59,22 @@ def test_runs_on_two_hosts(tmp_path, sshd, clocked):
 def test_what_goes_wrong_there_is_said_here(tmp_path, sshd, clocked):
     path = hosts_file(tmp_path, sshd, clocked, "a")
     executor, store = open_executor(ExecutorSettings(hosts=path)), Store(tmp_path / "store")
-    conduct = Conduct(executor=executor)
+    execution = Execution(executor=executor)
     refused = runs.quick_spec(tmp_path, runtime="clocked", options={"do": "refuse"})
     with pytest.raises(InputError, match="refused") as caught:
-        run_bench(refused, store=store, conduct=conduct)
+        run_bench(refused, store=store, execution=execution)
     assert (caught.value.fix, caught.value.facts["where"]) == ("give another", "a")
     crashing = runs.quick_spec(tmp_path, runtime="clocked", options={"do": "crash"})
     with pytest.raises(JobError, match="SIGABRT"):
-        run_bench(crashing, store=store, conduct=conduct)
+        run_bench(crashing, store=store, execution=execution)
     assert [entry.kind for entry in store.index.find()] == ["failed"]
     needs = Needs(resources={"lidar": 1.0})
     with pytest.raises(UnavailableError, match="no machine can ever"):
-        run_bench(refused, store=store, conduct=Conduct(executor=executor, needs=needs))
+        run_bench(refused, store=store, execution=Execution(executor=executor, needs=needs))
     path.write_text(path.read_text().replace(sys.executable, "/no/such/python"))
     broken = open_executor(ExecutorSettings(hosts=path))
     with pytest.raises(UnavailableError, match="cannot be used by ssh") as caught:
-        run_bench(refused, store=store, conduct=Conduct(executor=broken))
+        run_bench(refused, store=store, execution=Execution(executor=broken))
     assert "interpreter there" in caught.value.fix
 
 
@@ -75,19 +84,19 @@ def test_a_secret_beside_a_model_is_not_sent(tmp_path, sshd, clocked):
         run_bench(
             runs.evil_spec(tmp_path),
             store=Store(tmp_path / "store"),
-            conduct=Conduct(executor=executor),
+            execution=Execution(executor=executor),
         )
     assert runs.files_with_secret(tmp_path / "a") == []
 
 
 def test_a_careless_sender_writes_nothing_into_the_home_there(tmp_path, sshd, clocked, monkeypatch):
     executor = open_executor(ExecutorSettings(hosts=hosts_file(tmp_path, sshd, clocked, "a")))
-    monkeypatch.setattr("trtbench.executors.ssh.parcel_from_request", runs.evil_parcel)
+    monkeypatch.setattr("trtbench.executors.ssh.upload_from_job", runs.evil_upload)
     with pytest.raises(UnavailableError, match="cannot be used by ssh") as caught:
         run_bench(
             runs.quick_spec(tmp_path),
             store=Store(tmp_path / "store"),
-            conduct=Conduct(executor=executor),
+            execution=Execution(executor=executor),
         )
     assert "leads out of its folder" in str(caught.value.facts)
     assert (tmp_path / "a" / "kept" / "blobs").is_dir()  # it came as far as that
@@ -99,7 +108,7 @@ def test_a_run_ends_with_whoever_asked_for_it(tmp_path, sshd, clocked):
     code = (
         "import sys; sys.path[:0] = sys.argv[3:]\n"
         "from pathlib import Path; import runs\n"
-        "from trtbench.executors import ExecutorSettings\n"
+        "from trtbench.executors.contract import ExecutorSettings\n"
         "from trtbench.executors.ssh import open_executor\n"
         "folder = Path(sys.argv[1])\n"
         "spec = runs.quick_spec(folder, runtime='clocked', options={'sleep': '3600'})\n"
@@ -151,3 +160,136 @@ def test_a_list_of_hosts_that_is_none(tmp_path, text, match):
     assert "\\n" not in str(caught.value)
     with pytest.raises(UsageError, match="needs a list"):
         open_executor(ExecutorSettings())
+
+
+def executor_on(path: Path, **changes: str) -> Executor:
+    """Open the executor on hosts, with lines of their list changed."""
+    text = path.read_text()
+    for old, new in changes.values():
+        assert old in text
+        text = text.replace(old, new)
+    path.write_text(text)
+    return open_executor(ExecutorSettings(hosts=path))
+
+
+def refused(executor: Executor, folder: Path) -> UnavailableError:
+    """Have a host refuse to measure; gives what was said."""
+    spec, store = runs.quick_spec(folder, runtime="clocked"), Store(folder / "store")
+    with pytest.raises(UnavailableError, match="a cannot be used by ssh") as caught:
+        run_bench(spec, store=store, execution=Execution(executor=executor))
+    assert store.index.find() == []
+    return caught.value
+
+
+def test_a_host_whose_key_is_unknown_is_not_believed(tmp_path, sshd, clocked):
+    path = hosts_file(tmp_path, sshd, clocked, "a")
+    keys = (f"UserKnownHostsFile={sshd['known']}", f"UserKnownHostsFile={tmp_path / 'nobody'}")
+    strict = ("StrictHostKeyChecking=accept-new", "StrictHostKeyChecking=ask")
+    error = refused(executor_on(path, keys=keys, strict=strict), tmp_path)
+    assert "Host key verification failed" in error.facts["reason"]
+    assert error.fix.startswith("compare its key with the one the machine has, then: ssh ")
+    assert "BatchMode" not in error.fix
+    assert not (tmp_path / "a" / "kept").exists()
+
+
+def test_a_folder_there_that_cannot_be_written_is_said(tmp_path, sshd, clocked):
+    (tmp_path / "file").touch()
+    path = hosts_file(tmp_path, sshd, clocked, "a")
+    folder = (str(tmp_path / "a" / "kept"), str(tmp_path / "file" / "kept"))
+    error = refused(executor_on(path, folder=folder), tmp_path)
+    assert "Not a directory" in error.facts["reason"]
+    assert error.fix == "set folder of a in the list of hosts to one that can be written there"
+
+
+def test_a_full_disk_there_is_said_and_leaves_no_half_of_a_file(tmp_path, sshd, clocked):
+    path = hosts_file(tmp_path, sshd, clocked, "a")
+    with small_disk(tmp_path / "a" / "kept", "64k") as kept:
+        error = refused(executor_on(path), tmp_path)
+        assert "No space left on device" in error.facts["reason"]
+        assert error.fix == f"make room on the disk of {kept} there"
+        assert [each for each in kept.rglob("*") if each.is_file()] == []
+
+
+def processes(words: str, folder: Path) -> list[psutil.Process]:
+    """Processes of a host that were started with these words."""
+    found = []
+    for each in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            line = "\n".join(each.cmdline())
+            place = line + str(each.cwd())
+            if words in line and str(folder) in place and each.name().startswith("python"):
+                found.append(each)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("words", "says"), [("trtbench.worker", "SIGKILL"), ("trtbench.node", "not carried out")]
+)
+def test_a_process_there_that_is_killed_is_a_failure_and_not_tried_again(
+    tmp_path, sshd, clocked, words, says
+):
+    executor = executor_on(hosts_file(tmp_path, sshd, clocked, "a"))
+    spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "3600"})
+
+    def kill() -> None:
+        wait_for((tmp_path / "a" / "log.begun").is_file)
+        for each in processes(words, tmp_path / "a"):
+            each.kill()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with pytest.raises(JobError, match=says) as caught:
+        run_bench(spec, store=Store(tmp_path / "store"), execution=Execution(executor=executor))
+    killer.join()
+    assert "SIGKILL" in str(caught.value)
+    wait_for(lambda: not processes("trtbench.", tmp_path / "a"))
+    assert list((tmp_path / "a" / "kept" / "work").iterdir()) == []
+
+
+def test_an_interrupted_sweep_leaves_nothing_on_its_hosts(tmp_path, sshd, clocked):
+    hosts = hosts_file(tmp_path, sshd, clocked, "a", "b")
+    words = ["sweep", runs.quick_spec(tmp_path).model.path, "-r", "clocked", "--batch", "1",
+             "--axis", "opt.case=0,1,2", "--axis", "opt.sleep=3600", "--format", "none",
+             "-o", str(tmp_path / "sweep"), "--store", str(tmp_path / "store"),
+             "--executor", "ssh", "--hosts", str(hosts)]  # fmt: skip
+    sweep = subprocess.Popen([sys.executable, "-m", "trtbench", *words])
+    for name in ("a", "b"):
+        wait_for(lambda name=name: processes("trtbench.worker", tmp_path / name))
+    sweep.send_signal(signal.SIGINT)
+    assert sweep.wait() == 130
+    for name in ("a", "b"):
+        wait_for(lambda name=name: not processes("trtbench.", tmp_path / name))
+    assert Store(tmp_path / "store").index.find() == []
+
+
+def test_one_of_two_hosts_dies_while_it_builds_and_the_other_takes_its_case(
+    tmp_path, sshd, clocked, rtx
+):
+    if rtx.python is not None:
+        pytest.skip("TensorRT-RTX is in another interpreter")
+    site = f"{clocked}:{rtx.env.get('PYTHONPATH', '')}"
+    model, heard = models.tiny_model(tmp_path / "tiny.onnx"), []
+    with ssh_server() as other:
+        path = hosts_file(tmp_path, sshd, site, "a")
+        second = path.read_text()
+        first = hosts_file(tmp_path, other, site, "b").read_text()  # the first in the list is asked
+        path.write_text(f"{first}\n{second}")
+
+        def end() -> None:
+            wait_for(lambda: processes("trtbench.worker", tmp_path / "b"))
+            kill_with_children(other["pid"])
+
+        ending = threading.Thread(target=end)
+        ending.start()
+        request = BuildRequest(
+            model=model, runtime="tensorrt-rtx", output=tmp_path / "e.engine",
+            executor="ssh", hosts=path,
+        )  # fmt: skip
+        made = build.built(
+            request,
+            Caller(progress=lambda title: nullcontext(lambda event: heard.append(event.text))),
+        )
+        ending.join()
+    assert any(text.startswith("b was lost") and text.endswith(AGAIN) for text in heard)
+    assert sha256_of(tmp_path / "e.engine") == made.sha256
+    assert list((tmp_path / "a" / "kept" / "work").iterdir()) == []

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 import runs
 
-from trtbench.errors import InputError, JobError, TrtbenchError, UnavailableError
-from trtbench.executors import ExecutorSettings, Needs, _shell
-from trtbench.executors._hosts import Host
-from trtbench.executors.ssh import open_executor
+from trtbench.core.errors import InputError, JobError, TrtbenchError, UnavailableError
+from trtbench.executors import ssh as _shell
+from trtbench.executors.contract import ExecutorSettings, Needs
+from trtbench.executors.ssh import Host, open_executor
+from trtbench.measure.bench import run_bench
+from trtbench.measure.remote import job_from_spec
+from trtbench.requests.execution import Execution
 from trtbench.store.store import Store
 from trtbench.version import __version__
-from trtbench.workflows.measure.bench import run_bench
-from trtbench.workflows.measure.remote import request_from_spec
-from trtbench.workflows.request.conduct import Conduct
 
 pytestmark = pytest.mark.process
 
@@ -34,7 +34,7 @@ case "$SSH_DOES" in
   chat) case "$command" in *trtbench-probe*) echo "Welcome to the board!"; exit 0 ;; esac ;;
   die) case "$command" in *node*request.json*) exit 9 ;; esac ;;
   full) case "$command" in
-    *_ssh_services?place*) echo "OSError: No space left on device" >&2; exit 1 ;;
+    *_transfer?place*) echo "OSError: No space left on device" >&2; exit 1 ;;
   esac ;;
 esac
 cd "$SSH_HOME" && exec sh -c "$command"
@@ -69,7 +69,7 @@ def hosts(place: Path, **more: str) -> Path:
 def measure(folder: Path, path: Path, **options: str) -> tuple[Store, object]:
     executor, store = open_executor(ExecutorSettings(hosts=path)), Store(folder / "store")
     spec = runs.quick_spec(folder, runtime="clocked", options={"sleep": "0", **options})
-    return store, run_bench(spec, store=store, conduct=Conduct(executor=executor))
+    return store, run_bench(spec, store=store, execution=Execution(executor=executor))
 
 
 def test_a_run_goes_there_and_comes_back(tmp_path: Path, ssh: Path) -> None:
@@ -185,7 +185,7 @@ def test_who_waits_for_a_place_is_let_go_too(tmp_path: Path, ssh: Path) -> None:
     executor.close()
     spec = runs.quick_spec(tmp_path, runtime="clocked")
     with pytest.raises(KeyboardInterrupt):
-        run_bench(spec, store=Store(tmp_path / "store"), conduct=Conduct(executor=executor))
+        run_bench(spec, store=Store(tmp_path / "store"), execution=Execution(executor=executor))
     assert not ssh.exists(), "a host was reached"
 
 
@@ -207,7 +207,7 @@ def test_a_run_on_a_gpu_there_sees_that_one_alone(
     path.write_text(f"{path.read_text()}gpus = {gpus}\n")
     executor, store = open_executor(ExecutorSettings(hosts=path)), Store(tmp_path / "store")
     spec = runs.quick_spec(tmp_path, runtime="clocked", device="cuda:0", options={"sleep": "0"})
-    run_bench(spec, store=store, conduct=Conduct(executor=executor))
+    run_bench(spec, store=store, execution=Execution(executor=executor))
     assert [device for device, *_ in runs.spans(tmp_path / "clocked.log")] == [seen]
 
 
@@ -217,9 +217,9 @@ def test_a_run_there_without_an_end_is_ended_and_said(
     monkeypatch.setattr("trtbench.executors.ssh.GRACE_S", 0.0)
     executor = open_executor(ExecutorSettings(hosts=hosts(tmp_path)))
     spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "3600"})
-    request = request_from_spec(spec, "r1", Conduct()).having(limit_s=0.01)
+    request = job_from_spec(spec, "r1", Execution()).having(limit_s=0.01)
     with pytest.raises(JobError, match="not carried out") as caught:
-        executor.run(request, folder=tmp_path / "run", tell=lambda text: None)
+        executor.run(request, folder=tmp_path / "run", notify=lambda text: None)
     assert caught.value.facts == {"where": "me@board", "how it ended": "no end in time"}
     assert list((tmp_path / "home" / ".cache" / "trtbench" / "work").iterdir()) == []
 
@@ -231,13 +231,13 @@ def test_a_large_model_goes_alone_and_is_told(
     executor, heard = open_executor(ExecutorSettings(hosts=hosts(tmp_path))), []
     spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "0"})
     for number in range(2):
-        request = request_from_spec(spec, f"r{number}", Conduct())
-        executor.run(request, folder=tmp_path / f"run{number}", tell=heard.append)
+        request = job_from_spec(spec, f"r{number}", Execution())
+        executor.run(request, folder=tmp_path / f"run{number}", notify=heard.append)
         assert (tmp_path / f"run{number}" / "run.json").is_file()
     assert heard.count("sending tiny.onnx to me@board") == 1
     assert any(text.startswith("me@board: ") for text in heard)
     calls = ssh.read_text()
-    assert calls.count("_ssh_services keep ") == 1
+    assert calls.count("_transfer keep ") == 1
     assert "keep-all" not in calls
 
 
@@ -248,8 +248,8 @@ def test_a_host_that_cannot_be_used_leaves_its_runs_to_another(tmp_path: Path, s
     executor, heard = open_executor(ExecutorSettings(hosts=path)), []
     assert executor.width(Needs()) == 2
     spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "0"})
-    request = request_from_spec(spec, "r", Conduct())
-    executor.run(request, folder=tmp_path / "run", tell=heard.append)
+    request = job_from_spec(spec, "r", Execution())
+    executor.run(request, folder=tmp_path / "run", notify=heard.append)
     assert (tmp_path / "run" / "run.json").is_file()
     assert [text for text in heard if text.startswith("bad was lost")]
     assert executor.width(Needs()) == 1
@@ -259,7 +259,7 @@ def test_a_host_that_cannot_be_used_leaves_its_runs_to_another(tmp_path: Path, s
     meant = request.having(needs=Needs(machine="bad"))
     with ThreadPoolExecutor(3) as pool:  # also who waited for it hears what is wrong with it
         asked = [
-            pool.submit(executor.run, meant, folder=tmp_path / str(number), tell=heard.append)
+            pool.submit(executor.run, meant, folder=tmp_path / str(number), notify=heard.append)
             for number in range(3)
         ]
     assert ["bad cannot be used" in str(each.exception()) for each in asked] == [True] * 3

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from trtbench.cli import run
-from trtbench.domain.codec import json_from_value, value_from_json
-from trtbench.domain.job import Job, JobEnd, WorkerError
+from trtbench.core.codec import json_from_value, value_from_json
+from trtbench.core.jobs import Job, JobEnd, ReportedError
 from trtbench.host.cuda import cuda_problem
 
 CHANNELS = 64
@@ -119,7 +119,7 @@ class BuilderProcess:
         status = self.do(folder / "job.json", folder)
         told = folder / "error.json"
         error = (
-            value_from_json(told.read_bytes(), WorkerError, where="") if told.is_file() else None
+            value_from_json(told.read_bytes(), ReportedError, where="") if told.is_file() else None
         )
         return JobEnd(
             seconds=time.monotonic() - began, stage="build", exit_status=status, error=error
@@ -153,7 +153,7 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuilderProcess
 def _builds_are_warm(builder: BuilderProcess) -> Iterator[None]:
     """Have commands and workflows build there too: a process of its own for each takes minutes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("trtbench.workflows.make.build.carry_out_job", builder.carry_out)
+        patch.setattr("trtbench.convert.build.carry_out_job", builder.carry_out)
         yield
 
 

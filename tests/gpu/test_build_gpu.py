@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trtbench.trtexec.calibration import calibration_from_text
-from trtbench.trtexec.layers import dtype_from_wording, graph_from_json
-from trtbench.trtexec.plan import plan_from_bytes
+from trtbench.trtexec.exports import calibration_from_text, dtype_from_wording, graph_from_json
+from trtbench.trtexec.version import plan_from_bytes
 
 pytestmark = [
     pytest.mark.gpu,
@@ -98,8 +97,12 @@ def test_fp32_with_everything_beside_it(build: Build, model: Path, tmp_path: Pat
     assert kinds(tmp_path / "out") <= {"fp32", "int32", None}
 
 
-def test_fp16_is_really_built(build: Build, model: Path, tmp_path: Path, strong: bool) -> None:
-    outcome = build(model, tmp_path / "out", precision="fp16")
+def test_fp16_is_really_built(build: Build, tmp_path: Path, strong: bool) -> None:
+    import models
+
+    # Wide enough that FP16 is faster beyond doubt: of a small network the builder may keep FP32.
+    wide = models.conv_model(tmp_path / "wide.onnx", channels=256, size=SIZE, layers=4)
+    outcome = build(wide, tmp_path / "out", precision="fp16")
     assert condition(outcome, "typing") == ("strong" if strong else "weak")
     assert "fp16" in condition(outcome, "precision")
     assert "fp16" in kinds(tmp_path / "out"), outcome["notes"]

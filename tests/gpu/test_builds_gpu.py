@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from trtbench.requests.convert import LotteryRequest
+from trtbench.requests.execution import Execution
+from trtbench.requests.measure import CompareRequest
+from trtbench.requests.settings import Config
 from trtbench.store.store import Store
-from trtbench.workflows.builds.draws import run_lottery
-from trtbench.workflows.builds.networks import compare_networks
-from trtbench.workflows.request.comparing import CompareRequest
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.rebuilding import LotteryRequest
+from trtbench.workflows.builds import Builds
 
 pytestmark = [
     pytest.mark.gpu,
@@ -35,7 +34,7 @@ def test_builds_are_measured_and_judged_in_every_respect(tmp_path: Path) -> None
         model=model, runtime="tensorrt", builds=2, launches=2, duration="200ms",
         timing_cache=tmp_path / "shared.cache", optimization_level=1,
     )  # fmt: skip
-    found = run_lottery(request, store=store, config=config, conduct=Conduct())
+    found = Builds(store=store, config=config, execution=Execution()).lottery(request)
     assert found.metric == "gpu"
     assert found.spread is not None
     assert found.aspect("tactics").same is True, "one timing cache, and other kernels"
@@ -56,5 +55,5 @@ def test_a_network_with_more_layers_is_slower_over_builds(tmp_path: Path) -> Non
         warmup="50ms", until_steady=False,
         runtime="tensorrt", build={"optimization_level": "1"}, output_dir=tmp_path / "out",
     )  # fmt: skip
-    (found,) = compare_networks(request, store=store, config=config, conduct=Conduct())
+    (found,) = Builds(store=store, config=config, execution=Execution()).networks(request)
     assert found.comparison.verdicts[0].kind == "slower"

@@ -19,9 +19,9 @@ from made_data import annotations, depth_data, depth_network, person, pose_netwo
 
 import trtbench
 from trtbench.cli import run
+from trtbench.core.run import precision_of
+from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.data import demo_file
-from trtbench.domain.result import precision_of
-from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.runtimes import tensorrt
 
 pytestmark = [

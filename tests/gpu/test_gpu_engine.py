@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trtbench.analysis.switching import switches_from_facts
-from trtbench.domain.spec import ModelRef, RunSpec
-from trtbench.errors import InputError, UnavailableError
+from trtbench.analysis.pass_times import switches_from_facts
+from trtbench.core.errors import InputError, UnavailableError
+from trtbench.core.spec import ModelRef, RunSpec
 
 
 def worker(engine: Path, folder: Path, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -8,12 +8,12 @@ import pytest
 
 import trtbench
 from trtbench.analysis import load as analysis
+from trtbench.measure.load import measured
+from trtbench.requests.execution import Execution
+from trtbench.requests.measure import BenchRequest
+from trtbench.requests.run_spec import run_spec
+from trtbench.requests.settings import load_config
 from trtbench.store.store import Store
-from trtbench.workflows.measure.load import measured
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.config import load_config
-from trtbench.workflows.request.measuring import BenchRequest
-from trtbench.workflows.request.spec import run_spec
 
 QUICK = {"runtime": "tensorrt", "warmup": "50ms", "until_steady": False, "protocol": "server"}
 
@@ -34,7 +34,7 @@ def test_a_search_finds_a_rate_that_it_has_seen_kept(
     monkeypatch.setattr(analysis, "CURVE", ())  # each of its rates takes two launches or more
     request = BenchRequest(model=engine, slo="p90<50ms", rate="500/s", duration="100ms", **QUICK)
     spec = run_spec(request, load_config())
-    run = measured(spec, store=Store(tmp_path / "s"), conduct=Conduct(), slo=request.slo)
+    run = measured(spec, store=Store(tmp_path / "s"), execution=Execution(), slo=request.slo)
     load = run.load
     assert load is not None
     assert load.points

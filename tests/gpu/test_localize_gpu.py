@@ -12,8 +12,8 @@ import pytest
 import trtbench
 from planted_faults import WIDTH, overflowing
 from trtbench.cli import run
+from trtbench.core.results import Localization
 from trtbench.data import demo_file
-from trtbench.domain.localize import Localization
 
 pytestmark = [
     pytest.mark.gpu,

@@ -10,7 +10,7 @@ import pytest
 
 import trtbench
 from trtbench.analysis.memory import MemoryUse
-from trtbench.report.run_memory import memory_of
+from trtbench.report.run_facts import memory_of
 
 QUICK = {"runtime": "tensorrt", "iterations": 20, "warmup": "20ms", "until_steady": False}
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
+from unittest.mock import patch
+
+from trtbench.host import nvml
+
+T = TypeVar("T")
 
 
 class NVMLError(Exception):
@@ -110,3 +117,16 @@ class Refusing:
 
     def nvmlInit(self) -> None:
         raise self.problem
+
+
+@contextmanager
+def using(door: object) -> Iterator[None]:
+    """Put a stand-in in the place of nvidia-ml-py for the length of the block."""
+    with patch.object(nvml, "_pynvml", lambda: door):
+        yield
+
+
+def through(door: object, call: Callable[..., T], *arguments: Any, **named: Any) -> T:
+    """Call a function with a stand-in in the place of nvidia-ml-py."""
+    with using(door):
+        return call(*arguments, **named)

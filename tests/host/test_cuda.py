@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpu_standin import COPY_S, Code, Cudart
-from trtbench.errors import UnavailableError
+from trtbench.core.errors import UnavailableError
 from trtbench.host import cuda as door
 from trtbench.host.cuda import CaptureError, Cuda, CudaError, cuda_problem, index_of, open_cuda
 

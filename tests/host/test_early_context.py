@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from trtbench.domain.job import DuetJob
-from trtbench.domain.spec import ModelRef, RunSpec
+from trtbench.compare.turns import Sides, Wave
+from trtbench.core.jobs import DuetJob
+from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.host.early_context import LATER, VARIABLE, later, variables
 from trtbench.store.store import Store
-from trtbench.workflows.compare.sides import Sides
-from trtbench.workflows.compare.wave import Wave
 
 FRESH = """
 import ctypes, os, sys, threading

@@ -10,11 +10,17 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from nvml_standin import Refusing, StandIn
+from nvml_standin import Refusing, StandIn, through, using
 
-from trtbench.domain.result import Environment
-from trtbench.host.contention import CpuCounters, counters_between, read_counters
-from trtbench.host.environment import commit_of, read_environment
+from trtbench.core.run import Environment
+from trtbench.host.machine import (
+    CpuCounters,
+    commit_of,
+    counters_between,
+    fastest_core,
+    read_counters,
+    read_environment,
+)
 
 X86_CORE = """\
 processor\t: {cpu}
@@ -35,8 +41,8 @@ def machine(root: Path, files: dict[str, str]) -> Path:
 
 
 def read(root: Path, **named) -> Environment:
-    named = {"command": None, "folder": root, "nvml_module": NO_GPU, **named}
-    return read_environment(root=root, **named)
+    with using(named.pop("door", NO_GPU)):
+        return read_environment(**{"command": None, "folder": root, "root": root, **named})
 
 
 @pytest.fixture
@@ -212,7 +218,7 @@ def test_folders_that_may_not_be_entered_do_no_harm(server, names):
 
 
 def test_gpus_and_who_shares_them(tmp_path):
-    found = read(tmp_path, nvml_module=StandIn())
+    found = read(tmp_path, door=StandIn())
     assert found.gpus[0].name == "NVIDIA Test 4000"
     assert found.extra["gpu0_processes"] == 2
     assert found.extra["gpu0_display"] is True
@@ -225,7 +231,7 @@ def test_here_it_takes_less_than_starting_a_worker_and_survives_json():
         return time.perf_counter() - started
 
     found = read_environment(command=None, folder=Path.cwd())
-    read = partial(read_environment, command=None, folder=Path.cwd(), nvml_module=NO_GPU)
+    read = partial(through, NO_GPU, read_environment, command=None, folder=Path.cwd())
     start = partial(subprocess.run, [sys.executable, "-c", "import numpy, msgspec"], check=True)
     assert min(seconds(read) for _ in range(5)) < min(seconds(start) for _ in range(3))
     assert found.cpu_cores == os.cpu_count()
@@ -310,3 +316,18 @@ def test_no_commit_yet_no_repository_and_a_damaged_one(repository, tmp_path):
     assert commit_of(repository) is None
     (repository / ".git/HEAD").write_text("ref: ../../../etc/passwd\n")
     assert commit_of(repository) is None
+
+
+def test_a_large_core_is_taken_before_a_small_one(tmp_path: Path) -> None:
+    for core, capacity in ((0, 420), (1, 420), (4, 1024), (5, 1024)):
+        (tmp_path / f"cpu{core}").mkdir()
+        (tmp_path / f"cpu{core}" / "cpu_capacity").write_text(f"{capacity}\n")
+    assert fastest_core({0, 1, 4, 5}, root=tmp_path) == 4
+    assert fastest_core({0, 1}, root=tmp_path) == 0
+
+
+def test_clocks_tell_where_capacities_do_not_and_else_the_first_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "cpu3" / "cpufreq").mkdir(parents=True)
+    (tmp_path / "cpu3" / "cpufreq" / "cpuinfo_max_freq").write_text("2400000")
+    assert fastest_core({2, 3}, root=tmp_path) == 3
+    assert fastest_core({6, 7}, root=tmp_path) == 6

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import trtbench
-from trtbench.errors import UnavailableError
-from trtbench.executors._interpreter import (
+from trtbench.core.errors import UnavailableError
+from trtbench.host.workers import (
     cache_tag,
     can_import,
     check_interpreter,

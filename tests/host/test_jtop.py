@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from trtbench.domain.samples import TelemetrySample
-from trtbench.host import tegrastats, telemetry
-from trtbench.host.jtop import JtopSource
-from trtbench.host.telemetry import Sources
-from trtbench.host.telemetry_values import Counters
+from trtbench.core.samples import TelemetrySample
+from trtbench.host import telemetry
+from trtbench.host.telemetry import Counters, JtopSource, Sources
 
 
 class Board:
@@ -130,9 +128,8 @@ def test_a_board_is_looked_at_through_the_service_alone_where_nothing_else_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(telemetry, "is_jetson", lambda: True)
-    monkeypatch.setattr(tegrastats, "is_jetson", lambda: True)
     monkeypatch.setitem(sys.modules, "jtop", library(Board(**VERSION_4)))
     with telemetry.source_of(0) as source:
         assert source is not None
         assert source.sample(0.0).power_w == pytest.approx(7.45)
-    assert tegrastats.board_settings() == {"nvpmodel": "MODE_30W (2)", "jetson_clocks": True}
+    assert telemetry.board_settings() == {"nvpmodel": "MODE_30W (2)", "jetson_clocks": True}

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from trtbench.errors import InputError
-from trtbench.host.maps import read_map
+from trtbench.core.errors import InputError
+from trtbench.host.images import read_map
 
 STEPS = (np.arange(20 * 4).reshape(20, 4) / 8).astype(np.float32)
 EXR = (

@@ -7,15 +7,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from nvml_standin import NVMLError, StandIn
+from nvml_standin import NVMLError, StandIn, through, using
 
-from trtbench.domain.result import Gpu
-from trtbench.domain.spec import ModelRef, RunSpec
+from trtbench.core.run import Gpu
+from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.executors import local
-from trtbench.host import gpu_names, nvml, telemetry
-from trtbench.host.environment import read_environment
+from trtbench.host import nvml, telemetry
+from trtbench.host import nvml as gpu_names
+from trtbench.host.machine import read_environment
+from trtbench.measure.watch import watching
 from trtbench.workflows.look import doctor
-from trtbench.workflows.measure.watch import watching
 
 FIRST, SECOND = "MIG-11111111-aaaa", "MIG-22222222-bbbb"
 MEMORY = 10 * 2**30
@@ -78,16 +79,16 @@ def test_each_slice_has_a_lock_an_identity_and_a_name(
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     door: Any = Divided()
-    assert gpu_names.lock_name("cuda:0", nvml=door) == uuid
-    assert gpu_names.gpu_uuid("cuda:0", nvml=door) == uuid
-    where = read_environment(command=None, folder=Path.cwd(), nvml_module=door)
+    assert through(door, gpu_names.lock_name, "cuda:0") == uuid
+    assert through(door, gpu_names.gpu_uuid, "cuda:0") == uuid
+    where = through(door, read_environment, command=None, folder=Path.cwd())
     assert where.gpus[0].uuid == uuid
     assert where.gpus[0].name.endswith("MIG 1g.10gb")
     assert where.gpus[0].memory_bytes == MEMORY
     assert where.gpus[0].compute_capability == "8.9"  # of the whole
     assert where.extra["gpu0_mig"] is True
     assert where.extra["gpu0_processes"] == len(RUNNING[uuid]), "others' slices are not this one"
-    with telemetry.source_of(0, nvml=door) as source:
+    with using(door), telemetry.source_of(0) as source:
         assert source is not None
         look = source.sample(0.0)
     assert look.memory_used_bytes == MEMORY - FREE[uuid]
@@ -117,29 +118,17 @@ def test_each_slice_is_a_place_to_measure_that_sees_itself_alone(
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     monkeypatch.setattr(nvml, "_pynvml", Divided)
     slots = [each for each in local._places(1) if each.gpu is not None]
-    assert [local._view(each)["CUDA_VISIBLE_DEVICES"] for each in slots] == views
+    assert [each.visible or str(each.gpu) for each in slots] == views
     assert len({each.key for each in slots}) == len(slots)
     assert all(each.gpu_memory_bytes == MEMORY for each in slots)
 
 
-def test_a_whole_gpu_has_no_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    door: Any = StandIn()
-    assert nvml.slices(0, nvml=door) == ()
-    assert gpu_names.lock_name("cuda:0", nvml=door) == StandIn.UUID
-    assert read_environment(command=None, folder=Path.cwd(), nvml_module=door).gpus == nvml.gpus(
-        nvml=door
-    )
-
-
 def test_telemetry_finds_the_gpu_that_a_slice_is_of(monkeypatch: pytest.MonkeyPatch) -> None:
     door: Any = Divided()
-    assert gpu_names.index_of_name(SECOND, nvml=door) == 0
-    assert gpu_names.index_of_name("GPU-unknown", nvml=door) is None
-    assert gpu_names.index_of_name(f"MIG-{StandIn.UUID}/1/0", nvml=door) == 0  # as before 470
-    monkeypatch.setattr(gpu_names, "index_of_name", lambda name, **_: {SECOND: 3}.get(name))
-    assert gpu_names.visible_index(0, environment={"CUDA_VISIBLE_DEVICES": SECOND}) == 3
-    assert gpu_names.visible_index(0, environment={"CUDA_VISIBLE_DEVICES": "GPU-other"}) == 0
+    before_470 = f"MIG-{StandIn.UUID}/1/0"
+    for listed, index in ((f"7,{SECOND}", 0), (f"7,{before_470}", 0), ("7,GPU-unknown", 1)):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
+        assert through(door, gpu_names.visible_index, 1) == index
 
 
 def gpu_checks(monkeypatch: pytest.MonkeyPatch, door: type[StandIn]) -> dict[str, doctor.Check]:
@@ -170,13 +159,15 @@ def test_the_device_of_inspect_is_the_one_that_cuda_opens(monkeypatch: pytest.Mo
     """Not NVML's first: others may be hidden, reordered, or divided."""
     names = ("first", "second", "third")
     cards = tuple(Gpu(name=each, uuid=f"GPU-{each}") for each in names)
-    monkeypatch.setattr(gpu_names, "gpus", lambda **_: cards)
-    monkeypatch.setattr(gpu_names, "slices", lambda index, **_: ())
+    monkeypatch.setattr(gpu_names, "gpus", lambda: cards)
+    monkeypatch.setattr(gpu_names, "slices", lambda index: ())
     for listed, name in (
         (None, "first"), ("2,0", "third"), ("GPU-second", "second"), ("", None), ("7", None),
     ):  # fmt: skip
-        environment = {} if listed is None else {"CUDA_VISIBLE_DEVICES": listed}
-        found = gpu_names.gpu_in_use(environment=environment)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        if listed is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
+        found = gpu_names.gpu_in_use()
         assert (found.name if found else None) == name
 
 
@@ -218,7 +209,7 @@ def test_mps_is_part_of_the_environment_before_it_has_a_client(
     monkeypatch.setenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=2G")
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
     for running in (False, True):
-        where = read_environment(command=None, folder=Path.cwd(), nvml_module=door)
+        where = through(door, read_environment, command=None, folder=Path.cwd())
         assert where.extra["mps_thread_percentage"] == "50"
         assert where.extra["mps_memory_limit"] == "0=2G"
         assert where.extra.get("mps_daemon") == (str(tmp_path) if running else None)

@@ -11,12 +11,14 @@ from nvml_standin import (
     NVMLError_LibraryNotFound,
     Refusing,
     StandIn,
+    through,
+    using,
 )
 
-from trtbench.domain.result import Gpu
-from trtbench.domain.spec import ModelRef, RunSpec
+from trtbench.core.run import Gpu
+from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.host import nvml
-from trtbench.runtimes._bursts import sm_clock
+from trtbench.runtimes._turns import sm_clock
 
 FIELD_OF = {
     "nvmlDeviceGetUUID": ["uuid"],
@@ -52,13 +54,13 @@ WHOLE = Gpu(
 @pytest.mark.parametrize("as_bytes", [False, True])
 def test_a_gpu_is_read_in_base_units_whether_bindings_answer_in_bytes_or_text(as_bytes):
     door = StandIn(as_bytes=as_bytes)
-    assert nvml.gpus(nvml=door) == (WHOLE,)
+    assert through(door, nvml.gpus) == (WHOLE,)
     assert door.sessions == 0, "every session that was opened is closed"
 
 
 @pytest.mark.parametrize("metric", FIELD_OF)
 def test_one_refused_metric_is_absent_and_the_others_stand(metric):
-    (gpu,) = nvml.gpus(nvml=StandIn(refused={metric}))
+    (gpu,) = through(StandIn(refused={metric}), nvml.gpus)
     for field in Gpu.__struct_fields__:
         expected = None if field in FIELD_OF[metric] else getattr(WHOLE, field)
         assert getattr(gpu, field) == expected, field
@@ -66,24 +68,14 @@ def test_one_refused_metric_is_absent_and_the_others_stand(metric):
 
 def test_on_a_jetson_that_refuses_everything_the_gpu_is_still_listed():
     jetson = StandIn(refused={"everything"})
-    assert nvml.gpus(nvml=jetson) == (Gpu(name="GPU 0"),)
-    assert nvml.nvml_problem(nvml=jetson) is None
-    assert nvml.sharing(StandIn.UUID, nvml=jetson) == {}
-    assert nvml.processes(StandIn.UUID, nvml=jetson) is None
-
-
-def test_a_function_older_bindings_lack_is_absent():
-    door = StandIn()
-    answers = door._answers()
-    del answers["nvmlDeviceGetEnforcedPowerLimit"]
-    door._answers = lambda: answers
-    (gpu,) = nvml.gpus(nvml=door)
-    assert gpu.power_limit_w is None
-    assert gpu.temperature_c == 41.0
+    assert through(jetson, nvml.gpus) == (Gpu(name="GPU 0"),)
+    assert through(jetson, nvml.nvml_problem) is None
+    assert through(jetson, nvml.sharing, StandIn.UUID) == {}
+    assert through(jetson, nvml.processes, StandIn.UUID) is None
 
 
 def test_processes_are_listed_once_and_unknown_memory_is_not_zero():
-    found = nvml.processes(StandIn.UUID, nvml=StandIn(as_bytes=True))
+    found = through(StandIn(as_bytes=True), nvml.processes, StandIn.UUID)
     assert found == (
         nvml.GpuProcess(pid=71, kind="compute", memory_bytes=3 * 2**30, name="process-71"),
         nvml.GpuProcess(pid=9, kind="graphics", memory_bytes=None, name="process-9"),
@@ -93,12 +85,12 @@ def test_processes_are_listed_once_and_unknown_memory_is_not_zero():
 def test_a_gpu_nobody_uses_has_no_processes_which_is_not_unknown():
     door = StandIn()
     door.compute, door.graphics = [], []
-    assert nvml.processes(StandIn.UUID, nvml=door) == ()
-    assert nvml.processes("GPU-of-another-machine", nvml=door) is None
+    assert through(door, nvml.processes, StandIn.UUID) == ()
+    assert through(door, nvml.processes, "GPU-of-another-machine") is None
 
 
 def test_signs_of_sharing():
-    assert nvml.sharing(StandIn.UUID, nvml=StandIn()) == {
+    assert through(StandIn(), nvml.sharing, StandIn.UUID) == {
         "processes": 2,
         "mps": False,
         "utilisation": 0.12,
@@ -106,7 +98,7 @@ def test_signs_of_sharing():
         "mig": False,
         "exclusive": False,
     }
-    without_mig = nvml.sharing(StandIn.UUID, nvml=StandIn(refused={"nvmlDeviceGetMigMode"}))
+    without_mig = through(StandIn(refused={"nvmlDeviceGetMigMode"}), nvml.sharing, StandIn.UUID)
     assert "mig" not in without_mig
 
 
@@ -121,21 +113,21 @@ def test_signs_of_sharing():
 )
 def test_without_nvml_there_are_no_gpus_and_a_reason(problem, words):
     door = Refusing(problem)
-    assert nvml.gpus(nvml=door) == ()
-    assert nvml.processes("any", nvml=door) is None
-    assert nvml.sharing("any", nvml=door) == {}
-    assert words in nvml.nvml_problem(nvml=door)
+    assert through(door, nvml.gpus) == ()
+    assert through(door, nvml.processes, "any") is None
+    assert through(door, nvml.sharing, "any") == {}
+    assert words in through(door, nvml.nvml_problem)
 
 
 def test_several_questions_pay_once_for_the_start_and_everything_is_closed():
     door = StandIn()
-    with nvml.kept_open(nvml=door):
-        assert nvml.gpus(nvml=door) == (WHOLE,)
+    with using(door), nvml.kept_open():
+        assert through(door, nvml.gpus) == (WHOLE,)
         assert door.sessions == 1
     assert door.sessions == 0
-    with nvml.kept_open(nvml=Refusing(OSError("none"))):
+    with using(Refusing(OSError("none"))), nvml.kept_open():
         pass
-    with pytest.raises(KeyError), nvml.kept_open(nvml=door):
+    with pytest.raises(KeyError), using(door), nvml.kept_open():
         raise KeyError
     assert door.sessions == 0
 
@@ -143,8 +135,8 @@ def test_several_questions_pay_once_for_the_start_and_everything_is_closed():
 def test_a_driver_without_a_gpu_is_a_reason_too():
     door = StandIn()
     door.nvmlDeviceGetCount = lambda: 0
-    assert nvml.gpus(nvml=door) == ()
-    assert "no GPU" in nvml.nvml_problem(nvml=door)
+    assert through(door, nvml.gpus) == ()
+    assert "no GPU" in through(door, nvml.nvml_problem)
 
 
 def test_without_nvidia_ml_py_the_reason_names_it(monkeypatch):
@@ -153,13 +145,8 @@ def test_without_nvidia_ml_py_the_reason_names_it(monkeypatch):
     assert "nvidia-ml-py" in nvml.nvml_problem()
 
 
-def test_the_real_door_never_raises():
-    found = nvml.gpus()
-    assert (nvml.nvml_problem() is None) == bool(found)
-
-
 def test_importing_the_doors_does_not_import_nvidia_ml_py():
-    code = "import sys, trtbench.host.environment; sys.exit('pynvml' in sys.modules)"
+    code = "import sys, trtbench.host.machine; sys.exit('pynvml' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -167,7 +154,7 @@ def test_a_clock_is_known_where_nvml_tells_it(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     spec = RunSpec(model=ModelRef(path="a.engine", format="engine"), runtime="tensorrt")
     door: Any = StandIn()
-    with sm_clock(spec, nvml=door) as ask:
+    with using(door), sm_clock(spec) as ask:
         assert ask() == 1.98e9
     assert door.sessions == 0, "NVML is closed again"
     silent: list[Any] = [
@@ -176,5 +163,5 @@ def test_a_clock_is_known_where_nvml_tells_it(monkeypatch: pytest.MonkeyPatch) -
         Refusing(RuntimeError("no driver")),
     ]
     for each in silent:
-        with sm_clock(spec, nvml=each) as ask:
+        with using(each), sm_clock(spec) as ask:
             assert ask() is None

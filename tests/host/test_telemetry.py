@@ -9,24 +9,26 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from nvml_standin import NVMLError, StandIn
+from nvml_standin import NVMLError, StandIn, using
 
-from trtbench.domain.job import BenchOutcome
-from trtbench.domain.result import LaunchFacts
-from trtbench.domain.samples import TelemetrySample
-from trtbench.host.clocks import Lock, locked_clocks
-from trtbench.host.gpu_names import visible_index
-from trtbench.host.nvml import opened
-from trtbench.host.tegrastats import clocks_pinned, power_mode, sample_from_line
+from trtbench.core.jobs import BenchOutcome
+from trtbench.core.run import LaunchFacts
+from trtbench.core.samples import TelemetrySample
+from trtbench.host.nvml import opened, visible_index
 from trtbench.host.telemetry import (
+    Counters,
+    Lock,
     NvmlSource,
     Sampler,
+    clocks_pinned,
     growth,
     integrated_j,
+    locked_clocks,
+    power_mode,
+    sample_from_line,
     source_of,
 )
-from trtbench.host.telemetry_values import Counters
-from trtbench.workflows.measure.watch import MEASURED, Pass, Watch
+from trtbench.measure.watch import MEASURED, Pass, Watch
 
 
 class NVMLError_NoPermission(NVMLError):
@@ -84,7 +86,7 @@ class Busy(StandIn):
 
 
 def test_a_look_has_every_quantity_in_our_units() -> None:
-    with opened(0, nvml=Busy()) as device:
+    with using(Busy()), opened(0) as device:
         seen = NvmlSource(device).sample(1.5)
     assert seen.at_s == 1.5
     assert seen.gpu_util == pytest.approx(0.12)
@@ -98,7 +100,7 @@ def test_a_look_has_every_quantity_in_our_units() -> None:
 
 def test_what_a_device_refuses_is_absent_and_not_asked_again() -> None:
     nvml = Busy(refused={"nvmlDeviceGetPowerUsage", "nvmlDeviceGetUtilizationRates"})
-    with opened(0, nvml=nvml) as device:
+    with using(nvml), opened(0) as device:
         source = NvmlSource(device)
         first = source.sample(0.0)
         nvml.refused.clear()
@@ -112,13 +114,13 @@ def test_what_a_device_refuses_is_absent_and_not_asked_again() -> None:
 def test_without_nvml_there_is_nothing_to_look_at() -> None:
     from nvml_standin import NVMLError_LibraryNotFound, Refusing
 
-    with source_of(0, nvml=Refusing(NVMLError_LibraryNotFound())) as source:
+    with using(Refusing(NVMLError_LibraryNotFound())), source_of(0) as source:
         assert source is None
 
 
 def test_memory_of_the_measured_process_is_that_of_newcomers() -> None:
     nvml = Busy()
-    with opened(0, nvml=nvml) as device:
+    with using(nvml), opened(0) as device:
         source = NvmlSource(device)
         assert source.sample(0.0).process_memory_bytes is None
         nvml.compute.append(SimpleNamespace(pid=99, usedGpuMemory=7 * 2**20))
@@ -126,7 +128,7 @@ def test_memory_of_the_measured_process_is_that_of_newcomers() -> None:
 
 
 def test_counters_are_seconds_and_only_those_the_device_has() -> None:
-    with opened(0, nvml=Busy()) as device:
+    with using(Busy()), opened(0) as device:
         read = NvmlSource(device).counters()
     assert read.limits_s["power"] == pytest.approx(1.0)
     assert read.limits_s["thermal"] == pytest.approx(2.0)
@@ -181,7 +183,7 @@ def test_power_is_integrated_over_time() -> None:
 
 
 def test_a_pass_tells_energy_per_query() -> None:
-    with opened(0, nvml=Busy()) as device:
+    with using(Busy()), opened(0) as device:
         source = NvmlSource(device)
         passed = Pass(source, interval_s=0.01)
         passed("load")
@@ -205,7 +207,9 @@ def test_a_watch_reads_counters_around_the_measured_part_only() -> None:
     watch = Watch(index=0, source=source, free=iter([50, 40]).__next__)
     for stage in ("load", "warm-up", "measure", "profile", "save"):
         watch(stage)
-    told = watch.told(BenchOutcome(facts=LaunchFacts(wall_s=1.0), evidence={MEASURED: 30}))
+    told = watch.with_telemetry(
+        BenchOutcome(facts=LaunchFacts(wall_s=1.0), evidence={MEASURED: 30})
+    )
     seen = {MEASURED: 30, "memory_free_before_bytes": 50, "memory_process_bytes": 7}
     assert told.evidence == seen
     facts = told.facts
@@ -214,7 +218,9 @@ def test_a_watch_reads_counters_around_the_measured_part_only() -> None:
     assert watch.evidence["sm_clock_after_hz"] == 1e9 + 1
     watch("load")
     watch("measure")
-    assert watch.told(BenchOutcome(facts=LaunchFacts())) == BenchOutcome(facts=LaunchFacts())
+    assert watch.with_telemetry(BenchOutcome(facts=LaunchFacts())) == BenchOutcome(
+        facts=LaunchFacts()
+    )
 
 
 def test_a_watch_keeps_the_largest_fall_of_the_clock_in_a_launch() -> None:
@@ -224,27 +230,27 @@ def test_a_watch_keeps_the_largest_fall_of_the_clock_in_a_launch() -> None:
     for _ in range(2):
         for stage in ("measure", "save"):
             watch(stage)
-        watch.told(BenchOutcome(facts=LaunchFacts()))
+        watch.with_telemetry(BenchOutcome(facts=LaunchFacts()))
     assert watch.evidence["sm_clock_drop"] == pytest.approx(1 - 1.5 / 1.8)
 
 
 def test_clocks_are_locked_and_always_given_back() -> None:
     nvml = Busy()
-    with suppress(RuntimeError), locked_clocks(0, "base", nvml=nvml) as lock:
+    with suppress(RuntimeError), using(nvml), locked_clocks(0, "base") as lock:
         assert lock.locked
         assert nvml.locked == (1500, 1500)
         raise RuntimeError
     assert nvml.locked is None
-    with locked_clocks(0, "1200", nvml=nvml) as lock:
+    with using(nvml), locked_clocks(0, "1200") as lock:
         assert nvml.locked == (1200, 1200)
-    with locked_clocks(0, "max", nvml=nvml) as lock:
+    with using(nvml), locked_clocks(0, "max") as lock:
         assert lock.clock_mhz == 2100
 
 
 @pytest.mark.parametrize(
     ("user", "words"),
     [(1000, "that needs root (sudo nvidia-smi -i 0 -lgc 1500,1500)"),
-     (0, "to root too, as in containers (sudo nvidia-smi -i 0 -lgc 1500,1500 on the host)")],
+     (0, "even to root, as in containers (sudo nvidia-smi -i 0 -lgc 1500,1500 on the host)")],
 )  # fmt: skip
 def test_who_may_not_lock_clocks_is_told_and_goes_on(
     monkeypatch: pytest.MonkeyPatch, user: int, words: str
@@ -252,17 +258,17 @@ def test_who_may_not_lock_clocks_is_told_and_goes_on(
     nvml = Busy()
     nvml.root = False
     monkeypatch.setattr("os.geteuid", lambda: user)
-    with locked_clocks(0, "base", nvml=nvml) as lock:
+    with using(nvml), locked_clocks(0, "base") as lock:
         assert not lock.locked
         assert words in (lock.note or "")
 
 
 def test_a_clock_that_the_gpu_does_not_tell_is_asked_of_the_user() -> None:
     nvml = Busy(refused={"nvmlDeviceGetDefaultApplicationsClock"})
-    with locked_clocks(0, "base", nvml=nvml) as lock:
+    with using(nvml), locked_clocks(0, "base") as lock:
         assert not lock.locked
-        assert (lock.note or "").endswith("its base one; give max or a number of MHz")
-    with locked_clocks(0, "1400", nvml=nvml) as lock:
+        assert (lock.note or "").endswith("its base clock; give max or a number of MHz")
+    with using(nvml), locked_clocks(0, "1400") as lock:
         assert nvml.locked == (1400, 1400)
 
 
@@ -270,7 +276,7 @@ def test_a_clock_that_the_gpu_does_not_tell_is_asked_of_the_user() -> None:
 def test_a_jetson_has_a_program_for_its_clocks(
     monkeypatch: pytest.MonkeyPatch, pinned: bool
 ) -> None:
-    monkeypatch.setattr("trtbench.host.clocks.is_jetson", lambda: True)
+    monkeypatch.setattr("trtbench.host.telemetry.is_jetson", lambda: True)
     with locked_clocks(0, "max", pinned=pinned) as lock:
         assert lock.locked is pinned
         assert "jetson_clocks" in (lock.note or "")
@@ -282,15 +288,18 @@ def test_a_clock_that_is_not_where_it_was_locked_is_told() -> None:
         watch = Watch(index=0, source=source, lock=Lock(locked=True, clock_mhz=asked))
         for stage in ("measure", "save"):
             watch(stage)
-        watch.told(BenchOutcome(facts=LaunchFacts()))
+        watch.with_telemetry(BenchOutcome(facts=LaunchFacts()))
         assert watch.notes == notes
 
 
 @pytest.mark.parametrize(
     ("listed", "index", "seen"), [("", 1, 1), ("3,2", 1, 2), ("GPU-abc", 0, 0), ("2", 1, 1)]
 )
-def test_nvml_counts_all_gpus(listed: str, index: int, seen: int) -> None:
-    assert visible_index(index, environment={"CUDA_VISIBLE_DEVICES": listed}) == seen
+def test_nvml_counts_all_gpus(
+    monkeypatch: pytest.MonkeyPatch, listed: str, index: int, seen: int
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
+    assert visible_index(index) == seen
 
 
 LINES = {
@@ -350,24 +359,12 @@ def test_tegrastats_of_several_jetpacks(name: str) -> None:
 
 
 BOARDS = {
-    "Nano": (
-        "RAM 1804/3956MB (lfb 3x2MB) CPU [31%@1224,28%@1224,19%@1224,22%@1224] EMC_FREQ 21%@1600 "
-        "GR3D_FREQ 93%@768 PLL@38.5C CPU@41C PMIC@100C GPU@38C AO@46.5C thermal@39.5C "
-        "POM_5V_IN 6207/5811 POM_5V_GPU 2350/1998 POM_5V_CPU 1102/1054",
-        6.207, 38.0,
-    ),
     "TX2": (
         "RAM 2950/7852MB (lfb 12x4MB) CPU [14%@2031,off,off,9%@2031,7%@2030,12%@2031] "
         "EMC_FREQ 6%@1866 GR3D_FREQ 88%@1134 PLL@44C MCPU@44C GPU@43.5C BCPU@44C Tboard@38C "
         "VDD_SYS_GPU 4182/3760 VDD_SYS_SOC 1081/1003 VDD_4V0_WIFI 38/29 VDD_IN 9644/9110 "
         "VDD_SYS_CPU 1235/1180 VDD_SYS_DDR 1540/1498",
         9.644, 43.5,
-    ),
-    "Xavier NX": (
-        "RAM 3127/7765MB (lfb 40x4MB) CPU [9%@1420,11%@1420,5%@1420,8%@1420,off,off] "
-        "EMC_FREQ 4%@1600 GR3D_FREQ 71%@1109 AUX@42C CPU@43.5C thermal@42.6C GPU@43C PMIC@100C "
-        "VDD_IN 10391/9877 VDD_CPU_GPU_CV 5218/4800 VDD_SOC 1795/1720",
-        10.391, 43.0,
     ),
     "AGX Xavier": (
         "RAM 5120/31928MB (lfb 6000x4MB) CPU [20%@2265,16%@2265,11%@2265,14%@2265] "
@@ -381,13 +378,6 @@ BOARDS = {
         "GPU 3102mW/2950mW CPU 1240mW/1100mW SOC 2201mW/2180mW CV 0mW/0mW VDDRQ 620mW/590mW "
         "SYS5V 2404mW/2390mW",
         3.102 + 1.240 + 2.201 + 0.620 + 2.404, 39.5,
-    ),
-    "Orin Nano": (
-        "03-08-2025 08:01:02 RAM 2875/7620MB (lfb 5x4MB) SWAP 0/3810MB (cached 0MB) "
-        "CPU [12%@1344,9%@1344,7%@1344,5%@1344,off,off] GR3D_FREQ 96%@[918] "
-        "cpu@47.7C soc2@46.5C soc0@45.9C gpu@48.1C tj@48.6C soc1@47C "
-        "VDD_IN 9820mW/9411mW VDD_CPU_GPU_CV 4420mW/4105mW VDD_SOC 2015mW/1990mW",
-        9.820, 48.1,
     ),
     "Orin NX": (
         "11-20-2024 19:44:10 RAM 6011/15523MB (lfb 20x4MB) CPU [3%@1984,2%@1984,4%@1984] "

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from trtbench.host import waiting
+from trtbench.runtimes import _loop as waiting
 
 
 def slack_ns() -> int:

@@ -13,7 +13,7 @@ import pytest
 
 from gpu_standin import plan_bytes
 from trtbench.analysis.memory import memory_from_facts
-from trtbench.domain.result import FailedRun, Run, RunRecord
+from trtbench.core.run import FailedRun, Run, RunRecord
 from trtbench.report.document import Cell, Table
 from trtbench.report.sections.telemetry import make
 from trtbench.store.directory import read_record, read_run
@@ -171,9 +171,10 @@ def test_a_pass_with_telemetry_tells_energy_per_query_and_per_item(machine: Mach
 
 
 def energy_in_the_report(run: Run) -> float | None:
-    section = make([run])
-    assert section is not None
-    table = next(block for block in section.blocks if isinstance(block, Table))
+    sections = make([run])
+    assert isinstance(sections, list)
+    blocks = [block for section in sections for block in section.blocks]
+    table = next(block for block in blocks if isinstance(block, Table))
     cell = table.rows[0][-1]
     assert isinstance(cell, Cell)
     assert isinstance(cell.value, float)

@@ -21,7 +21,7 @@ import pytest
 from mutations import damaged
 
 import models
-from trtbench.errors import TrtbenchError
+from trtbench.core.errors import TrtbenchError
 
 ROOT = Path(__file__).resolve().parents[1]
 for name in ("report", "standin", "store"):
@@ -115,8 +115,8 @@ def artefacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 @pytest.mark.usefixtures("bounded")
 def test_the_importer(artefacts, tmp_path, capsys) -> None:
-    from trtbench.workflows.importing.run import import_artefacts
-    from trtbench.workflows.request.keeping import ImportRequest
+    from trtbench.importing.run import import_artefacts
+    from trtbench.requests.stored import ImportRequest
 
     assert len(artefacts) >= 3, sorted(artefacts)
 
@@ -145,16 +145,15 @@ def test_the_inspector(artefacts, tmp_path, capsys) -> None:
 @pytest.mark.usefixtures("bounded")
 def test_run_directories(tmp_path, capsys) -> None:
     from trtbench.analysis.summary import summary_from_run
-    from trtbench.domain.result import Run
-    from trtbench.report.site.data import failed_data, row_from_record, run_data
-    from trtbench.report.site.pages import script_from_data
+    from trtbench.core.run import Run
+    from trtbench.report.site.pages import failed_data, row_from_record, run_data, script_from_data
+    from trtbench.requests.settings import cached_from_run
     from trtbench.store.directory import (
         read_run,
         write_record,
         write_samples,
         write_telemetry,
     )
-    from trtbench.workflows.request.cached import cached_from_run
     from trtbench.workflows.stored.report import write_report
 
     whole = tmp_path / "whole"
@@ -303,19 +302,17 @@ python = "/usr/bin/python3"
 
 @pytest.mark.usefixtures("bounded")
 def test_sweep_files(tmp_path, capsys, monkeypatch) -> None:
-    from trtbench.executors._hosts import hosts_from_file
-    from trtbench.workflows.compare.gate import rules_from_file
-    from trtbench.workflows.request.config import load_config
-    from trtbench.workflows.sweep.journal import (
+    from trtbench.compare.gate import rules_from_file
+    from trtbench.executors.ssh import hosts_from_file
+    from trtbench.requests.settings import load_config
+    from trtbench.sweep.matrix import cases_from_matrix, check_choice, matrix_from_file
+    from trtbench.sweep.records import (
         JOURNAL,
         Journal,
-        JournalLine,
         SweepOutline,
         read_outline,
         write_outline,
     )
-    from trtbench.workflows.sweep.matrix import cases_from_matrix, matrix_from_file
-    from trtbench.workflows.sweep.request import check_choice
 
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
@@ -328,9 +325,7 @@ def test_sweep_files(tmp_path, capsys, monkeypatch) -> None:
     journal = Journal(tmp_path / "swept")
     for number in range(3):
         for what in ("begin", "done"):
-            journal.add(
-                JournalLine(what=what, case="k", round=number, at="2026-01-01", run=f"r{number}")
-            )
+            journal.add(what, "k", number, run=f"r{number}")
     whole = {
         "s.toml": SWEEP, "s.yaml": YAML,
         "sweep.json": (tmp_path / "swept" / "sweep.json").read_bytes(),
@@ -345,7 +340,7 @@ def test_sweep_files(tmp_path, capsys, monkeypatch) -> None:
         (folder / name).write_bytes(data)
         if name == JOURNAL:
             lines = Journal(folder)
-            lines.ends(), lines.unfinished(), lines.interrupted()
+            lines.ends(), lines.unfinished()
         elif name == "sweep.json":
             read_outline(folder)
         elif name == "rules.toml":

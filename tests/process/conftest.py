@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 import models
-from trtbench.domain.result import Environment, FailedRun, RunRecord
-from trtbench.domain.samples import IterationTimes
-from trtbench.domain.spec import ModelRef, RunSpec
+from trtbench.core.run import Environment, FailedRun, RunRecord
+from trtbench.core.samples import IterationTimes
+from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.store.directory import new_id, now, write_record, write_samples
 from trtbench.store.store import Store
 from waiting import wait_for

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from disks import fill, small_disk
-from trtbench.domain.result import FailedRun, Run
+from trtbench.core.run import FailedRun, Run
 from trtbench.store.directory import read_run, read_samples, run_directories
 from waiting import wait_for
 
@@ -95,21 +95,6 @@ def test_an_error_in_words_from_the_runtime_is_passed_on_and_not_recorded(world)
     )
     assert world.store.index.find() == []
     assert world.unfinished() == []
-
-
-def test_a_hang_that_ignores_sigterm_is_killed(world):
-    result = world.bench_out_of_time("stubborn")
-    assert result.status == 1
-    assert world.last_failure().signal == "SIGKILL"
-    assert world.wait_until_quiet() == []
-
-
-def test_grandchildren_do_not_outlive_the_job(world):
-    assert world.bench("fork").status == 0
-    assert world.wait_until_quiet() == []
-    world.model.with_suffix(".ready").unlink()
-    assert world.bench_out_of_time("spawn").status == 1
-    assert world.wait_until_quiet() == []
 
 
 def test_a_runtime_that_closes_the_events_pipe_still_measures(world):

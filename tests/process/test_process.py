@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 
 import psutil
 import pytest
@@ -198,7 +199,9 @@ def test_memory_is_limited(log, hard, monkeypatch):
             "getrlimit",
             lambda which: (hard, hard) if which == resource.RLIMIT_AS else real(which),
         )
-    end = run_process(python(code), log=log, memory_bytes=2 << 30 if hard is None else 8 << 30)
+    most = 2 << 30 if hard is None else 8 << 30
+    start = partial(process.Child, python(code), log=log, memory_bytes=most)
+    (end,) = process.run_together([start])
     assert end.status == 1
     assert "MemoryError" in tail(log)[-1]
 

@@ -8,16 +8,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from trtbench.domain.result import (
-    Environment,
-    Fact,
-    FailedRun,
-    Finding,
-    LaunchFacts,
-    Run,
-    RunRecord,
-)
-from trtbench.domain.samples import (
+from trtbench.core.run import Environment, Fact, FailedRun, Finding, LaunchFacts, Run, RunRecord
+from trtbench.core.samples import (
     EngineGraph,
     IterationTimes,
     LayerInfo,
@@ -27,7 +19,7 @@ from trtbench.domain.samples import (
     TensorInfo,
     times_from_columns,
 )
-from trtbench.domain.spec import ModelRef, Precision, RunSpec, TensorSpec
+from trtbench.core.spec import ModelRef, Precision, RunSpec, TensorSpec
 
 NASTY = "<script>alert(1)<b>|a`b`\n# 模型_*x*[y](z)$\x00"
 WARNING = Finding(

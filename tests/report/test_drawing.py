@@ -14,20 +14,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 
 from layer_sets import conv, fp16_chain, int8_chain, other, table
 
-from trtbench.analysis.layers.difference import difference
-from trtbench.analysis.layers.join import join_layers
-from trtbench.analysis.layers.layer import LayerTable
-from trtbench.analysis.layers.placement import (
-    BOX_H,
-    BOX_W,
-    dot_from_layers,
-    place,
-    placement_from_plain,
-)
-from trtbench.domain.samples import LayerProfile, LayerTime
-from trtbench.report.drawing.engine import svg_from_engine
-from trtbench.report.drawing.engines import in_order, svg_from_diff
-from trtbench.workflows.explain.drawing import placed_by_dot
+from trtbench.core.samples import LayerProfile, LayerTime
+from trtbench.layers.diff import difference
+from trtbench.layers.join import join_layers
+from trtbench.layers.placement import BOX_H, BOX_W, dot_from_layers, place, placement_from_plain
+from trtbench.layers.table import LayerTable
+from trtbench.report.engine_svg import in_order, svg_from_diff, svg_from_engine
+from trtbench.workflows.explain.engines import placed_by_dot
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 
 from layer_sets import conv, table
 
-from trtbench.report.drawing.engine import svg_from_engine
+from trtbench.report.engine_svg import svg_from_engine
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 

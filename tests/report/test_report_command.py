@@ -7,12 +7,12 @@ import pytest
 from click.testing import CliRunner
 from made_runs import made_failure, made_profile, made_run
 
-from trtbench.cli.report import command
-from trtbench.domain.result import Run
-from trtbench.errors import InputError, UsageError
-from trtbench.formats.trtexec_exports import profile_json
+from trtbench.cli import trtbench as group
+from trtbench.core.errors import InputError, UsageError
+from trtbench.core.run import Run
 from trtbench.store.directory import write_record, write_samples
 from trtbench.store.store import Store
+from trtbench.trtexec.exports import profile_json
 from trtbench.workflows.stored.report import load_runs, with_files, write_report
 
 
@@ -37,7 +37,7 @@ def runs_folder(tmp_path: Path) -> Path:
 
 
 def invoke(*arguments: str | Path) -> tuple[int, str]:
-    done = CliRunner().invoke(command, [str(each) for each in arguments])
+    done = CliRunner().invoke(group, ["report", *map(str, arguments)])
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done.exit_code, done.output

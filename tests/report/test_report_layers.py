@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cli"))
 from layer_files import FP16, INT8
 from layer_sets import graph, profile
 
-from trtbench.domain.result import Run
+from trtbench.core.run import Run
 from trtbench.report.charts import Bars
 from trtbench.report.compose import document_from_runs
 from trtbench.report.renderers import html, md, png

@@ -1,7 +1,11 @@
+"""The sections of a report, and what verbs show of the same subjects."""
+
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -9,6 +13,7 @@ import pytest
 from made_runs import (
     WARNING,
     full_runs,
+    made_failure,
     made_graph,
     made_profile,
     made_run,
@@ -17,13 +22,23 @@ from made_runs import (
     phased_times,
 )
 
-from trtbench.domain.comparison import Comparison, Verdict
-from trtbench.domain.result import Interval, Run
-from trtbench.domain.samples import LayerInfo, times_from_columns
-from trtbench.formats.evaluation_toolkit import report_keys
+from trtbench.analysis.gate import evaluate, rules_from_text
+from trtbench.analysis.summary import summary_from_run
+from trtbench.core.errors import UsageError
+from trtbench.core.properties import network_name
+from trtbench.core.results import Comparison, Gate, Price, Verdict
+from trtbench.core.run import Environment, Fact, Finding, Gpu, Interval, LaunchFacts, Run
+from trtbench.core.samples import (
+    EngineGraph,
+    LayerProfile,
+    TelemetrySample,
+    times_from_columns,
+)
+from trtbench.core.spec import TensorSpec
+from trtbench.formats.toolkit import report_keys
 from trtbench.report import style
 from trtbench.report.charts import Bars, Lines
-from trtbench.report.compose import document_from_runs
+from trtbench.report.compose import SECTIONS, document_from_runs
 from trtbench.report.document import (
     Card,
     Cards,
@@ -33,15 +48,146 @@ from trtbench.report.document import (
     FindingList,
     KeyValues,
     Picture,
+    Section,
     Table,
     Text,
 )
-from trtbench.report.finding_list import TITLES, gather
-from trtbench.report.labels import file_stem, labels_from_runs, network_name
-from trtbench.report.layer_kinds import shares
-from trtbench.report.renderers._plot_curves import lines
+from trtbench.report.labels import file_stem, labels_from_runs, shortened_apart
+from trtbench.report.renderers.md import markdown
+from trtbench.report.renderers.png import svg_text
+from trtbench.report.renderers.terminal import text
+from trtbench.report.run_facts import facts_from_environment, joules_per_item
+from trtbench.report.sections.accuracy import front
 from trtbench.report.sections.build import sentence_from_build
-from trtbench.report.sections.pareto import front
+from trtbench.report.sections.devices import device_names, make
+from trtbench.report.sections.latency import pairs_from_runs
+from trtbench.report.sections.summary import facts_of
+from trtbench.report.sections.verdicts import CONTENDED, document_from_gates, words_on_neighbours
+from trtbench.requests.stored import ReportRequest
+from trtbench.workflows.stored.report import _with_prices, prices_from_file
+
+
+def ids(document: Document) -> list[str]:
+    return [section.id for section in document.sections]
+
+
+def test_every_section_has_an_order_and_what_matters_comes_first() -> None:
+    orders = [SECTIONS.load(name).ORDER for name in SECTIONS.names()]
+    assert len(set(orders)) == len(orders)
+    run = made_run(phased_times(), findings=(WARNING,), layers=made_profile())
+    run.extra["scores"] = {"top-1": 0.9}
+    document = document_from_runs([run], failed=[made_failure()])
+    assert ids(document) == [
+        "summary", "failures", "latency", "percentiles", "phases", "layers",
+        "findings", "accuracy", "environment", "methods",
+    ]  # fmt: skip
+
+
+def test_nothing_to_report_is_an_error_that_says_what_to_type() -> None:
+    with pytest.raises(UsageError) as caught:
+        document_from_runs([])
+    assert caught.value.fix
+
+
+def test_a_run_with_host_time_only_has_no_phases() -> None:
+    assert "phases" not in ids(document_from_runs([made_run()]))
+
+
+def test_a_p99_without_enough_samples_says_how_many_it_takes() -> None:
+    table = document_from_runs([made_run(made_times(100))]).tables()[0]
+    p99 = table.rows[0][[heading.key for heading in table.headings].index("p99_s")]
+    assert p99.value is None
+    assert "needs" in p99.shown
+
+
+def test_findings_shared_by_runs_are_said_once_the_most_severe_first() -> None:
+    error = WARNING.having(severity="error", code="H1")
+    runs = [made_run(id="a", findings=(WARNING,)), made_run(id="b", findings=(WARNING, error))]
+    section = document_from_runs(runs).section("findings")
+    assert section is not None
+    block = section.blocks[0]
+    assert isinstance(block, FindingList)
+    assert [len(item.runs) for item in block.items] == [1, 2]
+    assert block.items[0].finding.severity == "error"
+
+
+def test_throughput_appears_when_runs_differ_in_batch_only() -> None:
+    one, eight = made_run(batch=1), made_run(made_times(base_s=4e-3), batch=8)
+    other = made_run(batch=8, model="other.onnx")
+    assert document_from_runs([one, other]).section("throughput") is None
+    document = document_from_runs([eight, one, other])
+    table = next(table for table in document.tables() if table.id == "throughput")
+    assert [row[1].value for row in table.rows] == [1, 8]
+    rates = [row[2].value for row in table.rows]
+    assert rates == pytest.approx([1 / one.times.host.mean(), 8 / eight.times.host.mean()])
+
+
+def test_scores_come_as_numbers_mappings_and_values() -> None:
+    run = made_run()
+    run.extra["scores"] = {
+        "top-1": {"value": 0.9712, "low": 0.958, "high": 0.981, "count": 360},
+        "mae": 0.1,
+        "broken": float("nan"),
+        "text": "high",
+    }
+    table = next(t for t in document_from_runs([run]).tables() if t.id == "accuracy")
+    assert [(row[1].value, row[2].value) for row in table.rows] == [("top-1", 0.9712), ("mae", 0.1)]
+    assert [cell.shown for cell in table.rows[0][2:]] == ["97.12 %", "95.80 %", "98.10 %", "360"]
+
+
+def test_accuracy_stands_beside_latency_memory_and_energy_of_the_same_bytes() -> None:
+    looks = [TelemetrySample(at_s=0.1 * k, memory_used_bytes=k * 2**30) for k in (1, 3)]
+    run = made_run(telemetry=tuple(looks))
+    launch = LaunchFacts(peak_memory_bytes=64 * 2**20, energy_j=4.0 * len(run.times) * 2)
+    change = msgspec.structs.replace
+    spec = change(run.record.spec, model=change(run.record.spec.model, sha256="ab" * 32))
+    run = replace(run, record=change(run.record, launches=(launch,), spec=spec))
+    run.extra["scores"] = {"top1": 0.9}
+    bare = made_run(id="run-2", model="bare.onnx")
+    table = next(t for t in document_from_runs([run, bare]).tables() if t.id == "same_bytes")
+    [row] = table.rows
+    assert [cell.shown for cell in row[1:3]] == ["abababababab", "90.00 %"]
+    facts = dict(zip([heading.key for heading in table.headings], row, strict=True))
+    assert facts["host_memory_bytes"].shown == "64.0 MiB"
+    assert facts["device_memory_bytes"].shown == "3.00 GiB"
+    assert facts["energy_per_item_j"].value == pytest.approx(2.0), "a batch has four items"
+
+
+def test_environments_that_differ_are_told_apart() -> None:
+    document = document_from_runs([made_run(host="a"), made_run(host="b")])
+    table = next(t for t in document.tables() if t.id == "environment_differences")
+    assert [row[1].value for row in table.rows] == ["a", "b"]
+
+
+def test_runs_are_named_by_what_differs_and_never_alike() -> None:
+    runs = [made_run(precision="fp32"), made_run(precision="int8"), made_run(precision="int8")]
+    assert labels_from_runs(runs) == ("fp32", "int8 (1)", "int8 (2)")
+    assert labels_from_runs([made_run(model="a.onnx")]) == ("a.onnx",)
+    assert labels_from_runs([made_run(batch=1), made_run(batch=8)]) == ("batch 1", "batch 8")
+    assert labels_from_runs([asked(gap_s=0.0), asked(gap_s=1e-3)]) == ("no gap", "gap 1.00 ms")
+    loads = [
+        asked(rate_hz=rate, protocol="server", arrivals=kind)
+        for rate, kind in ((40.0, "poisson"), (80.0, "poisson"), (80.0, "constant"))
+    ]
+    assert labels_from_runs(loads) == ("40.00/s", "80.00/s · poisson", "80.00/s · constant")
+
+
+def asked(**changes: Any) -> Run:
+    run = made_run()
+    return replace(run, record=run.record.having(spec=run.record.spec.having(**changes)))
+
+
+def test_a_section_of_pictures_alone_goes_with_them() -> None:
+    picture = Picture(id="worst", title="Worst", path="worst.png")
+    document = Document(
+        title="",
+        created="",
+        sections=(
+            Section(id="words", title="Words", blocks=(Text(text="a"),)),
+            Section(id="pictures", title="Worst cases", blocks=(picture,)),
+        ),
+    )
+    assert ids(document.with_figures(())) == ["words"]
 
 
 def table(document: Document, id: str) -> Table:
@@ -61,7 +207,7 @@ def test_a_full_report_has_every_section_in_order(tmp_path: Path) -> None:
     document = document_from_runs(full_runs(tmp_path))
     assert [section.id for section in document.sections] == [
         "summary", "latency", "percentiles", "against", "phases", "layers",
-        "telemetry", "sweep", "pareto", "findings", "accuracy", "checks", "build", "history",
+        "telemetry", "sweep", "findings", "pareto", "accuracy", "checks", "build", "history",
         "environment", "methods",
     ]  # fmt: skip
 
@@ -152,28 +298,21 @@ def test_findings_of_one_code_are_one_entry_with_all_runs() -> None:
     assert item.title == "not stationary"
 
 
-def test_findings_that_say_the_same_have_no_cases() -> None:
-    found = gather([("a", WARNING), ("b", WARNING), ("a", WARNING)])
-    assert found is not None
-    (item,) = found.items
-    assert item.runs == ("a", "b")
-    assert item.cases == ()
-    assert gather([]) is None
+def kinds_table(profile: LayerProfile | None, graph: EngineGraph) -> list[list[object]]:
+    document = document_from_runs([made_run(layers=profile, graph=graph)])
+    (found,) = [each for each in document.tables() if each.id == "layer_kinds"]
+    return [[cell.value for cell in row] for row in found.rows]
 
 
 def test_layers_are_added_up_by_kind_and_precision() -> None:
     profile = made_profile(7)
     graph = made_graph(profile)
-    found = shares(profile, graph)
-    assert sum(each.seconds or 0 for each in found) == pytest.approx(
-        sum(layer.average_s for layer in profile.layers)
-    )
-    assert sum(each.layers for each in found) == 7
-    assert {each.kind for each in found} == {"Convolution", "PointWise"}
-    untimed = shares(None, graph)
-    assert all(each.seconds is None for each in untimed)
-    stranger = graph.having(layers=(LayerInfo(name="other"),))
-    assert {each.kind for each in shares(profile, stranger)} == {"unknown"}
+    found = kinds_table(profile, graph)
+    total = sum(layer.average_s for layer in profile.layers)
+    assert sum(seconds for *_, seconds, _ in found) == pytest.approx(total)
+    assert sum(layers for _, _, layers, *_ in found) == 7
+    assert {kind for kind, *_ in found} == {"Convolution", "PointWise"}
+    assert all(seconds is None for *_, seconds, _ in kinds_table(None, graph))
 
 
 def test_telemetry_is_drawn_as_far_as_it_was_told() -> None:
@@ -218,9 +357,10 @@ def test_fifteen_marks_stay_apart_and_the_front_is_drawn() -> None:
     assert len(best.x) == len(best.texts) > 1
     assert chart.y.unit == "%"
     assert chart.x.scale == "log", "the fastest is thousands of times as fast per item"
-    described = lines(chart)["data"]
-    symbols = [(each["marker"]["color"], each["marker"]["symbol"]) for each in described[1:]]
-    assert len(set(symbols)) == 15
+    looks = {
+        (style.colour(line.role), style.shape(line.role)) for line in chart.panels[0].lines[1:]
+    }
+    assert len(looks) == 15
 
 
 def test_sweeps_are_ordered_by_network_batch_and_precision() -> None:
@@ -377,17 +517,344 @@ def test_a_build_is_told_in_a_sentence() -> None:
     assert sentence_from_build("net.engine", {"spec": 3, "gpus": "none"}) is None
 
 
-def test_charts_come_before_findings_and_the_summary_names_them() -> None:
-    document = document_from_runs([made_run(findings=(WARNING,))])
-    ids = [section.id for section in document.sections]
-    last_chart = max(ids.index(name) for name in ("latency", "percentiles"))
-    assert last_chart < ids.index("findings")
-    summary = document.section("summary")
-    assert summary is not None
-    assert isinstance(summary.blocks[0], Text)
-    assert TITLES[WARNING.code] in summary.blocks[0].text
+def made(id: str, model: str, runtime: str, **spec: Any) -> Run:
+    """Make a run whose spec is changed after the fact, and whose phases are all known."""
+    run = made_run(phased_times(), id=id, model="x", runtime=runtime, batch=1, precision=None)
+    whole = run.record.spec.having(**spec)
+    whole = whole.having(model=whole.model.having(path=model))
+    return replace(run, record=run.record.having(spec=whole))
 
 
-def test_numbers_people_look_up_stand_left_in_the_summary() -> None:
-    keys = [heading.key for heading in table(document_from_runs([made_run()]), "summary").headings]
-    assert {"median_s", "p99_s", "items_per_s"} <= set(keys[:7])
+def half(run: Run) -> Run:
+    """Say on record that the model was cast to half."""
+    fact = Fact(value="half", source="stated")
+    record = run.record.having(conditions={"precision": fact})
+    return replace(run, record=record)
+
+
+def day() -> list[Run]:
+    """Make engines by three protocols and PyTorch eager and compiled, of two networks."""
+    options = {"weights": "none", "half": "on"}
+    compiled = {**options, "compile": "reduce-overhead"}
+    return [
+        half(made("t1", "torchvision:resnet18", "torch", cuda_graph="on", options=options)),
+        half(made("t2", "torchvision:resnet18", "torch", options=compiled)),
+        half(made("t3", "torchvision:vit_b_16", "torch", options=compiled)),
+        made("e1", "resnet18.engine", "tensorrt", cuda_graph="on"),
+        made("e2", "resnet18.engine", "tensorrt", protocol="gpu", transfers=False),
+        made("e3", "resnet18.engine", "tensorrt", protocol="pipeline", streams=2),
+        made("e4", "vit_b_16.engine", "tensorrt"),
+    ]
+
+
+def test_names_tell_runs_apart_and_no_more() -> None:
+    assert labels_from_runs(day()) == (
+        "torchvision:resnet18 · torch · half · serve",
+        "torchvision:resnet18 · torch · half · serve · compile=reduce-overhead",
+        "torchvision:vit_b_16 · torch · half · serve · compile=reduce-overhead",
+        "resnet18.engine · tensorrt · serve",
+        "resnet18.engine · tensorrt · gpu",
+        "resnet18.engine · tensorrt · pipeline · 2 streams",
+        "vit_b_16.engine · tensorrt · serve",
+    )
+
+
+def test_names_that_would_be_alike_say_what_else_differs() -> None:
+    runs = [
+        made("a", "net.engine", "tensorrt", cuda_graph="on"),
+        made("b", "net.engine", "tensorrt", cuda_graph="off"),
+        made("c", "other.engine", "tensorrt", cuda_graph="on"),
+    ]
+    assert labels_from_runs(runs) == (
+        "net.engine · CUDA graph",
+        "net.engine · no CUDA graph",
+        "other.engine",
+    )
+
+
+def test_long_names_are_cut_but_stay_different() -> None:
+    names = [f"a-rather-long-network-name · {middle} · the-same-end" for middle in ("gpu", "serve")]
+    short = shortened_apart(names, length=20)
+    assert len(set(short)) == 2
+    assert shortened_apart(["same" * 20, "same" * 20], length=20)[0].count("…") == 1
+    assert shortened_apart([], length=20) == []
+
+
+def test_a_model_of_a_library_and_its_engine_are_one_network() -> None:
+    assert {network_name(run.record) for run in day()} == {"resnet18", "vit_b_16"}
+
+
+def test_pytorch_is_held_against_engines_of_its_own_network_and_protocol() -> None:
+    pairs = {(before.id, after.id) for _, before, _, after in pairs_from_runs(day())}
+    assert pairs == {("t1", "e1"), ("t2", "e1"), ("t3", "e4")}
+
+
+def test_one_network_is_paired_whatever_its_files_are_called() -> None:
+    runs = [
+        made("t", "checkpoint.pt", "torch"),
+        made("e", "final.engine", "tensorrt", protocol="gpu"),
+    ]
+    assert [(before.id, after.id) for _, before, _, after in pairs_from_runs(runs)] == [("t", "e")]
+
+
+def test_every_run_of_a_sparse_matrix_has_a_bar_of_its_own() -> None:
+    chart = figure(document_from_runs(day()), "inference_time_bar_all").chart
+    assert isinstance(chart, Bars)
+    assert len(chart.categories) == len(set(chart.categories)) == 7
+    assert len(chart.groups) == 1
+    assert None not in chart.groups[0].values
+
+
+def test_pictures_of_mixed_protocols_say_that_they_do_not_compare() -> None:
+    document = document_from_runs(day())
+    for id in ("latency_ecdf", "speed_benchmark", "percentiles", "inference_time_bar_all"):
+        assert "different protocols (serve, gpu, pipeline)" in (figure(document, id).caption or "")
+    assert "further left is faster" not in (figure(document, "latency_ecdf").caption or "")
+    first = next(block for block in document.sections[0].blocks if isinstance(block, Text))
+    assert "different protocols" in first.text
+    alike = document_from_runs(day()[:3])
+    assert "further left is faster" in (figure(alike, "latency_ecdf").caption or "")
+
+
+def test_overlapping_queries_have_no_rate_from_their_latency() -> None:
+    document = document_from_runs(day())
+    found = next(each for each in document.tables() if each.id == "speed_benchmark")
+    fps = {str(row[0].value): row[-1].value for row in found.rows}
+    assert fps["resnet18.engine · tensorrt · pipeline · 2 streams"] is None
+    assert fps["resnet18.engine · tensorrt · serve"] is not None
+    assert "overlap" in (figure(document, "phases").caption or "")
+
+
+def test_curves_keep_their_height_below_a_long_legend() -> None:
+    few, many = (figure(document_from_runs(runs), "latency_ecdf") for runs in (day()[:2], day()))
+    heights = [
+        float(svg_text(each).split('viewBox="0 0 972 ')[1].split('"')[0]) for each in (few, many)
+    ]
+    assert heights[1] > heights[0] + 30
+    assert isinstance(few.chart, Lines)
+
+
+def test_facts_of_the_machine_have_names_and_units() -> None:
+    extra = {
+        "cpu_steal_fraction": 0.0125,
+        "memory_limit_bytes": 2**34,
+        "throttled_s": 0.25,
+        "gpu0_utilisation": 0.5,
+        "gpu0_mig": False,
+        "unheard_of_fraction": 0.5,
+    }
+    facts = facts_from_environment(Environment(host="h", os="Linux", extra=extra))
+    assert facts["CPU stolen"] == "1.25 %"
+    assert facts["Memory limit"] == "16.0 GiB"
+    assert facts["CPU throttled"] == "250.0 ms"
+    assert facts["GPU 0 load before"] == "50 %"
+    assert facts["GPU 0 in MIG mode"] == "no"
+    assert facts["Unheard of"] == "50 %"
+
+
+WRONG = Finding(code="H03", severity="error", message="two inputs gave equal outputs")
+
+
+def wrong(run: Run) -> Run:
+    """Say of a run that its outputs were wrong."""
+    return replace(run, record=run.record.having(findings=(WRONG,)))
+
+
+def test_a_verdict_says_that_a_side_was_wrong() -> None:
+    baseline, candidate = day()[0], wrong(day()[3])
+    verdict = Verdict(metric="host", kind="faster", ratio=0.5, interval=None, reason="", launches=8)
+    comparison = Comparison(baseline="t1", candidate="e1", design="launches", verdicts=(verdict,))
+    candidate.extra["comparisons"] = [comparison]
+    document = document_from_runs([baseline, candidate])
+    cards = next(block for block in document.sections[0].blocks if isinstance(block, Cards))
+    assert "H03 found in the candidate" in cards.items[0].detail
+
+
+def test_the_lowest_median_is_one_of_right_runs_of_one_network() -> None:
+    def said(runs: list[Run]) -> str:
+        section = document_from_runs(runs).section("summary")
+        assert section is not None
+        return next(block.text for block in section.blocks if isinstance(block, Text))
+
+    first, second = made("a", "net.onnx", "onnxruntime"), made("b", "net.engine", "tensorrt")
+    assert "lowest median" in said([first, second])
+    assert "lowest median" not in said([first, wrong(second)])
+    assert "lowest median" not in said([first, made("c", "other.engine", "tensorrt")])
+
+
+def test_nothing_is_told_per_item_where_nobody_knows_how_many_there_were() -> None:
+    inputs = (
+        TensorSpec(name="a", dtype="float32", shape=(4, 3)),
+        TensorSpec(name="b", dtype="float32", shape=(2, 2)),
+    )
+    known = made_run(id="known", batch=4)
+    record = known.record.having(id="open", inputs=inputs, facts={"energy_per_query_j": 2.0},
+        spec=known.record.spec.having(batch=None))  # fmt: skip
+    run = replace(known, record=record)
+    assert record.batch is None
+    assert joules_per_item(run) is None
+    assert "per item" not in dict(facts_of(run)).get("energy", "")
+    cards = document_from_runs([run], title="t")
+    details = [
+        card.detail
+        for section in cards.sections
+        for block in section.blocks
+        if isinstance(block, Cards)
+        for card in block.items
+        if card.title == "Throughput"
+    ]
+    assert details == ["batch unknown"]
+
+
+def run_on(cpu: str, base_s: float, *, batch: int, host: str = "box", **facts: float) -> Run:
+    made = made_run(made_times(base_s=base_s), id=f"{cpu}-{host}-{batch}", batch=batch, host=host)
+    environment = made.record.environment.having(cpu=cpu)
+    record = made.record.having(environment=environment, facts=dict(facts))
+    return Run(record=record, times=made.times)
+
+
+def tables(section) -> dict[str, Table]:
+    return {block.id: block for block in section.blocks if isinstance(block, Table)}
+
+
+def test_one_device_has_nothing_to_be_compared_with():
+    assert make([run_on("A", 1e-3, batch=1), run_on("A", 2e-3, batch=8)]) is None
+
+
+def test_each_bound_has_the_fastest_run_that_meets_it():
+    runs = [
+        run_on("big", 1e-3, batch=1),
+        run_on("big", 8e-3, batch=32),
+        run_on("small", 6e-3, batch=1, energy_per_query_j=0.5),
+        run_on("small", 60e-3, batch=32, energy_per_query_j=8.0),
+    ]
+    section = make(runs)
+    assert section is not None
+    found = tables(section)
+    best = {row[1].shown: row for row in found["devices"].rows}
+    assert "batch 32" in best["big"][3].shown
+    assert best["small"][6].value == pytest.approx(8.0 / 32)
+    assert best["big"][6].shown == "–"
+    under = {row[2].value: row for row in found["devices_under"].rows}
+    assert [heading.title for heading in found["devices_under"].headings][3:] == ["big", "small"]
+    for bound, row in under.items():
+        for cell, device in zip(row[3:], ("big", "small"), strict=True):
+            if cell.value is None:
+                continue
+            assert "batch 32" not in cell.shown or bound > 8e-3, (bound, device)
+    first = under[min(under)]
+    assert first[3].value is not None
+    assert first[4].shown == "–"
+    assert "batch 32" in under[max(under)][4].shown
+
+
+def test_a_million_items_cost_what_the_device_costs_meanwhile(tmp_path):
+    (tmp_path / "prices.toml").write_text(
+        '[big]\nper_hour = 3.6\ncurrency = "EUR"\n'
+        '["bigger and better"]\nper_hour = 36\ncurrency = "EUR"\n'
+    )
+    prices = prices_from_file(tmp_path / "prices.toml")
+    made = [run_on(name, 1e-3, batch=1) for name in ("The Big One", "small")]
+    told = {"prices": prices, "latency_under_s": 0.5}
+    section = make([replace(run, extra=told) for run in made])
+    best = {row[1].shown: row for row in tables(section)["devices"].rows}
+    rate = best["The Big One"][2].value
+    cost = best["The Big One"][6]
+    assert cost.value == pytest.approx(3.6 / 3600 / rate * 1e6)
+    assert cost.shown.endswith("EUR")
+    assert "energy" in tables(section)["devices"].caption  # nobody told it: no empty columns
+    assert best["small"][6].shown == "–"  # nobody said: unknown, not free
+    (under,) = tables(section)["devices_under"].rows
+    assert under[2].value == 0.5
+    assert "EUR per million" in under[3].shown
+    unpriced = tables(make(made))["devices"]
+    assert "cost_per_million" not in [heading.key for heading in unpriced.headings]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[big]\nper_hour = 1", "big = 3", "[big", "", "[big]\nper_hour = '3'\ncurrency = 'EUR'"]
+    + ["[big]\nper_hour = 1\ncurrency = ' '"]
+    + [f"[big]\nper_hour = {each}\ncurrency = 'EUR'" for each in ("-1", "nan", "inf")],
+)
+def test_a_file_that_is_no_list_of_prices_is_refused(tmp_path, text):
+    (tmp_path / "prices.toml").write_text(text)
+    with pytest.raises(UsageError, match="no list of prices") as caught:
+        prices_from_file(tmp_path / "prices.toml")
+    assert caught.value.facts.get("device") == ("big" if "=" in text else None)
+    assert "\\n" not in str(caught.value.fix)
+
+
+def test_one_device_alone_has_its_cost_and_its_bound_too(tmp_path):
+    run = run_on("The Big One", 1e-3, batch=1)
+    assert make([run]) is None
+    told = {"prices": {"big": Price(per_hour=3.6, currency="EUR")}, "latency_under_s": 0.5}
+    found = tables(make([replace(run, extra=told)]))
+    assert found["devices"].rows[0][6].shown.endswith("EUR")
+    assert found["devices_under"].rows
+    request = ReportRequest(names=["x"], output=tmp_path, under="0ms")
+    with pytest.raises(UsageError, match="under 0 s"):
+        _with_prices([run], request)
+
+
+def test_prices_of_other_devices_alone_are_a_mistake_and_said(tmp_path):
+    (tmp_path / "prices.toml").write_text('[H100]\nper_hour = 3\ncurrency = "EUR"\n')
+    runs = [run_on(name, 1e-3, batch=1) for name in ("The Big One", "small")]
+    request = ReportRequest(names=["x"], output=tmp_path, prices=tmp_path / "prices.toml")
+    with pytest.raises(UsageError, match="no price of a device in this report") as caught:
+        _with_prices(runs, request)
+    assert "The Big One (box), small (box)" in caught.value.facts["devices"]
+    assert caught.value.facts["prices of"] == "H100"
+
+
+def test_machines_of_one_kind_go_by_what_their_owners_call_them():
+    runs = []
+    for name in ("orin-1", "orin-2"):
+        run = run_on("Cortex", 1e-3, batch=1, host=f"pod-{name}")
+        named = run.record.environment.having(machine=name)
+        record = run.record.having(environment=named)
+        prices = {"cortex": Price(per_hour=1.0, currency="EUR")}
+        runs.append(replace(run, record=record, extra={"prices": prices}))
+    assert list(device_names(runs).values()) == ["orin-1", "orin-2"]
+    assert labels_from_runs(runs) == ("orin-1", "orin-2")
+    rows = tables(make(runs))["devices"].rows
+    assert all(row[6].shown.endswith("EUR") for row in rows)  # prices know the kind as well
+
+
+def test_the_machine_is_named_where_two_have_the_same_device():
+    runs = [run_on("A", 1e-3, batch=1, host="x"), run_on("A", 1e-3, batch=1, host="y")]
+    assert sorted(device_names(runs).values()) == ["A (x)", "A (y)"]
+    assert make(runs) is not None
+    assert joules_per_item(runs[0]) is None
+
+
+def test_a_run_on_a_gpu_belongs_to_that_gpu():
+    made = run_on("A", 1e-3, batch=1)
+    gpus = (Gpu(name="first"), Gpu(name="second"))
+    environment = made.record.environment.having(gpus=gpus)
+    spec = made.record.spec.having(device="cuda:1")
+    record = made.record.having(environment=environment, spec=spec)
+    assert list(device_names([Run(record=record, times=made.times)]).values()) == ["second"]
+
+
+def test_a_gate_shows_every_rule_and_counts_them() -> None:
+    run = made_run()
+    rules = [rules_from_text(each)[0] for each in ("median<2s", "median<1ns", "p99.9<2s")]
+    results = evaluate(rules, summary=summary_from_run(run))
+    document = document_from_gates(
+        [Gate(name="tiny.onnx", results=tuple(results), open=False, candidate=run)]
+    )
+    written = markdown(document)
+    assert "1 pass, 1 fail, 1 unclear" in written
+    assert written.split("| Fact |")[0].count("\n|") == 5
+    lines = text(document, width=80).splitlines()
+    assert [line.split()[0] for line in lines if "median<" in line or "p99.9" in line] == [
+        "pass", "FAIL", "unclear",
+    ]  # fmt: skip
+
+
+def test_a_busy_machine_is_named_as_the_cause() -> None:
+    busy = WARNING.having(code=CONTENDED)
+    words = words_on_neighbours([made_run(id="a", findings=(busy,)), made_run(id="b")])
+    assert words is not None
+    assert "1 of 2 runs" in words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import socket
@@ -18,21 +19,18 @@ import numpy as np
 import pytest
 
 from gpu_standin import Clock, Cudart, plan_bytes
-from trtbench.analysis.bursts import burst_effects
-from trtbench.domain.result import RunRecord
-from trtbench.domain.spec import ModelRef, RunSpec
-from trtbench.errors import UsageError
+from trtbench.analysis.verdict import burst_effects
+from trtbench.compare.turns import BURSTS_LIMIT_S, LIMIT_S, Sides, load_orders, make_duet, settle
+from trtbench.core.errors import UsageError
+from trtbench.core.run import RunRecord
+from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.host.cuda import Cuda, CudaError
-from trtbench.runtimes._bursts import in_turn
+from trtbench.requests.execution import Execution
+from trtbench.requests.measure import CompareRequest
 from trtbench.runtimes._gpu_query import Lane, burst_of_queries
-from trtbench.runtimes._partner import Neighbours, TurnPartner
+from trtbench.runtimes._turns import Neighbours, TurnPartner, in_turn
 from trtbench.store.directory import read_record
 from trtbench.store.store import Store
-from trtbench.workflows.compare.sides import BURSTS_LIMIT_S, LIMIT_S, Sides
-from trtbench.workflows.compare.until_clear import make_duet, settle
-from trtbench.workflows.compare.wave import load_orders
-from trtbench.workflows.request.comparing import CompareRequest
-from trtbench.workflows.request.conduct import Conduct
 from waiting import wait_for
 
 STANDIN = Path(__file__).resolve().parents[1] / "standin_gpu"
@@ -125,7 +123,7 @@ def _none(stream: object) -> tuple[()]:
 
 def test_who_waits_leaves_the_processor_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     # The garbage of a process full of tests takes longer to look through than these turns.
-    monkeypatch.setattr("trtbench.runtimes._bursts.gc.collect", lambda: 0)
+    monkeypatch.setattr("trtbench.runtimes._turns.gc.collect", lambda: 0)
     ends = socket.socketpair()
     turns = [0, 1, 1, 0, 0, 1]
     order: list[int] = []
@@ -364,13 +362,14 @@ def test_results_are_looked_at_before_the_processes_are_gone(
 ) -> None:
     """Giving back the contexts of a GPU takes almost as long as making them."""
     monkeypatch.setenv("PYTHONPATH", str(STANDIN))
-    monkeypatch.setattr("trtbench.workflows.compare.duet.refuse_without_library", lambda *_: None)
+    turns = importlib.import_module("trtbench.compare.turns")  # trtbench.compare is the verb
+    monkeypatch.setattr(turns, "refuse_without_library", lambda *_: None)
     (tmp_path / "a.engine").write_bytes(plan_bytes(gpu_s=1e-3))
     model = ModelRef(path=str(tmp_path / "a.engine"), format="engine")
     spec = RunSpec(model=model, runtime="tensorrt", batch=2)
     request = CompareRequest(baseline="a", candidates=["a"], pairs=10)
     _, sides = settle(Sides(baseline=spec, candidate=spec), request)
-    duet = make_duet(sides, store=Store(tmp_path / "store"), request=request, conduct=Conduct())
+    duet = make_duet(sides, store=Store(tmp_path / "store"), request=request, execution=Execution())
     known: list[tuple[int, bool]] = []
     duet.on_results = lambda: known.append((duet.launches, any(map(is_child, processes()))))
     duet.play(2)
@@ -432,7 +431,7 @@ def test_nobody_waits_for_ever_for_an_answer(tmp_path: Path, runtime: str) -> No
     spec = RunSpec(model=ModelRef(path="a", format="engine"), runtime=runtime, device=device)
     sides = Sides(baseline=spec, candidate=spec)
     request = CompareRequest(baseline="a", candidates=["a"])
-    duet = make_duet(sides, store=Store(tmp_path / "store"), request=request, conduct=Conduct())
+    duet = make_duet(sides, store=Store(tmp_path / "store"), request=request, execution=Execution())
     bursts = runtime == "tensorrt"
     assert duet.mode == ("bursts" if bursts else "one-process")
     duet._launches = ([None] * 12, [None] * 12)  # type: ignore[list-item]
@@ -445,7 +444,9 @@ def test_nobody_waits_for_ever_for_an_answer(tmp_path: Path, runtime: str) -> No
     duet.seconds = limit_s * 0.95
     assert duet.out_of_time
     asked = CompareRequest(baseline="a", candidates=["a"], max_launches=100)
-    patient = make_duet(sides, store=Store(tmp_path / "store"), request=asked, conduct=Conduct())
+    patient = make_duet(
+        sides, store=Store(tmp_path / "store"), request=asked, execution=Execution()
+    )
     patient._launches, patient.seconds = duet._launches, 10 * limit_s
     assert not patient.out_of_time
 
@@ -453,13 +454,13 @@ def test_nobody_waits_for_ever_for_an_answer(tmp_path: Path, runtime: str) -> No
 AHEAD = """
 import sys
 from trtbench import worker
-import trtbench.runtimes._duet
-from trtbench.runtimes._bursts import import_all
+import trtbench.runtimes._turns
+from trtbench.runtimes._turns import import_all
 import_all("tensorrt")
 known = set(sys.modules)
-from trtbench.domain.spec import Length, ModelRef, RunSpec, Warmup
+from trtbench.core.spec import Length, ModelRef, RunSpec, Warmup
 from trtbench.runtimes import session_opener
-from trtbench.runtimes._bench import measure, prepare, warm_up
+from trtbench.runtimes._loop import measure, prepare, warm_up
 from pathlib import Path
 model = ModelRef(path=sys.argv[1], format="engine")
 spec = RunSpec(model=model, runtime="tensorrt", batch=4, cuda_graph="auto")
@@ -486,4 +487,4 @@ def test_a_launch_imports_nothing_that_could_have_been_there_before(tmp_path: Pa
     assert late == set()
     for_others = {"html", "statistics", "sqlalchemy", "rich", "click", "subprocess"}
     assert known & for_others == set(), "what only screens and stores need"
-    assert "trtbench.analysis.column_summary" not in known
+    assert "trtbench.analysis.summary" not in known

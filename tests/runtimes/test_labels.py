@@ -18,36 +18,33 @@ from onnx import TensorProto, helper
 import models
 from gpu_standin import plan_bytes
 from trtbench.analysis.comparability import differences
-from trtbench.analysis.findings.rules_labels import contradictions
+from trtbench.analysis.findings.rules import contradictions
 from trtbench.analysis.history import key_from_record
-from trtbench.analysis.layers.computing import denied_by, types_of_layers
 from trtbench.analysis.summary import summary_from_run
-from trtbench.cli.bench import requests_of
-from trtbench.domain.artefact import Artefact
-from trtbench.domain.codec import json_from_value
-from trtbench.domain.conversion import Sidecar
-from trtbench.domain.labels import batch_that_ran, precision_that_ran
-from trtbench.domain.ran import protocol_of
-from trtbench.domain.result import Fact, Run, precision_of
-from trtbench.domain.samples import EngineGraph, LayerInfo, TensorInfo
-from trtbench.domain.spec import BuildSpec, ModelRef, ShapeProfile, TensorSpec
-from trtbench.domain.variables import without_tf32
-from trtbench.errors import TrtbenchError, UsageError
-from trtbench.models.identity import model_ref, sha256_of
-from trtbench.models.index_limits import index_limits
+from trtbench.core.codec import json_from_value
+from trtbench.core.errors import TrtbenchError, UsageError
+from trtbench.core.properties import protocol_of, without_tf32
+from trtbench.core.results import Artefact, Sidecar
+from trtbench.core.run import Fact, Run, batch_that_ran, precision_of, precision_that_ran
+from trtbench.core.samples import EngineGraph, LayerInfo, TensorInfo
+from trtbench.core.spec import BuildSpec, ModelRef, ShapeProfile, TensorSpec
+from trtbench.layers.join import denied_by, types_of_layers
+from trtbench.measure.bench import run_bench
+from trtbench.measure.model_facts import conditions_of_model, work_of_model
+from trtbench.models.identity import index_limits, model_ref, sha256_of
 from trtbench.report.document import KeyValues
-from trtbench.report.documents.run import brief_findings, facts_of, title_of
-from trtbench.report.labels import labels_from_runs, precision_name
-from trtbench.runtimes._ort_providers import computing
-from trtbench.store.entries import entry_from_record
+from trtbench.report.labels import labels_from_runs
+from trtbench.report.sections.summary import brief_findings, facts_of, title_of
+from trtbench.requests.execution import Execution
+from trtbench.requests.measure import BenchRequest
+from trtbench.requests.run_spec import run_spec
+from trtbench.requests.settings import Config
+from trtbench.runtimes.onnxruntime import computing
+from trtbench.store.directory import entry_from_record
 from trtbench.store.store import Store
-from trtbench.workflows.look.engine import inspect_engine
-from trtbench.workflows.measure.bench import run_bench
-from trtbench.workflows.measure.model_notes import conditions_of_model, work_of_model
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.measuring import BenchRequest
-from trtbench.workflows.request.spec import run_spec
+from trtbench.verbs._verb import PlanView
+from trtbench.verbs.bench import requests_of
+from trtbench.workflows.look.inspect import inspect_engine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflows"))
 
@@ -71,7 +68,7 @@ def on_standin_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 def bench(path: Path, store: Store, **flags: Any) -> Run:
     python = flags.pop("python", None)
     spec = run_spec(BenchRequest(model=path, **{**SHORT, **flags}), Config(store=str(store.root)))
-    return run_bench(spec, store=store, conduct=Conduct(python=python))
+    return run_bench(spec, store=store, execution=Execution(python=python))
 
 
 def record_beside(
@@ -135,38 +132,13 @@ def test_a_dynamic_model_gets_the_shapes_of_its_batch(
         bench(fixed, store, runtime="trtexec", batch=4)
 
 
-def test_an_engine_gets_the_shapes_of_its_batch_by_its_record(trtexec: Any, store: Store) -> None:
-    engine = trtexec.engine()
-    span = ShapeProfile(min=(1, 3, 8, 8), opt=(4, 3, 8, 8), max=(16, 3, 8, 8))
-    record_beside(engine, shapes={"input": span})
-    run = bench(engine, store, runtime="trtexec", batch=8)
-    assert run.record.inputs[0].shape == (8, 3, 8, 8)
-    assert (run.record.batch, items_per_query(run)) == (8, 8)
-
-
-def test_shapes_an_engine_was_not_built_for_are_refused(trtexec: Any, store: Store) -> None:
-    engine = trtexec.engine()
-    sides = ShapeProfile(min=(1, 3, 8, 8), opt=(1, 3, 16, 16), max=(1, 3, 32, 32))
-    record_beside(engine, shapes={"input": sides})
-    with pytest.raises(TrtbenchError, match="fixed at 1"):
-        bench(engine, store, runtime="trtexec", batch=4)
-    run = bench(engine, store, runtime="trtexec", batch=1)
-    assert run.record.inputs[0].shape == (1, 3, 16, 16)
-    with pytest.raises(TrtbenchError, match="not built for input of 1x3x64x64"):
-        bench(engine, store, runtime="trtexec", shapes={"input": (1, 3, 64, 64)})
-    few = ShapeProfile(min=(1, 3, 8, 8), opt=(4, 3, 8, 8), max=(8, 3, 8, 8))
-    record_beside(engine, shapes={"input": few})
-    with pytest.raises(TrtbenchError, match="not built for input of 16x3x8x8"):
-        bench(engine, store, runtime="trtexec", batch=16)
-
-
 def test_trtexec_does_not_make_an_engine_forget_its_precision(trtexec: Any, store: Store) -> None:
     engine = trtexec.engine()
     assert precision_of(bench(engine, store, runtime="trtexec").record) is None
     record_beside(engine, precision="fp16")
     run = bench(engine, store, runtime="trtexec")
-    assert precision_name(run.record) == "fp16"
-    assert precision_name(bench(engine, store, runtime="trtexec", precision="fp16").record)
+    assert precision_of(run.record) == "fp16"
+    assert precision_of(bench(engine, store, runtime="trtexec", precision="fp16").record)
     with pytest.raises(UsageError, match="was built in fp16, not in int8"):
         bench(engine, store, runtime="trtexec", precision="int8")
 
@@ -203,39 +175,30 @@ def test_least_means_least(trtexec: Any, store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("extra", "flag"),
-    [("--iterations=200", "--iterations N"), ("--warmUp=0", "--warmup 200ms"),
-     ("--exportTimes=x.json", "leave"), ("--loadEngine=other", "leave")],
-)  # fmt: skip
-def test_what_is_passed_already_is_not_passed_again(
-    trtexec: Any, store: Store, extra: str, flag: str
-) -> None:
-    with pytest.raises(UsageError, match="is passed to trtexec already") as caught:
-        bench(trtexec.engine(), store, runtime="trtexec", extra_args=(extra,))
-    assert flag in str(caught.value.fix)
-
-
-@pytest.mark.parametrize(
-    ("extra", "said"),
+    ("extra", "said", "fix"),
     [
-        (("--onnx=other.onnx",), "--onnx is not trtexec's alone"),
-        (("--device=1",), "--device is not trtexec's alone"),
-        (("--streams=3", "--infStreams=2"), "passed to trtexec already"),
-        (("--fp16", "--fp16"), "passed to trtexec already"),
+        ("--iterations=200", "is passed to trtexec already", "--iterations N"),
+        ("--warmUp=0", "is passed to trtexec already", "--warmup 200ms"),
+        ("--loadEngine=other", "is passed to trtexec already", "leave"),
+        ("--streams=3 --infStreams=2", "is passed to trtexec already", ""),
+        ("--fp16 --fp16", "is passed to trtexec already", ""),
+        ("--onnx=other.onnx", "--onnx is not trtexec's alone", ""),
+        ("--device=1", "--device is not trtexec's alone", ""),
     ],
 )
-def test_what_decides_what_is_measured_is_said_to_trtbench(
-    trtexec: Any, store: Store, extra: tuple[str, ...], said: str
+def test_what_trtbench_decides_is_not_passed_to_trtexec_again(
+    trtexec: Any, store: Store, extra: str, said: str, fix: str
 ) -> None:
-    with pytest.raises(UsageError, match=said):
-        bench(trtexec.engine(), store, runtime="trtexec", extra_args=extra)
+    with pytest.raises(UsageError, match=said) as caught:
+        bench(trtexec.engine(), store, runtime="trtexec", extra_args=tuple(extra.split()))
+    assert fix in str(caught.value.fix)
 
 
 def test_a_flag_with_the_name_of_a_model_is_no_further_model(trtexec: Any) -> None:
     request = BenchRequest(model=trtexec.engine(), extra_args=("--calib=net.onnx",))
-    assert requests_of(request, single=False) == [request]
-    several = BenchRequest(model="a.onnx", extra_args=("b.onnx",))
-    assert [each.model for each in requests_of(several, single=False)] == ["a.onnx", "b.onnx"]
+    assert requests_of(request, PlanView()) == [request]
+    several = BenchRequest(model="a.onnx", extra_args=("torchvision:b",))
+    assert [each.model for each in requests_of(several, PlanView())] == ["a.onnx", "torchvision:b"]
 
 
 # Items of a query.
@@ -291,10 +254,8 @@ def test_outputs_tell_a_batch_from_channels(
 ) -> None:
     assert batch_that_ran(inputs, asked=None, told=None, outputs=outputs) == items
     assert batch_that_ran(inputs, asked=inputs[0][0], told=None, outputs=outputs) == inputs[0][0]
-
-
-def test_an_implicit_batch_is_not_the_channels() -> None:
-    assert batch_that_ran([(3, 224, 224)], asked=None, told=1, outputs=[(1000, 1, 1)]) == 1
+    implicit = batch_that_ran([(3, 224, 224)], asked=None, told=1, outputs=[(1000, 1, 1)])
+    assert implicit == 1, "the channels are no batch"
 
 
 def test_an_image_made_of_an_image_is_not_three_items(tmp_path: Path, store: Store) -> None:
@@ -333,16 +294,6 @@ def test_inputs_of_an_engine_that_differ_in_front_leave_the_batch_open(
     run = bench(engine, store, runtime="trtexec", profile=False, batch=2)
     assert [each.shape for each in run.record.inputs] == [(2, 3, 8, 8), (100, 4)]
     assert (run.record.batch, items_per_query(run)) == (2, 2)
-
-
-def test_colours_of_one_image_are_no_batch_to_trtexec_either(trtexec: Any, store: Store) -> None:
-    engine = trtexec.engine(inputs={"image": "3x32x32"}, outputs={"scores": "1000"})
-    run = bench(engine, store, runtime="trtexec", profile=False)
-    assert run.record.inputs[0].shape == (3, 32, 32)
-    assert (run.record.batch, items_per_query(run)) == (None, None)
-    assert entry_from_record(run.record, path="").batch is None
-    same = bench(engine, store, runtime="trtexec", profile=False, shapes={"image": (3, 32, 32)})
-    assert same.record.batch is None
 
 
 # Settings: what ran names a run, however it was asked for.

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 import models
-from trtbench.domain.job import DuetJob, Stage
-from trtbench.domain.spec import Length, ModelRef, RunSpec, Warmup
-from trtbench.runtimes._duet import on_one_core, play, run_stretches
-from trtbench.runtimes._partner import PartnerLost, TurnPartner
+from trtbench.core.jobs import DuetJob, Stage
+from trtbench.core.spec import Length, ModelRef, RunSpec, Warmup
+from trtbench.runtimes._turns import PartnerLost, TurnPartner, on_one_core, play, run_stretches
 
 
 @pytest.mark.parametrize("plan", [[(0, 1), (1, 2), (0, 1), (1, 1)], [(1, 1), (0, 3)]])

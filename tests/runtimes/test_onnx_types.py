@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from trtbench.domain.result import known_value
+from trtbench.core.run import known_value
+from trtbench.measure.model_facts import conditions_of_model
 from trtbench.models.identity import model_ref
-from trtbench.workflows.measure.model_notes import conditions_of_model
 
 F32, F16, F64, U8, I8, U16 = (
     TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.UINT8,

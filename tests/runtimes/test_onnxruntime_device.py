@@ -12,11 +12,11 @@ import pytest
 from onnx import TensorProto, helper
 
 from models import save_graph
-from trtbench.domain.job import Stage
-from trtbench.domain.spec import Length, ModelRef, RunSpec, Warmup
-from trtbench.errors import TrtbenchError, UnavailableError, UsageError
+from trtbench.core.errors import TrtbenchError, UnavailableError, UsageError
+from trtbench.core.jobs import Stage
+from trtbench.core.spec import Length, ModelRef, RunSpec, Warmup
 from trtbench.runtimes import onnxruntime
-from trtbench.runtimes._ort_trace import end_trace, listed, nodes_and_providers
+from trtbench.runtimes.onnxruntime import end_trace, nodes_and_providers
 
 
 @pytest.fixture
@@ -95,30 +95,6 @@ def test_a_trace_tells_where_nodes_ran(spec: RunSpec, tmp_path: Path) -> None:
     session.run(None, {"x": np.zeros((2, 4), np.float32)})
     assert list(nodes_and_providers(end_trace(session)).values()) == ["CPUExecutionProvider"] * 2
     assert list(tmp_path.glob("trace*")) == []
-
-
-def test_nodes_are_counted_once_however_often_they_ran() -> None:
-    def event(name: str, provider: str) -> dict[str, Any]:
-        return {"cat": "Node", "name": f"{name}_kernel_time", "args": {"provider": provider}}
-
-    events = [
-        event("conv", "CUDAExecutionProvider"),
-        event("conv", "CUDAExecutionProvider"),
-        event("topk", "CPUExecutionProvider"),
-        {"cat": "Session", "name": "model_run", "args": {}},
-    ]
-    assert nodes_and_providers(events) == {
-        "conv": "CUDAExecutionProvider",
-        "topk": "CPUExecutionProvider",
-    }
-
-
-def test_a_provider_that_is_not_installed_says_what_to_install(spec: RunSpec) -> None:
-    if "CUDAExecutionProvider" in library.get_available_providers():
-        pytest.skip("this ONNX Runtime has CUDA")
-    with pytest.raises(UnavailableError) as caught:
-        onnxruntime.open_session(changed(spec, options={"providers": "cuda"}))
-    assert caught.value.fix == "pip install onnxruntime-gpu"
 
 
 class Silent:
@@ -219,19 +195,8 @@ def test_the_second_gpu_is_told_to_the_provider(
     package = Silent(tmp_path)
     opened(spec, package, monkeypatch, options={"providers": "CUDA, cpu"}, device="cuda:1")
     assert package.asked == [("CUDAExecutionProvider", {"device_id": "1"}), "CPUExecutionProvider"]
-
-
-def test_a_long_list_of_nodes_is_counted() -> None:
-    assert listed(["a", "b"]) == "a, b"
-    assert listed([f"n{i}" for i in range(11)]).endswith("n7 and 3 more")
-
-
-def test_a_cuda_device_asks_for_the_provider_and_never_runs_on_the_cpu(
-    spec: RunSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = Silent(tmp_path)
     opened(spec, package, monkeypatch, device="cuda:0")
-    assert package.asked == ["CUDAExecutionProvider"]
+    assert package.asked == ["CUDAExecutionProvider"], "a device alone asks for its provider"
 
 
 @pytest.mark.parametrize(("device", "providers"), [("cuda:0", "cpu"), ("cpu", "cuda")])

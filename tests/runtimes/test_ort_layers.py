@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from models import conv_model
-from trtbench.analysis.layers.join import join_layers
 from trtbench.cli import run as command
+from trtbench.core.errors import UsageError
+from trtbench.core.run import Run
 from trtbench.data import demo_file
-from trtbench.domain.result import Run
-from trtbench.errors import UsageError
+from trtbench.layers.join import join_layers
+from trtbench.measure.bench import profile_model
+from trtbench.requests.measure import BenchRequest
+from trtbench.requests.run_spec import run_spec
+from trtbench.requests.settings import Config
 from trtbench.runtimes import onnxruntime as runtime
-from trtbench.runtimes._ort_trace import rows_of_runs
+from trtbench.runtimes.onnxruntime import rows_of_runs
 from trtbench.store.store import Store
-from trtbench.workflows.measure.profile import profile_model
-from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.measuring import BenchRequest
-from trtbench.workflows.request.spec import run_spec
 
 pytestmark = pytest.mark.process
 QUICK = ("--duration", "50ms", "--warmup", "20ms", "--no-until-steady")
@@ -45,17 +45,6 @@ def test_every_node_that_runs_has_a_time(tmp_path: Path) -> None:
     assert kinds[-1] == "MatMul"
     assert all(layer.seconds > 0 for layer in table.layers)
     assert not list(Path("/tmp").glob(f"trtbench-ort*{run.id}*"))
-
-
-def test_the_screen_and_the_files_are_those_of_engines(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model = conv_model(tmp_path / "net.onnx", batch=1)
-    words = ["profile", str(model), *QUICK, "--store", str(tmp_path / "store")]
-    assert command([*words, "-o", str(tmp_path / "run")]) == 0
-    assert "Conv" in capsys.readouterr().out
-    told = json.loads((tmp_path / "run" / "profile.json").read_text())
-    assert any("Conv" in each.get("name", "") for each in told)
 
 
 @pytest.mark.parametrize("name", ["digits.onnx", "digits.int8.onnx"])

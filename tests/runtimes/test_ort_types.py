@@ -10,13 +10,13 @@ from onnx import TensorProto
 
 import typed_models
 from models import tiny_model
-from trtbench.report.documents.run import title_of
-from trtbench.runtimes._ort_trace import types_of_trace
+from trtbench.measure.bench import run_bench
+from trtbench.report.sections.summary import title_of
+from trtbench.requests.measure import BenchRequest
+from trtbench.requests.run_spec import run_spec
+from trtbench.requests.settings import Config
+from trtbench.runtimes.onnxruntime import types_of_trace
 from trtbench.store.store import Store
-from trtbench.workflows.measure.bench import run_bench
-from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.measuring import BenchRequest
-from trtbench.workflows.request.spec import run_spec
 
 FEW = frozenset({"int4"})
 

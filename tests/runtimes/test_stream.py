@@ -10,15 +10,14 @@ from onnx import TensorProto
 
 import models
 from gpu_standin import GPU_S, Trt, plan_bytes
-from trtbench.analysis.inputs import fixed_batch, has_rows
-from trtbench.domain.feed import Feed, InferOutcome
-from trtbench.domain.job import Stage
-from trtbench.domain.spec import InputSpec, ModelRef, RunSpec, TensorSpec
-from trtbench.errors import InputError, UsageError
-from trtbench.host.chunks import Chunks
+from trtbench.core.errors import InputError, UsageError
+from trtbench.core.jobs import Stage
+from trtbench.core.results import Feed, InferOutcome
+from trtbench.core.spec import InputSpec, ModelRef, RunSpec, TensorSpec
+from trtbench.host.arrays import Chunks
+from trtbench.models.inputs import fixed_batch, has_rows
 from trtbench.runtimes import onnxruntime, tensorrt
-from trtbench.runtimes._infer import infer
-from trtbench.runtimes._stream import TIMES, stream
+from trtbench.runtimes._stream import TIMES, infer, stream
 from trtbench.tasks._feed import open_feed
 
 

@@ -10,20 +10,20 @@ import pytest
 
 from gpu_standin import PROFILE_S, SHAPE_S, Trt, plan_bytes
 from models import multi_input_model, tiny_model
-from trtbench.analysis.switching import facts_from_blocks, switches_from_facts
-from trtbench.domain.job import BenchOutcome, Stage
-from trtbench.domain.result import Environment, Run, RunRecord
-from trtbench.domain.samples import IterationTimes
-from trtbench.domain.spec import Length, ModelRef, RunSpec, TensorSpec, Warmup
-from trtbench.errors import InputError, UsageError
-from trtbench.report.run_switch import words_from_switches
-from trtbench.report.sections import switches
+from trtbench.analysis.pass_times import facts_from_blocks, switches_from_facts
+from trtbench.core.errors import InputError, UsageError
+from trtbench.core.jobs import BenchOutcome, Stage
+from trtbench.core.run import Environment, Run, RunRecord
+from trtbench.core.samples import IterationTimes
+from trtbench.core.spec import Length, ModelRef, RunSpec, TensorSpec, Warmup
+from trtbench.report.run_facts import words_from_switches
+from trtbench.report.sections import telemetry as switches
+from trtbench.requests.measure import BenchRequest
+from trtbench.requests.run_spec import run_spec
+from trtbench.requests.settings import load_config
 from trtbench.runtimes import onnxruntime, tensorrt
-from trtbench.runtimes._protocols import switch_facts
+from trtbench.runtimes._loop import switch_facts
 from trtbench.runtimes._session import Session
-from trtbench.workflows.request.config import load_config
-from trtbench.workflows.request.measuring import BenchRequest
-from trtbench.workflows.request.spec import run_spec
 
 SHORT = {
     "warmup": Warmup(floor=Length(iterations=2), until_steady=False),
@@ -149,8 +149,7 @@ def test_onnx_runtime_changes_shapes_too_and_has_no_profiles(tmp_path: Path) -> 
         times=IterationTimes(host=np.ones(3)),
     )  # fmt: skip
     assert [name for name, _ in words_from_switches(run)] == ["switch", "switch"]
-    section = switches.make([run])
-    assert section is not None
+    (section,) = switches.make([run])
     assert len(section.blocks[0].rows) == 2
     with pytest.raises(UsageError, match="no optimization profiles"):
         on_cpu(tmp_path, switch_profile=1)

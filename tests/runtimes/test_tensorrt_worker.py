@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from gpu_standin import plan_bytes
-from trtbench.domain.artefact import Artefact
-from trtbench.domain.codec import json_from_value
-from trtbench.domain.result import Fact, FailedRun, RunRecord
-from trtbench.domain.spec import BuildSpec, ModelRef
+from trtbench.core.codec import json_from_value
+from trtbench.core.results import Artefact
+from trtbench.core.run import Fact, FailedRun
+from trtbench.core.spec import BuildSpec, ModelRef
 from trtbench.models.identity import sha256_of
 from trtbench.store.directory import read_record, read_run
 
@@ -45,17 +45,6 @@ def trtbench(
 
 QUICK = ("-r", "tensorrt", "--batch", "4", "--iterations", "30", "--warmup-iterations", "3",
          "--no-until-steady", "--store", "store")  # fmt: skip
-
-
-def test_a_run_keeps_its_phases_and_conditions(engine: Path, tmp_path: Path) -> None:
-    ended = trtbench("bench", str(engine), *QUICK, "--cuda-graph", "on", "-o", "run", cwd=tmp_path)
-    assert ended.returncode == 0, ended.stderr
-    run = read_run(tmp_path / "run")
-    assert set(run.times.durations()) == {"host", "enqueue", "h2d", "gpu", "d2h"}
-    assert isinstance(run.record, RunRecord)
-    assert run.record.conditions["cuda_graph"].value is True
-    assert run.record.facts["outputs_finite"] is True
-    assert run.record.environment.versions["tensorrt"] == "8.6.0"
 
 
 def test_a_run_knows_the_precision_its_engine_was_built_in(engine: Path, tmp_path: Path) -> None:
@@ -96,18 +85,6 @@ def test_every_part_of_a_protocol_is_shown_with_the_numbers(engine: Path, tmp_pa
     assert "server (200.0/s constant, no CUDA graph)" in ended.stdout, ended.stderr
 
 
-def test_profile_writes_the_files_trtexec_would(engine: Path, tmp_path: Path) -> None:
-    ended = trtbench("profile", str(engine), *QUICK, "-o", "run", cwd=tmp_path)
-    assert ended.returncode == 0, ended.stderr
-    assert "scale" in ended.stdout
-    profile = json.loads((tmp_path / "run" / "profile.json").read_text())
-    assert profile[0]["count"] > 0
-    assert [layer["name"] for layer in profile[1:]] == ["scale", "shift"]
-    assert profile[1]["medianMs"] == pytest.approx(0.2)
-    graph = json.loads((tmp_path / "run" / "graph.json").read_text())
-    assert graph["Bindings"] == ["x", "y"]
-
-
 def test_explain_measures_one_change_at_a_time(engine: Path, tmp_path: Path) -> None:
     for tag, flags in (("serve", ()), ("gpu", ("--protocol", "gpu"))):
         ended = trtbench("bench", str(engine), *QUICK, *flags, "--tag", tag, cwd=tmp_path)
@@ -122,21 +99,6 @@ def test_explain_measures_one_change_at_a_time(engine: Path, tmp_path: Path) -> 
     assert ladder["from_s"] + added == pytest.approx(ladder["to_s"])
 
 
-def test_no_process_ever_holds_two_engines(
-    engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a real GPU a second engine in a process is 5 to 10 % slower: each is alone in its own."""
-    other = tmp_path / "other.engine"
-    other.write_bytes(engine.read_bytes() + b"\0")
-    monkeypatch.setenv("STANDIN_GPU_ENGINES", str(tmp_path / "loaded"))
-    two = ("--launches", "2", "--max-launches", "2")
-    ended = trtbench("compare", str(engine), str(other), *QUICK, *two, cwd=tmp_path)
-    assert ended.returncode in (0, 3), ended.stderr
-    processes = (tmp_path / "loaded").read_text().split()
-    assert len(processes) == 4, "two launches of each side"
-    assert len(set(processes)) == 4, "a process of its own for each"
-
-
 def test_a_cuda_error_in_mid_run_is_a_recorded_failure(engine: Path, tmp_path: Path) -> None:
     ended = trtbench(
         "bench", str(engine), *QUICK, "-o", "run", cwd=tmp_path, fail="cudaEventSynchronize:700:20"
@@ -147,15 +109,6 @@ def test_a_cuda_error_in_mid_run_is_a_recorded_failure(engine: Path, tmp_path: P
     record = read_record(tmp_path / "run")
     assert isinstance(record, FailedRun)
     assert record.stage == "measure"
-
-
-def test_an_engine_that_cannot_be_used_is_an_error_without_a_record(
-    engine: Path, tmp_path: Path
-) -> None:
-    ended = trtbench("bench", str(engine), *QUICK, "--batch", "99", "-o", "run", cwd=tmp_path)
-    assert ended.returncode == 1
-    assert "1x8 to 16x8" in ended.stderr
-    assert not (tmp_path / "run").exists()
 
 
 def test_an_engine_is_asked_what_it_takes_when_it_may_be_loaded(

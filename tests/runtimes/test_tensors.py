@@ -7,19 +7,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from trtbench.domain.spec import ShapeProfile, TensorSpec
-from trtbench.errors import InputError
-from trtbench.runtimes._layer_times import profile_from_rows, repeat_profiled
-from trtbench.runtimes._trt_tensors import (
+from trtbench.core.errors import InputError
+from trtbench.core.spec import ShapeProfile, TensorSpec
+from trtbench.runtimes._session import profile_from_rows, repeat_profiled, unfit_inputs
+from trtbench.runtimes._trt_engine import (
     Port,
-    _type_of,
     array_from_bytes,
     bytes_of,
     check_range,
     judged,
     same,
 )
-from trtbench.runtimes._unfit_inputs import unfit_inputs
 
 
 def port(dtype: str = "float32", bits: int = 32, **more: object) -> Port:
@@ -73,11 +71,6 @@ def test_inputs_of_the_wrong_size_are_refused_unless_the_layout_has_room() -> No
     assert filled.nbytes == 32
     assert np.array_equal(filled[:24].view(np.float32), array.reshape(-1))
     assert not filled[24:].any()
-
-
-def test_a_type_that_nobody_knows_is_named() -> None:
-    with pytest.raises(InputError, match="'x' has a type that is not known"):
-        _type_of("DataType.FP2", "x")  # type: ignore[arg-type]
 
 
 def test_a_shape_outside_of_the_range_names_every_dimension() -> None:
@@ -146,7 +139,7 @@ def test_a_profiling_pass_ends_after_so_many_runs(monkeypatch: pytest.MonkeyPatc
     repeat_profiled(lambda: calls.append(1), most=25)
     assert len(calls) == 35  # ten thrown away; two seconds are not over
     calls.clear()
-    monkeypatch.setattr("trtbench.runtimes._layer_times.ENOUGH_S", 0.0)
+    monkeypatch.setattr("trtbench.runtimes._session.ENOUGH_S", 0.0)
     repeat_profiled(lambda: calls.append(1))
     assert len(calls) == 30, "the fewest, once the time is over"
 
@@ -177,7 +170,7 @@ def test_what_helps_when_a_model_does_not_run_on_its_inputs(
 
 
 def test_an_engine_tells_its_ports() -> None:
-    from trtbench.runtimes._trt_tensors import ports_of
+    from trtbench.runtimes._trt_engine import ports_of
 
     answers = {
         "num_io_tensors": 2, "get_tensor_name": lambda index: "xy"[index],
@@ -195,3 +188,6 @@ def test_an_engine_tells_its_ports() -> None:
     assert x.range == ShapeProfile(min=(1, 3), opt=(2, 3), max=(4, 3))
     assert (y.is_input, y.on_host, y.packed_dim, y.packed, y.range) == (False, True, 1, 8, None)
     assert (x.spec.shape, x.moves) == ((None, 3), True)
+    answers["get_tensor_dtype"] = lambda name: "DataType.FP2"
+    with pytest.raises(InputError, match="'x' has an unknown type"):
+        ports_of(SimpleNamespace(**answers), trt, profile=1)  # type: ignore[arg-type]

@@ -122,7 +122,7 @@ def test_a_program_tells_its_shapes_and_which_are_open(found: dict[str, Any]) ->
         ("export_without_names", "UsageError", "several inputs need names", "--input-shape"),
         ("export_program_half", "UsageError", "--half cannot change", "anew"),
         ("export_program_shape", "UsageError", "--input-shape cannot change", "anew"),
-        ("export_program_legacy", "UsageError", "only go through the dynamo", "leave --exporter"),
+        ("export_program_legacy", "UsageError", "legacy cannot change", "leave --exporter"),
     ],
 )
 def test_what_goes_wrong_is_said(
@@ -270,7 +270,7 @@ def test_a_module_that_knows_five_words_gets_no_others(found: dict[str, Any], pa
 
 REPLAY = """
 import types, torch
-from trtbench.runtimes._torch_cuda import CudaSession
+from trtbench.runtimes.torch import CudaSession
 torch.cuda.synchronize = lambda *_: None
 torch.set_grad_enabled(False)
 net = torch.nn.Linear(8, 4)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from real_parts import find_torch
-from trtbench.domain.result import Run
+from trtbench.core.run import Run
 from trtbench.store.directory import read_run
 
 pytestmark = pytest.mark.process
@@ -33,8 +33,6 @@ torch.manual_seed(0)
 net, x = Flat().eval(), torch.rand(2, 3, 16, 16)
 torch.jit.trace(net, x).save(f"{folder}/net.ts")
 torch.save(net.state_dict(), f"{folder}/weights.pt")
-torch.save(net, f"{folder}/module.pt")
-torch.export.save(torch.export.export(net, (x,)), f"{folder}/net.pt2")
 open(f"{folder}/my_nets.py", "w").write('''
 import torch
 class Net(torch.nn.Module):
@@ -76,7 +74,9 @@ def finished(ended: subprocess.CompletedProcess[str], tmp_path: Path) -> Run:
     return run
 
 
-def test_torchscript_runs_and_records_its_conditions(models: Path, tmp_path: Path) -> None:
+def test_torchscript_runs_and_writes_the_result_files_of_the_toolkit(
+    models: Path, tmp_path: Path
+) -> None:
     shape = ("--shape", "images:2x3x16x16", "--batch", "2")
     run = finished(bench(models, tmp_path, str(models / "net.ts"), *shape), tmp_path)
     told = {name: fact.value for name, fact in run.record.conditions.items()}
@@ -88,11 +88,6 @@ def test_torchscript_runs_and_records_its_conditions(models: Path, tmp_path: Pat
     assert run.record.outputs[0].shape == (2, 4)
     assert "torch" in run.record.environment.versions
     assert set(run.times.durations()) == {"host"}
-
-
-def test_the_result_files_of_the_toolkit_are_written(models: Path, tmp_path: Path) -> None:
-    shape = ("--shape", "images:2x3x16x16", "--batch", "2")
-    run = finished(bench(models, tmp_path, str(models / "net.ts"), *shape), tmp_path)
     told = json.loads((tmp_path / "run" / "bench_pt_result.json").read_text())
     host = run.times.host
     assert told["iters"] == 15
@@ -122,14 +117,6 @@ def test_modules_are_timed_by_the_profiler(kind: str, models: Path, tmp_path: Pa
     )
     assert set(wanted) <= set(names), names
     assert sum(each.share or 0 for each in run.layers.layers) == pytest.approx(1)
-
-
-def test_an_exported_program_tells_its_own_shapes(models: Path, tmp_path: Path) -> None:
-    run = finished(
-        bench(models, tmp_path, str(models / "net.pt2"), "--batch", "2", "--opt", "trust=on"),
-        tmp_path,
-    )
-    assert run.record.inputs[0].shape == (2, 3, 16, 16)
 
 
 def test_an_image_size_is_enough(models: Path, tmp_path: Path) -> None:
@@ -169,61 +156,11 @@ def test_the_size_of_images_that_was_asked_for_is_the_one_that_runs(
     assert not [each for each in run.findings if each.code == "H46"]
 
 
-def test_a_size_that_a_model_cannot_take_is_refused(models: Path, tmp_path: Path) -> None:
-    asked = (str(models / "net.pt2"), "--batch", "2", "--opt", "trust=on")
-    ended = bench(models, tmp_path, *asked, "--opt", "imgsz=32")
-    assert ended.returncode == 2
-    assert "takes images of 3x16x16 and no others" in ended.stderr
-    ended = bench(models, tmp_path, *asked, "--opt", "imgsz=16", "--shape", "images:2x3x16x16")
-    assert "one of the two" in ended.stderr
-    ended = bench(models, tmp_path, str(models / "net.ts"), "--opt", "channels=1")
-    assert "channels alone" in ended.stderr
-
-
-def test_a_state_dict_needs_what_makes_its_model(models: Path, tmp_path: Path) -> None:
-    asked = (str(models / "weights.pt"), "--opt", "imgsz=16", "--batch", "1")
-    ended = bench(models, tmp_path, *asked)
-    assert ended.returncode != 0
-    assert "--opt factory=" in ended.stderr
-    run = finished(bench(models, tmp_path, *asked, "--opt", "factory=my_nets:make"), tmp_path)
-    assert run.record.conditions["loaded_as"].value == "state dict"
-    assert run.record.outputs[0].shape == (1, 4)
-
-
-def test_a_pickle_is_not_loaded_unasked(models: Path, tmp_path: Path) -> None:
-    ended = bench(models, tmp_path, str(models / "module.pt"), "--opt", "imgsz=16", "--batch", "1")
-    assert ended.returncode == 2
-    assert "--opt trust=on" in ended.stderr
-
-
 def test_open_loop_and_first_query_work_here_too(models: Path, tmp_path: Path) -> None:
     asked = (str(models / "net.ts"), "--opt", "imgsz=16", "--batch", "1")
     served = bench(models, tmp_path, *asked, "--protocol", "server", "--rate", "50/s")
     run = finished(served, tmp_path)
     assert run.record.facts["offered_hz"] > 0
-
-
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (("--protocol", "pipeline"), "one query at a time"),
-        (("--cuda-graph", "on"), "no CUDA graph"),
-        (("--opt", "compil=default"), "--opt compile=default"),
-        (("--opt", "compile=fast"), "one of default"),
-        (("--precision", "int8"), "fp32, tf32, fp16 or bf16"),
-        (("--opt", "half=on", "--precision", "fp16"), "one of the two"),
-        (("--precision", "tf32"), "TF32 is a type of the GPU"),
-        (("--opt", "imgsz=0"), "--opt imgsz is a whole number from 1 on"),
-        (("--opt", "channels=-1"), "--opt channels is a whole number from 1 on"),
-    ],
-)
-def test_what_has_no_meaning_is_refused(
-    models: Path, tmp_path: Path, flags: tuple[str, ...], words: str
-) -> None:
-    ended = bench(models, tmp_path, str(models / "net.ts"), "--opt", "imgsz=16", *flags)
-    assert ended.returncode == 2
-    assert words in ended.stderr
-    assert "Traceback" not in ended.stderr
 
 
 def test_a_model_of_a_library_is_checked_against_its_export(models: Path, tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from trtbench.domain.spec import ModelRef, RunSpec, TensorSpec
-from trtbench.errors import UnavailableError, UsageError
+from trtbench.core.errors import UnavailableError, UsageError
+from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
 from trtbench.models.torch_models import LoadedModel, import_torch, is_named
 from trtbench.runtimes import torch as runtime
 
@@ -96,11 +96,11 @@ def test_a_program_takes_its_own_shape_and_no_other() -> None:
 @pytest.mark.parametrize(
     ("inputs", "changes", "message", "fix"),
     [
-        ((("x", "float32", ()),), {}, "nothing tells the shapes", "--shape x:1x3x224x224"),
+        ((("x", "float32", ()),), {}, "are not known", "--shape x:1x3x224x224"),
         (
             (("ids", "int64", ("batch", None)),),
             {},
-            "nothing tells the shapes",
+            "are not known",
             "--shape ids:1x3x224x224",
         ),
         (
@@ -120,6 +120,13 @@ def test_a_program_takes_its_own_shape_and_no_other() -> None:
             {"options": {"imgsz": "32"}, "shapes": {"x": (1, 3, 8, 8)}},
             "one of the two",
             "leave --opt imgsz",
+        ),
+        *(
+            ((("x", "float32", ()),), {"options": {"imgsz": "8", key: value}}, message, "--opt")
+            for key, value, message in (
+                ("imgsz", "0", "imgsz is a whole number from 1 on"),
+                ("channels", "-1", "channels is a whole number from 1 on"),
+            )
         ),
     ],
 )

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from trtbench.domain.artefact import Artefact
-from trtbench.domain.codec import json_from_value
-from trtbench.domain.job import BenchOutcome, Stage
-from trtbench.domain.samples import IterationTimes
-from trtbench.domain.spec import BuildSpec, Length, ModelRef, RunSpec, ShapeProfile, Warmup
-from trtbench.errors import InputError, ProgramError, UnavailableError, UsageError
-from trtbench.host.programs import trtexec_binary
+from trtbench.core.codec import json_from_value
+from trtbench.core.errors import InputError, ProgramError, UnavailableError, UsageError
+from trtbench.core.jobs import BenchOutcome, Stage
+from trtbench.core.results import Artefact
+from trtbench.core.samples import IterationTimes
+from trtbench.core.spec import BuildSpec, Length, ModelRef, RunSpec, ShapeProfile, Warmup
+from trtbench.host.process import trtexec_binary
 from trtbench.models.identity import model_ref, sha256_of
 from trtbench.runtimes import trtexec as runtime
-from trtbench.trtexec.profile import profile_from_json
+from trtbench.trtexec.exports import profile_from_json
 from trtbench.trtexec.statistics import text_from_number, trtexec_statistics
 from trtbench.trtexec.times import read_times
 
@@ -162,13 +162,6 @@ def test_a_profile_within_the_timed_run_is_refused_before_anything_runs(trtexec:
     assert not (trtexec.folder / "launch" / "trtexec_stdout.log").exists()
 
 
-def test_a_batch_that_nothing_can_be_done_about_is_told(trtexec: Any) -> None:
-    outcome, _, _, _ = bench(trtexec, batch=4, profile=False)
-    assert "--batch" not in str(outcome.reported["command"])
-    assert outcome.notes[0] == "batch 4 was not passed on: the shapes of the engine decide"
-    assert outcome.inputs[0].shape[0] == 1
-
-
 def span(*batches: int) -> dict[str, ShapeProfile]:
     least, best, most = ((batch, 3, 8, 8) for batch in batches)
     return {"input": ShapeProfile(min=least, opt=best, max=most)}
@@ -245,13 +238,6 @@ def test_shapes_options_and_arguments_reach_trtexec(trtexec: Any) -> None:
     assert words[-1] == "--useManagedMemory"
 
 
-def test_onnx_is_built_and_run_in_one_go(trtexec: Any) -> None:
-    outcome, times, _, _ = bench(trtexec, path=trtexec.onnx(), precision="fp16")
-    assert len(times) > 0
-    assert "--fp16" in str(outcome.reported["command"])
-    assert any("built an engine" in note for note in outcome.notes)
-
-
 def test_a_program_of_the_working_folder_is_not_one_of_the_search_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,7 +274,7 @@ def test_commands_can_be_shown_without_trtexec(
     spec = spec_for(trtexec.engine())
     here = runtime.command_lines(spec)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("trtbench.host.programs.find_trtexec", lambda: None)
+    monkeypatch.setattr("trtbench.host.process.find_trtexec", lambda: None)
     note, assumed = runtime.command_lines(spec)
     assert "not installed here" in note
     assert shlex.split(assumed)[1:] == shlex.split(here[0])[1:]

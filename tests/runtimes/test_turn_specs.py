@@ -11,10 +11,9 @@ import onnxruntime
 import pytest
 
 from models import conv_model
-from trtbench.domain.spec import RunSpec
+from trtbench.core.spec import RunSpec
 from trtbench.models.identity import model_ref
 from trtbench.runtimes import onnxruntime as ort
-from trtbench.runtimes import torch
 from waiting import with_patience
 
 SHARES = hasattr(onnxruntime, "set_global_thread_pool_sizes")
@@ -65,7 +64,7 @@ def test_an_onnxruntime_without_a_common_pool_stops_its_own(
 SPUN = """
 import json, sys, time
 from pathlib import Path
-from trtbench.domain.spec import RunSpec
+from trtbench.core.spec import RunSpec
 from trtbench.models.identity import model_ref
 from trtbench.runtimes._session import resolve_inputs
 from trtbench.runtimes.onnxruntime import open_session
@@ -100,14 +99,3 @@ def test_a_pool_that_stops_uses_no_processor_after_its_query(spec: RunSpec) -> N
     # On a busy machine a short wait is over before a thread that spins had its turn.
     stops, spins = with_patience(both, far_enough=lambda used: used[0] < 0.5 * used[1])
     assert stops < 0.5 * spins
-
-
-def test_pytorch_shares_its_pool_within_a_process_and_lets_it_sleep_between_two(
-    spec: RunSpec,
-) -> None:
-    on_cpu = spec.having(runtime="torch", device="cpu")
-    assert torch.turn_spec(on_cpu, (on_cpu, on_cpu)).spec == on_cpu
-    assert torch.turn_spec(on_cpu, ()).spec.options["waiting"] == "passive"
-    single = on_cpu.having(threads=1)
-    assert torch.turn_spec(single, ()).spec == single
-    assert torch.turn_spec(on_cpu.having(device="cuda:0"), ()).spec.options == {}

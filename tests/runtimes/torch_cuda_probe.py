@@ -61,7 +61,7 @@ def picky(): return Picky()
 
 
 def spec_of(factory: str, **changes: Any) -> Any:
-    from trtbench.domain.spec import ModelRef, RunSpec
+    from trtbench.core.spec import ModelRef, RunSpec
 
     options = {"factory": f"cuda_nets:{factory}", **changes.pop("options", {})}
     given: dict[str, Any] = {

@@ -89,7 +89,7 @@ LOADED: dict[str, tuple[str, dict[str, Any]]] = {
 def run_session(factory: str, **changes: Any) -> dict[str, Any]:
     import numpy as np
 
-    from trtbench.domain.spec import ModelRef, RunSpec
+    from trtbench.core.spec import ModelRef, RunSpec
     from trtbench.runtimes.torch import open_session
 
     options = {**({"factory": f"nets:{factory}"} if factory else {}), **changes.pop("options", {})}
@@ -119,7 +119,7 @@ def run_session(factory: str, **changes: Any) -> dict[str, Any]:
 
 def drawn_ids(path: str) -> dict[str, Any]:
     """Draw the ids that a run of a model with few words gets, and run it on them."""
-    from trtbench.domain.spec import ModelRef, RunSpec
+    from trtbench.core.spec import ModelRef, RunSpec
     from trtbench.runtimes._session import resolve_inputs
     from trtbench.runtimes.torch import open_session
 
@@ -141,7 +141,7 @@ def layers(path: str) -> list[str]:
     """Name what the profiler times of a model."""
     import numpy as np
 
-    from trtbench.domain.spec import ModelRef, RunSpec
+    from trtbench.core.spec import ModelRef, RunSpec
     from trtbench.runtimes.torch import open_session
 
     model = ModelRef(path=path, format="torch")
@@ -154,8 +154,8 @@ def layers(path: str) -> list[str]:
 
 def change_shapes(*shape: int) -> dict[str, Any]:
     """Change between two shapes, as --switch-shape does after a run."""
-    from trtbench.domain.spec import ModelRef, RunSpec
-    from trtbench.runtimes._protocols import switch_facts
+    from trtbench.core.spec import ModelRef, RunSpec
+    from trtbench.runtimes._loop import switch_facts
     from trtbench.runtimes.torch import open_session
 
     spec = RunSpec(
@@ -198,9 +198,9 @@ def run_export(
     import numpy as np
     import onnx
 
-    from trtbench.build.export import INPUTS, OUTPUTS, export
-    from trtbench.domain.conversion import ExportSpec, InputShape
-    from trtbench.domain.job import Stage
+    from trtbench.convert.export import INPUTS, OUTPUTS, export
+    from trtbench.core.jobs import Stage
+    from trtbench.core.results import ExportSpec, InputShape
 
     folder = Path(f"export-{len(list(Path.cwd().glob('export-*')))}")
     folder.mkdir()
@@ -277,7 +277,7 @@ EXPORTS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
 
 
 def outcome(make: Callable[[], Any]) -> dict[str, Any]:
-    from trtbench.errors import TrtbenchError
+    from trtbench.core.errors import TrtbenchError
 
     try:
         return {"ok": make()}

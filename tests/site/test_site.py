@@ -17,7 +17,7 @@ import logs
 from many_runs import START, add, add_series, failed, fill_store, record
 from real_parts import find_browser
 from trtbench.cli import run as cli
-from trtbench.errors import StoreError, UsageError
+from trtbench.core.errors import StoreError, UsageError
 from trtbench.host.files import write_output
 from trtbench.report.site.pages import file_names, script_from_data
 from trtbench.store.store import Store
@@ -73,10 +73,8 @@ def page(browser: Any) -> Iterator[Any]:
 
 def drawn(page: Any) -> int:
     """Count the pictures, once all of them are there."""
-    page.wait_for_function(
-        "() => [...document.querySelectorAll('.plot')].every((each) => each.dataset.drawn)"
-    )
-    return int(page.locator(".plot .main-svg:first-child").count())
+    page.wait_for_selector("svg.plot")
+    return int(page.locator("svg.plot").count())
 
 
 def shown(page: Any) -> str:
@@ -208,9 +206,9 @@ def test_charts_are_described_where_those_of_reports_are(tmp_path: Path) -> None
     assert not re.search("xaxis|yaxis|scatter|marker|dash", script)
     data = json.loads((out / "data/site.js").read_text()[len("trtbenchSite(") : -3])
     assert set(re.findall(r'filled\("(\w+)"', script)) == set(data["figures"])
-    ranks = data["figures"]["ranks"]["spec"]
-    assert ranks["layout"]["xaxis"]["title"]["text"] == "Time ({unit})"
-    assert [trace["line"]["color"] for trace in ranks["data"]] == ["@blue", "@vermillion"]
+    ranks = data["figures"]["ranks"]
+    assert ranks["x"]["label"] == "Time ({unit})"
+    assert [line["colour"] for line in ranks["lines"]] == ["blue", "vermillion"]
 
 
 # In the browser.
@@ -285,7 +283,7 @@ def test_what_cannot_be_compared_gets_no_ratio(folder: Path, page: Any) -> None:
     page.wait_for_selector("#refusal")
     told = page.locator("#refusal").inner_text()
     assert "batch: 1 against 8" in told
-    assert "machine: lab-1 against gpu-box" in told
+    assert "the machine: Xeon, 8 cores against NVIDIA RTX A4000" in told
     assert page.locator("[data-ratio]").count() == 0
     page.locator("#pick-b").fill(f"{one['network']} onnxruntime batch 1 ")
     page.locator("#list-b button").nth(3).click()

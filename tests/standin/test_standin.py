@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from trtbench.trtexec.abilities import SINCE, abilities_from_help, abilities_of_version
 from trtbench.trtexec.conditions import conditions_from_log
-from trtbench.trtexec.layers import graph_from_json
+from trtbench.trtexec.exports import graph_from_json, profile_from_json
 from trtbench.trtexec.log import LogRun, log_from_text
-from trtbench.trtexec.profile import profile_from_json
 from trtbench.trtexec.statistics import text_from_number, trtexec_statistics
 from trtbench.trtexec.times import read_times
+from trtbench.trtexec.version import SINCE, abilities_from_help, abilities_of_version
 
 VERSIONS = ("8.6.1", "10.9.0", "11.1.0")
 
@@ -117,33 +116,7 @@ def test_defaults_are_those_of_the_version(
     assert bool(columns["h2dMs"].any()) is expected[0]
 
 
-def test_flags_of_another_version_are_unknown(trtexec: Any) -> None:
-    trtexec.version("11.1.0")
-    status, text = call(trtexec, f"--loadEngine={trtexec.engine()}", "--fp16")
-    log = log_from_text(text, where="log")[0]
-    assert status == 1
-    assert log.outcome == "failed"
-    assert log.message("unknown-option") is not None
-
-
-def test_the_same_seed_gives_the_same_times(trtexec: Any, tmp_path: Path) -> None:
-    texts = []
-    for folder in (tmp_path / "a", tmp_path / "b"):
-        folder.mkdir()
-        run(trtexec, folder)
-        texts.append((folder / "t.json").read_bytes())
-    assert texts[0] == texts[1]
-
-
 def test_a_profile_in_the_timed_run_withholds_the_times(trtexec: Any, tmp_path: Path) -> None:
     log = run(trtexec, tmp_path, "--dumpProfile")
     assert log.timing_withheld
     assert not (tmp_path / "t.json").exists()
-
-
-def test_an_engine_of_another_version_is_refused(trtexec: Any) -> None:
-    engine = trtexec.engine()
-    trtexec.version("8.6.1")
-    status, text = call(trtexec, f"--loadEngine={engine}")
-    assert status == 1
-    assert log_from_text(text, where="log")[0].message("version-mismatch") is not None

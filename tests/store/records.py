@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from trtbench.domain.result import Environment, FailedRun, RunRecord
-from trtbench.domain.samples import IterationTimes
-from trtbench.domain.spec import ModelRef, RunSpec
+from trtbench.core.run import Environment, FailedRun, RunRecord
+from trtbench.core.samples import IterationTimes
+from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.store.directory import write_record, write_samples
 from trtbench.store.store import Store
 

@@ -9,7 +9,7 @@ import pytest
 import records
 
 from trtbench.cli import run as trtbench
-from trtbench.errors import UnavailableError
+from trtbench.core.errors import UnavailableError
 from trtbench.store.store import Store
 from trtbench.workflows.stored import export as module
 from trtbench.workflows.stored.export import export_runs

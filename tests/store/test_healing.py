@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import sqlite3
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,11 +16,11 @@ import pytest
 import records
 
 import many_runs
-from trtbench.domain.samples import IterationTimes
-from trtbench.errors import StoreError
+from trtbench.core.errors import StoreError
+from trtbench.core.samples import IterationTimes
+from trtbench.requests.settings import cached_from_run
 from trtbench.store.directory import partial_directory, write_record, write_samples
 from trtbench.store.store import Store
-from trtbench.workflows.request.cached import cached_from_run
 
 
 def put_on_disk(store: Store, run_id: str) -> Path:
@@ -67,25 +69,25 @@ def test_a_lost_index_is_made_anew_by_reading_every_run_once(tmp_path):
     assert sorted(read) == ["r1", "r2"]
 
 
-@pytest.mark.parametrize("how", ["deleted", "empty", "no tables", "another table"])
+MADE = {
+    "deleted": [],
+    "empty": [],
+    "no tables": ["CREATE TABLE trtbench_schema (version INTEGER)",
+                  "INSERT INTO trtbench_schema VALUES (3)"],
+    "another table": ["CREATE TABLE runs (id TEXT)"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", MADE)
 def test_an_index_that_is_no_more_comes_back(tmp_path, how):
     store = Store(tmp_path)
     records.add(store, records.record("r1", tags=("x",)))
     file = tmp_path / "index.sqlite"
     file.unlink()
-    if how == "empty":
-        file.touch()
-    elif how == "no tables":
-        import sqlite3
-
+    if how != "deleted":
         with sqlite3.connect(file) as index:
-            index.execute("CREATE TABLE trtbench_schema (version INTEGER)")
-            index.execute("INSERT INTO trtbench_schema VALUES (3)")
-    elif how == "another table":
-        import sqlite3
-
-        with sqlite3.connect(file) as index:
-            index.execute("CREATE TABLE runs (id TEXT)")
+            for statement in MADE[how]:
+                index.execute(statement)
     assert Store(tmp_path).load("tag:x").record.id == "r1"
 
 
@@ -123,8 +125,6 @@ def test_fsck_tells_and_mends(tmp_path):
     young = store.runs / ".partial-2-another.machine-abc123"
     for folder in (old, young):
         folder.mkdir()
-    import os
-
     long_ago = time.time() - 30 * 86400
     os.utime(old, (long_ago, long_ago))
     seen = store.check(cached_from_run, mend=False)

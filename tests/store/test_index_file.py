@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 
 import pytest
 import records
 from writers import put_many
 
-from trtbench.errors import StoreError
-from trtbench.store import index
-from trtbench.store.entries import Cached, entry_from_record
-from trtbench.store.index import Index
+from trtbench.core.errors import StoreError
+from trtbench.store.directory import Cached
 from trtbench.store.store import Store
 
 
 def url_of(folder) -> str:
     return f"sqlite:///{folder / 'index.sqlite'}"
-
-
-def test_an_empty_file_is_an_index_of_version_zero(tmp_path):
-    (tmp_path / "index.sqlite").touch()
-    Index(url_of(tmp_path)).put(entry_from_record(records.record("r"), path="runs/r"))
-    with sqlite3.connect(tmp_path / "index.sqlite") as connection:
-        version = connection.execute("SELECT version FROM trtbench_schema").fetchall()
-    assert version == [(len(index.MIGRATIONS),)]
 
 
 @pytest.mark.parametrize(
@@ -62,14 +51,6 @@ def test_an_index_cut_in_the_middle_is_made_anew(tmp_path):
             aside.unlink()
             replaced += 1
     assert replaced > 3
-
-
-def test_a_store_that_cannot_be(tmp_path):
-    (tmp_path / "file").touch()
-    for place in (tmp_path / "file", tmp_path / "file" / "below", "/proc/trtbench-store"):
-        with pytest.raises(StoreError, match="cannot be written") as caught:
-            Store(type(tmp_path)(place))
-        assert "--store" in caught.value.fix
 
 
 def test_the_index_of_a_folder_that_is_one_is_in_the_way(tmp_path):

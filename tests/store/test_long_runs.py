@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 sys.path[:0] = sys.argv[2:]
 import records
-from trtbench.domain.result import Run
-from trtbench.domain.samples import IterationTimes
+from trtbench.core.run import Run
+from trtbench.core.samples import IterationTimes
 from trtbench.store.directory import read_run, write_record, write_samples
 from trtbench.store.store import Store
-from trtbench.workflows.measure.run_files import write_run_files
-from trtbench.workflows.request.cached import cached_from_run
+from trtbench.measure.bench import write_run_files
+from trtbench.requests.settings import cached_from_run
 
 def used():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -56,10 +56,10 @@ def test_the_series_of_a_long_run_are_written_on_request(tmp_path: Path) -> None
     import numpy as np
     import records
 
-    from trtbench.domain.result import Run
-    from trtbench.domain.samples import IterationTimes
-    from trtbench.formats.evaluation_toolkit import SERIES_ROWS
-    from trtbench.workflows.measure.run_files import write_run_files
+    from trtbench.core.run import Run
+    from trtbench.core.samples import IterationTimes
+    from trtbench.formats.toolkit import SERIES_ROWS
+    from trtbench.measure.bench import write_run_files
 
     times = IterationTimes(host=np.full(SERIES_ROWS + 1, 1e-3))
     run = Run(record=records.record("r1"), times=times)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from trtbench.errors import StoreError, UnavailableError, UsageError
-from trtbench.store import database
-from trtbench.store.place import place_from_text, without_password
+from trtbench.core.errors import StoreError, UnavailableError, UsageError
+from trtbench.core.safety import mask
+from trtbench.requests.settings import load_config, open_store
+from trtbench.store import index as database
+from trtbench.store.place import place_from_text
 from trtbench.store.store import Store
-from trtbench.workflows.request.config import load_config, open_store
 
 
 def test_a_folder_in_three_spellings(tmp_path):
@@ -43,8 +44,8 @@ def test_what_is_no_place(text):
 
 
 def test_a_password_is_never_shown(tmp_path):
-    assert without_password("postgresql://me:secret@db:1/x") == "postgresql://me:***@db:1/x"
-    assert without_password("s3://bucket/x") == "s3://bucket/x"
+    assert mask("postgresql://me:secret@db:1/x") == "postgresql://me:***@db:1/x"
+    assert mask("s3://bucket/x") == "s3://bucket/x"
     pytest.importorskip("psycopg")
     with pytest.raises(StoreError) as caught:
         Store("postgresql://me:secret@127.0.0.1:1/x", home=tmp_path)

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import secrets
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +15,9 @@ import pytest
 import records
 from writers import keep_many
 
-from trtbench.domain.result import FailedRun, Run
-from trtbench.errors import StoreError
-from trtbench.store import remote
+from trtbench.core.errors import StoreError
+from trtbench.core.run import FailedRun, Run
+from trtbench.store import place as remote
 from trtbench.store.store import Store
 from waiting import wait_for
 
@@ -144,7 +145,7 @@ def test_removal_reaches_everybody(tmp_path, bucket):
 
 
 def test_a_plain_folder_and_a_file_url_need_no_fsspec(tmp_path, monkeypatch):
-    monkeypatch.setattr(remote, "_open", lambda url: pytest.fail("fsspec was asked"))
+    monkeypatch.setitem(sys.modules, "fsspec", None)
     for runs in (str(tmp_path / "plain"), f"file://{tmp_path}/url"):
         store = Store(tmp_path / "index", runs=runs)
         path = records.add(store, records.record(f"r-{runs[:4].strip('/')}"))

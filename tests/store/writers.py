@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import records
 
-from trtbench.store.entries import entry_from_record
+from trtbench.store.directory import entry_from_record
 from trtbench.store.index import Index
 from trtbench.store.store import Store
 

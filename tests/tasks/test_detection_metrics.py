@@ -14,13 +14,12 @@ import pytest
 from onnx import TensorProto, helper
 
 from real_parts import find_torch
-from trtbench.analysis.detection import suppress
-from trtbench.analysis.detection_scores import (
+from trtbench.analysis.coco import (
     BoxTally,
     Objects,
-    boxes_from_corners,
     match_boxes,
     precisions,
+    suppress,
 )
 
 NAMES = (
@@ -266,9 +265,3 @@ def test_classes_stay_apart_wherever_their_boxes_are() -> None:
             kept = suppress(boxes + shift, np.array([0.9, 0.8, 0.7]), classes=np.array(classes))
             assert kept.tolist() == [0, 1, 2]
     assert suppress(boxes, np.array([0.9, 0.8, 0.7]), classes=np.array([3, 3, 3])).tolist() == [0]
-
-
-def test_boxes_from_corners() -> None:
-    found = boxes_from_corners(np.array([[1.0, 2, 4, 8]]), np.array([3]))
-    assert found.boxes.tolist() == [[1, 2, 3, 6]]
-    assert found.areas.tolist() == [18]

@@ -10,28 +10,26 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from trtbench.boundary import at_home
-from trtbench.domain.spec import TensorSpec
-from trtbench.errors import InputError, UsageError
-from trtbench.host.chunks import Chunks, ChunkWriter
-from trtbench.host.images import read_image
-from trtbench.host.maps import read_map
+from trtbench.core.errors import InputError, UsageError
+from trtbench.core.safety import at_home
+from trtbench.core.spec import TensorSpec
+from trtbench.host.arrays import Chunks, ChunkWriter
+from trtbench.host.images import read_image, read_map
 from trtbench.store.place import address_from_text
 from trtbench.tasks import classification, depth, detection, pose
-from trtbench.tasks._box_truth import (
+from trtbench.tasks._boxes import (
+    Annotations,
     CocoBoxes,
+    DetectionImages,
     YoloBoxes,
     label_file,
     read_labels,
     read_yolo_data,
 )
-from trtbench.tasks._coco import Annotations
-from trtbench.tasks._depth_images import DepthImages
-from trtbench.tasks._detection_images import DetectionImages
-from trtbench.tasks._image_folder import ImageFolder, read_classes
 from trtbench.tasks._images import chosen_item
-from trtbench.tasks._sequences import LabelledArrays
+from trtbench.tasks.classification import ImageFolder, LabelledArrays, read_classes
 from trtbench.tasks.contract import Predicted, completed, settings_from_text
+from trtbench.tasks.depth import DepthImages
 
 COLOUR = (TensorSpec(name="images", dtype="float32", shape=("batch", 3, 16, 16)),)
 
@@ -148,14 +146,14 @@ def test_truths_belong_to_images_in_folders_of_the_same_name(tmp_path: Path) -> 
         np.save(tmp_path / "truth" / scene / "1.npy", np.full((10, 20), 1.0 + number))
     source = depth_source(tmp_path / "images", tmp_path / "truth")
     assert source.names == ("a/1.png", "b/1.png")
-    assert [source.truth(index)[0, 0] for index in (0, 1)] == [1.0, 2.0]  # type: ignore[index]
+    assert [source.truth(index)[0][0, 0] for index in (0, 1)] == [1.0, 2.0]  # type: ignore[index]
     flat = tmp_path / "flat"
     flat.mkdir()
     np.save(flat / "1.npy", np.ones((10, 20)))
     with pytest.raises(InputError, match="a name is there twice"):
         depth_source(tmp_path / "images", flat)
-    assert depth_source(tmp_path / "images" / "a", flat).truth(0) is not None
-    assert depth_source(tmp_path / "images" / "a", tmp_path / "truth" / "b").truth(0) is not None
+    assert depth_source(tmp_path / "images" / "a", flat).truth(0)[0] is not None
+    assert depth_source(tmp_path / "images" / "a", tmp_path / "truth" / "b").truth(0)[0] is not None
 
 
 def test_truth_beside_the_images(tmp_path: Path) -> None:
@@ -163,7 +161,7 @@ def test_truth_beside_the_images(tmp_path: Path) -> None:
     picture(tmp_path / "1.png")
     np.save(tmp_path / "1.npy", np.full((1, 10, 20), 3.0))
     source = depth_source(tmp_path, tmp_path)
-    assert source.truth(0)[0, 0] == 3.0  # type: ignore[index]
+    assert source.truth(0)[0][0, 0] == 3.0  # type: ignore[index]
 
 
 @pytest.mark.parametrize("content", [b"", b"no picture"])
@@ -241,7 +239,7 @@ def test_annotated_images_in_folders(tmp_path: Path) -> None:
     told = coco(tmp_path / "people.json", {"a/1.png": 0, "b/1.png": 5}, [somebody(5)])
     settings = {"data": str(tmp_path / "images"), "annotations": str(told)}
     source = pose.PoseImages(completed(pose.FLAGS, settings), COLOUR)
-    assert [source.image_id(index) for index in (0, 1)] == [0, 5]
+    assert [source.annotations.id_of(path) for path in source.paths] == [0, 5]
     coco(told, {"1.png": 0}, [somebody(0)])
     with pytest.raises(InputError, match="two images belong to one annotation"):
         pose.PoseImages(completed(pose.FLAGS, settings), COLOUR)
@@ -254,21 +252,30 @@ def test_annotations_that_lack_something(tmp_path: Path, missing: str) -> None:
         Annotations(coco(tmp_path / "people.json", {"a.png": 0}, people))
 
 
-@pytest.mark.parametrize("odd", [np.nan, np.inf, 0.5, 1e30])
-def test_labels_that_would_be_cut_to_another_class_are_refused(tmp_path: Path, odd: float) -> None:
-    path, tensors = tmp_path / "a.npz", (TensorSpec(name="x", dtype="float32", shape=("n", 4)),)
-    np.savez(path, x=np.zeros((2, 4), np.float32), labels=np.array([1.0, 3.0]))
-    labels = LabelledArrays(path, tensors, labels=None).labels
-    assert labels is not None
-    assert labels.tolist() == [1, 3]
-    np.savez(path, x=np.zeros((2, 4), np.float32), labels=np.array([1.0, odd]))
-    with pytest.raises(InputError, match="whole numbers"):
-        LabelledArrays(path, tensors, labels=None)
+def labelled(
+    folder: Path, *shape: int, file: Path | None = None, **arrays: object
+) -> LabelledArrays:
+    """The items of an archive, for a network with an input x of this shape."""
+    np.savez(folder / "a.npz", **arrays)  # type: ignore[arg-type]
+    tensors = (TensorSpec(name="x", dtype="float32", shape=("n", *(shape or (4,)))),)
+    return LabelledArrays(folder / "a.npz", tensors, labels=str(file) if file else None)
+
+
+def test_labels_are_numbers_of_classes(tmp_path: Path) -> None:
+    found = labelled(tmp_path, x=np.zeros((2, 4)), labels=np.array([1.0, 3.0])).labels
+    assert found is not None
+    assert found.tolist() == [1, 3]
+    (tmp_path / "labels.txt").write_text("3\n1\n")
+    found = labelled(tmp_path, file=tmp_path / "labels.txt", x=np.zeros((2, 4))).labels
+    assert found is not None
+    assert found.tolist() == [3, 1]
 
 
 @pytest.mark.parametrize(
     ("arrays", "said"),
     [
+        *(({"x": np.zeros((2, 4)), "labels": np.array([1.0, odd])}, "whole numbers")
+          for odd in (np.nan, np.inf, 0.5, 1e30)),
         ({"x": np.zeros((2, 4))}, "has no labels"),
         ({"x": np.zeros((2, 4)), "labels": np.zeros(3, int)}, "not as many labels"),
         ({"x": np.zeros((2, 4)), "labels": np.array(["a", "b"])}, "numbers of classes"),
@@ -276,32 +283,22 @@ def test_labels_that_would_be_cut_to_another_class_are_refused(tmp_path: Path, o
         ({"x": np.zeros((2, 4, 1)), "labels": np.zeros(2, int)}, "the rank of the input"),
         ({"x": np.float32(1), "labels": np.zeros(2, int)}, "a single number"),
     ],
-)
+)  # fmt: skip
 def test_arrays_that_are_no_items_are_refused(tmp_path: Path, arrays: dict, said: str) -> None:
-    np.savez(tmp_path / "a.npz", **arrays)
-    tensors = (TensorSpec(name="x", dtype="float32", shape=("n", 4)),)
     with pytest.raises(InputError, match=said):
-        LabelledArrays(tmp_path / "a.npz", tensors, labels=None)
+        labelled(tmp_path, **arrays)
 
 
 @pytest.mark.parametrize("content", ["1 two", "9" * 5000, str(10**30), "1.5"])
 def test_labels_in_texts_that_are_none_are_refused(tmp_path: Path, content: str) -> None:
-    np.save(tmp_path / "x.npy", np.zeros((2, 4), np.float32))
-    tensors = (TensorSpec(name="x", dtype="float32", shape=("n", 4)),)
-    labels = tmp_path / "labels.txt"
-    labels.write_text("3\n1\n")
-    found = LabelledArrays(tmp_path / "x.npy", tensors, labels=str(labels)).labels
-    assert found is not None
-    assert found.tolist() == [3, 1]
-    labels.write_text(content)
+    (tmp_path / "labels.txt").write_text(content)
     with pytest.raises(InputError, match="holds no labels"):
-        LabelledArrays(tmp_path / "x.npy", tensors, labels=str(labels))
+        labelled(tmp_path, file=tmp_path / "labels.txt", x=np.zeros((2, 4)))
 
 
 def test_sequences_are_cut_or_filled_and_say_so(tmp_path: Path) -> None:
-    np.savez(tmp_path / "a.npz", x=np.ones((2, 3, 6, 25, 1), np.float32), labels=[0, 1])
-    tensors = (TensorSpec(name="x", dtype="float32", shape=("n", 3, 4, 25, 2)),)
-    source = LabelledArrays(tmp_path / "a.npz", tensors, labels=None)
+    data = np.ones((2, 3, 6, 25, 1), np.float32)
+    source = labelled(tmp_path, 3, 4, 25, 2, x=data, labels=[0, 1])
     assert [note.partition(":")[0] for note in source.notes] == ["frames", "people"]
     item = source.prepare(source.load(0))["x"]
     assert item.shape == (3, 4, 25, 2)
@@ -311,9 +308,7 @@ def test_sequences_are_cut_or_filled_and_say_so(tmp_path: Path) -> None:
 
 
 def test_images_in_arrays_are_scaled_and_shown(tmp_path: Path) -> None:
-    np.savez(tmp_path / "a.npz", x=np.full((2, 8, 8), 255, np.uint8), labels=[0, 1])
-    tensors = (TensorSpec(name="x", dtype="float32", shape=("n", 1, 8, 8)),)
-    source = LabelledArrays(tmp_path / "a.npz", tensors, labels=None)
+    source = labelled(tmp_path, 1, 8, 8, x=np.full((2, 8, 8), 255, np.uint8), labels=[0, 1])
     item = source.prepare(source.load(0))["x"]
     assert (item.shape, item.dtype, item.max()) == ((1, 8, 8), np.float32, 1)
     shown = source.picture(0)
@@ -445,46 +440,43 @@ COCO = {
 }  # fmt: skip
 
 
+def instances(folder: Path, **changes: object) -> CocoBoxes:
+    (folder / "i.json").write_text(json.dumps({**COCO, **changes}))
+    return CocoBoxes(folder / "i.json")
+
+
+OUTLINED = {**BOX, "bbox": None}
+
+
 @pytest.mark.parametrize(
     "change",
     [
-        {"annotations": [{**BOX, "bbox": [1, 2, 3]}]},
-        {"annotations": [{**BOX, "bbox": [1, 2, 3, "x"]}]},
-        {"annotations": [{**BOX, "bbox": [10**400, 2, 3, 4]}]},
-        {"annotations": [{**BOX, "area": 10**400}]},
-        {"annotations": [{**BOX, "bbox": None, "segmentation": [[10**400, 1, 1, 1]]}]},
-        {"annotations": [{**BOX, "bbox": None, "segmentation": {"size": [], "counts": [1]}}]},
-        {"annotations": [{**BOX, "area": float("nan")}]},
-        {"annotations": [{**BOX, "category_id": 7}]},
-        {"annotations": [{**BOX, "category_id": [1]}]},
-        {"annotations": [{**BOX, "image_id": [1]}]},
-        {"annotations": [5]},
-        {"annotations": None},
-        {"categories": ["cat"]},
-        {"categories": [{"name": "cat"}]},
-        {"images": [["a.png"]]},
+        *({"annotations": [{**BOX, **odd}]} for odd in (
+            {"bbox": [1, 2, 3]}, {"bbox": [1, 2, 3, "x"]}, {"bbox": [10**400, 2, 3, 4]},
+            {"area": 10**400}, {"area": float("nan")}, {"category_id": 7}, {"category_id": [1]},
+            {"image_id": [1]}, {"bbox": None, "segmentation": [[10**400, 1, 1, 1]]},
+            {"bbox": None, "segmentation": {"size": [], "counts": [1]}},
+        )),
+        {"annotations": [5]}, {"annotations": None}, {"categories": ["cat"]},
+        {"categories": [{"name": "cat"}]}, {"images": [["a.png"]]},
     ],
-)
+)  # fmt: skip
 def test_instances_that_are_none_are_refused(tmp_path: Path, change: dict) -> None:
-    (tmp_path / "i.json").write_text(json.dumps(COCO))
-    assert CocoBoxes(tmp_path / "i.json").ids == (1,)
-    (tmp_path / "i.json").write_text(json.dumps({**COCO, **change}))
+    assert instances(tmp_path).ids == (1,)
     with pytest.raises(InputError):
-        CocoBoxes(tmp_path / "i.json")
+        instances(tmp_path, **change)
 
 
 def test_polygons_without_a_box_have_the_one_around_them(tmp_path: Path) -> None:
     outline = {"id": 2, "image_id": 1, "category_id": 1,
                "segmentation": [[5, 6, 9, 6, 9, 8], [4, 7, 5, 10]]}  # fmt: skip
-    content = {**COCO, "annotations": [BOX, outline, {**outline, "bbox": None, "area": 3}]}
-    (tmp_path / "i.json").write_text(json.dumps(content))
-    found = CocoBoxes(tmp_path / "i.json").boxes(tmp_path / "a.png", "a.png")
+    told: list[dict] = [BOX, outline, {**outline, "bbox": None, "area": 3}]
+    found = instances(tmp_path, annotations=told).boxes(tmp_path / "a.png")
     assert found.boxes.tolist() == [[1, 2, 3, 4], [4, 6, 5, 4], [4, 6, 5, 4]]
     assert found.areas.tolist() == [12, 20, 3]
-    del content["annotations"][1]["segmentation"]
-    (tmp_path / "i.json").write_text(json.dumps(content))
+    del told[1]["segmentation"]
     with pytest.raises(InputError) as said:
-        CocoBoxes(tmp_path / "i.json")
+        instances(tmp_path, annotations=told)
     assert "no bbox, no polygons and no mask" in str(said.value.facts["reason"])
 
 
@@ -503,10 +495,9 @@ def test_masks_without_a_box_have_the_one_around_them(tmp_path: Path) -> None:
         edges = np.flatnonzero(np.diff(pixels.T.reshape(-1), prepend=0)) % 2**32
         counts = np.diff(edges, prepend=0, append=pixels.size).tolist()
         own = counts if number % 2 else packed["counts"].decode()
-        told.append({**BOX, "bbox": None, "area": None, "iscrowd": None,
-                     "segmentation": {"size": [30, 20], "counts": own}})  # fmt: skip
-    (tmp_path / "i.json").write_text(json.dumps({**COCO, "annotations": told}))
-    found = CocoBoxes(tmp_path / "i.json").boxes(tmp_path / "a.png", "a.png")
+        outline = {"size": [30, 20], "counts": own}
+        told.append({**OUTLINED, "area": None, "iscrowd": None, "segmentation": outline})
+    found = instances(tmp_path, annotations=told).boxes(tmp_path / "a.png")
     assert found.boxes.tolist() == boxes
     assert found.areas.tolist() == [wide * high for *_, wide, high in boxes]
 
@@ -514,10 +505,8 @@ def test_masks_without_a_box_have_the_one_around_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize("counts", ["~", "oooooooooooooooo", [None], ["x"], 7, [10**30, 1]])
 def test_masks_that_are_none_are_refused(tmp_path: Path, counts: object) -> None:
     outline = {"size": [30, 20], "counts": counts}
-    told = [{**BOX, "bbox": None, "segmentation": outline}]
-    (tmp_path / "i.json").write_text(json.dumps({**COCO, "annotations": told}))
     with pytest.raises(InputError, match="lacks something"):
-        CocoBoxes(tmp_path / "i.json")
+        instances(tmp_path, annotations=[{**OUTLINED, "segmentation": outline}])
 
 
 @pytest.mark.parametrize("written", ["{}/1.png", "photos/{}/1.png", "C:\\photos\\{}\\1.png"])
@@ -525,12 +514,11 @@ def test_folders_of_file_names_tell_images_of_one_name_apart(tmp_path: Path, wri
     """The last one of that name was taken, and judged on another image's objects."""
     paths = [picture(tmp_path / "photos" / folder / "1.png") for folder in "ab"]
     told = [{"id": n, "file_name": written.format(folder)} for n, folder in enumerate("ab", 1)]
-    (tmp_path / "i.json").write_text(json.dumps({**COCO, "images": told}))
+    truth = instances(tmp_path, images=told)
     for number, path in enumerate(paths, 1):
-        truth = CocoBoxes(tmp_path / "i.json")
         assert truth.annotated(path.parent, [path])[0] == [path]
         assert truth.id_of(path) == number
-        assert len(truth.boxes(path, "1.png").boxes) == (number == 1)
+        assert len(truth.boxes(path).boxes) == (number == 1)
     with pytest.raises(InputError, match="annotations of 2 images could be those of"):
         truth.id_of(picture(tmp_path / "c" / "1.png"))
 
@@ -545,8 +533,7 @@ def test_images_of_another_size_than_their_annotations_are_named(tmp_path: Path)
     Image.new("RGB", (20, 10)).save(tmp_path / "turned.jpg", exif=turned)
     told = [{"id": n, "file_name": name, "width": 20, "height": 10} for n, name in enumerate(names)]
     del told[2]["width"]
-    (tmp_path / "i.json").write_text(json.dumps({**COCO, "images": told, "annotations": []}))
-    found = CocoBoxes(tmp_path / "i.json")
+    found = instances(tmp_path, images=told, annotations=[])
     assert found.of_other_sizes([tmp_path / name for name in names], names) == ["turned.jpg"]
 
 
@@ -554,8 +541,7 @@ def test_images_come_by_their_numbers(tmp_path: Path) -> None:
     """Between equal scores of two images pycocotools decides by these, not by the names."""
     paths = [picture(tmp_path / f"{name}.png") for name in "abc"]
     told = [{"id": n, "file_name": f"{name}.png"} for n, name in ((30, "a"), (4, "b"), (200, "c"))]
-    (tmp_path / "i.json").write_text(json.dumps({**COCO, "images": told, "annotations": []}))
-    known, _ = CocoBoxes(tmp_path / "i.json").annotated(tmp_path, paths)
+    known, _ = instances(tmp_path, images=told, annotations=[]).annotated(tmp_path, paths)
     assert [path.stem for path in known] == ["b", "a", "c"]
 
 
@@ -567,11 +553,11 @@ def test_polygons_of_four_upright_corners_are_boxes(tmp_path: Path) -> None:
         (tmp_path / "a.txt").write_text("\n".join(lines))
         return YoloBoxes([image], {}, folder=None, root=tmp_path)
 
-    found = told(upright).boxes(image, "a.png")
+    found = told(upright).boxes(image)
     np.testing.assert_allclose(found.boxes, [[2, 2, 8, 4]])
     with pytest.raises(InputError, match="oriented"):
         told(upright, tilted)
-    assert len(told(upright, tilted, "1 0.2 0.2 0.1 0.1").boxes(image, "a.png").boxes) == 3
+    assert len(told(upright, tilted, "1 0.2 0.2 0.1 0.1").boxes(image).boxes) == 3
 
 
 @pytest.mark.parametrize(

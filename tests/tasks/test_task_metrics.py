@@ -14,6 +14,18 @@ from scipy.stats import binomtest
 from sklearn.metrics import accuracy_score, mean_squared_error, top_k_accuracy_score
 
 from trtbench.analysis.classification import mcnemar, per_class, rank_of_label, top_k, wilson
+from trtbench.analysis.coco import (
+    COCO_SIGMAS,
+    People,
+    average_precision,
+    corners_from_centres,
+    iou_matrix,
+    letterbox_of,
+    match,
+    oks_matrix,
+    pck,
+    suppress,
+)
 from trtbench.analysis.depth import (
     DepthRules,
     align,
@@ -22,29 +34,21 @@ from trtbench.analysis.depth import (
     metrics_of,
     resize_map,
 )
-from trtbench.analysis.detection import corners_from_centres, iou_matrix, letterbox_of, suppress
 from trtbench.analysis.pass_times import split_from_columns, warmup_batches
-from trtbench.analysis.pose import (
-    COCO_SIGMAS,
-    People,
-    average_precision,
-    match,
-    oks_matrix,
-    pck,
-)
-from trtbench.analysis.resample import mean_interval
+from trtbench.analysis.summary import mean_interval
 from trtbench.host.images import sampled
-from trtbench.tasks._coco import Annotations
+from trtbench.tasks._boxes import Annotations
 
 
 def test_top_k_as_scikit_learn_has_it() -> None:
     rng = np.random.default_rng(0)
     scores = rng.standard_normal((300, 12))
     labels = rng.integers(0, 12, 300)
-    assert top_k(scores, labels).value == accuracy_score(labels, scores.argmax(axis=1))
+    ranks = rank_of_label(scores, labels)
+    assert top_k(ranks).value == accuracy_score(labels, scores.argmax(axis=1))
     five = top_k_accuracy_score(labels, scores, k=5, labels=range(12))
-    assert top_k(scores, labels, k=5).value == pytest.approx(five)
-    rows = per_class(rank_of_label(scores, labels), labels)
+    assert top_k(ranks, k=5).value == pytest.approx(five)
+    rows = per_class(ranks, labels)
     assert sum(row.count for row in rows) == 300
     chosen = labels == 3
     assert rows[3].top1 == accuracy_score(labels[chosen], scores[chosen].argmax(axis=1))
@@ -185,19 +189,6 @@ def test_boxes_by_hand() -> None:
     assert suppress(boxes, scores, iou=0.4).tolist() == [1, 0]
 
 
-def test_suppression_as_written_in_the_book() -> None:
-    rng = np.random.default_rng(7)
-    corner = rng.uniform(0, 50, (80, 2))
-    boxes = np.concatenate([corner, corner + rng.uniform(5, 30, (80, 2))], axis=1)
-    scores = rng.random(80)
-    left, kept = list(np.argsort(-scores)), []
-    while left:
-        best = left.pop(0)
-        kept.append(best)
-        left = [o for o in left if iou_matrix(boxes[[best]], boxes[[o]])[0, 0] <= 0.45]
-    assert suppress(boxes, scores, iou=0.45).tolist() == kept
-
-
 @pytest.mark.parametrize("size", [(480, 640), (640, 480), (100, 100), (33, 517)])
 def test_the_letterbox_is_undone(size: tuple[int, int]) -> None:
     geometry, inner = letterbox_of(size, (320, 320))
@@ -265,12 +256,7 @@ def crowd_scene(folder: Path) -> tuple[Annotations, dict[int, People]]:
         shape = (len(detections), 17, 2)
         xy = np.array(detections).reshape(shape)
         points3 = np.concatenate([xy, np.ones((*shape[:2], 1))], axis=2)
-        if len(detections):
-            found[image] = people(points3, np.array(scores))
-        else:
-            empty = {"boxes": np.zeros((0, 4)), "areas": np.zeros(0)}
-            values = {"ignored": np.zeros(0, bool), "crowd": np.zeros(0, bool), **empty}
-            found[image] = People(keypoints=points3, scores=np.zeros(0), **values)  # type: ignore[arg-type]
+        found[image] = people(points3, np.array(scores))
     images = [{"id": i, "file_name": f"{i}.png", "width": 300, "height": 300} for i in found]
     path = folder / "people.json"
     path.write_text(

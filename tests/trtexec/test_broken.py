@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import samples
-from trtbench.errors import ParseError
+from trtbench.core.errors import ParseError
 from trtbench.trtexec.sniff import kind_of
 
 FILES = samples.every_file()

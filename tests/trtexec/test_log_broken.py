@@ -9,9 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import logs
-from trtbench.errors import ParseError
-from trtbench.trtexec.log import conditions_from_log, log_from_text
-from trtbench.trtexec.metadata import build_metadata_from_log, profile_metadata_from_log
+from trtbench.core.errors import ParseError
+from trtbench.trtexec.conditions import (
+    build_metadata_from_log,
+    conditions_from_log,
+    profile_metadata_from_log,
+)
+from trtbench.trtexec.log import log_from_text
 
 WHOLE = (
     logs.log_10() + logs.text(logs.NAME_FIRST) + logs.log_7() + logs.log_5() + logs.HELP_11

@@ -8,8 +8,8 @@ import tracemalloc
 import pytest
 
 import logs
+from trtbench.trtexec.conditions import build_metadata_from_log, tactics_from_trace
 from trtbench.trtexec.log import BuildTrace, LogRun, log_from_text, read_log
-from trtbench.trtexec.metadata import build_metadata_from_log, tactics_from_trace
 
 
 def verbose(*texts: str) -> list[str]:
@@ -151,20 +151,28 @@ class Endless(io.RawIOBase):
     """A verbose log of many megabytes that never lies in memory as a whole."""
 
     def __init__(self, size: int) -> None:
-        self.left = size
+        self.size, self.at = size, 0
         runner = verbose("--------------- Timing Runner: conv (CaskConvolution)")
         tactics = (f"Tactic Name: k{i} Tactic: 0x{i:016x} Time: 0.{i + 1}" for i in range(40))
         self.block = (logs.text([*runner, *verbose(*tactics)]) * 50).encode()
         self.head = f"{logs.banner('RUNNING')}\n".encode()
 
-    def readable(self) -> bool:
+    def seekable(self) -> bool:
         return True
 
+    def tell(self) -> int:
+        return self.at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self.at = offset
+        return self.at
+
     def read(self, size: int = -1) -> bytes:
-        piece = self.head + self.block[: min(len(self.block), self.left)]
-        self.head = b""
-        self.left -= len(piece)
-        return piece
+        size = min(size, self.size - self.at)
+        inside = self.at - len(self.head)
+        piece = self.block[inside % len(self.block) :] if inside >= 0 else self.head[self.at :]
+        self.at += len(piece[:size])
+        return piece[:size]
 
 
 def test_long_logs_are_read_in_bounded_memory() -> None:

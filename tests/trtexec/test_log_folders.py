@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from made_artefacts import BATCHES
-from trtbench.errors import ParseError
-from trtbench.trtexec.log import LogRun, conditions_from_log, log_from_text
-from trtbench.trtexec.metadata import build_metadata_from_log, profile_metadata_from_log
+from trtbench.core.errors import ParseError
+from trtbench.trtexec.conditions import (
+    build_metadata_from_log,
+    conditions_from_log,
+    profile_metadata_from_log,
+)
+from trtbench.trtexec.log import LogRun, log_from_text
 
 NOT_LOGS = {
     "log-main.py.log",
@@ -52,7 +55,9 @@ def test_few_lines_are_not_understood(artefacts: Path) -> None:
         if path.name in NOT_LOGS or "plugin" in path.name:
             continue
         for run in log_from_text(path.read_bytes(), where=path.name):
-            assert run.unknown_count <= 0.05 * sum(run.levels.values()) + 8, path.name
+            assert run.unknown_count <= 0.05 * ((run.last_line or run.line) - run.line) + 8, (
+                path.name
+            )
 
 
 def test_truncated_and_cut_logs(artefacts: Path) -> None:
@@ -89,14 +94,3 @@ def test_runs_versions_and_outcomes(
     assert {run.version for run in runs} == {version}
     assert {run.outcome for run in runs} == {outcome}
     assert code is None or runs[0].messages[0].code == code
-
-
-def test_a_sweep_of_batches_in_one_log(made: Path) -> None:
-    runs = _runs(made, "old/raw_net.txt")
-    assert [conditions_from_log(run)["batch"].value for run in runs] == list(BATCHES)
-    assert all(run.summary and run.summary.throughput_qps == 250.0 for run in runs)
-
-
-def test_a_crash_shows_its_last_words(made: Path) -> None:
-    (run,) = _runs(made, "failures/crash.log")
-    assert run.last_lines[-1].endswith("Starting inference")

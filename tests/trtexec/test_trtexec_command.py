@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import logs
-from trtbench.domain.spec import (
+from trtbench.core.errors import ParseError, UsageError
+from trtbench.core.spec import (
     BuildSpec,
     InputSpec,
     Length,
@@ -18,17 +19,16 @@ from trtbench.domain.spec import (
     ShapeProfile,
     Warmup,
 )
-from trtbench.errors import ParseError, UsageError
 from trtbench.trtexec.command import (
     TrtexecAbilities,
     abilities_from_help,
     abilities_of_version,
     bench_command,
     build_command,
-    profile_command,
     text_from_command,
 )
-from trtbench.trtexec.log import conditions_from_log, log_from_text
+from trtbench.trtexec.conditions import conditions_from_log
+from trtbench.trtexec.log import log_from_text
 
 ENGINE = ModelRef(path="a b.engine", format="engine")
 ONNX = ModelRef(path="net.onnx", format="onnx")
@@ -107,9 +107,9 @@ def test_what_trtexec_cannot_do_is_an_error_before_it_runs(changes: dict[str, An
 
 
 def test_profile_and_its_separate_run() -> None:
-    spec = RunSpec(model=ENGINE, runtime="trtexec", protocol="pipeline")
+    spec = RunSpec(model=ENGINE, runtime="trtexec", protocol="pipeline", profile=True)
     for version, separate in (("8.6.1", True), ("10.9", True), ("11.1", False)):
-        command = profile_command(
+        command = bench_command(
             spec, binary="t", abilities=abilities_of_version(version), folder="o"
         )
         assert ("--separateProfileRun" in command) is separate

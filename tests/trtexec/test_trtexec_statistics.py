@@ -14,13 +14,12 @@ import pytest
 from printed import check_log
 
 from made_artefacts import VERSIONS
-from trtbench.errors import InputError
+from trtbench.core.errors import InputError
 from trtbench.trtexec.log import log_from_text
 from trtbench.trtexec.statistics import (
     percentile_index,
     restored,
     text_from_number,
-    trace_averages,
     trtexec_statistics,
 )
 from trtbench.trtexec.times import read_times
@@ -33,10 +32,6 @@ def test_log_and_times_of_a_folder(made: Path, version: str, name: str) -> None:
     (run,) = log_from_text((folder / f"{name}.log").read_bytes(), where=name)
     times = read_times((folder / f"{name}.times.json").read_bytes(), where=name, warmup_ms=50)
     check_log(run, trtexec_statistics(times.columns))
-    printed = [(line.gpu_ms, line.host_ms) for line in run.averages]
-    ours = trace_averages(times.columns)[: len(printed)]
-    assert [tuple(float(text_from_number(v)) for v in pair) for pair in ours] == printed
-    assert printed
 
 
 def _columns(count: int, *, seed: int = 1) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:

@@ -1,11 +1,18 @@
-"""A store and a configuration of the test's own."""
+"""A store and a configuration of the test's own, and short runs in them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
+from trtbench.core.run import Run
+from trtbench.measure.bench import run_bench
+from trtbench.requests.measure import BenchRequest
+from trtbench.requests.run_spec import run_spec
+from trtbench.requests.settings import Config
 from trtbench.store.store import Store
-from trtbench.workflows.request.config import Config
 
 
 @pytest.fixture
@@ -17,3 +24,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 @pytest.fixture
 def config(store: Store) -> Config:
     return Config(store=str(store.root))
+
+
+@pytest.fixture
+def measured(store: Store, config: Config) -> Callable[[Path], Run]:
+    def call(path: Path) -> Run:
+        request = BenchRequest(model=path, batch=1, threads=1, duration=0.05, warmup=0.01)
+        return run_bench(run_spec(request, config), store=store)
+
+    return call

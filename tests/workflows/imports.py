@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trtbench.domain.result import Run, RunRecord
+from trtbench.core.run import Run, RunRecord
+from trtbench.importing.run import Imported, ImportResult, import_artefacts
+from trtbench.requests.stored import ImportRequest
 from trtbench.store.store import Store
-from trtbench.workflows.importing.run import Imported, ImportResult, import_artefacts
-from trtbench.workflows.request.keeping import ImportRequest
 
 
 def bring(*paths: Path | str, store: Store, **options: object) -> ImportResult:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from trtbench.workflows.sweep.matrix import (
-    Matrix,
-    matrix_from_table,
-)
+from trtbench.sweep.matrix import Matrix, matrix_from_table
 
 SHORT = {"duration": "20ms", "warmup": "5ms", "until_steady": False, "threads": 1}
 

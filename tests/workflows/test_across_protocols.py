@@ -16,13 +16,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 
 import models
 from analysis_values import record, spec, stated
-from trtbench.domain.result import DuetRef, LaunchFacts, Run
-from trtbench.domain.samples import IterationTimes
-from trtbench.errors import UsageError
-from trtbench.report.sections.against import MARK, make
-from trtbench.workflows.compare.compare import compare_csv, comparison_from_runs, duet_spec
-from trtbench.workflows.request.comparing import CompareRequest
-from trtbench.workflows.request.config import Config
+from trtbench.compare.compare import compare_csv, comparison_from_runs, duet_spec
+from trtbench.core.errors import UsageError
+from trtbench.core.run import DuetRef, LaunchFacts, Run
+from trtbench.core.samples import IterationTimes
+from trtbench.report.sections.latency import MARK, make_against
+from trtbench.requests.measure import CompareRequest
+from trtbench.requests.settings import Config
 
 LAUNCHES = 8
 
@@ -75,7 +75,7 @@ def test_ratios_across_protocols_are_marked() -> None:
 def test_the_report_marks_them_too() -> None:
     first, second = side(0, gpu_s=2e-3, paired=True), side(1, gpu_s=1e-3, paired=True)
     second.extra["comparisons"] = [comparison_from_runs(first, second)]
-    section = make([first, second])
+    section = make_against([first, second])
     assert section is not None
     [table] = [block for block in section.blocks if hasattr(block, "rows")]
     ratios = {str(row[0].value): str(row[4].text) for row in table.rows}

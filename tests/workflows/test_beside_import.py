@@ -10,11 +10,12 @@ import pytest
 from imports import of, stored
 
 from trtbench.analysis.summary import summary_from_run
-from trtbench.domain.result import Fact, FailedRun, RunRecord
+from trtbench.core.run import Fact, FailedRun, RunRecord
+from trtbench.importing.run import ImportResult, import_artefacts
+from trtbench.requests.stored import ImportRequest
 from trtbench.store.store import Store
 from trtbench.trtexec.statistics import text_from_number
-from trtbench.workflows.importing.run import ImportResult, import_artefacts
-from trtbench.workflows.request.keeping import ImportRequest
+from trtbench.workflows.explain.engines import explain_stated, named_run
 
 pytestmark = pytest.mark.xdist_group("beside_import")  # everything is imported once
 
@@ -84,3 +85,17 @@ def test_conditions_of_sets_without_a_log(everything: ImportResult) -> None:
     assert made.conditions["batch"] == Fact(value=32, source="implied")
     assert made.environment.gpus[0].name.startswith("NVIDIA A100")
     assert len(found.files) == 6
+
+
+def test_files_of_trtexec_explain_a_cuda_graph(beside: Path) -> None:
+    folder = beside / "h200__trtexec-8.6.0"
+    a, b = (
+        named_run(str(folder / name), None)
+        for name in ("resnet18_fp16_load.log", "resnet18_fp16_load_cudagraph.log")
+    )
+    ladder = explain_stated(a, b).ladder
+    graph = next(each for each in ladder.rungs if each.key == "cuda_graph")
+    assert ladder.a_s is not None
+    assert ladder.b_s is not None
+    assert graph.seconds == pytest.approx(ladder.b_s - ladder.a_s)
+    assert "the GPU waits for it" in graph.because

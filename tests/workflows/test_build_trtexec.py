@@ -8,19 +8,17 @@ from typing import Any
 
 import pytest
 
-from trtbench.domain.artefact import Artefact
-from trtbench.domain.spec import BuildSpec, ShapeProfile
-from trtbench.errors import InputError, JobError, UsageError
+from trtbench.convert.build import all_profiles, build_spec, run_build
+from trtbench.core.errors import InputError, JobError, UsageError
+from trtbench.core.results import Artefact
+from trtbench.core.spec import BuildSpec, ShapeProfile
 from trtbench.models.identity import sha256_of
-from trtbench.report.documents.artefact import document_from_artefact
-from trtbench.trtexec.layers import graph_from_json
-from trtbench.workflows.make.build import build_spec, run_build
-from trtbench.workflows.make.build_shapes import profiles_from_shapes
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.config import load_config
-from trtbench.workflows.request.making import BuildRequest
-from trtbench.workflows.request.measuring import BenchRequest
-from trtbench.workflows.request.progress import Event
+from trtbench.report.sections.build import document_from_artefact
+from trtbench.requests.convert import BuildRequest
+from trtbench.requests.execution import Event, Execution
+from trtbench.requests.measure import BenchRequest
+from trtbench.requests.settings import load_config
+from trtbench.trtexec.exports import graph_from_json
 from waiting import with_patience
 
 VERSIONS = ("8.6.1", "10.9.0", "11.1.0")
@@ -33,8 +31,8 @@ def spec_for(trtexec: Any, **changes: Any) -> BuildSpec:
     return build_spec(BuildRequest(model=model, **changes), load_config())
 
 
-def build(trtexec: Any, *, conduct: Conduct | None = None, **changes: Any) -> Artefact:
-    return run_build(spec_for(trtexec, **changes), conduct=conduct)
+def build(trtexec: Any, *, execution: Execution | None = None, **changes: Any) -> Artefact:
+    return run_build(spec_for(trtexec, **changes), execution=execution)
 
 
 def names_in(folder: Path) -> list[str]:
@@ -47,7 +45,7 @@ def test_a_build_leaves_the_engine_and_what_belongs_to_it(version: str, trtexec:
     stages: list[Event] = []
     artefact = build(
         trtexec,
-        conduct=Conduct(listen=stages.append),
+        execution=Execution(listen=stages.append),
         shapes_min={"input": (1, 3, 8, 8)},
         shapes_opt={"input": (2, 3, 8, 8)},
         workspace=1 << 30,
@@ -72,9 +70,9 @@ def test_a_build_leaves_the_engine_and_what_belongs_to_it(version: str, trtexec:
 
 
 def test_an_engine_that_was_built_can_be_measured(trtexec: Any) -> None:
+    from trtbench.measure.bench import run_bench
+    from trtbench.requests.run_spec import run_spec
     from trtbench.store.store import Store
-    from trtbench.workflows.measure.bench import run_bench
-    from trtbench.workflows.request.spec import run_spec
 
     artefact = build(trtexec)
     spec = run_spec(BenchRequest(model=artefact.path, warmup=0.05, duration=0.05), load_config())
@@ -161,7 +159,7 @@ def test_a_build_that_hangs_is_ended_and_leaves_nothing(
 
     def attempt(seconds: float) -> bool:
         with pytest.raises(JobError, match="no end after") as caught:
-            build(trtexec, conduct=Conduct(timeout_s=seconds))
+            build(trtexec, execution=Execution(timeout_s=seconds))
         return any("Engine built in" in line for line in caught.value.log_tail)
 
     assert with_patience(attempt, far_enough=bool)
@@ -200,10 +198,10 @@ def test_only_onnx_is_built(trtexec: Any) -> None:
 
 
 def test_shapes_are_filled_in_from_their_neighbours() -> None:
-    found = profiles_from_shapes({"a": (1, 3)}, {"b": (2, 3)}, {"a": (8, 3)})
+    (found,) = all_profiles({"a": (1, 3)}, {"b": (2, 3)}, {"a": (8, 3)})
     assert found["a"] == ShapeProfile(min=(1, 3), opt=(8, 3), max=(8, 3))
     assert found["b"] == ShapeProfile(min=(2, 3), opt=(2, 3), max=(2, 3))
     with pytest.raises(UsageError, match="do not rise"):
-        profiles_from_shapes({"a": (4, 3)}, {"a": (2, 3)}, {})
+        all_profiles({"a": (4, 3)}, {"a": (2, 3)}, {})
     with pytest.raises(UsageError, match="do not rise"):
-        profiles_from_shapes({"a": (4, 3, 1)}, {"a": (4, 3)}, {})
+        all_profiles({"a": (4, 3, 1)}, {"a": (4, 3)}, {})

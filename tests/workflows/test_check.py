@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,26 +13,24 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 from models import conv_model, multi_input_model, save_graph, threshold_model
-from trtbench.build import onnx_read
+from trtbench.accuracy.check import join_checks, run_check
+from trtbench.accuracy.localize import run_layers
+from trtbench.analysis.check import Checked
 from trtbench.cli import run
-from trtbench.domain.feed import Feed
-from trtbench.domain.spec import ModelRef, RunSpec, TensorSpec
-from trtbench.host.chunks import Chunks, ChunkWriter
+from trtbench.core.results import Feed
+from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
+from trtbench.host.arrays import Chunks, ChunkWriter
+from trtbench.models import onnx_model as onnx_read
 from trtbench.report.document import Table
-from trtbench.report.documents.check import document_from_check
+from trtbench.report.sections.checks import document_from_check
+from trtbench.requests.accuracy import CheckRequest
+from trtbench.requests.execution import Execution
+from trtbench.requests.settings import Config
 from trtbench.store.store import Store
 from trtbench.tasks._feed import open_feed
-from trtbench.workflows.check.check import run_check
-from trtbench.workflows.check.check_files import join_checks
-from trtbench.workflows.check.layers import run_layers
-from trtbench.workflows.check.values import Checked
-from trtbench.workflows.measure.bench import run_bench
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.judging import CheckRequest
-from trtbench.workflows.request.measuring import BenchRequest
-from trtbench.workflows.request.spec import run_spec
 from trtbench.workflows.stored.report import load_runs
+
+Checking = Callable[..., Checked]
 
 
 def changed(source: Path, target: Path, *, name: str, by: float) -> Path:
@@ -45,18 +44,22 @@ def changed(source: Path, target: Path, *, name: str, by: float) -> Path:
     return target
 
 
-def check(tmp_path: Path, store: Store, config: Config, *models: Path, **asked: object) -> Checked:
-    given = {"batch": 7, "threads": 1, "random": 40, "output": tmp_path / "out", **asked}
-    request = CheckRequest(reference=models[0], candidates=models[1:], **given)  # type: ignore[arg-type]
-    return run_check(request, store=store, config=config)
+@pytest.fixture
+def check(tmp_path: Path, store: Store, config: Config) -> Checking:
+    def call(*models: Path, **asked: object) -> Checked:
+        given = {"batch": 7, "threads": 1, "random": 40, "output": tmp_path / "out", **asked}
+        request = CheckRequest(reference=models[0], candidates=models[1:], **given)  # type: ignore[arg-type]
+        return run_check(request, store=store, config=config)
+
+    return call
 
 
 def test_known_differences_are_found_and_the_last_short_batch_counts(
-    tmp_path: Path, store: Store, config: Config
+    tmp_path: Path, check: Checking
 ) -> None:
     model = conv_model(tmp_path / "a.onnx")
     double = changed(model, tmp_path / "double.onnx", name="head.weight", by=2.0)
-    found = check(tmp_path, store, config, model, model, double)
+    found = check(model, model, double)
     same, other = found.candidates
     assert found.items == 40
     assert found.floor is not None
@@ -75,16 +78,14 @@ def test_known_differences_are_found_and_the_last_short_batch_counts(
         assert worst["candidate/logits"] == pytest.approx(2 * worst["reference/logits"], rel=1e-4)
 
 
-def test_ranks_of_all_candidates_stand_in_one_table(
-    tmp_path: Path, store: Store, config: Config
-) -> None:
+def test_ranks_of_all_candidates_stand_in_one_table(tmp_path: Path, check: Checking) -> None:
     """As ArtTRT has them: score and class side by side, a pair of columns for every model."""
     model = conv_model(tmp_path / "a.onnx")
     double, half = (
         changed(model, tmp_path / f"{name}.onnx", name="head.weight", by=by)
         for name, by in (("double", 2.0), ("half", 0.5))
     )
-    found = check(tmp_path, store, config, model, double, half)
+    found = check(model, double, half)
     tables = {
         block.id: block
         for block in document_from_check(found).sections[0].blocks
@@ -107,8 +108,8 @@ def test_ranks_of_all_candidates_stand_in_one_table(
         _, error, changed_class, half_error, _ = (cell.value for cell in row)
         assert error == pytest.approx(2 * half_error, rel=1e-3)
         assert changed_class == 0.0
-    assert not _top(check(tmp_path, store, config, model, double)), "its own table is enough"
-    [same] = _top(check(tmp_path, store, config, model, model, model))
+    assert not _top(check(model, double)), "its own table is enough"
+    [same] = _top(check(model, model, model))
     assert len(same.headings) == 7, "models of one name have columns each"
 
 
@@ -118,11 +119,11 @@ def _top(found: Checked) -> list[Table]:
 
 
 def test_a_fixed_batch_and_a_dynamic_one_see_the_same_items(
-    tmp_path: Path, store: Store, config: Config
+    tmp_path: Path, check: Checking
 ) -> None:
     dynamic, fixed = conv_model(tmp_path / "a.onnx"), conv_model(tmp_path / "b.onnx", batch=4)
     drawn = {"random": 11, "distribution": "normal", "seed": 3, "batch": None}
-    found = check(tmp_path, store, config, dynamic, fixed, **drawn)
+    found = check(dynamic, fixed, **drawn)
     [logits] = found.candidates[0].checks
     assert logits.items == 11
     assert logits.max_abs == pytest.approx(0.0, abs=1e-5)
@@ -143,30 +144,28 @@ def with_prior(path: Path, batch: int | str) -> Path:
 
 
 def test_the_batch_is_told_by_all_inputs_and_what_items_share_is_the_same_in_each(
-    tmp_path: Path, store: Store, config: Config
+    tmp_path: Path, check: Checking
 ) -> None:
     opened, fixed = (with_prior(tmp_path / f"{batch}.onnx", batch) for batch in ("batch", 8))
-    found = check(tmp_path, store, config, opened, fixed, random=19, batch=8)
+    found = check(opened, fixed, random=19, batch=8)
     assert found.items == 19
     [output] = found.candidates[0].checks
     assert output.max_abs == pytest.approx(0.0, abs=1e-4), "the same items, whatever the batch"
 
 
-def test_arrays_are_cut_and_fed_in_the_type_of_the_input(
-    tmp_path: Path, store: Store, config: Config
-) -> None:
+def test_arrays_are_cut_and_fed_in_the_type_of_the_input(tmp_path: Path, check: Checking) -> None:
     model = conv_model(tmp_path / "a.onnx")
     data = tmp_path / "data.npz"
     np.savez(data, image=np.random.default_rng(0).random((9, 3, 16, 16)))
-    found = check(tmp_path, store, config, model, model, inputs=data)
+    found = check(model, model, inputs=data)
     assert found.items == 9
     assert found.inputs == f"9 items of {data}"
 
 
-def test_several_inputs_of_several_types(tmp_path: Path, store: Store, config: Config) -> None:
+def test_several_inputs_of_several_types(tmp_path: Path, check: Checking) -> None:
     model = multi_input_model(tmp_path / "text.onnx", vocabulary=1000)
     shapes = {"input_ids": (1, 6), "attention_mask": (1, 6)}
-    found = check(tmp_path, store, config, model, model, batch=3, shapes=shapes)
+    found = check(model, model, batch=3, shapes=shapes)
     assert found.candidates[0].checks[0].identical
 
 
@@ -216,7 +215,7 @@ def test_chunks_hold_items_with_shapes_of_their_own(tmp_path: Path) -> None:
 
 
 def test_outputs_whose_shape_depends_on_the_data_are_compared(
-    tmp_path: Path, store: Store, config: Config
+    tmp_path: Path, check: Checking
 ) -> None:
     first = threshold_model(tmp_path / "a.onnx", above=0.5)
     rng = np.random.default_rng(3)
@@ -225,11 +224,11 @@ def test_outputs_whose_shape_depends_on_the_data_are_compared(
     values[(values > 0.5) & (values < 0.506) & (values != np.float32(0.503))] = 0.6
     np.savez(tmp_path / "x.npz", x=values)
     asked = {"inputs": tmp_path / "x.npz", "batch": 1}
-    same = check(tmp_path, store, config, first, first, **asked).candidates[0].checks
+    same = check(first, first, **asked).candidates[0].checks
     assert [each.output for each in same] == ["places", "y"]
     assert all(each.identical for each in same)
     other = threshold_model(tmp_path / "b.onnx", above=0.505)
-    places, y = check(tmp_path, store, config, first, other, **asked).candidates[0].checks
+    places, y = check(first, other, **asked).candidates[0].checks
     assert y.identical
     assert (places.items, places.misshapen) == (12, 1)
     assert places.numbers()["shape_mismatch"] == pytest.approx(1 / 12)
@@ -245,24 +244,22 @@ def test_outputs_whose_shape_depends_on_the_data_are_compared(
 
 
 def test_an_output_without_rows_is_left_out_of_batches_and_named(
-    tmp_path: Path, store: Store, config: Config
+    tmp_path: Path, check: Checking
 ) -> None:
     model = threshold_model(tmp_path / "a.onnx", above=0.5)
-    found = check(tmp_path, store, config, model, model, batch=4)
+    found = check(model, model, batch=4)
     assert [each.output for each in found.candidates[0].checks] == ["y"]
     assert any("places" in note and "--batch 1" in note for note in found.candidates[0].notes)
 
 
-def test_an_output_of_text_is_left_out_and_named(
-    tmp_path: Path, store: Store, config: Config
-) -> None:
+def test_an_output_of_text_is_left_out_and_named(tmp_path: Path, check: Checking) -> None:
     graph = onnx.load(threshold_model(tmp_path / "a.onnx", above=0.5))
     text = onnx.helper.make_node("Cast", ["x"], ["words"], to=onnx.TensorProto.STRING)
     graph.graph.node.append(text)
     told = onnx.helper.make_tensor_value_info("words", onnx.TensorProto.STRING, ["batch", 30])
     graph.graph.output.append(told)
     onnx.save(graph, tmp_path / "b.onnx")
-    found = check(tmp_path, store, config, *[tmp_path / "b.onnx"] * 2, batch=1)
+    found = check(*[tmp_path / "b.onnx"] * 2, batch=1)
     [candidate] = found.candidates
     assert [each.output for each in candidate.checks] == ["places", "y"]
     assert "the output words was left out: it holds text" in candidate.notes
@@ -274,7 +271,7 @@ def test_layers_point_at_the_node_that_was_changed(
     model = conv_model(tmp_path / "a.onnx", layers=4)
     other = changed(model, tmp_path / "b.onnx", name="conv2.weight", by=1.25)
     request = CheckRequest(reference=model, candidates=[other], random=6, output=tmp_path / "out")
-    found = run_layers(request, 0, store=store, config=config, conduct=Conduct())
+    found = run_layers(request, 0, store=store, config=config, execution=Execution())
     drift = {each.diff.name: each for each in found.outcome.drifts}
     assert drift["relu1"].diff.rel_l2 == 0.0
     assert drift["conv2"].diff.rel_l2 == pytest.approx(0.25, rel=1e-4)
@@ -287,20 +284,12 @@ def test_layers_point_at_the_node_that_was_changed(
 
 
 def test_checks_are_joined_to_runs_of_the_same_bytes(
-    tmp_path: Path, store: Store, config: Config
+    tmp_path: Path, store: Store, check: Checking, measured
 ) -> None:
     model = conv_model(tmp_path / "a.onnx")
     other = changed(model, tmp_path / "b.onnx", name="head.weight", by=1.5)
-    runs = [
-        run_bench(
-            run_spec(
-                BenchRequest(model=path, batch=1, threads=1, duration=0.05, warmup=0.01), config
-            ),
-            store=store,
-        )
-        for path in (model, other)
-    ]
-    assert join_checks(check(tmp_path, store, config, model, other), store) == [runs[1].id]
+    runs = [measured(path) for path in (model, other)]
+    assert join_checks(check(model, other), store) == [runs[1].id]
     [read], _ = load_runs([runs[1].id], store=store)
     assert read.extra["checks"][0]["rel_l2"] == pytest.approx(0.5, rel=1e-4)  # type: ignore[index]
     (store.resolve(runs[1].id) / "checks.json").unlink()
@@ -398,5 +387,5 @@ def test_layers_see_inputs_in_the_range_another_side_records(
         reference=model, candidates=[model, other], random=2, distribution="recorded",
         output=tmp_path / "out",
     )  # fmt: skip
-    found = run_layers(request, 0, store=store, config=config, conduct=Conduct())
+    found = run_layers(request, 0, store=store, config=config, execution=Execution())
     assert found.outcome.items == 2

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import csv
 import dataclasses
+import importlib
 import itertools
 import json
 import shutil
 import sqlite3
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,23 +21,23 @@ from click.testing import CliRunner
 
 from models import conv_model, tiny_model
 from trtbench.cli import trtbench as cli
-from trtbench.domain.result import Run
-from trtbench.domain.spec import RunSpec
-from trtbench.errors import InputError, StoreError, UsageError
-from trtbench.host.telemetry_values import Counters
+from trtbench.compare.compare import compare, comparison_from_runs, csv_name
+from trtbench.compare.gate import SAME_BYTES, gate
+from trtbench.compare.turns import Duet, Sides, paired
+from trtbench.core.errors import InputError, StoreError, UsageError
+from trtbench.core.results import Compared
+from trtbench.core.run import Run
+from trtbench.core.spec import RunSpec
+from trtbench.host.telemetry import Counters
+from trtbench.measure.watch import Watch
+from trtbench.requests.execution import Execution
+from trtbench.requests.measure import BenchRequest, CompareRequest, GateRequest
+from trtbench.requests.run_spec import run_spec
+from trtbench.requests.settings import Config
 from trtbench.store.store import Store
-from trtbench.workflows.compare.compare import Compared, compare, comparison_from_runs, csv_name
-from trtbench.workflows.compare.duet import Duet
-from trtbench.workflows.compare.gate import SAME_BYTES, gate
-from trtbench.workflows.compare.sides import Sides, paired
-from trtbench.workflows.measure.watch import Watch
-from trtbench.workflows.request.comparing import CompareRequest, GateRequest
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.measuring import BenchRequest
-from trtbench.workflows.request.spec import run_spec
 from trtbench.workflows.stored.report import load_runs, write_report
 
+turns = importlib.import_module("trtbench.compare.turns")  # trtbench.compare is the verb
 QUICK = {"batch": 1, "threads": 1}
 
 
@@ -144,6 +146,16 @@ def test_different_inputs_are_incomparable_and_say_why(
     assert "input shapes" in head.reason
 
 
+def test_one_model_is_compared_in_two_interpreters(
+    models: tuple[str, str], store: Store, config: Config
+) -> None:
+    request = CompareRequest(
+        baseline=models[0], python=(sys.executable, sys.executable), launches=1, **QUICK
+    )
+    (found,) = compare(request, store=store, config=config)
+    assert found.baseline.record.spec.model == found.candidate.record.spec.model
+
+
 def test_a_store_that_cannot_be_used_is_said_before_anything_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,7 +163,7 @@ def test_a_store_that_cannot_be_used_is_said_before_anything_is_measured(
     path = tmp_path / "newer"
     with contextlib.closing(sqlite3.connect(_made(path) / "index.sqlite")) as index, index:
         index.execute("UPDATE trtbench_schema SET version = 99")
-    monkeypatch.setattr("trtbench.workflows.compare.duet.run_jobs", _not_to_be_called)
+    monkeypatch.setattr(turns, "run_jobs", _not_to_be_called)
     model = str(tiny_model(tmp_path / "m.onnx"))
     with pytest.raises(StoreError, match="newer trtbench"):
         compare(
@@ -220,13 +232,12 @@ def test_times_in_turn_are_held_against_times_alone_in_the_store_too(
 def test_slow_models_are_looked_at_after_four_launches(
     models: tuple[str, str], store: Store, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import trtbench.workflows.compare.duet as module
 
-    monkeypatch.setattr(module, "LAUNCHES_S", 0.0)
+    monkeypatch.setattr(turns, "LAUNCHES_S", 0.0)
     spec = run_spec(BenchRequest(model=models[0], lock_clocks="base", **QUICK), config)
     told: list[str] = []
-    conduct = Conduct(listen=lambda event: told.append(event.text))
-    duet = Duet(Sides(baseline=spec, candidate=spec), store=store, conduct=conduct, pairs=10)
+    execution = Execution(listen=lambda event: told.append(event.text))
+    duet = Duet(Sides(baseline=spec, candidate=spec), store=store, execution=execution, pairs=10)
     duet.play(None)
     assert duet.launches == 4
     assert duet.more == 2, "half as many again before the next look"
@@ -254,10 +265,10 @@ def test_sides_that_are_launched_in_turn_tell_their_own_clocks(
     def watching(spec: RunSpec, device: str) -> Iterator[Watch]:
         yield Watch(index=0, source=Source())  # type: ignore[arg-type]
 
-    monkeypatch.setattr("trtbench.workflows.compare.watches.watching", watching)
+    monkeypatch.setattr(turns, "watching", watching)
     spec = run_spec(BenchRequest(model=models[0], duration=0.05, **QUICK), config)
     duet = Duet(
-        Sides(baseline=spec, candidate=spec), store=store, conduct=Conduct(), mode="launches"
+        Sides(baseline=spec, candidate=spec), store=store, execution=Execution(), mode="launches"
     )
     duet.play(2)
     duet.play(1)
@@ -271,7 +282,7 @@ def test_sides_that_are_launched_in_turn_tell_their_own_clocks(
 def test_stored_runs_are_compared_as_measured_apart(
     models: tuple[str, str], store: Store, config: Config
 ) -> None:
-    from trtbench.workflows.measure.bench import run_bench
+    from trtbench.measure.bench import run_bench
 
     runs = [
         run_bench(run_spec(BenchRequest(model=name, duration=0.2, **QUICK), config), store=store)
@@ -377,18 +388,11 @@ def test_a_report_over_a_duet_carries_its_verdict(
     assert "slower" in text
 
 
-def test_names_of_tables_hold_no_unsafe_characters(
-    tmp_path: Path, store: Store, config: Config
-) -> None:
+def test_names_of_tables_hold_no_unsafe_characters(tmp_path: Path) -> None:
     odd = tmp_path / "a b&c.onnx"
-    tiny_model(odd)
-    found = compare(asked(str(odd), str(odd), launches=1), store=store, config=config)[0]
-    assert csv_name(found.baseline, found.candidate) == "a_b_c_vs_a_b_c.csv"
-    spec = found.baseline.record.spec
-    long = spec.model.having(path=str(tmp_path / f"{'ñ' * 120}.onnx"))
-    record = found.baseline.record.having(spec=spec.having(model=long))
-    run = dataclasses.replace(found.baseline, record=record)
-    (tmp_path / csv_name(run, run)).touch()
+    assert csv_name(str(odd), str(odd)) == "a_b_c_vs_a_b_c.csv"
+    long = f"{'ñ' * 120}.onnx"
+    (tmp_path / csv_name(long, long)).touch()
 
 
 @pytest.mark.parametrize("same", [True, False])
@@ -402,8 +406,8 @@ def test_a_gate_says_at_once_that_both_sides_are_the_same_bytes(
         candidate=copy, against=models[0], max_slowdown="900%", batch=1, launches=2, max_launches=2,
         pairs=10,
     )  # fmt: skip
-    conduct = Conduct(listen=lambda event: said.append(event.text))
-    found = gate(request, store=store, config=config, conduct=conduct)
+    execution = Execution(listen=lambda event: said.append(event.text))
+    found = gate(request, store=store, config=config, execution=execution)
     assert (SAME_BYTES in said) is same
     assert (found.compared is None) is same, "the same bytes are measured only when asked for"
     if same:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from trtbench.errors import UsageError
-from trtbench.workflows.request import config
-from trtbench.workflows.request.config import load_config
+from trtbench.core.errors import UsageError
+from trtbench.requests import settings as config
+from trtbench.requests.settings import load_config
 
 
 @pytest.fixture

@@ -8,18 +8,15 @@ from typing import Any
 import pytest
 
 from models import tiny_model
-from trtbench.build.builders import BUILDERS
 from trtbench.cli import run
-from trtbench.domain.spec import ModelRef
-from trtbench.errors import UnavailableError
-from trtbench.registry import Registry
+from trtbench.convert.build import default_builder, refuse_without_builder
+from trtbench.convert.builders import BUILDERS
+from trtbench.core.errors import UnavailableError
+from trtbench.core.plugins import Registry
+from trtbench.core.spec import ModelRef
+from trtbench.requests.run_spec import default_runtime
+from trtbench.requests.settings import Config, RuntimeSettings
 from trtbench.runtimes import RUNTIMES
-from trtbench.workflows.request.choice import (
-    default_builder,
-    default_runtime,
-    refuse_without_builder,
-)
-from trtbench.workflows.request.config import Config, RuntimeSettings
 
 
 def engine(path: Path, head: bytes = b"ftrt") -> ModelRef:

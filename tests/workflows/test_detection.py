@@ -227,7 +227,7 @@ def test_numbers_of_classes_that_are_ids(tmp_path: Path, evaluate) -> None:
     other = network(tmp_path / "four.onnx", {"output0": np.vstack([yolov8(), yolov8()[-1:]])})
     error = evaluate(other, "--data", data, "--annotations", told, status=1)["error"]
     assert "do not have the same classes" in error
-    assert "oriented boxes (OBB) are not done" in error
+    assert "oriented boxes (OBB) are not supported" in error
     near = coco(tmp_path / "near.json", ids=(1, 2, 3))
     error = evaluate(other, "--data", data, "--annotations", near, status=1)["error"]
     assert "do not have the same classes" in error, "it says 0, which is no id"
@@ -292,7 +292,7 @@ def test_labels_that_are_oriented_or_broken(tmp_path: Path, evaluate) -> None:
     assert "square.txt, line 1 is not a label" in evaluate(*words, status=1)["error"]
     for file in label.parent.iterdir():
         file.write_text("0 0.5 0.1 0.9 0.5 0.5 0.9 0.1 0.5\n0 0.1 0.1 0.9 0.1 0.9 0.9 0.1 0.9\n")
-    assert "oriented boxes (OBB) are not done" in evaluate(*words, status=1)["error"]
+    assert "oriented boxes (OBB) are not supported" in evaluate(*words, status=1)["error"]
     polygon = "0 0.15 0.18 0.46 0.18 0.46 0.62 0.3 0.625 0.15625 0.625\n"
     for file in label.parent.iterdir():
         file.write_text(polygon)

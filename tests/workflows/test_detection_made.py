@@ -18,10 +18,10 @@ from made_detectors import SIZE, square_finder, squares
 
 from gpu_standin import plan_bytes
 from trtbench.cli import run as cli
-from trtbench.models.sidecar import read_sidecar
-from trtbench.workflows.make.build import build_spec, with_arrays
-from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.making import BuildRequest
+from trtbench.convert.build import build_spec, with_arrays
+from trtbench.models.identity import read_sidecar
+from trtbench.requests.convert import BuildRequest
+from trtbench.requests.settings import Config
 
 TESTS = Path(__file__).resolve().parents[1]
 SHORT = ["--duration", "20ms", "--axis", "warmup=5ms", "--axis", "until_steady=false"]

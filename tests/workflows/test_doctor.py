@@ -5,14 +5,17 @@ import os
 import sys
 import types
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from click.testing import CliRunner
 
-from trtbench.cli.doctor import command
-from trtbench.domain.result import Gpu
-from trtbench.errors import UsageError
-from trtbench.host import nvml, programs, versions
+from trtbench.cli import trtbench as group
+from trtbench.core.errors import UsageError
+from trtbench.core.run import Gpu
+from trtbench.host import machine as versions
+from trtbench.host import nvml
+from trtbench.host import process as programs
 from trtbench.workflows.look import doctor
 from trtbench.workflows.look.doctor import diagnose
 from trtbench.workflows.look.probe import probe
@@ -28,7 +31,8 @@ class Config:
 
 
 def checks(group: str, *, config: Config | None = None) -> dict[str, doctor.Check]:
-    diagnosis = diagnose(config=config or Config())
+    with mock.patch("trtbench.requests.settings.load_config", return_value=config or Config()):
+        diagnosis = diagnose()
     return {check.name: check for check in diagnosis.group(group).checks}
 
 
@@ -52,7 +56,7 @@ def plugin(tmp_path, monkeypatch):
 @pytest.fixture
 def no_config(monkeypatch):
     """The command loads the configuration itself; here it finds an empty one."""
-    stand_in = types.ModuleType("trtbench.workflows.request.config")
+    stand_in = types.ModuleType("trtbench.requests.settings")
     stand_in.load_config = Config
     monkeypatch.setitem(sys.modules, stand_in.__name__, stand_in)
     return stand_in
@@ -103,48 +107,31 @@ def test_a_runtime_that_hangs_is_given_up(plugin):
 @pytest.mark.process
 def test_a_runtime_is_asked_in_the_interpreter_it_would_measure_with(plugin, tmp_path):
     plugin("elsewhere", FIX + "def available(): return None\n")
-    missing = Config(runtimes__elsewhere__python=str(tmp_path / "python"))
-    check = checks("runtimes", config=missing)["elsewhere"]
-    assert check.status == "broken"
-    assert str(tmp_path / "python") in check.detail
-
-    other = tmp_path / "other-python"
-    other.symlink_to("/bin/false")
-    check = checks("runtimes", config=Config(runtimes__elsewhere__python=str(other)))["elsewhere"]
-    assert check.status == "broken"
-    assert "status 1" in check.detail
-
-    # The same interpreter under another name: the package is lent, the plug-in is found.
-    alias = tmp_path / "bin" / "python"
-    alias.parent.mkdir()
-    alias.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    alias.chmod(0o755)
-    check = checks("runtimes", config=Config(runtimes__elsewhere__python=str(alias)))["elsewhere"]
-    assert check.status == "ok"
-    assert str(alias) in check.detail
-
-
-@pytest.mark.process
-def test_an_interpreter_that_lacks_what_a_worker_needs_is_told_how_to_get_it(tmp_path):
-    bare = tmp_path / "python"
-    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
-    bare.chmod(0o755)
-    check = checks("runtimes", config=Config(runtimes__onnxruntime__python=str(bare)))[
-        "onnxruntime"
-    ]
-    assert check.status == "broken"
-    assert "No module named" in check.detail
-    assert check.fix == f"{bare} -m pip install msgspec numpy"
-
-
-@pytest.mark.process
-def test_a_fix_is_meant_for_the_interpreter_that_lacks_something(plugin, tmp_path):
     plugin("absent", FIX + "def available(): return 'not there'\n")
-    alias = tmp_path / "python"
-    alias.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    alias.chmod(0o755)
-    check = checks("runtimes", config=Config(runtimes__absent__python=str(alias)))["absent"]
-    assert check.fix == f"{alias} -m pip install that"
+
+    def asked(runtime: str, script: str | None) -> tuple[Path, doctor.Check]:
+        python = tmp_path / "bin" / "python"
+        python.parent.mkdir(exist_ok=True)
+        python.unlink(missing_ok=True)
+        if script is not None:
+            python.write_text(f"#!/bin/sh\n{script}\n")
+            python.chmod(0o755)
+        config = Config(**{f"runtimes__{runtime}__python": str(python)})
+        return python, checks("runtimes", config=config)[runtime]
+
+    python, check = asked("elsewhere", None)
+    assert (check.status, str(python) in check.detail) == ("broken", True)
+    python, check = asked("elsewhere", "exit 1")
+    assert (check.status, "status 1" in check.detail) == ("broken", True)
+    # The same interpreter under another name uses this package and finds the plug-in.
+    same = f'exec "{sys.executable}" "$@"'
+    python, check = asked("elsewhere", same)
+    assert (check.status, str(python) in check.detail) == ("ok", True)
+    python, check = asked("absent", same)
+    assert check.fix == f"{python} -m pip install that"
+    python, check = asked("onnxruntime", f'exec "{sys.executable}" -S "$@"')
+    assert (check.status, "No module named" in check.detail) == ("broken", True)
+    assert check.fix == f"{python} -m pip install msgspec numpy"
 
 
 @pytest.mark.process
@@ -169,12 +156,12 @@ OK = doctor.Check(name="stand-in", status="ok", detail="works here")
 
 @pytest.mark.usefixtures("no_runtimes")
 def test_every_missing_thing_says_what_to_type(monkeypatch):
-    monkeypatch.setattr(versions, "_version", lambda distribution: None)
+    monkeypatch.setattr(versions.metadata, "version", lambda distribution: None)
     monkeypatch.setattr(nvml, "nvml_problem", lambda: "no NVIDIA driver is installed")
     monkeypatch.setattr(nvml, "gpus", lambda: ())
     monkeypatch.setattr(programs, "find_trtexec", lambda: None)
-    for group in diagnose(config=Config()).groups:
-        for check in group.checks:
+    for each in diagnose().groups:
+        for check in each.checks:
             assert check.status != "missing" or check.fix, check
     packages = checks("Python and packages")
     assert packages["torch"].fix == "pip install torch"
@@ -192,7 +179,7 @@ def test_every_missing_thing_says_what_to_type(monkeypatch):
 )
 def test_cuda_packages_fit_the_driver(monkeypatch, cuda, bindings, tensorrt):
     gpu = Gpu(name="Test", driver="550.1", cuda=cuda, memory_bytes=2**33)
-    monkeypatch.setattr(versions, "_version", lambda distribution: None)
+    monkeypatch.setattr(versions.metadata, "version", lambda distribution: None)
     monkeypatch.setattr(nvml, "nvml_problem", lambda: None)
     monkeypatch.setattr(nvml, "gpus", lambda: (gpu,))
     packages = checks("Python and packages")
@@ -206,7 +193,7 @@ def test_cuda_packages_fit_the_driver(monkeypatch, cuda, bindings, tensorrt):
 @pytest.mark.usefixtures("no_runtimes")
 def test_two_onnx_runtimes_in_one_environment_are_broken(monkeypatch):
     installed = {"onnxruntime": "1.20", "onnxruntime-gpu": "1.19"}
-    monkeypatch.setattr(versions, "_version", installed.get)
+    monkeypatch.setattr(versions.metadata, "version", installed.get)
     check = checks("Python and packages")["onnxruntime"]
     assert check.status == "broken"
     assert check.fix == (
@@ -240,15 +227,6 @@ def test_the_store_exists_or_will_be_made_or_cannot_be(tmp_path):
 
 
 @pytest.mark.usefixtures("no_runtimes")
-def test_settings_say_where_they_came_from():
-    config = Config(store="/runs", warmup="500ms")
-    config.origins = {"store": "environment TRTBENCH_STORE", "warmup": "trtbench.toml"}
-    found = checks("configuration", config=config)
-    assert found["store"].origin == "environment TRTBENCH_STORE"
-    assert found["warmup"].detail == "500ms"
-
-
-@pytest.mark.usefixtures("no_runtimes")
 def test_a_broken_configuration_is_shown_and_the_rest_is_still_told(no_config):
     def refuse() -> Config:
         raise UsageError("unknown setting 'stroe'", facts={"file": "t.toml"}, fix="store = ...")
@@ -263,18 +241,14 @@ def test_a_broken_configuration_is_shown_and_the_rest_is_still_told(no_config):
     assert diagnosis.group("Python and packages").checks
 
 
-@pytest.mark.process
 @pytest.mark.usefixtures("no_config")
-def test_json_is_one_document_and_shows_the_broken_plug_in(plugin):
-    plugin("unimportable", "import no_such_module")
-    plugin("works", FIX + "def available(): return None\n")
-    done = CliRunner().invoke(command, ["--json"])
-    assert done.exit_code == 0
-    document = json.loads(done.stdout)
-    groups = {group["name"]: group["checks"] for group in document["groups"]}
-    runtimes = {check["name"]: check for check in groups["runtimes"]}
-    assert runtimes["unimportable"]["status"] == "broken"
-    assert "no_such_module" in runtimes["unimportable"]["detail"]
+def test_no_working_runtime_is_status_4_with_the_result_on_stdout(monkeypatch):
+    broken = doctor.Check(name="r", status="missing", detail="not installed", fix="pip install r")
+    monkeypatch.setattr(doctor, "_runtime", lambda name, *, settings: broken)
+    done = CliRunner().invoke(group, ["doctor", "--json"])
+    assert done.exit_code == 4
+    groups = {each["name"]: each["checks"] for each in json.loads(done.stdout)["groups"]}
+    assert {check["status"] for check in groups["runtimes"]} == {"missing"}
 
 
 @pytest.mark.usefixtures("no_config")
@@ -282,25 +256,16 @@ def test_the_table_keeps_brackets_and_is_plain_without_a_terminal(monkeypatch):
     broken = doctor.Check(name="r", status="broken", detail="[Errno 2] x", fix="pip install 'a[b]'")
     monkeypatch.setattr(doctor, "_runtime", lambda name, *, settings: broken)
     monkeypatch.setenv("NO_COLOR", "1")
-    done = CliRunner().invoke(command, [])
+    done = CliRunner().invoke(group, ["doctor"])
     assert "[Errno 2] x" in done.stdout
     assert "fix: pip install 'a[b]'" in done.stdout
     assert "\x1b" not in done.stdout
     assert done.stderr == ""
 
 
-@pytest.mark.usefixtures("no_config")
-def test_no_working_runtime_is_status_4_with_the_result_on_stdout(monkeypatch):
-    broken = doctor.Check(name="r", status="missing", detail="not installed", fix="pip install r")
-    monkeypatch.setattr(doctor, "_runtime", lambda name, *, settings: broken)
-    done = CliRunner().invoke(command, ["--json"])
-    assert done.exit_code == 4
-    assert json.loads(done.stdout)
-
-
 def test_the_command_module_loads_nothing_heavy():
     heavy = ["rich", "msgspec", "numpy"]
     if sys.version_info >= (3, 11):  # before, Python's own library imports it on the way
         heavy.append("subprocess")
-    code = f"import sys, trtbench.cli.doctor; sys.exit(any(n in sys.modules for n in {heavy}))"
+    code = f"import sys, trtbench.verbs.doctor; sys.exit(any(n in sys.modules for n in {heavy}))"
     assert os.spawnl(os.P_WAIT, sys.executable, sys.executable, "-c", code) == 0

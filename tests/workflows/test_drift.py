@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from many_runs import START, add_series, record
-from trtbench.domain.result import Run, RunRecord
+from trtbench.compare.compare import comparison_from_runs, drift_remembered
+from trtbench.core.run import Run, RunRecord
 from trtbench.store.store import Store
-from trtbench.workflows.compare.compare import comparison_from_runs, drift_remembered
 
 MEDIANS = (1.0, 1.002, 0.998, 1.001, 0.999, 1.0)
 

@@ -26,21 +26,18 @@ from made_data import (
 )
 from onnx import helper
 
+from trtbench.accuracy.check import unique_names, vanilla_name
+from trtbench.accuracy.evaluate import join, run_evaluation, write_evaluation
+from trtbench.analysis.pass_times import Evaluation
 from trtbench.cli import run
+from trtbench.core.errors import InputError
+from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.data import demo_file
-from trtbench.domain.spec import ModelRef, RunSpec
-from trtbench.errors import InputError
-from trtbench.report.documents.evaluation import document_from_evaluation
 from trtbench.report.renderers.md import markdown
+from trtbench.report.sections.accuracy import document_from_evaluation
+from trtbench.requests.accuracy import EvalRequest
+from trtbench.requests.settings import Config
 from trtbench.store.store import Store
-from trtbench.workflows.check.evaluate import Evaluation, run_evaluation
-from trtbench.workflows.check.evaluate_files import join, write_evaluation
-from trtbench.workflows.check.naming import told_apart, vanilla_name
-from trtbench.workflows.measure.bench import run_bench
-from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.judging import EvalRequest
-from trtbench.workflows.request.measuring import BenchRequest
-from trtbench.workflows.request.spec import run_spec
 from trtbench.workflows.stored.report import load_runs, write_report
 
 
@@ -132,8 +129,8 @@ def test_names_as_arttrt_has_them() -> None:
         RunSpec(model=ModelRef(path=f"{name}.engine", format="engine"), runtime="tensorrt")
         for name in ("a", "b")
     ]
-    assert told_apart(["TRT fp16"] * 2, specs) == ["a.engine TRT fp16", "b.engine TRT fp16"]
-    assert told_apart(["a.onnx"] * 2, [specs[0]] * 2)[1] == "a.onnx (tensorrt) 2"
+    assert unique_names(["TRT fp16"] * 2, specs) == ["a.engine TRT fp16", "b.engine TRT fp16"]
+    assert unique_names(["a.onnx"] * 2, [specs[0]] * 2)[1] == "a.onnx (tensorrt) 2"
 
 
 def test_skeleton_sequences_are_classified_too(tmp_path: Path, evaluate) -> None:
@@ -272,20 +269,12 @@ def test_key_points_that_are_off(tmp_path: Path, evaluate) -> None:
 
 
 def test_scores_are_joined_to_runs_of_the_same_bytes_only(
-    tmp_path: Path, store: Store, config: Config, evaluate
+    tmp_path: Path, store: Store, evaluate, measured
 ) -> None:
     data = colour_folder(tmp_path / "val", per_class=2)
     right = colour_network(tmp_path / "right.onnx")
     other = colour_network(tmp_path / "other.onnx", swap=True)
-    runs = [
-        run_bench(
-            run_spec(
-                BenchRequest(model=path, batch=1, threads=1, duration=0.05, warmup=0.01), config
-            ),
-            store=store,
-        )
-        for path in (right, other)
-    ]
+    runs = [measured(path) for path in (right, other)]
     found = evaluate("classification", [right], data=str(data), normalize="none")
     joined = join(found, store)
     assert joined.joined == {"right.onnx": (runs[0].id,)}
@@ -304,21 +293,13 @@ def test_scores_are_joined_to_runs_of_the_same_bytes_only(
 
 
 def test_what_is_measured_after_an_evaluation_is_joined_too(
-    tmp_path: Path, store: Store, config: Config, evaluate
+    tmp_path: Path, store: Store, evaluate, measured
 ) -> None:
     data = colour_folder(tmp_path / "val", per_class=2)
     wrong = colour_network(tmp_path / "wrong.onnx", swap=True)
     other = colour_network(tmp_path / "other.onnx")
     assert join(evaluate("classification", [wrong], data=str(data)), store).joined == {}
-    later = [
-        run_bench(
-            run_spec(
-                BenchRequest(model=path, batch=1, threads=1, duration=0.05, warmup=0.01), config
-            ),
-            store=store,
-        )
-        for path in (wrong, other)
-    ]
+    later = [measured(path) for path in (wrong, other)]
     loaded, _ = load_runs([run.id for run in later], store=store)
     assert loaded[0].extra["scores"]["top1"].value < 1.0  # type: ignore[index]
     assert Path(loaded[0].extra["pictures"][0]).is_file()  # type: ignore[index]

@@ -1,28 +1,38 @@
-"""Ladders between two numbers of one model: from what runs state, and measured step by step."""
+"""Ladders between two numbers of one model, and engines named by runs, folders and files."""
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from models import tiny_model
 from trtbench.analysis.ladder import ladder_from_runs, steps_between
-from trtbench.domain.result import Environment, Fact, Gpu, LaunchFacts, Run, RunRecord
-from trtbench.domain.samples import IterationTimes
-from trtbench.domain.spec import ModelRef, RunSpec, Warmup
-from trtbench.errors import UsageError
+from trtbench.cli import trtbench as group
+from trtbench.core.errors import InputError, UsageError
+from trtbench.core.run import Environment, Fact, Gpu, LaunchFacts, Run, RunRecord
+from trtbench.core.samples import IterationTimes
+from trtbench.core.spec import ModelRef, RunSpec, Warmup
+from trtbench.measure.bench import run_bench
+from trtbench.requests.execution import Execution
+from trtbench.requests.measure import BenchRequest
+from trtbench.requests.run_spec import run_spec
+from trtbench.requests.settings import Config
 from trtbench.store.store import Store
-from trtbench.workflows.explain.ladder import explain_measured, explain_stated
-from trtbench.workflows.measure.bench import run_bench
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.measuring import BenchRequest
-from trtbench.workflows.request.spec import run_spec
+from trtbench.workflows.explain.engines import (
+    engine_from_words,
+    explain_measured,
+    explain_stated,
+    two_engines,
+)
 
 MODEL = ModelRef(path="/models/net.engine", format="engine")
+NAMES = ("conv1 + relu1", "conv2 + relu2", "fc")
+QUICK = {"batch": 1, "warmup": 0.01, "until_steady": False, "duration": 0.05, "iterations": 20}
 
 
 def made(
@@ -112,16 +122,11 @@ def test_steps_change_one_thing_at_a_time_and_end_at_the_other() -> None:
 
 def test_a_ladder_is_measured_step_by_step(store: Store, config: Config, tmp_path: Path) -> None:
     model = tiny_model(tmp_path / "tiny.onnx")
-    quick = {"batch": 1, "warmup": 0.01, "until_steady": False, "duration": 0.05, "iterations": 20}
-    a, b = (
-        run_bench(
-            run_spec(BenchRequest(model=model, threads=1, gap=gap, **quick), config), store=store
-        )
-        for gap in (None, "1ms")
-    )
-    found = explain_measured(a, b, store=store, conduct=Conduct(), launches=1)
-    assert [each.key for each in found.steps] == ["again", "gap_s"]
-    assert [each.run.record.spec.gap_s for each in found.steps] == [0.0, 0.001]
+    asked = (BenchRequest(model=model, threads=1, gap=gap, **QUICK) for gap in (None, "1ms"))
+    a, b = (run_bench(run_spec(each, config), store=store) for each in asked)
+    found = explain_measured(a, b, store=store, execution=Execution(), launches=1)
+    assert [each.key for each in found.ladder.rungs] == ["again", "gap_s"]
+    assert [each.record.spec.gap_s for each in found.steps] == [0.0, 0.001]
     ladder = found.ladder
     assert ladder.a_s is not None
     assert ladder.b_s is not None
@@ -131,14 +136,13 @@ def test_a_ladder_is_measured_step_by_step(store: Store, config: Config, tmp_pat
     assert "gap_s" in {each.key for each in stated.rungs}
     model.write_bytes(model.read_bytes() + b"\0")
     with pytest.raises(UsageError, match="changed since"):
-        explain_measured(a, b, store=store, conduct=Conduct())
+        explain_measured(a, b, store=store, execution=Execution())
     model.unlink()
     with pytest.raises(UsageError, match="not there"):
-        explain_measured(a, b, store=store, conduct=Conduct())
+        explain_measured(a, b, store=store, execution=Execution())
 
 
 def test_warm_ups_that_differ_are_a_rung() -> None:
-
     a = made()
     spec = a.record.spec.having(warmup=Warmup(until_steady=False))
     b = Run(record=a.record.having(spec=spec), times=a.times)
@@ -148,11 +152,60 @@ def test_warm_ups_that_differ_are_a_rung() -> None:
 def test_a_run_without_layers_says_how_to_get_them(
     store: Store, config: Config, tmp_path: Path
 ) -> None:
-    from trtbench.workflows.explain.source import engine_from_words
-
-    model = tiny_model(tmp_path / "tiny.onnx")
-    quick = {"batch": 1, "warmup": 0.01, "until_steady": False, "duration": 0.02, "iterations": 5}
-    run = run_bench(run_spec(BenchRequest(model=model, **quick), config), store=store)
+    request = BenchRequest(model=tiny_model(tmp_path / "tiny.onnx"), **QUICK)
+    run = run_bench(run_spec(request, config), store=store)
     with pytest.raises(UsageError, match="neither layer times") as problem:
         engine_from_words([run.id], store=store)
     assert "trtbench profile" in str(problem.value)
+
+
+def write_engine(folder: Path, *, scale: float = 1.0, stem: str = "") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    share = {"timeMs": 10 * scale, "averageMs": scale, "percentage": 100 / len(NAMES)}
+    times = [{"name": name, **share} for name in NAMES]
+    (folder / f"{stem}profile.json").write_text(json.dumps([{"count": 10}, *times]))
+    bare = {"LayerType": "CaskConvolution", "Inputs": [], "Outputs": [], "TacticName": ""}
+    layers = [{"Name": name, **bare} for name in NAMES]
+    (folder / f"{stem}graph.json").write_text(json.dumps({"Layers": layers, "Bindings": []}))
+    return folder
+
+
+@pytest.mark.parametrize("stem", ["", "net.onnx.engine."])
+def test_a_folder_of_files_is_read_as_one_engine(stem: str, tmp_path: Path) -> None:
+    folder = write_engine(tmp_path / "fp16", stem=stem)
+    (folder / "notes.bin").write_bytes(b"\0\1\2")
+    engine = engine_from_words([str(folder)], store=None)
+    assert engine.label == "fp16"
+    assert [layer.name for layer in engine.table.layers] == list(NAMES)
+    assert engine.table.timed
+    assert {layer.kind for layer in engine.table.layers} != {None}
+
+
+def test_two_folders_are_two_sides(tmp_path: Path) -> None:
+    a, b = write_engine(tmp_path / "a"), write_engine(tmp_path / "b", scale=2)
+    first, second = two_engines(str(a), f"{b}/", store=None)
+    assert second.table.total_s == pytest.approx(2 * first.table.total_s)
+
+
+def test_a_folder_of_several_engines_is_refused_by_name(tmp_path: Path) -> None:
+    write_engine(tmp_path, stem="fp16.")
+    write_engine(tmp_path, stem="int8.")
+    with pytest.raises(UsageError, match="2 engines") as caught:
+        engine_from_words([str(tmp_path)], store=None)
+    assert "fp16.profile.json" in str(caught.value.fix)
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="neither a run nor layer times"):
+        engine_from_words([str(tmp_path)], store=None)
+    with pytest.raises(InputError, match="there is no file"):
+        engine_from_words([str(tmp_path / "fp16.profile.json")], store=None)
+
+
+@pytest.mark.parametrize("verb", ["layers", "diff", "why"])
+def test_the_verbs_take_folders(verb: str, tmp_path: Path) -> None:
+    folders = [write_engine(tmp_path / "a"), write_engine(tmp_path / "b", scale=2)]
+    words = [str(folder) for folder in (folders[:1] if verb == "layers" else folders)]
+    result = CliRunner().invoke(group, [verb, *words, "--store", str(tmp_path / "store")])
+    assert result.exit_code == 0, result.output
+    assert "fc" in result.output

@@ -11,17 +11,16 @@ import pytest
 from models import tiny_model
 from trtbench.analysis.comparability import differences
 from trtbench.cli import run as command
-from trtbench.errors import StoreError, TrtbenchError, UsageError
+from trtbench.compare.gate import APART, gate
+from trtbench.core.errors import StoreError, TrtbenchError, UsageError
+from trtbench.measure.bench import run_bench
+from trtbench.measure.model_facts import keep_model, kept_model
 from trtbench.models.identity import model_ref
+from trtbench.requests.execution import Execution
+from trtbench.requests.measure import BenchRequest, GateRequest
+from trtbench.requests.run_spec import run_spec
+from trtbench.requests.settings import Config, load_config
 from trtbench.store.store import Store
-from trtbench.workflows.compare.gate import APART, gate
-from trtbench.workflows.measure.bench import run_bench
-from trtbench.workflows.measure.kept_models import keep_model, kept_model
-from trtbench.workflows.request.comparing import GateRequest
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.config import Config, load_config
-from trtbench.workflows.request.measuring import BenchRequest
-from trtbench.workflows.request.spec import run_spec
 from trtbench.workflows.stored.history import baseline_run
 
 QUICK = {"warmup": 0.02, "duration": 0.05}
@@ -29,7 +28,7 @@ QUICK = {"warmup": 0.02, "duration": 0.05}
 
 def measured(model: Path, store: Store, **how: str) -> str:
     spec = run_spec(BenchRequest(model=model, batch=1, **QUICK), Config(store=str(store.root)))
-    return run_bench(spec, store=store, conduct=Conduct(**how)).id
+    return run_bench(spec, store=store, execution=Execution(**how)).id
 
 
 @pytest.fixture
@@ -100,7 +99,7 @@ def test_a_kept_model_is_measured_in_turn_after_its_file_changed(
     assert kept_model(store, before) is None
     said: list[str] = []
     apart = gate(
-        gone, store=store, config=config, conduct=Conduct(listen=lambda e: said.append(e.text))
+        gone, store=store, config=config, execution=Execution(listen=lambda e: said.append(e.text))
     )
     assert apart.compared is not None
     assert apart.compared.comparison.design == "apart"
@@ -167,7 +166,7 @@ def test_a_file_without_models_says_what_one_looks_like(tmp_path: Path, store: S
     gates = tmp_path / "gates.toml"
     gates.write_text('p99 = "<5ms"\n')
     assert command(["gate", str(gates), "--store", str(store.root)]) == 2
-    from trtbench.workflows.compare.gate import requests_from_file
+    from trtbench.compare.gate import requests_from_file
 
     with pytest.raises(UsageError, match="names no models") as caught:
         requests_from_file(GateRequest(candidate=gates))

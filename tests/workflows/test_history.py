@@ -12,14 +12,14 @@ import pytest
 
 from many_runs import START, add_series, record
 from models import tiny_model
-from trtbench.analysis.changepoints import change_points, level_cuts, segments
+from trtbench.analysis.history import change_points, level_cuts, segments
 from trtbench.cli import run as cli
-from trtbench.domain.samples import Column
-from trtbench.errors import UsageError
+from trtbench.core.errors import UsageError
+from trtbench.core.samples import Column
+from trtbench.requests.measure import GateRequest
+from trtbench.requests.settings import Config, load_config
+from trtbench.requests.stored import HistoryRequest
 from trtbench.store.store import Store
-from trtbench.workflows.request.comparing import GateRequest
-from trtbench.workflows.request.config import Config, load_config
-from trtbench.workflows.request.keeping import HistoryRequest
 from trtbench.workflows.stored.history import baseline_run, read_history, write_history
 
 
@@ -46,6 +46,8 @@ def test_a_step_is_found_where_it_is() -> None:
     assert found.change == pytest.approx(0.08, abs=0.01)
     assert found.confirmed
     assert found.p < 1e-3
+    (late,) = change_points(steps((400, 1.0), (8, 1.06)))
+    assert abs(late.index - 400) <= 1, "a long quiet past hides no recent change"
 
 
 def test_several_changes_up_and_down_in_a_long_series() -> None:
@@ -97,11 +99,6 @@ def remembering(count: int, *, seed: int) -> Column:
 def test_runs_that_remember_one_another_seldom_raise_an_alarm() -> None:
     alarms = sum(bool(change_points(remembering(100, seed=seed))) for seed in range(60))
     assert alarms <= 12  # 36 when a cut cost the same however runs were correlated
-
-
-def test_a_long_quiet_past_hides_no_recent_change() -> None:
-    (found,) = change_points(steps((400, 1.0), (8, 1.06)))
-    assert abs(found.index - 400) <= 1
 
 
 # Series from a store.
@@ -194,36 +191,23 @@ def config(store: Store) -> Config:
 def test_baselines_of_a_stored_run_come_from_its_own_series(store: Store, config: Config) -> None:
     ids = fill(store)
     add_series(store, [1e-9], [record(50, batch=2)])  # faster, and something else
-    newest = ids[-1]
-    assert (
-        baseline_run(GateRequest(baseline="last", candidate=newest), store=store, config=config)
-        == ids[-2]
-    )
-    assert (
-        baseline_run(
-            GateRequest(baseline="tag:release", candidate=newest), store=store, config=config
-        )
-        == ids[10]
-    )
-    best = baseline_run(GateRequest(baseline="best", candidate=newest), store=store, config=config)
-    assert best in ids[:25]  # of the fast level, and not its luckiest run
+
+    def found(baseline: str, candidate: str = ids[-1]) -> str:
+        request = GateRequest(baseline=baseline, candidate=candidate)
+        return baseline_run(request, store=store, config=config)
+
+    assert (found("last"), found("tag:release")) == (ids[-2], ids[10])
     lucky = min(ids[:25], key=lambda each: store.entry(each).median_s or 1)
-    assert best != lucky
-    with pytest.raises(UsageError, match="tag 'none'"):
-        baseline_run(GateRequest(baseline="tag:none", candidate=newest), store=store, config=config)
-    with pytest.raises(UsageError, match="no run"):
-        baseline_run(GateRequest(baseline="last", candidate=ids[0]), store=store, config=config)
-    with pytest.raises(UsageError, match="cannot be read"):
-        baseline_run(GateRequest(baseline="newest", candidate=newest), store=store, config=config)
-
-
-def test_few_runs_have_no_levels_so_the_best_is_the_lowest(store: Store, config: Config) -> None:
-    records = [record(k) for k in range(4)]
-    ids = add_series(store, [3e-3, 1e-3, 2e-3, 2e-3], records)
-    assert (
-        baseline_run(GateRequest(baseline="best", candidate=ids[-1]), store=store, config=config)
-        == ids[1]
-    )
+    assert found("best") in {*ids[:25]} - {lucky}  # of the fast level, and not its luckiest run
+    few = add_series(store, [3e-3, 1e-3, 2e-3, 2e-3], [record(60 + k, model="b") for k in range(4)])
+    assert found("best", few[-1]) == few[1]  # few runs have no levels
+    for baseline, candidate, said in (
+        ("tag:none", ids[-1], "tag 'none'"),
+        ("last", ids[0], "no run"),
+        ("newest", ids[-1], "cannot be read"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            found(baseline, candidate)
 
 
 def test_the_baseline_of_a_file_is_sought_by_what_it_would_be(
@@ -234,13 +218,12 @@ def test_the_baseline_of_a_file_is_sought_by_what_it_would_be(
     ids = add_series(store, [1e-3] * 3, here)
     add_series(store, [1e-3], [record(9, machine="elsewhere")])
     config = config.having(machine="lab")
-    assert (
-        baseline_run(GateRequest(baseline="last", candidate=str(model)), store=store, config=config)
-        == ids[-1]
-    )
-    request = GateRequest(baseline="last", candidate=model, batch=7)
-    with pytest.raises(UsageError, match="no run"):
-        baseline_run(request, store=store, config=config)
+    asked = {"baseline": "last", "candidate": str(model)}
+    found = baseline_run(GateRequest(**asked, threads=2), store=store, config=config)
+    assert found == ids[-1]
+    for other in ({"threads": 2, "batch": 7}, {"threads": 4}, {"threads": 2, "streams": 2}):
+        with pytest.raises(UsageError, match="no run"):
+            baseline_run(GateRequest(**asked, **other), store=store, config=config)
 
 
 # The command line.

@@ -23,33 +23,29 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 
 from made_data import colour_folder, colour_network
 
-from trtbench.domain.job import JobEnd
-from trtbench.domain.result import FailedRun
-from trtbench.domain.spec import ModelRef, RunSpec
-from trtbench.errors import InputError, JobError
+from trtbench.accuracy.check import run_check
+from trtbench.accuracy.evaluate import join, run_evaluation
+from trtbench.compare.gate import _same_bytes
+from trtbench.compare.turns import Duet, Sides
+from trtbench.core.errors import InputError, JobError
+from trtbench.core.jobs import JobEnd
+from trtbench.core.run import FailedRun
+from trtbench.core.spec import ModelRef, RunSpec
+from trtbench.core.units import text_from_bytes
+from trtbench.measure.bench import run_bench
+from trtbench.measure.jobs import fail_if_model_changed
+from trtbench.measure.model_facts import keep_model, kept_model
 from trtbench.models.identity import changed, demand_unchanged, model_ref
+from trtbench.requests.accuracy import CheckRequest, EvalRequest
+from trtbench.requests.execution import Event, Execution
+from trtbench.requests.measure import BenchRequest
+from trtbench.requests.run_spec import run_spec
+from trtbench.requests.settings import Config
 from trtbench.store.store import Store
-from trtbench.units import text_from_bytes
-from trtbench.workflows.check.check import run_check
-from trtbench.workflows.check.evaluate import run_evaluation
-from trtbench.workflows.check.evaluate_files import join
-from trtbench.workflows.compare.duet import Duet
-from trtbench.workflows.compare.gate import _same_bytes
-from trtbench.workflows.compare.sides import Sides
-from trtbench.workflows.measure.bench import run_bench
-from trtbench.workflows.measure.failure import end_with_same_bytes
-from trtbench.workflows.measure.kept_models import keep_model, kept_model
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.judging import CheckRequest, EvalRequest
-from trtbench.workflows.request.measuring import BenchRequest
-from trtbench.workflows.request.progress import Event
-from trtbench.workflows.request.spec import run_spec
+from trtbench.sweep.plan import files_named
+from trtbench.sweep.result import results_from_sweep
+from trtbench.sweep.run import SweepProgress, carry_out, start_sweep
 from trtbench.workflows.stored.report import load_runs, write_report
-from trtbench.workflows.sweep.content import files_named
-from trtbench.workflows.sweep.progress import SweepProgress
-from trtbench.workflows.sweep.result import results_from_sweep
-from trtbench.workflows.sweep.run import carry_out, start_sweep
 
 SHORT = {"duration": 0.02, "warmup": 0.005, "until_steady": False, "threads": 1}
 
@@ -222,7 +218,7 @@ def test_a_sweep_does_not_keep_steps_of_other_weights(
 
     def accuracies(name: str) -> list[float]:
         start_sweep(asked, tmp_path / name, store=store)
-        found = carry_out(tmp_path / name, store=store, config=config, conduct=Conduct())
+        found = carry_out(tmp_path / name, store=store, config=config, execution=Execution())
         rows = results_from_sweep(found, store=store).rows
         return [row.scores["top1"].value for row in rows]
 
@@ -250,13 +246,13 @@ def test_a_model_that_changes_between_the_steps_of_a_sweep_is_noticed(
 
     start_sweep(asked, tmp_path / "sweep", store=store)
     found = carry_out(
-        tmp_path / "sweep", store=store, config=config, conduct=Conduct(), watch=change
+        tmp_path / "sweep", store=store, config=config, execution=Execution(), watch=change
     )
     told = [*found.failures.values(), *found.remarks.values()]
     assert any("net.onnx has changed since the sweep began" in each for each in told), told
     weights.write_bytes(own)
     start_sweep(asked, tmp_path / "again", store=store)
-    found = carry_out(tmp_path / "again", store=store, config=config, conduct=Conduct())
+    found = carry_out(tmp_path / "again", store=store, config=config, execution=Execution())
     rows = results_from_sweep(found, store=store).rows
     assert [row.scores["top1"].value for row in rows] == [1.0, 1.0]
 
@@ -272,7 +268,7 @@ def test_a_model_that_changes_while_it_is_measured_ends_the_run(
 
     spec = run_spec(BenchRequest(model=path, batch=1, launches=3, **SHORT), config)
     with pytest.raises(JobError, match=r"changed while it was in use.*net\.onnx\.data"):
-        run_bench(spec, store=store, conduct=Conduct(listen=change))
+        run_bench(spec, store=store, execution=Execution(listen=change))
     [entry] = store.index.find()
     record = store.load(entry.id)
     assert isinstance(record, FailedRun)
@@ -296,9 +292,9 @@ def test_a_crash_over_weights_that_changed_is_told_as_that(
     path = with_weights_beside(models.conv_model(tmp_path / "net.onnx"))
     model = model_ref(path)
     demand_unchanged(model)
-    assert end_with_same_bytes(end, model) == end
+    assert fail_if_model_changed(end, model) == end
     swap_weights(path)
-    found = end_with_same_bytes(end, model)
+    found = fail_if_model_changed(end, model)
     assert (found.error is not None and "net.onnx.data" in found.error.message) is told
 
 
@@ -325,7 +321,7 @@ def test_a_link_that_points_elsewhere_meanwhile_ends_the_run(
     point_to("one")
     spec = run_spec(BenchRequest(model=path, batch=1, **SHORT), config)
     with pytest.raises(JobError, match=r"net\.onnx was replaced or written to meanwhile"):
-        run_bench(spec, store=store, conduct=Conduct(listen=swap))
+        run_bench(spec, store=store, execution=Execution(listen=swap))
     assert run_bench(spec, store=store).record.spec.model == spec.model
 
 
@@ -352,7 +348,7 @@ def test_a_model_that_is_swapped_and_swapped_back_ends_the_run(
 
     spec = run_spec(BenchRequest(model=path, batch=1, **SHORT), config)
     with pytest.raises(JobError, match=r"net\.onnx was replaced or written to meanwhile"):
-        run_bench(spec, store=store, conduct=Conduct(listen=swap))
+        run_bench(spec, store=store, execution=Execution(listen=swap))
     assert run_bench(spec, store=store).record.spec.model == spec.model
 
 
@@ -367,7 +363,7 @@ def test_new_rights_and_links_do_not_change_a_model(
             path.chmod(0o600)
 
     spec = run_spec(BenchRequest(model=path, batch=1, **SHORT), config)
-    run_bench(spec, store=store, conduct=Conduct(listen=link))
+    run_bench(spec, store=store, execution=Execution(listen=link))
 
 
 def test_a_side_that_changes_ends_a_comparison(
@@ -384,7 +380,7 @@ def test_a_side_that_changes_ends_a_comparison(
 
     duet = Duet(
         Sides(baseline=specs[0], candidate=specs[1]), store=store, mode="one-process",
-        conduct=Conduct(listen=change), pairs=5,
+        execution=Execution(listen=change), pairs=5,
     )  # fmt: skip
     with pytest.raises(JobError, match=r"b\.onnx changed while"):
         duet.play(3)

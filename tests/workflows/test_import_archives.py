@@ -17,10 +17,10 @@ import pytest
 from imports import bring, only, reasons, record
 
 import logs
-from trtbench.boundary import archives
-from trtbench.errors import InputError
+from trtbench.core.errors import InputError
+from trtbench.importing import archives
+from trtbench.importing.keep import LOG, ORIGIN
 from trtbench.store.store import Store
-from trtbench.workflows.importing.keep import LOG, ORIGIN
 
 Files = Mapping[str, bytes | str]
 

@@ -14,11 +14,11 @@ import pytest
 from imports import bring, only, reasons, record, stored
 
 import leftovers
-from trtbench.domain.result import Fact, FailedRun, precision_of
-from trtbench.errors import InputError, UsageError
+from trtbench.core.errors import InputError, UsageError
+from trtbench.core.run import Fact, FailedRun, precision_of
+from trtbench.importing.files import key_of
 from trtbench.store.store import Store
 from trtbench.trtexec.times import read_times
-from trtbench.workflows.importing.find import key_of
 
 
 @pytest.mark.parametrize(

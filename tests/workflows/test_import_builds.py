@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from imports import bring, only, record, stored
 
-from trtbench.report.build_time import tried_of
 from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Text
+from trtbench.report.sections.build import tried_of
 from trtbench.store.store import Store
 from trtbench.workflows.look.inspect import inspect
 from trtbench.workflows.stored.report import with_files

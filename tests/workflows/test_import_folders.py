@@ -10,10 +10,10 @@ from imports import of, stored
 
 from made_artefacts import BATCHES, VERSIONS
 from trtbench.analysis.summary import summary_from_run
-from trtbench.domain.result import FailedRun, Run
+from trtbench.core.run import FailedRun, Run
+from trtbench.importing.run import ImportResult, import_artefacts
+from trtbench.requests.stored import ImportRequest
 from trtbench.store.store import Store
-from trtbench.workflows.importing.run import ImportResult, import_artefacts
-from trtbench.workflows.request.keeping import ImportRequest
 
 pytestmark = pytest.mark.xdist_group("import_folders")  # everything is imported once
 

@@ -13,11 +13,11 @@ import pytest
 from imports import bring
 
 import logs
+from trtbench.importing.keep import LOG
+from trtbench.importing.run import MOST_DRAWN, import_artefacts
+from trtbench.requests.execution import Event
+from trtbench.requests.stored import ImportRequest
 from trtbench.store.store import Store
-from trtbench.workflows.importing.keep import LOG
-from trtbench.workflows.importing.run import MOST_DRAWN, import_artefacts
-from trtbench.workflows.request.keeping import ImportRequest
-from trtbench.workflows.request.progress import Event
 
 PRINTED_PROFILE = logs.log_10().replace(
     "&&&& PASSED", logs.text(logs.NAME_LAST).rstrip("\n") + "\n&&&& PASSED", 1
@@ -109,7 +109,7 @@ def test_a_run_keeps_its_own_lines_of_a_text_of_several(tmp_path: Path, store: S
     result = bring(file, store=store)
     assert (result.summaries, result.summary_runs) == (2, 2)
     kept = [(store.runs / each.record.id / LOG).read_text() for each in result.runs]
-    assert kept == ["".join(lines) for lines in columns]
+    assert kept == [f"{text.rstrip()}\n" for text in sides]
 
 
 def test_runs_of_one_file_are_cut_at_its_lines_byte_for_byte(tmp_path: Path, store: Store) -> None:

@@ -10,8 +10,8 @@ import pytest
 from imports import bring, only, record
 
 import leftovers
-from trtbench.domain.result import Fact
-from trtbench.formats.toolkit_files import ToolkitSummary, csv_from_summary, value_from_document
+from trtbench.core.run import Fact
+from trtbench.formats.toolkit import ToolkitSummary, csv_from_summary, value_from_document
 from trtbench.store.store import Store
 
 

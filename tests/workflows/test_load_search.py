@@ -10,27 +10,31 @@ import msgspec
 import numpy as np
 import pytest
 
+import models
 import trtbench
 from gpu_standin import plan_bytes
 from models import tiny_model
 from trtbench.analysis import load as load_analysis
 from trtbench.cli import run as main
-from trtbench.cli._outputs import run_output
-from trtbench.domain.spec import Length
-from trtbench.errors import InputError, JobError, UsageError
+from trtbench.core.errors import InputError, JobError, StoreError, UsageError
+from trtbench.core.run import Run
+from trtbench.core.spec import Length
 from trtbench.formats import arrival_trace
 from trtbench.formats.arrival_trace import arrivals_from_file
+from trtbench.measure import bench
+from trtbench.measure import load as load_workflow
+from trtbench.measure.bench import run_bench
+from trtbench.measure.load import measured
 from trtbench.report.compose import document_from_runs
-from trtbench.report.documents.load import document_from_load
-from trtbench.runtimes._server import arrivals
+from trtbench.report.sections.load import document_from_load
+from trtbench.requests.execution import Event, Execution
+from trtbench.requests.measure import BenchRequest
+from trtbench.requests.run_spec import run_spec
+from trtbench.requests.settings import Config, cached_from_run, load_config
+from trtbench.runtimes._loop import arrivals
+from trtbench.store.directory import read_run, run_directories
 from trtbench.store.store import Store
-from trtbench.workflows.measure import load as load_workflow
-from trtbench.workflows.measure.load import measured
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.config import load_config
-from trtbench.workflows.request.measuring import BenchRequest
-from trtbench.workflows.request.progress import Event
-from trtbench.workflows.request.spec import run_spec
+from trtbench.verbs._outputs import run_output
 
 QUICK = {"duration": "50ms", "warmup": "10ms", "until_steady": False, "threads": 1}
 
@@ -170,7 +174,7 @@ def test_a_search_ends_with_a_rate_its_curve_and_runs_that_are_kept(
     store = Store(tmp_path / "s")
     request = BenchRequest(model=model, protocol="server", rate="400/s", slo="median<5s", **QUICK)
     spec = run_spec(request, load_config())
-    run = measured(spec, store=store, conduct=Conduct(), slo=request.slo)
+    run = measured(spec, store=store, execution=Execution(), slo=request.slo)
     load = run.load
     assert load is not None
     assert load.points
@@ -210,7 +214,7 @@ def test_a_search_that_cannot_go_on_keeps_what_it_found(
     request = BenchRequest(model=model, protocol="server", rate="800/s", slo="median<5s", **QUICK)
     spec = run_spec(request, load_config())
     with pytest.raises(type(problem)):
-        measured(spec, store=store, conduct=Conduct(listen=listen), slo=request.slo)
+        measured(spec, store=store, execution=Execution(listen=listen), slo=request.slo)
     kept = store.load(heard[-1].rpartition(" ")[2])
     assert kept.load is not None
     assert not kept.load.complete
@@ -228,7 +232,7 @@ def test_a_search_that_takes_too_long_ends_with_what_it_found(
         **QUICK,
     )  # fmt: skip
     spec, store, heard = run_spec(request, load_config()), Store(tmp_path / "s"), list[Event]()
-    run = measured(spec, store=store, conduct=Conduct(listen=heard.append), slo=request.slo)
+    run = measured(spec, store=store, execution=Execution(listen=heard.append), slo=request.slo)
     assert run.load is not None
     assert len(run.load.points) == 1
     assert len(run.load.points[0].windows) == 2
@@ -242,13 +246,13 @@ def test_a_search_that_takes_too_long_ends_with_what_it_found(
 def test_a_bound_below_a_lone_query_needs_no_search(model: Path, tmp_path: Path) -> None:
     request = BenchRequest(model=model, protocol="server", slo="p99<1ns", **QUICK)
     spec = run_spec(request, load_config())
-    run = measured(spec, store=Store(tmp_path / "s"), conduct=Conduct(), slo=request.slo)
+    run = measured(spec, store=Store(tmp_path / "s"), execution=Execution(), slo=request.slo)
     load = run.load
     assert load is not None
     assert not load.points
     assert load.highest_hz is None
     facts = document_from_load(load, run).sections[0].blocks[0]
-    assert "no rate keeps" in str(facts)
+    assert "no rate meets" in str(facts)
 
 
 @pytest.mark.parametrize(
@@ -272,3 +276,63 @@ def test_a_search_on_an_engine_can_be_planned(
     words = ["bench", str(engine), "-r", "tensorrt", "--protocol", "server", "--slo", "p99<5ms"]
     assert main([*words, "--dry-run"]) == 0
     assert json.loads(capsys.readouterr().out)["spec"]["protocol"] == "server"
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch):
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    spec = run_spec(
+        BenchRequest(
+            model=models.tiny_model(tmp_path / "tiny.onnx"),
+            batch=1,
+            warmup="1ms",
+            until_steady=False,
+            duration="10ms",
+            threads=1,
+        ),
+        Config(store=str(tmp_path)),
+    )
+    return spec, Store(tmp_path / "store")
+
+
+def test_a_bug_in_the_analysis_does_not_cost_the_measurement(asked, monkeypatch):
+    def broken(*_, **__):
+        raise ZeroDivisionError("a bug in a rule")
+
+    spec, store = asked
+    monkeypatch.setattr(bench, "findings_from_run", broken)
+    with pytest.raises(ZeroDivisionError):
+        run_bench(spec, store=store)
+    (folder,) = run_directories(store.runs)
+    run = read_run(folder)
+    assert isinstance(run, Run)
+    assert len(run.times) > 10
+    found = store.reindex(cached_from_run)
+    assert (found.runs, found.dropped, found.damaged) == (1, (), {})
+    assert store.load("last").id == run.id
+
+
+def test_an_index_that_cannot_be_written_does_not_cost_the_measurement(asked, monkeypatch):
+    def refuse(*_, **__):
+        raise StoreError("the index is on strike", facts={"reason": "pay"})
+
+    spec, store = asked
+    with monkeypatch.context() as patched:
+        patched.setattr(store.index, "put", refuse)
+        with pytest.raises(StoreError, match="the run is on disk") as caught:
+            run_bench(spec, store=store)
+    assert caught.value.fix == "trtbench runs reindex"
+    found = store.reindex(cached_from_run)
+    assert (found.runs, found.dropped, found.damaged) == (1, (), {})
+
+
+def test_derived_files_that_cannot_be_written_do_not_cost_the_measurement(asked, monkeypatch):
+    def full(run, folder):
+        raise StoreError("the disk is full")
+
+    spec, store = asked
+    monkeypatch.setattr(bench, "write_run_files", full)
+    with pytest.raises(StoreError, match="the disk is full"):
+        run_bench(spec, store=store)
+    assert isinstance(store.load("last"), Run), "the run is in the index all the same"

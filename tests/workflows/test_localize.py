@@ -19,13 +19,13 @@ from made_detectors import pictures, square_finder, squares
 
 import trtbench
 from planted_faults import WIDTH, convolutions, int8_of, overflowing, with_outlier
-from trtbench.build.cast import cast
-from trtbench.build.onnx_file import save_onnx
+from trtbench.accuracy.localize import commands_for
 from trtbench.cli import run as run_command
-from trtbench.errors import EXIT_BROKEN, UsageError
-from trtbench.models.sidecar import read_sidecar
-from trtbench.workflows.explain.localize import commands_for
-from trtbench.workflows.request.judging import LocalizeRequest
+from trtbench.convert.cast import cast
+from trtbench.core.errors import EXIT_BROKEN, UsageError
+from trtbench.models.identity import read_sidecar
+from trtbench.models.onnx_model import save_onnx
+from trtbench.requests.accuracy import LocalizeRequest
 
 
 @pytest.fixture(autouse=True)

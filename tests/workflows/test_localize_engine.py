@@ -14,18 +14,18 @@ import pytest
 
 import trtbench
 from planted_faults import WIDTH, network, overflowing, plain_weights
-from trtbench.build.cast import cast
-from trtbench.build.localize_rewrite import stand_in, write_marked
-from trtbench.build.onnx_file import save_onnx
-from trtbench.domain.artefact import Artefact
-from trtbench.domain.codec import json_from_value
-from trtbench.domain.samples import EngineGraph, LayerInfo, TensorInfo
-from trtbench.domain.spec import BuildSpec
-from trtbench.errors import InputError, UsageError
+from trtbench.accuracy import localize as localize_engine
+from trtbench.accuracy.graphs import write_marked
+from trtbench.accuracy.localize import between, evenly, layer_boundaries
+from trtbench.convert.cast import cast, stand_in
+from trtbench.core.codec import json_from_value
+from trtbench.core.errors import InputError, UsageError
+from trtbench.core.results import Artefact
+from trtbench.core.samples import EngineGraph, LayerInfo, TensorInfo
+from trtbench.core.spec import BuildSpec
 from trtbench.models.identity import model_ref, sha256_of
+from trtbench.models.onnx_model import save_onnx
 from trtbench.runtimes import RUNTIMES
-from trtbench.workflows.explain import localize_engine
-from trtbench.workflows.explain.localize_engine import between, evenly, layer_boundaries
 
 
 @pytest.fixture(autouse=True)
@@ -121,7 +121,7 @@ def test_an_engine_that_the_marks_change_is_said_so(
 def test_an_engine_without_a_record_and_a_repair_are_refused(tmp_path: Path) -> None:
     source = network(tmp_path / "model.onnx", plain_weights(np.random.default_rng(0), 2))
     Path("alone.engine").write_bytes(b"ftrt" + bytes(64))
-    with pytest.raises(InputError, match="how it was built"):
+    with pytest.raises(InputError, match="no record of how the engine was built"):
         trtbench.localize(source, "alone.engine", runtime="onnxruntime")
     with pytest.raises(UsageError, match="not repaired"):
         trtbench.localize(source, "alone.engine", runtime="onnxruntime", repair=True)

@@ -12,24 +12,21 @@ import pytest
 
 import models
 from trtbench.cli import run as command
-from trtbench.errors import InputError, UnavailableError, UsageError
+from trtbench.core.errors import InputError, UnavailableError, UsageError
+from trtbench.requests.convert import BuildRequest, LotteryRequest, UpgradeRequest, build_settings
+from trtbench.requests.execution import Execution
+from trtbench.requests.measure import CompareRequest
+from trtbench.requests.settings import Config
 from trtbench.store.store import Store
-from trtbench.workflows.builds import draws
-from trtbench.workflows.builds.draws import run_lottery
-from trtbench.workflows.builds.networks import compare_networks
-from trtbench.workflows.builds.upgrade import _in_process, _named, run_upgrade
-from trtbench.workflows.request.comparing import CompareRequest
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.making import BuildRequest, build_settings
-from trtbench.workflows.request.rebuilding import LotteryRequest, UpgradeRequest
+from trtbench.workflows import builds as draws
+from trtbench.workflows.builds import Builds, builder_of_both, versions_named
 
 QUICK: dict[str, Any] = {"launches": 2, "duration": "50ms"}
 
 
 def lottery(trtexec: Any, store: Store, config: Config, **changes: Any) -> Any:
     request = LotteryRequest(model=trtexec.onnx(), **{**QUICK, **changes})
-    return run_lottery(request, store=store, config=config, conduct=Conduct())
+    return Builds(store=store, config=config, execution=Execution()).lottery(request)
 
 
 def test_every_build_is_a_draw_and_the_spread_is_told(
@@ -71,11 +68,9 @@ def test_an_interrupted_lottery_goes_on_with_what_it_built(
 
     monkeypatch.setattr(draws, "run_build", interrupted)
     request = LotteryRequest(model=trtexec.onnx(), output=folder, builds=4, **QUICK)
+    heard = Execution(listen=lambda event: told.append(event.text))
     with pytest.raises(KeyboardInterrupt):
-        run_lottery(
-            request, store=store, config=config,
-            conduct=Conduct(listen=lambda event: told.append(event.text)),
-        )  # fmt: skip
+        Builds(store=store, config=config, execution=heard).lottery(request)
     assert f"2 of 4 engines are in {folder}: --resume goes on with them" in told
     before = [(folder / f"build-{n}.engine").read_bytes() for n in (1, 2)]
     (folder / "build-2.engine").write_bytes(b"another")  # this one is no longer what was built
@@ -86,23 +81,26 @@ def test_an_interrupted_lottery_goes_on_with_what_it_built(
     assert all(each.launches_s for each in found.draws)
 
 
-def test_an_engine_has_the_name_that_its_machine_goes_by(trtexec: Any, config: Config) -> None:
+def test_an_engine_has_the_name_that_its_machine_goes_by(
+    trtexec: Any, store: Store, config: Config
+) -> None:
     recipe = BuildRequest(model=trtexec.onnx(), output=trtexec.folder / "build-1.engine")
     told: list[str] = []
-    orin = Conduct(machine="orin", listen=lambda event: told.append(event.text))
-    built = draws.build_one(recipe, "1", config=config, conduct=orin)
+    orin = Execution(machine="orin", listen=lambda event: told.append(event.text))
+    builds = Builds(store=store, config=config, execution=orin)
+    built = builds.build_one(recipe, "1")
     assert built.artefact.host == "orin"
-    draws.build_one(recipe, "1", config=config, conduct=orin, resume=True)
+    builds.build_one(recipe, "1", resume=True)
     assert told[-1] == "build-1.engine was there already"
     other = dataclasses.replace(orin, machine="xavier")
-    draws.build_one(recipe, "1", config=config, conduct=other, resume=True)
+    dataclasses.replace(builds, execution=other).build_one(recipe, "1", resume=True)
     assert told[-1] != "build-1.engine was there already"
 
 
-def test_engines_of_two_versions_are_no_lottery(trtexec: Any, config: Config) -> None:
+def test_engines_of_two_versions_are_no_lottery(trtexec: Any, store: Store, config: Config) -> None:
     folder = trtexec.folder
     recipe = BuildRequest(model=trtexec.onnx(), output=folder / "build-1.engine")
-    built = draws.build_one(recipe, "1", config=config, conduct=Conduct())
+    built = Builds(store=store, config=config, execution=Execution()).build_one(recipe, "1")
     draws.refuse_mixed([built, built], folder)
     older = built.artefact.having(tensorrt="7.2.3")
     with pytest.raises(InputError, match="not of one TensorRT"):
@@ -125,7 +123,7 @@ def test_networks_are_compared_by_pairs_of_builds(
     request = CompareRequest(
         baseline=old, candidates=[new], builds=3, output_dir=trtexec.folder / "out", **QUICK
     )
-    (found,) = compare_networks(request, store=store, config=config, conduct=Conduct())
+    (found,) = Builds(store=store, config=config, execution=Execution()).networks(request)
     verdict = found.comparison.verdicts[0]
     assert verdict.kind == "slower"
     assert verdict.ratio == pytest.approx(1.03, abs=0.003)
@@ -135,14 +133,14 @@ def test_networks_are_compared_by_pairs_of_builds(
     itself = CompareRequest(
         baseline=old, candidates=[old], builds=3, output_dir=trtexec.folder / "same", **QUICK
     )
-    (alike,) = compare_networks(itself, store=store, config=config, conduct=Conduct())
+    (alike,) = Builds(store=store, config=config, execution=Execution()).networks(itself)
     assert alike.comparison.verdicts[0].kind == "same"
 
 
 def test_engines_are_not_built_again(trtexec: Any, store: Store, config: Config) -> None:
     request = CompareRequest(baseline=trtexec.engine(), candidates=[trtexec.engine()], builds=2)
     with pytest.raises(UsageError, match="not an ONNX file"):
-        compare_networks(request, store=store, config=config, conduct=Conduct())
+        Builds(store=store, config=config, execution=Execution()).compare(request)
 
 
 def test_flags_of_a_build_are_read_and_checked() -> None:
@@ -166,6 +164,12 @@ def test_the_command_and_build_times_say_the_same(
     shown = capsys.readouterr().out
     assert "2 builds of net.onnx" in shown
     assert "claims need" in shown
+    quick = ["--launches", "1", "--duration", "50ms", "--output-dir", str(trtexec.folder / "out")]
+    assert command(["compare", model, "--builds", "2", *quick]) == 0
+    assert "2 builds of net.onnx" in capsys.readouterr().out
+    pythons = ["--python", sys.executable] * 2
+    assert command(["compare", model, "--builds", "2", *quick, *pythons, "-r", "trtexec"]) == 0
+    assert "net.onnx: new against old" in capsys.readouterr().out
     assert command(["build", model, "--times", "2", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["draws"]) == 2
     assert not Path(model).with_suffix(".engine").exists()
@@ -175,23 +179,23 @@ def test_an_upgrade_needs_two_interpreters(tmp_path: Path, store: Store, config:
     model = models.conv_model(tmp_path / "net.onnx", batch=1)
     request = UpgradeRequest(old="8.6=", new=f"10={sys.executable}", model=model)
     with pytest.raises(UsageError, match="names no interpreter"):
-        run_upgrade(request, store=store, config=config, conduct=Conduct())
+        Builds(store=store, config=config, execution=Execution()).upgrade(request)
 
 
 def test_interpreters_of_an_upgrade_are_named_or_old_and_new(tmp_path: Path) -> None:
     """A path by itself stood in every row, and what to type was a flag that does nothing here."""
     python = sys.executable
-    assert _named((python, f"10={python}")) == [("old", python), ("10", python)]
-    assert _named((python, python)) == [("old", python), ("new", python)]
+    assert versions_named(python, f"10={python}") == [("old", python), ("10", python)]
+    assert versions_named(python, python) == [("old", python), ("new", python)]
     with pytest.raises(UsageError, match="both versions are called 10"):
-        _named((f"10={python}", f"10={python}"))
+        versions_named(f"10={python}", f"10={python}")
     with pytest.raises(UnavailableError) as caught:
-        _named((f"8.6={tmp_path / 'none'}", python))
+        versions_named(f"8.6={tmp_path / 'none'}", python)
     assert caught.value.fix == "8.6=PATH"
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").touch()
     with pytest.raises(UnavailableError) as caught:
-        _named((f"8.6={tmp_path}", python))
+        versions_named(f"8.6={tmp_path}", python)
     assert caught.value.fix == f"8.6={tmp_path / 'bin' / 'python'}"
 
 
@@ -201,11 +205,11 @@ def test_an_upgrade_builds_with_what_both_interpreters_have(
     (tmp_path / "tensorrt.py").write_text("raise ImportError('not here')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     pythons = [sys.executable, sys.executable]
-    assert _in_process(pythons) == "tensorrt", "which says what is missing"
+    assert builder_of_both(pythons) == "tensorrt", "which says what is missing"
     (tmp_path / "tensorrt_rtx.py").write_text("")
-    assert _in_process(pythons) == "tensorrt-rtx"
+    assert builder_of_both(pythons) == "tensorrt-rtx"
     (tmp_path / "tensorrt.py").write_text("")
-    assert _in_process(pythons) == "tensorrt"
+    assert builder_of_both(pythons) == "tensorrt"
 
 
 def test_a_task_judges_both_versions_with_all_its_flags(

@@ -1,46 +1,52 @@
-"""What is on record of how images are prepared is what was done to them, by every task."""
+"""One preparation of images per task, for calibrating, building, sweeping, checking and judging.
+
+What is on record of it is what was done to the images.
+"""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 from sweeps import matrix
 
 from models import save_graph
-from trtbench.build.builders._plan import reproduce_line
-from trtbench.domain.result import Run
-from trtbench.domain.spec import TensorSpec
-from trtbench.errors import UsageError
-from trtbench.host.tensorrt_calibrate import CacheKey, ScaleCache
-from trtbench.models.identity import model_ref
-from trtbench.models.sidecar import read_sidecar
-from trtbench.report.documents.evaluation import document_from_evaluation
+from trtbench.accuracy.check import run_check
+from trtbench.accuracy.evaluate import join, run_evaluation, scores_of
+from trtbench.analysis.onnx_graph import PREPARATION, preparation_from_text
+from trtbench.analysis.pass_times import Evaluation
+from trtbench.convert.build import build_spec, with_arrays
+from trtbench.convert.builders._python_api import reproduce_line
+from trtbench.convert.conversions import run_quantize, task_items
+from trtbench.core.errors import UsageError
+from trtbench.core.run import Run
+from trtbench.core.spec import TensorSpec
+from trtbench.host.tensorrt_build import CacheKey, ScaleCache
+from trtbench.measure.bench import run_bench
+from trtbench.measure.model_facts import preparation_of_model
+from trtbench.models.identity import model_ref, read_sidecar
 from trtbench.report.renderers.md import markdown
+from trtbench.report.sections.accuracy import document_from_evaluation
+from trtbench.requests.accuracy import CheckRequest, EvalRequest
+from trtbench.requests.convert import BuildRequest, QuantizeRequest
+from trtbench.requests.execution import Execution
+from trtbench.requests.measure import BenchRequest
+from trtbench.requests.run_spec import run_spec
+from trtbench.requests.settings import Config
 from trtbench.store.directory import read_run
-from trtbench.store.known_scores import known_scores
-from trtbench.store.store import Store
+from trtbench.store.store import Store, known_scores
+from trtbench.sweep.result import results_from_sweep
+from trtbench.sweep.run import carry_out, start_sweep
 from trtbench.tasks import TASKS
 from trtbench.tasks._images import normalization_name
 from trtbench.tasks.contract import DataSource, completed
-from trtbench.workflows.check.evaluate import Evaluation, run_evaluation
-from trtbench.workflows.check.evaluate_files import join
-from trtbench.workflows.make.build import build_spec, with_arrays
-from trtbench.workflows.make.calibration_images import task_items
-from trtbench.workflows.make.quantize import Data, quant_spec, run_quantize
-from trtbench.workflows.measure.bench import run_bench
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.judging import EvalRequest
-from trtbench.workflows.request.making import BuildRequest, QuantizeRequest
-from trtbench.workflows.request.measuring import BenchRequest
-from trtbench.workflows.request.spec import run_spec
-from trtbench.workflows.sweep.result import results_from_sweep
-from trtbench.workflows.sweep.run import carry_out, start_sweep
 
 SHORT: dict[str, Any] = {
     "duration": 0.02, "warmup": 0.005, "until_steady": False, "profile": False,
@@ -48,27 +54,51 @@ SHORT: dict[str, Any] = {
 EVERY = {"task", "fit", "normalize", "colour", "interpolation"}
 
 
+def made_photos(place: Path, levels: tuple[int, int], count: int) -> Path:
+    rng = np.random.default_rng(0)
+    for index in range(count):
+        folder = place / f"{index % 2}"
+        folder.mkdir(parents=True, exist_ok=True)
+        level = levels[index % 2]
+        pixels = np.clip(level + rng.normal(0, 8, (24, 30, 3)), 0, 255).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / f"{index}.png")
+    return place
+
+
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    rng = np.random.default_rng(0)
-    for index in range(12):
-        folder = tmp_path / "val" / f"{index % 2}"
-        folder.mkdir(parents=True, exist_ok=True)
-        level = 60 if index % 2 == 0 else 190
-        pixels = np.clip(level + rng.normal(0, 8, (20, 30, 3)), 0, 255).astype(np.uint8)
-        Image.fromarray(pixels).save(folder / f"{index}.png")
-    return tmp_path / "val"
+    return made_photos(tmp_path / "val", (60, 190), 12)
 
 
-def network(path: Path, *, size: int | str = 16, dtype: int = TensorProto.FLOAT) -> Path:
+@pytest.fixture
+def light_photos(tmp_path: Path) -> Path:
+    """Light and lighter images: 0.8 and 2.1 once ImageNet's mean and deviation are taken off."""
+    return made_photos(tmp_path / "light", (170, 245), 40)
+
+
+@pytest.fixture
+def light_network(tmp_path: Path) -> Path:
+    """A mean above 1.3 is class 1; scales made for values up to 1 cut that off."""
+    return network(tmp_path / "net.onnx", weights=(0.0, 1 / 3), bias=(1.3, 0.0))
+
+
+def network(
+    path: Path,
+    *,
+    size: int | str = 16,
+    dtype: int = TensorProto.FLOAT,
+    weights: tuple[float, float] = (-1.0, 1.0),
+    bias: tuple[float, float] = (0.0, 0.0),
+) -> Path:
     """Write a network that tells light images from dark ones; names leave its sides open."""
-    weight = np.array([[-1.0, 1.0]] * 3, np.float32)
+    weight = np.array([weights] * 3, np.float32)
     nodes = [
         helper.make_node("Cast", ["images"], ["numbers"], to=TensorProto.FLOAT),
         helper.make_node("Conv", ["numbers", "kernel"], ["same"]),
         helper.make_node("GlobalAveragePool", ["same"], ["pooled"]),
         helper.make_node("Flatten", ["pooled"], ["flat"]),
-        helper.make_node("MatMul", ["flat", "weight"], ["output"]),
+        helper.make_node("MatMul", ["flat", "weight"], ["product"]),
+        helper.make_node("Add", ["product", "bias"], ["output"]),
     ]
     sides = [size, size] if isinstance(size, int) else ["height", "width"]
     graph = helper.make_graph(
@@ -78,6 +108,7 @@ def network(path: Path, *, size: int | str = 16, dtype: int = TensorProto.FLOAT)
         [helper.make_tensor_value_info("output", TensorProto.FLOAT, ["batch", 2])],
         initializer=[
             numpy_helper.from_array(weight, "weight"),
+            numpy_helper.from_array(np.array(bias, np.float32), "bias"),
             numpy_helper.from_array(np.eye(3, dtype=np.float32).reshape(3, 3, 1, 1), "kernel"),
         ],
     )
@@ -86,22 +117,28 @@ def network(path: Path, *, size: int | str = 16, dtype: int = TensorProto.FLOAT)
 
 def quantized(path: Path, photos: Path, *, shapes: Any = None, **settings: Any) -> Path:
     target = path.with_name(f"{path.stem}-int8.onnx")
-    spec = quant_spec(QuantizeRequest(model=path, precision="int8", output=target, method="minmax"))
-    data = Data(
-        calibration=str(photos), task="classification", settings=settings, shapes=shapes or {}
-    )
-    run_quantize(spec, data=data)
+    run_quantize(
+        QuantizeRequest(
+            model=path, precision="int8", output=target, method="minmax", calibration=photos,
+            task="classification", settings=settings, shapes=shapes or {},
+        )
+    )  # fmt: skip
     return target
 
 
-def evaluate(
+def evaluated(
     *paths: Path, photos: Path, store: Store, config: Config, shapes: Any = None, **settings: Any
 ) -> Evaluation:
     request = EvalRequest(
-        models=paths, task="classification", data=photos, settings=settings, threads=1, batch=4,
-        shapes=shapes or {}, output=paths[0].parent / "out",
+        models=paths, task="classification", data=photos, settings=settings, threads=1,
+        batch=4, shapes=shapes or {}, output=paths[0].parent / "out",
     )  # fmt: skip
     return run_evaluation(request, store=store, config=config)
+
+
+@pytest.fixture
+def evaluate(photos: Path, store: Store, config: Config) -> Callable[..., Evaluation]:
+    return functools.partial(evaluated, photos=photos, store=store, config=config)
 
 
 def opened(task: str, photos: Path, *, dtype: str = "float32", side: Any = 16, **told: Any) -> Any:
@@ -160,22 +197,22 @@ def test_a_normalisation_has_one_name() -> None:
 
 
 def test_the_same_preparation_in_other_words_is_no_finding(
-    tmp_path: Path, photos: Path, store: Store, config: Config
+    tmp_path: Path, photos: Path, evaluate
 ) -> None:
     made = quantized(
         network(tmp_path / "net.onnx"), photos, normalize="0.485,0.456,0.406/0.229,0.224,0.225",
         resize=18,
     )  # fmt: skip
-    assert not evaluate(made, photos=photos, store=store, config=config).findings
+    assert not evaluate(made).findings
 
 
 def test_models_of_several_sizes_have_a_preparation_each(
-    tmp_path: Path, photos: Path, store: Store, config: Config
+    tmp_path: Path, photos: Path, evaluate
 ) -> None:
     """A network that was calibrated rightly is not blamed for the size of the one before it."""
     small, large = network(tmp_path / "small.onnx"), network(tmp_path / "large.onnx", size=24)
     made = quantized(large, photos)
-    found = evaluate(small, made, photos=photos, store=store, config=config)
+    found = evaluate(small, made)
     assert not found.findings
     assert [each.preparation["crop"] for each in found.models] == ["16x16", "24x24"]
     assert "crop" not in found.preparation
@@ -186,7 +223,7 @@ def test_models_of_several_sizes_have_a_preparation_each(
 
 
 def test_images_are_calibrated_with_in_the_size_that_is_asked_for(
-    tmp_path: Path, photos: Path, store: Store, config: Config
+    tmp_path: Path, photos: Path, evaluate
 ) -> None:
     shapes = {"images": (1, 3, 24, 24)}
     made = quantized(network(tmp_path / "net.onnx", size="open"), photos, shapes=shapes)
@@ -195,7 +232,7 @@ def test_images_are_calibrated_with_in_the_size_that_is_asked_for(
     assert sidecar.calibration is not None
     assert sidecar.calibration.preprocessing["crop"] == "24x24"
     shapes = {"images": (4, 3, 24, 24)}
-    found = evaluate(made, photos=photos, store=store, config=config, shapes=shapes)
+    found = evaluate(made, shapes=shapes)
     assert not found.findings
     assert found.preparation["crop"] == "24x24"
 
@@ -209,7 +246,7 @@ def test_a_sweep_measures_the_size_that_it_judges(
         task_settings={"crop": 20},
     )  # fmt: skip
     start_sweep(asked, tmp_path / "sweep", store=store)
-    found = carry_out(tmp_path / "sweep", store=store, config=config, conduct=Conduct())
+    found = carry_out(tmp_path / "sweep", store=store, config=config, execution=Execution())
     rows = results_from_sweep(found, store=store).rows
     for row in rows:
         run = store.load(row.runs[0])
@@ -230,7 +267,7 @@ def test_bytes_in_arrays_are_calibrated_with_as_they_are_judged(
     path = network(tmp_path / "net.onnx")
     asked = matrix(path, batch=[4], precision=["int8"], data=str(data), calibration=str(data))
     start_sweep(asked, tmp_path / "sweep", store=store)
-    found = carry_out(tmp_path / "sweep", store=store, config=config, conduct=Conduct())
+    found = carry_out(tmp_path / "sweep", store=store, config=config, execution=Execution())
     [row] = results_from_sweep(found, store=store).rows
     assert row.reason is None, "bytes are no input of the network as they are"
     assert row.scores["top1"].count == 24
@@ -253,17 +290,17 @@ def test_bytes_in_arrays_are_calibrated_with_as_they_are_judged(
 
 def bench(path: Path, store: Store, config: Config, **flags: Any) -> Run:
     spec = run_spec(BenchRequest(model=path, **{**SHORT, **flags}), config)
-    return run_bench(spec, store=store, conduct=Conduct())
+    return run_bench(spec, store=store, execution=Execution())
 
 
 def test_scores_are_not_joined_to_runs_of_another_size(
-    tmp_path: Path, photos: Path, store: Store, config: Config
+    tmp_path: Path, store: Store, config: Config, evaluate
 ) -> None:
     path = network(tmp_path / "net.onnx", size="open")
     flags = {"runtime": "onnxruntime", "threads": 1}
     same = bench(path, store, config, shapes={"images": (1, 3, 20, 20)}, **flags)
     other = bench(path, store, config, shapes={"images": (1, 3, 32, 32)}, **flags)
-    found = evaluate(path, photos=photos, store=store, config=config, crop=20)
+    found = evaluate(path, crop=20)
     joined = join(found, store)
     assert joined.joined == {"net.onnx": (same.id,)}
     [note] = [each for each in joined.all_notes if "no scores for the run" in each]
@@ -274,7 +311,7 @@ def test_scores_are_not_joined_to_runs_of_another_size(
 
 
 def test_scores_are_not_joined_to_runs_in_another_precision(
-    tmp_path: Path, photos: Path, trtexec: Any, store: Store, config: Config
+    tmp_path: Path, trtexec: Any, store: Store, config: Config, evaluate
 ) -> None:
     """trtexec may build INT8 of the very file whose accuracy was taken in FP32."""
     path = network(tmp_path / "net.onnx")
@@ -282,7 +319,7 @@ def test_scores_are_not_joined_to_runs_in_another_precision(
         bench(path, store, config, runtime="trtexec", precision=each, batch=1)
         for each in ("fp32", "int8")
     )
-    joined = join(evaluate(path, photos=photos, store=store, config=config), store)
+    joined = join(evaluate(path), store)
     assert joined.models[0].precision == "fp32"
     assert joined.joined == {"net.onnx": (full.id,)}
     assert any("fp32 was judged, and int8 was measured" in note for note in joined.all_notes)
@@ -320,3 +357,80 @@ def test_the_command_that_repeats_a_build_prepares_alike(
     )  # fmt: skip
     line = reproduce_line(build_spec(request, config))
     assert "--task classification --normalize none --resize 18" in line
+
+
+def test_calibrating_and_judging_prepare_alike_and_say_so(
+    light_network: Path, light_photos: Path, store: Store, config: Config
+) -> None:
+    made = quantized(light_network, light_photos)
+    sidecar = read_sidecar(made)
+    assert sidecar is not None
+    assert sidecar.calibration is not None
+    found = evaluated(made, photos=light_photos, store=store, config=config)
+    assert found.preparation == sidecar.calibration.preprocessing
+    assert found.preparation["normalize"] == "imagenet"
+    assert found.models[0].score("top1").value == 1.0
+    assert not found.findings
+    assert scores_of(found, found.models[0]).preparation == found.preparation
+    stamps = {entry.key: entry.value for entry in onnx.load(made).metadata_props}
+    kept = preparation_from_text(stamps[f"trtbench.{PREPARATION}"])
+    assert kept["resize"] == round(16 * 256 / 224)
+    assert preparation_of_model(model_ref(made)) == kept
+
+
+def test_what_was_calibrated_otherwise_is_an_error(
+    light_network: Path, light_photos: Path, store: Store, config: Config
+) -> None:
+    other = quantized(light_network, light_photos, normalize="none")
+    found = evaluated(other, photos=light_photos, store=store, config=config)
+    [finding] = found.findings
+    assert (finding.code, finding.severity) == ("H48", "error")
+    assert finding.evidence == {"calibrated": "normalize none", "judged": "normalize imagenet"}
+    assert any("H48" in note for note in found.all_notes)
+    assert found.models[0].score("top1").value == 0.5, "the harm that is meant"
+    request = CheckRequest(
+        reference=light_network, candidates=[other], images=light_photos, task="classification",
+        threads=1, batch=8, output=light_network.parent / "out",
+    )  # fmt: skip
+    checked = run_check(request, store=store, config=config)
+    assert any("H48" in note for note in checked.candidates[0].notes)
+    assert checked.preparation == found.preparation
+
+
+@pytest.mark.parametrize("settings", [{}, {"normalize": "0.485,0.456,0.406/0.2,0.2,0.2"}])
+def test_a_sweep_calibrates_as_it_judges(
+    light_network: Path, light_photos: Path, store: Store, config: Config, settings: Any
+) -> None:
+    """With mean 0 and deviation 1 the accuracy would be a half."""
+    asked = matrix(
+        light_network, precision=["int8"], batch=[8], data=str(light_photos),
+        calibration=str(light_photos), task_settings=settings,
+    )  # fmt: skip
+    folder = light_network.parent / "sweep"
+    start_sweep(asked, folder, store=store)
+    found = carry_out(folder, store=store, config=config, execution=Execution())
+    [row] = results_from_sweep(found, store=store).rows
+    assert "H48" not in (row.remark or "")
+    assert row.scores["top1"].value == 1.0
+
+
+def test_a_build_calibrates_as_the_task_judges(
+    light_network: Path, light_photos: Path, store: Store, config: Config, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="prepared by a task"):
+        build_spec(
+            BuildRequest(model=light_network, runtime="tensorrt", calibration=light_photos), config
+        )
+    shape = {"images": (8, 3, 16, 16)}
+    request = BuildRequest(
+        model=light_network, runtime="tensorrt", precision="int8", calibration=light_photos,
+        task="classification", settings={"normalize": "imagenet"}, shapes_opt=shape,
+        shapes_min=shape, shapes_max=shape,
+    )  # fmt: skip
+    ready = with_arrays(build_spec(request, config), tmp_path)
+    assert ready.calibration_arrays is not None
+    with np.load(ready.calibration_arrays) as arrays:
+        assert arrays["images"].shape == (40, 3, 16, 16)
+        assert arrays["images"].max() > 1.5, "divided by the deviation"
+    found = evaluated(light_network, photos=light_photos, store=store, config=config)
+    assert dict(ready.prepared) == found.preparation

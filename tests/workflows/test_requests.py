@@ -2,52 +2,53 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import inspect
+import pkgutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import click
 import pytest
 from click.testing import CliRunner
 
+import trtbench
+from trtbench import verbs
 from trtbench.analysis.check import ATOL, RTOL
 from trtbench.analysis.verdict import MARGIN
-from trtbench.cli._flags import flags
-from trtbench.errors import UsageError
-from trtbench.workflows.request import (
-    comparing,
-    explaining,
-    judging,
-    keeping,
-    making,
-    measuring,
-    sweeping,
-)
-from trtbench.workflows.request.comparing import CompareRequest
-from trtbench.workflows.request.fields import (
+from trtbench.cli import _as_it_is_now, command_from_verb
+from trtbench.cli import trtbench as group
+from trtbench.core.errors import UsageError
+from trtbench.requests import accuracy, convert, measure, stored, sweep
+from trtbench.requests.accuracy import CheckRequest, EvalRequest, LocalizeRequest
+from trtbench.requests.fields import (
+    TIME,
     Argument,
+    Duration,
     Option,
     VerbRequest,
     converted,
     fields_of,
-    request_from_arguments,
 )
-from trtbench.workflows.request.judging import CheckRequest, EvalRequest, LocalizeRequest
-from trtbench.workflows.request.kinds import TIME, Duration
-from trtbench.workflows.request.measuring import BenchRequest
-from trtbench.workflows.request.spec import pick
-from trtbench.workflows.sweep.matrix import FLAGS
+from trtbench.requests.measure import BenchRequest, CompareRequest
+from trtbench.requests.run_spec import pick
+from trtbench.sweep.matrix import FLAGS
+from trtbench.verbs._verb import Verb, View, request_from_arguments
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def all_requests() -> Iterator[type[VerbRequest]]:
-    for module in (comparing, explaining, judging, keeping, making, measuring, sweeping):
+    own = [
+        importlib.import_module(f"{verbs.__name__}.{each.name}")
+        for each in pkgutil.iter_modules(verbs.__path__)
+    ]
+    for module in (accuracy, convert, measure, stored, sweep, *own):
         for name, value in vars(module).items():
             if name.endswith("Request") and value.__module__ == module.__name__:
                 yield value
@@ -69,14 +70,16 @@ def test_every_field_says_what_it_means(request_type: type[VerbRequest]) -> None
             flags_seen |= own
 
 
+def command_of(request: type[VerbRequest], see: Callable[[Any], None]) -> click.Command:
+    verb = Verb(request, lambda asked, caller: see(asked), lambda *shown: None, View, doc="Try.")
+    return command_from_verb("try", verb)
+
+
 @pytest.mark.parametrize("request_type", list(all_requests()), ids=lambda each: each.__name__)
 def test_what_is_not_typed_is_as_a_python_user_gets_it(request_type: type[VerbRequest]) -> None:
     seen: list[VerbRequest] = []
 
-    @click.command()
-    @flags(request_type)
-    def command(request: VerbRequest) -> None:
-        seen.append(request)
+    command = command_of(request_type, seen.append)
 
     words: list[str] = []
     for field in fields_of(request_type):
@@ -104,10 +107,7 @@ class Longer(BenchRequest):
 def test_a_new_field_is_one_line() -> None:
     seen: list[Longer] = []
 
-    @click.command()
-    @flags(Longer)
-    def command(request: Longer) -> None:
-        seen.append(request)
+    command = command_of(Longer, seen.append)
 
     runner = CliRunner()
     done = runner.invoke(command, ["m.onnx", "--patience", "5ms", "--mood", "hasty", "--batch=2"])
@@ -136,7 +136,7 @@ def test_a_new_field_is_one_line() -> None:
         ({"shapes": {"x": (0, 3)}}, "holds nothing"),
         ({"timeout": 0}, "lets nothing be measured"),
         ({"address": "head:6379"}, "says nothing without an executor"),
-        ({"beside": 2}, "says nothing without an executor"),
+        ({"jobs": 2}, "says nothing without an executor"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_said_to_python_users_too(
@@ -184,31 +184,6 @@ def test_what_has_its_place_comes_first_and_the_store_last() -> None:
     assert fields[-1].name == "store"
 
 
-def tool(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_python_api_is_as_the_requests_say() -> None:
-    made = tool("make_api").api_text()
-    assert (ROOT / "src" / "trtbench" / "api.py").read_text() == made, "python tools/make_api.py"
-
-
-def test_the_reference_is_as_the_requests_say() -> None:
-    made = tool("make_reference").pages()
-    folder = ROOT / "docs" / "reference"
-    assert {path.name for path in folder.glob("*.md")} == set(made), "make reference"
-    for name, text in made.items():
-        assert (folder / name).read_text() == text, f"make reference ({name})"
-    flags_there = made["gate.md"]
-    assert "`--max-slowdown PERCENT`" in flags_there
-    assert "max_slowdown: Fraction" in flags_there
-
-
 def test_users_editors_know_the_arguments(tmp_path: Path) -> None:
     """A type checker takes the words of the flags and refuses others."""
     script = tmp_path / "mine.py"
@@ -231,10 +206,61 @@ def test_users_editors_know_the_arguments(tmp_path: Path) -> None:
 
 
 def test_arguments_that_say_nothing_leave_a_field_as_it_is() -> None:
-    said = {"reference": "a.onnx", "candidate": "b.onnx", "shapes": None, "limit": None, "seed": 3}
-    made = request_from_arguments(LocalizeRequest, said)
+    said = {"shapes": None, "limit": None, "seed": 3}
+    made = request_from_arguments(LocalizeRequest, ("a.onnx", "b.onnx"), said)
     assert made.shapes == {}  # cannot be None
     assert made.limit is None  # can, and means all
-    assert (made.seed, made.batch) == (3, LocalizeRequest(reference="a", candidate="b").batch)
+    assert (made.seed, made.batch) == (3, LocalizeRequest("a", "b").batch)
     with pytest.raises(TypeError, match="candidate"):
-        request_from_arguments(LocalizeRequest, {"reference": "a.onnx"})
+        request_from_arguments(LocalizeRequest, ("a.onnx",), {})
+    with pytest.raises(TypeError, match="twice"):
+        request_from_arguments(LocalizeRequest, ("a.onnx",), {"reference": "b.onnx"})
+
+
+def test_a_series_is_a_list_or_one_or_the_rest_of_the_arguments() -> None:
+    for arguments in ((["a", "b"],), ("a", "b")):
+        made = request_from_arguments(EvalRequest, arguments, {"task": "depth", "data": "d"})
+        assert list(made.models) == ["a", "b"]
+    assert CheckRequest("a", Path("b")).candidates == (Path("b"),)
+
+
+def test_a_function_has_the_arguments_of_its_request_and_says_what_they_mean() -> None:
+    shown = inspect.signature(trtbench.quantize)
+    assert str(shown.parameters["model"]) == "model: 'File'"
+    assert shown.parameters["precision"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert shown.return_annotation == "Sidecar"
+    assert "\nbatch: Items per batch (default 8)." in str(trtbench.quantize.__doc__)
+
+
+@pytest.mark.parametrize(
+    ("old", "now"),
+    [
+        (["why", "a", "b"], ["diff", "--why", "a", "b"]),
+        (["layers", "last", "--top", "3"], ["profile", "last", "--top", "3"]),
+        (["explain", "last", "--against", "b", "--measure"],
+         ["compare", "--why", "last", "--measure", "b"]),
+        (["explain", "--against=b", "last"], ["compare", "--why", "last", "b"]),
+        (["export-runs", "--to", "parquet"], ["runs", "export", "--to", "parquet"]),
+        (["trust"], ["doctor", "--trusted"]),
+        (["trust", "d"], ["doctor", "--trust", "d"]),
+        (["trust", "--remove", "d"], ["doctor", "--distrust", "d"]),
+        (["bench", "m.onnx"], ["bench", "m.onnx"]),
+    ],
+)  # fmt: skip
+def test_verbs_of_earlier_versions_are_understood(old: list[str], now: list[str]) -> None:
+    assert _as_it_is_now(click.Context(group), old) == now
+
+
+def test_the_reference_has_a_page_for_every_verb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    spec = importlib.util.spec_from_file_location("reference", ROOT / "tools" / "reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    pages = {path.stem for path in module.write_pages(tmp_path)}
+    assert {"bench", "runs", "import", "settings", "files", "python"} <= pages
+    assert "`--max-slowdown PERCENT`" in (tmp_path / "gate.md").read_text()
+    assert "## trtbench runs export" in (tmp_path / "runs.md").read_text()

@@ -23,32 +23,24 @@ from analysis_values import GPU, ar1, environment, stated
 from models import conv_model, tiny_model
 from trtbench import worker
 from trtbench.analysis.findings import RULES, findings_over_batches
-from trtbench.domain.codec import json_from_value
-from trtbench.domain.job import BenchJob, BenchOutcome, JobEnd
-from trtbench.domain.result import DuetRef, Environment, Interval, LaunchFacts, Run, Score, Scores
-from trtbench.domain.samples import (
-    Column,
-    IterationTimes,
-    LayerProfile,
-    LayerTime,
-    TelemetrySample,
-)
-from trtbench.domain.spec import InputSpec, RunSpec, TensorSpec
-from trtbench.host.telemetry_values import Counters
+from trtbench.compare.compare import comparison_from_runs, further_findings
+from trtbench.core.codec import json_from_value
+from trtbench.core.jobs import BenchOutcome, JobEnd
+from trtbench.core.run import DuetRef, Environment, Interval, LaunchFacts, Run, Score, Scores
+from trtbench.core.samples import Column, IterationTimes, LayerProfile, LayerTime, TelemetrySample
+from trtbench.core.spec import InputSpec, RunSpec, TensorSpec
+from trtbench.host.telemetry import Counters
+from trtbench.importing.run import import_artefacts
+from trtbench.measure import bench as launches
+from trtbench.measure import jobs as job_module
+from trtbench.measure import watch as watch_module
+from trtbench.measure.bench import run_bench
 from trtbench.models.identity import model_ref
+from trtbench.requests.execution import Execution
+from trtbench.requests.stored import ImportRequest
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import SCORES
-from trtbench.store.known_scores import judged_folder
-from trtbench.store.store import Store
-from trtbench.workflows.compare.compare import comparison_from_runs
-from trtbench.workflows.compare.findings import further_findings
-from trtbench.workflows.importing.run import import_artefacts
-from trtbench.workflows.measure import job as job_module
-from trtbench.workflows.measure import launches
-from trtbench.workflows.measure import watch as watch_module
-from trtbench.workflows.measure.bench import run_bench
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.keeping import ImportRequest
+from trtbench.store.store import Store, judged_folder
 
 
 def steady(median_s: float = 1e-3, n: int = 600, **more: float) -> Column:
@@ -92,7 +84,7 @@ class Stage:
                 module.__dict__.setdefault(name, getattr(real, name, None))
         module.open_session = module.command_lines = None  # type: ignore[attr-defined]
         monkeypatch.setitem(RUNTIMES._held, "scripted", module)
-        monkeypatch.setattr(job_module, "run_job", self._run_job)
+        monkeypatch.setattr(job_module, "run_jobs", self._run_jobs)
         monkeypatch.setattr(job_module, "read_environment", lambda **asked: self.world.machine)
         monkeypatch.setattr(watch_module, "opened", self._opened)
 
@@ -109,7 +101,7 @@ class Stage:
         self._clocks, self._limits = itertools.cycle(world.clocks_hz), iter(world.limits_s)
         given = {"inputs": InputSpec(source="data.npz"), **spec}
         asked = RunSpec(model=model_ref(self.model), runtime="scripted", **given)
-        return run_bench(asked, store=self.store, conduct=Conduct())
+        return run_bench(asked, store=self.store, execution=Execution())
 
     def _bench(self, spec: RunSpec, *, folder: Path, stage: Any) -> Any:
         if self.world.graph:
@@ -123,7 +115,8 @@ class Stage:
         }
         return BenchOutcome(**outcome), self.world.times(spec.batch or 1)
 
-    def _run_job(self, job: BenchJob, *, folder: Path, on_stage: Any, **rest: Any) -> JobEnd:
+    def _run_jobs(self, given: list[Any], *, on_stage: Any, **rest: Any) -> list[JobEnd]:
+        job, folder = given[0].job, given[0].folder
         folder.mkdir(parents=True)
         (folder / "log.txt").write_text("")
         path = folder / "job.json"
@@ -131,7 +124,7 @@ class Stage:
         on_stage("measure")
         status = worker.main([str(path), str(folder)])
         on_stage("save")
-        return JobEnd(seconds=1.0, stage="save", exit_status=status)
+        return [JobEnd(seconds=1.0, stage="save", exit_status=status)]
 
     def counters(self, *, energy: bool = False) -> Counters:
         limit = next(self._limits, self.world.limits_s[-1])
@@ -387,7 +380,7 @@ def test_an_imported_summary_lacks_what_it_takes_to_compare_it(tmp_path: Path) -
 ELSEWHERE = {
     "H46": "tests/runtimes/test_labels.py",
     "H47": "tests/workflows/test_import_reported.py",
-    "H48": "tests/workflows/test_one_preparation.py",
+    "H48": "tests/workflows/test_prepared_as_told.py",
     "H49": "tests/workflows/test_build_trtexec.py",
     "H50": "tests/workflows/test_unreadable.py",
     "H51": "tests/runtimes/test_labels.py",

@@ -21,29 +21,23 @@ from models import conv_model, identity, tiny_model
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 
-from made_data import depth_data, depth_network
 
-from trtbench.analysis.condition_text import condition_from_text
 from trtbench.analysis.sweep import choose, quantities, quantities_of
-from trtbench.build.builders import trtexec as trtexec_builder
 from trtbench.cli import run as cli
-from trtbench.domain.result import Run
-from trtbench.errors import UnavailableError, UsageError
-from trtbench.executors import AGAIN, WAITING, Needs, Request, Tell
+from trtbench.convert.builders import trtexec as trtexec_builder
+from trtbench.core.conditions import condition_from_text
+from trtbench.core.errors import UnavailableError, UsageError
+from trtbench.core.run import Run
+from trtbench.executors.contract import AGAIN, WAITING, Executor, Needs, Notify, RemoteJob
+from trtbench.requests.execution import Execution
+from trtbench.requests.settings import Config, load_config
 from trtbench.store.store import Store
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.config import Config, load_config
-from trtbench.workflows.sweep.cache import Cache
-from trtbench.workflows.sweep.estimate import estimate
-from trtbench.workflows.sweep.journal import JOURNAL, Journal
-from trtbench.workflows.sweep.matrix import (
-    Matrix,
-    matrix_from_file,
-    matrix_from_table,
-)
-from trtbench.workflows.sweep.plan import plan_sweep
-from trtbench.workflows.sweep.result import Results, results_from_sweep, write_results
-from trtbench.workflows.sweep.run import Sweep, SweepProgress, carry_out, start_sweep
+from trtbench.sweep import result
+from trtbench.sweep.matrix import Matrix, matrix_from_table
+from trtbench.sweep.plan import Cache, estimate, plan_sweep
+from trtbench.sweep.records import JOURNAL, Journal
+from trtbench.sweep.result import Results, results_from_sweep, write_results
+from trtbench.sweep.run import Sweep, SweepProgress, carry_out, start_sweep
 
 
 @pytest.fixture
@@ -61,7 +55,7 @@ def config(store: Store) -> Config:
 def sweep(asked: Matrix, folder: Path, store: Store, config: Config, **kw: Any) -> Sweep:
     if not (folder / "sweep.json").exists():
         start_sweep(asked, folder, store=store)
-    return carry_out(folder, store=store, config=config, conduct=Conduct(), **kw)
+    return carry_out(folder, store=store, config=config, execution=Execution(), **kw)
 
 
 def done(folder: Path) -> list[dict[str, Any]]:
@@ -69,7 +63,7 @@ def done(folder: Path) -> list[dict[str, Any]]:
     return [line for line in lines if line["what"] == "done"]
 
 
-class Waiting:
+class Waiting(Executor):
     """An executor whose machine does not come."""
 
     elsewhere = False
@@ -77,16 +71,13 @@ class Waiting:
     def width(self, needs: Needs) -> int:
         return 1
 
-    def run(self, request: Request, *, folder: Path, tell: Tell) -> None:
-        tell("looking around")
-        tell(f"{WAITING} to come that has {request.needs}")
-        tell("a machine has come")
-        tell("measuring")
-        tell(f"it was lost; {AGAIN}")
+    def run(self, job: RemoteJob, *, folder: Path, notify: Notify) -> None:
+        notify("looking around")
+        notify(f"{WAITING} to come that has {job.needs}")
+        notify("a machine has come")
+        notify("measuring")
+        notify(f"it was lost; {AGAIN}")
         raise UnavailableError("no machine can ever measure this run")
-
-    def close(self) -> None:
-        """There is nothing to end."""
 
 
 def test_a_case_that_waits_for_a_machine_or_loses_it_says_so(
@@ -95,9 +86,9 @@ def test_a_case_that_waits_for_a_machine_or_loses_it_says_so(
     start_sweep(matrix(tiny_model(tmp_path / "n.onnx")), tmp_path / "sweep", store=store)
     shown: list[str] = []
     heard: list[str] = []
-    conduct = Conduct(executor=Waiting(), listen=lambda event: heard.append(event.text))
+    execution = Execution(executor=Waiting(), listen=lambda event: heard.append(event.text))
     found = carry_out(
-        tmp_path / "sweep", store=store, config=config, conduct=conduct,
+        tmp_path / "sweep", store=store, config=config, execution=execution,
         watch=lambda progress: shown.append(progress.doing.partition(": ")[2]),
     )  # fmt: skip
     told = [text for text in shown if text]
@@ -138,31 +129,6 @@ def test_a_sweep_measures_every_case_in_every_round(
     assert len(store.index.find(tag=found.outline.tag)) == 4
     assert any("round 2/2" in text for text, _ in seen)
     check_files(results, tmp_path / "out")
-
-
-def test_accuracies_of_any_task(tmp_path: Path, store: Store, config: Config) -> None:
-    root = depth_data(tmp_path / "depth", count=2)
-    nets = [
-        depth_network(tmp_path / f"{name}.onnx", power=power)
-        for name, power in (("exact", 1.0), ("bent", 0.5))
-    ]
-    (tmp_path / "sweep.toml").write_text(
-        f"models = {[net.name for net in nets]}\nbatch = [1]\n"
-        'data = "depth/images"\ntask = "depth"\n'
-        '[task_settings]\ngt = "depth/truth"\nnormalize = "none"\n'
-        '[options]\nduration = "20ms"\n'
-    )
-    asked = matrix_from_file(tmp_path / "sweep.toml")
-    results = results_from_sweep(sweep(asked, tmp_path / "out", store, config), store=store)
-    errors = {row.model: row.scores["abs_rel"].value for row in results.rows}
-    assert errors["exact"] == pytest.approx(0.0, abs=1e-5)
-    assert errors["bent"] > 0.1
-    condition = condition_from_text("abs_rel<1", names=quantities(results.rows))
-    best = choose(results.rows, condition, by="abs_rel")
-    assert best.rows[0].model == "exact", "less is better"
-    first = plan_sweep(asked, config=config).evals
-    np.save(root / "truth" / "0.npy", np.ones((16, 16)))
-    assert plan_sweep(asked, config=config).evals != first, "the truth is another one"
 
 
 def check_files(results: Results, folder: Path) -> None:
@@ -231,7 +197,7 @@ def test_a_folder_is_not_swept_twice_nor_by_two(
 def test_samples_of_finished_cases_are_on_the_disk_and_not_in_memory(
     tmp_path: Path, store: Store, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trtbench.workflows.sweep.result.SPOOLED_ROWS", 1)
+    monkeypatch.setattr(result, "SPOOLED_ROWS", 1)
     asked = matrix(tiny_model(tmp_path / "net.onnx"), batch=[1, 2], rounds=2)
     done = sweep(asked, tmp_path / "out", store, config)
     found = results_from_sweep(done, store=store)

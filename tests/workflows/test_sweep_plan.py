@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sweeps import matrix
+from sweeps import SHORT, matrix
 
+import models
+import trtbench
 from models import conv_model, tiny_model
-from trtbench.errors import UnavailableError, UsageError
-from trtbench.extras import missing_package
+from trtbench.analysis.sweep import SweepRow, choose, quantities
+from trtbench.cli import run as command
+from trtbench.core.conditions import condition_from_text
+from trtbench.core.errors import UnavailableError, UsageError
+from trtbench.core.plugins import missing_package
+from trtbench.report.renderers.md import markdown
+from trtbench.report.renderers.terminal import text
+from trtbench.report.sections.sweep import document_from_sweep
+from trtbench.requests.execution import Execution
+from trtbench.requests.run_spec import unusable
+from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES
-from trtbench.workflows.request.choice import unusable
-from trtbench.workflows.request.config import Config
-from trtbench.workflows.sweep.graph import reason_of
-from trtbench.workflows.sweep.matrix import (
+from trtbench.store.store import Store
+from trtbench.sweep import plan as content
+from trtbench.sweep.matrix import (
     cases_from_matrix,
+    check_choice,
     matrix_from_file,
     matrix_from_preset,
     matrix_from_table,
@@ -24,8 +39,18 @@ from trtbench.workflows.sweep.matrix import (
     preset_names,
     with_flags,
 )
-from trtbench.workflows.sweep.plan import plan_sweep
-from trtbench.workflows.sweep.run import order_of
+from trtbench.sweep.plan import (
+    Cache,
+    builder_tools,
+    data_digest,
+    packages_of,
+    plan_sweep,
+    reason_of,
+)
+from trtbench.sweep.records import JOURNAL, config_of_sweep, read_outline
+from trtbench.sweep.result import results_from_sweep
+from trtbench.sweep.run import Sweep, carry_out, order_of, start_sweep
+from trtbench.workflows.stored.report import load_runs
 
 
 def test_a_file_of_toml_gives_lists_and_single_values(tmp_path: Path) -> None:
@@ -108,7 +133,7 @@ def test_yaml_means_the_same_as_toml_or_says_what_is_missing(tmp_path: Path) -> 
         ('models = ["a"]\nrounds = 0', "between 1 and 1000"),
         (
             f'models = ["a"]\nbatch = {[*range(1, 400)]}\n[options]\nthreads = {[*range(1, 400)]}',
-            "more cases than anybody can measure",
+            "more cases than can be measured",
         ),
     ],
 )
@@ -193,7 +218,7 @@ def test_orders_differ_by_round_and_repeat_by_seed() -> None:
 
 def test_one_engine_is_not_listed_under_two_precisions(trtexec: Any, config: Config) -> None:
     asked = matrix(trtexec.engine(), runtime=["trtexec"], precision=["fp32", "int8"], batch=[1])
-    with pytest.raises(UsageError, match="nobody knows the precision"):
+    with pytest.raises(UsageError, match="the precision of"):
         plan_sweep(asked, config=config)
     plain = matrix(trtexec.engine(), runtime=["trtexec"], batch=[1])
     assert [case.precision for case in plan_sweep(plain, config=config).cases] == [None]
@@ -210,5 +235,238 @@ def test_no_two_models_are_called_alike() -> None:
         ("torchvision:net", "torch.hub:here/net"): ["torchvision:net", "net"],
         ("ultralytics:yolov8n-cls.pt",): ["yolov8n-cls"],
     }
-    for models, names in called.items():
-        assert list(names_of_models(models).values()) == names
+    for given, names in called.items():
+        assert list(names_of_models(given).values()) == names
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    asked = matrix(tiny_model(tmp_path / "net.onnx"), batch=[1, 2])
+    store = Store(tmp_path / "store")
+    start_sweep(asked, tmp_path / "out", store=store)
+    go_on(tmp_path / "out")
+    return tmp_path / "out"
+
+
+def go_on(folder: Path) -> Sweep:
+    """Go on with a sweep as ``--resume`` does, from settings that name another store."""
+    config = config_of_sweep(folder, Config(store=str(folder.parent / "another")), given=None)
+    return carry_out(folder, store=Store(config.store), config=config, execution=Execution())
+
+
+def runs_of(folder: Path) -> list[str]:
+    lines = [json.loads(line) for line in (folder / JOURNAL).read_text().splitlines()]
+    return [line["run"] for line in lines if line["what"] == "done"]
+
+
+def test_going_on_uses_the_store_that_the_sweep_recorded(folder: Path) -> None:
+    before = runs_of(folder)
+    found = go_on(folder)
+    assert runs_of(folder) == before
+    assert found.notes == []
+    assert not (folder.parent / "another").exists()
+    assert read_outline(folder).store == str(folder.parent / "store")
+
+
+def test_another_store_is_refused_while_the_recorded_one_is_there(folder: Path) -> None:
+    with pytest.raises(UsageError, match="another store"):
+        config_of_sweep(folder, Config(store="x"), given="x")
+    same = str(folder.parent / "store")
+    assert config_of_sweep(folder, Config(store=same), given=same).store == same
+    shutil.move(same, folder.parent / "moved")
+    assert config_of_sweep(folder, Config(store="moved"), given="moved").store == "moved"
+
+
+def test_a_store_with_a_password_is_recorded_without_it_and_asked_for(tmp_path: Path) -> None:
+    asked = matrix(tiny_model(tmp_path / "net.onnx"))
+    url = f"file://me:hunter2@localhost{tmp_path / 'store'}"
+    start_sweep(asked, tmp_path / "out", store=Store(url))
+    assert "hunter2" not in (tmp_path / "out" / "sweep.json").read_text()
+    with pytest.raises(UsageError, match="password"):
+        config_of_sweep(tmp_path / "out", Config(store="x"), given=None)
+    assert config_of_sweep(tmp_path / "out", Config(store=url), given=url).store == url
+
+
+@pytest.mark.parametrize("how", ["removed", "folder", "record", "samples"])
+def test_a_run_that_was_lost_is_measured_again_and_said(folder: Path, how: str) -> None:
+    store = Store(folder.parent / "store")
+    lost, kept = runs_of(folder)
+    if how == "removed":
+        store.remove(lost)
+    elif how == "folder":
+        shutil.rmtree(store.runs / lost)
+    elif how == "record":
+        (store.runs / lost / "run.json").write_text("{")
+    else:
+        (store.runs / lost / "samples.npz").write_text("x")
+    found = go_on(folder)
+    assert any(lost in note for note in found.notes)
+    assert len(runs_of(folder)) == 3
+    rows = results_from_sweep(found, store=Store(folder.parent / "store")).rows
+    assert {row.reason for row in rows} == {None}
+    assert sorted(run for row in rows for run in row.runs) == sorted([kept, runs_of(folder)[-1]])
+    assert go_on(folder).notes == found.notes  # the old line is still in the journal
+    assert len(runs_of(folder)) == 3
+
+
+def test_a_damaged_line_of_the_journal_is_measured_again_and_said(folder: Path) -> None:
+    lines = (folder / JOURNAL).read_bytes().split(b"\n")
+    place = next(k for k, line in enumerate(lines) if b'"done"' in line)
+    lines[place] = b"\x00\xff{nonsense"
+    (folder / JOURNAL).write_bytes(b"\n".join(lines))
+    found = go_on(folder)
+    assert any("line" in note for note in found.notes)
+    rows = results_from_sweep(found, store=Store(folder.parent / "store")).rows
+    assert {row.reason for row in rows} == {None}
+
+
+def test_a_lost_step_is_done_again(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    asked = matrix(tiny_model(tmp_path / "net.onnx"), batch=[1], precision=["fp16"])
+    start_sweep(asked, tmp_path / "out", store=store)
+    go_on(tmp_path / "out")
+    shutil.rmtree(store.root / "steps")
+    found = go_on(tmp_path / "out")
+    (step,) = found.plan.steps.values()
+    assert Cache(store).find(step) is not None
+    assert len(runs_of(tmp_path / "out")) == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "best"),
+    [("p98<5ms", "items"), ("median<", "items"), ("nosuch<5", "items"), ("median<5ms", "itms"),
+     ("not " * 5000 + "median<5ms", "items"), ("median<" + "-" * 5000 + "5ms", "items"),
+     ("(" * 5000, "items"), ("median<" + "+".join(["1ms"] * 5000), "items")],
+    ids=range(8),
+)  # fmt: skip
+def test_conditions_are_checked_before_anything_is_measured(
+    tmp_path: Path, where: str, best: str
+) -> None:
+    with pytest.raises(UsageError):
+        check_choice(where, best, matrix(tmp_path / "net.onnx"))
+
+
+def test_conditions_may_name_axes_and_scores(tmp_path: Path) -> None:
+    asked = matrix(tmp_path / "net.onnx", options={"threads": [1, 2]}, data="x.npz")
+    check_choice("threads<2 and abs_rel<5% and p99<5ms", "top1", asked)
+
+
+def test_data_with_the_same_names_and_sizes_is_other_data(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"one")
+    before = data_digest(str(tmp_path))
+    (tmp_path / "a.png").write_bytes(b"two")
+    assert data_digest(str(tmp_path)) != before
+
+
+def test_large_data_is_read_once_and_known_by_its_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(content, "KEPT_FROM_BYTES", 0)
+    monkeypatch.setattr(content, "TICK_NS", -1)
+    read: list[str] = []
+
+    def counted(path: Path) -> str:
+        read.append(path.name)
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    monkeypatch.setattr(content, "sha256_of", counted)
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in ("a.png", "b.png"):
+        (data / name).write_bytes(b"one")
+    before = data_digest(str(data))
+    assert data_digest(str(data)) == before
+    assert read == ["a.png", "b.png"]
+    times = (data / "a.png").stat()
+    (data / "a.png").write_bytes(b"two")
+    os.utime(data / "a.png", ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert data_digest(str(data)) != before  # the same size, and the old date given back
+    assert read == ["a.png", "b.png", "a.png"]
+    for each in (tmp_path / "cache").rglob("*.json"):
+        each.write_bytes(b"damaged")
+    (data / "a.png").write_bytes(b"one")
+    assert data_digest(str(data)) == before
+
+
+def test_engines_are_known_by_the_interpreter_that_builds_them(tmp_path: Path) -> None:
+    python = tmp_path / "bin" / "python"
+    packages = tmp_path / "lib" / "python3.11" / "site-packages"
+    for folder in (python.parent, packages / "tensorrt-10.9.0.dist-info"):
+        folder.mkdir(parents=True)
+    before = builder_tools("trtexec", device="cuda:0", python=str(python))
+    assert packages_of(str(python))["packages"] == "tensorrt-10.9.0.dist-info"
+    (packages / "tensorrt-10.9.0.dist-info").rename(packages / "tensorrt-10.13.0.dist-info")
+    assert builder_tools("trtexec", device="cuda:0", python=str(python)) != before
+
+
+@pytest.mark.process
+def test_outputs_of_every_case_are_held_against_the_model_as_given(tmp_path):
+    model = models.tiny_model(tmp_path / "tiny.onnx")
+    found = trtbench.sweep(
+        model, precision=["fp32", "fp16"], batch=[1], runtime="onnxruntime", check=20,
+        axis={name: [value] for name, value in SHORT.items()},
+        output=tmp_path / "sweep", store=tmp_path / "store",
+    )  # fmt: skip
+    same, half = found.rows
+    assert (same.max_abs, same.remark) == (0, None)
+    assert half.max_abs > 0
+    assert half.sqnr_db > 30
+    kept = json.loads((found.runs[1].path / "checks.json").read_text())
+    assert kept[0]["reference"] == "tiny.onnx"
+    made = list((tmp_path / "store" / "steps").glob("check-*/made.json"))
+    assert len(made) == 1  # both sides in one comparison, kept for the next sweep
+    runs, _ = load_runs([str(tmp_path / "sweep")], store=Store(tmp_path / "store"))
+    assert {run.id for run in runs} == {run.id for run in found.runs}
+    assert all(run.extra["checks"] for run in runs)
+    with pytest.raises(UsageError, match="not in this store"):
+        load_runs([str(tmp_path / "sweep")], store=Store(tmp_path / "other"))
+    page = markdown(document_from_sweep(found.rows))
+    assert "SQNR" in page
+    assert "same" in page
+
+
+def test_rows_are_chosen_by_what_their_outputs_differ_by():
+    rows = [
+        SweepRow(model="m", runtime="r", max_abs=0.0),
+        SweepRow(model="m", runtime="r", max_abs=0.1, sqnr_db=40.0),
+        SweepRow(model="m", runtime="r", max_abs=0.9, sqnr_db=10.0),
+        SweepRow(model="m", runtime="r"),
+    ]
+    near = condition_from_text("sqnr >= 30", names=quantities(rows))
+    chosen = choose(rows, near, by="max_abs")
+    assert {row.max_abs for row in chosen.rows} == {0.0, 0.1}
+
+
+def test_cases_are_told_apart_on_a_narrow_screen():
+    rows = [
+        SweepRow(model="m", runtime="onnxruntime", precision=precision, batch=8, size_bytes=1 << 20,
+                 options={"machine": machine}, max_abs=0.1, sqnr_db=40.0, layers=12,
+                 parameters=123_456)
+        for precision in ("fp32", "int8") for machine in ("lab-h100-number-1", "lab-orin")
+    ]  # fmt: skip
+    drawn = text(document_from_sweep(rows), width=60)
+    assert "…" not in drawn
+    assert drawn.count("int8") == drawn.count("machine=lab-orin") == 2
+
+
+def test_a_sweep_on_this_machine_fetches_no_engines(tmp_path, capsys):
+    model = models.tiny_model(tmp_path / "tiny.onnx")
+    with pytest.raises(UsageError, match="from other machines"):
+        trtbench.sweep(model, fetch_engines=True, output=tmp_path / "s", store=tmp_path / "store")
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_dry_run_for_other_machines_says_that_they_plan(tmp_path, capsys):
+    model = models.tiny_model(tmp_path / "tiny.onnx")
+    words = ["sweep", str(model), "-r", "tensorrt", "--batch", "1", "--dry-run", "--executor",
+             "ssh", "--store", str(tmp_path / "store")]  # fmt: skip
+    assert command(words) == 0
+    said = capsys.readouterr().out
+    assert "planned there" in " ".join(said.split())
+    assert "cannot be measured" not in said
+
+
+def test_a_check_of_fewer_than_no_inputs_is_refused():
+    with pytest.raises(UsageError, match="at least 1 input"):
+        matrix_from_table({"models": ["m.onnx"], "check": -1}, where="test")

@@ -24,8 +24,7 @@ from made_data import (
 from made_detectors import network, yolo_data, yolov8
 
 from trtbench.cli import run
-from trtbench.workflows.sweep.matrix import Matrix
-from trtbench.workflows.sweep.shapes import judged_items
+from trtbench.sweep.matrix import Matrix, judged_items
 
 POINTS = [(12.0, 20.0), (30.0, 22.0), (24.0, 40.0)]
 

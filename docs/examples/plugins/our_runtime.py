@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.domain.job import BenchOutcome, Stage
-from trtbench.domain.samples import IterationTimes
-from trtbench.domain.spec import RunSpec, TensorSpec
+from trtbench.core.jobs import BenchOutcome, Stage
+from trtbench.core.samples import IterationTimes
+from trtbench.core.spec import RunSpec, TensorSpec
 from trtbench.runtimes.contract import Arrays, Session, bench_session
 
 FORMATS = ("onnx",)

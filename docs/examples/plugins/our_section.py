@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trtbench.domain.result import Run
+from trtbench.core.run import Run
 from trtbench.report.document import Cell, Heading, Section, table_from_rows
 
 ORDER = 45
-"""After the percentiles (40)."""
+"""After the sections on latency (30)."""
 
 HEADINGS = (
     Heading(key="run", title="Run"),

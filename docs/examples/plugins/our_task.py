@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from trtbench.domain.result import Score
+from trtbench.core.run import Score
 from trtbench.tasks.contract import (
     Arrays,
     DataSource,

@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from trtbench.analysis.distributions import incomplete_beta, normal_quantile, t_quantile
-from trtbench.analysis.robust import LEVEL, difference, trimmed_count
+from trtbench.analysis.distributions import (
+    LEVEL,
+    difference,
+    incomplete_beta,
+    normal_quantile,
+    t_quantile,
+    trimmed_count,
+)
 from trtbench.analysis.verdict import GATE, MARGIN, incomparable, judge, verdict_from_effects
-from trtbench.domain.comparison import Verdict
-from trtbench.domain.samples import EngineGraph
-from trtbench.domain.short_view import ShortView
-from trtbench.domain.spec import Value
+from trtbench.core.results import Comparison, ShortView, Verdict
+from trtbench.core.run import Score
+from trtbench.core.samples import EngineGraph
+from trtbench.core.spec import Value
 
 CLAIMS = (0.01, 0.02, 0.05, 0.1)
 """Differences for which the builds that they need are counted."""
@@ -53,7 +60,7 @@ class Draw(Value, frozen=True, kw_only=True):
 
 
 class Aspect(Value, frozen=True, kw_only=True):
-    """Whether the builds are the same in one respect; ``None``: nobody can tell."""
+    """Whether the builds are the same in one respect; ``None``: not known."""
 
     name: AspectName
     same: bool | None
@@ -104,26 +111,30 @@ def spread_of(draws: Sequence[Draw]) -> Spread | None:
     rows = [[math.log(each) for each in draw.launches_s] for draw in draws]
     if len(rows) < 2 or not all(rows):
         return None
-    launches = min(len(row) for row in rows)
+    builds, launches = len(rows), min(len(row) for row in rows)
     table = np.array([row[:launches] for row in rows])
     means = table.mean(axis=1)
     among = launches * float(means.var(ddof=1))
     inside = float(table.var(axis=1, ddof=1).mean()) if launches > 1 else 0.0
-    between = math.sqrt(max(0.0, (among - inside) / launches))
-    within = math.sqrt(inside)
+    between, within = math.sqrt(max(0.0, (among - inside) / launches)), math.sqrt(inside)
+    p = None
+    if launches > 1:  # of a ratio of variances at least this large (Fisher's F)
+        first, second = builds - 1, builds * (launches - 1)
+        p = 0.0 if among > 0 else 1.0
+        if inside:
+            x = second / (second + first * among / inside)
+            p = incomplete_beta(x, second / 2, first / 2)
+    known = math.hypot(between, within / launches**0.5)
     return Spread(
-        builds=len(rows),
+        builds=builds,
         launches=launches,
         typical_s=math.exp(float(means.mean())),
         lowest_s=math.exp(float(means.min())),
         highest_s=math.exp(float(means.max())),
         between=between,
         within=within,
-        p=_f_upper(among, inside, len(rows), launches),
-        needed={
-            f"{100 * claim:g} %": builds_needed(claim, math.hypot(between, within / launches**0.5))
-            for claim in CLAIMS
-        },
+        p=p,
+        needed={f"{100 * claim:g} %": builds_needed(claim, known) for claim in CLAIMS},
     )
 
 
@@ -143,66 +154,54 @@ def builds_needed(claim: float, spread: float) -> int:
     return MOST_BUILDS
 
 
-def _f_upper(among: float, inside: float, builds: int, launches: int) -> float | None:
-    """Compute the probability of a ratio of variances at least this large (Fisher's F)."""
-    if launches < 2:
-        return None
-    if inside == 0:
-        return 0.0 if among > 0 else 1.0
-    first, second = builds - 1, builds * (launches - 1)
-    return incomplete_beta(second / (second + first * among / inside), second / 2, first / 2)
-
-
 def bytes_aspect(draws: Sequence[Draw]) -> Aspect:
-    """Tell whether the builds are one file."""
+    """Whether the builds are one file."""
     kinds = len({draw.sha256 for draw in draws})
     words = "all the same file" if kinds == 1 else f"{kinds} different files of {len(draws)}"
     return Aspect(name="bytes", same=kinds == 1, text=words)
 
 
 def graph_aspects(graphs: Sequence[EngineGraph | None]) -> tuple[Aspect, Aspect]:
-    """Tell whether all engines have the same layers, and chose the same kernels for them."""
+    """Whether all engines have the same layers, and chose the same kernels for them."""
     known = [graph for graph in graphs if graph is not None]
-    if len(known) < len(graphs) or len(known) < 2:
-        unknown = "the builder left no layer information"
-        return (
-            Aspect(name="graph", same=None, text=unknown),
-            Aspect(name="tactics", same=None, text=unknown),
-        )
-    shapes = [[(layer.name, layer.type) for layer in graph.layers] for graph in known]
-    same = all(each == shapes[0] for each in shapes)
-    counts = sorted({len(graph.layers) for graph in known})
-    words = f"the same {counts[0]} layers" if same else _other_layers(shapes, counts)
-    return Aspect(name="graph", same=same, text=words), _tactics(known)
+    same: list[bool | None] = [None, None]
+    words = ["the builder left no layer information"] * 2
+    if len(known) == len(graphs) and len(known) > 1:
+        shapes = [[(layer.name, layer.type) for layer in graph.layers] for graph in known]
+        names = [{layer.name for layer in graph.layers} for graph in known]
+        common = set.intersection(*names)
+        counts = sorted({len(graph.layers) for graph in known})
+        same[0] = all(each == shapes[0] for each in shapes)
+        words[0] = f"the same {counts[0]} layers"
+        if not same[0]:
+            own = max(len(each - common) for each in names)
+            sizes = "to".join(f" {x} " for x in dict.fromkeys((counts[0], counts[-1]))).strip()
+            words[0] = f"{sizes} layers, {len(common)} in every build, up to {own} in only some"
+        same[1], words[1] = _kernels(known)
+    layers, tactics = zip(same, words, strict=True)
+    return (
+        Aspect(name="graph", same=layers[0], text=layers[1]),
+        Aspect(name="tactics", same=tactics[0], text=tactics[1]),
+    )
 
 
-def _other_layers(shapes: Sequence[list[tuple[str, str | None]]], counts: Sequence[int]) -> str:
-    names = [{name for name, _ in shape} for shape in shapes]
-    common = set.intersection(*names)
-    own = max(len(each - common) for each in names)
-    sizes = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"{sizes} layers, {len(common)} in every build, up to {own} in only some"
-
-
-def _tactics(graphs: Sequence[EngineGraph]) -> Aspect:
+def _kernels(graphs: Sequence[EngineGraph]) -> tuple[bool | None, str]:
     """Compare the kernels of layers that every build has."""
     chosen = [
         {layer.name: layer.tactic for layer in graph.layers if layer.tactic} for graph in graphs
     ]
     common = sorted(set.intersection(*(set(each) for each in chosen)))
-    if not common:
-        words = "the engines do not tell their kernels"
-        return Aspect(name="tactics", same=None, text=words)
     apart = [name for name in common if len({each[name] for each in chosen}) > 1]
+    if not common:
+        return None, "the engines do not name their kernels"
     if not apart:
-        return Aspect(name="tactics", same=True, text=f"the same for {len(common)} layers")
+        return True, f"the same for {len(common)} layers"
     first = apart[0].splitlines()[0]
-    words = f"other kernels in {len(apart)} of {len(common)} layers, such as {first}"
-    return Aspect(name="tactics", same=False, text=words)
+    return False, f"other kernels in {len(apart)} of {len(common)} layers, such as {first}"
 
 
 def latency_aspect(spread: Spread) -> Aspect:
-    """Tell whether builds are equally fast: apart by 1 % or more, and more than launches are."""
+    """Whether builds are equally fast: apart by 1 % or more, and more than launches are."""
     if spread.range < GATE:
         return Aspect(name="latency", same=True, text=f"within {100 * GATE:g} % of each other")
     far = f"the slowest takes {100 * spread.range:.1f} % longer than the fastest"
@@ -238,3 +237,38 @@ def verdict_over_builds(
     if estimate is None:
         return incomparable(metric, reason="fewer than two builds of each side were measured")
     return judge(estimate, metric=metric, design="builds", margin=margin, meaning=MEANING)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworksCompared:
+    """Two networks, the engines of each, and a verdict that knows how engines spread."""
+
+    baseline: Lottery
+    candidate: Lottery
+    comparison: Comparison
+    mode: str
+    interference: tuple[float, float] | None = None
+
+
+class UpgradeSide(Value, frozen=True, kw_only=True):
+    """One version: its engines, and how right the first of them is."""
+
+    name: str
+    python: str
+    version: str | None
+    builds: Lottery
+    scores: tuple[Score, ...] = ()
+
+
+class Upgrade(ShortView, Value, frozen=True, kw_only=True):
+    """What changes with the version of TensorRT."""
+
+    model: str
+    old: UpgradeSide
+    new: UpgradeSide
+    verdict: Verdict
+    outputs: Aspect
+    """Of the new version's engines against the old one's."""
+    layers: str
+    """What became of the layers, in words."""
+    notes: tuple[str, ...] = ()

@@ -6,30 +6,114 @@ tolerance: an element is close when \\|t - r\\| <= atol + rtol \\|r\\|: numpy.is
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.check_classes import ClassCheck, ClassTally
-from trtbench.analysis.check_worst import Worst, WorstItem
+from trtbench.analysis.classification import wilson
 from trtbench.analysis.numeric import sqnr_from_rel_l2
-from trtbench.domain.arrays import AnyArray, Floats
-from trtbench.domain.spec import Value
-from trtbench.units import text_from_shape
+from trtbench.core.conditions import (
+    Condition,
+    condition_from_text,
+    holds,
+    unknown_names,
+)
+from trtbench.core.errors import UsageError
+from trtbench.core.results import Failed, LayersChecked, ShortView
+from trtbench.core.run import Interval, Scalar
+from trtbench.core.samples import AnyArray, Floats
+from trtbench.core.spec import ModelRef, Value
+from trtbench.core.units import text_from_shape
 
 RTOL, ATOL = 1e-3, 1e-8
 TINY = 1e-8
 """Added to \\|r\\| in relative errors, so that zeros do not make them infinite."""
 BLOCK = 2**20
-"""Elements to look at in one go: float64 and what is derived from it is many times the size."""
+"""Elements processed at a time: float64 and what is derived from it is many times the size."""
 SCALES = (0.005, 0.01, 0.1, 0.2, 0.5, 1.0)
-"""Tolerances in parts of the 90th percentile of the reference's absolute values."""
+"""Tolerances as fractions of the 90th percentile of the reference's absolute values."""
+KEPT_WORST = 5
+RANKS = 10
+TOP = 5
+LEAST = 1e-300
+"""What a probability of zero counts as: KL divergence is 690 nats at most."""
 
 _LADDER = tuple(step * 10.0**power for power in range(-9, 4) for step in (1, 2, 5))
 _FINE = tuple(10.0 ** (k / 50) for k in range(-12 * 50, 8 * 50 + 1))
 _EDGES = np.array(sorted({*_LADDER, *_FINE}))
+
+
+class RankRow(Value, frozen=True, kw_only=True):
+    """How two models differ at one place of their rankings, over all inputs."""
+
+    rank: int
+    mae: float | None
+    """Mean \\|a[c] - b[c]\\| where c is the class at this place of the candidate (ArtTRT)."""
+    mae_reference: float | None
+    """The same with the class at this place of the reference."""
+    mae_sorted: float | None
+    """Mean difference of the scores at this place, whatever their classes.
+
+    Means are over items with finite scores there on both sides; ``None`` without any."""
+    disagree: float
+    """Share of inputs with another class at this place."""
+    disagree_clear: float | None
+    """The same among inputs whose place is no near-tie: the gap to the next score of the reference
+    is at least twice ``mae_reference``; ``None`` when all are."""
+    clear: int
+
+
+class TopClass(Value, frozen=True, kw_only=True):
+    """One place of a model's ranking of one input."""
+
+    label: int
+    score: float
+
+
+class ClassCheck(Value, frozen=True, kw_only=True):
+    """Class scores against those of the reference."""
+
+    items: int
+    classes: int
+    unranked: int
+    """Items with a NaN or +Inf on a side: they have no order of classes, so they agree in none,
+    and are left out of means."""
+    argmax_match: float
+    argmax_interval: Interval
+    top5_agreement: float | None
+    """Mean Jaccard index of the sets of the five best; ``None`` with fewer than six classes."""
+    kl: float | None
+    """Mean KL(reference, candidate) of the probabilities, in nats."""
+    kl_max: float | None
+    js: float | None
+    probability_shift: float | None
+    """Mean \\|difference\\| of the probability of the reference's best class."""
+    probabilities: bool
+    """Whether the outputs were probabilities already; else softmax made them so."""
+    mixed: bool
+    """Whether only one side gives probabilities."""
+    ranks: tuple[RankRow, ...]
+    top_reference: tuple[TopClass, ...] = ()
+    """The reference's best classes of the first input that has an order of them."""
+    top: tuple[TopClass, ...] = ()
+    """The candidate's, of the same input."""
+
+
+class WorstItem(Value, frozen=True, kw_only=True):
+    """One of the inputs for which a candidate is farthest off."""
+
+    item: int
+    name: str
+    rel_l2: float | None
+    """``None`` where it is unknown: no element is finite on both sides, or shapes differ."""
+    max_abs: float | None
+    nonfinite: int
+    shapes: str | None = None
+    """``12x4 against 13x4``, where the sides gave outputs of different shapes."""
 
 
 class SweepPoint(Value, frozen=True, kw_only=True):
@@ -43,7 +127,7 @@ class SweepPoint(Value, frozen=True, kw_only=True):
 
 
 class ScalePoint(Value, frozen=True, kw_only=True):
-    """What share passes with a part of the usual size of the outputs as atol."""
+    """What share passes with a fraction of the usual size of the outputs as atol."""
 
     part: float
     atol: float
@@ -51,7 +135,7 @@ class ScalePoint(Value, frozen=True, kw_only=True):
 
 
 class OutputCheck(Value, frozen=True, kw_only=True):
-    """One output of a candidate against the reference's; what cannot be told is ``None``."""
+    """One output of a candidate against the reference's; unknown values are ``None``."""
 
     output: str
     items: int
@@ -78,7 +162,7 @@ class OutputCheck(Value, frozen=True, kw_only=True):
     """Mean of t - r over the root mean square of r."""
     p90_reference: float | None
     identical: bool
-    """Every element is the same, what is not finite included."""
+    """Every element is the same, non-finite ones included."""
     misshapen: int = 0
     """Items for which the sides gave different shapes; their elements are close to nothing."""
     classes: ClassCheck | None = None
@@ -88,17 +172,17 @@ class OutputCheck(Value, frozen=True, kw_only=True):
     note: str | None = None
 
     def numbers(self) -> dict[str, float | int | None]:
-        """List everything a rule can be about, by name."""
-        named = (
-            "close", "nan", "inf", "max_abs", "mean_abs", "max_rel", "mean_rel", "rmse", "rel_l2",
-            "sqnr_db", "cosine", "bias",
-        )  # fmt: skip
+        """Return the metrics by name."""
+        named = ("close", "nan", "inf", "max_abs", "mean_abs", "max_rel", "mean_rel", "rmse",
+                 "rel_l2", "sqnr_db", "cosine", "bias")  # fmt: skip
         found: dict[str, float | int | None] = {name: getattr(self, name) for name in named}
         found["nonfinite"] = self.nan + self.inf
         found["equality"] = self.close
         found["shape_mismatch"] = self.misshapen / self.items if self.items else None
         if self.classes is not None:
-            found |= self.classes.numbers()
+            for name in ("argmax_match", "top5_agreement", "kl", "kl_max", "js"):
+                found[name] = getattr(self.classes, name)
+            found["argmax_mismatch"] = 1.0 - self.classes.argmax_match
         return found
 
 
@@ -112,48 +196,47 @@ class OutputTally:
         self._classes = classes
         self._tally: ClassTally | None = None
         self._items = self._elements = self._close = self._finite = 0
-        self._nan = self._inf = self._odd = 0
+        self._nan = self._inf = self._odd = self._unlike = 0
         self._sums = dict.fromkeys(("abs", "rel", "error", "error2", "rr", "tt", "rt"), 0.0)
         self._max: tuple[float, tuple[int, ...]] = (-1.0, (0,))
         self._max_rel = 0.0
         self._by_atol, self._by_rtol, self._sizes = (
             np.zeros(len(_EDGES) + 1, np.int64) for _ in range(3)
         )
-        self._worst = Worst()
-        self._unlike = 0
+        self._worst: list[tuple[float, int, WorstItem]] = []
         self._misshapen: list[str] = []
         self._width: int | None = None
         self._ragged = False
 
     def add(self, reference: AnyArray, candidate: AnyArray, *, start: int) -> None:
-        """Take rows of the same items, the first of which has the number ``start``.
+        """Take rows of the same items, the first of which has the index ``start``.
 
         Arrays of arrays hold items that each have a shape of their own.
         """
-        if reference.dtype == object or reference.shape != candidate.shape:
-            for place, (wanted, found) in enumerate(zip(reference, candidate, strict=True)):
-                self._add_item(np.asarray(wanted), np.asarray(found), item=start + place)
+        if reference.dtype != object and reference.shape == candidate.shape:
+            step = max(1, BLOCK * len(reference) // max(1, reference.size))
+            for low in range(0, len(reference), step):
+                cut = slice(low, low + step)
+                self._add(reference[cut], candidate[cut], start=start + low)
             return
-        step = max(1, BLOCK * len(reference) // max(1, reference.size))
-        for low in range(0, len(reference), step):
-            cut = slice(low, low + step)
-            self._add(reference[cut], candidate[cut], start=start + low)
-
-    def _add_item(self, wanted: AnyArray, found: AnyArray, *, item: int) -> None:
-        """Take one item whose shape may be its own: another one on each side matches nothing."""
         self._ragged = True
-        if wanted.shape == found.shape:
-            self._add(wanted[None], found[None], start=item)
-            return
-        shapes = " against ".join(text_from_shape(each.shape) for each in (wanted, found))
-        self._items += 1
-        self._elements += max(wanted.size, found.size)
-        self._unlike += 1
-        self._misshapen.append(shapes)
-        self._worst.add_misshapen(item, shapes)
+        for place, rows in enumerate(zip(reference, candidate, strict=True)):
+            wanted, found = (np.asarray(each) for each in rows)
+            if wanted.shape == found.shape:
+                self._add(wanted[None], found[None], start=start + place)
+                continue
+            shapes = " against ".join(text_from_shape(each.shape) for each in (wanted, found))
+            self._items += 1
+            self._elements += max(wanted.size, found.size)
+            self._unlike += 1
+            self._misshapen.append(shapes)
+            item = WorstItem(
+                item=start + place, name="", rel_l2=None, max_abs=None, nonfinite=0, shapes=shapes
+            )
+            self._keep_worst(math.inf, item)
 
     def _add(self, reference: AnyArray, candidate: AnyArray, *, start: int) -> None:
-        rows = len(reference)
+        rows, shape = len(reference), reference.shape[1:]
         wanted, found = (
             each.reshape(rows, -1).astype(np.float64) for each in (reference, candidate)
         )
@@ -168,60 +251,12 @@ class OutputTally:
         self._close += int(np.count_nonzero(close))
         same = (wanted == found) | (np.isnan(wanted) & np.isnan(found))
         self._unlike += int(np.count_nonzero(~same))
+        self._finite += int(np.count_nonzero(usable))
+        # Sums and maxima, over elements that are finite on both sides.
         r, t = np.where(usable, wanted, 0.0), np.where(usable, found, 0.0)
-        self._add_sums(r, t, usable, reference.shape[1:], start)
-        broken = (known & ~np.isfinite(found)).sum(axis=1)
-        self._worst.add(r, t, usable, broken, start=start)
-        self._width, before = wanted.shape[1], self._width
-        self._ragged |= before not in (None, self._width)
-        if not self._ragged and self._are_classes(reference):
-            self._tally = self._tally or ClassTally()
-            self._tally.add(wanted, found)
-
-    def result(self, names: tuple[str, ...] = ()) -> OutputCheck:
-        """Conclude; names are those of the items."""
-        count = self._finite
-        rel_l2 = _ratio(math.sqrt(self._sums["error2"]), math.sqrt(self._sums["rr"]))
-        some = count > 0
-        rms = math.sqrt(self._sums["rr"] / count) if some else 0.0
-        p90 = self._quantile(0.9) if some else None
-        return OutputCheck(
-            output=self.output,
-            items=self._items,
-            elements=self._elements,
-            rtol=self.rtol,
-            atol=self.atol,
-            close=self._close / self._elements if self._elements and self._width else None,
-            nan=self._nan,
-            inf=self._inf,
-            reference_nonfinite=self._odd,
-            max_abs=self._max[0] if some else None,
-            max_abs_at=self._max[1] if some else None,
-            mean_abs=self._sums["abs"] / count if some else None,
-            max_rel=self._max_rel if some else None,
-            mean_rel=self._sums["rel"] / count if some else None,
-            rmse=math.sqrt(self._sums["error2"] / count) if some else None,
-            rel_l2=rel_l2 if some else None,
-            sqnr_db=sqnr_from_rel_l2(rel_l2) if some and rel_l2 else None,
-            cosine=self._cosine() if some else None,
-            bias=_ratio(self._sums["error"] / count, rms) if some else None,
-            p90_reference=p90,
-            identical=bool(self._elements and not self._unlike),
-            misshapen=len(self._misshapen),
-            classes=self._tally.result() if self._tally and not self._ragged else None,
-            sweep=self._sweep(),
-            scales=self._scales(p90),
-            worst=self._worst.named(names),
-            note=self._note(),
-        )
-
-    def _add_sums(
-        self, r: Floats, t: Floats, usable: NDArray[np.bool_], shape: tuple[int, ...], start: int
-    ) -> None:
         error = t - r
         absolute, size = np.abs(error), np.abs(r)
         relative = absolute / (size + TINY)
-        self._finite += int(np.count_nonzero(usable))
         parts = (absolute.sum(), relative.sum(), error.sum(), (error**2).sum())
         products = ((r * r).sum(), (t * t).sum(), (r * t).sum())
         for name, value in zip(self._sums, (*parts, *products), strict=True):
@@ -232,6 +267,7 @@ class OutputTally:
             at = (start + int(row), *(int(index) for index in inside))
             self._max = (float(absolute[row, place]), at)
         self._max_rel = max(self._max_rel, float(relative.max(initial=0.0)))
+        # Histograms of errors and sizes.
         chosen, sizes = absolute[usable], size[usable]
         with np.errstate(divide="ignore", invalid="ignore"):
             pure = np.where(chosen == 0.0, 0.0, chosen / sizes)
@@ -240,61 +276,238 @@ class OutputTally:
         ):
             places = np.searchsorted(_EDGES, values, side="left")
             tally += np.bincount(places, minlength=len(_EDGES) + 1)
+        # The worst items; non-finite ones come first.
+        broken = (known & ~np.isfinite(found)).sum(axis=1)
+        noise, signal = np.linalg.norm(error, axis=1), np.linalg.norm(r, axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            drift = np.where(noise == 0.0, 0.0, noise / signal)
+        badness = np.where(broken > 0, np.inf, np.nan_to_num(drift, nan=0.0, posinf=1e300))
+        for row in np.argsort(-badness, kind="stable")[:KEPT_WORST]:
+            some = bool(usable[row].any())
+            item = WorstItem(
+                item=start + int(row),
+                name="",
+                rel_l2=float(drift[row]) if some and math.isfinite(drift[row]) else None,
+                max_abs=float(absolute[row].max(initial=0.0)) if some else None,
+                nonfinite=int(broken[row]),
+            )
+            self._keep_worst(float(badness[row]), item)
+        # Rows are scores of classes where asked for, or by their shape.
+        self._width, before = wanted.shape[1], self._width
+        self._ragged |= before not in (None, self._width)
+        are_classes = self._classes and reference.size > rows
+        if self._classes is None:
+            dims = [dim for dim in shape if dim != 1]
+            are_classes = reference.dtype.kind == "f" and len(dims) == 1 and len(shape) in (1, 3)
+        if not self._ragged and are_classes:
+            self._tally = self._tally or ClassTally()
+            self._tally.add(wanted, found)
 
-    def _note(self) -> str | None:
-        """Say why nothing could be compared, where that is so."""
+    def _keep_worst(self, badness: float, item: WorstItem) -> None:
+        push = heapq.heappush if len(self._worst) < KEPT_WORST else heapq.heappushpop
+        push(self._worst, (badness, -item.item, item))
+
+    def result(self, names: tuple[str, ...] = ()) -> OutputCheck:
+        """Return the check; names are those of the items."""
+        count, sums, elements = self._finite, self._sums, self._elements
+        some = count > 0
+        rel_l2 = _ratio(math.sqrt(sums["error2"]), math.sqrt(sums["rr"])) if some else None
+        rms = math.sqrt(sums["rr"] / count) if some else 0.0
+        size_r, size_t = math.sqrt(sums["rr"]), math.sqrt(sums["tt"])
+        cosine = 1.0 if size_r == size_t == 0.0 else None
+        if size_r and size_t:
+            cosine = max(-1.0, min(1.0, sums["rt"] / size_r / size_t))
+        # The edge below which 90 % of the reference's absolute values lie, to 5 %.
+        edge = int(np.searchsorted(np.cumsum(self._sizes), 0.9 * self._sizes.sum()))
+        p90 = float(_EDGES[edge]) if some and edge < len(_EDGES) else None
+        by_atol, by_rtol = np.cumsum(self._by_atol), np.cumsum(self._by_rtol)
+        ladder = [(step, int(np.searchsorted(_EDGES, step))) for step in _LADDER]
+        scales = [(part, part * p90) for part in SCALES] if p90 else []
+        note = None if elements else "nothing to compare"
         if self._misshapen and len(self._misshapen) == self._items:
             kinds = sorted(set(self._misshapen))
             more = f" and {len(kinds) - 1} other pairs" if len(kinds) > 1 else ""
-            return f"shapes differ: {kinds[0]} per item{more}"
-        return None if self._elements else "nothing to compare"
+            note = f"shapes differ: {kinds[0]} per item{more}"
+        return OutputCheck(
+            output=self.output,
+            items=self._items,
+            elements=elements,
+            rtol=self.rtol,
+            atol=self.atol,
+            close=self._close / elements if elements and self._width else None,
+            nan=self._nan,
+            inf=self._inf,
+            reference_nonfinite=self._odd,
+            max_abs=self._max[0] if some else None,
+            max_abs_at=self._max[1] if some else None,
+            mean_abs=sums["abs"] / count if some else None,
+            max_rel=self._max_rel if some else None,
+            mean_rel=sums["rel"] / count if some else None,
+            rmse=math.sqrt(sums["error2"] / count) if some else None,
+            rel_l2=rel_l2,
+            sqnr_db=sqnr_from_rel_l2(rel_l2) if rel_l2 else None,
+            cosine=cosine if some else None,
+            bias=_ratio(sums["error"] / count, rms) if some else None,
+            p90_reference=p90,
+            identical=bool(elements and not self._unlike),
+            misshapen=len(self._misshapen),
+            classes=self._tally.result() if self._tally and not self._ragged else None,
+            # Shares are of all elements: those that are not finite fail every tolerance.
+            sweep=tuple(
+                SweepPoint(
+                    tolerance=float(f"{step:g}"),
+                    by_atol=float(by_atol[place]) / elements,
+                    by_rtol=float(by_rtol[place]) / elements,
+                )
+                for step, place in ladder
+                if elements
+            ),
+            scales=tuple(
+                ScalePoint(part=part, atol=atol, close=float(by_atol[place]) / elements)
+                for part, atol in scales
+                for place in (max(0, int(np.searchsorted(_EDGES, atol, "right")) - 1),)
+            ),
+            worst=tuple(
+                each.having(name=names[each.item] if each.item < len(names)
+                            else f"item {each.item}")
+                for badness, _, each in sorted(self._worst, key=lambda e: e[:2], reverse=True)
+                if badness > 0
+            ),
+            note=note,
+        )  # fmt: skip
 
-    def _are_classes(self, reference: AnyArray) -> bool:
-        """Say whether rows are scores of classes: asked for, or by their shape."""
-        if self._classes is not None:
-            return self._classes and reference.size > len(reference)
-        dims = [dim for dim in reference.shape[1:] if dim != 1]
-        return reference.dtype.kind == "f" and len(dims) == 1 and reference.ndim in (2, 4)
 
-    def _cosine(self) -> float | None:
-        r, t = math.sqrt(self._sums["rr"]), math.sqrt(self._sums["tt"])
-        if not r or not t:
-            return 1.0 if r == t else None
-        return max(-1.0, min(1.0, self._sums["rt"] / r / t))
+def _ratio(part: float, whole: float) -> float | None:
+    if whole:
+        return part / whole
+    return 0.0 if not part else None
 
-    def _sweep(self) -> tuple[SweepPoint, ...]:
-        """Compute shares of all elements, those that are not finite failing every tolerance."""
-        if not self._elements:
-            return ()
-        atol, rtol = np.cumsum(self._by_atol), np.cumsum(self._by_rtol)
-        return tuple(
-            SweepPoint(
-                tolerance=float(f"{step:g}"),
-                by_atol=float(atol[place]) / self._elements,
-                by_rtol=float(rtol[place]) / self._elements,
+
+class ClassTally:
+    """Takes rows of class scores of both sides, and gives the check at the end."""
+
+    def __init__(self) -> None:
+        self._same: list[NDArray[np.bool_]] = []
+        self._gaps: list[Floats] = []
+        self._errors: list[NDArray[np.float64]] = []
+        self._jaccard = self._kl = self._kl_max = self._js = self._shift = 0.0
+        self._classes = self._items = self._ranked = 0
+        self._are_probabilities = [True, True]
+        self._top: list[tuple[TopClass, ...]] = [(), ()]
+
+    def add(self, reference: Floats, candidate: Floats) -> None:
+        """Take the scores of the same items: [items, classes]."""
+        self._classes = reference.shape[1]
+        self._items += len(reference)
+        ordered = ~np.any([np.isnan(each) | np.isposinf(each) for each in (reference, candidate)],
+                          axis=(0, 2))  # fmt: skip
+        a, b = reference[ordered], candidate[ordered]
+        if not len(a):
+            return
+        self._ranked += len(a)
+        count = min(RANKS, a.shape[1])
+        first, second = (ranking(each, count + 1) for each in (a, b))
+        own, other = first[:, :count], second[:, :count]
+        if not any(self._top):  # what is -Inf cannot be written to a file
+            self._top = [
+                tuple(TopClass(label=int(each), score=float(scores[each]))
+                      for each in order if np.isfinite(scores[each]))
+                for scores, order in ((a[0], own[0]), (b[0], other[0]))
+            ]  # fmt: skip
+        self._same.append(own == other)
+        # How far each place is ahead of the next; the last class has none after it.
+        scores = np.take_along_axis(a, first, axis=1)
+        if scores.shape[1] == count:
+            scores = np.concatenate([scores, np.full((len(scores), 1), -np.inf)], axis=1)
+        with np.errstate(invalid="ignore"):
+            gaps = scores[:, :count] - scores[:, 1 : count + 1]
+            self._gaps.append(np.nan_to_num(gaps, nan=0.0, posinf=np.inf))
+            self._errors.append(np.stack([
+                np.abs(np.take_along_axis(a, in_a, 1) - np.take_along_axis(b, in_b, 1))
+                for in_a, in_b in ((other, other), (own, own), (own, other))
+            ]))  # fmt: skip
+        if a.shape[1] > TOP:
+            pairs = first[:, :TOP, None] == second[:, None, :TOP]
+            shared = pairs.any(axis=2).sum(axis=1)
+            self._jaccard += float((shared / (2 * TOP - shared)).sum())
+        # Divergence of the probabilities.
+        as_is = [are_probabilities(each) for each in (a, b)]
+        known = zip(self._are_probabilities, as_is, strict=True)
+        self._are_probabilities = [before and now for before, now in known]
+        p, q = (_log_probabilities(e, as_is=s) for e, s in zip((a, b), as_is, strict=True))
+        kl = np.maximum((np.exp(p) * (p - q)).sum(axis=1), 0.0)
+        middle = np.logaddexp(p, q) - np.log(2.0)
+        js = ((np.exp(p) * (p - middle)).sum(axis=1) + (np.exp(q) * (q - middle)).sum(axis=1)) / 2
+        rows, best = np.arange(len(a)), own[:, 0]
+        self._kl += float(kl.sum())
+        self._kl_max = max(self._kl_max, float(kl.max(initial=0.0)))
+        self._js += float(np.maximum(js, 0.0).sum())
+        self._shift += float(np.abs(np.exp(p[rows, best]) - np.exp(q[rows, best])).sum())
+
+    def result(self) -> ClassCheck:
+        places, items, ranked = min(RANKS, self._classes), self._items, self._ranked
+        same = np.concatenate([np.zeros((0, places), bool), *self._same])
+        gaps = np.concatenate([np.zeros((0, places)), *self._gaps])
+        errors = np.concatenate([np.zeros((3, 0, places)), *self._errors], axis=1)
+        ranks = []
+        for place in range(places):
+            finite = (each[np.isfinite(each)] for each in errors[:, :, place])
+            mae, mae_reference, mae_sorted = (
+                float(each.mean()) if len(each) else None for each in finite
             )
-            for step in _LADDER
-            for place in (int(np.searchsorted(_EDGES, step)),)
+            own = same[:, place]
+            clear = gaps[:, place] >= 2 * (mae_reference or 0.0)
+            ranks.append(
+                RankRow(
+                    rank=place + 1,
+                    mae=mae,
+                    mae_reference=mae_reference,
+                    mae_sorted=mae_sorted,
+                    disagree=1.0 - float(own.sum()) / items,
+                    disagree_clear=float((~own[clear]).mean()) if clear.any() else None,
+                    clear=int(clear.sum()),
+                )
+            )
+        hits = int(same[:, 0].sum())
+        return ClassCheck(
+            items=items,
+            classes=self._classes,
+            unranked=items - ranked,
+            argmax_match=hits / items,
+            argmax_interval=wilson(hits, items),
+            top5_agreement=self._jaccard / items if self._classes > TOP else None,
+            kl=self._kl / ranked if ranked else None,
+            kl_max=self._kl_max if ranked else None,
+            js=self._js / ranked if ranked else None,
+            probability_shift=self._shift / ranked if ranked else None,
+            probabilities=all(self._are_probabilities) and ranked > 0,
+            mixed=self._are_probabilities[0] != self._are_probabilities[1],
+            ranks=tuple(ranks),
+            top_reference=self._top[0],
+            top=self._top[1],
         )
 
-    def _scales(self, p90: float | None) -> tuple[ScalePoint, ...]:
-        if not p90:
-            return ()
-        passed = np.cumsum(self._by_atol)
-        return tuple(
-            ScalePoint(
-                part=part,
-                atol=part * p90,
-                close=float(passed[max(0, int(np.searchsorted(_EDGES, part * p90, "right")) - 1)])
-                / self._elements,
-            )
-            for part in SCALES
-        )
 
-    def _quantile(self, q: float) -> float | None:
-        """Find the edge below which this part of the reference's absolute values lies, to 5 %."""
-        place = int(np.searchsorted(np.cumsum(self._sizes), q * self._sizes.sum()))
-        return float(_EDGES[place]) if place < len(_EDGES) else None
+def are_probabilities(scores: AnyArray) -> bool:
+    """Return whether rows are probabilities of classes: not negative, and their sum is one."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return bool((scores >= 0).all() and np.allclose(scores.sum(axis=1), 1.0, atol=1e-2))
+
+
+def ranking(scores: AnyArray, count: int) -> NDArray[np.int64]:
+    """Return the best classes in order; ties go to the lower class."""
+    order = np.argsort(-scores, axis=1, kind="stable")
+    return np.asarray(order[:, :count], np.int64)
+
+
+def _log_probabilities(scores: Floats, *, as_is: bool) -> Floats:
+    """Compute ln of probabilities, none below ln of the least: KL stays finite."""
+    if as_is:
+        return np.asarray(np.log(np.maximum(scores, LEAST)), np.float64)
+    top = scores.max(axis=1, keepdims=True)
+    shifted = scores - np.where(np.isfinite(top), top, 0.0)
+    logs = shifted - np.log(np.maximum(np.exp(shifted).sum(axis=1, keepdims=True), LEAST))
+    return np.asarray(np.maximum(logs, np.log(LEAST)), np.float64)
 
 
 def pair_outputs(
@@ -308,7 +521,128 @@ def pair_outputs(
     return {}
 
 
-def _ratio(part: float, whole: float) -> float | None:
-    if whole:
-        return part / whole
-    return 0.0 if not part else None
+METRICS = (
+    "close", "equality", "argmax_match", "argmax_mismatch", "top5_agreement", "nan", "inf",
+    "nonfinite", "shape_mismatch", "max_abs", "mean_abs", "max_rel", "mean_rel", "rmse", "rel_l2",
+    "sqnr", "sqnr_db", "cosine", "bias", "kl", "kl_max", "js",
+)  # fmt: skip
+MORE_IS_BETTER = (
+    "close", "equality", "argmax_match", "top5_agreement", "sqnr", "sqnr_db", "cosine",
+)  # fmt: skip
+_OUTPUT = re.compile(r"(?P<output>[^<>=!]+):(?P<rest>.+)")
+
+
+class CheckRule(Value, frozen=True, kw_only=True):
+    """A condition that every output must meet, or one of them: ``max_abs<=0.1``."""
+
+    text: str
+    condition: Condition
+    output: str | None = None
+    """``None`` is every output that has the metrics."""
+
+
+def rule_from_text(text: str) -> CheckRule:
+    """Read a condition as a user types it; an output and a colon may stand before it."""
+    match = _OUTPUT.fullmatch(text.strip())
+    try:
+        condition = condition_from_text(match["rest"] if match else text, names=METRICS)
+    except UsageError as problem:
+        raise UsageError(
+            f"--expect {text!r} cannot be read: {problem.message}",
+            facts=problem.facts,
+            fix=problem.fix
+            or "write it like 'max_abs<=0.1', 'argmax_match>=99%' or 'logits: kl<0.01'",
+        ) from None
+    output = match["output"].strip() if match else None
+    return CheckRule(text=text.strip(), condition=condition, output=output)
+
+
+def broken_rules(rules: Iterable[CheckRule], checks: Iterable[OutputCheck]) -> list[str]:
+    """List the conditions that are not met, with the values; unknown ones do not meet them.
+
+    A condition that applies to no output would always hold, so it counts as broken.
+    """
+    broken = []
+    every = list(checks)
+    for rule in rules:
+        applied, names = False, list(rule.condition.names)
+        for check in every:
+            if rule.output is not None and rule.output != check.output:
+                continue
+            row = worst_numbers([check])
+            if check.note:
+                applied = True
+                broken.append(f"{rule.text}: {check.output} could not be compared: {check.note}")
+            elif set(names) <= set(row):
+                applied = True
+                if not holds(rule.condition, row):
+                    unknown = unknown_names(rule.condition, row)
+                    known = ", ".join(f"{n} {row[n]:.6g}" for n in names if n not in unknown)
+                    missing = f"no {', '.join(unknown)}" if unknown else ""
+                    values = " and ".join(filter(None, (known, missing)))
+                    broken.append(f"{rule.text}: {check.output} has {values}")
+        if not applied:
+            broken.append(f"{rule.text}: {rule.output or 'no output'} has no {', '.join(names)}")
+    return broken
+
+
+def worst_numbers(checks: Iterable[OutputCheck]) -> dict[str, float | None]:
+    """Return the worst value of each metric; of identical outputs SQNR is infinite."""
+    found: dict[str, float | None] = {}
+    for check in checks:
+        row = check.numbers()
+        row["sqnr_db"] = math.inf if check.sqnr_db is None and check.identical else check.sqnr_db
+        row["sqnr"] = row["sqnr_db"]
+        for name, value in row.items():
+            known = found.get(name)
+            if known is None or value is None:
+                found[name] = value if known is None else known
+            elif name in ("nan", "inf", "nonfinite"):
+                found[name] = known + value
+            elif name == "bias":
+                found[name] = max(known, value, key=abs)
+            else:
+                found[name] = min(known, value) if name in MORE_IS_BETTER else max(known, value)
+    return found
+
+
+class Side(Value, frozen=True, kw_only=True):
+    """One model as it was run."""
+
+    model: ModelRef
+    runtime: str
+    precision: str | None = None
+    """In which it was run; ``None`` when unknown."""
+    python: str | None
+    versions: dict[str, str]
+    seconds: float
+
+
+class Candidate(Value, frozen=True, kw_only=True):
+    """One candidate with the checks of its outputs."""
+
+    side: Side
+    checks: tuple[OutputCheck, ...]
+    unmatched: tuple[str, ...] = ()
+    """Outputs that only one side has."""
+    notes: tuple[str, ...] = ()
+
+
+class Checked(ShortView, Value, frozen=True, kw_only=True):
+    """The result of a check."""
+
+    reference: Side
+    candidates: tuple[Candidate, ...]
+    inputs: str
+    """What the sides ran on, in words."""
+    items: int
+    inputs_sha256: str
+    preparation: dict[str, Scalar] = {}
+    """How a task prepared the items, where one did."""
+    floor: tuple[OutputCheck, ...] | None = None
+    """The reference against itself; ``None`` when it was run once."""
+    floor_reason: str | None = None
+    files: tuple[str, ...] = ()
+    failed: tuple[Failed, ...] = ()
+    layers: tuple[LayersChecked, ...] = ()
+    """The layers of each candidate, where they were asked for."""

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.distributions import binomial_cdf
-from trtbench.domain.arrays import AnyArray
-from trtbench.domain.result import Interval, Score
-from trtbench.domain.spec import Value
+from trtbench.core.run import Interval, Score
+from trtbench.core.samples import AnyArray
+from trtbench.core.spec import Value
 
 LEVEL = 0.95
 _Z = 1.959963984540054
@@ -25,20 +25,19 @@ def rank_of_label(scores: AnyArray, labels: AnyArray) -> NDArray[np.int64]:
     return np.asarray(1 + (better | earlier).sum(axis=1), np.int64)
 
 
-def top_k(scores: AnyArray, labels: AnyArray, *, k: int = 1) -> Score:
+def top_k(ranks: AnyArray, *, k: int = 1) -> Score:
     """Share of examples whose label is among the k best, with Wilson's interval."""
-    return top_k_from_ranks(rank_of_label(scores, labels), k=k)
+    return _share(f"top{k}", ranks <= k)
 
 
-def top_k_from_ranks(ranks: AnyArray, *, k: int = 1) -> Score:
-    """Compute the same from the places of the labels."""
-    hits = int((ranks <= k).sum())
-    return Score(
-        metric=f"top{k}",
-        value=hits / len(ranks),
-        interval=wilson(hits, len(ranks)),
-        count=len(ranks),
-    )
+def agreement(first: AnyArray, second: AnyArray) -> Score:
+    """Share of examples for which two models name the same class."""
+    return _share("agreement", first == second)
+
+
+def _share(metric: str, hits: AnyArray) -> Score:
+    count, right = len(hits), int(hits.sum())
+    return Score(metric=metric, value=right / count, interval=wilson(right, count), count=count)
 
 
 class McNemar(Value, frozen=True, kw_only=True):
@@ -95,22 +94,6 @@ def per_class(ranks: AnyArray, labels: AnyArray) -> tuple[ClassRow, ...]:
         )
         for label in np.unique(labels)
         for chosen in (labels == label,)
-    )
-
-
-def agreement(first: AnyArray, second: AnyArray) -> Score:
-    """Share of examples for which two models name the same class."""
-    return agreement_from_classes(first.argmax(axis=1), second.argmax(axis=1))
-
-
-def agreement_from_classes(first: AnyArray, second: AnyArray) -> Score:
-    """Compute the same from the classes they name."""
-    same = int((first == second).sum())
-    return Score(
-        metric="agreement",
-        value=same / len(first),
-        interval=wilson(same, len(first)),
-        count=len(first),
     )
 
 

@@ -1,80 +1,47 @@
-"""Whether two runs may be compared at all: what differs, what was only implied, what nobody knows.
+"""Whether two runs may be compared at all: what differs, what was only implied, what is unknown.
 
 A difference blocks a ratio when it changes what was measured (shapes, protocol, transfers, TF32,
-a CUDA graph on one side, another machine). A condition nobody recorded does not block; it is
+a CUDA graph on one side, another machine). A condition that was not recorded does not block; it is
 named, because a number without it is only as good as the guess.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
-from trtbench.domain.ran import arguments_of, gap_of, protocol_of
-from trtbench.domain.result import UNKNOWN, Fact, Gpu, RunRecord, gpu_of, precision_of
-from trtbench.domain.spec import Value
-from trtbench.domain.variables import deciding, variables_of
-from trtbench.errors import refuse_unknown
+from trtbench.core.errors import refuse_unknown
+from trtbench.core.properties import (
+    PROPERTIES,
+    arguments_of,
+    deciding,
+    property_named,
+    protocol_of,
+    variables_of,
+)
+from trtbench.core.run import UNKNOWN, Fact, RunRecord, gpu_of, precision_of
+from trtbench.core.spec import Value
 
 CLOCK_TOLERANCE = 0.01
 """SM clocks further apart than 1 % are another condition (nvbench compares in cycles)."""
-
-BLOCKING_CONDITIONS = {
-    "transfers": "host-to-device and device-to-host copies are timed on one side only",
-    "cuda_graph": "a CUDA graph was used on one side only",
-    "tf32": "TF32 was allowed on one side only",
-    "spin_wait": "one side spins while it waits, the other sleeps",
-    "streams": "the sides used different numbers of streams",
-    "clocks_locked": "clocks were locked on one side only",
-    "profiler": "a profiler was attached on one side only",
-    "input_source": "the sides were fed different data",
-}
-"""Conditions that change the measurement itself, and what to say."""
-
-QUESTIONED_CONDITIONS = ("transfers", "cuda_graph", "tf32")
-"""Conditions worth a note when a side does not tell them."""
-
-ONLY_HOST = frozenset({"transfers", "spin_wait", "protocol"})
-"""Differences that leave GPU time untouched (measured: below 0.1 %)."""
 
 _FURTHER = re.compile(
     r"[._-](?:engine|plan|trt|onnx|pt|pth|prototxt|caffemodel|uff|fp32|fp16|bf16|fp8|int8|int4|tf32"
     r"|best|half|float|qat|ptq|b\d+|bs\d+|batch_?\d+|static|dynamic|sim|simplified|opt)$"
 )
-"""Endings that tell builds of one network apart."""
-
-CODES = {
-    "model": "H25", "inputs": "H25", "batch": "H25", "protocol": "H25", "transfers": "H25",
-    "cuda_graph": "H24", "tf32": "H27", "clock": "H06", "clocks_locked": "H06", "typing": "H26",
-    "precision": "H26", "streams": "H25", "spin_wait": "H25",
-}  # fmt: skip
-
-
-DEVICE_KEYS = frozenset({
-    "host", "cpu", "cpu_cores", "gpu_name", "gpu_uuid", "gpu_power_limit_w", "gpu_ecc",
-    "gpu_driver", "gpu_persistence", "clock", "clocks_locked",
-})  # fmt: skip
-"""Differences that are the machine's own; two runs that differ in these were on two devices."""
-
-ACCEPTABLE = (
-    "model", "inputs", "batch", "protocol", "gap_s", "rate_hz", "precision",
-    *BLOCKING_CONDITIONS, "variables", "host", "cpu", "cpu_cores", "threads", "arguments",
-    "versions",
-    "gpu_name", "gpu_uuid", "gpu_power_limit_w", "gpu_ecc", "gpu_driver", "gpu_persistence",
-    "clock",
-)  # fmt: skip
-"""Keys that a difference may have, and so what may be accepted."""
+"""Endings that distinguish builds of one network."""
 
 
 def refuse_unknown_keys(accept: Collection[str]) -> None:
-    """Refuse to accept what no difference is called: it would be obeyed by nobody."""
+    """Refuse a ``--accept`` that is not the name of a difference."""
+    known = [each.name for each in PROPERTIES if each.compare]
     for key in accept:
         said = f"--accept {key} names no difference"
-        refuse_unknown(key, ACCEPTABLE, said, listed="differences", flag="--accept")
+        refuse_unknown(key, known, said, listed="differences", flag="--accept")
 
 
 class Difference(Value, frozen=True, kw_only=True):
-    """One condition in which two runs differ, or in which it cannot be told."""
+    """One condition in which two runs differ, or may differ."""
 
     key: str
     baseline: str
@@ -84,38 +51,92 @@ class Difference(Value, frozen=True, kw_only=True):
 
     @property
     def code(self) -> str:
-        """The row of the rule table it belongs to."""
-        return CODES.get(self.key, "H28")
+        """The finding that reports it."""
+        known = property_named(self.key)
+        return known.code if known else "H28"
 
     def blocks(self, metric: str) -> bool:
-        """Say whether a ratio of this metric would mean nothing."""
-        return self.blocking and not (metric == "gpu" and self.key in ONLY_HOST)
+        """Whether a ratio of this metric would mean nothing."""
+        known = property_named(self.key)
+        return self.blocking and not (metric == "gpu" and known is not None and known.host_only)
+
+    @property
+    def of_machine(self) -> bool:
+        """Whether it is the machine's own: the two runs were on two devices."""
+        known = property_named(self.key)
+        return known is not None and known.machine
+
+
+_Found = tuple[object, object, str, bool] | None
+"""Both values, the message, and whether it blocks a ratio."""
 
 
 def differences(
     baseline: RunRecord, candidate: RunRecord, *, accept: Collection[str] = ()
 ) -> tuple[Difference, ...]:
     """List what differs between two runs; accepted keys no longer block."""
-    found = (
-        *_models(baseline, candidate),
-        *_inputs(baseline, candidate),
-        *_protocol(baseline, candidate),
+    found = [
+        *_properties(baseline, candidate, machine=False),
         *_conditions(baseline, candidate),
-        *_variables(baseline, candidate),
-        *_machine(baseline, candidate),
-        *_gpus(baseline, candidate),
+        *_properties(baseline, candidate, machine=True),
+    ]
+    return tuple(
+        Difference(
+            key=key,
+            baseline=str(one),
+            candidate=str(other),
+            blocking=blocking and key not in accept,
+            message=f"{message} (accepted)" if key in accept else message,
+        )
+        for key, (one, other, message, blocking) in found
     )
-    return tuple(_accepted(each) if each.key in accept else each for each in found)
+
+
+def _properties(
+    a: RunRecord, b: RunRecord, *, machine: bool
+) -> Iterator[tuple[str, tuple[object, object, str, bool]]]:
+    """Compare what is declared; some properties are compared by a function of their own."""
+    for each in PROPERTIES:
+        if each.compare is None or each.condition or each.machine is not machine:
+            continue
+        if each.name in _OWN:
+            if (found := _OWN[each.name](a, b)) is not None:
+                yield each.name, found
+            continue
+        one, other = each.read(a), each.read(b)
+        if one is not None and other is not None and one != other:
+            said = each.said or f"different {each.words}: {{}} against {{}}"
+            yield each.name, (one, other, said.format(one, other), each.compare == "block")
+
+
+def _conditions(
+    a: RunRecord, b: RunRecord
+) -> Iterator[tuple[str, tuple[object, object, str, bool]]]:
+    for key in dict.fromkeys((*a.conditions, *b.conditions)):
+        known = property_named(key)
+        if known is not None and not known.condition:
+            continue  # compared by what ran
+        left, right = a.conditions.get(key), b.conditions.get(key)
+        one, other, words = _text(left), _text(right), key.replace("_", " ")
+        missing = any(x is None or x.source == "unknown" or x.value is None for x in (left, right))
+        if left is None or right is None or missing:
+            if known is not None and known.questioned:
+                yield key, (one, other, f"{words} was not recorded on one side", False)
+        elif left.value != right.value:
+            message = (known.said if known else None) or f"{words} {one} against {other}"
+            if "implied" in (left.source, right.source):
+                message += " (as the version implies, not as anyone recorded)"
+            yield key, (one, other, message, known is not None and known.compare == "block")
 
 
 def blocking_reasons(found: Collection[Difference], *, metric: str) -> str | None:
-    """Say in one line why a ratio of this metric is refused; ``None`` when it is not."""
+    """Why a ratio of this metric is refused, in one line; ``None`` when it is not."""
     messages = [each.message for each in found if each.blocks(metric)]
     return "; ".join(dict.fromkeys(messages)) or None
 
 
 def across_devices(baseline: RunRecord, candidate: RunRecord) -> str | None:
-    """Say between which devices two runs lie that nobody can measure side by side any more.
+    """Name the two devices of runs that cannot be measured side by side any more.
 
     Runs that were imported are all there is of them; a ratio is made, and labelled as this.
     ``None`` for runs of one device, and for two that were measured here and can be again.
@@ -123,203 +144,153 @@ def across_devices(baseline: RunRecord, candidate: RunRecord) -> str | None:
     records = (baseline, candidate)
     if all(record.provenance == "measured" for record in records):
         return None
-    gpus = [gpu_of(record) for record in records]
-    names = [
-        gpu.name if gpu is not None else record.environment.cpu or record.environment.host
-        for gpu, record in zip(gpus, records, strict=True)
-    ]
-    found = differences(baseline, candidate)
-    if not any(each.blocking and each.key in DEVICE_KEYS for each in found):
+    if not any(each.blocking and each.of_machine for each in differences(baseline, candidate)):
         return None
+    names = []
+    for record in records:
+        gpu, environment = gpu_of(record), record.environment
+        names.append(gpu.name if gpu is not None else environment.cpu or environment.host)
     return f"{names[0]} against {names[1]}"
 
 
-def _models(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
-    """Say that two imported runs are of different networks, by what their files are called."""
-    if "imported" not in (a.provenance, b.provenance):
-        return
-    left, right = (_network(record) for record in (a, b))
+def _models(a: RunRecord, b: RunRecord) -> _Found:
+    """Compare the networks of imported runs by the names of their files."""
+    names = []
+    for record in (a, b):
+        name = record.spec.model.name.lower()
+        while (shorter := _FURTHER.sub("", name)) not in ("", name):
+            name = shorter
+        names.append(name)
+    left, right = names
     same_bytes = a.spec.model.sha256 is not None and a.spec.model.sha256 == b.spec.model.sha256
-    if left == right or same_bytes:
-        return
-    message = f"two networks, by their names: {left} against {right}"
-    yield _difference("model", left, right, message)
+    if "imported" not in (a.provenance, b.provenance) or left == right or same_bytes:
+        return None
+    return left, right, f"two networks, by their names: {left} against {right}", False
 
 
-def _network(record: RunRecord) -> str:
-    """Write the name that a network's files share, without folder, ending, precision and batch."""
-    name = record.spec.model.name.lower()
-    while (shorter := _FURTHER.sub("", name)) not in ("", name):
-        name = shorter
-    return name
-
-
-def _inputs(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
+def _inputs(a: RunRecord, b: RunRecord) -> _Found:
+    """Compare shapes and types; a type that was not recorded fits any."""
+    one, other = (
+        ", ".join(f"{'x'.join(map(str, each.shape))} {each.dtype}" for each in record.inputs)
+        or "unknown"
+        for record in (a, b)
+    )
     if not a.inputs or not b.inputs:
-        if a.inputs or b.inputs:
-            yield _difference(
-                "inputs", _shapes(a), _shapes(b), "one side does not tell its input shapes"
-            )
-    elif not _same_inputs(a, b):
-        message = f"input shapes or types differ: {_shapes(a)} against {_shapes(b)}"
-        yield _difference("inputs", _shapes(a), _shapes(b), message, blocking=True)
-    if a.items_per_query != b.items_per_query:
-        one, other = (each.known_items or "unknown" for each in (a, b))
-        message = f"batch {one} against {other}"
-        yield _difference("batch", a.batch, b.batch, message, blocking=True)
+        unknown = (one, other, "the input shapes of one side are not known", False)
+        return unknown if a.inputs or b.inputs else None
+    if len(a.inputs) == len(b.inputs) and all(
+        x.shape == y.shape and (x.dtype == y.dtype or UNKNOWN in (x.dtype, y.dtype))
+        for x, y in zip(a.inputs, b.inputs, strict=True)
+    ):
+        return None
+    return one, other, f"input shapes or types differ: {one} against {other}", True
 
 
-def _protocol(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
-    told = [record.conditions.get("protocol") for record in (a, b)]
-    if any(fact is not None and fact.source == "unknown" for fact in told):
-        message = "nobody recorded the protocol on one side"
-        yield _difference("protocol", _text(told[0]), _text(told[1]), message)
-    elif (one := protocol_of(a)) != (other := protocol_of(b)):
-        message = f"different protocols: {one} against {other}"
-        yield _difference("protocol", one, other, message, blocking=True)
-    for key, what in (("gap_s", "gaps between queries"), ("rate_hz", "rates of arrival")):
-        here, there = (gap_of(x) if key == "gap_s" else x.spec.rate_hz for x in (a, b))
-        if here != there:
-            message = f"different {what}: {here} against {there}"
-            yield _difference(key, here, there, message, blocking=True)
-    left, right = (precision_of(each) or "unknown" for each in (a, b))
-    if left != right:
-        yield _difference("precision", left, right, f"precision {left} against {right}")
+def _batches(a: RunRecord, b: RunRecord) -> _Found:
+    if a.items_per_query == b.items_per_query:
+        return None
+    one, other = (each.known_items or "unknown" for each in (a, b))
+    return a.batch, b.batch, f"batch {one} against {other}", True
 
 
-def _conditions(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
-    for key in dict.fromkeys((*a.conditions, *b.conditions)):
-        if key in ("precision", "batch", "protocol", "gap_s"):  # told by what ran, above
-            continue
-        left, right = a.conditions.get(key), b.conditions.get(key)
-        if not _known(left) or not _known(right):
-            if key in QUESTIONED_CONDITIONS:
-                message = f"nobody recorded {key.replace('_', ' ')} on one side"
-                yield _difference(key, _text(left), _text(right), message)
-            continue
-        assert left is not None
-        assert right is not None
-        if left.value == right.value:
-            continue
-        told = f"{key.replace('_', ' ')} {_text(left)} against {_text(right)}"
-        message = BLOCKING_CONDITIONS.get(key, told)
-        if "implied" in (left.source, right.source):
-            message += " (as the version implies, not as anyone recorded)"
-        blocking = key in BLOCKING_CONDITIONS
-        yield _difference(key, _text(left), _text(right), message, blocking=blocking)
+def _protocol(a: RunRecord, b: RunRecord) -> _Found:
+    facts = [record.conditions.get("protocol") for record in (a, b)]
+    if any(fact is not None and fact.source == "unknown" for fact in facts):
+        message = "the protocol was not recorded on one side"
+        return _text(facts[0]), _text(facts[1]), message, False
+    one, other = protocol_of(a), protocol_of(b)
+    message = f"different protocols: {one} against {other}"
+    return (one, other, message, True) if one != other else None
 
 
-def _variables(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
-    """Tell what the environment set on one side only; some of it is another measurement."""
-    if "measured" not in (a.provenance, b.provenance):
-        return
+def _rates(a: RunRecord, b: RunRecord) -> _Found:
+    one, other = a.spec.rate_hz, b.spec.rate_hz
+    message = f"different rates of arrival: {one} against {other}"
+    return (one, other, message, True) if one != other else None
+
+
+def _precisions(a: RunRecord, b: RunRecord) -> _Found:
+    one, other = (precision_of(each) or "unknown" for each in (a, b))
+    return (one, other, f"precision {one} against {other}", False) if one != other else None
+
+
+def _variables(a: RunRecord, b: RunRecord) -> _Found:
+    """Compare what the environment sets; some of it is another measurement."""
     left, right = variables_of(a), variables_of(b)
     names = [name for name in sorted({*left, *right}) if left.get(name) != right.get(name)]
-    if not names:
-        return
+    if "measured" not in (a.provenance, b.provenance) or not names:
+        return None
     one, other = (
         ", ".join(f"{name}={side[name]}" if name in side else f"no {name}" for name in names)
         for side in (left, right)
     )
-    message = f"the environment sets {one} against {other}"
-    yield _difference("variables", one, other, message, blocking=bool(deciding(names)))
+    return one, other, f"the environment sets {one} against {other}", bool(deciding(names))
 
 
-def _machine(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
+def _hosts(a: RunRecord, b: RunRecord) -> _Found:
     left, right = a.environment, b.environment
-    for key, what in (("host", "machines"), ("cpu", "processors"), ("cpu_cores", "core counts")):
-        one, other = getattr(left, key), getattr(right, key)
-        if UNKNOWN in (one, other):
-            message = "nobody recorded the machine" + ("" if one == other else " on one side")
-            yield _difference(key, one, other, message)
-        elif key == "host" and left.kind == right.kind:
-            continue  # one label, or one kind of GPU and CPU: runners have a new name each time
-        elif one is not None and other is not None and one != other:
-            message = f"different {what}: {one} against {other}"
-            yield _difference(key, one, other, message, blocking=True)
-    if a.spec.threads != b.spec.threads and a.spec.runtime == b.spec.runtime:
-        message = f"threads {a.spec.threads} against {b.spec.threads}"
-        yield _difference("threads", a.spec.threads, b.spec.threads, message)
+    one, other = left.host, right.host
+    if UNKNOWN in (one, other):
+        message = "the machine was not recorded" + ("" if one == other else " on one side")
+        return one, other, message, False
+    # One label, or one kind of GPU and CPU, is one machine: runners have new names each time.
+    if left.kind == right.kind or one == other:
+        return None
+    return one, other, f"different machines: {one} against {other}", True
+
+
+def _threads(a: RunRecord, b: RunRecord) -> _Found:
+    one, other = a.spec.threads, b.spec.threads
+    if one == other or a.spec.runtime != b.spec.runtime:
+        return None
+    return one, other, f"threads {one} against {other}", False
+
+
+def _arguments(a: RunRecord, b: RunRecord) -> _Found:
     passed = [arguments_of(record) for record in (a, b)]
-    if passed[0] != passed[1] and a.spec.runtime == b.spec.runtime:
-        one, other = (", ".join(f"{k}={v}" for k, v in x.items()) or "none" for x in passed)
-        message = f"other arguments for the program: {one} against {other}"
-        yield _difference("arguments", one, other, message)
-    other_versions = {
-        name: (left.versions[name], right.versions[name])
-        for name in sorted(set(left.versions) & set(right.versions))
-        if left.versions[name] != right.versions[name]
-    }
-    if other_versions:
-        told = [f"{name} {one} against {other}" for name, (one, other) in other_versions.items()]
-        one, other = (
-            ", ".join(f"{name} {ends[side]}" for name, ends in other_versions.items())
-            for side in (0, 1)
-        )
-        yield _difference("versions", one, other, f"other versions: {', '.join(told)}")
+    if passed[0] == passed[1] or a.spec.runtime != b.spec.runtime:
+        return None
+    one, other = (", ".join(f"{k}={v}" for k, v in x.items()) or "none" for x in passed)
+    return one, other, f"other arguments for the program: {one} against {other}", False
 
 
-def _gpus(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
-    left, right = gpu_of(a), gpu_of(b)
-    if left is None or right is None:
-        return
+def _versions(a: RunRecord, b: RunRecord) -> _Found:
+    left, right = a.environment.versions, b.environment.versions
+    names = [name for name in sorted({*left} & {*right}) if left[name] != right[name]]
+    one, other = (", ".join(f"{name} {side[name]}" for name in names) for side in (left, right))
+    pairs = ", ".join(f"{name} {left[name]} against {right[name]}" for name in names)
+    return (one, other, f"other versions: {pairs}", False) if names else None
+
+
+def _boards(a: RunRecord, b: RunRecord) -> _Found:
+    one, other = (getattr(gpu_of(each), "uuid", None) for each in (a, b))
+    if one is None or other is None or one == other:
+        return None
     # Another board of one machine was chosen; runners of one kind bring their own each time.
     same_host = a.environment.host == b.environment.host
-    for key, blocking in (
-        ("name", True), ("uuid", same_host), ("power_limit_w", True), ("ecc", True),
-        ("driver", False), ("persistence", False),
-    ):  # fmt: skip
-        one, other = getattr(left, key), getattr(right, key)
-        if one is not None and other is not None and one != other:
-            message = f"different GPU {key.replace('_', ' ')}: {one} against {other}"
-            yield _difference(f"gpu_{key}", one, other, message, blocking=blocking)
-    yield from _clocks(left, right)
+    return one, other, f"different GPU uuid: {one} against {other}", same_host
 
 
-def _clocks(left: Gpu, right: Gpu) -> Iterator[Difference]:
-    one, other = left.sm_clock_hz, right.sm_clock_hz
-    if not one or not other or abs(other / one - 1) <= CLOCK_TOLERANCE:
-        return
+def _clocks(a: RunRecord, b: RunRecord) -> _Found:
+    left, right = gpu_of(a), gpu_of(b)
+    one, other = (getattr(gpu, "sm_clock_hz", None) for gpu in (left, right))
+    if not left or not right or not one or not other or abs(other / one - 1) <= CLOCK_TOLERANCE:
+        return None
     locked = bool(left.clocks_locked and right.clocks_locked)
     message = f"SM clocks differ: {one / 1e6:.0f} MHz against {other / 1e6:.0f} MHz"
     # Unlocked clocks read before a run say little about the run; locked ones decide it.
     message += "" if locked else " (read before the runs, and free to rise)"
-    yield _difference("clock", one, other, message, blocking=locked)
-
-
-def _difference(
-    key: str, baseline: object, candidate: object, message: str, *, blocking: bool = False
-) -> Difference:
-    return Difference(
-        key=key,
-        baseline=str(baseline),
-        candidate=str(candidate),
-        blocking=blocking,
-        message=message,
-    )
-
-
-def _accepted(each: Difference) -> Difference:
-    return _difference(each.key, each.baseline, each.candidate, f"{each.message} (accepted)")
-
-
-def _same_inputs(a: RunRecord, b: RunRecord) -> bool:
-    """Say whether shapes and types are the same; a type that nobody recorded fits any."""
-    if len(a.inputs) != len(b.inputs):
-        return False
-    pairs = list(zip(a.inputs, b.inputs, strict=True))
-    types_fit = all(x.dtype == y.dtype or UNKNOWN in (x.dtype, y.dtype) for x, y in pairs)
-    return types_fit and all(x.shape == y.shape for x, y in pairs)
-
-
-def _shapes(record: RunRecord) -> str:
-    shapes = (f"{'x'.join(map(str, each.shape))} {each.dtype}" for each in record.inputs)
-    return ", ".join(shapes) or "not told"
-
-
-def _known(fact: Fact | None) -> bool:
-    return fact is not None and fact.source != "unknown" and fact.value is not None
+    return one, other, message, locked
 
 
 def _text(fact: Fact | None) -> str:
-    return "not told" if fact is None or fact.source == "unknown" else str(fact.value)
+    return "unknown" if fact is None or fact.source == "unknown" else str(fact.value)
+
+
+_OWN: Mapping[str, Callable[[RunRecord, RunRecord], _Found]] = {
+    "model": _models, "inputs": _inputs, "batch": _batches, "protocol": _protocol,
+    "rate_hz": _rates, "precision": _precisions, "variables": _variables, "threads": _threads,
+    "arguments": _arguments, "versions": _versions, "host": _hosts, "gpu_uuid": _boards,
+    "clock": _clocks,
+}  # fmt: skip
+"""Properties whose difference takes more than two values to find."""

@@ -9,19 +9,18 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trtbench.domain.arrays import AnyArray, Floats
-from trtbench.domain.spec import Value
+from trtbench.core.samples import AnyArray, Floats
+from trtbench.core.spec import Value
 
 DepthKind = Literal["depth", "inverse", "disparity"]
 Align = Literal["median", "least-squares", "none"]
 
-METRICS = ("abs_rel", "sq_rel", "rmse", "rmse_log", "log10", "silog", "d1", "d2", "d3")
+DEPTH_METRICS = ("abs_rel", "sq_rel", "rmse", "rmse_log", "log10", "silog", "d1", "d2", "d3")
 
 
 class DepthRules(Value, frozen=True, kw_only=True):
-    """How a prediction is held against the truth."""
+    """How a prediction is compared with the truth."""
 
     truth_kind: DepthKind = "depth"
     output_kind: DepthKind = "inverse"
@@ -66,12 +65,15 @@ def judge_map(prediction: AnyArray, truth: AnyArray, rules: DepthRules) -> Depth
         reason = "the prediction is not finite" if lost else "no valid ground truth"
         return DepthResult(metrics=None, reason=reason, nonfinite=lost)
     own, wanted = prediction[mask].astype(np.float64), depth[mask]
-    aligned, problem = align(
-        own, from_depth(wanted, rules.output_kind, rules.disparity_scale), how=rules.align
-    )
+    # The way from depth to another kind is the same formula as the way back.
+    in_own_kind = to_depth(wanted, rules.output_kind, rules.disparity_scale)
+    aligned, problem = align(own, in_own_kind, how=rules.align)
     if aligned is None:
         return DepthResult(metrics=None, reason=problem, valid=valid, nonfinite=lost)
-    found = _clipped_depth(aligned, rules)
+    if rules.output_kind != "depth":
+        scale = rules.disparity_scale if rules.output_kind == "disparity" else 1.0
+        aligned = scale / np.maximum(aligned, scale / rules.max_depth)
+    found = np.asarray(np.clip(aligned, rules.min_depth, rules.max_depth), np.float64)
     if rules.space == "inverse":
         found, wanted = 1.0 / found, 1.0 / wanted
     metrics = metrics_of(found, wanted, silog_lambda=rules.silog_lambda)
@@ -121,16 +123,11 @@ def to_depth(values: AnyArray, kind: DepthKind, scale: float = 1.0) -> Floats:
         return np.asarray((scale if kind == "disparity" else 1.0) / values, np.float64)
 
 
-def from_depth(depth: Floats, kind: DepthKind, scale: float = 1.0) -> Floats:
-    """Make a map of any kind of depth; the two directions are the same formula."""
-    return to_depth(depth, kind, scale)
-
-
 def map_differences(reference: AnyArray, candidate: AnyArray) -> dict[str, float] | None:
-    """Tell how far a map is from a reference's, in parts of the reference's range.
+    """Return how far a map is from a reference's, as fractions of the reference's range.
 
-    ``own_*`` normalises each map by its own range, as depth-anything-win
-    did: that hides a wrong scale.
+    ``own_*`` normalises each map by its own range, as depth-anything-win does: that hides a wrong
+    scale.
     """
     a, b = reference.astype(np.float64), candidate.astype(np.float64)
     usable = np.isfinite(a) & np.isfinite(b)
@@ -139,7 +136,8 @@ def map_differences(reference: AnyArray, candidate: AnyArray) -> dict[str, float
     a, b = a[usable], b[usable]
     span = float(np.ptp(a))
     error = (b - a) / (span or 1.0)
-    own = _unit(b) - _unit(a)
+    first, second = ((each - each.min()) / (float(np.ptp(each)) + 1e-8) for each in (a, b))
+    own = second - first
     norm = float(np.linalg.norm(a))
     return {
         "mae": float(np.abs(error).mean()),
@@ -158,25 +156,10 @@ def resize_map(values: AnyArray, shape: tuple[int, int]) -> Floats:
     if found.shape == shape:
         return found
     for axis, size in enumerate(shape):
-        low, high, part = _taps(found.shape[axis], size)
+        have = found.shape[axis]
+        places = np.clip((np.arange(size) + 0.5) * have / size - 0.5, 0, have - 1)
+        low = np.floor(places).astype(np.int64)
+        high, part = np.minimum(low + 1, have - 1), places - low
         weights = part[:, None] if axis == 0 else part[None, :]
         found = (1 - weights) * found.take(low, axis) + weights * found.take(high, axis)
     return np.asarray(found, np.float64)
-
-
-def _taps(have: int, want: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
-    places = np.clip((np.arange(want) + 0.5) * have / want - 0.5, 0, have - 1)
-    low = np.floor(places).astype(np.int64)
-    return low, np.minimum(low + 1, have - 1), places - low
-
-
-def _clipped_depth(aligned: Floats, rules: DepthRules) -> Floats:
-    """Make depth of an aligned prediction, within the valid range."""
-    if rules.output_kind != "depth":
-        scale = rules.disparity_scale if rules.output_kind == "disparity" else 1.0
-        aligned = scale / np.maximum(aligned, scale / rules.max_depth)
-    return np.asarray(np.clip(aligned, rules.min_depth, rules.max_depth), np.float64)
-
-
-def _unit(values: Floats) -> Floats:
-    return np.asarray((values - values.min()) / (float(np.ptp(values)) + 1e-8), np.float64)

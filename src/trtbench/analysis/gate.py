@@ -1,72 +1,86 @@
-"""Gate rules: read from text or a table, evaluated on summaries and verdicts."""
+"""Gate rules: read from text or a table, evaluated on summaries and verdicts, written as JUnit."""
 
 from __future__ import annotations
 
 import math
+import operator
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
+from xml.etree import ElementTree
 
-from trtbench.analysis.column_summary import QUANTILES, ColumnSummary
-from trtbench.analysis.condition_text import parts_of_relation
-from trtbench.analysis.layers.engine_facts import facts_from_run
-from trtbench.analysis.layers.expect import (
+from trtbench.analysis.summary import QUANTILES, Summary
+from trtbench.analysis.verdict import launches_to_reach, would_tell
+from trtbench.core.conditions import condition_from_text, limits_of
+from trtbench.core.errors import UsageError, near_miss
+from trtbench.core.metrics import Kind
+from trtbench.core.results import GateResult, GateRule, Verdict
+from trtbench.core.run import Interval, Run
+from trtbench.core.safety import xml_text
+from trtbench.core.samples import DURATIONS
+from trtbench.core.units import (
+    fraction_from_text,
+    text_from_fraction,
+    text_from_rate,
+    text_from_seconds,
+)
+from trtbench.layers.expect import (
     expectation_from_text,
     is_expectation,
     judge,
     rule_from_expectation,
 )
-from trtbench.analysis.layers.join import join_layers
-from trtbench.analysis.summary import Summary
-from trtbench.analysis.verdict import launches_to_reach
-from trtbench.domain.comparison import GateResult, GateRule, Verdict
-from trtbench.domain.result import Interval, Run
-from trtbench.domain.samples import DURATIONS
-from trtbench.errors import UsageError, near_miss
-from trtbench.units import (
-    fraction_from_text,
-    hertz_from_text,
-    seconds_from_text,
-    text_from_fraction,
-    text_from_rate,
-    text_from_seconds,
-)
+from trtbench.layers.join import join_layers
+from trtbench.layers.table import facts_from_run
 
 RuleSign = Literal["<", "<=", ">", ">="]
 Outcome = Literal["pass", "fail", "unclear"]
 
+_HOLDS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 PERCENTILES = tuple(f"p{100 * q:g}" for q in QUANTILES)
 STATISTICS = ("median", "mean", "min", "max", "std", "mad", "cov", *PERCENTILES)
 RATES = ("throughput", "items")
 EXAMPLE = "p99<5ms, gpu.median<=0.2ms or throughput>=100/s"
 
 
-def rule_from_text(text: str) -> GateRule:
-    """Read one rule such as ``p99<5ms``, ``gpu.median<=0.2ms`` or ``throughput>=100/s``."""
+def rules_from_text(text: str) -> tuple[GateRule, ...]:
+    """Read ``p99<5ms``, ``gpu.median<=0.2ms`` or several that ``and`` joins, a rule for each."""
     if is_expectation(text):
-        return rule_from_expectation(expectation_from_text(text))
-    parts = parts_of_relation(text)
-    if parts is None:
+        return (rule_from_expectation(expectation_from_text(text)),)
+    condition = condition_from_text(text.strip(), names=_is_metric, kinds=_kind)
+    limits = limits_of(condition)
+    if not limits or any(x.sign not in _HOLDS or not 0 <= x.value < math.inf for x in limits):
         raise UsageError(f"{text!r} is not a gate rule", fix=f"write it like {EXAMPLE}")
-    name, relation, limit = parts
+    written = re.split(r"\s+and\s+", condition.text)
+    if len(written) != len(limits):
+        written = [condition.text] * len(limits)
+    rules = []
+    for own, each in zip(written, limits, strict=True):
+        metric, statistic = metric_from_name(each.name)
+        relation = cast(RuleSign, each.sign)
+        rules.append(
+            GateRule(
+                text=own, metric=metric, statistic=statistic, relation=relation, limit=each.value
+            )
+        )
+    return tuple(rules)
+
+
+def _is_metric(name: str) -> bool:
+    metric_from_name(name)
+    return True
+
+
+def _kind(name: str) -> Kind:
     metric, statistic = metric_from_name(name)
-    return GateRule(
-        text=text.strip(),
-        metric=metric,
-        statistic=statistic,
-        relation=cast(RuleSign, relation),
-        limit=_limit(limit, metric, statistic),
-    )
+    return "share" if statistic == "cov" else "rate" if metric in RATES else "time"
 
 
 def slowdown_rule(limit: float, *, metric: str = "headline") -> GateRule:
     """Make the rule behind ``--max-slowdown 3%``."""
-    shown = f"{100 * limit:g}%"
-    return GateRule(
-        text=f"{'' if metric == 'headline' else metric + ' '}slowdown<={shown}",
-        metric=metric,
-        relation="slowdown",
-        limit=limit,
-    )
+    text = f"{'' if metric == 'headline' else metric + ' '}slowdown<={100 * limit:g}%"
+    return GateRule(text=text, metric=metric, relation="slowdown", limit=limit)
 
 
 def rules_from_table(table: Mapping[str, object], *, where: str) -> tuple[GateRule, ...]:
@@ -83,18 +97,16 @@ def _rules(table: Mapping[str, object], *, prefix: str, where: str) -> Iterator[
         name = f"{prefix}{key}"
         if key == "max_slowdown":
             metric = prefix.rstrip(".") or "headline"
-            limit = fraction_from_text(str(value))
-            yield slowdown_rule(limit, metric=metric)
+            yield slowdown_rule(fraction_from_text(str(value)), metric=metric)
         elif key == "expect" and not prefix:
-            texts = value if isinstance(value, list) else [value]
-            yield from (rule_from_expectation(expectation_from_text(str(each))) for each in texts)
+            for each in value if isinstance(value, list) else [value]:
+                yield rule_from_expectation(expectation_from_text(str(each)))
         elif isinstance(value, Mapping):
             yield from _rules(value, prefix=f"{name}.", where=where)
         elif isinstance(value, str):
-            yield rule_from_text(name + value)
+            yield from rules_from_text(name + value)
         elif isinstance(value, list) and len(value) == 2 and all(isinstance(v, str) for v in value):
-            yield rule_from_text(f"{name}>={value[0]}")
-            yield rule_from_text(f"{name}<={value[1]}")
+            yield from rules_from_text(f"{name}>={value[0]} and {name}<={value[1]}")
         else:
             raise UsageError(
                 f"{where}: {name} is neither a rule nor a range",
@@ -107,17 +119,16 @@ def metric_from_name(name: str) -> tuple[str, str]:
     """Split ``gpu.p99`` into column and statistic; a part that is missing has its default."""
     parts = name.split(".")
     # p99.9 is one statistic although it holds a dot.
-    if len(parts) >= 2 and f"{parts[-2]}.{parts[-1]}" in STATISTICS:
-        parts[-2:] = [f"{parts[-2]}.{parts[-1]}"]
+    if ".".join(parts[-2:]) in STATISTICS:
+        parts[-2:] = [".".join(parts[-2:])]
     metric, statistic = "headline", "median"
     for part in parts:
-        if part in DURATIONS or part in RATES:
+        if part in (*DURATIONS, *RATES):
             metric = part
         elif part in STATISTICS:
             statistic = part
         elif part != "headline":
-            known = (*DURATIONS, *RATES, *STATISTICS)
-            guess = near_miss(part, known)
+            guess = near_miss(part, (*DURATIONS, *RATES, *STATISTICS))
             raise UsageError(
                 f"{part!r} is not a metric",
                 facts={"metrics": " ".join((*DURATIONS, *RATES)), "of": " ".join(STATISTICS)},
@@ -137,76 +148,71 @@ def evaluate(
 
     ``run`` is for what is expected of layers.
     """
-    return tuple(
-        _expected(rule, run)
-        if rule.relation == "expect"
-        else _evaluate(rule, summary, verdicts or {})
-        for rule in rules
-    )
-
-
-def _expected(rule: GateRule, run: Run | None) -> GateResult:
-    if run is None:
-        return _unclear(rule, "nothing was measured")
-    table = join_layers(run.layers, run.graph)
-    return judge(expectation_from_text(rule.text), table, facts_from_run(run))
+    return tuple(_evaluate(rule, summary, verdicts or {}, run) for rule in rules)
 
 
 def _evaluate(
-    rule: GateRule, summary: Summary | None, verdicts: Mapping[str, Verdict]
+    rule: GateRule, summary: Summary | None, verdicts: Mapping[str, Verdict], run: Run | None
 ) -> GateResult:
+    if rule.relation == "expect" and run is not None:
+        table = join_layers(run.layers, run.graph)
+        return judge(expectation_from_text(rule.text), table, facts_from_run(run))
     if rule.relation == "slowdown":
-        return slowdown_result(rule, _verdict(rule, summary, verdicts))
-    if summary is None:
+        if rule.metric != "headline":
+            return slowdown_result(rule, verdicts.get(rule.metric))
+        first = next(iter(verdicts.values()), None)
+        return slowdown_result(rule, verdicts.get(summary.headline, first) if summary else first)
+    if summary is None or rule.relation == "expect":
         return _unclear(rule, "nothing was measured")
     if rule.metric in RATES:
         rate = summary.queries_per_s if rule.metric == "throughput" else summary.items_per_s
-        return limit_result(rule, rate, interval=None, launches=summary.launches)
+        return _limit_result(rule, rate, interval=None, launches=summary.launches)
     try:
         column = summary.column(summary.headline if rule.metric == "headline" else rule.metric)
     except KeyError:
         return _unclear(rule, f"{rule.metric} was not measured")
-    value, interval, needed = _statistic(column, rule.statistic)
-    if column.reported:
-        return _printed_result(rule, column, value)
-    if value is None:
-        return _unclear(rule, f"{rule.statistic} needs {needed} samples, {column.count} were taken")
-    over_launches = interval if summary.launches > 1 else None
-    return limit_result(rule, value, interval=over_launches, launches=summary.launches)
-
-
-def _printed_result(rule: GateRule, column: ColumnSummary, value: float | None) -> GateResult:
-    """Hold a rule against a number another tool printed: one launch, and no samples."""
-    if value is None or math.isnan(value):
+    interval = column.median_interval if rule.statistic == "median" else None
+    value, needed = column.statistic(rule.statistic), None
+    if rule.statistic in PERCENTILES:
+        quantile = column.quantiles[PERCENTILES.index(rule.statistic)]
+        interval, needed = quantile.interval, quantile.needed
+    if column.reported and value is None:
         named = ("min", "median", "mean", "max", *PERCENTILES)
         known = " ".join(name for name in named if column.statistic(name) is not None)
         return _unclear(rule, f"{rule.statistic} was not printed; known: {known}")
-    result = limit_result(rule, value, interval=None, launches=1)
-    return result.having(message=f"{result.message}, reported")
+    if column.reported:
+        result = _limit_result(rule, value, interval=None, launches=1)
+        return result.having(message=f"{result.message}, reported")
+    if needed is not None:
+        return _unclear(rule, f"{rule.statistic} needs {needed} samples, {column.count} were taken")
+    over_launches = interval if summary.launches > 1 else None
+    return _limit_result(rule, value, interval=over_launches, launches=summary.launches)
 
 
-def limit_result(
+def _limit_result(
     rule: GateRule, value: float | None, *, interval: Interval | None, launches: int
 ) -> GateResult:
     """Compare a value with a limit; an interval over launches that holds both is unclear."""
-    if value is None or math.isnan(value):
+    if value is None:
         return _unclear(rule, "not known")
-    outcome: Outcome = "pass" if _holds(value, rule) else "fail"
-    shown = shown_value(value, rule)
-    if interval is None:
-        remark = "; one launch" if launches == 1 else ""
-        return GateResult(
-            rule=rule, outcome=outcome, message=f"{shown}{remark}", value=value, interval=None
-        )
-    both = _holds(interval.low, rule) != _holds(interval.high, rule)
-    low, high = shown_value(interval.low, rule), shown_value(interval.high, rule)
-    return GateResult(
-        rule=rule,
-        outcome="unclear" if both else outcome,
-        message=f"{shown}, {interval.level * 100:g} % between {low} and {high}",
-        value=value,
-        interval=interval,
-    )
+
+    def holds(number: float) -> bool:
+        return bool(_HOLDS[rule.relation](number, rule.limit))
+
+    def shown(number: float) -> str:
+        if rule.statistic == "cov":
+            return text_from_fraction(number)
+        return text_from_rate(number) if rule.metric in RATES else text_from_seconds(number)
+
+    outcome: Outcome = "pass" if holds(value) else "fail"
+    message = shown(value)
+    if interval is not None:
+        low, high = interval.low, interval.high
+        outcome = outcome if holds(low) == holds(high) else "unclear"
+        message += f", {interval.level * 100:g} % between {shown(low)} and {shown(high)}"
+    elif launches == 1:
+        message += "; one launch"
+    return GateResult(rule=rule, outcome=outcome, message=message, value=value, interval=interval)
 
 
 def slowdown_result(rule: GateRule, verdict: Verdict | None) -> GateResult:
@@ -217,83 +223,87 @@ def slowdown_result(rule: GateRule, verdict: Verdict | None) -> GateResult:
         return _unclear(rule, f"the sides ran on two devices: {verdict.across_devices}")
     if verdict.interval is None or verdict.ratio is None:
         return _unclear(rule, verdict.reason, needed=verdict.launches_needed)
-    low, high = verdict.interval.low, verdict.interval.high
-    ratio = verdict.ratio
+    ratio, low, high = verdict.ratio, verdict.interval.low, verdict.interval.high
     if verdict.metric in RATES:
         # A rate that falls to 1/1.03 is a slowdown of 3 %.
-        low, high, ratio = 1 / high, 1 / low, 1 / ratio
-    outcome: Outcome = "unclear"
-    if high <= 1 + rule.limit:
-        outcome = "pass"
-    elif low > 1 + rule.limit:
-        outcome = "fail"
+        ratio, low, high = 1 / ratio, 1 / high, 1 / low
+    most = 1 + rule.limit
+    outcome: Outcome = "pass" if high <= most else "fail" if low > most else "unclear"
     # What would leave the limit out, if the ratio stays what it is; drift does not shrink.
     goal, half = abs(math.log(ratio) - math.log1p(rule.limit)), math.log(high / low) / 2
     needed = None
-    if verdict.design != "apart" and verdict.launches > 1 and goal > 0:
+    if outcome == "unclear" and verdict.design != "apart" and verdict.launches > 1 and goal > 0:
         needed = launches_to_reach(goal, half=half, count=verdict.launches)
-    change = text_from_fraction(ratio - 1, signed=True)
-    ends = (text_from_fraction(end - 1, signed=True) for end in (low, high))
+    change, *ends = (text_from_fraction(end - 1, signed=True) for end in (ratio, low, high))
     return GateResult(
         rule=rule,
         outcome=outcome,
         message=f"{change}, {verdict.interval.level * 100:g} % between {' and '.join(ends)}",
         value=ratio - 1,
         interval=verdict.interval,
-        launches_needed=needed if outcome == "unclear" else None,
+        launches_needed=needed,
     )
 
 
 def passed(results: Sequence[GateResult], *, on_unclear: Literal["fail", "pass"] = "fail") -> bool:
-    """Tell whether the gate is open."""
-    allowed = {"pass", "unclear"} if on_unclear == "pass" else {"pass"}
+    """Whether all rules hold; unclear ones as asked."""
+    allowed = ("pass", "unclear") if on_unclear == "pass" else ("pass",)
     return all(result.outcome in allowed for result in results)
-
-
-def shown_value(value: float, rule: GateRule) -> str:
-    """Write a value in the unit of its rule."""
-    if rule.relation == "slowdown" or rule.statistic == "cov":
-        return text_from_fraction(value)
-    if rule.metric in RATES:
-        return text_from_rate(value)
-    return text_from_seconds(value)
-
-
-def _limit(text: str, metric: str, statistic: str) -> float:
-    if statistic == "cov":
-        return fraction_from_text(text)
-    if metric in RATES:
-        return hertz_from_text(text)
-    return seconds_from_text(text)
-
-
-def _holds(value: float, rule: GateRule) -> bool:
-    if rule.relation == "<":
-        return value < rule.limit
-    if rule.relation == "<=":
-        return value <= rule.limit
-    return value > rule.limit if rule.relation == ">" else value >= rule.limit
-
-
-def _statistic(
-    column: ColumnSummary, statistic: str
-) -> tuple[float | None, Interval | None, int | None]:
-    if statistic == "median":
-        return column.median, column.median_interval, None
-    if statistic in PERCENTILES:
-        quantile = column.quantiles[PERCENTILES.index(statistic)]
-        return quantile.value, quantile.interval, quantile.needed
-    return cast(float, getattr(column, statistic)), None, None
-
-
-def _verdict(
-    rule: GateRule, summary: Summary | None, verdicts: Mapping[str, Verdict]
-) -> Verdict | None:
-    if rule.metric != "headline":
-        return verdicts.get(rule.metric)
-    first = next(iter(verdicts.values()), None)
-    return verdicts.get(summary.headline, first) if summary else first
 
 
 def _unclear(rule: GateRule, message: str, *, needed: int | None = None) -> GateResult:
     return GateResult(rule=rule, outcome="unclear", message=message, launches_needed=needed)
+
+
+class Suite(NamedTuple):
+    """One candidate: its rules are the cases."""
+
+    name: str
+    results: Sequence[GateResult]
+    seconds: float = 0.0
+    error: str | None = None
+    """Why nothing could be judged."""
+
+
+def junit_from_suites(
+    suites: Sequence[Suite], *, on_unclear: Literal["fail", "pass"] = "fail"
+) -> str:
+    """Write JUnit XML: a rule is a test case; unclear is a failure or skipped, as asked."""
+    made = []
+    for name, results, seconds, error in suites:
+        count = Counter(result.outcome for result in results)
+        unclear = {"failures": 0, "skipped": 0}
+        unclear["failures" if on_unclear == "fail" else "skipped"] = count["unclear"]
+        suite = ElementTree.Element(
+            "testsuite",
+            name=xml_text(name),
+            tests=str(len(results) + (error is not None)),
+            failures=str(count["fail"] + unclear["failures"]),
+            errors=str(int(error is not None)),
+            skipped=str(unclear["skipped"]),
+            time=f"{seconds:.3f}",
+        )
+        made.append(suite)
+        classname = xml_text(name)
+        if error is not None:
+            case = ElementTree.SubElement(suite, "testcase", classname=classname, name="measured")
+            ElementTree.SubElement(case, "error", message=xml_text(error))
+        for result in results:
+            # One measurement serves all rules: each has its share of the time.
+            share = f"{seconds / max(1, len(results)):.3f}"
+            named = {"classname": classname, "name": xml_text(result.rule.text), "time": share}
+            case = ElementTree.SubElement(suite, "testcase", named)
+            message = xml_text(f"{result.message}{would_tell(result.launches_needed)}")
+            if result.outcome == "pass":
+                ElementTree.SubElement(case, "system-out").text = message
+            elif result.outcome == "fail" or on_unclear == "fail":
+                ElementTree.SubElement(case, "failure", type=result.outcome, message=message)
+            else:
+                ElementTree.SubElement(case, "skipped", message=message)
+    root = made[0]
+    if len(made) > 1:
+        root = ElementTree.Element("testsuites", name="trtbench gate")
+        root.extend(made)
+    ElementTree.indent(root)
+    text = ElementTree.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'

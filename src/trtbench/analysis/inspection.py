@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 
-from trtbench.analysis.flops import ModelCost
 from trtbench.analysis.memory import MemoryUse
-from trtbench.analysis.onnx_graph import OnnxModel
-from trtbench.analysis.onnx_stamp import PREFIX, notes_from_metadata, stamp_from_metadata
-from trtbench.domain.result import Scalar
-from trtbench.domain.samples import EngineGraph, LayerInfo, LayerProfile, TensorInfo
-from trtbench.domain.short_view import ShortView
-from trtbench.domain.spec import TensorSpec, Value
-from trtbench.units import text_from_bytes
+from trtbench.analysis.onnx_graph import (
+    PREFIX,
+    ModelCost,
+    OnnxModel,
+    notes_from_metadata,
+    stamp_from_metadata,
+)
+from trtbench.core.results import ShortView
+from trtbench.core.run import Scalar
+from trtbench.core.samples import EngineGraph, LayerInfo, LayerProfile, TensorInfo
+from trtbench.core.spec import TensorSpec, Value
+from trtbench.core.units import text_from_bytes
 
 _NUMPY = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
 
@@ -43,7 +46,7 @@ class Inspection(ShortView, Value, frozen=True, kw_only=True):
 
 
 def first_layers(found: Inspection, top: int | None) -> Inspection:
-    """Keep the first so many nodes or layers; ``None`` keeps all."""
+    """With the first so many nodes or layers; ``None`` keeps all."""
     if top is None or found.layers is None:
         return found
     return found.having(layers=found.layers.having(rows=found.layers.rows[:top]))
@@ -51,68 +54,45 @@ def first_layers(found: Inspection, top: int | None) -> Inspection:
 
 def inspection_from_onnx(model: OnnxModel, cost: ModelCost, *, path: str) -> Inspection:
     """Describe an ONNX model with estimates for every node."""
-    own = {k: v for k, v in model.metadata.items() if not k.startswith(PREFIX)}
-    return Inspection(
-        kind="onnx",
-        path=path,
-        facts=_later(
-            own,
-            {
-                "opset": model.opset,
-                "other_domains": _domains(model),
-                "ir_version": model.ir_version,
-                "producer": model.producer,
-                "nodes": len(model.nodes),
-                "parameters": model.parameters,
-                "stored_as": ", ".join(
-                    f"{n:,} {t}".replace(",", " ") for t, n in model.weights_by_type.items()
-                )
-                or None,
-                "weight_bytes": model.weight_bytes,
-                "external_files": ", ".join(model.external_files) or None,
-                "flops": cost.flops,
-                "traffic_bytes": cost.traffic_bytes,
-                "fused_traffic_bytes": cost.fused_bytes,
-                "estimated_for": ", ".join(f"{k}={v}" for k, v in model.assumed.items()) or None,
-                **stamp_from_metadata(model.metadata),
-            },
-        ),
-        inputs=model.inputs,
-        outputs=model.outputs,
-        summary=_operator_table(model, cost),
-        layers=_node_table(cost),
-        notes=(*model.notes, *notes_from_metadata(model.metadata), *_unknown_notes(cost)),
-    )
-
-
-def _later(more: dict[str, str], facts: dict[str, Scalar]) -> dict[str, Scalar]:
-    """Put what a file says of itself behind what was found in it, never in its place."""
-    return {**facts, **{key: value for key, value in more.items() if key not in facts}}
-
-
-def _domains(model: OnnxModel) -> str | None:
-    others = {domain: version for domain, version in model.opsets.items() if domain}
-    return ", ".join(f"{domain} {version}" for domain, version in others.items()) or None
-
-
-def _unknown_notes(cost: ModelCost) -> tuple[str, ...]:
-    if not cost.unknown:
-        return ()
-    return (f"operations not counted: {', '.join(cost.unknown)}",)
-
-
-def _operator_table(model: OnnxModel, cost: ModelCost) -> InspectionTable:
-    """Count by kind and precision; the share is of the operations that could be counted."""
+    domains = {domain: version for domain, version in model.opsets.items() if domain}
+    stored = (f"{n:,} {t}".replace(",", " ") for t, n in model.weights_by_type.items())
+    facts: dict[str, Scalar] = {
+        "opset": model.opset,
+        "other_domains": ", ".join(f"{d} {version}" for d, version in domains.items()) or None,
+        "ir_version": model.ir_version,
+        "producer": model.producer,
+        "nodes": len(model.nodes),
+        "parameters": model.parameters,
+        "stored_as": ", ".join(stored) or None,
+        "weight_bytes": model.weight_bytes,
+        "external_files": ", ".join(model.external_files) or None,
+        "flops": cost.flops,
+        "traffic_bytes": cost.traffic_bytes,
+        "fused_traffic_bytes": cost.fused_bytes,
+        "estimated_for": ", ".join(f"{k}={v}" for k, v in model.assumed.items()) or None,
+        **stamp_from_metadata(model.metadata),
+    }
+    # What a file says of itself comes after what was found in it, never in its place.
+    own = {k: v for k, v in model.metadata.items() if not k.startswith(PREFIX) and k not in facts}
     flops: Counter[tuple[str, str]] = Counter()
     for node in cost.nodes:
         flops[node.op, node.precision] += node.flops or 0
-    total = cost.flops or 1
-    rows = tuple(
-        (op, precision, count, flops[op, precision], flops[op, precision] / total)
+    operators = tuple(  # the share is of the operations that could be counted
+        (op, precision, count, flops[op, precision], flops[op, precision] / (cost.flops or 1))
         for (op, precision), count in model.operators().items()
     )
-    return InspectionTable(
-        columns=("operator", "precision", "count", "flops", "flops_share"), rows=rows
+    unknown = (f"operations not counted: {', '.join(cost.unknown)}",) if cost.unknown else ()
+    return Inspection(
+        kind="onnx",
+        path=path,
+        facts={**facts, **own},
+        inputs=model.inputs,
+        outputs=model.outputs,
+        summary=InspectionTable(
+            columns=("operator", "precision", "count", "flops", "flops_share"), rows=operators
+        ),
+        layers=_node_table(cost),
+        notes=(*model.notes, *notes_from_metadata(model.metadata), *unknown),
     )
 
 
@@ -135,14 +115,14 @@ def inspection_from_graph(graph: EngineGraph, *, path: str) -> Inspection:
     """Describe the layers of an engine."""
     counted = parameters_of(graph)
     inputs, outputs = edges_of(graph)
-    told = {each.name for each in (*inputs, *outputs)}
-    notes = () if graph.detailed else ("built with layer names only: nothing else is told",)
+    known = {each.name for each in (*inputs, *outputs)}
+    notes = () if graph.detailed else ("built with layer names only: nothing else is known",)
     return Inspection(
         kind="layers",
         path=path,
         facts={
             "layers": len(graph.layers),
-            "io_tensors": ", ".join(each for each in graph.io_tensors if each not in told) or None,
+            "io_tensors": ", ".join(each for each in graph.io_tensors if each not in known) or None,
             "parameters": counted,
             "streams": len({layer.stream for layer in graph.layers if layer.stream is not None})
             or None,
@@ -156,7 +136,7 @@ def inspection_from_graph(graph: EngineGraph, *, path: str) -> Inspection:
 
 
 def edges_of(graph: EngineGraph) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
-    """Find inputs and outputs among the tensors of the layers; what no layer tells is left out."""
+    """Inputs and outputs among the tensors of the layers, as far as layers have them."""
     read = {each.name: each for layer in graph.layers for each in layer.inputs}
     made = {each.name: each for layer in graph.layers for each in layer.outputs}
     inputs = [read[name] for name in graph.io_tensors if name in read and name not in made]
@@ -171,24 +151,22 @@ def _edge(tensor: TensorInfo) -> TensorSpec:
 
 
 def layer_summary(graph: EngineGraph) -> InspectionTable:
-    """Count layers by kind and by the type they give."""
-    kinds = Counter((each.type or "unknown", layer_precision(each)) for each in graph.layers)
-    weights: Counter[tuple[str, str]] = Counter()
+    """Layers counted by kind and by the type they return."""
+    kinds, weights = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for each in graph.layers:
+        kinds[each.type or "unknown", layer_precision(each)] += 1
         weights[each.type or "unknown", layer_precision(each)] += each.weights_count or 0
-    rows = tuple(
-        (kind, precision, count, weights[kind, precision] or None)
-        for (kind, precision), count in kinds.most_common()
-    )
+    rows = tuple((*key, count, weights[key] or None) for key, count in kinds.most_common())
     return InspectionTable(columns=("layer", "precision", "count", "parameters"), rows=rows)
 
 
 def layer_table(graph: EngineGraph) -> InspectionTable:
-    """List every layer in the order of execution."""
+    """Every layer in the order of execution."""
     rows = tuple(
         (
-            each.name, each.type, layer_precision(each), _dims(each), each.weights_count,
-            each.tactic, each.stream, " ".join(each.origin) or None,
+            each.name, each.type, layer_precision(each),
+            "x".join(map(str, each.outputs[0].dimensions)) if each.outputs else None,
+            each.weights_count, each.tactic, each.stream, " ".join(each.origin) or None,
         )
         for each in graph.layers
     )  # fmt: skip
@@ -197,7 +175,7 @@ def layer_table(graph: EngineGraph) -> InspectionTable:
 
 
 def layer_precision(layer: LayerInfo) -> str:
-    """Find the type a layer gives, with the type it takes where the two differ."""
+    """The type a layer returns, with the type it takes where the two differ."""
     taken = next((each.dtype for each in layer.inputs if each.dtype), None)
     given = next((each.dtype for each in layer.outputs if each.dtype), None)
     if taken and given and taken != given:
@@ -205,35 +183,40 @@ def layer_precision(layer: LayerInfo) -> str:
     return given or taken or "unknown"
 
 
-def _dims(layer: LayerInfo) -> str | None:
-    return "x".join(map(str, layer.outputs[0].dimensions)) if layer.outputs else None
-
-
 def parameters_of(graph: EngineGraph) -> int | None:
-    """Count parameters the inspector tells; ``None`` when it tells none."""
+    """Parameters that the inspector counts; ``None`` when it counts none."""
     counts = [each.weights_count for each in graph.layers if each.weights_count is not None]
     return sum(counts) if counts else None
 
 
 def parameter_difference(graph: EngineGraph, model: OnnxModel) -> tuple[str, ...]:
-    """Say why the parameters of an engine and of its ONNX file differ, if they do."""
-    counted = parameters_of(graph)
-    if counted == model.parameters:
+    """Why the parameters of an engine and of its ONNX file differ, if they do."""
+    counted, own = parameters_of(graph), model.parameters
+    if counted == own:
         return ()
     if counted is None:
-        return (f"the engine tells no parameters; its ONNX file has {model.parameters}",)
-    more = "more" if counted > model.parameters else "fewer"
-    head = (
-        f"the engine tells {counted} parameters, {abs(counted - model.parameters)} {more} than the "
-        f"{model.parameters} of its ONNX file"
-    )
-    return (head, *_reasons(graph, model, counted))
+        return (f"the engine tells no parameters; its ONNX file has {own}",)
+    more = "more" if counted > own else "fewer"
+    notes = [
+        f"the engine tells {counted} parameters, {abs(counted - own)} {more} than the {own} of its "
+        "ONNX file"
+    ]
+    folded = [node for node in model.nodes if node.op == "BatchNormalization"]
+    if folded:
+        size = sum(each.elements or 0 for node in folded for each in node.inputs[1:])
+        notes.append(f"{len(folded)} batch norms ({size} parameters) are folded into convolutions")
+    silent = sum(1 for each in graph.layers if each.weights_count is None and _may_have(each))
+    if silent and counted < own:
+        notes.append(f"{silent} fused layers (Myelin and the like) do not tell theirs")
+    if counted > own:
+        notes.append("weights may be padded, or stored once for every layer that uses them")
+    return tuple(notes)
 
 
 def weight_difference(
     held: int | None, model: OnnxModel, *, precision: str | None
 ) -> tuple[str, ...]:
-    """Say why the bytes of weights of an engine and of its ONNX file differ, if they do."""
+    """Why the bytes of weights of an engine and of its ONNX file differ, if they do."""
     stored = model.weight_bytes
     if not held or not stored or text_from_bytes(held) == text_from_bytes(stored):
         return ()
@@ -243,18 +226,6 @@ def weight_difference(
         reason = f"stored in {low}" if low else "the rest is folded away or not stored as weights"
     sizes = f"{text_from_bytes(held)} of weights, its ONNX file {text_from_bytes(stored)}"
     return (f"the engine holds {sizes}: {reason}",)
-
-
-def _reasons(graph: EngineGraph, model: OnnxModel, counted: int) -> Iterable[str]:
-    folded = [node for node in model.nodes if node.op == "BatchNormalization"]
-    if folded:
-        size = sum(each.elements or 0 for node in folded for each in node.inputs[1:])
-        yield f"{len(folded)} batch norms ({size} parameters) are folded into convolutions"
-    silent = sum(1 for each in graph.layers if each.weights_count is None and _may_have(each))
-    if silent and counted < model.parameters:
-        yield f"{silent} fused layers (Myelin and the like) do not tell theirs"
-    if counted > model.parameters:
-        yield "weights may be padded, or stored once for every layer that uses them"
 
 
 def _may_have(layer: LayerInfo) -> bool:

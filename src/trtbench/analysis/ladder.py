@@ -8,22 +8,22 @@ for is left as unexplained.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Literal
 
-from trtbench.analysis.comparability import Difference, differences
-from trtbench.analysis.layers.engine_facts import EngineFacts, facts_from_run
-from trtbench.domain.result import Run
-from trtbench.domain.spec import ON_DEVICE, RunSpec, Value
-from trtbench.units import text_from_fraction, text_from_seconds
+from trtbench.analysis.comparability import differences
+from trtbench.core.properties import ladder_fields, property_named
+from trtbench.core.run import Run
+from trtbench.core.spec import ON_DEVICE, RunSpec, Value
+from trtbench.core.units import text_from_fraction, text_from_seconds
+from trtbench.layers.table import EngineFacts, facts_from_run
 
 Certainty = Literal["measured", "at most", "by exclusion", "stated"]
 
 COUNTS: tuple[Certainty, ...] = ("measured", "by exclusion")
 """Evidence that is good enough to be added up."""
 
-SILENT = {"unknown", "not told", "None"}
-"""Words of a side that does not tell."""
+SILENT = {"unknown", "None"}
+"""Words of a side on which it is not known."""
 
 COUNTED = {
     "host": "a caller's time, from before the call to after its end",
@@ -32,22 +32,6 @@ COUNTED = {
     "end_to_end": "from the start of the first copy to the end of the last, queueing included",
 }
 """What each of the numbers counts that stand for a run."""
-
-FIELDS = (
-    "batch", "transfers", "cuda_graph", "spin_wait", "streams", "protocol", "gap_s", "threads",
-    "warmup", "lock_clocks", "runtime",
-)  # fmt: skip
-"""What is changed one after the other, in this order, where a ladder is measured."""
-
-TITLES = {
-    "metric": "what is counted", "transfers": "copies to and from the GPU",
-    "cuda_graph": "CUDA graph", "spin_wait": "how the host waits", "streams": "streams",
-    "protocol": "how queries follow one another", "clock": "clocks", "batch": "batch",
-    "gap_s": "rests between queries", "threads": "threads", "warmup": "warm-up",
-    "lock_clocks": "locked clocks", "runtime": "what runs the engine", "tf32": "TF32",
-    "versions": "versions", "typing": "typing of the network", "precision": "precision",
-    "inputs": "input shapes", "gpu_name": "the GPU", "host": "the machine",
-}  # fmt: skip
 
 DEFAULTS_11 = (
     "TensorRT 11's trtexec leaves copies out, launches as a CUDA graph and spins while it waits; "
@@ -63,7 +47,7 @@ class Rung(Value, frozen=True, kw_only=True):
     a: str
     b: str
     seconds: float | None
-    """What it adds from the first to the other; ``None`` where nobody can tell."""
+    """What it adds from the first to the other; ``None`` where it is not known."""
     evidence: Certainty
     because: str
 
@@ -79,72 +63,91 @@ class Ladder(Value, frozen=True, kw_only=True):
     unexplained_s: float | None
 
 
+def title_of_step(key: str) -> str:
+    """What people call the property that a step changes."""
+    known = property_named(key)
+    return known.words if known else key.replace("_", " ")
+
+
 def ladder_from_runs(a: Run, b: Run) -> Ladder:
     """List what differs between two runs and how much of their difference it is."""
     left, right = facts_from_run(a), facts_from_run(b)
     (metric_a, a_s), (metric_b, b_s) = headline_of(left), headline_of(right)
-    rungs = [
-        *_metric(metric_a, metric_b, left, right),
-        *(_rung(each, left, right, counted=metric_a == metric_b) for each in _told(a, b)),
-        *_warmups(a.record.spec, b.record.spec),
-    ]
+    rungs = []
+    if metric_a != metric_b:  # a run that knows both shows the difference
+        known = ((_of(each, metric_a), _of(each, metric_b)) for each in (left, right))
+        both = next(((one, other) for one, other in known if one and other), None)
+        counted = (f"{name}: {COUNTED.get(name, name)}" for name in (metric_a, metric_b))
+        rungs.append(
+            Rung(
+                key="metric",
+                title="what is counted",
+                a=metric_a,
+                b=metric_b,
+                seconds=both[1] - both[0] if both else None,
+                evidence="measured" if both else "stated",
+                because="; ".join(counted),
+            )
+        )
+    # Each difference once; what only says that a side is silent comes too, without size.
+    seen = set()
+    for each in differences(a.record, b.record):
+        if each.key in seen or each.baseline == each.candidate:
+            continue
+        seen.add(each.key)
+        seconds, evidence, because = _effect(each.key, left, right, counted=metric_a == metric_b)
+        rungs.append(
+            Rung(
+                key=each.key,
+                title=title_of_step(each.key),
+                a=each.baseline,
+                b=each.candidate,
+                seconds=seconds,
+                evidence=evidence,
+                because=because or each.message,
+            )
+        )
+    warmups = [run.record.spec.warmup for run in (a, b)]
+    if warmups[0] != warmups[1]:
+        words = [
+            f"{x.floor.seconds or 0:g} s{' until steady' if x.until_steady else ''}"
+            for x in warmups
+        ]
+        rungs.append(
+            Rung(
+                key="warmup",
+                title="warm-up",
+                a=words[0],
+                b=words[1],
+                seconds=None,
+                evidence="stated",
+                because="a GPU that was idle takes up to seconds to raise its clocks",
+            )
+        )
     total = None if a_s is None or b_s is None else b_s - a_s
-    if total is not None:
-        rungs = _by_exclusion(rungs, total)
-    known = math.fsum(each.seconds or 0.0 for each in rungs if each.evidence in COUNTS)
+    unsized = [x for x in rungs if x.seconds is None and not SILENT & {x.a, x.b}]
+    if total is not None and len(unsized) == 1 and all(x.evidence != "at most" for x in rungs):
+        left_s = total - math.fsum(each.seconds or 0.0 for each in rungs)
+        because = f"{unsized[0].because}; no other difference is stated"
+        sized = unsized[0].having(seconds=left_s, evidence="by exclusion", because=because)
+        rungs[rungs.index(unsized[0])] = sized
+    sure = math.fsum(each.seconds or 0.0 for each in rungs if each.evidence in COUNTS)
     return Ladder(
         metric_a=metric_a,
         metric_b=metric_b,
         a_s=a_s,
         b_s=b_s,
         rungs=tuple(rungs),
-        unexplained_s=None if total is None else total - known,
+        unexplained_s=None if total is None else total - sure,
     )
-
-
-def _by_exclusion(rungs: list[Rung], total: float) -> list[Rung]:
-    """Tell what is left to the only difference of unknown size, and say that this is how."""
-    unsized = [each for each in rungs if each.seconds is None and not SILENT & {each.a, each.b}]
-    if len(unsized) != 1 or any(each.evidence == "at most" for each in rungs):
-        return rungs
-    left = total - math.fsum(each.seconds or 0.0 for each in rungs)
-    because = f"{unsized[0].because}; no other difference is stated"
-    sized = unsized[0].having(seconds=left, evidence="by exclusion", because=because)
-    return [sized if each is unsized[0] else each for each in rungs]
 
 
 def headline_of(facts: EngineFacts) -> tuple[str, float | None]:
     """Name the number that stands for a run, and give it."""
-    for name, value in (("host", facts.host_s), ("latency", facts.latency_s), ("gpu", facts.gpu_s)):
-        if value is not None:
+    for name in ("host", "latency", "gpu"):
+        if (value := _of(facts, name)) is not None:
             return name, value
     return "host", None
-
-
-def _told(a: Run, b: Run) -> Iterator[Difference]:
-    """List each difference once; what only says that a side is silent comes too, without size."""
-    seen = set()
-    for each in differences(a.record, b.record):
-        if each.key not in seen and each.baseline != each.candidate:
-            seen.add(each.key)
-            yield each
-
-
-def _metric(one: str, other: str, a: EngineFacts, b: EngineFacts) -> Iterator[Rung]:
-    """Tell numbers that count different things; a run that knows both tells the difference."""
-    if one == other:
-        return
-    both = next((each for each in (a, b) if _of(each, one) and _of(each, other)), None)
-    seconds = None if both is None else (_of(both, other) or 0.0) - (_of(both, one) or 0.0)
-    yield Rung(
-        key="metric",
-        title=TITLES["metric"],
-        a=one,
-        b=other,
-        seconds=seconds,
-        evidence="measured" if seconds is not None else "stated",
-        because=f"{one}: {COUNTED.get(one, one)}; {other}: {COUNTED.get(other, other)}",
-    )
 
 
 def _of(facts: EngineFacts, name: str) -> float | None:
@@ -152,82 +155,37 @@ def _of(facts: EngineFacts, name: str) -> float | None:
     return value if isinstance(value, float) else None
 
 
-def _rung(each: Difference, a: EngineFacts, b: EngineFacts, *, counted: bool) -> Rung:
-    seconds, evidence, because = _effect(each.key, a, b, counted=counted)
-    return Rung(
-        key=each.key,
-        title=TITLES.get(each.key, each.key.replace("_", " ")),
-        a=each.baseline,
-        b=each.candidate,
-        seconds=seconds,
-        evidence=evidence,
-        because=because or each.message,
-    )
-
-
 def _effect(
     key: str, a: EngineFacts, b: EngineFacts, *, counted: bool
 ) -> tuple[float | None, Certainty, str]:
-    """Say what the facts allow about one difference; ``counted`` where both count the same."""
+    """What the facts allow to say about one difference; ``counted`` where both count the same."""
     if key == "transfers":
-        return _transfers(a, b, counted=counted)
+        before, after = a.transfers_s or 0.0, b.transfers_s or 0.0
+        words = f"copies take {text_from_seconds(max(before, after))} where they are made"
+        if before != after and counted:
+            return after - before, "measured", words
+        holds = f"{words}; what is counted differs too, and holds them"
+        return None, "stated", holds if before != after else ""
     if key == "clock" and a.sm_clock_hz and b.sm_clock_hz and a.gpu_s:
         seconds = a.gpu_s * (a.sm_clock_hz / b.sm_clock_hz - 1)
         return seconds, "at most", "if all of the GPU time goes with the clock"
-    if key == "cuda_graph":
-        return _graph(a, b)
-    if key == "versions" and _majors(a, b) in ({"10", "11"}, {"8", "11"}, {"9", "11"}):
+    without = next((each for each in (a, b) if each.cuda_graph is False), None)
+    if key == "cuda_graph" and without and without.enqueue_s and without.gpu_s:
+        # Launching kernel by kernel shows where the host is slower than the GPU.
+        share = without.enqueue_s / without.gpu_s
+        hidden = "it hides behind computing" if share < 0.5 else "the GPU waits for it"
+        return (
+            None,
+            "stated",
+            (
+                f"launching takes {text_from_seconds(without.enqueue_s)} without a graph, "
+                f"{text_from_fraction(share, digits=0)} of the GPU time; {hidden}"
+            ),
+        )
+    majors = {(each.tensorrt or "").split(".")[0] for each in (a, b)}
+    if key == "versions" and majors in ({"10", "11"}, {"8", "11"}, {"9", "11"}):
         return None, "stated", DEFAULTS_11
     return None, "stated", ""
-
-
-def _transfers(
-    a: EngineFacts, b: EngineFacts, *, counted: bool
-) -> tuple[float | None, Certainty, str]:
-    spent = {"a": a.transfers_s or 0.0, "b": b.transfers_s or 0.0}
-    seconds = spent["b"] - spent["a"]
-    if not seconds:
-        return None, "stated", ""
-    words = f"copies take {text_from_seconds(max(spent.values()))} where they are made"
-    if not counted:
-        return None, "stated", f"{words}; what is counted differs too, and holds them"
-    return seconds, "measured", words
-
-
-def _graph(a: EngineFacts, b: EngineFacts) -> tuple[float | None, Certainty, str]:
-    """Tell whether launching kernel by kernel can show: where the host is slower than the GPU."""
-    plain = next((each for each in (a, b) if each.cuda_graph is False), None)
-    if plain is None or not plain.enqueue_s or not plain.gpu_s:
-        return None, "stated", ""
-    share = plain.enqueue_s / plain.gpu_s
-    words = (
-        f"launching takes {text_from_seconds(plain.enqueue_s)} without a graph, "
-        f"{text_from_fraction(share, digits=0)} of the GPU time"
-    )
-    hidden = "; it hides behind computing" if share < 0.5 else "; the GPU waits for it"
-    return None, "stated", words + hidden
-
-
-def _majors(a: EngineFacts, b: EngineFacts) -> set[str]:
-    return {(each.tensorrt or "").split(".")[0] for each in (a, b)}
-
-
-def _warmups(a: RunSpec, b: RunSpec) -> Iterator[Rung]:
-    if a.warmup == b.warmup:
-        return
-    words = [
-        f"{each.warmup.floor.seconds or 0:g} s{' until steady' if each.warmup.until_steady else ''}"
-        for each in (a, b)
-    ]
-    yield Rung(
-        key="warmup",
-        title=TITLES["warmup"],
-        a=words[0],
-        b=words[1],
-        seconds=None,
-        evidence="stated",
-        because="a GPU that was idle takes up to seconds to raise its clocks",
-    )
 
 
 def steps_between(a: RunSpec, b: RunSpec) -> list[tuple[str, RunSpec]]:
@@ -236,7 +194,7 @@ def steps_between(a: RunSpec, b: RunSpec) -> list[tuple[str, RunSpec]]:
     A protocol that takes place on the device alone has neither copies nor single launches, so it
     is left first and entered last.
     """
-    order = list(FIELDS)
+    order = ladder_fields()
     if a.protocol in ON_DEVICE:
         order.remove("protocol")
         order.insert(0, "protocol")

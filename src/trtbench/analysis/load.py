@@ -13,14 +13,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from trtbench.analysis.column_summary import nearest_rank, order_interval
 from trtbench.analysis.distributions import samples_needed
-from trtbench.analysis.effective import effective_samples_at
-from trtbench.domain.load import Decision, LoadSearch, RatePoint, Slo, Window
-from trtbench.domain.result import Interval, Run
-from trtbench.domain.samples import Column
-from trtbench.errors import UsageError
-from trtbench.units import seconds_from_text
+from trtbench.analysis.summary import effective_samples_at, nearest_rank, order_interval
+from trtbench.core.conditions import condition_from_text, limits_of
+from trtbench.core.errors import UsageError
+from trtbench.core.run import Decision, LoadSearch, RatePoint, Run, Slo, Window
+from trtbench.core.samples import Column
 
 LOOKS = (2, 4, 8)
 """Windows after which a rate is looked at; more often would be to wait for luck."""
@@ -44,24 +42,29 @@ MEANING = "95 %, windows in fresh processes pooled, effective samples counted"
 MOST_PERCENT = 99.99
 """A window has 36 888 queries for it."""
 EXAMPLE = "--slo 'p99<10ms'"
-_BOUND = re.compile(
-    r"(host\.)?((?P<median>median)|p(?P<percent>\d+(\.\d+)?))\s*(<=?|≤)\s*(?P<limit>[^<>=]+)", re.I
-)
+_PERCENTILE = re.compile(r"(?:host\.)?(?:median|p(\d+(?:\.\d+)?))", re.I)
 
 
 def slo_from_text(text: str) -> Slo:
     """Read ``p99<10ms``: any percentile of the time a caller waits, and its bound."""
-    match = _BOUND.fullmatch(text.strip())
-    percent = 50.0 if match and match["median"] else float(match["percent"]) if match else 0.0
-    limit_s = seconds_from_text(match["limit"]) if match and 0 < percent <= MOST_PERCENT else 0.0
-    if not match or not limit_s > 0:
+    condition = condition_from_text(
+        text.strip(), names=lambda name: True, kinds=lambda name: "time"
+    )
+    limits = limits_of(condition) or []
+    match = _PERCENTILE.fullmatch(limits[0].name) if len(limits) == 1 else None
+    percent = float(match[1] or 50) if match else 0.0
+    bounded = 0 < percent <= MOST_PERCENT and limits[0].sign in ("<", "<=")
+    if not bounded or not 0 < limits[0].value < math.inf:
         raise UsageError(
             f"{text!r} is no bound on a percentile of the time a caller waits",
             facts={"percentiles": f"one of median, p90, p99, p99.9, ... up to p{MOST_PERCENT:g}"},
             fix=EXAMPLE,
         )
     return Slo(
-        text=text.strip(), statistic=f"p{percent:g}", q=round(percent / 100, 9), limit_s=limit_s
+        text=text.strip(),
+        statistic=f"p{percent:g}",
+        q=round(percent / 100, 9),
+        limit_s=limits[0].value,
     )
 
 
@@ -80,15 +83,25 @@ def point_from_windows(
 ) -> RatePoint:
     """Put the windows of a rate together and decide, if they suffice."""
     pooled = np.sort(np.concatenate(columns))
-    effective = sum(_effective(each, slo.q) for each in columns)
+    # What waits together with others counts once.
+    shares = (slo.q, 1 - min(0.5, WIDER * (1 - slo.q)))
+    effective = sum(
+        min(effective_samples_at(each, nearest_rank(each, share)) for share in shares)
+        for each in columns
+    )
     interval = order_interval(pooled, slo.q, effective=effective, meaning=MEANING)
     offered = float(np.mean([each.offered_hz for each in windows]))
     served = float(np.mean([each.achieved_hz for each in windows]))
     grows = [each.queue_grows for each in windows]
     overloaded = all(grows) or (any(grows) and served < SERVED * offered)
+    decision: Decision = "unclear"
+    if len(windows) >= least and (overloaded or (interval and interval.low > slo.limit_s)):
+        decision = "refused"
+    elif len(windows) >= least and interval and interval.high < slo.limit_s:
+        decision = "accepted"
     return RatePoint(
         rate_hz=rate_hz,
-        decision=_decision(interval, slo, overloaded=overloaded, enough=len(windows) >= least),
+        decision=decision,
         overloaded=overloaded,
         samples=len(pooled),
         median_s=float(np.median(pooled)),
@@ -98,20 +111,6 @@ def point_from_windows(
         late_share=max(each.late_share for each in windows),
         windows=tuple(windows),
     )
-
-
-def _effective(column: Column, q: float) -> float:
-    """Count independent queries; what waits together with others counts once."""
-    tails = (1 - q, min(0.5, WIDER * (1 - q)))
-    return min(effective_samples_at(column, nearest_rank(column, 1 - tail)) for tail in tails)
-
-
-def _decision(interval: Interval | None, slo: Slo, *, overloaded: bool, enough: bool) -> Decision:
-    if not enough or (interval is None and not overloaded):
-        return "unclear"
-    if overloaded or interval is None or interval.low > slo.limit_s:
-        return "refused"
-    return "accepted" if interval.high < slo.limit_s else "unclear"
 
 
 def point_from_runs(runs: Sequence[Run]) -> RatePoint:
@@ -126,11 +125,11 @@ def point_from_runs(runs: Sequence[Run]) -> RatePoint:
 def window_from_run(run: Run) -> Window:
     """Take what a run of the protocol server tells of its load."""
     facts = run.record.facts
-    told = {name: float(facts.get(name) or 0.0) for name in ("offered_hz", "achieved_hz")}
+    rates = {name: float(facts.get(name) or 0.0) for name in ("offered_hz", "achieved_hz")}
     late, grows = float(facts.get("late_share") or 0.0), facts.get("queue_grows")
     if grows is None:  # too few queries to tell by how long they waited
-        grows = told["achieved_hz"] < SERVED * told["offered_hz"]
-    return Window(run=run.id, queue_grows=bool(grows), late_share=late, **told)
+        grows = rates["achieved_hz"] < SERVED * rates["offered_hz"]
+    return Window(run=run.id, queue_grows=bool(grows), late_share=late, **rates)
 
 
 def next_rate(search: LoadSearch, *, most_hz: float) -> float | None:

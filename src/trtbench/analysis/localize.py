@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import combinations
 
-from trtbench.domain.localize import NodeGroup, TypeRange
+from trtbench.core.results import NodeGroup, TypeRange
 
 Restored = frozenset[int]
 Loss = tuple[float, ...]
@@ -14,11 +14,10 @@ Loss = tuple[float, ...]
 
 MOST_IN_PAIRS = 8
 """Parts of the highest rank that are tried two by two where more than two were needed."""
-
 MANY_ZEROED, MANY_BEYOND = 0.25, 0.001
 """Shares from which a range explains a loss."""
 SMALLEST = 2.0**-14
-"""Of FP16's normal numbers: what stays below has lost digits, if it is not zero."""
+"""Of FP16's normal numbers: smaller values lose digits, if they are not zero."""
 
 
 def in_order_of_suspicion(keys: Sequence[tuple[bool, float]]) -> list[int]:
@@ -27,7 +26,7 @@ def in_order_of_suspicion(keys: Sequence[tuple[bool, float]]) -> list[int]:
 
 
 def one_by_one(order: Sequence[int], try_it: Callable[[Restored], Loss | None]) -> dict[int, Loss]:
-    """Restore each part alone, those first that are suspected first; ends when time is up."""
+    """Restore each part alone, the most suspected first; ends when time is up."""
     found: dict[int, Loss] = {}
     for part in order:
         loss = try_it(frozenset({part}))
@@ -69,33 +68,13 @@ def fewest(
     """Find a small set of parts that meets a condition, and whether none of it can be left out.
 
     First the shortest beginning of the ranking, then without each part that is not needed, then
-    any two of the highest ranks. ``meets`` gives ``None`` when time is up.
+    any two of the highest ranks. ``meets`` returns ``None`` when time is up.
     """
-    length = _shortest_prefix(order, meets)
-    if length is None:
-        return None, False
-    chosen = frozenset(order[:length])
-    for part in reversed(order[:length]):
-        answer = meets(chosen - {part}) if len(chosen) > 1 else False
-        if answer is None:
-            return chosen, False
-        if answer:
-            chosen -= {part}
-    for fewer in _smaller_sets(order, size=len(chosen)):
-        answer = meets(fewer)
-        if answer:
-            return fewer, True
-        if answer is None:
-            break
-    return chosen, True
-
-
-def _shortest_prefix(order: Sequence[int], meets: Callable[[Restored], bool | None]) -> int | None:
-    """Double the beginning of the ranking until it meets the condition, then halve the step."""
+    # Double the beginning of the ranking until it meets the condition, then halve the step.
     failed, length = 0, 1
     while not (answer := meets(frozenset(order[:length]))):
         if answer is None or length >= len(order):
-            return None
+            return None, False
         failed, length = length, min(2 * length, len(order))
     while length - failed > 1:
         middle = (failed + length) // 2
@@ -103,17 +82,25 @@ def _shortest_prefix(order: Sequence[int], meets: Callable[[Restored], bool | No
         if answer is None:
             break
         failed, length = (failed, middle) if answer else (middle, length)
-    return length
-
-
-def _smaller_sets(order: Sequence[int], *, size: int) -> Iterator[Restored]:
-    first = order[:MOST_IN_PAIRS]
-    for smaller in range(1, min(size, 3)):
-        yield from (frozenset(each) for each in combinations(first, smaller))
+    chosen = frozenset(order[:length])
+    for part in reversed(order[:length]):
+        answer = meets(chosen - {part}) if len(chosen) > 1 else False
+        if answer is None:
+            return chosen, False
+        if answer:
+            chosen -= {part}
+    for size in range(1, min(len(chosen), 3)):
+        for fewer in map(frozenset, combinations(order[:MOST_IN_PAIRS], size)):
+            answer = meets(fewer)
+            if answer is None:
+                return chosen, True
+            if answer:
+                return fewer, True
+    return chosen, True
 
 
 def joined(pairs: Collection[tuple[int, int]], count: int) -> list[list[int]]:
-    """Put parts together that have to be restored together; each group in order."""
+    """Group parts that have to be restored together; each group in order."""
     group = list(range(count))
     for a, b in pairs:
         low, high = sorted((group[a], group[b]))
@@ -121,39 +108,36 @@ def joined(pairs: Collection[tuple[int, int]], count: int) -> list[list[int]]:
     return [[part for part in range(count) if group[part] == each] for each in sorted(set(group))]
 
 
-def has_outliers(told: TypeRange) -> bool:
-    """Tell whether a scale for a few large values leaves too little for the others."""
-    return told.type not in ("FP16", "BF16") and told.zeroed >= MANY_ZEROED
-
-
-def is_clipped(told: TypeRange) -> bool:
-    """Tell whether values beyond the scale are cut off, and enough of them to matter."""
-    return told.type not in ("FP16", "BF16") and told.beyond >= MANY_BEYOND
+def has_outliers(values: TypeRange) -> bool:
+    """Return whether a scale for a few large values leaves too little for the others."""
+    return values.type not in ("FP16", "BF16") and values.zeroed >= MANY_ZEROED
 
 
 def telling_range(group: NodeGroup) -> TypeRange | None:
     """Choose the range that explains the loss of a group; ``None`` where none does."""
-    over = [each for each in group.ranges if each.type in ("FP16", "BF16") and each.beyond]
-    small = [e for e in group.ranges if e.type == "FP16" and 0 < e.largest < SMALLEST]
+    floats = [each for each in group.ranges if each.type in ("FP16", "BF16")]
+    over = [each for each in floats if each.beyond]
+    small = [each for each in floats if each.type == "FP16" and 0 < each.largest < SMALLEST]
     if over or small:
         return (over or small)[0]
-    odd = [e for e in group.ranges if has_outliers(e) or is_clipped(e)]
+    quantized = (each for each in group.ranges if each.type not in ("FP16", "BF16"))
+    odd = [e for e in quantized if e.zeroed >= MANY_ZEROED or e.beyond >= MANY_BEYOND]
     return max(odd, key=lambda each: max(each.zeroed, 10 * each.beyond), default=None)
 
 
 def makers_first(
     groups: Sequence[NodeGroup], maker_of: Callable[[TypeRange], str | None]
 ) -> tuple[NodeGroup, ...]:
-    """Put who makes outliers before who reads them, though it is the reader that gains.
+    """Put what makes outliers before what reads them, though it is the reader that gains.
 
-    Values take the low type where they are read; what they are was settled where they were made.
+    Values take the low type where they are read, but they were made before.
     """
     by_node, order = {group.node: group for group in groups}, dict[str, NodeGroup]()
     for group in groups:
-        told = telling_range(group)
-        maker = maker_of(told) if told is not None and told.what == "input" else None
-        if told and maker in by_node and maker not in order and (group.gain or 0.0) > 0:
-            made = told.having(what="output", node=maker)
+        seen = telling_range(group)
+        maker = maker_of(seen) if seen is not None and seen.what == "input" else None
+        if seen and maker in by_node and maker not in order and (group.gain or 0.0) > 0:
+            made = seen.having(what="output", node=maker)
             order[maker] = by_node[maker].having(ranges=(made,))
         order.setdefault(group.node, group)
     return tuple(order.values())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trtbench.domain.result import Scalar
-from trtbench.domain.spec import Value
+from trtbench.core.run import Scalar
+from trtbench.core.spec import Value
 
 CUDA = "CUDA context"
 """The part that every process pays for, whatever it runs."""
@@ -53,7 +53,7 @@ class MemoryUse(Value, frozen=True, kw_only=True):
     free_bytes: int | None = None
     """What was free on the device before this process."""
     processes_fit: int | None = None
-    """Processes with one context each, on the device with nobody else, if CUDA's part is known."""
+    """Processes with one context each, on the device alone, if CUDA's part is known."""
     contexts_fit: int | None = None
     """Contexts in one process there; at most, where a part is unknown."""
     by_profile: tuple[int, ...] = ()
@@ -73,31 +73,38 @@ class MemoryUse(Value, frozen=True, kw_only=True):
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Parts that nobody told: the sum is more, and fewer fit."""
+        """Parts that are not known: the sum is more, and fewer fit."""
         return tuple(part.name for part in self.parts if part.bytes is None)
 
 
 def memory_from_facts(
     facts: Mapping[str, Scalar], *, contexts: int = 1, weight_bytes: int | None = None
 ) -> MemoryUse | None:
-    """Put together what a run measured with what its engine tells; ``None`` if nobody looked."""
+    """Put together what a run measured with what its engine says; ``None`` without a look."""
     opened = _whole(facts, "memory_free_opened_bytes")
     if opened is None:
         return None
-    parts = _measured_parts(facts, weight_bytes=weight_bytes)
-    free = _whole(facts, "memory_free_bytes")
-    opening = _opening(facts)
+    free, before = (_whole(facts, f"memory_free_{name}bytes") for name in ("", "before_"))
+    opening = before - opened if before is not None and before >= opened else None
+    # What the first context took more than others is its kernels'.
+    first, further = (_whole(facts, f"memory_{x}context_bytes") for x in ("", "further_"))
+    modules, each = _whole(facts, "memory_modules_bytes"), first if further is None else further
+    if first is not None and each is not None and modules is not None:
+        modules += max(0, first - each)
+    predicted_bytes = (weight_bytes, _whole(facts, "activation_bytes"), _whole(facts, "io_bytes"))
+    engine, buffers = (_whole(facts, f"memory_{name}_bytes") for name in ("engine", "buffers"))
+    parts = _parts(predicted_bytes, (opening, engine, modules, each, buffers))
     lost = free is None or free > opened or opening is None
     peak = None if lost else opened - (free or 0) + (opening or 0)
     loading, counted = facts.get("module_loading"), _whole(facts, "memory_process_bytes")
     near = max(NEAR_BYTES, NEAR * (counted or 0))
     apart = counted is not None and peak is not None and abs(peak - counted) > near
     given = free is not None and any(part.measured_bytes is None for part in parts[1:])
-    return use_of_parts(parts, total_bytes=_whole(facts, "memory_total_bytes")).having(
+    return _use_of_parts(parts, total_bytes=_whole(facts, "memory_total_bytes")).having(
         contexts=contexts,
         peak_bytes=peak,
         counted_bytes=counted,
-        free_bytes=_whole(facts, "memory_free_before_bytes"),
+        free_bytes=before,
         by_profile=profiles_from_facts(facts),
         loading=loading if isinstance(loading, str) else None,
         of_host=facts.get("memory_of_host") is True,
@@ -105,52 +112,40 @@ def memory_from_facts(
     )
 
 
-def _measured_parts(
-    facts: Mapping[str, Scalar], *, weight_bytes: int | None
+def _parts(
+    predicted_bytes: tuple[int | None, int | None, int | None],
+    measured_bytes: Sequence[int | None] = (None,) * 5,
 ) -> tuple[MemoryPart, ...]:
-    """Name what each step took; what the first context took more than others is its kernels'."""
-    first = _whole(facts, "memory_context_bytes")
-    further = _whole(facts, "memory_further_context_bytes")
-    modules, each = _whole(facts, "memory_modules_bytes"), first if further is None else further
-    if first is not None and each is not None and modules is not None:
-        modules += max(0, first - each)
-    return (
-        MemoryPart(name=CUDA, measured_bytes=_opening(facts)),
+    engine, activations, buffers = predicted_bytes
+    declared = (
+        (CUDA, None, False),
+        ("engine", engine, False),
+        ("modules", None, False),
+        ("activations", activations, True),
+        ("inputs, outputs", buffers, True),
+    )
+    return tuple(
         MemoryPart(
-            name="engine",
-            predicted_bytes=weight_bytes,
-            measured_bytes=_whole(facts, "memory_engine_bytes"),
-        ),
-        MemoryPart(name="modules", measured_bytes=modules),
-        MemoryPart(
-            name="activations",
-            predicted_bytes=_whole(facts, "activation_bytes"),
-            measured_bytes=each,
-            per_context=True,
-        ),
-        MemoryPart(
-            name="inputs, outputs",
-            predicted_bytes=_whole(facts, "io_bytes"),
-            measured_bytes=_whole(facts, "memory_buffers_bytes"),
-            per_context=True,
-        ),
+            name=name, predicted_bytes=predicted, measured_bytes=measured, per_context=per_context
+        )
+        for (name, predicted, per_context), measured in zip(declared, measured_bytes, strict=True)
     )
 
 
-def memory_of_launches(told: Sequence[Mapping[str, Scalar]]) -> dict[str, Scalar]:
+def memory_of_launches(launches: Sequence[Mapping[str, Scalar]]) -> dict[str, Scalar]:
     """Choose what one launch saw: one that misses nothing, and took neither most nor least."""
     found = [
-        {name: value for name, value in each.items() if name.startswith(METERED)} for each in told
+        {name: value for name, value in facts.items() if name.startswith(METERED)}
+        for facts in launches
     ]
     most = max(map(len, found), default=0)
-    whole = sorted((each for each in found if len(each) == most), key=_taken)
+
+    def taken(facts: Mapping[str, Scalar]) -> int:
+        opened, free = (_whole(facts, f"memory_free_{x}bytes") or 0 for x in ("opened_", ""))
+        return opened - free
+
+    whole = sorted((each for each in found if len(each) == most), key=taken)
     return whole[(len(whole) - 1) // 2] if most else {}
-
-
-def _taken(facts: Mapping[str, Scalar]) -> int:
-    names = ("memory_free_opened_bytes", "memory_free_bytes")
-    opened, free = (_whole(facts, name) or 0 for name in names)
-    return opened - free
 
 
 def profiles_from_facts(facts: Mapping[str, Scalar]) -> tuple[int, ...]:
@@ -163,18 +158,12 @@ def predicted(
     *, weight_bytes: int | None, activation_bytes: int | None, io_bytes: int | None,
     total_bytes: int | None = None, by_profile: tuple[int, ...] = (),
 ) -> MemoryUse:  # fmt: skip
-    """Say what an engine will take by its own word, as far as it goes; CUDA's comes on top."""
-    parts = (
-        MemoryPart(name=CUDA),
-        MemoryPart(name="engine", predicted_bytes=weight_bytes),
-        MemoryPart(name="modules"),
-        MemoryPart(name="activations", predicted_bytes=activation_bytes, per_context=True),
-        MemoryPart(name="inputs, outputs", predicted_bytes=io_bytes, per_context=True),
-    )
-    return use_of_parts(parts, total_bytes=total_bytes).having(by_profile=by_profile)
+    """What an engine will take by its own word, as far as it goes; CUDA's comes on top."""
+    parts = _parts((weight_bytes, activation_bytes, io_bytes))
+    return _use_of_parts(parts, total_bytes=total_bytes).having(by_profile=by_profile)
 
 
-def use_of_parts(parts: tuple[MemoryPart, ...], *, total_bytes: int | None = None) -> MemoryUse:
+def _use_of_parts(parts: tuple[MemoryPart, ...], *, total_bytes: int | None) -> MemoryUse:
     """Add parts up, and count how often they go into the device."""
     once = sum(part.bytes or 0 for part in parts if not part.per_context)
     each = sum(part.bytes or 0 for part in parts if part.per_context)
@@ -184,16 +173,8 @@ def use_of_parts(parts: tuple[MemoryPart, ...], *, total_bytes: int | None = Non
     if not use.process_bytes or total_bytes is None:
         return use
     processes, contexts = use.fit(total_bytes)
-    told = None if CUDA in use.unknown else processes
-    return use.having(processes_fit=told, contexts_fit=contexts)
-
-
-def _opening(facts: Mapping[str, Scalar]) -> int | None:
-    """Compute what CUDA's context took: free before the process, and free once it stood."""
-    before, after = (
-        _whole(facts, name) for name in ("memory_free_before_bytes", "memory_free_opened_bytes")
-    )
-    return before - after if before is not None and after is not None and before >= after else None
+    fitting = None if CUDA in use.unknown else processes
+    return use.having(processes_fit=fitting, contexts_fit=contexts)
 
 
 def _whole(facts: Mapping[str, Scalar], name: str) -> int | None:

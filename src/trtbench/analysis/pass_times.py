@@ -1,20 +1,26 @@
-"""Times of a pass over data: load, preprocess, inference and postprocess, after a warm-up."""
+"""Times of a pass over data: load, preprocess, inference and postprocess, after a warm-up.
+
+What a change of shape or profile costs: the first query after it against those that stay.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.domain.arrays import AnyArray
-from trtbench.domain.spec import Value
+from trtbench.analysis.summary import SAMPLE_LEVEL, order_interval
+from trtbench.core.results import Failed, ShortView, Unreadable
+from trtbench.core.run import Finding, Interval, Scalar, Score
+from trtbench.core.samples import AnyArray
+from trtbench.core.spec import ModelRef, Value
 
 PARTS = ("load", "preprocess", "inference", "model", "postprocess")
 """Columns of ``times.npz`` beside ``items``: seconds, one row per batch.
 
 inference  inputs handed over, transfers, the network, outputs back: what a caller waits for
-model      the network alone, synchronised: GPU time where a session tells it, else the call
+model      the network alone, synchronised: GPU time where a session reports it, else the call
 """
 
 
@@ -58,21 +64,33 @@ def split_from_columns(columns: Mapping[str, AnyArray], *, warmup: float = 0.1) 
     items = kept["items"]
     full = items == items.max(initial=0)
     parts = {name: float(np.median(kept[name][full] / items[full])) for name in PARTS if full.any()}
-    whole = sum(kept[name] for name in PARTS if name != "model")
+    whole = np.asarray(sum(kept[name] for name in PARTS if name != "model"))
+
+    def rate(seconds: NDArray[np.float64]) -> float | None:
+        total = float(seconds.sum())
+        return float(items.sum()) / total if total > 0 else None
+
     return Split(
         batches=count - skipped,
         warmup_batches=skipped,
-        parts={name: _part(kept[name]) for name in PARTS},
+        parts={
+            name: PassPart(
+                mean_s=float(kept[name].mean()),
+                median_s=float(np.median(kept[name])),
+                max_s=float(kept[name].max()),
+            )
+            for name in PARTS
+        },
         item_parts_s=parts,
         item_batches=int(full.sum()),
         item_batch=int(items.max(initial=0)),
-        items_per_s=_rate(items, kept["inference"]),
-        items_per_s_all=_rate(items, np.asarray(whole)),
+        items_per_s=rate(kept["inference"]),
+        items_per_s_all=rate(whole),
     )
 
 
 def times_in_words(split: Split) -> str:
-    """Say how times per item were taken."""
+    """How times per item were taken."""
     return (
         f"median per item over {split.item_batches} batch{'es' * (split.item_batches != 1)} of "
         f"{split.item_batch}, after {split.warmup_batches} of warm-up, in the pass that "
@@ -81,16 +99,150 @@ def times_in_words(split: Split) -> str:
 
 
 def warmup_batches(count: int, part: float) -> int:
-    """Tell how many batches at the start do not count: this part, one at least, never all."""
+    """Count the batches at the start that are left out: this part, one at least, never all."""
     return max(0, min(max(int(count * part), 1), count - 1))
 
 
-def _part(seconds: NDArray[np.float64]) -> PassPart:
-    return PassPart(
-        mean_s=float(seconds.mean()), median_s=float(np.median(seconds)), max_s=float(seconds.max())
+NAMES = {
+    direction: tuple(
+        f"switch_{prefix}{name}_s" for name in ("stay", "cost", "cost_low", "cost_high")
     )
+    for direction, prefix in (("there", ""), ("back", "back_"))
+}
+"""Facts of both directions: to what was asked for, and back to what the run measured."""
+TARGET = "switch_to"
 
 
-def _rate(items: NDArray[np.float64], seconds: NDArray[np.float64]) -> float | None:
-    total = float(seconds.sum())
-    return float(items.sum()) / total if total > 0 else None
+class SwitchCost(Value, frozen=True, kw_only=True):
+    """One direction of a change; times of whole queries as the host sees them."""
+
+    to: str
+    stay_s: float
+    """Median of queries that follow one of the same shape."""
+    cost_s: float
+    """Median of what the first query after a change took beyond those that followed it."""
+    interval: Interval | None = None
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether it costs more than noise."""
+        return self.interval is not None and self.interval.low > 0
+
+
+def facts_from_blocks(
+    target: str, blocks: Mapping[str, Sequence[Sequence[float]]]
+) -> dict[str, Scalar]:
+    """Compare the first query of each block with the others of that block, so that drift cancels.
+
+    ``blocks`` are seconds of queries of one shape in a row, by direction (``there``, ``back``).
+    """
+    facts: dict[str, Scalar] = {TARGET: target}
+    for direction, names in NAMES.items():
+        times = np.asarray(blocks[direction], np.float64)
+        stay = np.median(times[:, 1:], axis=1)
+        costs = np.sort(times[:, 0] - stay)
+        interval = order_interval(costs, 0.5, effective=len(costs))
+        ends = (interval.low, interval.high) if interval else (None, None)
+        values = (np.median(stay), np.median(costs), *ends)
+        facts |= {
+            name: None if value is None else float(value)
+            for name, value in zip(names, values, strict=True)
+        }
+    return facts
+
+
+def switches_from_facts(facts: Mapping[str, Scalar]) -> tuple[SwitchCost, ...]:
+    """Read both directions back from a run; empty where nothing was changed."""
+    target, found = facts.get(TARGET), []
+    for direction, names in NAMES.items():
+        stay, cost, low, high = (
+            float(value) if isinstance(value := facts.get(name), (int, float)) else None
+            for name in names
+        )
+        if target is None or stay is None or cost is None:
+            continue
+        interval = None
+        if low is not None and high is not None:
+            interval = Interval(low=low, high=high, level=SAMPLE_LEVEL, meaning="over changes")
+        to = str(target) if direction == "there" else "back"
+        found.append(SwitchCost(to=to, stay_s=stay, cost_s=cost, interval=interval))
+    return tuple(found)
+
+
+class Evaluated(Value, frozen=True, kw_only=True):
+    """One model: how right, how fast, how large."""
+
+    label: str
+    place: int = 0
+    """Which of the models that were asked about it is, from 0."""
+    model: ModelRef
+    runtime: str
+    scores: tuple[Score, ...]
+    split: Split
+    items: int
+    batch: int
+    load_s: float
+    timed: str
+    """How the times per item in ``split`` were taken."""
+    size_bytes: int | None = None
+    layers: int | None = None
+    parameters: int | None = None
+    versions: dict[str, str] = {}
+    notes: tuple[str, ...] = ()
+    preparation: dict[str, Scalar] = {}
+    """How the task prepared every item before this network saw it."""
+    precision: str | None = None
+    """In which it was run, where known."""
+
+    def score(self, metric: str) -> Score | None:
+        return next((each for each in self.scores if each.metric == metric), None)
+
+
+class TableValue(Value, frozen=True, kw_only=True):
+    """A table of a task, as JSON has it."""
+
+    id: str
+    title: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[Scalar, ...], ...]
+    in_json_only: bool = False
+
+
+class PictureValue(Value, frozen=True, kw_only=True):
+    """A picture of the worst cases."""
+
+    path: str
+    title: str
+    model: int | None = None
+
+
+class Evaluation(ShortView, Value, frozen=True, kw_only=True):
+    """What an evaluation found."""
+
+    task: str
+    data: str
+    method: str
+    models: tuple[Evaluated, ...]
+    inputs_sha256: str
+    tables: tuple[TableValue, ...] = ()
+    pictures: tuple[PictureValue, ...] = ()
+    notes: tuple[str, ...] = ()
+    joined: dict[str, tuple[str, ...]] = {}
+    """Runs of the same bytes that now carry the scores, by model."""
+    failed: tuple[Failed, ...] = ()
+    preparation: dict[str, Scalar] = {}
+    """What of that is the same for all models."""
+    findings: tuple[Finding, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+    """Items that could not be read; no score is about them."""
+
+    @property
+    def all_notes(self) -> tuple[str, ...]:
+        """Everything worth saying, once: what is true of the data, then what of single models."""
+        own = [
+            note if note in self.notes or len(self.models) == 1 else f"{model.label}: {note}"
+            for model in self.models
+            for note in model.notes
+        ]
+        found = [f"{each.severity} {each.code}: {each.message}" for each in self.findings]
+        return tuple(dict.fromkeys([*found, *self.notes, *own]))

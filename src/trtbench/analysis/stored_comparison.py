@@ -4,6 +4,8 @@ Runs measured one after the other differ by what the machine did meanwhile: adja
 one model differed by 40 % at the 99th percentile on a shared virtual machine, and a correct
 launch-level test on consecutive blocks called 11 % of equal pairs different. So the interval is
 widened by a drift bound: from recorded history where there is some, else from the table below.
+
+Two runs side by side: the rows of the evaluation toolkit's comparison.
 """
 
 from __future__ import annotations
@@ -14,23 +16,39 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from trtbench.analysis.comparability import (
-    DEVICE_KEYS,
     Difference,
     across_devices,
     blocking_reasons,
     differences,
 )
-from trtbench.analysis.distributions import t_quantile
-from trtbench.analysis.reported import reported_columns, reported_rate, reported_s
-from trtbench.analysis.robust import LEVEL
-from trtbench.analysis.robust import difference as trimmed_difference
-from trtbench.analysis.shared_metrics import metric_of_both
-from trtbench.analysis.summary import COARSE, summary_from_run
-from trtbench.analysis.verdict import MARGIN, Better, decide, incomparable, judge, ratio_interval
-from trtbench.domain.comparison import Comparison, Verdict
-from trtbench.domain.result import Run, RunRecord
-from trtbench.domain.spec import Value
-from trtbench.units import text_from_fraction
+from trtbench.analysis.distributions import LEVEL, t_quantile
+from trtbench.analysis.distributions import difference as trimmed_difference
+from trtbench.analysis.summary import (
+    COARSE,
+    COMPARED_STATISTICS,
+    QUANTILES,
+    quantiles_of,
+    reported_columns,
+    reported_rate,
+    reported_s,
+    reported_statistics,
+    summary_from_run,
+    torch_benchmark_metrics,
+)
+from trtbench.analysis.verdict import (
+    MARGIN,
+    Better,
+    decide,
+    incomparable,
+    judge,
+    metric_of_both,
+    ratio_interval,
+)
+from trtbench.core.results import Comparison, Verdict
+from trtbench.core.run import Run, RunRecord, precision_of
+from trtbench.core.samples import Column
+from trtbench.core.spec import Value
+from trtbench.core.units import text_from_fraction
 
 CPU_DRIFT = 0.40
 """Adjacent launches on the CPU of a shared virtual machine, 99th percentile, measured."""
@@ -84,27 +102,31 @@ def compare_apart(
     margin: float = MARGIN,
 ) -> Comparison:
     """Compare two stored runs: a verdict per metric both sides have, or why there is none."""
+    runs = (baseline, candidate)
     found = differences(baseline.record, candidate.record, accept=accept)
     across = across_devices(baseline.record, candidate.record)
     if across is not None:
-        found = tuple(each for each in found if each.key not in DEVICE_KEYS)
+        found = tuple(each for each in found if not each.of_machine)
+    named = zip(("baseline", "candidate"), runs, strict=True)
+    printed = " and ".join(side for side, run in named if not len(run.times))
     verdicts: list[Verdict] = []
     for metric in _shared_metrics(baseline, candidate, found):
-        reason = blocking_reasons(found, metric=metric) or too_coarse(metric, baseline, candidate)
+        reason = blocking_reasons(found, metric=metric) or too_coarse(metric, *runs)
         if reason is not None:
             verdicts.append(incomparable(metric, reason=reason))
             continue
+        statistic, sides = _values(metric, runs)
         bound = _drift_of(metric, baseline, candidate, known=drift)
-        statistic = _statistic(metric, baseline, candidate)
-        sides = (
-            _launch_values(baseline, metric, statistic),
-            _launch_values(candidate, metric, statistic),
-        )
         better: Better = "high" if metric == "throughput" else "low"
-        verdict = verdict_apart(*sides, metric=metric, drift=bound, better=better, margin=margin)
-        verdict = _as_printed(verdict, baseline, candidate, statistic)
-        if across is not None and verdict.ratio is not None:
-            reason = f"across devices, {across}; {verdict.reason}"
+        verdict = _verdict_apart(*sides, metric=metric, drift=bound, better=better, margin=margin)
+        reason = verdict.reason
+        if verdict.ratio is not None:
+            if printed:
+                reason += f"; {printed} as printed, without samples"
+            if printed and statistic == "mean" and metric != "throughput":
+                reason += "; means, since no median was printed"
+            if across is not None:
+                reason = f"across devices, {across}; {reason}"
             verdict = verdict.having(reason=reason, across_devices=across)
         verdicts.append(verdict)
     return Comparison(
@@ -113,34 +135,32 @@ def compare_apart(
 
 
 def _drift_of(metric: str, baseline: Run, candidate: Run, *, known: Drift | None) -> Drift:
-    """Bound the drift of a metric by what its times are: equal data get equal verdicts."""
+    """Bound the drift of a metric by what its times are: equal data get equal verdicts.
+
+    Latency and GPU time, for example, are equal where there are no transfers.
+    """
     runs = (baseline, candidate)
-    others = [name for name in _shared_metrics(*runs, ()) if name not in (metric, "throughput")]
-    names = [metric, *(name for name in others if _equal_times(metric, name, runs))]
+    own, names = _values(metric, runs)[1], [metric]
+    for name in _shared_metrics(*runs, ()):
+        sides = zip(own, _values(name, runs)[1], strict=True)
+        if name not in (metric, "throughput") and all(
+            len(a) == len(b) > 0 and np.allclose(a, b, rtol=1e-6, atol=0.0) for a, b in sides
+        ):
+            names.append(name)
     if known is not None and {*names} & {baseline.times.headline, "throughput"}:
         return known
     bounds = [drift_from_records(*(run.record for run in runs), metric=name) for name in names]
     return min(bounds, key=lambda each: each.bound)
 
 
-def _equal_times(one: str, other: str, runs: Sequence[Run]) -> bool:
-    """Say whether two columns tell the same, as latency and GPU time do without transfers."""
-    ways = [_statistic(name, *runs) for name in (one, other)]
-    values = [
-        [_launch_values(run, name, way) for name, way in zip((one, other), ways, strict=True)]
-        for run in runs
-    ]
-    return all(len(a) == len(b) > 0 and np.allclose(a, b, rtol=1e-6, atol=0.0) for a, b in values)
-
-
-def verdict_apart(
+def _verdict_apart(
     baseline: Sequence[float],
     candidate: Sequence[float],
     *,
-    metric: str = "host",
+    metric: str,
     drift: Drift,
-    better: Better = "low",
-    margin: float = MARGIN,
+    better: Better,
+    margin: float,
 ) -> Verdict:
     """Judge two runs from one value per launch on each side, widened by the drift bound."""
     if not baseline or not candidate:
@@ -149,9 +169,7 @@ def verdict_apart(
         return incomparable(metric, reason=f"{metric} holds times that are not positive")
     logs = [np.log(np.asarray(side)).tolist() for side in (baseline, candidate)]
     estimate = trimmed_difference(*logs)
-    meaning = (
-        f"99 % over launches, widened by a drift of ±{100 * drift.bound:.1f} % ({drift.source})"
-    )
+    percent = f"±{100 * drift.bound:.1f} %"
     if estimate is not None:
         return judge(
             estimate,
@@ -160,27 +178,22 @@ def verdict_apart(
             design="apart",
             margin=margin,
             widen=drift.log,
-            meaning=meaning,
+            meaning=f"99 % over launches, widened by a drift of {percent} ({drift.source})",
         )
+    # One launch on a side: only what exceeds drift counts, and nothing is ever the same.
     effect = float(np.median(logs[1]) - np.median(logs[0]))
-    return _single(effect, metric, drift=drift, better=better, launches=min(map(len, logs)))
-
-
-def _single(effect: float, metric: str, *, drift: Drift, better: Better, launches: int) -> Verdict:
-    """Judge one launch a side: only what exceeds drift counts, and nothing is ever the same."""
     low, high = effect - drift.log, effect + drift.log
     kind, _ = decide(effect, low, high, better=better, margin=0.0)
     clear = kind in ("faster", "slower")
     change = text_from_fraction(math.expm1(effect), digits=1, signed=True)
-    relation = "exceeds" if clear else "is within"
-    said = f"{change} {relation} the drift of ±{100 * drift.bound:.1f} %"
+    said = f"{change} {'exceeds' if clear else 'is within'} the drift of {percent}"
     return Verdict(
         metric=metric,
         kind=kind if clear else "unclear",
         ratio=math.exp(effect),
         interval=ratio_interval(low, high, meaning=f"drift bound only: {drift.source}"),
         reason=f"one launch on a side; {said} ({drift.source})",
-        launches=launches,
+        launches=min(map(len, logs)),
         launches_needed=None,
         design="apart",
     )
@@ -192,74 +205,163 @@ def too_coarse(metric: str, *runs: Run) -> str | None:
     step = max((each for each in steps if isinstance(each, float)), default=None)
     if metric != "enqueue" or step is None:
         return None
-    shortest = min((min(_launch_values(run, metric), default=0.0) for run in runs), default=0.0)
+    shortest = min(min(_launch_values(run, metric, "median"), default=0.0) for run in runs)
     if step <= COARSE * shortest:
         return None
     return f"enqueue times are known in steps of {step * 1e6:g} µs only"
 
 
-def _statistic(metric: str, *runs: Run) -> str:
-    """Compare by medians or, where a side printed means only, by the means of both."""
-    printed = [run for run in runs if not len(run.times)]
-    lacking = any(reported_s(run.record, metric) is None for run in printed)
-    means = all(reported_s(run.record, metric, "mean") is not None for run in printed)
-    return "mean" if lacking and means else "median"
+def _values(metric: str, runs: tuple[Run, Run]) -> tuple[str, tuple[list[float], list[float]]]:
+    """One value per launch of both: medians or, where a side printed means only, means."""
+    printed = [reported_statistics(run.record, metric) for run in runs if not len(run.times)]
+    lacking = any("median" not in each for each in printed)
+    statistic = "mean" if lacking and all("mean" in each for each in printed) else "median"
+    first, second = (_launch_values(run, metric, statistic) for run in runs)
+    return statistic, (first, second)
 
 
-def _as_printed(verdict: Verdict, baseline: Run, candidate: Run, statistic: str) -> Verdict:
-    """Say it when a side has no samples, so that its number is one that another tool printed."""
-    sides = (("baseline", baseline), ("candidate", candidate))
-    printed = [side for side, run in sides if not len(run.times)]
-    if not printed or verdict.ratio is None:
-        return verdict
-    reason = f"{verdict.reason}; {' and '.join(printed)} as printed, without samples"
-    if statistic == "mean" and verdict.metric != "throughput":
-        reason += "; means, since no median was printed"
-    return verdict.having(reason=reason)
-
-
-def _shared_metrics(baseline: Run, candidate: Run, found: Collection[Difference]) -> list[str]:
-    """List what the sides can be judged by, the headline that both have first."""
-    shared = [name for name in _columns(baseline) if name in _columns(candidate)]
-    if not len(baseline.times) or not len(candidate.times):
-        return [*(shared or [baseline.times.headline]), "throughput"]
-    first = metric_of_both(baseline.times, candidate.times, found)
-    headline = baseline.times.headline
-    return list(dict.fromkeys((first, headline, *shared, "throughput")))
-
-
-def _columns(run: Run) -> tuple[str, ...]:
-    return tuple(run.times.durations()) if len(run.times) else reported_columns(run.record)
-
-
-def _launch_values(run: Run, metric: str, statistic: str = "median") -> list[float]:
-    if not len(run.times):
-        return _printed_values(run, metric, statistic)
-    if metric == "throughput":
-        return _launch_rates(run)
-    if metric not in run.times.durations():
-        return []
-    middle = np.mean if statistic == "mean" else np.median
-    return [float(middle(part)) for part in run.times.by_launch(metric) if len(part)]
-
-
-def _printed_values(run: Run, metric: str, statistic: str) -> list[float]:
-    """Tell what another tool printed; it is one launch whatever it was made of."""
-    if metric == "throughput":
-        value = reported_rate(run.record)
-    else:
-        value = reported_s(run.record, metric, statistic)
-    return [] if value is None else [value]
-
-
-def _launch_rates(run: Run) -> list[float]:
+def _launch_values(run: Run, metric: str, statistic: str) -> list[float]:
+    rates = metric == "throughput"
+    if not len(run.times):  # what another tool printed is one launch, whatever it was made of
+        value = reported_rate(run.record) if rates else reported_s(run.record, metric, statistic)
+        return [] if value is None else [value]
+    if not rates:
+        middle = np.mean if statistic == "mean" else np.median
+        parts = run.times.by_launch(metric) if metric in run.times.durations() else []
+        return [float(middle(part)) for part in parts if len(part)]
     walls = [launch.wall_s for launch in run.record.launches]
     parts = run.times.by_launch(run.times.headline)
     if len(walls) == len(parts) and all(walls):
         return [len(part) / wall for part, wall in zip(parts, walls, strict=True) if wall]
     rate = summary_from_run(run).queries_per_s
-    if rate is None:
-        return []
-    if run.times.host is None or len(parts) == 1:
-        return [rate]
+    if rate is None or run.times.host is None or len(parts) == 1:
+        return [] if rate is None else [rate]
     return [len(part) / float(part.sum()) for part in run.times.by_launch("host")]
+
+
+def _shared_metrics(baseline: Run, candidate: Run, found: Collection[Difference]) -> list[str]:
+    """List what the sides can be judged by, the headline that both have first."""
+    first, second = (
+        tuple(run.times.durations()) if len(run.times) else reported_columns(run.record)
+        for run in (baseline, candidate)
+    )
+    shared = [name for name in first if name in second]
+    headline = baseline.times.headline
+    if not len(baseline.times) or not len(candidate.times):
+        return [*(shared or [headline]), "throughput"]
+    leading = metric_of_both(baseline.times, candidate.times, found)
+    return list(dict.fromkeys((leading, headline, *shared, "throughput")))
+
+
+COMPARISON_COLUMNS = ("host", "h2d", "gpu", "d2h")
+COMPARISON_HEADER = ("metric", "pt", "engine", "engine_minus_pt", "engine_over_pt_ratio", "note")
+NEARLY_ZERO = 1e-12
+"""A denominator below this gives no ratio."""
+
+
+class CompareRow(Value, frozen=True, kw_only=True):
+    """One row of the trtexec evaluation toolkit's comparison; times in milliseconds."""
+
+    metric: str
+    pt: float | str | None
+    engine: float | str | None
+    engine_minus_pt: float | None = None
+    engine_over_pt_ratio: float | None = None
+    note: str = ""
+    """Why the ratio is no evidence: not the same measurement on both sides, or too few samples."""
+
+    def cells(self) -> tuple[str, ...]:
+        """Write the row as its CSV does: six decimals, unknown is empty."""
+        values = (self.pt, self.engine, self.engine_minus_pt, self.engine_over_pt_ratio)
+        texts = (f"{each:.6f}" if isinstance(each, float) else each or "" for each in values)
+        return (self.metric, *("" if text == "nan" else text for text in texts), self.note)
+
+
+def comparison_rows(pt: Run, engine: Run) -> tuple[CompareRow, ...]:
+    """Make the rows of the trtexec evaluation toolkit's comparison, in its order.
+
+    A ratio of what was measured under other conditions is marked.
+    """
+    runs = (pt, engine)
+    found = differences(pt.record, engine.record)
+    names = (*COMPARISON_COLUMNS, "throughput")
+    notes = {name: blocking_reasons(found, metric=name) for name in names}
+    first, second = ("latency" if run.times.host is None else "host time" for run in runs)
+    if first != second:
+        notes["host"] = "; ".join(filter(None, (notes["host"], f"{first} against {second}")))
+    rows = [
+        CompareRow(metric="dtype", pt=_dtype(pt), engine=_dtype(engine)),
+        CompareRow(metric="tf32", pt=_tf32(pt), engine=_tf32(engine)),
+        _row("throughput_qps", *(_rate(run) for run in runs), note=notes["throughput"]),
+        _row("total_host_walltime_s", *(_walltime(run) for run in runs), note=notes["host"]),
+    ]
+    for column in COMPARISON_COLUMNS:
+        before, after = (_metrics(run, column) for run in runs)
+        lacking = {**_lacking(pt, column), **_lacking(engine, column)}
+        for statistic in COMPARED_STATISTICS:
+            note = "; ".join(filter(None, (notes[column], lacking.get(statistic))))
+            values = before.get(statistic), after.get(statistic)
+            rows.append(_row(f"{column}_{statistic}", *values, note=note))
+    return tuple(rows)
+
+
+def _row(metric: str, pt: float | None, engine: float | None, *, note: str | None) -> CompareRow:
+    if pt is None or engine is None or math.isnan(pt) or math.isnan(engine):
+        return CompareRow(metric=metric, pt=pt, engine=engine)
+    ratio = engine / pt if abs(pt) > NEARLY_ZERO else None
+    return CompareRow(
+        metric=metric,
+        pt=pt,
+        engine=engine,
+        engine_minus_pt=engine - pt,
+        engine_over_pt_ratio=ratio,
+        note=note or "" if ratio is not None else "",
+    )
+
+
+def _column(run: Run, column: str) -> str:
+    """Name the column of a row: trtexec has no host time, and the toolkit shows its latency."""
+    return "latency" if column == "host" and run.times.host is None else column
+
+
+def _lacking(run: Run, column: str) -> dict[str, str]:
+    """Percentiles that a run has too few samples for, with how many are needed."""
+    name = _column(run, column)
+    launches = run.times.by_launch(name) if getattr(run.times, name) is not None else []
+    known = quantiles_of(launches, [q for q in QUANTILES if q > 0.5]) if launches else ()
+    return {q.name: f"{q.name} needs n={q.needed}" for q in known if q.value is None}
+
+
+def _metrics(run: Run, column: str) -> dict[str, float]:
+    values: Column | None = getattr(run.times, _column(run, column))
+    if values is not None and len(values):
+        return torch_benchmark_metrics(values)
+    printed = reported_statistics(run.record, column)
+    if not printed and column == "host":
+        printed = reported_statistics(run.record, "latency")
+    return {name: value * 1e3 for name, value in printed.items()}
+
+
+def _rate(run: Run) -> float | None:
+    printed = run.record.reported.get("throughput_qps")
+    if isinstance(printed, (int, float)):
+        return float(printed)
+    return summary_from_run(run).queries_per_s
+
+
+def _walltime(run: Run) -> float | None:
+    printed = run.record.reported.get("total_host_walltime_s")
+    if isinstance(printed, (int, float)):
+        return float(printed)
+    return None if run.times.host is None else float(np.sum(run.times.host))
+
+
+def _dtype(run: Run) -> str | None:
+    return precision_of(run.record) or next((each.dtype for each in run.record.inputs), None)
+
+
+def _tf32(run: Run) -> str:
+    fact = run.record.conditions.get("tf32")
+    if fact is None or fact.source == "unknown" or fact.value is None:
+        return "Unknown"
+    return "On" if fact.value is True or str(fact.value).lower() in ("on", "true", "1") else "Off"

@@ -1,24 +1,578 @@
-"""The statistics of a run: what is shown, how sure it is, and what the interval means."""
+"""Statistics of one run: effective samples, percentiles with intervals, modes, throughput.
+
+Samples of one process follow one another: a disturbed moment disturbs many. Intervals that count
+them as independent are too narrow (measured: 0 to 13 % coverage instead of 95 %), so every count
+here is of effective samples. Where a run has no samples, the numbers another tool printed stand in.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from trtbench.analysis.column_summary import QUANTILES, ColumnSummary, Quantile, summarize_column
-from trtbench.analysis.reported import reported_headline, reported_rate, reported_statistics
-from trtbench.domain.ran import gap_of, protocol_of, streams_of
-from trtbench.domain.result import Interval, Run, RunRecord
-from trtbench.domain.samples import DURATIONS, Column, IterationTimes
-from trtbench.domain.short_view import ShortView
-from trtbench.domain.spec import Value
+from trtbench.analysis.distributions import interval_ranks, samples_needed, t_quantile
+from trtbench.core.properties import gap_of, protocol_of, streams_of
+from trtbench.core.results import ShortView
+from trtbench.core.run import Interval, Run, RunRecord
+from trtbench.core.samples import DURATIONS, AnyArray, Column, IterationTimes
+from trtbench.core.spec import Value
 
-ONE_LAUNCH = "one launch: nothing is known about how well it repeats"
+QUANTILES = (0.01, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99, 0.999)
+SAMPLE_LEVEL = 0.95
+LEAST_EFFECTIVE = 30
+"""With fewer effective samples no interval within a launch is given at all."""
+WITHIN_LAUNCH = "95 % for this launch only, effective samples counted; another launch may differ"
+OVER_LAUNCHES = "95 % for launches like these, on this machine in this period"
+OVER_EXAMPLES = "95 % for other examples of the same kind (bootstrap over examples)"
+ONE_LAUNCH = "unknown (1 launch; use --launches 5)"
 
-
+BLOCK = 1 << 16
+"""Longer series are correlated block by block: lags beyond this are looked at only if needed."""
+BATCHES = (20, 8)
+"""Long batches see changes so slow that correlations at small lags do not show them."""
+LEAST_BATCH = 20
+TAU_SPREAD = 12.0
+"""The relative variance of an estimated correlation time, times the effective samples."""
+BINS = 1 << 15
+"""Indicators of longer series are summed into this many bins."""
+RESOLUTION_S = 1e-10
+"""Times are compared in tenths of nanoseconds: below that floating point makes differences."""
 COARSE = 0.05
 """Enqueue times in steps of more than this part of themselves are no better than a guess."""
+
+
+def effective_samples(column: Column, *, order: NDArray[np.integer] | None = None) -> float:
+    """Count effective samples: n / tau, by Geyer's initial positive sequence on ranks.
+
+    ``order`` is the column's argsort where the caller has it already.
+    """
+    n = len(column)
+    if n < 4:
+        return float(n)
+    ranks = average_ranks(column, order=order)
+    if ranks[0] == ranks[1] and np.ptp(ranks) == 0:
+        return float(n)
+    return n / max(1.0, _geyer_tau(ranks))
+
+
+def effective_samples_at(column: Column, threshold: float) -> float:
+    """Count effective samples for the share of samples below a threshold.
+
+    A percentile is known well when its exceedances do not come in clusters. A slow drift of the
+    level says little about rare, scattered disturbances, so each percentile has its own count.
+    Sums over bins keep it fast: the variance of a sum is that of its bins and their correlation.
+    """
+    n = len(column)
+    below = column <= threshold
+    share = float(below.mean())
+    if n < 4 or not 0 < share < 1:
+        return float(n)
+    width = max(1, n // BINS)
+    bins = n // width
+    sums = below[: bins * width].reshape(bins, width).sum(axis=1, dtype=np.float64)
+    spread = float(sums.var())
+    if spread == 0:
+        return float(n)
+    variance = share * (1 - share)
+    tau = max(1.0, _geyer_tau(sums) * spread / (width * variance))
+    for batches in BATCHES:  # how far the means of long batches lie apart
+        size = n // batches
+        if size >= LEAST_BATCH:
+            means = below[: batches * size].reshape(batches, size).mean(axis=1)
+            tau = max(tau, size * float(means.var(ddof=1)) / variance)
+    # The correlation time of few effective samples is hardly known: count fewer.
+    return n / (tau * (1 + (1 - 1 / tau) * math.sqrt(TAU_SPREAD * tau / n)))
+
+
+def average_ranks(column: Column, *, order: NDArray[np.integer] | None = None) -> Column:
+    """Rank a series from 0; equal values share the mean of their ranks.
+
+    Ties in order of time would look like a trend, and clocks make many ties.
+    """
+    order = np.argsort(column) if order is None else order
+    ordered = column[order]
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    sizes = np.diff(np.append(starts, len(column)))
+    ranks = np.empty(len(column))
+    ranks[order] = np.repeat(starts + (sizes - 1) / 2.0, sizes)
+    return ranks
+
+
+def autocorrelation(series: Column, *, block: int = BLOCK) -> Column:
+    """Compute the autocorrelation from lag 0 up to the block length, by FFT."""
+    n = len(series)
+    block = min(block, n)
+    centred = series - series.mean()
+    # A length an FFT is fast at: a power of two times 1, 3 or 5, whichever wastes least.
+    size = min(factor << (-(-2 * block // factor) - 1).bit_length() for factor in (1, 3, 5))
+    power = np.zeros(size // 2 + 1)
+    pairs = np.zeros(block)
+    for begin in range(0, n, block):
+        part = centred[begin : begin + block]
+        power += np.square(np.abs(np.fft.rfft(part, size)))
+        pairs[: len(part)] += np.arange(len(part), 0, -1)
+    sums = np.fft.irfft(power, size)[:block]
+    if sums[0] <= 0:
+        return np.ones(1)
+    if n > block:
+        # Each lag sees fewer pairs than n - lag, because pairs across blocks are left out.
+        sums = sums / pairs * (n - np.arange(block))
+    return np.asarray(sums / sums[0])
+
+
+def _geyer_tau(ranks: Column) -> float:
+    for block in (BLOCK, len(ranks)):
+        rho = autocorrelation(ranks, block=block)
+        paired = rho[: len(rho) // 2 * 2].reshape(-1, 2).sum(axis=1)
+        ends = np.flatnonzero(paired <= 0)
+        if len(ends) or block >= len(ranks):
+            break
+    return float(2.0 * paired[: int(ends[0]) if len(ends) else len(paired)].sum() - 1.0)
+
+
+def mean_interval(values: AnyArray, *, resamples: int = 2000) -> Interval | None:
+    """Bootstrap interval of a mean; ``None`` with fewer than two examples."""
+    numbers = np.asarray(values, np.float64)
+    count = len(numbers)
+    if count < 2:
+        return None
+    rng = np.random.default_rng(0)
+    at_once = max(1, 2**22 // count)  # four million indices at a time
+    sizes = (min(at_once, resamples - done) for done in range(0, resamples, at_once))
+    means = [numbers[rng.integers(0, count, (size, count))].mean(axis=1) for size in sizes]
+    return interval_from_draws(np.concatenate(means))
+
+
+def statistic_interval(
+    statistic: Callable[[NDArray[np.int64]], float], *, examples: int, resamples: int
+) -> Interval | None:
+    """Bootstrap interval of any statistic of how often each example is drawn."""
+    found = statistic_intervals(
+        lambda weights: {"": statistic(weights)}, examples=examples, resamples=resamples
+    )
+    return found.get("")
+
+
+def statistic_intervals(
+    statistics: Callable[[NDArray[np.int64]], Mapping[str, float]], *, examples: int, resamples: int
+) -> dict[str, Interval]:
+    """Bootstrap intervals of several statistics of the same draws, where they are finite."""
+    rng = np.random.default_rng(0)
+    draws: dict[str, list[float]] = {}
+    for _ in range(resamples if examples > 1 else 0):
+        chosen = rng.integers(0, examples, examples)
+        for name, value in statistics(np.bincount(chosen, minlength=examples)).items():
+            if np.isfinite(value):
+                draws.setdefault(name, []).append(value)
+    return {n: interval_from_draws(np.array(own)) for n, own in draws.items() if len(own) > 1}
+
+
+def interval_from_draws(draws: AnyArray) -> Interval:
+    """Interval that the middle 95 % of the draws lie in."""
+    low, high = np.quantile(draws, ((1 - SAMPLE_LEVEL) / 2, (1 + SAMPLE_LEVEL) / 2))
+    return _interval(float(low), float(high), OVER_EXAMPLES)
+
+
+def _interval(low: float, high: float, meaning: str) -> Interval:
+    return Interval(low=low, high=high, level=SAMPLE_LEVEL, meaning=meaning)
+
+
+@dataclass(frozen=True)
+class Modes:
+    """A split of samples into two groups, and how far apart they are."""
+
+    low: float
+    high: float
+    """Means of the groups."""
+    minor_share: float
+    separation: float
+    """Ashman's D: above 2 the modes are distinct, above 4 beyond doubt."""
+    gap: float
+    """From the 90th percentile of the lower to the 10th of the upper group, over the median."""
+
+
+def modes(column: Column) -> Modes | None:
+    """Split samples by Otsu's rule between their 0.5th and 98th percentile."""
+    ordered = np.sort(np.asarray(column, dtype=np.float64))
+    n = len(ordered)
+    ordered = ordered[math.floor(0.005 * n) : math.ceil(0.98 * n)]
+    n = len(ordered)
+    if n < 20 or ordered[0] == ordered[-1]:
+        return None
+    sums = np.cumsum(ordered - ordered.mean())[:-1]
+    sizes = np.arange(1, n)
+    cut = int(np.argmax(sums**2 / (sizes * (n - sizes)))) + 1
+    low, high = ordered[:cut], ordered[cut:]
+    spread = math.hypot(float(low.std()), float(high.std()))
+    distance = float(high.mean() - low.mean())
+    return Modes(
+        low=float(low.mean()),
+        high=float(high.mean()),
+        minor_share=min(cut, n - cut) / n,
+        separation=math.sqrt(2) * distance / spread if spread > 0 else math.inf,
+        gap=float(np.quantile(high, 0.1) - np.quantile(low, 0.9)) / float(np.median(ordered)),
+    )
+
+
+def worst(column: Column, *, count: int = 5) -> list[int]:
+    """List the positions of the largest samples, the worst first."""
+    count = min(count, len(column))
+    found = np.argpartition(column, len(column) - count)[len(column) - count :]
+    return [int(index) for index in found[np.argsort(-column[found], kind="stable")]]
+
+
+def quantum(column: Column) -> tuple[float | None, float]:
+    """Find the step in which values move, and the share of the commonest value."""
+    if len(column) < 20:
+        return None, 0.0
+    values, counts = np.unique(np.round(column / RESOLUTION_S), return_counts=True)
+    equal = float(counts.max()) / len(column)
+    if len(values) < 2 or len(values) > len(column) / 2:
+        return None, equal
+    return float(np.diff(values).min()) * RESOLUTION_S, equal
+
+
+class Quantile(Value, frozen=True, kw_only=True):
+    """One percentile by nearest rank, or how many samples it would take to know it."""
+
+    q: float
+    value: float | None
+    """``None`` when the effective samples do not suffice for an interval."""
+    interval: Interval | None
+    needed: int | None
+    """Samples needed, at this correlation, before the percentile is shown."""
+    effective: float | None = None
+    """Independent samples for this percentile: exceedances in clusters count less."""
+
+    @property
+    def name(self) -> str:
+        """``p99`` or ``p99.9``."""
+        return f"p{100 * self.q:g}"
+
+
+class ColumnSummary(Value, frozen=True, kw_only=True):
+    """The statistics of one column; durations in seconds."""
+
+    column: str
+    count: int
+    effective: float
+    """Independent samples the column is worth."""
+    min: float
+    max: float
+    median: float
+    mean: float
+    std: float
+    """Of the sample (n - 1); not a number for a single sample."""
+    mad: float
+    """Median distance from the median, not scaled."""
+    cov: float
+    """std / mean."""
+    quantiles: tuple[Quantile, ...]
+    median_interval: Interval | None
+    """Over launches when there are several, else within the launch."""
+    reported: bool = False
+    """Another tool printed these numbers and there are no samples; what it left out is nan."""
+
+    @property
+    def typical(self) -> float:
+        """The median or, where another tool printed no more than that, the mean."""
+        return self.mean if math.isnan(self.median) else self.median
+
+    @property
+    def typical_of(self) -> str:
+        """Which statistic :attr:`typical` is."""
+        return "mean" if math.isnan(self.median) else "median"
+
+    def statistic(self, name: str) -> float | None:
+        """Statistic by name (``median``, ``mean``, ``p99``); ``None`` when it is not known."""
+        value: float | None
+        if name.startswith("p") and name[1:].replace(".", "", 1).isdecimal():
+            value = next((each.value for each in self.quantiles if each.name == name), None)
+        else:
+            value = getattr(self, name)
+        return None if value is None or math.isnan(value) else value
+
+    def quantile(self, q: float) -> Quantile:
+        """Find a percentile; one that was not computed is a ``KeyError``."""
+        for each in self.quantiles:
+            if math.isclose(each.q, q):
+                return each
+        raise KeyError(q)
+
+
+class _Launch:
+    """One launch: its samples in order of time and of size."""
+
+    def __init__(self, column: Column) -> None:
+        self.column = column[np.isfinite(column)]
+        order = np.argsort(self.column)
+        self.ordered: Column = self.column[order]
+        self.effective = effective_samples(self.column, order=order)
+
+    def at(self, q: float) -> float:
+        """Compute the median as usual, and every other quantile by nearest rank."""
+        if q == 0.5:
+            return _middle(self.ordered)
+        return float(self.ordered[rank(len(self.ordered), q) - 1])
+
+
+def summarize_column(name: str, launches: Sequence[Column]) -> ColumnSummary:
+    """Compute the statistics of one column, given launch by launch."""
+    parts = [_Launch(column) for column in launches]
+    ordered = _pooled(parts)
+    count = len(ordered)
+    numbers = dict.fromkeys(("min", "max", "median", "mean", "std", "mad", "cov"), math.nan)
+    interval = None
+    if count:
+        interval = _quantile_interval(0.5, parts, _effective_at(0.5, parts))
+        mean, median = float(ordered.mean()), _middle(ordered)
+        std = float(ordered.std(ddof=1)) if count > 1 else math.nan
+        mad = _middle(np.sort(np.abs(ordered - median)))
+        ends = {"min": float(ordered[0]), "max": float(ordered[-1])}
+        cov = std / mean if mean else math.nan
+        numbers = {**ends, "median": median, "mean": mean, "std": std, "mad": mad, "cov": cov}
+    return ColumnSummary(
+        column=name,
+        count=count,
+        effective=sum((part.effective for part in parts), 0.0),
+        **numbers,
+        quantiles=_quantiles(QUANTILES, ordered, parts),
+        median_interval=interval,
+        reported=False,
+    )
+
+
+def quantiles_of(launches: Sequence[Column], wanted: Sequence[float]) -> tuple[Quantile, ...]:
+    """Compute the percentiles asked for; one is known here where a table of the run shows it."""
+    parts = [_Launch(column) for column in launches]
+    every = _quantiles(sorted({*QUANTILES, *wanted}), _pooled(parts), parts)
+    found = {each.q: each for each in every}
+    return tuple(found[q] for q in wanted)
+
+
+def _pooled(parts: Sequence[_Launch]) -> Column:
+    if len(parts) == 1:
+        return parts[0].ordered
+    return np.sort(np.concatenate([part.ordered for part in parts]))
+
+
+def _quantiles(
+    wanted: Iterable[float], ordered: Column, parts: Sequence[_Launch]
+) -> tuple[Quantile, ...]:
+    """Compute percentiles, none beyond one that cannot be shown.
+
+    A tail needs more samples, not fewer: exceedances of a far percentile may look scattered only
+    because there are so few of them.
+    """
+    found: dict[float, Quantile] = {}
+    for q in wanted:
+        needed = samples_needed(q)
+        if not len(ordered):
+            found[q] = Quantile(q=q, value=None, interval=None, needed=needed)
+            continue
+        effective = _effective_at(q, parts)
+        total = sum(effective)
+        if total < needed:
+            lacking = math.ceil(needed * len(ordered) / total)
+            found[q] = Quantile(q=q, value=None, interval=None, needed=lacking, effective=total)
+        else:
+            value = float(ordered[rank(len(ordered), q) - 1])
+            interval = _quantile_interval(q, parts, effective)
+            found[q] = Quantile(q=q, value=value, interval=interval, needed=None, effective=total)
+    above = sorted(q for q in found if q >= 0.5)
+    below = sorted((q for q in found if q <= 0.5), reverse=True)
+    for inner, outer in (*pairwise(above), *pairwise(below)):
+        near, far = found[inner], found[outer]
+        if near.needed is not None and len(ordered):
+            needed = max(near.needed, far.needed or 0)
+            found[outer] = far.having(value=None, interval=None, needed=needed)
+    return tuple(found.values())
+
+
+def _effective_at(q: float, parts: Sequence[_Launch]) -> list[float]:
+    # Without enough samples even if independent, clusters need not be looked for.
+    if sum(len(part.column) for part in parts) < samples_needed(q):
+        return [float(len(part.column)) for part in parts]
+    return [
+        effective_samples_at(part.column, part.at(q)) if len(part.column) else 0.0 for part in parts
+    ]
+
+
+def _quantile_interval(
+    q: float, parts: Sequence[_Launch], effective: Sequence[float]
+) -> Interval | None:
+    if len(parts) == 1:
+        enough = effective[0] >= LEAST_EFFECTIVE
+        return order_interval(parts[0].ordered, q, effective=effective[0]) if enough else None
+    if any(not len(part.column) for part in parts):
+        return None
+    if q != 0.5 and min(effective) < samples_needed(q):
+        return None
+    return launch_interval([part.at(q) for part in parts])
+
+
+def nearest_rank(sorted_or_raw: Column, q: float) -> float:
+    """Take the smallest observed value that at least a share ``q`` of the samples do not exceed."""
+    column = np.asarray(sorted_or_raw, dtype=np.float64)
+    index = rank(len(column), q) - 1
+    if np.all(column[1:] >= column[:-1]):
+        return float(column[index])
+    return float(np.partition(column, index)[index])
+
+
+def rank(n: int, q: float) -> int:
+    """Compute the nearest rank, from 1, of a quantile among n samples."""
+    # 0.07 * 100 is 7.000000000000001 in floating point, and the rank is 7.
+    return min(n, max(1, math.ceil(round(q * n, 9))))
+
+
+def launch_interval(values: Sequence[float]) -> Interval | None:
+    """Compute the t-interval on the logarithms of one value per launch; ``None`` below two."""
+    if len(values) < 2 or min(values) <= 0:
+        return None
+    logs = np.log(np.asarray(values))
+    k = len(logs)
+    half = t_quantile((1 + SAMPLE_LEVEL) / 2, df=k - 1) * float(logs.std(ddof=1)) / math.sqrt(k)
+    middle = float(logs.mean())
+    # Beyond e^690 a ratio says only that nothing is known, and infinity has no JSON form.
+    low, high = (math.exp(min(end, 690.0)) for end in (middle - half, middle + half))
+    return _interval(low, high, OVER_LAUNCHES)
+
+
+def order_interval(
+    ordered: Column, q: float, *, effective: float, meaning: str = WITHIN_LAUNCH
+) -> Interval | None:
+    """Enclose a quantile between two order statistics, counting effective samples."""
+    worth = math.floor(effective)
+    ranks = interval_ranks(worth, q) if worth else None
+    if ranks is None:
+        return None
+    n = len(ordered)
+    low = math.floor((ranks[0] - 1) * n / worth)
+    high = min(n, math.ceil(ranks[1] * n / worth)) - 1
+    return _interval(float(ordered[low]), float(ordered[high]), meaning)
+
+
+def _middle(ordered: Column) -> float:
+    half = len(ordered) // 2
+    if len(ordered) % 2:
+        return float(ordered[half])
+    return float((ordered[half - 1] + ordered[half]) / 2)
+
+
+SUMMARY_PERCENTILES = (0, 1, 5, 10, 25, 50, 75, 90, 95, 97, 99, 99.5, 99.9, 100)
+"""Of the trtexec evaluation toolkit's summary.json."""
+COMPARED_STATISTICS = ("min", "max", "mean", "median", "p90", "p95", "p99")
+"""Statistics in the rows of its PyTorch benchmark and its comparison."""
+
+
+def summary_block(column_s: Column) -> dict[str, Any]:
+    """Make one block of the trtexec evaluation toolkit's summary.json, in milliseconds."""
+    ms = np.asarray(column_s, dtype=np.float64) * 1e3
+    if not len(ms):
+        return {"count": 0}
+    names = ("p" + f"{percentile:g}".replace(".", "_") for percentile in SUMMARY_PERCENTILES)
+    percentiles = np.percentile(ms, SUMMARY_PERCENTILES).tolist()
+    return {
+        "count": len(ms),
+        "min_ms": float(ms.min()),
+        "max_ms": float(ms.max()),
+        "mean_ms": float(ms.mean()),
+        "std_ms": float(ms.std()),
+        "median_ms": float(np.median(ms)),
+        "percentiles_ms": dict(zip(names, percentiles, strict=True)),
+    }
+
+
+def throughput_from_mean(latency_s: Column, *, batch: int) -> float | None:
+    """Compute batch / mean latency, which it calls queries and its report calls samples."""
+    mean = float(np.mean(latency_s)) if len(latency_s) else 0.0
+    return batch / mean if mean > 0 else None
+
+
+def torch_benchmark_metrics(column_s: Column) -> dict[str, float]:
+    """Make one row of its PyTorch benchmark: min to p99 in milliseconds, interpolated."""
+    ms = np.asarray(column_s, dtype=np.float64) * 1e3
+    values = (ms.min(), ms.max(), ms.mean(), np.median(ms), *np.percentile(ms, (90, 95, 99)))
+    return dict(zip(COMPARED_STATISTICS, map(float, values), strict=True))
+
+
+def guide_speedup(baseline_s: Column, candidate_s: Column) -> dict[str, float]:
+    """The ST-GCN guide's speed-up (mean over mean) and increase of FPS (1 / mean) in per cent."""
+    before, after = (1e3 * float(np.mean(side)) for side in (baseline_s, candidate_s))
+    fps = (1e3 / before, 1e3 / after)
+    return {"speedup": before / after, "fps_improvement_percent": (fps[1] - fps[0]) / fps[0] * 100}
+
+
+_NAMES = {
+    "host": "host",
+    "latency": "latency",
+    "enqueue": "enqueue_time",
+    "h2d": "h2d_latency",
+    "gpu": "gpu_compute_time",
+    "d2h": "d2h_latency",
+    "end_to_end": "end_to_end_host_latency",
+}
+"""Columns, and the beginning of their keys in ``RunRecord.reported``."""
+
+
+class Reported(Value, frozen=True, kw_only=True):
+    """One printed statistic of one column."""
+
+    column: str
+    statistic: str
+    seconds: float
+
+
+def reported_statistics(record: RunRecord, column: str) -> dict[str, float]:
+    """Collect all that was printed of a column, in seconds, by the name of the statistic."""
+    prefix = f"{_NAMES.get(column, column)}_"
+    found = {
+        key[len(prefix) : -len("_ms")]: value / 1e3
+        for key, value in record.reported.items()
+        if key.startswith(prefix) and key.endswith("_ms") and isinstance(value, (int, float))
+    }
+    return {name: value for name, value in found.items() if "_" not in name}
+
+
+def reported_s(record: RunRecord, column: str, statistic: str = "median") -> float | None:
+    """Printed statistic of a column (``median``, ``mean``, ``p99``) in seconds."""
+    return reported_statistics(record, column).get(statistic)
+
+
+def reported_columns(record: RunRecord) -> tuple[str, ...]:
+    """Name the columns whose median or mean was printed, in the order in which tables show them."""
+    return tuple(
+        name for name in DURATIONS if reported_statistics(record, name).keys() & {"median", "mean"}
+    )
+
+
+def reported_headline(record: RunRecord) -> Reported | None:
+    """Find the printed number that stands for a run; TensorRT 5 and 6 print means only."""
+    printed = {column: reported_statistics(record, column) for column in DURATIONS}
+    # Of means, the column that more was printed about was the one meant.
+    by_size = sorted(DURATIONS, key=lambda column: -len(printed[column]))
+    for statistic, columns in (("median", DURATIONS), ("mean", by_size)):
+        for column in columns:
+            if statistic in printed[column]:
+                seconds = printed[column][statistic]
+                return Reported(column=column, statistic=statistic, seconds=seconds)
+    return None
+
+
+def reported_rate(record: RunRecord) -> float | None:
+    """Printed throughput in queries per second; an implicit batch was multiplied in."""
+    items = record.facts.get("items_per_s")
+    if isinstance(items, (int, float)):
+        return float(items) / record.items_per_query
+    value = record.reported.get("throughput_qps")
+    return float(value) if isinstance(value, (int, float)) else None
 
 
 class Summary(ShortView, Value, frozen=True, kw_only=True):
@@ -40,7 +594,7 @@ class Summary(ShortView, Value, frozen=True, kw_only=True):
 
     @property
     def head(self) -> ColumnSummary | None:
-        """Compute the column that stands for the run; ``None`` when nothing is known."""
+        """The column that stands for the run; ``None`` when nothing is known."""
         found = (each for each in self.columns if each.column == self.headline)
         return next((each for each in found if each.count or each.reported), None)
 
@@ -53,7 +607,7 @@ class Summary(ShortView, Value, frozen=True, kw_only=True):
 
     @property
     def repeatability(self) -> str:
-        """Say in words what is known about repeating the run."""
+        """What is known about repeating the run, in words."""
         return self.interval.meaning if self.interval else ONE_LAUNCH
 
 
@@ -74,7 +628,6 @@ def summarize(
     )
     launches = 1 if times.launch is None else max(1, len(np.unique(times.launch)))
     rate, source = throughput(times, wall_s=wall_s, closed_loop=closed_loop)
-    head = columns[0] if columns else None
     return Summary(
         columns=columns,
         headline=times.headline,
@@ -82,7 +635,7 @@ def summarize(
         items_per_query=items_per_query,
         queries_per_s=rate,
         items_per_s=_times_items(rate, items_per_query),
-        interval=head.median_interval if head and launches > 1 else None,
+        interval=columns[0].median_interval if columns and launches > 1 else None,
         throughput_from=source,
     )
 
@@ -92,33 +645,30 @@ def summary_from_run(run: Run) -> Summary:
 
     This is the one place that chooses between the two; ``reported`` says which it was.
     """
-    if not len(run.times):
-        printed = summary_from_reported(run.record)
-        if printed is not None:
-            return printed
-    return _with_finer_enqueue(summary_from_samples(run), run.record)
-
-
-def _with_finer_enqueue(summary: Summary, record: RunRecord) -> Summary:
-    """Take the enqueue times that trtexec printed where its file has them in coarse steps."""
-    column = next((each for each in summary.columns if each.column == "enqueue"), None)
-    printed = reported_statistics(record, "enqueue")
-    if column is None or "median" not in printed or coarse_step_s(record, column.median) is None:
+    if not len(run.times) and (printed := _summary_from_reported(run.record)) is not None:
+        return printed
+    summary, finer = summary_from_samples(run), reported_statistics(run.record, "enqueue")
+    if "median" not in finer:
         return summary
-    finer = _reported_column("enqueue", printed, record)
-    columns = tuple(finer if each is column else each for each in summary.columns)
+    columns = tuple(
+        _reported_column("enqueue", finer, run.record)
+        if each.column == "enqueue" and coarse_step_s(run.record, each.median) is not None
+        else each
+        for each in summary.columns
+    )
     return summary.having(columns=columns)
 
 
 def coarse_step_s(record: RunRecord, median_s: float) -> float | None:
-    """Tell the steps of enqueue times where they are too long to read the times by."""
+    """Step of enqueue times where it is too long to read the times by."""
     step = record.facts.get("enqueue_resolution_s")
-    known = isinstance(step, (int, float)) and step > COARSE * median_s
-    return float(step) if known and isinstance(step, (int, float)) else None
+    if isinstance(step, (int, float)) and step > COARSE * median_s:
+        return float(step)
+    return None
 
 
 def summary_from_samples(run: Run) -> Summary:
-    """Compute every statistic of a run with the wall time and batch its record tells."""
+    """Compute every statistic of a run with the wall time and batch of its record."""
     return summarize(
         run.times,
         items_per_query=run.record.known_items,
@@ -127,17 +677,15 @@ def summary_from_samples(run: Run) -> Summary:
     )
 
 
-def summary_from_reported(record: RunRecord) -> Summary | None:
-    """Make the statistics another tool printed, as they were printed; ``None`` without any."""
-    found = {name: reported_statistics(record, name) for name in DURATIONS}
-    columns = tuple(
-        _reported_column(name, values, record) for name, values in found.items() if values
-    )
+def _summary_from_reported(record: RunRecord) -> Summary | None:
     rate, head = reported_rate(record), reported_headline(record)
     if head is None and rate is None:
         return None
+    found = {name: reported_statistics(record, name) for name in DURATIONS}
     return Summary(
-        columns=columns,
+        columns=tuple(
+            _reported_column(name, values, record) for name, values in found.items() if values
+        ),
         headline=head.column if head else "latency",
         launches=1,
         items_per_query=record.known_items,
@@ -151,10 +699,7 @@ def summary_from_reported(record: RunRecord) -> Summary | None:
 
 def _reported_column(name: str, values: dict[str, float], record: RunRecord) -> ColumnSummary:
     printed = {**values, "p50": values.get("p50", values.get("median", math.nan))}
-    quantiles = (
-        Quantile(q=q, value=_known(printed.get(f"p{100 * q:g}")), interval=None, needed=None)
-        for q in QUANTILES
-    )
+    printed = {key: value for key, value in printed.items() if not math.isnan(value)}
     count = record.reported.get("queries")
     named = {key: values.get(key, math.nan) for key in ("min", "max", "median", "mean", "std")}
     return ColumnSummary(
@@ -164,14 +709,13 @@ def _reported_column(name: str, values: dict[str, float], record: RunRecord) -> 
         **named,
         mad=math.nan,
         cov=named["std"] / named["mean"] if named["mean"] else math.nan,
-        quantiles=tuple(quantiles),
+        quantiles=tuple(
+            Quantile(q=q, value=printed.get(f"p{100 * q:g}"), interval=None, needed=None)
+            for q in QUANTILES
+        ),
         median_interval=None,
         reported=True,
     )
-
-
-def _known(value: float | None) -> float | None:
-    return None if value is None or math.isnan(value) else value
 
 
 def headline_from_run(run: Run) -> tuple[int, float, float | None]:
@@ -202,24 +746,15 @@ def _is_closed(run: Run) -> bool:
 def throughput(
     times: IterationTimes, *, wall_s: float | None, closed_loop: bool
 ) -> tuple[float | None, str | None]:
-    """Compute queries per second and what they were computed from; ``None`` when nothing tells."""
-    count = len(times)
-    if not count:
-        return None, None
-    if wall_s:
-        return count / wall_s, "wall time"
-    if times.host is not None and closed_loop:
-        busy = float(times.host.sum())
-        return (count / busy, "sum of host times") if busy > 0 else (None, None)
-    span = _device_span(times)
-    return (count / span, "device stamps") if span else (None, None)
-
-
-def _device_span(times: IterationTimes) -> float | None:
+    """Compute queries per second and their source; ``None`` where no time allows it."""
     begin, end = times.stamps.get("start_h2d"), times.stamps.get("end_d2h")
-    if begin is None or end is None:
-        return None
-    launch = np.zeros(len(times), int) if times.launch is None else times.launch
-    spans = [end[launch == k].max() - begin[launch == k].min() for k in np.unique(launch)]
-    total = float(sum(spans))
-    return total if total > 0 else None
+    span, source = 0.0, "device stamps"
+    if wall_s:
+        span, source = wall_s, "wall time"
+    elif times.host is not None and closed_loop:
+        span, source = float(times.host.sum()), "sum of host times"
+    elif begin is not None and end is not None:
+        launch = np.zeros(len(times), int) if times.launch is None else times.launch
+        here = (launch == k for k in np.unique(launch))
+        span = float(sum(end[rows].max() - begin[rows].min() for rows in here))
+    return (len(times) / span, source) if len(times) and span > 0 else (None, None)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
 
-from trtbench.analysis.column_summary import ColumnSummary
-from trtbench.analysis.conditions import Condition, Content, QuantityKind, holds, unknown_names
-from trtbench.analysis.scores import is_share, less_is_better
-from trtbench.analysis.summary import Summary
-from trtbench.domain.result import Finding, Interval, Scalar, Score
-from trtbench.domain.spec import Value
+from trtbench.analysis.summary import ColumnSummary, Summary
+from trtbench.core.conditions import Condition, Content, holds, unknown_names
+from trtbench.core.metrics import PERCENTILES, Better, Metric, demand_direction, metric
+from trtbench.core.run import Finding, Interval, Scalar, Score
+from trtbench.core.spec import Value
 
-Better = Literal["low", "high"]
 FrontPlace = tuple[int, int]
 """Batch and streams."""
 
@@ -26,15 +23,6 @@ QUANTITIES = (
     "runtime", "engine", "per_item", "max_abs", "sqnr",
 )  # fmt: skip
 """What a condition may ask for, beside percentiles, scores and the options of the sweep."""
-PERCENTILES = ("p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p99.9")
-TIMES = (
-    "median", "mean", "min", "max", "std", "gpu", "gpu_mean", "gpu_max", "per_item", *PERCENTILES,
-)  # fmt: skip
-"""Quantities that are times, and are compared with nothing but times."""
-RATES = ("throughput", "items")
-COUNTS = ("layers", "parameters", "batch", "max_abs")
-SHARES = ("top1", "top5", "cov")
-"""Quantities that are shares wherever there are any."""
 
 
 def pareto_front(
@@ -44,25 +32,21 @@ def pareto_front(
 
     A point that lacks one of the quantities is not judged and not on the front.
     """
-    known = {
-        place: tuple(_cost(point.get(name), way) for name, way in better.items())
-        for place, point in enumerate(points)
-        if all(point.get(name) is not None for name in better)
-    }
+    known: dict[int, list[float]] = {}
+    for place, point in enumerate(points):
+        values = [(point.get(name), way) for name, way in better.items()]
+        costs = [value if way == "low" else -value for value, way in values if value is not None]
+        if len(costs) == len(better):
+            known[place] = costs
+
+    def beats(one: list[float], other: list[float]) -> bool:
+        return one != other and all(a <= b for a, b in zip(one, other, strict=True))
+
     return [
         place
         for place, mine in known.items()
-        if not any(_beats(other, mine) for other in known.values())
+        if not any(beats(other, mine) for other in known.values())
     ]
-
-
-def _cost(value: float | None, way: Better) -> float:
-    assert value is not None
-    return value if way == "low" else -value
-
-
-def _beats(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return one != other and all(a <= b for a, b in zip(one, other, strict=True))
 
 
 class SweepRow(Value, frozen=True, kw_only=True):
@@ -124,15 +108,6 @@ class SweepRow(Value, frozen=True, kw_only=True):
         return next((column for column in columns if column.column == name), None)
 
 
-def kinds(names: Iterable[str]) -> dict[str, QuantityKind]:
-    """Tell what quantities are, so that a condition writes them in their own unit."""
-    known: dict[str, QuantityKind] = {
-        **dict.fromkeys(TIMES, "time"), **dict.fromkeys(RATES, "rate"), "size": "size",
-        **dict.fromkeys(COUNTS, "count"), **dict.fromkeys(SHARES, "share"), "sqnr": "level",
-    }  # fmt: skip
-    return {**{name: "share" for name in names if is_share(name)}, **known}
-
-
 def quantities(rows: Sequence[SweepRow]) -> list[str]:
     """List the names a condition on these rows may use."""
     further = [name for row in rows for name in (*row.options, *row.scores)]
@@ -152,7 +127,10 @@ def quantities_of(row: SweepRow) -> dict[str, Content]:
         "parameters": row.parameters,
         "max_abs": row.max_abs,
         "sqnr": math.inf if row.max_abs == 0 else row.sqnr_db,
-        **{name: _content(value) for name, value in row.options.items()},
+        **{
+            name: value if isinstance(value, str) or value is None else float(value)
+            for name, value in row.options.items()
+        },
         **{name: score.value for name, score in row.scores.items()},
     }
     head, gpu = row.head, row.column("gpu")
@@ -169,16 +147,6 @@ def quantities_of(row: SweepRow) -> dict[str, Content]:
     return found
 
 
-def baseline_of(row: SweepRow, rows: Sequence[SweepRow]) -> SweepRow | None:
-    """Find the first row of the matrix with the same model and batch, else with the same model.
-
-    Where models are what is compared, any model will do.
-    """
-    every = compares_models(rows)
-    same = [each for each in rows if (every or each.model == row.model) and each.summary]
-    return next((each for each in same if each.batch == row.batch), same[0] if same else None)
-
-
 class Chosen(Value, frozen=True, kw_only=True):
     """What a condition leaves, the best first."""
 
@@ -191,22 +159,30 @@ def choose(rows: Sequence[SweepRow], condition: Condition, *, by: str = "items")
     """Find the rows that meet a condition, best first: most items per second, or least time."""
     unknown: dict[str, int] = {}
     met = []
+    every, measured = compares_models(rows), [each for each in rows if each.summary]
     for row in (each for each in rows if each.reason is None):
-        values, baseline = quantities_of(row), baseline_of(row, rows)
+        # The first row with the same model and batch, else with the same model; where models are
+        # what is compared, any model will do.
+        same = [each for each in measured if every or each.model == row.model]
+        baseline = next((each for each in same if each.batch == row.batch), next(iter(same), None))
+        values = quantities_of(row)
         verdict = holds(condition, values, baseline=quantities_of(baseline) if baseline else None)
         if verdict:
             met.append(row)
         elif verdict is None:
             for name in unknown_names(condition, values):
                 unknown[name] = unknown.get(name, 0) + 1
-    most = by in ("items", "throughput") or (by in _scores(rows) and not less_is_better(by))
-    better = -1.0 if most else 1.0
-    met.sort(key=lambda row: _order(quantities_of(row).get(by), better))
-    return Chosen(rows=tuple(met), unknown=unknown)
+    better = 1.0 if demand_direction(_declared(by, rows)) == "low" else -1.0
+
+    def order(row: SweepRow) -> tuple[bool, float]:
+        value = quantities_of(row).get(by)
+        return (False, better * value) if isinstance(value, int | float) else (True, 0.0)
+
+    return Chosen(rows=tuple(sorted(met, key=order)), unknown=unknown)
 
 
 def is_one_table(rows: Sequence[tuple[str, str]]) -> bool:
-    """Tell whether models are what a sweep compares: several, each with one label."""
+    """Whether models are what a sweep compares: several, each with one label."""
     labels: dict[str, set[str]] = {}
     for model, label in rows:
         labels.setdefault(model, set()).add(label)
@@ -214,49 +190,33 @@ def is_one_table(rows: Sequence[tuple[str, str]]) -> bool:
 
 
 def compares_models(rows: Sequence[SweepRow]) -> bool:
-    """Tell the same of rows; those that failed do not know what they would have been."""
+    """The same of rows; of those that failed it is not known what they would have been."""
     return is_one_table([(row.model, row.label) for row in rows if row.summary is not None])
 
 
 def with_front(rows: Sequence[SweepRow]) -> list[SweepRow]:
     """Mark the rows that none beats in latency, throughput and accuracy, of each model or all."""
-
     chosen: set[int] = set()
     for model in [None] if compares_models(rows) else dict.fromkeys(row.model for row in rows):
         places = [k for k, row in enumerate(rows) if model in (None, row.model) and row.summary]
-        points = [_numbers(rows[k]) for k in places]
+        points = [
+            {n: v for n, v in quantities_of(rows[k]).items() if not isinstance(v, str)}
+            for k in places
+        ]
         better: dict[str, Better] = {"median": "low", "items": "high"}
-        metric = _accuracy(rows[k] for k in places)
-        if metric and all(point.get(metric) is not None for point in points):
-            better[metric] = "low" if less_is_better(metric) else "high"
+        names = [name for k in places for name in rows[k].scores]
+        score = ACCURACY if ACCURACY in names else next(iter(names), None)
+        way = _declared(score, rows).better if score else None
+        if score and way and all(point.get(score) is not None for point in points):
+            better[score] = way
         chosen |= {places[k] for k in pareto_front(points, better=better)}
     return [row.having(on_front=k in chosen) for k, row in enumerate(rows)]
 
 
-def _accuracy(rows: Iterable[SweepRow]) -> str | None:
-    """Find the score that counts: top-1, or the first that a task has."""
-    names = [name for row in rows for name in row.scores]
-    return ACCURACY if ACCURACY in names else next(iter(names), None)
-
-
-def _numbers(row: SweepRow) -> dict[str, float | None]:
-    values = quantities_of(row)
-    return {n: v for n, v in values.items() if not isinstance(v, str)}
-
-
-def _scores(rows: Sequence[SweepRow]) -> set[str]:
-    return {name for row in rows for name in row.scores}
-
-
-def _order(value: Content, better: float) -> tuple[bool, float]:
-    return (
-        not isinstance(value, int | float),
-        better * value if isinstance(value, int | float) else 0.0,
-    )
-
-
-def _content(value: Scalar) -> Content:
-    return value if isinstance(value, str) or value is None else float(value)
+def _declared(name: str, rows: Sequence[SweepRow]) -> Metric:
+    """What is declared of a metric: by the task that took the scores, else in general."""
+    scores = (row.scores[name] for row in rows if name in row.scores)
+    return next((each.declared for each in scores), metric(name))
 
 
 class Choice(Value, frozen=True, kw_only=True):

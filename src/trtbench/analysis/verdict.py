@@ -2,34 +2,43 @@
 
 The launch is the unit: per launch one effect, over launches Yuen's trimmed t at 99 %. An effect
 counts from 1 % on; "same" means that the whole interval lies within the margin, never that a
-test found nothing.
+test found nothing. Tails are compared by a cluster bootstrap: launches are drawn, not samples,
+because samples of one launch share its fate.
+
+Sides that took turns also ran alone, and a verdict that the times alone contradict is withdrawn.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from trtbench.analysis.distributions import t_quantile
-from trtbench.analysis.robust import LEVEL, Trimmed, detectable_effect, holm, trimmed, trimmed_count
-from trtbench.analysis.tails import (
-    FEWEST_LAUNCHES,
-    ColumnPair,
-    bootstrap_ratios,
-    cliffs_delta,
-    faster_share,
-    samples_lacking,
-    shift_function,
+from trtbench.analysis.comparability import Difference, blocking_reasons
+from trtbench.analysis.distributions import (
+    LEVEL,
+    Trimmed,
+    detectable_effect,
+    difference,
+    holm,
+    normal_quantile,
+    normal_two_sided_p,
+    t_quantile,
+    trimmed,
+    trimmed_count,
 )
-from trtbench.domain.comparison import Comparison, Design, Verdict, VerdictKind
-from trtbench.domain.result import Interval
-from trtbench.domain.samples import Column
-from trtbench.units import text_from_fraction
+from trtbench.analysis.summary import quantiles_of, rank
+from trtbench.core.results import Comparison, Design, ShiftPoint, Verdict, VerdictKind
+from trtbench.core.run import Interval, LaunchFacts, Run
+from trtbench.core.samples import Column, IterationTimes
+from trtbench.core.units import text_from_fraction
 
+GPU = "gpu"
 GATE = 0.01
 """Effects below 1 % are not called a difference (measured: 0 of 40 000 equal pairs were)."""
 BURSTS_GATE = 0.005
@@ -41,24 +50,111 @@ WIDEST = math.log(1e6)
 WORTHLESS = math.log(100)
 """An interval that spans more than a hundredfold and decides nothing is not shown: a reader takes
 its ends for numbers."""
-
 LOOKED_AT: tuple[Design, ...] = ("duet", "launches", "bursts")
 SURE = 0.998
 """A difference must be this sure where launches are added and looked at again while unclear: each
 look is another chance to be wrong. What is the same needs no such care: its interval is narrow."""
-NEARLY = "99 % sure of a difference, and 99.8 % is asked for where launches are looked at often"
+NEARLY = "99 % sure of a difference; 99.8 % is needed, because results are checked repeatedly"
 MEANING = f"{100 * LEVEL:g} % for the ratio over fresh launches on this machine"
+WORTH_WHILE = 1000
+"""Launches beyond which an answer is not worth waiting for."""
+_FARTHEST = 10 * WORTH_WHILE
+
+REPEATS = 2000
+SHIFT_QUANTILES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+FEWEST_LAUNCHES = 5
+"""With fewer launches there are too few ways to draw them."""
+MOST_SAMPLES = 2000
+"""Per launch and side; more do not help, because launches are what differs."""
+REPEATED = 0.5
+"""Effects by place count where they lie at most so much as far apart as those by launch: places
+repeat then. Where they do not, each way of looking is another chance to be wrong."""
+BOUND = 0.9
+"""Enqueueing that takes so much of a query's time keeps the GPU waiting."""
+
 Better = Literal["low", "high"]
+ColumnPair = tuple[Column, Column]
+"""Times of baseline and candidate in one launch."""
 
 
-def launch_effect(baseline: Column, candidate: Column) -> float:
-    """Compute the median of ln(candidate / baseline) over the pairs of one launch."""
-    return float(np.median(np.log(np.asarray(candidate) / np.asarray(baseline))))
+def bootstrap_ratios(
+    pairs: Sequence[ColumnPair], quantiles: Sequence[float]
+) -> tuple[Column, Column] | None:
+    """Compute ln-ratios of quantiles, and the same for redrawn launches (repeats x quantiles).
+
+    Each launch is divided by its baseline's median, which takes the machine's drift out and
+    leaves the effect in.
+    """
+    if len(pairs) < FEWEST_LAUNCHES:
+        return None
+    size = min(MOST_SAMPLES, *(len(side) for pair in pairs for side in pair))
+    levelled = np.empty((2, len(pairs), size))
+    for k, pair in enumerate(pairs):
+        for side, column in enumerate(pair):
+            thinned = np.linspace(0, len(column) - 1, size).round().astype(np.int64)
+            levelled[side, k] = column[thinned] / float(np.median(pair[0]))
+
+    def log_ratios(chosen: NDArray[np.int64]) -> Column:
+        rows = [side[chosen].reshape(len(chosen), -1) for side in levelled]
+        ranks = [rank(rows[0].shape[1], q) - 1 for q in quantiles]
+        before, after = (
+            np.log(np.partition(side, sorted(set(ranks)), axis=1)[:, ranks]) for side in rows
+        )
+        return np.asarray(after - before)
+
+    draws = np.random.default_rng(0).integers(0, len(pairs), size=(REPEATS, len(pairs)))
+    step = max(1, 2_000_000 // levelled[0].size)
+    drawn = [log_ratios(draws[begin : begin + step]) for begin in range(0, REPEATS, step)]
+    return log_ratios(np.arange(len(pairs), dtype=np.int64)[None])[0], np.concatenate(drawn)
 
 
-def throughput_effect(baseline: Column, candidate: Column) -> float:
-    """Compute ln of the ratio of rates in one launch: queries over the sum of their times."""
-    return math.log(float(np.mean(baseline)) / float(np.mean(candidate)))
+def shift_function(pairs: Sequence[ColumnPair]) -> tuple[ShiftPoint, ...]:
+    """Compare all deciles that both sides know; the intervals hold for all of them at once."""
+    if len(pairs) < FEWEST_LAUNCHES:
+        return ()
+    lacking = samples_lacking(pairs, SHIFT_QUANTILES)
+    quantiles = [q for q in SHIFT_QUANTILES if q not in lacking]
+    found = bootstrap_ratios(pairs, quantiles) if quantiles else None
+    if found is None:
+        return ()
+    estimate, drawn = found
+    spread = np.maximum(drawn.std(axis=0, ddof=1), 1e-12)
+    adjusted = holm([normal_two_sided_p(z) for z in (estimate / spread).tolist()])
+    width = normal_quantile(1 - (1 - LEVEL) / (2 * len(quantiles)))
+    meaning = f"{LEVEL:.0%} for all {len(quantiles)} quantiles at once, over launches"
+    low, high = (np.exp(estimate + sign * width * spread).tolist() for sign in (-1, 1))
+    return tuple(
+        ShiftPoint(
+            q=q,
+            ratio=math.exp(estimate[i]),
+            interval=Interval(low=low[i], high=high[i], level=LEVEL, meaning=meaning),
+            differs=adjusted[i] < 1 - LEVEL,
+        )
+        for i, q in enumerate(quantiles)
+    )
+
+
+def samples_lacking(pairs: Sequence[ColumnPair], quantiles: Sequence[float]) -> dict[float, int]:
+    """Quantiles that a side has too few samples for, each with how many it needs.
+
+    What is not known of a side, its own table does not show, and no ratio may be made of.
+    """
+    lacking: dict[float, int] = {}
+    for side in zip(*pairs, strict=True):
+        for each in quantiles_of(side, quantiles):
+            if each.value is None and each.needed is not None:
+                lacking[each.q] = max(each.needed, lacking.get(each.q, 0))
+    return lacking
+
+
+def faster_share(pairs: Sequence[ColumnPair]) -> float | None:
+    """Estimate P(candidate < baseline) over pairs, ties counted half, mean over launches."""
+    shares = [
+        float(np.mean(after < before) + 0.5 * np.mean(after == before))
+        for before, after in pairs
+        if len(before)
+    ]
+    return float(np.mean(shares)) if shares else None
 
 
 def verdict_from_effects(
@@ -78,11 +174,10 @@ def verdict_from_effects(
     """
     estimate = trimmed([effect for effect in effects if math.isfinite(effect)])
     if estimate is None:
-        ratio = math.exp(effects[0]) if effects else None
         return Verdict(
             metric=metric,
             kind="unclear",
-            ratio=ratio,
+            ratio=math.exp(effects[0]) if effects else None,
             interval=None,
             reason="one launch tells nothing about repeatability",
             launches=len(effects),
@@ -109,16 +204,23 @@ def judge(
     low, high = estimate.interval()
     low, high = low - widen, high + widen
     kind, reason = decide(estimate.mean, low, high, better=better, gate=gate, margin=margin)
-    if kind in ("faster", "slower") and design in LOOKED_AT and not _surely(estimate):
+    sure = design not in LOOKED_AT or abs(estimate.mean) > _half_width(estimate)
+    if kind in ("faster", "slower") and not sure:
         kind, reason = "unclear", NEARLY
-    needed, interval = None, None
+    needed: int | None = None
+    interval: Interval | None = ratio_interval(low, high, meaning=meaning)
     if kind == "unclear":
-        strict = SURE if design in LOOKED_AT else LEVEL
-        needed = _needed(estimate, gate=gate, margin=margin, widen=widen, levels=(LEVEL, strict))
-    if kind == "unclear" and high - low > WORTHLESS:
-        reason = f"{estimate.count} launches differ too much to tell an interval"
-    else:
-        interval = ratio_interval(low, high, meaning=meaning)
+        effect = abs(estimate.mean)
+        differs = effect if math.expm1(effect) >= gate else 0.0
+        goal = max(differs, math.log1p(margin) - effect)
+        # Drift does not shrink with more launches, and a margin may be too fine.
+        if not widen and goal > 0:
+            level = SURE if goal == differs and design in LOOKED_AT else LEVEL
+            half = _half_width(estimate, level)
+            needed = launches_to_reach(goal, half=half, count=estimate.count, level=level)
+        if high - low > WORTHLESS:
+            interval = None
+            reason = f"{estimate.count} launches differ too much for an interval"
     return Verdict(
         metric=metric,
         kind=kind,
@@ -132,12 +234,8 @@ def judge(
     )
 
 
-def _surely(estimate: Trimmed) -> bool:
-    return abs(estimate.mean) > _half_width(estimate)
-
-
-def _half_width(estimate: Trimmed) -> float:
-    low, high = estimate.interval(level=SURE)
+def _half_width(estimate: Trimmed, level: float = SURE) -> float:
+    low, high = estimate.interval(level=level)
     return (high - low) / 2
 
 
@@ -150,31 +248,31 @@ def decide(
     gate: float = GATE,
     margin: float = MARGIN,
 ) -> tuple[Literal["same", "faster", "slower", "unclear"], str]:
-    """Decide from a log-ratio and its interval, and say why in words; the numbers stand beside."""
+    """Decide from a log-ratio and its interval; the second value says why."""
     excludes_zero = low > 0 or high < 0
     if excludes_zero and abs(math.expm1(effect)) >= gate:
         slower = (effect > 0) == (better == "low")
-        return ("slower" if slower else "faster"), "the interval excludes no change"
+        return ("slower" if slower else "faster"), "the interval excludes 0"
     if low > -math.log1p(margin) and high < math.log1p(margin):
         return "same", f"within ±{100 * margin:g} %"
     if excludes_zero:
-        return ("unclear", f"below the {100 * gate:g} % that counts, but maybe beyond the margin")
-    return "unclear", f"the interval holds no change and more than ±{100 * margin:g} %"
+        return "unclear", f"below the {100 * gate:g} % that counts, but maybe beyond the margin"
+    return "unclear", f"the interval includes 0 and is wider than ±{100 * margin:g} %"
 
 
 def sentence(verdict: Verdict) -> str:
-    """Say why, with the change and its interval before it where they are known."""
+    """Reason of a verdict, after the change and its interval where they are known."""
     if verdict.ratio is None or verdict.interval is None:
         return verdict.reason
-    ends = (verdict.interval.low, verdict.interval.high)
-    low, high = (text_from_fraction(end - 1, signed=True) for end in ends)
-    change = text_from_fraction(verdict.ratio - 1, signed=True)
+    values = (verdict.ratio, verdict.interval.low, verdict.interval.high)
+    change, low, high = (text_from_fraction(value - 1, signed=True) for value in values)
     return f"{change} [{low}, {high}]: {verdict.reason}"
 
 
 def ratio_interval(low: float, high: float, *, meaning: str) -> Interval:
     """Compute the interval of a ratio from that of its logarithm."""
-    return Interval(low=1 + _expm1(low), high=1 + _expm1(high), level=LEVEL, meaning=meaning)
+    low, high = (1 + math.expm1(min(max(end, -WIDEST), WIDEST)) for end in (low, high))
+    return Interval(low=low, high=high, level=LEVEL, meaning=meaning)
 
 
 def duet_comparison(
@@ -188,23 +286,24 @@ def duet_comparison(
 ) -> Comparison:
     """Compare two sides measured in turn: median, tails, throughput and the whole shape."""
     effects = [pair_effect(a, b, design=design) for a, b in pairs]
-    rates = [throughput_effect(a, b) for a, b in pairs]
-    verdicts = [
-        verdict_from_effects(effects, metric=metric, design=design, margin=margin),
-        verdict_from_effects(
-            rates, metric="throughput", better="high", design=design, margin=margin
-        ),
+    # Of throughput: queries over the sum of their times.
+    rates = [math.log(float(np.mean(a)) / float(np.mean(b))) for a, b in pairs]
+    judged = partial(verdict_from_effects, design=design, margin=margin)
+    verdicts = (
+        judged(effects, metric=metric),
+        judged(rates, metric="throughput", better="high"),
         *(tail_verdict(pairs, q, design=design, margin=margin) for q in (0.9, 0.99)),
-    ]
+    )
     paired = design == "duet" and all(len(a) == len(b) for a, b in pairs)
+    share = faster_share(pairs) if paired else None
     return Comparison(
         baseline=baseline,
         candidate=candidate,
         design=design,
-        verdicts=tuple(verdicts),
+        verdicts=verdicts,
         shift=shift_function(pairs),
-        faster_share=faster_share(pairs) if paired else None,
-        cliffs_delta=cliffs_delta(pairs) if paired else None,
+        faster_share=share,
+        cliffs_delta=None if share is None else 1 - 2 * share,
         detectable=detectable_effect(effects),
         effects=tuple(effects),
     )
@@ -217,31 +316,21 @@ def tail_verdict(
 
     One that a side has too few samples for gets no ratio: it would be one of two extremes.
     """
-    metric = f"p{100 * q:g}"
+    metric, count = f"p{100 * q:g}", len(pairs)
     found = bootstrap_ratios(pairs, [q])
     needed = samples_lacking(pairs, [q]).get(q) if found is not None else None
-    if found is None or needed is not None:
-        launches, reason = FEWEST_LAUNCHES, f"tails need at least {FEWEST_LAUNCHES} launches"
-        if needed is not None:
-            samples = min(sum(map(len, side)) for side in zip(*pairs, strict=True))
-            launches = math.ceil(len(pairs) * needed / samples)
-            reason = f"needs n={needed} on each side, and {samples} were taken"
-        return Verdict(
-            metric=metric,
-            kind="unclear",
-            ratio=None,
-            interval=None,
-            reason=reason,
-            launches=len(pairs),
-            launches_needed=launches,
-            design=design,
-        )
-    effect, drawn = float(found[0][0]), found[1][:, 0]
-    spread = float(drawn.std(ddof=1))
-    # The percentile bootstrap is too narrow for few launches: Student's t widens it.
-    rough = Trimmed(effect, spread * math.sqrt(len(pairs) / (len(pairs) - 1)), len(pairs) - 1,
-                    len(pairs))  # fmt: skip
-    return judge(rough, metric=metric, design=design, margin=margin)
+    if found is not None and needed is None:
+        # The percentile bootstrap is too narrow for few launches: Student's t widens it.
+        error = float(found[1][:, 0].std(ddof=1)) * math.sqrt(count / (count - 1))
+        rough = Trimmed(float(found[0][0]), error, count - 1, count)
+        return judge(rough, metric=metric, design=design, margin=margin)
+    launches, reason = FEWEST_LAUNCHES, f"tails need at least {FEWEST_LAUNCHES} launches"
+    if needed is not None:
+        samples = min(sum(map(len, side)) for side in zip(*pairs, strict=True))
+        launches = math.ceil(count * needed / samples)
+        reason = f"needs n={needed} on each side, and {samples} were taken"
+    unclear = incomparable(metric, reason=reason, design=design)
+    return unclear.having(kind="unclear", launches=count, launches_needed=launches)
 
 
 def gate_of(verdict: Verdict) -> float:
@@ -253,25 +342,24 @@ def kind_in_cycles(verdict: Verdict, *, clock_ratio: float) -> VerdictKind | Non
     """Judge again with times counted in cycles of a clock, the candidate's over the baseline's."""
     if verdict.ratio is None or verdict.interval is None:
         return None
-    shift = math.log(clock_ratio)
-    ends = (math.log(end) + shift for end in (verdict.interval.low, verdict.interval.high))
-    kind = decide(math.log(verdict.ratio) + shift, *ends, gate=gate_of(verdict))[0]
-    # An interval of 99 % does not tell whether a difference is as sure as many looks demand.
+    values = (verdict.ratio, verdict.interval.low, verdict.interval.high)
+    effect, low, high = (math.log(value) + math.log(clock_ratio) for value in values)
+    kind = decide(effect, low, high, gate=gate_of(verdict))[0]
+    # An interval of 99 % does not show whether a difference is as sure as many looks demand.
     doubted = verdict.kind == "unclear" and verdict.design in LOOKED_AT
     return "unclear" if doubted and kind in ("faster", "slower") else kind
 
 
 def in_cycles(verdict: Verdict) -> Verdict | None:
-    """Say the same of clock cycles as of seconds; ``None`` where nobody saw the clocks."""
+    """The same verdict for clock cycles instead of seconds; ``None`` where clocks are unknown."""
     ratio, interval, clocks = verdict.ratio, verdict.interval, verdict.clock_ratio
     if clocks is None or ratio is None or interval is None:
         return None
-    low, high = interval.low * clocks, interval.high * clocks
     return verdict.having(
         metric=f"{verdict.metric}, cycles",
         kind=kind_in_cycles(verdict, clock_ratio=clocks) or verdict.kind,
         ratio=ratio * clocks,
-        interval=interval.having(low=low, high=high),
+        interval=interval.having(low=interval.low * clocks, high=interval.high * clocks),
         reason=f"counted in cycles: the candidate's clock was {clocks:.3f} of the baseline's",
     )
 
@@ -290,23 +378,17 @@ def correct_for_many(verdicts: Sequence[Verdict]) -> list[Verdict]:
     adjusted = holm([1.0 if verdict.p is None else verdict.p for verdict in verdicts])
     corrected = []
     for verdict, p in zip(verdicts, adjusted, strict=True):
-        kept = verdict.kind not in ("faster", "slower") or p < 1 - LEVEL
-        kept = kept or verdict.across_devices is not None  # no test was made that could be many
-        if kept:
+        untested = verdict.kind not in ("faster", "slower") or verdict.across_devices is not None
+        if untested or p < 1 - LEVEL:
             corrected.append(verdict.having(p=p))
-            continue
-        reason = f"{verdict.reason}; not after correction for {len(verdicts)} comparisons"
-        corrected.append(verdict.having(kind="unclear", reason=reason, p=p))
+        else:
+            reason = f"{verdict.reason}; not after correction for {len(verdicts)} comparisons"
+            corrected.append(verdict.having(kind="unclear", reason=reason, p=p))
     return corrected
 
 
-WORTH_WHILE = 1000
-"""Launches beyond which nobody waits for an answer."""
-_FARTHEST = 10 * WORTH_WHILE
-
-
 def would_tell(needed: int | None) -> str:
-    """Say how many launches would turn an unclear answer into one, where that is worth doing."""
+    """How many launches would make an unclear answer clear, where that is worth doing."""
     if not needed:
         return ""
     if needed > WORTH_WHILE:
@@ -327,10 +409,10 @@ def incomparable(metric: str, *, reason: str, design: Design = "apart") -> Verdi
     )
 
 
-def pair_effect(baseline: Column, candidate: Column, *, design: Design) -> float:
-    """Compute one launch's log-ratio: of pairs where rows pair, else of the two medians."""
+def pair_effect(baseline: Column, candidate: Column, *, design: Design = "duet") -> float:
+    """Compute one launch's log-ratio: the median of pairs where rows pair, else of two medians."""
     if design == "duet":
-        return launch_effect(baseline, candidate)
+        return float(np.median(np.log(np.asarray(candidate) / np.asarray(baseline))))
     return math.log(float(np.median(candidate)) / float(np.median(baseline)))
 
 
@@ -339,37 +421,215 @@ def launches_to_reach(goal: float, *, half: float, count: int, level: float = LE
 
     The spread stays what it is; what shrinks is the error, and with few launches Student's factor.
     """
-    spread = half / _t_factor(count, level) * math.sqrt(count)
+
+    def factor(launches: int) -> float:
+        df = max(1, launches - 2 * trimmed_count(launches) - 1)
+        return t_quantile((1 + level) / 2, df=df) / math.sqrt(launches)
+
     more = count + 1
     while more < _FARTHEST:
-        if _t_factor(more, level) * spread / math.sqrt(more) < goal:
+        if factor(more) * half / factor(count) < goal:
             return more
         more = max(more + 1, math.ceil(more * 1.05))
     return _FARTHEST
 
 
-def _t_factor(count: int, level: float) -> float:
-    return t_quantile((1 + level) / 2, df=max(1, count - 2 * trimmed_count(count) - 1))
+def shared_columns(baseline: IterationTimes, candidate: IterationTimes) -> list[str]:
+    """List the times that both sides have, in the order of the first."""
+    other = candidate.durations()
+    return [name for name in baseline.durations() if name in other]
 
 
-def _needed(
-    estimate: Trimmed, *, gate: float, margin: float, widen: float, levels: tuple[float, float]
-) -> int | None:
-    """Count launches that would decide, if the effect is what it seems: the same, or a difference.
+def metric_of_both(
+    baseline: IterationTimes, candidate: IterationTimes, found: Collection[Difference] = ()
+) -> str:
+    """Choose what the sides are judged by: the headline they share, else GPU time."""
+    refused = _headline_reason(baseline, candidate, found) is not None
+    usable = GPU in shared_columns(baseline, candidate) and not blocking_reasons(found, metric=GPU)
+    return GPU if refused and usable else baseline.headline
 
-    Both have a level of their own.
 
-    ``None`` where no number would: drift does not shrink, and a margin may be too fine.
+def refused_headline(
+    baseline: IterationTimes,
+    candidate: IterationTimes,
+    found: Collection[Difference],
+    *,
+    design: Design,
+) -> Verdict | None:
+    """Refuse to judge the sides by what their callers see; ``None`` when that is possible."""
+    reason = _headline_reason(baseline, candidate, found)
+    return incomparable(baseline.headline, reason=reason, design=design) if reason else None
+
+
+def _headline_reason(
+    baseline: IterationTimes, candidate: IterationTimes, found: Collection[Difference]
+) -> str | None:
+    headline = baseline.headline
+    if candidate.headline != headline:
+        return f"{headline} was not measured on both sides: the candidate has {candidate.headline}"
+    return blocking_reasons(found, metric=headline)
+
+
+def alone_effects(
+    baseline: Sequence[LaunchFacts], candidate: Sequence[LaunchFacts]
+) -> tuple[float, ...]:
+    """Compute ln(candidate / baseline) of the times alone, one per launch that has them.
+
+    Blocks that alternated are paired; else the medians are compared.
     """
-    effect = abs(estimate.mean)
-    differs = effect if math.expm1(effect) >= gate else 0.0
-    goal = max(differs, math.log1p(margin) - effect)
-    if widen or goal <= 0:
+    return tuple(
+        pair_effect(
+            np.asarray(a.alone_s),
+            np.asarray(b.alone_s),
+            design="duet" if len(a.alone_s) == len(b.alone_s) else "launches",
+        )
+        for a, b in zip(baseline, candidate, strict=False)
+        if a.alone_s and b.alone_s
+    )
+
+
+def interference(baseline: Run, candidate: Run) -> tuple[float, float] | None:
+    """How much slower each side was in turns than alone; ``None`` where that was not measured."""
+    moved = []
+    for run in (baseline, candidate):
+        if run.record.duet is None or run.times.host is None:
+            return None
+        ratios = [
+            float(np.median(part)) / facts.solo_median_s - 1
+            for part, facts in zip(run.times.by_launch("host"), run.record.launches, strict=False)
+            if facts.solo_median_s and len(part)
+        ]
+        if not ratios:
+            return None
+        moved.append(float(np.median(ratios)))
+    return moved[0], moved[1]
+
+
+def hold_to_alone(
+    comparison: Comparison, alone: Sequence[float], *, margin: float = MARGIN
+) -> Comparison:
+    """Withdraw what the times alone contradict, and keep their own verdict beside it."""
+    if not comparison.verdicts:
+        return comparison
+    head = comparison.verdicts[0]
+    held, by_itself = held_to_alone(head, alone, margin=margin)
+    verdicts = comparison.verdicts
+    if held is not head:
+        verdicts = tuple(_withdrawn(each, held.reason) for each in verdicts)
+    return comparison.having(verdicts=verdicts, alone=by_itself)
+
+
+def held_to_alone(
+    head: Verdict, alone: Sequence[float], *, margin: float = MARGIN
+) -> tuple[Verdict, Verdict | None]:
+    """Judge the times alone as those in turns were; gives the verdict that is left, and theirs."""
+    if not alone:
+        return head, None
+    by_itself = verdict_from_effects(alone, metric=head.metric, design=head.design, margin=margin)
+    reason = denial(head, by_itself)
+    return (head if reason is None else _withdrawn(head, reason)), by_itself
+
+
+def denial(head: Verdict, alone: Verdict) -> str | None:
+    """Why a verdict in turns does not hold alone: another verdict, beyond both intervals."""
+    if alone.kind in ("unclear", "incomparable", head.kind) or head.kind == "incomparable":
         return None
-    level = levels[goal == differs]
-    low, high = estimate.interval(level=level)
-    return launches_to_reach(goal, half=(high - low) / 2, count=estimate.count, level=level)
+    if head.interval is None or alone.interval is None or alone.ratio is None or head.ratio is None:
+        return None
+    one, other = head.interval, alone.interval
+    if one.low <= other.high and other.low <= one.high:
+        return None
+    ratios = (text_from_fraction(ratio - 1, signed=True) for ratio in (head.ratio, alone.ratio))
+    return "{} in turns, but {} alone: taking turns changed what was measured".format(*ratios)
 
 
-def _expm1(value: float) -> float:
-    return math.expm1(min(max(value, -WIDEST), WIDEST))
+def _withdrawn(verdict: Verdict, reason: str) -> Verdict:
+    if verdict.kind == "incomparable":
+        return verdict
+    return verdict.having(kind="unclear", interval=None, reason=reason, launches_needed=None)
+
+
+def burst_effects(
+    baseline: Sequence[LaunchFacts], candidate: Sequence[LaunchFacts]
+) -> tuple[float, ...]:
+    """Compute the median ln(candidate / baseline) over the bursts of each launch that has them."""
+    return tuple(
+        pair_effect(np.asarray(a.burst_s), np.asarray(b.burst_s))
+        for a, b in zip(baseline, candidate, strict=False)
+        if a.burst_s and len(a.burst_s) == len(b.burst_s)
+    )
+
+
+def placed_effects(
+    baseline: Sequence[LaunchFacts], candidate: Sequence[LaunchFacts]
+) -> tuple[float, ...]:
+    """Compute ln(candidate / baseline) of launches that loaded at the same place of the order.
+
+    Where an engine comes to lie in memory depends on that alone, and what it costs is in neither
+    side's favour then. Empty unless every launch has its counterpart.
+    """
+    sides = []
+    for side in (baseline, candidate):
+        placed = sorted(
+            (each for each in side if each.burst_s),
+            key=lambda each: -1 if each.load_order is None else each.load_order,
+        )
+        sides.append(([each.load_order for each in placed], _levels(placed)))
+    (places, first), (others, second) = sides
+    if places != others or None in places:
+        return ()
+    return tuple(after - before for before, after in zip(first, second, strict=True))
+
+
+def burst_verdict(
+    baseline: Sequence[LaunchFacts],
+    candidate: Sequence[LaunchFacts],
+    *,
+    singly: Sequence[float] = (),
+    margin: float = MARGIN,
+) -> Verdict | None:
+    """Judge GPU time by bursts; ``None`` where there were none.
+
+    ``singly`` are the effects on the GPU time of single queries: where these contradict the
+    bursts, or the GPU waited for the host, the verdict is unclear.
+    """
+    effects = burst_effects(baseline, candidate)
+    if not effects:
+        return None
+    judged = partial(
+        verdict_from_effects, metric="gpu", design="bursts", gate=BURSTS_GATE, margin=margin
+    )
+    placed = placed_effects(baseline, candidate)
+    if not placed or np.std(placed) > REPEATED * np.std(effects):
+        placed = ()
+    apart = difference(*map(_levels, (baseline, candidate)))
+    verdict = judged(effects, otherwise=(apart, trimmed(placed)))
+    for name, launches in (("baseline", baseline), ("candidate", candidate)):
+        parts = [
+            each.burst_enqueue_s / float(np.median(each.burst_s))
+            for each in launches
+            if each.burst_s and each.burst_enqueue_s
+        ]
+        if parts and float(np.median(parts)) >= BOUND:
+            return _withdrawn(
+                verdict,
+                f"the GPU waited for the host: enqueueing takes {100 * np.median(parts):.0f} % of "
+                f"a query of the {name}, and its GPU time is not known",
+            )
+    single = judged(singly) if singly else None
+    if single is None or denial(verdict, single) is None:
+        return verdict
+    ratios = (verdict.ratio or 1.0, single.ratio or 1.0)
+    if abs(math.log(ratios[0] / ratios[1])) < BURSTS_GATE:
+        return verdict
+    one, other = (text_from_fraction(ratio - 1, signed=True) for ratio in ratios)
+    reason = f"{one} in bursts, but {other} in single queries: it depends on how it is used"
+    return _withdrawn(verdict, reason)
+
+
+def _levels(launches: Sequence[LaunchFacts]) -> list[float]:
+    """Logarithm of each launch's time: processes place an engine in memory for themselves.
+
+    A clock that drifts from launch to launch is in them, and not in the ratio of the two sides.
+    """
+    return [float(np.log(np.median(each.burst_s))) for each in launches if each.burst_s]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
-from trtbench.errors import InputError, refuse_unknown
+from trtbench.core.errors import InputError, refuse_unknown
 
 
 def demo_files() -> tuple[str, ...]:

@@ -6,57 +6,13 @@ in, a folder out.
 
 from __future__ import annotations
 
-from trtbench.executors._errand import FILE_MARK, with_marks, with_own_names
-from trtbench.executors._folders import cache_folder
-from trtbench.executors._hosts import HostsFile
-from trtbench.executors._interpreter import (
-    WORKER_NEEDS,
-    can_import,
-    check_interpreter,
-    worker_environment,
-)
-from trtbench.executors._node import ANSWER, LACKS, told_from_error
-from trtbench.executors._request import (
-    AGAIN,
-    WAITING,
-    Bag,
-    Errand,
-    Executor,
-    ExecutorSettings,
-    Needs,
-    Partner,
-    Request,
-    Tell,
-    Told,
-)
+from trtbench.core.plugins import Registry
+from trtbench.executors._node import ANSWER as ANSWER
+from trtbench.executors._node import LACKS as LACKS
+from trtbench.executors._transfer import FILE_MARK as FILE_MARK
+from trtbench.executors._transfer import cache_folder as cache_folder
+from trtbench.executors._transfer import with_marks as with_marks
+from trtbench.executors._transfer import with_own_names as with_own_names
 from trtbench.executors.contract import ExecutorModule
-from trtbench.registry import Registry
-
-__all__ = [
-    "AGAIN",
-    "ANSWER",
-    "EXECUTORS",
-    "FILE_MARK",
-    "LACKS",
-    "WAITING",
-    "WORKER_NEEDS",
-    "Bag",
-    "Errand",
-    "Executor",
-    "ExecutorSettings",
-    "HostsFile",
-    "Needs",
-    "Partner",
-    "Request",
-    "Tell",
-    "Told",
-    "cache_folder",
-    "can_import",
-    "check_interpreter",
-    "told_from_error",
-    "with_marks",
-    "with_own_names",
-    "worker_environment",
-]
 
 EXECUTORS = Registry("trtbench.executors", noun="executor", contract=ExecutorModule)

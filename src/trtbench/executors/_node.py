@@ -1,67 +1,70 @@
-"""Carries out one request on this machine in a process of its own, and says how that ended."""
+"""Machines as an executor sees them: places for one job at a time, and the process of a job."""
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from trtbench.boundary import read_bytes
-from trtbench.domain.codec import json_from_value, value_from_json
-from trtbench.errors import (
-    ERROR_KINDS,
+from trtbench.core.codec import json_from_value, value_from_json
+from trtbench.core.errors import (
     JobError,
     StoreError,
     TrtbenchError,
     UnavailableError,
 )
-from trtbench.executors._request import Request, Tell, Told
+from trtbench.core.jobs import ReportedError
+from trtbench.core.safety import read_bytes
+from trtbench.executors.contract import WAITING, Needs, Notify, RemoteJob
 from trtbench.host.process import run_process, tail
 
 RUN, ERROR, LOG = "run", "error.json", "node.log"
 RECORD, ANSWER = "run.json", "answer.msgpack"
 LACKS = "trtbench-lacks "
-
 HERE = "this machine"
-
 LOOK_S = 1.0
-"""How often a thread that waits for a run looks whether it is still wanted."""
+"""How often a thread that waits for a job checks whether it is still wanted."""
+PLACES_S = 2.0
+"""How often a job that waits for a place looks for new ones."""
 
 
 def run_node(
-    request: Request,
+    job: RemoteJob,
     *,
     folder: Path,
-    tell: Tell | None = None,
+    notify: Notify | None = None,
     environment: Mapping[str, str | None] | None = None,
     closed: threading.Event | None = None,
 ) -> Path:
-    """Measure a run in a fresh process; gives the folder of the run, finished or failed.
+    """Carry out a job in a fresh process; returns the folder of the run, finished or failed.
 
     Once ``closed`` is set, the process is ended and this thread is interrupted.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "request.json").write_bytes(json_from_value(request))
+    (folder / "request.json").write_bytes(json_from_value(job))
     ended = run_process(
         [sys.executable, "-m", "trtbench.node", str(folder / "request.json"), str(folder),
          "{events}"],
         log=folder / LOG,
         env=node_environment(environment),
         folder=folder,
-        timeout_s=request.limit_s,
+        timeout_s=job.limit_s,
         tick_s=LOOK_S,
         on_tick=partial(interrupt_if, closed),
-        on_line=tell,
+        on_line=notify,
     )  # fmt: skip
     how = "no end in time" if ended.timed_out else ended.signal or f"status {ended.status}"
     return result_of(folder, where=HERE, how=how)
 
 
 def node_environment(given: Mapping[str, str | None] | None = None) -> dict[str, str]:
-    """List what a node's process inherits: this very package before any other.
+    """Return the environment of a node process, with this very package before any other.
 
     A variable that is given as ``None`` is left out.
     """
@@ -73,53 +76,220 @@ def node_environment(given: Mapping[str, str | None] | None = None) -> dict[str,
 
 
 def interrupt_if(closed: threading.Event | None) -> None:
-    """Leave a thread whose executor was closed as Ctrl-C would leave the main one."""
+    """Raise ``KeyboardInterrupt`` in a thread whose executor was closed."""
     if closed is not None and closed.is_set():
         raise KeyboardInterrupt
 
 
 def result_of(folder: Path, *, where: str, how: str) -> Path:
-    """Find what a node left: the directory of a run, or an error that is raised here."""
-    run = folder / RUN
+    """Return the run directory that a node left, or raise the error that it reported."""
+    run, path = folder / RUN, folder / ERROR
     if any((run / name).is_file() for name in (RECORD, f"1/{RECORD}", ANSWER)):
         return run
-    raise_told(folder, where=where)
+    if path.is_file():
+        reported = value_from_json(read_bytes(path), ReportedError, where=str(path))
+        raise error_from_machine(reported, where=where)
     error = JobError("the work was not carried out", facts={"where": where, "how it ended": how})
     error.log_tail = tail(folder / LOG)
     raise error
 
 
-def told_in(text: str) -> Told | None:
-    """Find what ``trtbench.node lacks`` printed of a machine that lacks something."""
+def lacking_from_text(text: str) -> ReportedError | None:
+    """Return what ``trtbench.node lacks`` printed, if the machine lacks something."""
     lines = [line for line in text.splitlines() if line.startswith(LACKS)]
-    if not lines:
-        return None
-    return value_from_json(lines[-1].removeprefix(LACKS).encode(), Told, where="what was told")
+    data = lines[-1].removeprefix(LACKS).encode() if lines else None
+    return value_from_json(data, ReportedError, where="a machine's answer") if data else None
 
 
-def raise_told(folder: Path, *, where: str) -> None:
-    """Raise the error that a node put in words, if it did."""
-    path = folder / ERROR
-    if not path.is_file():
-        return
-    told = value_from_json(read_bytes(path), Told, where=str(path))
-    raise error_from_told(told, where=where)
+def error_from_machine(reported: ReportedError, *, where: str) -> TrtbenchError:
+    """Return the same error here, with the machine among its facts.
 
-
-def told_from_error(problem: TrtbenchError) -> Told:
-    """Put an error into words that can travel."""
-    return Told(
-        kind=type(problem).__name__, message=problem.message, facts=problem.facts, fix=problem.fix
-    )
-
-
-def error_from_told(told: Told, *, where: str) -> TrtbenchError:
-    """Make of an error from elsewhere the same error here, with the place among its facts.
-
-    What cannot be stored there is no matter of the store here, without which no sweep goes on.
+    A full disk there must not look like a broken store here, which would end a sweep.
     """
-    facts = {**told.facts, "where": where}
-    if told.kind == StoreError.__name__ and where != HERE:
+    facts = {**reported.facts, "where": where}
+    if reported.kind == StoreError.__name__ and where != HERE:
         fix = "make room there, or leave this machine out"
-        return UnavailableError(told.message, facts=facts, fix=fix)
-    return ERROR_KINDS.get(told.kind, JobError)(told.message, facts=facts, fix=told.fix)
+        return UnavailableError(reported.message, facts=facts, fix=fix)
+    return reported.having(facts=facts).error(JobError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """One device of one machine: a GPU, or the processor."""
+
+    machine: str
+    """Unique among machines."""
+    title: str
+    """For people."""
+    gpu: int | None = None
+    """The number of the GPU; ``None`` is the processor."""
+    number: int = 0
+    """Among the jobs that share the processor, or the slices of a GPU."""
+    visible: str = ""
+    """``CUDA_VISIBLE_DEVICES`` for a divided GPU: the UUID of a slice."""
+    gpu_type: str = ""
+    memory_bytes: float | None = None
+    gpu_memory_bytes: float | None = None
+    resources: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, int | None, int]:
+        return (self.machine, self.gpu, self.number)
+
+    def lacks(self, needs: Needs) -> str | None:
+        """Return what is missing for a job, or ``None`` when it can run here."""
+        if needs.gpu != (self.gpu is not None):
+            return "has no GPU" if needs.gpu else "this place is a GPU"
+        if needs.machine and not self.is_called(needs.machine.lower()):
+            return "is another machine"
+        if needs.gpu_type and needs.gpu_type.lower() not in self.gpu_type.lower():
+            known = f"its GPU is {self.gpu_type}" if self.gpu_type else ""
+            return known or "has no GPU, or one of unknown type"
+        if needs.memory_bytes and (self.memory_bytes or 0) < needs.memory_bytes:
+            return "not enough memory"
+        if needs.gpu_memory_bytes and (self.gpu_memory_bytes or 0) < needs.gpu_memory_bytes:
+            return "not enough GPU memory"
+        for name, amount in needs.resources.items():
+            if self.resources.get(name, 0.0) < amount:
+                return f"has no {name} {amount:g}"
+        return None
+
+    def is_called(self, name: str) -> bool:
+        """Return whether a machine goes by part of its or its GPU's name, or by a resource."""
+        known = f"{self.title} {self.gpu_type}".lower()
+        return name in known or name in map(str.lower, self.resources)
+
+
+@dataclass(eq=False)
+class Want:
+    """A job that has a place, or waits for one."""
+
+    needs: Needs
+    slot: Slot | None = None
+
+
+class Lacking(Exception):
+    """The machine that was asked lacks libraries, and is left out for such jobs from now on."""
+
+
+class Slots:
+    """All places there are, shared by the threads that want one."""
+
+    def __init__(
+        self,
+        look: Callable[[], Iterable[Slot]],
+        *,
+        ask: Callable[[Sequence[Want]], None] | None = None,
+        patience_s: float = 0.0,
+    ) -> None:
+        """``look`` lists the places; with patience, those that are not there yet are waited for.
+
+        From the first job that has to wait on, ``ask`` gets all jobs whenever one of them begins to
+        wait, gets its place, or ends.
+        """
+        self._look, self._patience_s = look, patience_s
+        self._ask = ask if patience_s > 0 else None
+        self._asked = False
+        self._changed = threading.Condition()
+        self._wants: list[Want] = []
+        self._used: dict[tuple[str, int | None, int], int] = {}
+        self._lacking: dict[tuple[str, tuple[str, ...]], TrtbenchError | None] = {}
+        """By machine and libraries, once it was asked: what is missing, or nothing."""
+
+    def demand(
+        self, slot: Slot, needs: Needs, ask: Callable[[tuple[str, ...]], ReportedError | None]
+    ) -> None:
+        """Ask a machine once whether it has the libraries for a job, before anything is sent."""
+        key = slot.machine, needs.libraries
+        if needs.libraries and key not in self._lacking:
+            self._lacking[key] = None
+            if (found := ask(needs.libraries)) is not None:
+                found = found.having(fix=f"on {slot.title}: {found.fix}" if found.fix else None)
+                self._lacking[key] = error_from_machine(found, where=slot.title)
+        if self._lacking.get(key) is not None:
+            raise Lacking
+
+    def fitting(self, needs: Needs) -> list[Slot]:
+        """Return the places where such a job can run; raises when there is none."""
+        places = list(self._look())
+        fitting = [slot for slot in places if slot.lacks(needs) is None]
+        missing = [self._lacking.get((slot.machine, needs.libraries)) for slot in fitting]
+        able = [slot for slot, lacks in zip(fitting, missing, strict=True) if lacks is None]
+        if able:
+            return able
+        if missing and missing[0] is not None:
+            raise missing[0]
+        # Of a machine, what its place of the right kind lacks says more.
+        places.sort(key=lambda slot: (slot.gpu is not None) == needs.gpu)
+        by_machine = {slot.machine: (slot.title, slot.lacks(needs) or "") for slot in places}
+        reasons = dict(list(by_machine.values())[:8])
+        known = not reasons or any(slot.is_called((needs.machine or "").lower()) for slot in places)
+        raise UnavailableError(
+            "no machine can ever do this" + ("" if known else f": none is called {needs.machine}"),
+            facts={"needed": needs, **(reasons or {"machines": "none"})},
+            fix="ask for less, or add a machine that has it"
+            if known
+            else f"name one of these, or add it: {', '.join(reasons)}",
+        )
+
+    @contextmanager
+    def taken(self, needs: Needs, *, notify: Notify) -> Iterator[Slot]:
+        """Hold one fitting place for the length of the block, waiting for it if need be."""
+        want = Want(needs)
+        with self._changed:
+            self._wants.append(want)
+        try:
+            yield self._take(want, notify)
+        finally:
+            with self._changed:
+                self._wants.remove(want)
+                self._changed.notify_all()
+            self._ask_for(waiting=False)
+
+    def _ask_for(self, *, waiting: bool) -> None:
+        self._asked |= waiting
+        if self._ask is not None and self._asked:
+            with self._changed:
+                wants = list(self._wants)
+            self._ask(wants)
+
+    def _come(self, needs: Needs, notify: Notify) -> list[Slot]:
+        """Return the places that have what is needed, waiting for one as long as is allowed."""
+        waited = False
+        deadline = time.monotonic() + self._patience_s
+        while True:
+            try:
+                found = self.fitting(needs)
+            except UnavailableError:
+                if time.monotonic() >= deadline:
+                    raise
+            else:
+                if waited:
+                    notify("a machine has come")
+                return found
+            if not waited:
+                notify(f"{WAITING} to come that has {needs}")
+                waited = True
+                self._ask_for(waiting=True)
+            time.sleep(min(PLACES_S, max(0.0, deadline - time.monotonic())))
+
+    def _take(self, want: Want, notify: Notify) -> Slot:
+        waited = False
+        while True:
+            fitting = self._come(want.needs, notify)  # also when the one waited for has left
+            with self._changed:
+                taken = {each.slot.key for each in self._wants if each.slot is not None}
+                free = [slot for slot in fitting if slot.key not in taken]
+                if free:
+                    # The least used first: idle machines are cool machines.
+                    want.slot = min(free, key=lambda each: self._used.get(each.key, 0))
+                    self._used[want.slot.key] = self._used.get(want.slot.key, 0) + 1
+                    break
+            if not waited:
+                notify(f"{WAITING} to be free or to come" if self._ask else WAITING)
+                waited = True
+                self._ask_for(waiting=True)
+            with self._changed:
+                self._changed.wait(PLACES_S)
+        self._ask_for(waiting=False)
+        return want.slot

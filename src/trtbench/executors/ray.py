@@ -1,41 +1,64 @@
-"""Runs on a Ray cluster: each is one task, pinned to a node that can measure it."""
+"""Runs jobs on a Ray cluster: each is one task, pinned to a node that can carry it out."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import os
+import platform
 import re
+import socket
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
-from trtbench.errors import JobError, UnavailableError
-from trtbench.executors._folders import unpack
-from trtbench.executors._node import error_from_told, interrupt_if
-from trtbench.executors._parcel import (
-    Parcel,
-    bytes_from_parcel,
-    parcel_from_request,
-    text_of_files,
+import msgspec
+
+from trtbench.core.codec import json_from_value
+from trtbench.core.errors import JobError, TrtbenchError, UnavailableError, writing
+from trtbench.core.jobs import ReportedError
+from trtbench.core.safety import at_home, read_bytes, read_text
+from trtbench.core.spec import Value
+from trtbench.executors._node import (
+    RUN,
+    Lacking,
+    Slot,
+    Slots,
+    Want,
+    error_from_machine,
+    interrupt_if,
+    lacking_from_text,
+    node_environment,
+    run_node,
 )
-from trtbench.executors._ray_nodes import TYPE, bundle, declared_here, refuse_nobody, request_nodes
-from trtbench.executors._ray_task import ASK_S, Answer, lacking_here, missing_here, on_node
-from trtbench.executors._request import (
+from trtbench.executors._transfer import (
+    Upload,
+    blob,
+    cache_folder,
+    keep_blob,
+    pack,
+    place_upload,
+    text_of_files,
+    unpack,
+    upload_from_bytes,
+    upload_from_job,
+)
+from trtbench.executors.contract import (
     AGAIN,
     Executor,
     ExecutorSettings,
     Needs,
-    Request,
-    Tell,
-    Told,
+    Notify,
+    RemoteJob,
 )
-from trtbench.executors._slots import Lacking, Slot, Slots, Want
-from trtbench.host.unfinished import temporary_folder
+from trtbench.host.files import alone, temporary_folder, yaml_from_text
+from trtbench.host.process import run_process
 from trtbench.version import __version__
 
 if TYPE_CHECKING:
@@ -47,34 +70,46 @@ T = TypeVar("T")
 ELSEWHERE = True
 TAKES = ("address", "wait_node")
 RETRIES = 5
-"""How many nodes may be lost under one run before it is given up."""
-
+"""How many nodes may be lost under one job before it is given up."""
 NOTICE_S = 90.0
 """How long a cluster may take to notice that a node is gone; Ray's own limit is shorter."""
-
 GRACE_S = 60.0
-"""For starting a task and fetching its result, beyond the limit of the run itself."""
-
+"""For starting a task and fetching its result, beyond the limit of the job itself."""
 ANSWER_S = 15.0
 """How long a node may take for a sign of life once it has worked."""
-
+ASK_S = 120.0
+"""Patience with a node that is asked what it has: its disk may be cold."""
+LISTEN_S = 30.0
+"""How long a head that has just been started is given to listen."""
 JOINS = 3
 """How often a cluster is asked whose proxy cannot start a server for this client: as it does so
 with ``fork`` beside gRPC's threads, the new process ends at times before it begins."""
+MOST_ASKED = 32
+"""How many nodes that are not there yet an autoscaler is asked for at a time."""
+TYPE = "accelerator_type:"
+THREADS = "OMP_NUM_THREADS"
 
 _NO_SERVER = re.compile(
     "Starting Ray client server failed|Proxy failed to Connect to backend|already been disconnected"
 )
-
-MOST_ASKED = 32
-"""How many nodes that are not there yet an autoscaler is asked for at a time."""
-
+_TRACE = 0.001
+"""How much of a resource Ray itself asks for where it stands for a kind of node."""
 _CHUNK = 64 << 20
 _HEAD = "node:__internal_head__"
 
 
 class _NodeLost(Exception):
-    """The node a run was on is no longer part of the cluster."""
+    """The node a job was on is no longer part of the cluster."""
+
+
+class Answer(Value, frozen=True, kw_only=True):
+    """What comes back from a node: a packed run directory, or an error."""
+
+    host: str
+    fetched: int = 0
+    """Contents that this node did not have yet."""
+    run: bytes | None = None
+    error: ReportedError | None = None
 
 
 def open_executor(settings: ExecutorSettings) -> Executor:
@@ -82,10 +117,8 @@ def open_executor(settings: ExecutorSettings) -> Executor:
     return RayExecutor(settings)
 
 
-class RayExecutor:
-    """Sends runs to nodes, one at a time to each device, and again only when a node is lost."""
-
-    elsewhere = ELSEWHERE
+class RayExecutor(Executor):
+    """Sends jobs to nodes, one at a time to each device, and again only when a node is lost."""
 
     def __init__(self, settings: ExecutorSettings) -> None:
         self._ray = _ray()
@@ -109,19 +142,19 @@ class RayExecutor:
         """How many contents each node had to fetch."""
 
     def width(self, needs: Needs) -> int:
-        """Count the places there are and, for who waits for nodes, those that may be asked for."""
+        """Return the places there are and, with patience, those that may be asked for."""
         if self._patience_s <= 0:
             return len(self._slots.fitting(needs))
         return MOST_ASKED + sum(slot.lacks(needs) is None for slot in self._look())
 
-    def run(self, request: Request, *, folder: Path, tell: Tell) -> None:
-        """Measure on a node; another one takes over when it is lost."""
-        parcel = parcel_from_request(request)
+    def run(self, job: RemoteJob, *, folder: Path, notify: Notify) -> None:
+        """Carry out a job on a node; another one takes over when it is lost."""
+        upload = upload_from_job(job)
         times = 0
         while True:
-            with self._slots.taken(request.needs, tell=tell) as slot:
+            with self._slots.taken(job.needs, notify=notify) as slot:
                 try:
-                    answer = self._on(slot, parcel, tell)
+                    answer = self._on(slot, upload, notify)
                 except Lacking:
                     continue  # elsewhere; that no other has it is said there
                 except _NodeLost:
@@ -131,14 +164,19 @@ class RayExecutor:
                             f"{RETRIES + 1} nodes were lost under this run",
                             facts={"last": slot.title},
                         ) from None
-                    tell(f"{slot.title} was lost; {AGAIN}")
+                    notify(f"{slot.title} was lost; {AGAIN}")
                     continue
             self.fetched[slot.machine] += answer.fetched
-            _keep(answer, folder, slot)
+            if answer.run is not None:
+                with temporary_folder() as own:
+                    (own / "run.tar").write_bytes(answer.run)
+                    unpack(own / "run.tar", folder)
+            if answer.error is not None:
+                raise error_from_machine(answer.error, where=slot.title)
             return
 
     def close(self) -> None:
-        """Leave the cluster, unless the caller had joined it; what is being measured ends."""
+        """Leave the cluster, unless the caller had joined it; running jobs end."""
         self._closed.set()
         with self._asking:
             if self._asked and self._ray.is_initialized():
@@ -168,7 +206,7 @@ class RayExecutor:
                 return
 
     def _look(self) -> Iterator[Slot]:
-        """List the devices of all live nodes; who still waits for one at the end is let go."""
+        """List the devices of all live nodes; a thread that waits after closing is interrupted."""
         interrupt_if(self._closed)
         for node in self._ray.nodes():
             if not node["Alive"]:
@@ -190,9 +228,9 @@ class RayExecutor:
                 )
 
     def _ask(self, wants: Sequence[Want]) -> None:
-        """Ask the autoscaler, where there is one, for as many nodes as the runs there are can use.
+        """Ask the autoscaler, where there is one, for as many nodes as all jobs can use.
 
-        It holds what it is asked for against all that there is, busy or not, so that runs which
+        It holds what it is asked for against all that there is, busy or not, so that jobs which
         have their place count too.
         """
         if self._closed.is_set():
@@ -209,7 +247,7 @@ class RayExecutor:
                 self._asked = bundles
 
     def _known_resources(self) -> set[str]:
-        """Name what nodes have or had, and what those have that the autoscaler may add."""
+        """Return what nodes have or had, and what those have that the autoscaler may add."""
         nodes = self._ray.nodes()
         head = next((each["NodeID"] for each in nodes if _HEAD in each["Resources"]), None)
         if self._declared is None and head is not None:
@@ -217,53 +255,48 @@ class RayExecutor:
         return {*(self._declared or ()), *(name for each in nodes for name in each["Resources"])}
 
     def _request_nodes(self, bundles: list[dict[str, float]]) -> None:
-        """Tell the autoscaler what is wanted; through a client only the cluster itself can."""
         with contextlib.suppress(importlib.import_module("ray.exceptions").RayError):
             if importlib.import_module("ray.util.client").ray.is_connected():
+                # Through a client only the cluster itself can.
                 name = "trtbench asks for nodes"
                 task = self._ray.remote(max_retries=0, num_cpus=0, name=name)(request_nodes)
                 self._ray.get(task.remote(bundles), timeout=ANSWER_S)
             else:
                 request_nodes(bundles)
 
-    def _put(self, sha256: str, path: Path) -> list[ObjectRef]:
-        """Hand a file to Ray once, in pieces; nodes that have it never ask for it."""
-        with self._putting:
-            if sha256 not in self._contents:
-                with open(path, "rb") as file:
-                    pieces = iter(lambda: file.read(_CHUNK), b"")
-                    self._contents[sha256] = [self._ray.put(piece) for piece in pieces]
-            return self._contents[sha256]
-
     def _hand_over(
-        self, slot: Slot, contents: Mapping[str, Path], tell: Tell
+        self, slot: Slot, contents: Mapping[str, Path], notify: Notify
     ) -> dict[str, list[ObjectRef]]:
         """Hand the cluster what a node lacks; a laptop may be far from it."""
         fresh = tuple(contents.keys() - self._contents.keys())
         asked = self._asked_of(slot.machine, lambda: missing_here(fresh)) if fresh else ()
         missing = fresh if asked is None else asked
         if missing:
-            tell(f"sending {text_of_files([contents[each] for each in missing])} to {slot.title}")
-        given = [each for each in contents if each in missing or each in self._contents]
-        return {each: self._put(each, contents[each]) for each in given}
+            notify(f"sending {text_of_files([contents[each] for each in missing])} to {slot.title}")
+        for sha256 in missing:
+            with self._putting:
+                if sha256 not in self._contents:  # once, in pieces, for all nodes
+                    with open(contents[sha256], "rb") as file:
+                        pieces = iter(lambda: file.read(_CHUNK), b"")
+                        self._contents[sha256] = [self._ray.put(piece) for piece in pieces]
+        return {each: self._contents[each] for each in contents if each in self._contents}
 
-    def _on(self, slot: Slot, parcel: Parcel, tell: Tell) -> Answer:
+    def _on(self, slot: Slot, upload: Upload, notify: Notify) -> Answer:
         errors = importlib.import_module("ray.exceptions")
-        request = parcel.request
-        needs = request.needs
+        job, needs = upload.job, upload.job.needs
         self._demand_same(slot)
         self._slots.demand(slot, needs, partial(self._lacks, slot.machine))
-        contents = self._hand_over(slot, parcel.contents, tell)
-        tell(f"carried out on {slot.title}")
+        contents = self._hand_over(slot, upload.contents, notify)
+        notify(f"carried out on {slot.title}")
         reference = self._task.options(
             num_cpus=0 if needs.gpu else 1 / self._beside,
             num_gpus=1 if needs.gpu else 0,
             memory=needs.memory_bytes,
             resources=needs.resources or None,
             scheduling_strategy=_pinned(slot.machine),
-            name=request.title,
-        ).remote(bytes_from_parcel(parcel), contents, slot.number)
-        limit_s = None if request.limit_s is None else request.limit_s + GRACE_S
+            name=job.title,
+        ).remote(json_from_value(upload), contents, slot.number)
+        limit_s = None if job.limit_s is None else job.limit_s + GRACE_S
         try:
             answer: Answer = self._ray.get(reference, timeout=limit_s)
         except errors.GetTimeoutError:
@@ -279,18 +312,18 @@ class RayExecutor:
                 "Ray could not carry the run out",
                 facts={"where": slot.title, "reason": str(problem).strip().splitlines()[-1]},
             ) from None
-        except BaseException:  # interrupted: nothing shall go on measuring for nobody
+        except BaseException:  # interrupted: nothing may go on measuring
             interrupt_if(self._closed)
             self._ray.cancel(reference, force=True)
             raise
         return answer
 
     def _demand_same(self, slot: Slot) -> None:
-        """Refuse a node with another trtbench: whoever joined before this lent it none."""
+        """Refuse a node with another trtbench: a session joined before has not lent it this one."""
         if self._owns or slot.machine in self._same:
             return
         there = self._asked_of(slot.machine, _version_there, patience_s=NOTICE_S)
-        if there is None:  # who does not answer is met again below
+        if there is None:  # a node that does not answer is noticed below
             return
         if there != __version__:
             raise UnavailableError(
@@ -313,7 +346,7 @@ class RayExecutor:
             time.sleep(1.0)
         return False
 
-    def _lacks(self, node: str, libraries: tuple[str, ...]) -> Told | None:
+    def _lacks(self, node: str, libraries: tuple[str, ...]) -> ReportedError | None:
         return self._asked_of(node, lambda: lacking_here(libraries), patience_s=ASK_S)
 
     def _asked_of(
@@ -330,8 +363,32 @@ class RayExecutor:
             return None
 
 
-def _echo() -> bool:
-    return True
+def _ray() -> ModuleType:
+    try:
+        return importlib.import_module("ray")
+    except ImportError as problem:
+        raise UnavailableError(
+            "the executor ray needs Ray",
+            facts={"reason": problem},
+            fix="pip install 'trtbench[ray]'",
+        ) from None
+
+
+def refuse_nobody(address: str) -> None:
+    """Raise where nothing listens at an address; Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").partition("/")[0].rpartition(":")
+    deadline = time.monotonic() + LISTEN_S
+    while host and port.isdecimal():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=5.0).close()
+        except ConnectionRefusedError:
+            if time.monotonic() >= deadline:
+                raise ConnectionRefusedError("nothing listens there") from None
+            time.sleep(0.5)
+            continue
+        except (OSError, OverflowError):  # Ray has more to say about it
+            pass
+        return
 
 
 def _not_joined(address: str, reason: str) -> UnavailableError:
@@ -350,6 +407,140 @@ def _not_joined(address: str, reason: str) -> UnavailableError:
     )
 
 
+def _pinned(node: str) -> NodeAffinitySchedulingStrategy:
+    strategies = importlib.import_module("ray.util.scheduling_strategies")
+    return strategies.NodeAffinitySchedulingStrategy(node_id=node, soft=False)
+
+
+def bundle(
+    want: Want, places: Sequence[Slot], known: Collection[str], *, beside: int
+) -> dict[str, float]:
+    """Return what a job takes of a node: of its processor all that no other job may have."""
+    needs = want.needs
+    if needs.gpu:
+        wanted = {"GPU": 1.0}
+    else:
+        fitting = [want.slot] if want.slot else [each for each in places if not each.lacks(needs)]
+        wanted = {"CPU": min((each.resources["CPU"] for each in fitting), default=1.0) / beside}
+    if needs.memory_bytes:
+        wanted["memory"] = float(needs.memory_bytes)
+    # The resources that stand for a GPU's type or a machine, where a cluster has such.
+    names = want.slot.resources if want.slot else known
+    bare = {name: name.removeprefix(TYPE).lower() for name in names}
+    for word, is_machine in ((needs.gpu_type, False), (needs.machine, True)):
+        asked = (word or "").lower()
+        fitting_names = [
+            name
+            for name, own in bare.items()
+            if (asked in own if name.startswith(TYPE) else is_machine and asked == own)
+        ]
+        if asked and fitting_names:  # H100 itself rather than H100-80G
+            wanted[min(fitting_names, key=lambda name: (len(bare[name]), name))] = _TRACE
+    return {**wanted, **needs.resources}
+
+
+# What follows runs on nodes. Ray's own Python never loads the libraries that measure.
+
+
+def on_node(upload: bytes, contents: Mapping[str, Sequence[object]], slot: int) -> Answer:
+    """Carry out a job here; ``contents`` are references to chunks of files, by hash."""
+    found = upload_from_bytes(upload)
+    answer = Answer(host=platform.node())
+    try:
+        with writing("the cache of the node"):
+            cache = cache_folder()
+            fetched = sum(_fetch(cache, sha256, chunks) for sha256, chunks in contents.items())
+            answer = answer.having(fetched=fetched)
+        with temporary_folder() as folder:
+            job = place_upload(found, cache=cache, folder=folder)
+            environment = {"TRTBENCH_CPU_SLOT": str(slot), **_set_by_ray()}
+            try:
+                run_node(job, folder=folder / "work", environment=environment)
+            except TrtbenchError as problem:
+                answer = answer.having(error=ReportedError.of(problem))
+            if (folder / "work" / RUN).is_dir():  # of work that failed, its log
+                pack(folder / "work" / RUN, folder / "run.tar")
+                answer = answer.having(run=(folder / "run.tar").read_bytes())
+            return answer
+    except TrtbenchError as problem:
+        return answer.having(error=ReportedError.of(problem), run=None)
+
+
+def _set_by_ray() -> dict[str, None]:
+    """Name what Ray, and neither the node nor the user, has set: one thread would be measured."""
+    given = importlib.import_module("ray").get_runtime_context().runtime_env.get("env_vars") or {}
+    with contextlib.suppress(OSError):
+        begun_with = Path(f"/proc/{os.getppid()}/environ").read_bytes().split(b"\0")
+        if THREADS not in given and not any(s.startswith(THREADS.encode()) for s in begun_with):
+            return {THREADS: None}
+    return {}
+
+
+def missing_here(contents: Sequence[str]) -> tuple[str, ...]:
+    """Return the contents that this node does not have."""
+    cache = cache_folder()
+    return tuple(each for each in contents if not blob(cache, each).is_file())
+
+
+def lacking_here(libraries: Sequence[str]) -> ReportedError | None:
+    """Return what of these is not installed on this node, asked in a process of its own."""
+    with temporary_folder() as folder:
+        log = folder / "log.txt"
+        command = [sys.executable, "-m", "trtbench.node", "lacks", *libraries]
+        run_process(command, log=log, env=node_environment(), folder=folder, timeout_s=ASK_S)
+        return lacking_from_text(log.read_text("utf-8", "replace"))
+
+
+def _fetch(cache: Path, sha256: str, chunks: Sequence[object]) -> bool:
+    """Get a content unless this node has it; tasks that want the same one wait for each other."""
+    if blob(cache, sha256).is_file():
+        return False
+    with alone(cache / f".{sha256[:16]}.lock"):
+        if blob(cache, sha256).is_file():
+            return False
+        ray = importlib.import_module("ray")
+        keep_blob(cache, sha256, (ray.get(chunk) for chunk in chunks))
+        return True
+
+
+def request_nodes(bundles: list[dict[str, float]]) -> None:
+    """Ask the autoscaler, from within the cluster."""
+    importlib.import_module("ray.autoscaler.sdk").request_resources(bundles=bundles)
+
+
+class _NodeKind(Value, frozen=True, kw_only=True):
+    resources: dict[str, float] = {}
+
+
+class _Scaling(Value, frozen=True, kw_only=True):
+    """What the file of an autoscaler says of nodes; the rest is not ours."""
+
+    available_node_types: dict[str, _NodeKind] = {}
+
+
+def declared_here() -> tuple[str, ...]:
+    """Return the resources of nodes that this head's autoscaler may add; none where unknown.
+
+    They are in the file its process was started with; Ray itself does not report them.
+    """
+    ray, found = importlib.import_module("ray"), []
+    address = ray.get_runtime_context().gcs_address
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError, ValueError, TrtbenchError):
+            words = read_bytes(path).decode(errors="replace").split("\0")
+            options = dict(word.partition("=")[::2] for word in words)
+            if options.get("--gcs-address") == address and "--autoscaling-config" in options:
+                file = at_home(options["--autoscaling-config"])
+                scaling = yaml_from_text(read_text(file), where=str(file))
+                kinds = msgspec.convert(scaling, type=_Scaling).available_node_types
+                found += [name for kind in kinds.values() for name in kind.resources]
+    return tuple(dict.fromkeys(found))
+
+
+def _echo() -> bool:
+    return True
+
+
 def _make_version_there() -> Callable[[], str]:
     """Make a question that travels by value: a node without trtbench can answer it too."""
 
@@ -364,31 +555,3 @@ def _make_version_there() -> Callable[[], str]:
 
 
 _version_there = _make_version_there()
-
-
-def _pinned(node: str) -> NodeAffinitySchedulingStrategy:
-    strategies = importlib.import_module("ray.util.scheduling_strategies")
-    return strategies.NodeAffinitySchedulingStrategy(node_id=node, soft=False)
-
-
-def _keep(answer: Answer, folder: Path, slot: Slot) -> None:
-    if answer.run is not None:
-        with temporary_folder() as own:
-            (own / "run.tar").write_bytes(answer.run)
-            unpack(own / "run.tar", folder)
-    if answer.error is not None:
-        error = error_from_told(answer.error, where=slot.title)
-        if isinstance(error, JobError):
-            error.log_tail = answer.log_tail
-        raise error
-
-
-def _ray() -> ModuleType:
-    try:
-        return importlib.import_module("ray")
-    except ImportError as problem:
-        raise UnavailableError(
-            "the executor ray needs Ray",
-            facts={"reason": problem},
-            fix="pip install 'trtbench[ray]'",
-        ) from None

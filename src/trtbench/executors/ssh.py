@@ -1,50 +1,404 @@
-"""Runs on machines that are reached by ssh, whatever their Python is."""
+"""Runs jobs on machines that are reached by ssh, whatever their Python is."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import hashlib
+import os
+import shlex
 import shutil
 import signal
 import tarfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 
-from trtbench.errors import UnavailableError, UsageError
-from trtbench.executors._folders import unpack
-from trtbench.executors._hosts import Host, hosts_from_file, slots_of
-from trtbench.executors._node import RUN, interrupt_if, result_of
-from trtbench.executors._parcel import (
-    Parcel,
-    bytes_from_parcel,
-    parcel_from_request,
-    text_of_files,
+import msgspec
+
+from trtbench.core import safety as boundary
+from trtbench.core.codec import json_from_value
+from trtbench.core.errors import InputError, UnavailableError, UsageError, meant, reading
+from trtbench.core.jobs import ReportedError
+from trtbench.core.spec import Value
+from trtbench.core.units import bytes_from_text
+from trtbench.executors._node import (
+    LOOK_S,
+    RUN,
+    Lacking,
+    Slot,
+    Slots,
+    interrupt_if,
+    lacking_from_text,
+    result_of,
 )
-from trtbench.executors._request import AGAIN, Executor, ExecutorSettings, Needs, Request, Tell
-from trtbench.executors._shell import Shell
-from trtbench.executors._slots import Lacking, Slot, Slots
-from trtbench.host.gpu_names import SLOT_VARIABLE
-from trtbench.host.process import Exit
-from trtbench.host.unfinished import temporary_folder
+from trtbench.executors._transfer import Upload, text_of_files, unpack, upload_from_job
+from trtbench.executors.contract import AGAIN, Executor, ExecutorSettings, Needs, Notify, RemoteJob
+from trtbench.host.files import temporary_folder
+from trtbench.host.nvml import SLOT_VARIABLE
+from trtbench.host.process import Child, run_together, tail
+from trtbench.host.workers import OLDEST
+from trtbench.version import __version__
 
 ELSEWHERE = True
 TAKES = ("hosts",)
 GRACE_S = 60.0
 RETRIES = 2
-"""How often a run is begun again when its host is lost."""
+"""How often a job is begun again when its host is lost."""
 SMALL_BYTES = 16 << 20
 """Files below this go together: a folder of images would take a connection for each."""
 ARCHIVE_BYTES = 64 << 20
 """How much goes together."""
+MOST_GPUS = 1024
+LIKE = "write it like [[host]] and, below, address = 'user@board'"
+NEEDS = ("msgspec", "numpy", "sqlalchemy")
+"""What the interpreter there must have, beside the library that measures."""
+COMMAND_S = 120.0
+COPY_S = 3600.0
+
+_LOST = 255
+"""The status with which ssh says that it could not reach the machine, or lost it."""
+_NO_PROGRAM = (126, 127)
+"""The statuses with which a shell says that there is no such program."""
+_TELL_STATUS = '"$@"; exit $?'
+"""Has a shell say that a program was killed; of that itself, ssh makes a lost connection."""
+_FULL = os.strerror(errno.ENOSPC)
+_PROBE = (
+    "import sys, importlib.util as u; print('trtbench-probe', *sys.version_info[:2], "
+    "*[n for n in sys.argv[1:] if u.find_spec(n) is None])"
+)
+_WHICH = (
+    "import os\n"
+    "try:\n"
+    "    import trtbench.version as v; d = os.path.dirname(v.__file__)\n"
+    "    print('trtbench-code', v.__version__, d)\n"
+    "except ImportError:\n"
+    "    print('trtbench-code none')\n"
+)
+_TAKE = (
+    "import os, shutil, sys, tarfile\np = sys.argv[1]; t = p + '.' + str(os.getpid())\n"
+    "try:\n"
+    "    tarfile.open(fileobj=sys.stdin.buffer, mode='r|').extractall(t)\n"
+    "    os.path.isdir(p) or os.rename(t, p)\n"
+    "finally:\n"
+    "    shutil.rmtree(t, ignore_errors=True)\n"
+)
+
+
+class Host(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One machine: how to reach it, and what it has."""
+
+    address: str
+    """``user@name``, or a name from ``~/.ssh/config``."""
+    name: str | None = None
+    port: int | None = None
+    identity: str | None = None
+    """The file of the private key."""
+    options: tuple[str, ...] = ()
+    """Further options of ssh, written ``Name=value``."""
+    python: str = "python3"
+    folder: str = ".cache/trtbench"
+    """Where models and code are kept there, from the home folder."""
+    environment: dict[str, str] = {}
+    gpus: int | tuple[str, ...] = 0
+    """How many, or what CUDA calls each of them: UUIDs, also of MIG slices."""
+    gpu_type: str = ""
+    memory: str | None = None
+    gpu_memory: str | None = None
+    resources: dict[str, float] = {}
+
+    @property
+    def title(self) -> str:
+        return self.name or self.address
+
+
+class HostsFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The file of ``--hosts``: tables ``[[host]]``."""
+
+    host: tuple[Host, ...] = ()
+
+
+def hosts_from_file(path: Path) -> tuple[Host, ...]:
+    """Read the machines of a hosts file; unknown keys are refused."""
+    try:
+        with reading(path):
+            hosts = msgspec.convert(boundary.read_toml(path), type=HostsFile).host
+    except (ValueError, msgspec.ValidationError) as problem:
+        words, _, place = str(problem).partition(" - at `$.")
+        if "unknown field" not in words:
+            facts = {"reason": str(problem)}
+            raise UsageError(f"{path} is no list of hosts", facts=facts, fix=LIKE) from None
+        key = words.split("`")[1]
+        raise UsageError(
+            f"{path} has a key that means nothing",
+            facts={"key": key, **({"in": f"[[{place.strip('`')}]]"} if place else {})},
+            fix=meant(key, Host.__struct_fields__ if place else HostsFile.__struct_fields__),
+        ) from None
+    if not hosts:
+        raise UsageError(f"{path} lists no host", fix=LIKE)
+    titles = [host.title for host in hosts]
+    for host in hosts:
+        try:
+            _refuse_odd(host)
+            if titles.count(host.title) > 1:
+                raise UsageError(
+                    f"{path} lists a host twice", fix="name = '...' in each, which tells them apart"
+                )
+        except UsageError as problem:
+            user, _, name = host.title.rpartition("@")  # of which one may hold a password
+            problem.facts |= {"file": str(path), "host": name if ":" in user else host.title}
+            raise
+    return hosts
+
+
+def _refuse_odd(host: Host) -> None:
+    """Refuse what no machine has, what ssh would take for a flag, and what a shell would run."""
+    if ":" in host.address.rpartition("@")[0]:
+        raise UsageError(
+            "an address of ssh holds no password",
+            fix="let the machine know your key: ssh-copy-id user@board",
+        )
+    if not host.address or host.address.startswith("-") or len(host.address.split()) != 1:
+        raise UsageError(f"{host.address!r} is not an address", fix="write it like user@board")
+    odd = [name for name in host.environment if not name.isidentifier() or not name.isascii()]
+    if odd:
+        raise UsageError(f"{boundary.shown(odd[0])} is no name of a variable")
+    if not host.gpus and (host.gpu_type or host.gpu_memory):
+        raise UsageError(
+            "a host has a type of GPU and no GPU",
+            fix="gpus = 1 in its table, or no gpu_type and no gpu_memory",
+        )
+    if isinstance(host.gpus, int) and not 0 <= host.gpus <= MOST_GPUS:
+        raise UsageError(f"a host has 0 to {MOST_GPUS} GPUs")
+    for size in filter(None, (host.memory, host.gpu_memory)):
+        bytes_from_text(size)
+
+
+def slots_of(host: Host, *, beside: int = 1) -> list[Slot]:
+    """Return the devices of a machine: its processor and its GPUs."""
+    names = ("",) * host.gpus if isinstance(host.gpus, int) else host.gpus
+    places: list[tuple[int | None, int, str]] = [(None, number, "") for number in range(beside)]
+    places += [(index, 0, name) for index, name in enumerate(names)]
+    return [
+        Slot(
+            machine=host.title,
+            title=host.title,
+            gpu=gpu,
+            number=number,
+            visible=visible,
+            gpu_type=host.gpu_type,
+            memory_bytes=bytes_from_text(host.memory) if host.memory else None,
+            gpu_memory_bytes=bytes_from_text(host.gpu_memory) if host.gpu_memory else None,
+            resources=dict(host.resources),
+        )
+        for gpu, number, visible in places
+    ]
+
+
+class Shell:
+    """Runs commands on one host; the first use checks its Python and lends it this package."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self._folder = host.folder.removeprefix("~/")
+        self._code: str | None = None
+        self._preparing = threading.Lock()
+        self.sending = threading.Lock()
+        self._lost = False
+
+    @property
+    def usable(self) -> bool:
+        """Whether it had what is needed when it was looked at, and was there the last time."""
+        return self.prepared and not self._lost
+
+    @property
+    def prepared(self) -> bool:
+        """Whether it has this package, and all that it takes."""
+        return self._code is not None
+
+    def prepare(self) -> None:
+        """Make sure, once, that the machine can work: its Python, and this package lent to it."""
+        with self._preparing:
+            if self._code is None:
+                self._check_python()
+                self._code = self._lend()
+
+    def far(self, *words: str, source: Path | None = None, target: Path | None = None) -> str:
+        """Have a small service done there; returns what it printed."""
+        command = self._python("-m", "trtbench.executors._transfer", *words)
+        limit_s = COPY_S if source or target else COMMAND_S
+        return self._run(command, source=source, target=target, limit_s=limit_s)
+
+    def lacks(self, libraries: Sequence[str]) -> ReportedError | None:
+        """Return what of these is not installed there."""
+        command = self._python("-m", "trtbench.node", "lacks", *libraries)
+        return lacking_from_text(self._run(command))
+
+    def measure(
+        self,
+        folder: str,
+        *,
+        notify: Notify,
+        limit_s: float | None,
+        environment: dict[str, str],
+        closed: threading.Event,
+    ) -> str:
+        """Carry out the job in a folder there; returns how that ended."""
+        words = (f"{folder}/request.json", folder, "-")
+        command = self._python("-m", "trtbench.node", *words, environment=environment)
+        with temporary_folder() as own, contextlib.ExitStack() as pipe:
+            # A pipe that ends when this process does, however it does: the job ends with it.
+            end, other = os.pipe()
+            pipe.callback(os.close, end)
+            pipe.callback(os.close, other)
+            log = own / "log.txt"
+            script = f'exec "$@" </dev/fd/{end} >/dev/fd/{{events}}'
+            full = ["sh", "-c", script, "sh", *self._ssh(command)]
+            start = partial(Child, full, log=log, pass_fds=(end,), on_line=notify)
+            look = partial(interrupt_if, closed)
+            ended = run_together([start], timeout_s=limit_s, tick_s=LOOK_S, on_tick=look)[0]
+            self._lost = ended.status == _LOST
+            if self._lost:
+                raise self._unreachable(tail(log, lines=3))
+        if ended.timed_out:
+            return "no end in time"
+        with contextlib.suppress(ValueError):  # a shell adds 128 to the number of a signal
+            return signal.Signals((ended.status or 0) - 128).name
+        return ended.signal or f"status {ended.status}"
+
+    def _run(
+        self,
+        command: str,
+        *,
+        source: Path | None = None,
+        target: Path | None = None,
+        limit_s: float = COMMAND_S,
+    ) -> str:
+        with temporary_folder() as own:
+            log, out = own / "log.txt", target or own / "out"
+            into, from_ = shlex.quote(str(out)), shlex.quote(str(source or os.devnull))
+            full = ["sh", "-c", f'exec "$@" <{from_} >{into}', "sh", *self._ssh(command)]
+            ended = run_together([partial(Child, full, log=log)], timeout_s=limit_s)[0]
+            self._lost = ended.status == _LOST
+            if ended.status != 0:
+                raise self._unreachable(tail(log, lines=5), status=ended.status)
+            return "" if target else out.read_text("utf-8", "replace")
+
+    def _ssh(self, command: str, *, ask: bool = False) -> list[str]:
+        host = self.host
+        if shutil.which("ssh") is None:
+            raise UnavailableError("there is no ssh here", fix="apt-get install openssh-client")
+        options = [] if ask else ["BatchMode=yes"]
+        options += ["ConnectTimeout=15", "ServerAliveInterval=15", "ServerAliveCountMax=4"]
+        words = [word for option in (*options, *host.options) for word in ("-o", option)]
+        if host.port is not None:
+            words += ["-p", str(host.port)]
+        if host.identity is not None:
+            words += ["-i", str(boundary.at_home(host.identity))]
+        return ["ssh", "-T", *words, host.address, command]
+
+    def _python(
+        self, *words: str, environment: dict[str, str] | None = None, code: str | None = None
+    ) -> str:
+        """Write a command line for the shell there, in the folder where things are kept."""
+        folder = shlex.quote(self._folder)
+        given = {"PYTHONUNBUFFERED": "1", **self.host.environment, **(environment or {})}
+        sets = ['TRTBENCH_CACHE="$PWD"']
+        sets += [f"{name}={shlex.quote(value)}" for name, value in given.items()]
+        if code := code or self._code:
+            more = shlex.quote(f":{given['PYTHONPATH']}") if "PYTHONPATH" in given else ""
+            sets.append(f'PYTHONPATH="$PWD/code/{code}"{more}')  # the last one counts
+        python = shlex.join(["sh", "-c", _TELL_STATUS, "sh", self.host.python, *words])
+        return f"mkdir -p {folder} && cd {folder} && exec env {' '.join(sets)} {python}"
+
+    def _check_python(self) -> None:
+        said = self._run(self._python("-c", _PROBE, *NEEDS)).split()
+        if said[:1] != ["trtbench-probe"]:
+            raise self._unreachable((" ".join(said)[:200],))
+        version, missing = tuple(int(part) for part in said[1:3]), said[3:]
+        facts = {"host": self.host.title, "interpreter": self.host.python}
+        if version < OLDEST:
+            raise UnavailableError(
+                "the Python of a host is too old",
+                facts={**facts, "Python": ".".join(said[1:3])},
+                fix="set python of this host to one that is 3.10 or newer",
+            )
+        if missing:
+            raise UnavailableError(
+                "the Python of a host lacks what measuring needs",
+                facts={**facts, "missing": " ".join(missing)},
+                fix=f"there: {self.host.python} -m pip install {' '.join(missing)}",
+            )
+
+    def _lend(self) -> str:
+        """Copy this package there unless it has this very one; returns the name of its folder.
+
+        An interpreter that takes another trtbench than the one it was lent is refused.
+        """
+        package, digest = Path(__file__).resolve().parents[1], hashlib.sha256()
+        with temporary_folder() as own:
+            archive = own / "code.tar"
+            with tarfile.open(archive, "w") as file:
+                for path in sorted(package.rglob("*")):
+                    if path.is_file() and not {"__pycache__", "demo"} & {*path.parts}:
+                        name = str(Path("trtbench") / path.relative_to(package))
+                        digest.update(name.encode() + b"\0" + path.read_bytes())
+                        file.add(path, arcname=name, recursive=False)
+            code = digest.hexdigest()[:16]
+            there = shlex.quote(f"{self._folder}/code/{code}")
+            if self._run(f"test -d {there} && echo yes || echo no").strip() != "yes":
+                self._run(f"mkdir -p {shlex.quote(self._folder)}/code")
+                take = self._python("-c", _TAKE, f"code/{code}")
+                self._run(take, source=archive, limit_s=COPY_S)
+        said = self._run(self._python("-c", _WHICH, code=code)).split(maxsplit=2)
+        version, place = said[1:] if len(said) == 3 else ("none", "")
+        if place.strip().endswith(f"{code}/trtbench"):
+            return code
+        raise UnavailableError(
+            "a host takes another trtbench than the one it was lent",
+            facts={
+                "host": self.host.title,
+                "interpreter": self.host.python,
+                "there": f"{version} {place}".strip(),
+                "here": __version__,
+            },
+            fix="set python of this host to one that heeds PYTHONPATH: no wrapper that starts it "
+            "with -I or -E, or in a container",
+        )
+
+    def _unreachable(self, lines: Sequence[str], *, status: int | None = _LOST) -> UnavailableError:
+        title = self.host.title
+        fix: str | None = shlex.join(self._ssh("true"))
+        if status in _NO_PROGRAM:
+            fix = f"set python of {title} in the list of hosts to an interpreter there"
+        elif _FULL in " ".join(lines):
+            fix = f"make room on the disk of {self.host.folder} there"
+        elif any(line.startswith("mkdir: ") for line in lines):
+            fix = f"set folder of {title} in the list of hosts to one that can be written there"
+        elif any("Host key verification failed" in line for line in lines):
+            once = shlex.join(self._ssh("true", ask=True))
+            fix = f"compare its key with the one the machine has, then: {once}"
+        elif status != _LOST:
+            fix = None  # it was reached, and said itself what is wrong
+        said = [line for line in lines if line.strip()]
+        if status != _LOST:  # how a program there ended: the frames of a traceback are set in
+            said = [line for line in said if not line.startswith((" ", "Traceback"))] or said[-1:]
+        reason = " | ".join(line.strip() for line in said) or "nothing was said"
+        return UnavailableError(
+            f"{title} cannot be used by ssh",
+            facts={"host": title, "address": self.host.address, "reason": reason},
+            fix=fix,
+        )
 
 
 class _HostLost(Exception):
-    """The host a run was on cannot be used, or its connection was cut."""
+    """The host a job was on cannot be used, or its connection was cut."""
 
-    def __init__(self, problem: UnavailableError, title: str) -> None:
+    def __init__(self, problem: UnavailableError) -> None:
         super().__init__(problem.message)
-        self.problem, self.title = problem, title
+        self.problem = problem
 
 
 def open_executor(settings: ExecutorSettings) -> Executor:
@@ -54,10 +408,8 @@ def open_executor(settings: ExecutorSettings) -> Executor:
     return SshExecutor(hosts_from_file(settings.hosts), beside=settings.beside)
 
 
-class SshExecutor:
-    """Copies requests and models to hosts, has them measured, and fetches the directories."""
-
-    elsewhere = ELSEWHERE
+class SshExecutor(Executor):
+    """Copies jobs and models to hosts, has them carried out, and fetches the run directories."""
 
     def __init__(self, hosts: tuple[Host, ...], *, beside: int = 1) -> None:
         self._shells = {host.title: Shell(host) for host in hosts}
@@ -71,50 +423,43 @@ class SshExecutor:
         self._refuse_lost(needs)
         return len(self._slots.fitting(needs))
 
-    def run(self, request: Request, *, folder: Path, tell: Tell) -> None:
-        """Measure on a free host; another one takes over when it is lost, or the same once more."""
-        parcel = parcel_from_request(request)
-        self._refuse_lost(request.needs)
+    def run(self, job: RemoteJob, *, folder: Path, notify: Notify) -> None:
+        """Carry out a job on a free host; another takes over when it is lost, or the same again."""
+        upload = upload_from_job(job)
+        self._refuse_lost(job.needs)
         times = 0
         while True:
             try:
-                if self._tried(request.needs, parcel, folder, tell):
-                    return
+                with self._slots.taken(job.needs, notify=notify) as slot:
+                    self._on(slot, upload, folder, notify)
+                return
+            except Lacking:
+                continue  # elsewhere; that no other has it is said there
             except _HostLost as lost:
                 interrupt_if(self._closed)
                 times += 1
                 if times > RETRIES:
                     raise lost.problem from None
-                self._refuse_lost(request.needs)
+                self._refuse_lost(job.needs)
                 reason = lost.problem.facts.get("reason", lost.problem.message)
-                tell(f"{lost.title} was lost ({reason}); {AGAIN}")
+                notify(f"{slot.title} was lost ({reason}); {AGAIN}")
             except UnavailableError:
-                self._refuse_lost(request.needs)  # by who was before it
+                self._refuse_lost(job.needs)  # by an earlier job
                 raise
 
-    def _tried(self, needs: Needs, parcel: Parcel, folder: Path, tell: Tell) -> bool:
-        """Carry a request out on the next free host; false where that lacks what it takes."""
-        with self._slots.taken(needs, tell=tell) as slot:
-            try:
-                self._on(slot, parcel, folder, tell)
-            except Lacking:
-                return False  # elsewhere; that no other has it is said there
-        return True
-
-    def _on(self, slot: Slot, parcel: Parcel, folder: Path, tell: Tell) -> None:
-        """Carry a request out on one host; one that cannot be reached is left out from now on."""
-        shell, there = self._shells[slot.machine], f"work/{parcel.request.id}-{token_hex(3)}"
+    def _on(self, slot: Slot, upload: Upload, folder: Path, notify: Notify) -> None:
+        """Carry a job out on one host; one that cannot be reached is left out from now on."""
+        shell, there = self._shells[slot.machine], f"work/{upload.job.id}-{token_hex(3)}"
         try:
             shell.prepare()
-            self._slots.demand(slot, parcel.request.needs, shell.lacks)
-            self._send(shell, parcel, there, tell)
-            self._measure(shell, slot, parcel.request, there, folder, tell)
+            self._slots.demand(slot, upload.job.needs, shell.lacks)
+            _send(shell, upload, there, notify)
+            self._measure(shell, slot, upload.job, there, folder, notify)
+            return
         except UnavailableError as problem:
             if shell.usable:  # it was reached, and said itself what is wrong
                 raise
-            lost = _HostLost(problem, slot.title)
-        else:
-            return
+            lost = _HostLost(problem)
         finally:
             if shell.prepared:
                 with contextlib.suppress(UnavailableError):  # what went wrong before says more
@@ -134,30 +479,19 @@ class SshExecutor:
             raise self._lost[fitting[0]]
 
     def close(self) -> None:
-        """End what is being measured."""
         self._closed.set()
 
-    def _send(self, shell: Shell, parcel: Parcel, there: str, tell: Tell) -> None:
-        if parcel.contents:
-            with shell.sending:  # who needs the same at the same time waits, and finds it there
-                _send_missing(shell, parcel.contents, tell)
-        parcel = parcel.having(request=parcel.request.having(machine=shell.host.label))
-        with temporary_folder() as folder:
-            (folder / "parcel.json").write_bytes(bytes_from_parcel(parcel))
-            shell.far("place", there, source=folder / "parcel.json")
-
     def _measure(
-        self, shell: Shell, slot: Slot, request: Request, there: str, folder: Path, tell: Tell
+        self, shell: Shell, slot: Slot, job: RemoteJob, there: str, folder: Path, notify: Notify
     ) -> None:
         view = {SLOT_VARIABLE: str(slot.number)}
         if slot.gpu is not None:
             view["CUDA_VISIBLE_DEVICES"] = slot.visible or str(slot.gpu)
-        limit_s = None if request.limit_s is None else request.limit_s + GRACE_S
         title = shell.host.title
-        ended = shell.measure(
+        how = shell.measure(
             there,
-            tell=lambda text: tell(f"{title}: {text}"),
-            limit_s=limit_s,
+            notify=lambda text: notify(f"{title}: {text}"),
+            limit_s=None if job.limit_s is None else job.limit_s + GRACE_S,
             environment=view,
             closed=self._closed,
         )
@@ -166,35 +500,34 @@ class SshExecutor:
             unpack(own / "left.tar", own / "left")
             if (own / "left" / RUN).is_dir():  # of work that failed, its log
                 shutil.copytree(own / "left" / RUN, folder, dirs_exist_ok=True)
-            result_of(own / "left", where=title, how=_how(ended))
+            result_of(own / "left", where=title, how=how)
 
 
-def _how(ended: Exit) -> str:
-    """Say how a command over there ended; its shell adds 128 to the number of a signal."""
-    if ended.timed_out:
-        return "no end in time"
-    with contextlib.suppress(ValueError):
-        return signal.Signals((ended.status or 0) - 128).name
-    return ended.signal or f"status {ended.status}"
-
-
-def _send_missing(shell: Shell, contents: Mapping[str, Path], tell: Tell) -> None:
-    """Send the contents that a host does not have, small ones many at a time."""
+def _send(shell: Shell, upload: Upload, there: str, notify: Notify) -> None:
+    """Send the contents that a host does not have, small ones many at a time, then the job."""
+    contents, name = upload.contents, shell.host.name
     with temporary_folder() as folder:
-        listed = folder / "asked"
-        listed.write_text("\n".join(contents))
-        missing = shell.far("missing", source=listed).split()
-        for group in _groups({sha256: contents[sha256] for sha256 in missing}):
-            files = [contents[each] for each in group]
-            tell(f"sending {text_of_files(files)} to {shell.host.title}")
-            if len(group) == 1:
-                shell.far("keep", group[0], source=files[0])
-                continue
-            archive = folder / "contents.tar"
-            with tarfile.open(archive, "w", dereference=True) as file:
-                for sha256 in group:
-                    file.add(contents[sha256], arcname=sha256, recursive=False)
-            shell.far("keep-all", source=archive)
+        listed, archive, request = folder / "asked", folder / "contents.tar", folder / "upload.json"
+        if contents:
+            with shell.sending:  # who needs the same at the same time waits, and finds it there
+                listed.write_text("\n".join(contents))
+                missing = shell.far("missing", source=listed).split()
+                for group in _groups({sha256: contents[sha256] for sha256 in missing}):
+                    files = [contents[each] for each in group]
+                    notify(f"sending {text_of_files(files)} to {shell.host.title}")
+                    if len(group) == 1:
+                        shell.far("keep", group[0], source=files[0])
+                        continue
+                    with tarfile.open(archive, "w", dereference=True) as file:
+                        for sha256 in group:
+                            file.add(contents[sha256], arcname=sha256, recursive=False)
+                    shell.far("keep-all", source=archive)
+        label = None  # the machine's name in records, unless it has a name for itself
+        with contextlib.suppress(InputError):
+            label = boundary.check_tag(name) if name else None
+        sent = upload.having(job=upload.job.having(machine=label))
+        request.write_bytes(json_from_value(sent))
+        shell.far("place", there, source=request)
 
 
 def _groups(contents: Mapping[str, Path]) -> Iterator[list[str]]:

@@ -11,9 +11,9 @@ import shlex
 from itertools import accumulate, islice, pairwise
 from pathlib import Path
 
-from trtbench import boundary
-from trtbench.errors import InputError
-from trtbench.units import SECONDS
+from trtbench.core import safety as boundary
+from trtbench.core.errors import InputError
+from trtbench.core.units import SECONDS
 
 MOST_BYTES = 2**26
 MOST_ARRIVALS = 100_000

@@ -1,62 +1,75 @@
-"""Reads input tensors from ``.npz``, ``.npy`` or a folder of raw binaries."""
+"""Arrays in files: input tensors, and outputs with one row per item.
+
+Inputs are read from ``.npz``, ``.npy`` or a folder of raw binaries. Outputs go to files of bounded
+size, written as they come and read by rows; where items have different shapes, as behind NonZero or
+NMS, rows are an array of arrays.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.boundary import check_archive, check_file
-from trtbench.boundary.files import MOST_UNPACKED_BYTES
-from trtbench.domain.arrays import AnyArray
-from trtbench.domain.spec import TensorSpec
-from trtbench.errors import InputError, InputTypeError, near_miss
-from trtbench.units import text_from_shape
+from trtbench.core.errors import InputError, InputTypeError, near_miss, writing
+from trtbench.core.safety import MOST_UNPACKED_BYTES, check_archive, check_file
+from trtbench.core.samples import AnyArray, Array, Arrays
+from trtbench.core.spec import TensorSpec
+from trtbench.core.units import text_from_shape
 
 RAW_SUFFIXES = (".bin", ".raw", ".dat")
 
 DAMAGE = (
-    ValueError,
-    OSError,
-    EOFError,
-    SyntaxError,
-    KeyError,
-    NotImplementedError,
-    RuntimeError,
-    MemoryError,
-    OverflowError,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+    ValueError, OSError, EOFError, SyntaxError, KeyError, NotImplementedError, RuntimeError,
+    MemoryError, OverflowError, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 """What numpy and zipfile raise on files that are not whole."""
 
 
 def read_arrays(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArray[np.generic]]:
-    """Read one array per input, checked against its type and rank."""
+    """Return one array per input, checked against its type and rank."""
     refuse_missing(source)
     if source.is_dir():
         arrays = {tensor.name: _raw(source, tensor) for tensor in tensors}
     elif source.suffix == ".npy":
-        arrays = {_only(tensors, source).name: np.array(one_array(source))}
+        if len(tensors) != 1:
+            raise InputError(
+                "an .npy file holds one array, and the model has several inputs",
+                facts={"inputs": ", ".join(tensor.name for tensor in tensors), "file": source},
+                fix="np.savez('inputs.npz', **{name: array, ...})",
+            )
+        arrays = {tensors[0].name: np.array(one_array(source))}
     else:
-        arrays = _npz(source, tensors)
+        refuse_no_archive(source)
+        names = archive_names(source)
+        for name in (tensor.name for tensor in tensors):
+            if name not in names:
+                guess = near_miss(name, names)
+                raise InputError(
+                    f"there is no array for the input {name!r}",
+                    facts={"file": source, "arrays": ", ".join(names) or "none"},
+                    fix=f"rename {guess!r} to {name!r}"
+                    if guess
+                    else f"add an array called {name!r}",
+                )
+        arrays = read_archive(source, wanted={tensor.name for tensor in tensors})
     for tensor in tensors:
-        check_array(arrays[tensor.name], tensor, where=str(source))
+        _check_array(arrays[tensor.name], tensor, where=str(source))
     return arrays
 
 
 def read_archive(
     source: Path, *, wanted: Container[str] | None = None, most: int = MOST_UNPACKED_BYTES
 ) -> dict[str, AnyArray]:
-    """Read the arrays of an ``.npz``; one that says it is larger than it is is refused.
+    """Return the arrays of an ``.npz``; one whose header promises more than it holds is refused.
 
     numpy alone would set aside whatever memory the file asks for. Pickles are never loaded.
     """
@@ -78,7 +91,7 @@ def read_archive(
 
 
 def archive_names(source: Path) -> list[str]:
-    """List the arrays of an ``.npz`` without reading them."""
+    """Return the names of the arrays of an ``.npz``."""
     check_file(source)
     try:
         with zipfile.ZipFile(source) as archive:
@@ -120,7 +133,7 @@ def refuse_missing(source: Path) -> None:
     )
 
 
-def check_array(array: NDArray[np.generic], tensor: TensorSpec, *, where: str) -> None:
+def _check_array(array: NDArray[np.generic], tensor: TensorSpec, *, where: str) -> None:
     """Refuse an array whose type, rank or fixed dimensions are not the input's."""
     wanted = tensor.shape
     facts = {
@@ -142,18 +155,8 @@ def check_array(array: NDArray[np.generic], tensor: TensorSpec, *, where: str) -
             raise InputError(f"the input {tensor.name!r} has the wrong shape", facts=facts)
 
 
-def _only(tensors: Sequence[TensorSpec], source: Path) -> TensorSpec:
-    if len(tensors) != 1:
-        raise InputError(
-            "an .npy file holds one array, and the model has several inputs",
-            facts={"inputs": ", ".join(tensor.name for tensor in tensors), "file": source},
-            fix="np.savez('inputs.npz', **{name: array, ...})",
-        )
-    return tensors[0]
-
-
 def one_array(source: Path) -> NDArray[np.generic]:
-    """Read an ``.npy`` as far as it is used; never more than the file has."""
+    """Return the array of an ``.npy``, read as far as it is used."""
     check_file(source)
     try:
         array = np.load(source, mmap_mode="r", allow_pickle=False)
@@ -162,18 +165,6 @@ def one_array(source: Path) -> NDArray[np.generic]:
     if not isinstance(array, np.ndarray):
         raise InputError(f"{source} does not hold one array", fix="name it .npz")
     return array
-
-
-def _npz(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArray[np.generic]]:
-    refuse_no_archive(source)
-    try:
-        names = archive_names(source)
-        for tensor in tensors:
-            if tensor.name not in names:
-                raise _missing(tensor.name, names, source)
-        return read_archive(source, wanted={tensor.name for tensor in tensors})
-    except DAMAGE as problem:
-        raise InputError(f"{source} cannot be read", facts={"reason": problem}) from None
 
 
 def refuse_no_archive(source: Path) -> None:
@@ -187,15 +178,6 @@ def refuse_no_archive(source: Path) -> None:
         check_archive(source)
 
 
-def _missing(name: str, names: list[str], source: Path) -> InputError:
-    guess = near_miss(name, names)
-    return InputError(
-        f"there is no array for the input {name!r}",
-        facts={"file": source, "arrays": ", ".join(names) or "none"},
-        fix=f"rename {guess!r} to {name!r}" if guess else f"add an array called {name!r}",
-    )
-
-
 def _raw(folder: Path, tensor: TensorSpec) -> NDArray[np.generic]:
     candidates = [folder / f"{tensor.name}{suffix}" for suffix in RAW_SUFFIXES]
     path = next((each for each in candidates if each.is_file()), None)
@@ -204,7 +186,17 @@ def _raw(folder: Path, tensor: TensorSpec) -> NDArray[np.generic]:
             f"there is no file for the input {tensor.name!r}",
             facts={"folder": folder, "looked for": " ".join(each.name for each in candidates)},
         )
-    item, dtype = tensor.shape[1:], _dtype(tensor)
+    try:
+        dtype = np.dtype(tensor.dtype)
+    except TypeError:  # some types of ONNX are none of numpy's
+        dtype = np.dtype(object)
+    if dtype.kind in "OU":
+        raise InputError(
+            f"the input {tensor.name!r} cannot be read from raw bytes",
+            facts={"type": tensor.dtype},
+            fix="give it as .npz",
+        )
+    item = tensor.shape[1:]
     if not all(isinstance(dim, int) and dim >= 0 for dim in item):
         raise InputError(
             f"the shape of the input {tensor.name!r} must be known to read raw bytes",
@@ -224,16 +216,131 @@ def _raw(folder: Path, tensor: TensorSpec) -> NDArray[np.generic]:
     return np.fromfile(path, dtype).reshape((count, *fixed) if tensor.shape else ())
 
 
-def _dtype(tensor: TensorSpec) -> np.dtype[np.generic]:
-    """Find numpy's type of an input; some types of ONNX have none."""
-    try:
-        found = np.dtype(tensor.dtype)
-    except TypeError:
-        found = np.dtype(object)
-    if found.kind in "OU":
-        raise InputError(
-            f"the input {tensor.name!r} cannot be read from raw bytes",
-            facts={"type": tensor.dtype},
-            fix="give it as .npz",
-        )
+CHUNK_BYTES = 2**26
+"""A file ends at about this size: what a reader holds of each side at a time."""
+
+_MARK = "a/"
+"""Before every name: numpy keeps some names for itself."""
+_FLAT, _SHAPES = "f/", "s/"
+"""Before the names of items with shapes of their own: all values in a row, and the shapes."""
+_NAME = re.compile(r"(?P<stem>.+)-(?P<start>\d+)-(?P<stop>\d+)\.npz")
+
+
+class ChunkWriter:
+    """Collects rows and writes them out when there are enough."""
+
+    def __init__(self, folder: Path, *, limit: int = CHUNK_BYTES) -> None:
+        self._folder, self._limit = folder, limit
+        self._parts: list[Arrays] = []
+        self._start = self._stop = self._bytes = 0
+
+    def add(self, arrays: Arrays, *, items: int) -> None:
+        """Take the rows of so many items."""
+        self._parts.append(arrays)
+        self._stop += items
+        self._bytes += sum(array.nbytes for array in arrays.values())
+        if self._bytes >= self._limit:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what has been collected."""
+        if not self._parts:
+            return
+        path = self._folder / f"outputs-{self._start:09d}-{self._stop:09d}.npz"
+        joined: dict[str, Array] = {}
+        for name in self._parts[0]:
+            if all(name in part for part in self._parts):
+                joined |= _stored(name, joined_rows([part[name] for part in self._parts]))
+        with writing(path):
+            np.savez(path, **joined)  # type: ignore[arg-type]
+        self._parts, self._start, self._bytes = [], self._stop, 0
+
+
+class Chunks:
+    """The files of one writer; a few are in memory at a time."""
+
+    def __init__(self, folder: Path, *, stem: str = "outputs") -> None:
+        found = [
+            (int(match["start"]), int(match["stop"]), path)
+            for path in folder.glob(f"{stem}-*.npz")
+            if (match := _NAME.fullmatch(path.name)) and match["stem"] == stem
+        ]
+        self._files = sorted(found)
+        self._at: Path | None = None
+        self._held: dict[str, Array] = {}
+
+    def __len__(self) -> int:
+        """Return how many items there are rows of."""
+        return self._files[-1][1] if self._files else 0
+
+    def __iter__(self) -> Iterator[tuple[int, dict[str, Array]]]:
+        """Read every file's arrays with the number of its first item."""
+        for start, _, path in self._files:
+            yield start, self._load(path)
+
+    def rows(self, start: int, stop: int) -> dict[str, Array]:
+        """Collect the rows of items ``start`` to ``stop``."""
+        parts = []
+        for low, high, path in self._files:
+            if high > start and low < stop:
+                held = self._load(path)
+                cut = slice(max(start, low) - low, min(stop, high) - low)
+                parts.append({name: array[cut] for name, array in held.items()})
+        return _joined(parts)
+
+    def whole(self) -> dict[str, Array]:
+        """Read everything at once; for arrays known to be small."""
+        return _joined([arrays for _, arrays in self])
+
+    def _load(self, path: Path) -> dict[str, Array]:
+        if path != self._at:
+            with np.load(path, allow_pickle=False) as archive:
+                self._held = _restored({name: archive[name] for name in archive.files})
+            self._at = path
+        return self._held
+
+
+def joined_rows(parts: Sequence[Array]) -> Array:
+    """Put rows below each other; an array of arrays when items have shapes of their own."""
+    if len({(part.shape[1:], part.dtype == object) for part in parts}) == 1:
+        return np.concatenate(parts)
+    return _array_of_arrays([row for part in parts for row in part])
+
+
+def _joined(parts: Sequence[Arrays]) -> dict[str, Array]:
+    names = [name for name in (parts[0] if parts else ()) if all(name in part for part in parts)]
+    return {name: joined_rows([part[name] for part in parts]) for name in names}
+
+
+def _stored(name: str, rows: Array) -> dict[str, Array]:
+    """Return what is written of rows: themselves, or the values and the shapes of every item."""
+    if rows.dtype != object:
+        return {_MARK + name: rows}
+    items = [np.asarray(row) for row in rows]
+    most = max(item.ndim for item in items)
+    shapes = [(item.ndim, *item.shape, *[0] * (most - item.ndim)) for item in items]
+    flat = np.concatenate([item.reshape(-1) for item in items])
+    return {_FLAT + name: flat, _SHAPES + name: np.array(shapes, np.int64)}
+
+
+def _restored(stored: Mapping[str, Array]) -> dict[str, Array]:
+    found = {}
+    for mark, array in stored.items():
+        name = mark[len(_MARK) :]
+        if mark.startswith(_MARK):
+            found[name] = array
+        elif mark.startswith(_FLAT):
+            shapes = [tuple(row[1 : 1 + row[0]]) for row in stored[_SHAPES + name]]
+            ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+            values = np.split(array, ends[:-1])
+            rows = [v.reshape(shape) for v, shape in zip(values, shapes, strict=True)]
+            found[name] = _array_of_arrays(rows)
     return found
+
+
+def _array_of_arrays(rows: Sequence[Array]) -> Array:
+    # numpy would make one array of those that happen to be of equal shapes.
+    made = np.empty(len(rows), object)
+    for place, row in enumerate(rows):
+        made[place] = row
+    return made

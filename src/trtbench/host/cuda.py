@@ -19,8 +19,8 @@ from typing import Any, NoReturn, SupportsInt
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.domain.spec import Value
-from trtbench.errors import JobError, UnavailableError
+from trtbench.core.errors import JobError, UnavailableError
+from trtbench.core.spec import Value
 
 MODULES = ("cuda.bindings.runtime", "cuda.cudart")
 """The second is the name before cuda-python 13."""
@@ -53,12 +53,10 @@ class CaptureError(CudaError):
 
 
 class DeviceFacts(Value, frozen=True, kw_only=True):
-    """What CUDA tells about a device."""
+    """What CUDA reports about a device."""
 
     name: str
     compute_capability: str
-    sm_count: int
-    memory_bytes: int
     l2_bytes: int
     integrated: bool
 
@@ -71,8 +69,29 @@ class Cuda:
         self._free: list[Call] = []
         self.device = device
         self.spin = spin
-        self._check_device()
-        self._choose(device, schedule_flags(spin=spin))
+        code, count = api.cudaGetDeviceCount()
+        if code:
+            facts, driver = {"CUDA": self._text(code)}, self._driver()
+            fix = "install an NVIDIA driver"
+            if driver:
+                facts["driver"] = f"speaks CUDA {driver // 1000}.{driver % 1000 // 10}"
+                fix = "install a newer NVIDIA driver, or older cuda-bindings (12.9.*)"
+            raise UnavailableError(_words(int(code), facts["CUDA"]), facts=facts, fix=fix)
+        if device >= count:
+            raise UnavailableError(
+                f"there is no device cuda:{device}",
+                facts={"devices": ", ".join(f"cuda:{index}" for index in range(count)) or "none"},
+                fix="--device cuda:0" if count else None,
+            )
+        # How the host waits is set before the context exists, which is then made.
+        flags = schedule_flags(spin=spin)
+        if hasattr(api, "cudaInitDevice"):
+            self.call("cudaInitDevice", device, flags, FLAGS_ARE_VALID)
+            self.call("cudaSetDevice", device)
+            return
+        self.call("cudaSetDevice", device)
+        if int(self.call("cudaGetDeviceFlags")) & SCHEDULE != flags:  # else refused if it exists
+            self.call("cudaSetDeviceFlags", flags)
 
     def __enter__(self) -> Cuda:
         return self
@@ -89,7 +108,7 @@ class Cuda:
                 self._free.pop()()
 
     def call(self, name: str, *arguments: object) -> Any:
-        """Call a function of the runtime once; gives what it answers beside its code."""
+        """Call a function of the runtime once; returns what it answers beside its code."""
         code, *answers = getattr(self._api, name)(*arguments)
         if code:
             self._fail(name, code)
@@ -107,35 +126,38 @@ class Cuda:
 
         return call
 
+    def _made(self, free: str, make: str, *arguments: object) -> Any:
+        """Make something that is freed when the device is closed."""
+        made = self.call(make, *arguments)
+        self._free.append(self.prepared(free, made))
+        return made
+
     def malloc(self, size: int) -> int:
         """Allocate device memory."""
         try:
-            address = self.call("cudaMalloc", size)
+            return int(self._made("cudaFree", "cudaMalloc", size))
         except CudaError:
             self._forget_error()
             free, total = self.memory()
             raise no_memory(size, free=free, total=total) from None
-        self._free.append(self.prepared("cudaFree", address))
-        return int(address)
 
     def pinned(self, size: int) -> NDArray[np.uint8]:
         """Allocate page-locked host memory, as bytes."""
-        address = self.call("cudaMallocHost", size)
-        self._free.append(self.prepared("cudaFreeHost", address))
+        address = self._made("cudaFreeHost", "cudaMallocHost", size)
         block = (ctypes.c_uint8 * size).from_address(int(address))
         return np.frombuffer(memoryview(block), np.uint8)
 
     def stream(self) -> SupportsInt:
         """Make a stream that does not wait for the default one."""
-        stream: SupportsInt = self.call("cudaStreamCreateWithFlags", NON_BLOCKING)
-        self._free.append(self.prepared("cudaStreamDestroy", stream))
+        stream: SupportsInt = self._made(
+            "cudaStreamDestroy", "cudaStreamCreateWithFlags", NON_BLOCKING
+        )
         return stream
 
     def event(self) -> object:
         """Make an event with a time; waiting for it spins or blocks as the device was opened."""
-        event = self.call("cudaEventCreateWithFlags", 0 if self.spin else BLOCKING_EVENT)
-        self._free.append(self.prepared("cudaEventDestroy", event))
-        return event
+        flags = 0 if self.spin else BLOCKING_EVENT
+        return self._made("cudaEventDestroy", "cudaEventCreateWithFlags", flags)
 
     def record(self, event: object, stream: object) -> Call:
         return self.prepared("cudaEventRecord", event, stream)
@@ -153,13 +175,13 @@ class Cuda:
 
     def copy_in(self, device: int, host: NDArray[np.uint8], stream: object) -> Call:
         kind = self._api.cudaMemcpyKind.cudaMemcpyHostToDevice
-        size = host.nbytes
-        return self.prepared("cudaMemcpyAsync", device, host.ctypes.data, size, kind, stream)
+        address, size = host.ctypes.data, host.nbytes
+        return self.prepared("cudaMemcpyAsync", device, address, size, kind, stream)
 
     def copy_out(self, host: NDArray[np.uint8], device: int, stream: object) -> Call:
         kind = self._api.cudaMemcpyKind.cudaMemcpyDeviceToHost
-        size = host.nbytes
-        return self.prepared("cudaMemcpyAsync", host.ctypes.data, device, size, kind, stream)
+        address, size = host.ctypes.data, host.nbytes
+        return self.prepared("cudaMemcpyAsync", address, device, size, kind, stream)
 
     def clear(self, device: int, size: int, stream: object, *, value: int = 0) -> None:
         """Fill device memory with one byte."""
@@ -197,8 +219,7 @@ class Cuda:
                 "the work cannot be captured in a CUDA graph",
                 facts={"reason": self._text(code) if code else "enqueuing was refused"},
             )
-        launched = self.call("cudaGraphInstantiate", graph, 0)
-        self._free.append(self.prepared("cudaGraphExecDestroy", launched))
+        launched = self._made("cudaGraphExecDestroy", "cudaGraphInstantiate", graph, 0)
         self.call("cudaGraphDestroy", graph)
         return self.prepared("cudaGraphLaunch", launched, stream)
 
@@ -208,46 +229,23 @@ class Cuda:
         return int(free), int(total)
 
     def facts(self) -> DeviceFacts:
-        told = self.call("cudaGetDeviceProperties", self.device)
-        name = told.name.decode() if isinstance(told.name, bytes) else str(told.name)
+        found = self.call("cudaGetDeviceProperties", self.device)
+        name = found.name.decode() if isinstance(found.name, bytes) else str(found.name)
         return DeviceFacts(
             name=name.rstrip("\0"),
-            compute_capability=f"{told.major}.{told.minor}",
-            sm_count=int(told.multiProcessorCount),
-            memory_bytes=int(told.totalGlobalMem),
-            l2_bytes=int(told.l2CacheSize),
-            integrated=bool(told.integrated),
+            compute_capability=f"{found.major}.{found.minor}",
+            l2_bytes=int(found.l2CacheSize),
+            integrated=bool(found.integrated),
         )
 
-    def _check_device(self) -> None:
-        code, count = self._api.cudaGetDeviceCount()
-        if code:
-            raise _no_device(int(code), self._text(code), self._driver())
-        if self.device >= count:
-            raise UnavailableError(
-                f"there is no device cuda:{self.device}",
-                facts={"devices": ", ".join(f"cuda:{index}" for index in range(count)) or "none"},
-                fix="--device cuda:0" if count else None,
-            )
-
-    def _choose(self, device: int, flags: int) -> None:
-        """Set how the host waits before the context exists, then make it."""
-        if hasattr(self._api, "cudaInitDevice"):
-            self.call("cudaInitDevice", device, flags, FLAGS_ARE_VALID)
-            self.call("cudaSetDevice", device)
-            return
-        self.call("cudaSetDevice", device)
-        if int(self.call("cudaGetDeviceFlags")) & SCHEDULE != flags:  # else refused if it exists
-            self.call("cudaSetDeviceFlags", flags)
-
     def module_loading(self) -> str | None:
-        """Say when kernels are loaded: as they are asked for, or all at once.
+        """Return when kernels are loaded: as they are asked for, or all at once.
 
         As the environment says, else as the driver does: lazily from CUDA 12.2 on.
         """
-        told = os.environ.get(MODULE_LOADING, "").lower()
-        if told in ("lazy", "eager"):
-            return told
+        asked = os.environ.get(MODULE_LOADING, "").lower()
+        if asked in ("lazy", "eager"):
+            return asked
         driver = self._driver()
         return None if not driver else "lazy" if driver >= _LAZY_SINCE else "eager"
 
@@ -266,8 +264,8 @@ class Cuda:
         self._api.cudaGetLastError()
 
     def _text(self, code: SupportsInt) -> str:
-        told, text = self._api.cudaGetErrorString(code)
-        if told or text is None:
+        failed, text = self._api.cudaGetErrorString(code)
+        if failed or text is None:
             return f"error {int(code)}"
         return text.decode() if isinstance(text, bytes) else str(text)
 
@@ -295,7 +293,7 @@ def runtime_module() -> ModuleType:
 
 
 def schedule_flags(*, spin: bool) -> int:
-    """Say how the host shall wait for the device: by looking, or as CUDA chooses."""
+    """Return how the host shall wait for the device: by looking, or as CUDA chooses."""
     return SPIN if spin else 0
 
 
@@ -308,7 +306,7 @@ def index_of(device: str | None) -> int:
 
 
 def cuda_problem(*, api: ModuleType | None = None) -> str | None:
-    """Say in a few words why no CUDA device can be used; ``None`` when one can."""
+    """Return in a few words why no CUDA device can be used; ``None`` when one can."""
     try:
         module = api or runtime_module()
         code, count = module.cudaGetDeviceCount()
@@ -329,14 +327,6 @@ def no_memory(needed: int, *, free: int, total: int) -> UnavailableError:
         },
         fix="a smaller --batch or fewer --streams; nvidia-smi shows who else holds memory",
     )
-
-
-def _no_device(code: int, text: str, driver: int) -> UnavailableError:
-    facts = {"CUDA": text}
-    if driver:
-        facts["driver"] = f"speaks CUDA {driver // 1000}.{driver % 1000 // 10}"
-    fix = "install a newer NVIDIA driver, or older cuda-bindings (12.9.*)" if driver else None
-    return UnavailableError(_words(code, text), facts=facts, fix=fix or "install an NVIDIA driver")
 
 
 def _words(code: int, text: str) -> str:

@@ -1,6 +1,8 @@
-"""The processor, the memory and the operating system, read from the kernel's files.
+"""The environment of a run: processor, memory, system, libraries, GPUs, and who else uses them.
 
-Every function takes the root of the file system, so that a test can show another machine.
+Read from the kernel's files and package metadata; what cannot be read is ``None`` or absent, and
+nothing here raises. Functions take the root of the file system, so that tests can show another
+machine.
 """
 
 from __future__ import annotations
@@ -8,12 +10,21 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Collection
+import sys
+import time
+from collections.abc import Collection, Iterable, Mapping
+from importlib import metadata
 from pathlib import Path
 
-from trtbench.domain.result import Scalar
-from trtbench.host.files import fields_of, number_of, text_of
+from trtbench.core.properties import text_from_variables
+from trtbench.core.run import Environment, Gpu, Scalar
+from trtbench.core.spec import Value
+from trtbench.host import nvml
+from trtbench.host.files import fields_of, integer_from_text, number_of, text_of
+from trtbench.version import __version__
 
+ROOT = Path("/")
+CPUS = Path("/sys/devices/system/cpu")
 _ARM_PARTS = {
     ("0x41", "0xd07"): "ARM Cortex-A57",
     ("0x41", "0xd08"): "ARM Cortex-A72",
@@ -27,29 +38,111 @@ _ARM_PARTS = {
     ("0x4e", "0x004"): "NVIDIA Carmel",
 }
 """ARM kernels give numbers and no name: Jetson boards, Grace and the usual cloud machines."""
-
 _VIRTUAL = re.compile(
     r"kvm|qemu|vmware|virtualbox|innotek|xen|bochs|parallels|dummy-virt|virtual machine"
     r"|google compute engine|amazon ec2|openstack|firecracker|bhyve",
     re.IGNORECASE,
 )
+_VIRTUAL_SIGNS = (
+    "sys/hypervisor/type",
+    "sys/class/dmi/id/sys_vendor",
+    "sys/class/dmi/id/product_name",
+    "proc/device-tree/compatible",
+)
 _CONTAINER = re.compile(r"docker|kubepods|containerd|libpod|lxc")
 _PLAIN_FIRST_PROCESSES = {"systemd", "init", "launchd"}
-CPUS = Path("/sys/devices/system/cpu")
+_NO_MEMORY_LIMIT = 1 << 62
+"""Version 1 control groups write "no limit" as the largest multiple of a page."""
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_DEEPEST_LINK = 5
+"""Git itself follows symbolic references five deep."""
+
+DISTRIBUTIONS: Mapping[str, tuple[str, ...]] = {
+    "onnxruntime": tuple(
+        f"onnxruntime{kind}" for kind in ("", "-gpu", "-training", "-openvino", "-directml")
+    ),
+    "tensorrt": (
+        *(
+            f"tensorrt{cuda}{part}"
+            for part in ("", "-bindings", "-libs")
+            for cuda in ("", "-cu13", "-cu12", "-cu11")
+        ),
+        "tensorrt-lean",
+        "tensorrt-dispatch",
+    ),
+    "tensorrt-rtx": ("tensorrt-rtx", "tensorrt-rtx-cu13", "tensorrt-rtx-cu12"),
+    "cuda-bindings": ("cuda-bindings", "cuda-python"),
+}
+"""Libraries that come under several distribution names, the most telling one first."""
+LIBRARIES = (
+    "trtbench", "numpy", "scipy", "onnx", "onnxruntime", "torch", "torchvision", "tensorrt",
+    "tensorrt-rtx", "cuda-bindings", "nvidia-ml-py",
+)  # fmt: skip
+"""What a measurement may depend on."""
 
 
-def os_name(*, root: Path) -> str:
-    """Return the distribution and the kernel: ``Ubuntu 22.04.4 LTS, Linux 5.15.0 aarch64``."""
-    release: dict[str, str] = {}
-    for place in ("etc/os-release", "usr/lib/os-release"):
-        release = release or fields_of(root / place, separator="=")
+def read_environment(
+    *, command: str | None, folder: Path, label: str | None = None, root: Path = ROOT
+) -> Environment:
+    """Describe where a run takes place, before it starts; about 10 ms without a GPU.
+
+    Starting NVML adds 20 ms, and 100 ms the first time in a process.
+    """
+    with nvml.kept_open():
+        gpus = nvml.gpus_in_use()
+        gpu_facts = _gpu_facts(gpus)
+    cpu = root / "sys/devices/system/cpu"
+    smt, no_turbo = number_of(cpu / "smt/active"), number_of(cpu / "intel_pstate/no_turbo")
+    boost = number_of(cpu / "cpufreq/boost") if no_turbo is None else int(no_turbo == 0)
+    facts: dict[str, Scalar] = {
+        "python_path": sys.executable or None,
+        "turbo": None if boost is None else boost != 0,
+        "smt": None if smt is None else smt == 1,
+        "allowed_cpus": _allowed_cpus(),
+        "container": container(root=root),
+        "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        **mps_settings(),
+        "variables": text_from_variables(os.environ),
+        **_board(root),
+        **_contention(root),
+    }
+    release = fields_of(root / "etc/os-release", separator="=")
+    release = release or fields_of(root / "usr/lib/os-release", separator="=")
+    system = release.get("PRETTY_NAME", "").strip("\"'")
     kernel = f"{platform.system()} {platform.release()} {platform.machine()}"
-    name = release.get("PRETTY_NAME", "").strip("\"'")
-    return f"{name}, {kernel}" if name else kernel
+    return Environment(
+        host=platform.node() or "unknown",
+        os=f"{system}, {kernel}" if system else kernel,
+        python=platform.python_version(),
+        cpu=_cpu_model(root),
+        cpu_cores=os.cpu_count(),
+        cpu_physical_cores=_physical_cores(root),
+        cpu_governor=", ".join(sorted(set(_per_cpu(root, "cpufreq/scaling_governor")))) or None,
+        virtual_machine=_virtual_machine(root),
+        load_before=_load(),
+        memory_bytes=memory_bytes("MemTotal", root=root),
+        memory_available_bytes=memory_bytes("MemAvailable", root=root),
+        gpus=gpus,
+        versions=library_versions(),
+        git_commit=commit_of(folder),
+        command=command,
+        machine=label,
+        extra={**_known(facts), **gpu_facts},
+    )
 
 
-def cpu_model(*, root: Path) -> str | None:
-    """Return the processor's name as the kernel or its part number tells it."""
+def _known(facts: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _load() -> tuple[float, float, float] | None:
+    try:
+        return os.getloadavg()
+    except (AttributeError, OSError):
+        return None
+
+
+def _cpu_model(root: Path) -> str | None:
     info = fields_of(root / "proc/cpuinfo", separator=":")
     if info.get("model name"):
         return info["model name"]
@@ -59,60 +152,40 @@ def cpu_model(*, root: Path) -> str | None:
     return _ARM_PARTS.get((implementer, part), f"ARM implementer {implementer} part {part}")
 
 
-def physical_cores(*, root: Path) -> int | None:
-    """Count cores, not hardware threads."""
+def _physical_cores(root: Path) -> int | None:
     siblings = _per_cpu(root, "topology/thread_siblings_list")
     if siblings:
         return len(set(siblings))
-    cores = {
-        (_field(block, "physical id"), _field(block, "core id"))
-        for block in (text_of(root / "proc/cpuinfo") or "").split("\n\n")
-    }
-    known = {core for core in cores if core[1] is not None}
-    return len(known) or None
+    cores = set()
+    for block in (text_of(root / "proc/cpuinfo") or "").split("\n\n"):
+        found = dict(re.findall(r"^(physical id|core id)\s*:\s*(.*)$", block, re.MULTILINE))
+        if "core id" in found:
+            cores.add((found.get("physical id"), found["core id"]))
+    return len(cores) or None
 
 
-def governor(*, root: Path) -> str | None:
-    """Return the frequency governor; several, when processors differ."""
-    found = sorted(set(_per_cpu(root, "cpufreq/scaling_governor")))
-    return ", ".join(found) or None
+def _per_cpu(root: Path, name: str) -> list[str]:
+    try:
+        # Not glob: it raises where a folder may not be entered.
+        entries = list((root / "sys/devices/system/cpu").iterdir())
+    except OSError:
+        return []
+    folders = [entry for entry in entries if re.fullmatch(r"cpu\d+", entry.name)]
+    return [text for folder in folders if (text := text_of(folder / name))]
 
 
-def turbo(*, root: Path) -> bool | None:
-    """Say whether the processor may exceed its base clock."""
-    cpu = root / "sys/devices/system/cpu"
-    off = number_of(cpu / "intel_pstate/no_turbo")
-    if off is not None:
-        return off == 0
-    on = number_of(cpu / "cpufreq/boost")
-    return None if on is None else on != 0
-
-
-def threads_share_cores(*, root: Path) -> bool | None:
-    """Say whether simultaneous multithreading is on."""
-    active = number_of(root / "sys/devices/system/cpu/smt/active")
-    return None if active is None else active == 1
-
-
-def virtual_machine(*, root: Path) -> bool | None:
-    """Say whether a hypervisor is below; without a sign either way it is unknown."""
+def _virtual_machine(root: Path) -> bool | None:
     info = fields_of(root / "proc/cpuinfo", separator=":")
     if "flags" in info:
         return "hypervisor" in info["flags"].split()
-    places = (
-        "sys/hypervisor/type",
-        "sys/class/dmi/id/sys_vendor",
-        "sys/class/dmi/id/product_name",
-        "proc/device-tree/compatible",
-    )
-    signs = [text for place in places if (text := text_of(root / place))]
+    signs = [text for place in _VIRTUAL_SIGNS if (text := text_of(root / place))]
     if any(_VIRTUAL.search(sign) for sign in signs):
         return True
     return False if signs else None
 
 
 def container(*, root: Path) -> bool | None:
-    """Say whether this is inside a container; without a sign either way it is unknown."""
+    """Whether this is inside a container; ``None`` without a sign either way."""
     marks = (".dockerenv", "run/.containerenv", "run/systemd/container")
     # Path.exists raises where a folder may not be entered, up to Python 3.11.
     if any(os.path.exists(root / mark) for mark in marks):  # noqa: PTH110
@@ -128,8 +201,8 @@ def memory_bytes(key: str, *, root: Path) -> int | None:
     return int(words[0]) * 1024 if words and words[0].isdecimal() else None
 
 
-def board(*, root: Path) -> dict[str, Scalar]:
-    """Return what an embedded board tells of itself: model, L4T release, power mode."""
+def _board(root: Path) -> dict[str, Scalar]:
+    """Return what an embedded board says of itself: model, L4T release, power mode."""
     found = {
         "board": text_of(root / "proc/device-tree/model"),
         "l4t": text_of(root / "etc/nv_tegra_release"),
@@ -138,63 +211,280 @@ def board(*, root: Path) -> dict[str, Scalar]:
     return {name: text.splitlines()[0] for name, text in found.items() if text}
 
 
-def allowed_cpus() -> str | None:
+def _allowed_cpus() -> str | None:
     """Return the processors this process may use, as ``0-3,8``."""
     try:
         cpus = sorted(os.sched_getaffinity(0))
     except (AttributeError, OSError):
         return None
-    return ",".join(_range_text(first, last) for first, last in _ranges(cpus))
-
-
-def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
     ranges: list[tuple[int, int]] = []
-    for number in numbers:
+    for number in cpus:
         if ranges and number == ranges[-1][1] + 1:
             ranges[-1] = (ranges[-1][0], number)
         else:
             ranges.append((number, number))
-    return ranges
-
-
-def _range_text(first: int, last: int) -> str:
-    return str(first) if first == last else f"{first}-{last}"
-
-
-def _per_cpu(root: Path, name: str) -> list[str]:
-    cpus = root / "sys/devices/system/cpu"
-    try:
-        # Not glob: it raises where a folder may not be entered.
-        folders = [entry for entry in cpus.iterdir() if re.fullmatch(r"cpu\d+", entry.name)]
-    except OSError:
-        return []
-    return [text for folder in folders if (text := text_of(folder / name))]
-
-
-def _field(block: str, name: str) -> str | None:
-    match = re.search(rf"^{re.escape(name)}\s*:\s*(.*)$", block, re.MULTILINE)
-    return match.group(1) if match else None
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
 
 
 def fastest_core(allowed: Collection[int], *, root: Path = CPUS) -> int:
-    """Choose a core as fast as any, the first of several; where nobody tells, the first."""
-    return min(allowed, key=lambda core: (-_speed(root / f"cpu{core}"), core))
+    """Return a core as fast as any, the first of several; where that is unknown, the first."""
+
+    def speed(core: int) -> int:
+        # The capacity, which small and large cores of one chip have, else the clock.
+        for name in ("cpu_capacity", "cpufreq/cpuinfo_max_freq"):
+            found = number_of(root / f"cpu{core}" / name)
+            if found is not None:
+                return found
+        return 0
+
+    return min(allowed, key=lambda core: (-speed(core), core))
 
 
-def _speed(folder: Path) -> int:
-    """Read a core's capacity, which small and large cores of one chip have, else its clock."""
-    for name in ("cpu_capacity", "cpufreq/cpuinfo_max_freq"):
-        try:
-            return int((folder / name).read_text())
-        except (OSError, ValueError):
-            continue
-    return 0
-
-
-def still_runs(process: int, *, root: Path = Path("/")) -> bool:
-    """Say whether a process has not ended; one that its parent has not seen yet has."""
+def still_runs(process: int, *, root: Path = ROOT) -> bool:
+    """Whether a process has not ended; one that its parent has not reaped has."""
     try:
         state = (root / f"proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[0]
     except OSError:
         return False
     return state not in (b"Z", b"X")
+
+
+def mps_settings() -> dict[str, Scalar]:
+    """Return whether programs that are started from here go through MPS, and with what share."""
+    pipes = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps")
+    # Path.exists raises where a folder may not be entered, up to Python 3.11.
+    runs = os.path.exists(pipes / "control")  # noqa: PTH110
+    return _known(
+        {
+            "mps_daemon": str(pipes) if runs else None,
+            "mps_thread_percentage": os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"),
+            "mps_memory_limit": os.environ.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"),
+        }
+    )
+
+
+def _gpu_facts(gpus: tuple[Gpu, ...]) -> dict[str, Scalar]:
+    """Return signs that a GPU is shared, as ``gpu0_processes``, ``gpu0_utilisation``, ``gpu0_mig``.
+
+    Modes are those of the whole GPU; processes are those of the slice in use.
+    """
+    facts: dict[str, Scalar] = {}
+    daemon = "mps_daemon" in mps_settings()  # the next program will go through it
+    for index, (gpu, whole) in enumerate(zip(gpus, nvml.gpus(), strict=True)):
+        signs = nvml.sharing(whole.uuid) if whole.uuid else {}
+        if gpu.uuid and gpu.uuid != whole.uuid:
+            others = nvml.processes(gpu.uuid)
+            signs = {**signs, "processes": None if others is None else len(others)}
+        signs = {**signs, "mps": True} if daemon else signs
+        facts |= {f"gpu{index}_{sign}": each for sign, each in signs.items() if each is not None}
+    return facts
+
+
+class CpuCounters(Value, frozen=True, kw_only=True):
+    """Counters that only grow, at one moment; what cannot be read is ``None``."""
+
+    at_s: float
+    """On the monotonic clock."""
+    cpu_total_ticks: int | None = None
+    cpu_idle_ticks: int | None = None
+    cpu_steal_ticks: int | None = None
+    pressure_us: int | None = None
+    """Time in which some task waited for a processor."""
+    throttled_us: int | None = None
+    """Time for which a quota stopped this control group or one above it."""
+
+
+def read_counters(*, root: Path = ROOT) -> CpuCounters:
+    """Read the machine's counters, in less than a millisecond."""
+    ticks = _cpu_ticks(root)
+    return CpuCounters(
+        at_s=time.monotonic(),
+        cpu_total_ticks=sum(ticks) if ticks else None,
+        cpu_idle_ticks=ticks[3] + ticks[4] if ticks else None,
+        cpu_steal_ticks=ticks[7] if ticks else None,
+        pressure_us=integer_from_text(_pressure(root).get("total")),
+        throttled_us=_throttled_us(root),
+    )
+
+
+def counters_between(before: CpuCounters, after: CpuCounters) -> dict[str, Scalar]:
+    """Return what happened between two readings; what either lacks is absent.
+
+    Keys: ``elapsed_s``; of all processors' time the fractions ``cpu_busy_fraction`` and
+    ``cpu_steal_fraction``; ``pressure_fraction`` of the elapsed time in which some task waited;
+    ``throttled_s``. A counter that went back was reset, and counts as unknown.
+    """
+
+    def growth(name: str) -> int | None:
+        first, last = getattr(before, name), getattr(after, name)
+        return None if first is None or last is None or last < first else int(last - first)
+
+    elapsed_s = after.at_s - before.at_s
+    total, idle, throttled = map(growth, ("cpu_total_ticks", "cpu_idle_ticks", "throttled_us"))
+    busy = total - idle if total is not None and idle is not None else None
+    return _known(
+        {
+            "elapsed_s": elapsed_s,
+            "cpu_busy_fraction": _ratio(busy, total),
+            "cpu_steal_fraction": _ratio(growth("cpu_steal_ticks"), total),
+            "pressure_fraction": _ratio(growth("pressure_us"), elapsed_s * 1e6),
+            "throttled_s": None if throttled is None else throttled * 1e-6,
+        }
+    )
+
+
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None
+
+
+def _contention(root: Path) -> dict[str, Scalar]:
+    """Return how contended the processor is now, and its limits."""
+    ticks = _cpu_ticks(root)
+    try:
+        recent = float(_pressure(root)["avg10"]) / 100
+    except (KeyError, ValueError):
+        recent = None
+    throttled = _throttled_us(root)
+    return _known(
+        {
+            "cpu_steal_fraction_since_boot": _ratio(ticks[7], sum(ticks)) if ticks else None,
+            "pressure_fraction_10s": recent,
+            "cpu_quota_cores": _cpu_quota_cores(root),
+            "throttled_s_so_far": None if throttled is None else throttled * 1e-6,
+            "memory_limit_bytes": _memory_limit_bytes(root),
+        }
+    )
+
+
+def _cpu_ticks(root: Path) -> tuple[int, ...] | None:
+    """Return user, nice, system, idle, iowait, irq, softirq and steal ticks of all processors."""
+    line = (text_of(root / "proc/stat") or "").partition("\n")[0].split()
+    # Guest time follows, and is contained in user and nice already.
+    values = line[1:9]
+    if len(values) < 8 or line[0] != "cpu" or not all(value.isdecimal() for value in values):
+        return None
+    return tuple(int(value) for value in values)
+
+
+def _pressure(root: Path) -> dict[str, str]:
+    line = re.search(r"^some (.*)$", text_of(root / "proc/pressure/cpu") or "", re.MULTILINE)
+    return dict(re.findall(r"(\w+)=(\S+)", line[1])) if line else {}
+
+
+def _cpu_quota_cores(root: Path) -> float | None:
+    quotas = []
+    for folder in _groups("cpu", root):
+        quota, _, period = (text_of(folder / "cpu.max") or "").partition(" ")
+        if not quota:
+            quota = str(number_of(folder / "cpu.cfs_quota_us"))
+            period = str(number_of(folder / "cpu.cfs_period_us"))
+        if quota.isdecimal() and period.isdecimal() and int(period):
+            quotas.append(int(quota) / int(period))
+    return min(quotas, default=None)
+
+
+def _throttled_us(root: Path) -> int | None:
+    found = []
+    for folder in _groups("cpu", root):
+        stat = fields_of(folder / "cpu.stat")
+        microseconds = integer_from_text(stat.get("throttled_usec"))
+        nanoseconds = integer_from_text(stat.get("throttled_time"))
+        if microseconds is not None:
+            found.append(microseconds)
+        elif nanoseconds is not None:
+            found.append(nanoseconds // 1000)
+    return sum(found) if found else None
+
+
+def _memory_limit_bytes(root: Path) -> int | None:
+    limits = []
+    for folder in _groups("memory", root):
+        limit = number_of(folder / "memory.max")
+        limit = number_of(folder / "memory.limit_in_bytes") if limit is None else limit
+        if limit is not None and limit < _NO_MEMORY_LIMIT:
+            limits.append(limit)
+    return min(limits, default=None)
+
+
+def _groups(controller: str, root: Path) -> list[Path]:
+    """List this process's control group and all above it, in both versions of the hierarchy.
+
+    Inside a container the path may be the one the host sees, which does not exist here; the
+    folders above it do, and they hold the container's own limits.
+    """
+    found: list[Path] = []
+    for line in (text_of(root / "proc/self/cgroup") or "").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        base = root / "sys/fs/cgroup"
+        if controllers:
+            if controller not in controllers.split(","):
+                continue
+            joint = base / controllers
+            # Path.is_dir raises where a folder may not be entered, up to Python 3.11.
+            base = joint if os.path.isdir(joint) else base / controller  # noqa: PTH112
+        parts = [part for part in path.split("/") if part and part != ".."]
+        found += [base.joinpath(*parts[:depth]) for depth in range(len(parts), -1, -1)]
+    return found
+
+
+def library_versions(names: Iterable[str] = LIBRARIES) -> dict[str, str]:
+    """Return the version of each library that is installed, from its metadata; none is imported.
+
+    A library is always found under the name it was asked by. Where another distribution provides
+    it (``onnxruntime-gpu``, ``tensorrt-cu12``), that one is listed beside it under its own name.
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        provided = distribution_versions(name)
+        if provided:
+            found[name] = next(iter(provided.values()))
+        for distribution, version in provided.items():
+            found.setdefault(distribution, version)
+    return found
+
+
+def distribution_versions(library: str) -> dict[str, str]:
+    """Return the installed distributions that provide a library, the most telling one first."""
+    plain = re.sub(r"[-_.]+", "-", library).lower()  # as package indexes spell it
+    if plain == "trtbench":  # the code that runs: another one, or none, may be installed here
+        return {plain: __version__}
+    found = {}
+    for name in DISTRIBUTIONS.get(plain, (plain,)):
+        try:
+            # Half-removed packages have no version: None, or KeyError in newer Pythons.
+            version = metadata.version(name)
+        except (metadata.PackageNotFoundError, KeyError, OSError, ValueError):
+            continue
+        if version:
+            found[name] = version
+    return found
+
+
+def commit_of(folder: Path) -> str | None:
+    """Return the commit checked out in the repository around a folder, if there is one.
+
+    Whether files differ from that commit is not checked: that takes git's own index walk.
+    """
+    try:
+        start = folder.resolve()
+    except (OSError, RuntimeError):
+        return None
+    for place in (start, *start.parents):
+        link = text_of(place / ".git") or ""
+        linked = link.startswith("gitdir:")  # a worktree or a submodule
+        git = place / link[7:].strip() if linked else place / ".git"
+        value = text_of(git / "HEAD")
+        if value is not None or linked:
+            break
+    common = git / (text_of(git / "commondir") or "")  # branches of a worktree are there
+    lines = (text_of(common / "packed-refs") or "").splitlines()
+    packed = {name.strip(): commit for commit, _, name in (each.partition(" ") for each in lines)}
+    for _ in range(_DEEPEST_LINK):
+        if value is None or not value.startswith("ref:"):
+            break
+        name = value[4:].strip()
+        if ".." in name or name.startswith("/"):
+            return None
+        value = text_of(git / name) or text_of(common / name) or packed.get(name)
+    return value if value and _COMMIT.fullmatch(value) else None

@@ -1,28 +1,44 @@
-"""The one door to NVML: which GPUs there are, and who uses them.
+"""NVML: which GPUs there are, what CUDA calls them, and who uses them. The only module that does.
 
-Does not know what is measured on them. Every metric is probed by itself: on a Jetson NVML starts
-and then supports almost nothing, so a metric that is refused is absent and the rest stands.
+Every metric is probed by itself: on a Jetson NVML starts and then supports almost nothing, so a
+metric that is refused is absent and the others are kept.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
-from trtbench.domain.result import Gpu, Scalar
-from trtbench.domain.spec import Value
+from trtbench.core.run import Gpu, Scalar
+from trtbench.core.spec import Value
 
 MHZ = 1e6
+SLOT_VARIABLE = "TRTBENCH_CPU_SLOT"
+"""Set where several CPU runs share this machine on purpose: each slot has its own lock."""
+
+_CUDA = re.compile(r"cuda(?::(\d+))?")
+_REASONS = {
+    "NVMLError_LibraryNotFound": "no NVIDIA driver is installed (libnvidia-ml is not found)",
+    "NVMLError_DriverNotLoaded": "the NVIDIA driver is installed but not loaded",
+    "NVMLError_NoPermission": "this user may not talk to the NVIDIA driver",
+    "NVMLError_LibRmVersionMismatch": (
+        "the NVIDIA driver was updated and the old one is still loaded: reboot"
+    ),
+}
+
+ProcessKind = Literal["compute", "graphics", "mps"]
 
 
 class GpuProcess(Value, frozen=True, kw_only=True):
     """One process that holds a context on a GPU."""
 
     pid: int
-    kind: Literal["compute", "graphics", "mps"]
+    kind: ProcessKind
     memory_bytes: int | None = None
     name: str | None = None
 
@@ -31,86 +47,165 @@ class _NoNvml(Exception):
     """NVML cannot be used here; the text says why."""
 
 
+def _pynvml() -> ModuleType:
+    return importlib.import_module("pynvml")
+
+
 @contextmanager
-def kept_open(*, nvml: ModuleType | None = None) -> Iterator[None]:
+def _session() -> Iterator[ModuleType]:
+    try:
+        door = _pynvml()
+    except Exception as problem:
+        raise _NoNvml(f"nvidia-ml-py cannot be imported: {problem}") from None
+    try:
+        door.nvmlInit()
+    except Exception as problem:  # NVML's classes carry the code in their name
+        name = type(problem).__name__
+        raise _NoNvml(_REASONS.get(name, f"NVML does not start: {problem} ({name})")) from None
+    try:
+        yield door
+    finally:
+        _call(door, "nvmlShutdown")
+
+
+def _call(door: ModuleType, name: str, *arguments: object) -> Any:
+    """Call a function by name; ``None`` for any refusal, or where nvidia-ml-py lacks it."""
+    try:
+        return getattr(door, name)(*arguments)
+    except Exception:
+        return None
+
+
+def _asker(door: ModuleType, handle: object) -> Callable[..., Any]:
+    return lambda name, *arguments: _call(door, name, handle, *arguments)
+
+
+@contextmanager
+def kept_open() -> Iterator[None]:
     """Keep NVML started, so that several questions pay for the start once; harmless without it."""
     with ExitStack() as stack:
         with suppress(_NoNvml):
-            stack.enter_context(_session(nvml))
+            stack.enter_context(_session())
         yield
 
 
-def nvml_problem(*, nvml: ModuleType | None = None) -> str | None:
-    """Say why no GPU can be seen; ``None`` when at least one can."""
+def nvml_problem() -> str | None:
+    """Return why no GPU can be seen; ``None`` when at least one can."""
     try:
-        with _session(nvml) as door:
+        with _session() as door:
             count = _call(door, "nvmlDeviceGetCount")
     except _NoNvml as problem:
         return str(problem)
     return None if count else "the NVIDIA driver answers, and lists no GPU"
 
 
-def gpus(*, nvml: ModuleType | None = None) -> tuple[Gpu, ...]:
+def gpus() -> tuple[Gpu, ...]:
     """Return the GPUs NVML lists, in its order; empty when there is none (see `nvml_problem`)."""
-    try:
-        with _session(nvml) as door:
-            count = _call(door, "nvmlDeviceGetCount") or 0
-            return tuple(_gpu(door, index) for index in range(count))
-    except _NoNvml:
-        return ()
+    with suppress(_NoNvml), _session() as door:
+        count = _call(door, "nvmlDeviceGetCount") or 0
+        return tuple(_gpu(door, index) for index in range(count))
+    return ()
 
 
-def slices(index: int, *, nvml: ModuleType | None = None) -> tuple[Gpu, ...]:
-    """Return the MIG slices of a GPU, in NVML's order; empty where it is not divided."""
-    try:
-        with _session(nvml) as door:
-            handle = _call(door, "nvmlDeviceGetHandleByIndex", index)
-            if not _first(_call(door, "nvmlDeviceGetMigMode", handle)):
-                return ()
-            most = _call(door, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0
-            found = [
-                _call(door, "nvmlDeviceGetMigDeviceHandleByIndex", handle, n) for n in range(most)
-            ]
-            return tuple(_slice(_asker(door, each)) for each in found if each is not None)
-    except _NoNvml:
-        return ()
-
-
-def _slice(ask: Callable[..., Any]) -> Gpu:
-    memory = ask("nvmlDeviceGetMemoryInfo")
+def _gpu(door: ModuleType, index: int) -> Gpu:
+    handle = _call(door, "nvmlDeviceGetHandleByIndex", index)
+    driver = _text(_call(door, "nvmlSystemGetDriverVersion"))
+    version = _call(door, "nvmlSystemGetCudaDriverVersion_v2")  # 12040 for 12.4
+    cuda = f"{version // 1000}.{version % 1000 // 10}" if version else None
+    if handle is None:
+        return Gpu(name=f"GPU {index}", driver=driver, cuda=cuda)
+    ask = _asker(door, handle)
+    sm, memory_clock = _constant(door, "NVML_CLOCK_SM", 1), _constant(door, "NVML_CLOCK_MEM", 2)
+    sensor = _constant(door, "NVML_TEMPERATURE_GPU", 0)
+    capability = ask("nvmlDeviceGetCudaComputeCapability")
     return Gpu(
-        name=_text(ask("nvmlDeviceGetName")) or "MIG slice",
+        name=_text(ask("nvmlDeviceGetName")) or f"GPU {index}",
         uuid=_text(ask("nvmlDeviceGetUUID")),
-        memory_bytes=None if memory is None else int(memory.total),
+        driver=driver,
+        cuda=cuda,
+        compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
+        memory_bytes=_memory(ask),
+        sm_clock_hz=scaled(ask("nvmlDeviceGetClockInfo", sm), MHZ),
+        sm_clock_max_hz=scaled(ask("nvmlDeviceGetMaxClockInfo", sm), MHZ),
+        memory_clock_hz=scaled(ask("nvmlDeviceGetClockInfo", memory_clock), MHZ),
+        power_limit_w=scaled(ask("nvmlDeviceGetEnforcedPowerLimit"), 1e-3),
+        temperature_c=scaled(ask("nvmlDeviceGetTemperature", sensor), 1.0),
+        persistence=_flag(ask("nvmlDeviceGetPersistenceMode")),
+        ecc=_flag(_first(ask("nvmlDeviceGetEccMode"))),
     )
 
 
-def processes(uuid: str, *, nvml: ModuleType | None = None) -> tuple[GpuProcess, ...] | None:
-    """Return the processes on a GPU, this one included; ``None`` when NVML does not tell."""
-    try:
-        with _session(nvml) as door:
-            handle = _call(door, "nvmlDeviceGetHandleByUUID", uuid)
-            return None if handle is None else _processes(door, handle)
-    except _NoNvml:
-        return None
+def slices(index: int) -> tuple[Gpu, ...]:
+    """Return the MIG slices of a GPU, in NVML's order; empty where it is not divided."""
+    found = []
+    with suppress(_NoNvml), _session() as door:
+        handle = _call(door, "nvmlDeviceGetHandleByIndex", index)
+        if not _first(_call(door, "nvmlDeviceGetMigMode", handle)):
+            return ()
+        for number in range(_call(door, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
+            part = _call(door, "nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
+            if part is not None:
+                ask = _asker(door, part)
+                name = _text(ask("nvmlDeviceGetName")) or "MIG slice"
+                uuid = _text(ask("nvmlDeviceGetUUID"))
+                found.append(Gpu(name=name, uuid=uuid, memory_bytes=_memory(ask)))
+    return tuple(found)
 
 
-def sharing(uuid: str, *, nvml: ModuleType | None = None) -> dict[str, Scalar]:
-    """Return signs that a GPU is not ours alone; what NVML does not tell is absent.
+def processes(uuid: str) -> tuple[GpuProcess, ...] | None:
+    """Return the processes on a GPU, this one included; ``None`` when NVML does not say."""
+    with suppress(_NoNvml), _session() as door:
+        handle = _call(door, "nvmlDeviceGetHandleByUUID", uuid)
+        if handle is None:
+            return None
+        ask = _asker(door, handle)
+        lists: dict[ProcessKind, Any] = {
+            "compute": ask("nvmlDeviceGetComputeRunningProcesses"),
+            "graphics": ask("nvmlDeviceGetGraphicsRunningProcesses"),
+            "mps": ask("nvmlDeviceGetMPSComputeRunningProcesses"),
+        }
+        if all(listed is None for listed in lists.values()):
+            return None
+        found: dict[int, GpuProcess] = {}
+        for kind, listed in lists.items():
+            for item in listed or ():
+                name = _text(_call(door, "nvmlSystemGetProcessName", item.pid))
+                memory = item.usedGpuMemory
+                process = GpuProcess(pid=item.pid, kind=kind, memory_bytes=memory, name=name)
+                found.setdefault(item.pid, process)  # of several lists the first says what it is
+        return tuple(found.values())
+    return None
+
+
+def sharing(uuid: str) -> dict[str, Scalar]:
+    """Return signs that a GPU is shared; what NVML does not say is absent.
 
     Keys: ``processes`` (a count), ``utilisation`` (a fraction), ``display``, ``mig``, ``mps``,
     ``exclusive`` (compute mode allows one process).
     """
-    try:
-        with _session(nvml) as door:
-            handle = _call(door, "nvmlDeviceGetHandleByUUID", uuid)
-            return {} if handle is None else _sharing(door, handle)
-    except _NoNvml:
-        return {}
+    with suppress(_NoNvml), _session() as door:
+        handle = _call(door, "nvmlDeviceGetHandleByUUID", uuid)
+        if handle is None:
+            return {}
+        ask = _asker(door, handle)
+        others = processes(uuid)
+        rates = ask("nvmlDeviceGetUtilizationRates")
+        mode = ask("nvmlDeviceGetComputeMode")
+        exclusive = _constant(door, "NVML_COMPUTEMODE_EXCLUSIVE_PROCESS", 3)
+        signs: dict[str, Scalar] = {
+            "processes": None if others is None else len(others),
+            "utilisation": None if rates is None else rates.gpu / 100,
+            "display": _flag(ask("nvmlDeviceGetDisplayActive")),
+            "mig": _flag(_first(ask("nvmlDeviceGetMigMode"))),
+            "mps": bool(ask("nvmlDeviceGetMPSComputeRunningProcesses")),
+            "exclusive": None if mode is None else mode == exclusive,
+        }
+        return {name: value for name, value in signs.items() if value is not None}
+    return {}
 
 
 class Refusal(NamedTuple):
-    """Why a device did not do what it was told."""
+    """Why a device did not carry out a command."""
 
     reason: str
     needs_root: bool = False
@@ -125,7 +220,7 @@ class Device:
         self._refused: set[tuple[object, ...]] = set()
 
     def ask(self, name: str, *arguments: object) -> Any:
-        """Ask by the name of a function; ``None`` when the device does not tell."""
+        """Call a function of NVML by its name; ``None`` when the device does not answer."""
         key = (name, *(argument for argument in arguments if isinstance(argument, int)))
         if key in self._refused:
             return None
@@ -135,11 +230,11 @@ class Device:
         return answer
 
     def ask_part(self, name: str) -> Any:
-        """Ask of the slice in use what slices have of their own: memory, processes."""
+        """Ask the slice in use for what slices have of their own: memory, processes."""
         return _call(self._door, name, self._part)
 
     def command(self, name: str, *arguments: object) -> Refusal | None:
-        """Tell the device to do something; gives the reason when it is not done."""
+        """Have the device do something; returns the reason when it does not."""
         function = getattr(self._door, name, None)
         if function is None:
             return Refusal(f"nvidia-ml-py has no {name}")
@@ -150,175 +245,43 @@ class Device:
         return None
 
     def sm_clock_hz(self) -> float | None:
-        """Ask for the SM clock of this moment."""
-        return _scaled(self.ask("nvmlDeviceGetClockInfo", _clock(self._door, "SM")), MHZ)
+        """Return the SM clock of this moment."""
+        return scaled(self.ask("nvmlDeviceGetClockInfo", self.number("NVML_CLOCK_SM", 1)), MHZ)
 
     def number(self, name: str, default: int) -> int:
-        """Look up a constant of NVML's by its name."""
-        return int(getattr(self._door, name, default))
+        """Return a constant of NVML's by its name."""
+        return _constant(self._door, name, default)
 
 
 @contextmanager
-def opened(
-    index: int, *, part: str | None = None, nvml: ModuleType | None = None
-) -> Iterator[Device | None]:
-    """Keep one GPU at hand, with a MIG slice of it by its UUID; ``None`` where NVML lacks it."""
+def opened(index: int, *, part: str | None = None) -> Iterator[Device | None]:
+    """Keep one GPU open, with a MIG slice of it by its UUID; ``None`` where NVML lacks it."""
     with ExitStack() as stack:
         found = None
         with suppress(_NoNvml):
-            door = stack.enter_context(_session(nvml))
+            door = stack.enter_context(_session())
             handle = _call(door, "nvmlDeviceGetHandleByIndex", index)
             own = None if part is None else _call(door, "nvmlDeviceGetHandleByUUID", part)
             found = None if handle is None else Device(door, handle, own)
         yield found
 
 
-def _sharing(door: ModuleType, handle: object) -> dict[str, Scalar]:
-    ask = _asker(door, handle)
-    others = _processes(door, handle)
-    rates = ask("nvmlDeviceGetUtilizationRates")
-    mig = _first(ask("nvmlDeviceGetMigMode"))
-    mode = ask("nvmlDeviceGetComputeMode")
-    exclusive = getattr(door, "NVML_COMPUTEMODE_EXCLUSIVE_PROCESS", 3)
-    signs: dict[str, Scalar] = {
-        "processes": None if others is None else len(others),
-        "utilisation": None if rates is None else rates.gpu / 100,
-        "display": _flag(ask("nvmlDeviceGetDisplayActive")),
-        "mig": _flag(mig),
-        "mps": bool(ask("nvmlDeviceGetMPSComputeRunningProcesses")),
-        "exclusive": None if mode is None else mode == exclusive,
-    }
-    return {name: value for name, value in signs.items() if value is not None}
+def _constant(door: ModuleType, name: str, default: int) -> int:
+    return int(getattr(door, name, default))
 
 
-def _gpu(door: ModuleType, index: int) -> Gpu:
-    handle = _call(door, "nvmlDeviceGetHandleByIndex", index)
-    driver = _text(_call(door, "nvmlSystemGetDriverVersion"))
-    cuda = _cuda_text(_call(door, "nvmlSystemGetCudaDriverVersion_v2"))
-    unnamed = f"GPU {index}"
-    if handle is None:
-        return Gpu(name=unnamed, driver=driver, cuda=cuda)
-    ask = _asker(door, handle)
-    capability = ask("nvmlDeviceGetCudaComputeCapability")
+def _memory(ask: Callable[..., Any]) -> int | None:
     memory = ask("nvmlDeviceGetMemoryInfo")
-    return Gpu(
-        name=_text(ask("nvmlDeviceGetName")) or unnamed,
-        uuid=_text(ask("nvmlDeviceGetUUID")),
-        driver=driver,
-        cuda=cuda,
-        compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
-        memory_bytes=None if memory is None else int(memory.total),
-        sm_clock_hz=_scaled(ask("nvmlDeviceGetClockInfo", _clock(door, "SM")), MHZ),
-        sm_clock_max_hz=_scaled(ask("nvmlDeviceGetMaxClockInfo", _clock(door, "SM")), MHZ),
-        memory_clock_hz=_scaled(ask("nvmlDeviceGetClockInfo", _clock(door, "MEM")), MHZ),
-        power_limit_w=_scaled(ask("nvmlDeviceGetEnforcedPowerLimit"), 1e-3),
-        temperature_c=_scaled(ask("nvmlDeviceGetTemperature", _sensor(door)), 1.0),
-        persistence=_flag(ask("nvmlDeviceGetPersistenceMode")),
-        ecc=_flag(_first(ask("nvmlDeviceGetEccMode"))),
-    )
-
-
-def _processes(door: ModuleType, handle: object) -> tuple[GpuProcess, ...] | None:
-    ask = _asker(door, handle)
-    lists: dict[Literal["compute", "graphics", "mps"], Any] = {
-        "compute": ask("nvmlDeviceGetComputeRunningProcesses"),
-        "graphics": ask("nvmlDeviceGetGraphicsRunningProcesses"),
-        "mps": ask("nvmlDeviceGetMPSComputeRunningProcesses"),
-    }
-    if all(listed is None for listed in lists.values()):
-        return None
-    found: dict[int, GpuProcess] = {}
-    for kind, listed in lists.items():
-        for item in listed or ():
-            # One process can be in several lists; the first tells what it is.
-            found.setdefault(item.pid, _process(door, item, kind=kind))
-    return tuple(found.values())
-
-
-def _process(
-    door: ModuleType, item: Any, *, kind: Literal["compute", "graphics", "mps"]
-) -> GpuProcess:
-    return GpuProcess(
-        pid=item.pid,
-        kind=kind,
-        memory_bytes=item.usedGpuMemory,
-        name=_text(_call(door, "nvmlSystemGetProcessName", item.pid)),
-    )
-
-
-@contextmanager
-def _session(nvml: ModuleType | None) -> Iterator[ModuleType]:
-    door = nvml if nvml is not None else _pynvml()
-    try:
-        door.nvmlInit()
-    except Exception as problem:
-        raise _NoNvml(_reason(problem)) from None
-    try:
-        yield door
-    finally:
-        _call(door, "nvmlShutdown")
-
-
-def _pynvml() -> ModuleType:
-    try:
-        return importlib.import_module("pynvml")
-    except Exception as problem:
-        raise _NoNvml(f"nvidia-ml-py cannot be imported: {problem}") from None
-
-
-def _reason(problem: Exception) -> str:
-    """Put NVML's refusal in words; its classes carry the code in their name."""
-    reasons = {
-        "NVMLError_LibraryNotFound": "no NVIDIA driver is installed (libnvidia-ml is not found)",
-        "NVMLError_DriverNotLoaded": "the NVIDIA driver is installed but not loaded",
-        "NVMLError_NoPermission": "this user may not talk to the NVIDIA driver",
-        "NVMLError_LibRmVersionMismatch": (
-            "the NVIDIA driver was updated and the old one is still loaded: reboot"
-        ),
-    }
-    name = type(problem).__name__
-    return reasons.get(name, f"NVML does not start: {problem} ({name})")
-
-
-def _asker(door: ModuleType, handle: object) -> Callable[..., Any]:
-    return lambda name, *arguments: _call(door, name, handle, *arguments)
-
-
-def _call(door: ModuleType, name: str, *arguments: object) -> Any:
-    """Call a function by name; an older nvidia-ml-py may lack it."""
-    function = getattr(door, name, None)
-    return None if function is None else _probe(function, *arguments)
-
-
-def _probe(function: Callable[..., Any], *arguments: object) -> Any:
-    """Call and turn any refusal into ``None``: NVML has a dozen ways to say it does not know."""
-    try:
-        return function(*arguments)
-    except Exception:
-        return None
-
-
-def _clock(door: ModuleType, kind: Literal["SM", "MEM"]) -> int:
-    return int(getattr(door, f"NVML_CLOCK_{kind}", {"SM": 1, "MEM": 2}[kind]))
-
-
-def _sensor(door: ModuleType) -> int:
-    return int(getattr(door, "NVML_TEMPERATURE_GPU", 0))
+    return None if memory is None else int(memory.total)
 
 
 def _text(value: str | bytes | None) -> str | None:
     """Decode what older bindings answer in bytes."""
-    if isinstance(value, bytes):
-        value = value.decode("utf-8", "replace")
-    return value or None
+    return (value.decode("utf-8", "replace") if isinstance(value, bytes) else value) or None
 
 
-def _cuda_text(version: int | None) -> str | None:
-    """Write 12040 as 12.4."""
-    return f"{version // 1000}.{version % 1000 // 10}" if version else None
-
-
-def _scaled(value: float | None, factor: float) -> float | None:
+def scaled(value: float | None, factor: float) -> float | None:
+    """Return a value times a factor, and ``None`` for ``None``."""
     return None if value is None else value * factor
 
 
@@ -329,3 +292,102 @@ def _flag(value: int | None) -> bool | None:
 def _first(pair: Sequence[int] | None) -> int | None:
     """Take the present setting, where NVML answers with the pending one too."""
     return None if pair is None else pair[0]
+
+
+def lock_name(device: str) -> str:
+    """Name a device so that two processes with other views of the machine mean the same one."""
+    if device == "cpu":
+        slot = os.environ.get(SLOT_VARIABLE, "0")
+        return device if slot == "0" else f"cpu-{slot}"
+    name = _visible(device)
+    if name is None:
+        return device
+    return _uuid(name) or (f"cuda:{name}" if name.isdecimal() else name)
+
+
+def gpu_uuid(device: str) -> str | None:
+    """Return the UUID of a CUDA device; ``None`` where NVML does not know it, or it is none."""
+    name = _visible(device)
+    return None if name is None else _uuid(name)
+
+
+def _visible(device: str) -> str | None:
+    """Return what CUDA calls what this process calls ``cuda:0``; ``None`` if it sees none."""
+    match = _CUDA.fullmatch(device)
+    if match is None:
+        return None
+    number, names = int(match[1] or 0), _visible_names()
+    return names[number] if number < len(names) else None
+
+
+def _visible_names() -> list[str]:
+    """List what CUDA calls the devices that this process sees, in its order."""
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if listed is None:
+        return [str(number) for number in range(len(gpus()))]
+    return [word.strip() for word in listed.split(",") if word.strip()]
+
+
+def _uuid(name: str) -> str | None:
+    """CUDA takes an index, a UUID or the beginning of one; of a divided GPU the first slice."""
+    known = devices()
+    if name.isdecimal():
+        return known[int(name)][0].uuid if int(name) < len(known) else None
+    uuids = (each.uuid for parts in known for each in parts)
+    return next((uuid for uuid in uuids if uuid and uuid.startswith(name)), name)
+
+
+def devices() -> list[tuple[Gpu, ...]]:
+    """Return for each GPU what CUDA can open of it: itself, or its MIG slices."""
+    return [slices(index) or (gpu,) for index, gpu in enumerate(gpus())]
+
+
+def gpus_in_use() -> tuple[Gpu, ...]:
+    """Return the GPUs in NVML's order; a divided one by its slice that is seen here.
+
+    That is the slice that ``CUDA_VISIBLE_DEVICES`` lists, or the first.
+    """
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    words = tuple(word.strip() for word in listed if word.strip().startswith("MIG-"))
+    found = []
+    for whole, parts in zip(gpus(), devices(), strict=True):
+        if parts == (whole,):
+            found.append(whole)
+            continue
+        seen = [each for each in parts if words and (each.uuid or "").startswith(words)]
+        part = (seen or parts)[0]
+        found.append(whole.having(name=part.name, uuid=part.uuid, memory_bytes=part.memory_bytes))
+    return tuple(found)
+
+
+def gpu_in_use() -> Gpu | None:
+    """Return the GPU, or the slice of one, that is ``cuda:0`` here."""
+    if not _visible_names():
+        return None
+    seen, place = gpus_in_use(), visible_index(0)
+    return seen[place] if place < len(seen) else None
+
+
+def slice_in_use(index: int) -> str | None:
+    """Return the UUID of the MIG slice of a GPU that is seen here; ``None`` where it is whole."""
+    seen = gpus_in_use()
+    uuid = seen[index].uuid if index < len(seen) else None
+    return uuid if uuid and uuid.startswith("MIG-") else None
+
+
+def visible_index(index: int) -> int:
+    """Return NVML's number of a GPU: CUDA counts only those ``CUDA_VISIBLE_DEVICES`` shows."""
+    names = _visible_names()
+    if index >= len(names):
+        return index
+    name = names[index]
+    if name.isdecimal():
+        return int(name)
+    # A UUID, or the beginning of one, of a GPU or of a MIG slice.
+    for number, (gpu, parts) in enumerate(zip(gpus(), devices(), strict=True)):
+        if any((each.uuid or "").startswith(name) for each in (gpu, *parts)):
+            return number
+        # Drivers before 470 name a slice by its GPU: MIG-GPU-…/1/0.
+        if gpu.uuid and name.startswith(f"MIG-{gpu.uuid}/"):
+            return number
+    return index

@@ -1,8 +1,8 @@
-"""The one module that starts processes.
+"""Start processes and programs; the only module that does.
 
-A child lives in its own process group, dies with its parent, writes to a log file, and may report
-short lines over a pipe; the parent sleeps in ``select`` until a line, the end, or the deadline.
-When the child has ended, whatever is left of its group is ended too.
+A child has its own process group, dies with its parent, writes to a log file and may report short
+lines over a pipe. The parent sleeps in ``select`` until a line, the end or the deadline. When the
+child has ended, whatever is left of its group is ended too.
 """
 
 from __future__ import annotations
@@ -12,18 +12,31 @@ import ctypes
 import os
 import resource
 import select
+import shlex
+import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+from trtbench.core.errors import UnavailableError
+from trtbench.core.safety import at_home, mask, mask_words
+from trtbench.host.files import temporary_folder
 
 GRACE_S = 2.0
 """How long a child may take to end after SIGTERM before it is killed."""
-
-LOOK_S = 0.2
-"""How often to look after a child where the kernel cannot wake us at its end."""
+POLL_S = 0.2
+"""How often to look for a child's end where the kernel cannot wake us."""
+LOG_POLL_S = 0.25
+"""How often the log of a running program is read: rarely, because it is measuring."""
+HELP_S = 60.0
+"""A program on a cold disk needs seconds to print its help; longer is a hang."""
+TRTEXEC_FOLDERS = (Path("/usr/src/tensorrt/bin"), Path("/opt/tensorrt/bin"))
+"""Where NVIDIA's packages and containers install trtexec, outside the search path."""
+INSTALL = "sudo apt install libnvinfer-bin, or --opt binary=PATH, or -r tensorrt"
 
 _PR_SET_PDEATHSIG = 1
 _EVENT_BYTES = 65536
@@ -40,7 +53,7 @@ class Exit:
 
 
 class Child:
-    """A started process: output appended to a log, lines heard over a pipe.
+    """A started process: output appended to a log, lines received over a pipe.
 
     ``{events}`` in an argument becomes the number of the descriptor on which the child may write
     lines; each goes to ``on_line``.
@@ -58,8 +71,7 @@ class Child:
         pass_fds: Sequence[int] = (),
         on_line: Callable[[str], None] | None = None,
     ) -> None:
-        self._on_line = on_line
-        self._own_group = own_group
+        self._on_line, self._own_group = on_line, own_group
         self._rest = b""
         self._started = time.monotonic()
         self._events, write_end = os.pipe()
@@ -82,19 +94,23 @@ class Child:
         finally:
             os.close(write_end)
         self._talks = True
-        self._handle = _handle(self._process.pid)
+        try:
+            handle = os.pidfd_open(self._process.pid)  # readable at the end (Linux 5.3)
+        except (AttributeError, OSError):
+            handle = None
+        self._handles = [] if handle is None else [handle]
 
     def watched(self) -> list[int]:
-        """List descriptors that become readable when the child has said something or has ended."""
-        return [*([self._events] if self._talks else []), *self._handles()]
+        """Return descriptors that become readable when the child writes a line or ends."""
+        return [*([self._events] if self._talks else []), *self._handles]
 
     @property
     def wakes(self) -> bool:
-        """Whether the kernel tells of the end; without, somebody must look now and then."""
-        return self._handle is not None
+        """Whether the kernel signals the end; if not, the caller must poll."""
+        return bool(self._handles)
 
     def hear(self, ready: Sequence[int]) -> None:
-        """Take in what the child wrote; it may close its end of the pipe and go on."""
+        """Read what the child wrote; it may close its end of the pipe and go on."""
         if not self._talks or self._events not in ready:
             return
         data = os.read(self._events, _EVENT_BYTES)
@@ -105,38 +121,83 @@ class Child:
                 self._on_line(line.decode("utf-8", "replace"))
 
     def has_ended(self) -> bool:
-        """Look whether the process itself is at its end; it is not yet taken off the list."""
+        """Whether the process has ended; it is not reaped yet."""
         if self._process.returncode is not None:
             return True
-        return _is_over(self._process.pid)
+        try:
+            return self._look() is not None
+        except ChildProcessError:
+            return True
 
     def failed(self) -> bool:
-        """Say whether it ended otherwise than with status 0."""
-        seen = _look(self._process.pid)
+        """Whether it ended otherwise than with status 0."""
+        seen = self._look()
         return seen is not None and (seen.si_code != os.CLD_EXITED or seen.si_status != 0)
 
+    def _look(self) -> os.waitid_result | None:
+        return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+
     def end(self) -> None:
-        """End it and its group, if it still runs."""
-        end_process(self._process, group=self._own_group)
+        """End it, and its group if it has one: SIGTERM, then SIGKILL."""
+        send = os.killpg if self._own_group else os.kill
+        try:
+            _send(send, self._process.pid, signal.SIGTERM)
+            deadline = time.monotonic() + GRACE_S
+            while not self.has_ended() and time.monotonic() < deadline:
+                time.sleep(0.01)
+        finally:  # also when a second interrupt comes while waiting
+            _send(send, self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
     def close(self, *, timed_out: bool = False) -> Exit:
-        """Clear away what is left of the group, and tell how the process ended."""
+        """Kill what is left of the group, and return how the process ended."""
         if self._own_group and self._process.returncode is None:
-            # While the leader is not taken off the list, its number cannot mean somebody else.
+            # Until the leader is reaped, its number cannot belong to another process.
             _send(os.killpg, self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        self._drain()
-        for descriptor in (self._events, *self._handles()):
-            os.close(descriptor)
-        return _exit(self._process, started=self._started, timed_out=timed_out)
-
-    def _drain(self) -> None:
-        """Take in the last lines, which may come together with the end."""
+        code = self._process.wait()
         while self._talks and select.select([self._events], [], [], 0)[0]:
-            self.hear([self._events])
+            self.hear([self._events])  # the last lines may come together with the end
+        for descriptor in (self._events, *self._handles):
+            os.close(descriptor)
+        name = None
+        if code < 0:
+            known = -code in list(signal.Signals)
+            name = signal.Signals(-code).name if known else f"signal {-code}"
+        return Exit(
+            seconds=time.monotonic() - self._started,
+            status=code if code >= 0 else None,
+            signal=name,
+            timed_out=timed_out,
+        )
 
-    def _handles(self) -> list[int]:
-        return [] if self._handle is None else [self._handle]
+
+def _send(send: Callable[[int, int], None], pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        send(pid, number)
+
+
+def _child_setup(*, memory_bytes: int | None) -> Callable[[], None]:
+    """Prepare, before the fork, what the child does between fork and exec."""
+    parent = os.getpid()
+    try:
+        prctl = ctypes.CDLL(None).prctl
+    except (OSError, AttributeError):  # not Linux
+        prctl = None
+    limits = None
+    if memory_bytes is not None:  # or the stricter limit that this process has already
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        most = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)
+        limits = (most, most)
+
+    def setup() -> None:
+        if prctl is not None:
+            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:  # died between fork and prctl
+                os._exit(1)
+        if limits is not None:
+            resource.setrlimit(resource.RLIMIT_AS, limits)
+
+    return setup
 
 
 def run_process(
@@ -146,25 +207,15 @@ def run_process(
     timeout_s: float | None = None,
     env: Mapping[str, str] | None = None,
     folder: Path | None = None,
-    memory_bytes: int | None = None,
     own_group: bool = True,
     on_line: Callable[[str], None] | None = None,
     tick_s: float | None = None,
     on_tick: Callable[[], None] | None = None,
 ) -> Exit:
     """Run one command to its end; on an interrupt its whole group is ended first."""
-
-    def start() -> Child:
-        return Child(
-            command,
-            log=log,
-            env=env,
-            folder=folder,
-            memory_bytes=memory_bytes,
-            own_group=own_group,
-            on_line=on_line,
-        )
-
+    start = partial(
+        Child, command, log=log, env=env, folder=folder, own_group=own_group, on_line=on_line
+    )
     return run_together([start], timeout_s=timeout_s, tick_s=tick_s, on_tick=on_tick)[0]
 
 
@@ -178,8 +229,8 @@ def run_together(
 ) -> list[Exit]:
     """Start several processes at once and sleep until all have ended or the time is up.
 
-    They are worth nothing one without the other: when one fails, the others get a moment to
-    notice it and are then ended.
+    One is worth nothing without the others: when one fails, the others get a moment to notice it
+    and are then ended.
     """
     deadline = time.monotonic() + timeout_s if timeout_s is not None else None
     children: list[Child] = []
@@ -191,22 +242,49 @@ def run_together(
             on_started()
         late = _wait(children, deadline, tick_s, on_tick)
     finally:
-        exits = _end_all(children, late)
+        for child in children:
+            if not child.has_ended():
+                child.end()
+        exits = [child.close(timed_out=child in late) for child in children]
     return exits
 
 
-def _end_all(children: Sequence[Child], late: Sequence[Child]) -> list[Exit]:
-    for child in children:
-        if not child.has_ended():
-            child.end()
-    return [child.close(timed_out=child in late) for child in children]
+def _wait(
+    children: Sequence[Child],
+    deadline: float | None,
+    tick_s: float | None,
+    on_tick: Callable[[], None] | None,
+) -> list[Child]:
+    """Sleep until all have ended, or one failed; return those whose time was up."""
+    running = list(children)
+    last_moment = None
+    while running:
+        now = time.monotonic()
+        if deadline is not None and now >= deadline:
+            return running
+        if last_moment is not None and now >= last_moment:
+            return []
+        limits = [end - now for end in (deadline, last_moment) if end is not None]
+        limits += [tick_s] if tick_s is not None else []
+        limits += [POLL_S] if not all(child.wakes for child in running) else []
+        watched = [each for child in running for each in child.watched()]
+        ready = select.select(watched, [], [], min(limits) if limits else None)[0]
+        if not ready and on_tick is not None:
+            on_tick()
+        for child in running:
+            child.hear(ready)
+        over = [child for child in running if child.has_ended()]
+        if last_moment is None and any(child.failed() for child in over):
+            last_moment = time.monotonic() + GRACE_S
+        running = [child for child in running if child not in over]
+    return []
 
 
 @contextlib.contextmanager
 def run_on_death(command: Sequence[str]) -> Iterator[None]:
-    """Have a command run if this process dies within the block, be it by SIGKILL.
+    """Run a command if this process dies within the block, even by SIGKILL.
 
-    A shell in a session of its own waits for a line, or for the end of who would write it.
+    A shell in its own session waits for a line, or for the end of the process that would write it.
     """
     script = 'trap "" INT TERM HUP; read -r over || exec "$@"'
     waiting = subprocess.Popen(
@@ -222,130 +300,8 @@ def run_on_death(command: Sequence[str]) -> Iterator[None]:
         waiting.communicate(b"over\n")
 
 
-def end_process(child: subprocess.Popen[bytes], *, group: bool = True) -> None:
-    """End a child, and its group if it has one: politely, then for good."""
-    send = os.killpg if group else os.kill
-    try:
-        _send(send, child.pid, signal.SIGTERM)
-        deadline = time.monotonic() + GRACE_S
-        while not _is_over(child.pid) and time.monotonic() < deadline:
-            time.sleep(0.01)
-    finally:  # also when a second interrupt comes while waiting
-        _send(send, child.pid, signal.SIGKILL)
-        child.wait()
-
-
-def _send(send: Callable[[int, int], None], pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        send(pid, number)
-
-
-def _handle(pid: int) -> int | None:
-    """Open a descriptor that becomes readable at the end of a process (Linux 5.3)."""
-    try:
-        return os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        return None
-
-
-def _is_over(pid: int) -> bool:
-    """Look at a child without taking it off the kernel's list."""
-    try:
-        return _look(pid) is not None
-    except ChildProcessError:
-        return True
-
-
-def _look(pid: int) -> os.waitid_result | None:
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-
-
-def _child_setup(*, memory_bytes: int | None) -> Callable[[], None]:
-    """Prepare, before the fork, what the child does between fork and exec."""
-    parent = os.getpid()
-    try:
-        prctl = ctypes.CDLL(None).prctl
-    except (OSError, AttributeError):  # not Linux
-        prctl = None
-
-    limits = _memory_limits(memory_bytes)
-
-    def setup() -> None:
-        if prctl is not None:
-            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent:  # died between fork and prctl
-                os._exit(1)
-        if limits is not None:
-            resource.setrlimit(resource.RLIMIT_AS, limits)
-
-    return setup
-
-
-def _memory_limits(memory_bytes: int | None) -> tuple[int, int] | None:
-    """Find the limit asked for, or the stricter one that this process is under already."""
-    if memory_bytes is None:
-        return None
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)
-    return most, most
-
-
-def _wait(
-    children: Sequence[Child],
-    deadline: float | None,
-    tick_s: float | None,
-    on_tick: Callable[[], None] | None,
-) -> list[Child]:
-    """Sleep until all have ended, or the others of one that failed; gives those that were late."""
-    running = list(children)
-    last_moment = None
-    while running:
-        now = time.monotonic()
-        if deadline is not None and now >= deadline:
-            return running
-        if last_moment is not None and now >= last_moment:
-            return []
-        ends = [end - now for end in (deadline, last_moment) if end is not None]
-        ready = _sleep(running, [*ends, *([tick_s] if tick_s is not None else [])])
-        if not ready and on_tick is not None:
-            on_tick()
-        for child in running:
-            child.hear(ready)
-        over = [child for child in running if child.has_ended()]
-        if last_moment is None and any(child.failed() for child in over):
-            last_moment = time.monotonic() + GRACE_S
-        running = [child for child in running if child not in over]
-    return []
-
-
-def _sleep(running: Sequence[Child], limits: list[float]) -> list[int]:
-    """Sleep until a child says something or ends; gives the descriptors to look at."""
-    if not all(child.wakes for child in running):
-        limits = [*limits, LOOK_S]
-    watched = [each for child in running for each in child.watched()]
-    ready: list[int] = select.select(watched, [], [], min(limits) if limits else None)[0]
-    return ready
-
-
-def _exit(child: subprocess.Popen[bytes], *, started: float, timed_out: bool) -> Exit:
-    code = child.returncode
-    return Exit(
-        seconds=time.monotonic() - started,
-        status=code if code >= 0 else None,
-        signal=_signal_name(-code) if code < 0 else None,
-        timed_out=timed_out,
-    )
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
 def tail(path: Path, *, lines: int = 20, most_bytes: int = 65536) -> tuple[str, ...]:
-    """List the last lines of a log, however long it is."""
+    """Return the last lines of a log, however long it is."""
     try:
         with open(path, "rb") as file:
             file.seek(0, os.SEEK_END)
@@ -354,3 +310,105 @@ def tail(path: Path, *, lines: int = 20, most_bytes: int = 65536) -> tuple[str, 
     except OSError:
         return ()
     return tuple(text.splitlines()[-lines:])
+
+
+def find_trtexec(*, folders: Sequence[Path] = TRTEXEC_FOLDERS) -> Path | None:
+    """Return the trtexec on the search path, or the one NVIDIA's packages install."""
+    for path in (None, *map(str, folders)):
+        found = shutil.which("trtexec", path=path)
+        if found:
+            return Path(found)
+    return None
+
+
+def trtexec_binary(given: str | None) -> str:
+    """Return the trtexec to run: the one named, or the one that ``find_trtexec`` returns.
+
+    The name is kept as it was given, so that a command can be pasted.
+    """
+    if given is not None:
+        # A Path drops ./, and a bare name is looked up on the search path.
+        found = shutil.which(str(at_home(given)) if given.startswith("~") else given)
+        if found is None:
+            raise UnavailableError(f"{given} is not an executable program", fix="--opt binary=PATH")
+        return found
+    path = find_trtexec()
+    if path is None:
+        folders = ", ".join(str(folder) for folder in TRTEXEC_FOLDERS)
+        raise UnavailableError(
+            "trtexec is not installed here", facts={"looked": f"PATH, {folders}"}, fix=INSTALL
+        )
+    return str(path)
+
+
+def trtexec_missing() -> str | None:
+    """Return in a few words that there is no trtexec; ``None`` where there is one."""
+    return None if find_trtexec() else "trtexec is not on PATH nor where NVIDIA's packages put it"
+
+
+def help_text(binary: str, *, timeout_s: float = HELP_S) -> str:
+    """Return what a program prints for ``--help``."""
+    with temporary_folder() as folder:
+        log = folder / "help.txt"
+        try:
+            end = run_process([binary, "--help"], log=log, timeout_s=timeout_s, own_group=False)
+            text = log.read_text("utf-8", "replace")
+        except OSError as problem:
+            raise UnavailableError(
+                f"{binary} does not start", facts={"reason": problem.strerror or problem}
+            ) from None
+    if end.timed_out or end.status != 0:
+        how = f"no answer within {timeout_s:.0f} s" if end.timed_out else ended_how(end)
+        last = next((line for line in reversed(text.splitlines()) if line.strip()), "nothing")
+        raise UnavailableError(
+            f"{binary} --help does not work", facts={"end": how, "last line": last}, fix=INSTALL
+        )
+    return text
+
+
+def run_logged(
+    command: Sequence[str], *, log: Path, on_text: Callable[[str], None] | None = None
+) -> Exit:
+    """Run a program in this process's group; its log begins with the command.
+
+    ``on_text`` gets what the program has written since the last call.
+    """
+    with open(log, "a", encoding="utf-8") as file:
+        file.write(f"# run by trtbench:\n{shlex.join(mask_words(command))}\n")
+    seen = log.stat().st_size
+
+    def look() -> None:
+        nonlocal seen
+        if on_text is not None:
+            with open(log, "rb") as file:
+                file.seek(seen)
+                data = file.read()
+            seen += len(data)
+            on_text(data.decode("utf-8", "replace"))
+
+    try:
+        end = run_process(command, log=log, own_group=False, tick_s=LOG_POLL_S, on_tick=look)
+        look()
+    except OSError as problem:
+        raise UnavailableError(
+            f"{command[0]} does not start", facts={"reason": problem.strerror or problem}
+        ) from None
+    finally:
+        if mask_words(command) != list(command):  # programs repeat how they were called
+            text = log.read_bytes().decode("utf-8", "surrogateescape")
+            text = "".join(map(mask, text.splitlines(keepends=True)))
+            log.write_bytes(text.encode("utf-8", "surrogateescape"))
+    return end
+
+
+def ended_how(end: Exit) -> str:
+    """Return how a program ended, in words."""
+    return f"ended by {end.signal}" if end.signal else f"ended with status {end.status}"
+
+
+def status_of(end: Exit) -> int | None:
+    """Return the status as one number, as a record keeps it: below zero for a signal."""
+    if end.signal is None:
+        return end.status
+    number = getattr(signal, end.signal, None) or end.signal.rpartition(" ")[2]
+    return -int(number)

@@ -1,26 +1,39 @@
-"""Looks at the GPU from outside the process that is measured: samples over time, and counters.
+"""Look at the GPU from outside the process that is measured: samples, counters, and its clock.
 
-Every quantity is probed by itself; what a device does not tell is absent. A look takes from
-microseconds to milliseconds (energy), so nobody looks during a pass whose latency counts.
+Every quantity is probed by itself; what a device does not report is absent. A look takes from
+microseconds to milliseconds (energy), so nothing looks during a pass whose latency counts. NVML
+reports almost nothing on a Jetson: there tegrastats and jetson-stats are read.
+
+A locked clock outlives the process that set it, so another process waits for this one's end:
+``python -m trtbench.host.telemetry INDEX`` frees the clock of a GPU.
 """
 
 from __future__ import annotations
 
+import importlib
+import os
+import re
+import shutil
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from types import ModuleType
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from trtbench.domain.samples import TelemetrySample
-from trtbench.domain.spec import Value
-from trtbench.host.gpu_names import slice_in_use
-from trtbench.host.jtop import JtopSource
-from trtbench.host.nvml import MHZ, Device, opened
-from trtbench.host.tegrastats import TegraSource, is_jetson
-from trtbench.host.telemetry_values import Counters
+from trtbench.core.run import Scalar
+from trtbench.core.samples import TelemetrySample
+from trtbench.core.spec import Value
+from trtbench.host.files import temporary_folder
+from trtbench.host.nvml import MHZ, Device, opened, scaled, slice_in_use
+from trtbench.host.process import Child, run_on_death, run_process, tail
+
+if TYPE_CHECKING:
+    from jtop import jtop
 
 POLICIES = {
     "power": ("NVML_PERF_POLICY_POWER", 0),
@@ -31,7 +44,6 @@ POLICIES = {
     "reliability": ("NVML_PERF_POLICY_RELIABILITY", 5),
 }
 """Violation counters: how long clocks were held down, in nanoseconds."""
-
 FIELDS = {
     "sw_power_cap": 74,
     "sync_boost_field": 76,
@@ -40,10 +52,46 @@ FIELDS = {
     "power_brake": 271,
 }
 """Further counters of the same kind, by the numbers of NVML's fields."""
-
 ENERGY_PROBE_S = 0.6
+JETSON_INTERVAL_S = 0.1
+COLDEST_C = -40.0
+"""Boards work from here on; a sensor of a Jetson that is switched off reads -256."""
+
 _RUNNING = ("MPSCompute", "Compute")
 _PCIE = {"sent": ("NVML_PCIE_UTIL_TX_BYTES", 0), "received": ("NVML_PCIE_UTIL_RX_BYTES", 1)}
+_REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+_KIB, _KHZ = 1024, 1e3
+
+_RAM = re.compile(r"\bRAM (\d+)/(\d+)MB")
+_GPU = re.compile(r"\bGR3D(?:_FREQ)? (?:(\d+)%)?(?:@\[?(\d+(?:,\d+)*)\]?)?")
+"""Each part of a GPU has a clock, 0 when it is off; the load is not shown to every user."""
+_EMC = re.compile(r"\bEMC(?:_FREQ)? (?:(\d+)%)?(?:@(\d+))?")
+_TEMPERATURE = re.compile(r"\bgpu(?:-therm(?:al)?)?@(-?\d+(?:\.\d+)?)C", re.IGNORECASE)
+_RAIL = re.compile(
+    r"(?<![\w@])(VDD\w*|VIN\w*|POM_5V_\w+|SYS5V|GPU|CPU|SOC|CV) "
+    r"(-?\d+)(?:mW)?/-?\d+(?:mW)?(?![\w.])"
+)
+_WHOLE_BOARD = ("VDD_IN", "POM_5V_IN", "VIN")
+"""Rails through which all power comes; AGX Xavier and AGX Orin measure none of them."""
+_BEHIND_OTHERS = ("VDDQ_VDD2_1V8AO",)
+"""Rails fed from another one that is measured: at 5 V, from VIN_SYS_5V0 of an AGX Orin."""
+
+_JETSON = "on a Jetson sudo jetson_clocks does it, after sudo nvpmodel -m 0 for the highest"
+_NOT = "the clock was not locked"
+_FREE = "nvmlDeviceResetGpuLockedClocks"
+
+T = TypeVar("T")
+V = TypeVar("V", bound=Value)
+
+
+class Counters(Value, frozen=True, kw_only=True):
+    """Counters of a device at one moment; those it does not have are absent."""
+
+    at_s: float
+    limits_s: dict[str, float] = {}
+    energy_j: float | None = None
+    sm_clock_hz: float | None = None
+    event_reasons: int | None = None
 
 
 class Growth(Value, frozen=True, kw_only=True):
@@ -68,76 +116,75 @@ class NvmlSource:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._others = frozenset(pid for kind in _RUNNING for pid, _ in self._listed(kind))
-        """Processes that were there before: theirs is not the memory of what is measured."""
+        """Processes that were there before: their memory is not that of what is measured."""
 
     def sample(self, at_s: float) -> TelemetrySample:
-        ask = self._device.ask
+        ask, number = self._device.ask, self._device.number
         rates = ask("nvmlDeviceGetUtilizationRates")
         memory = self._device.ask_part("nvmlDeviceGetMemoryInfo")
+        pcie = {
+            way: scaled(ask("nvmlDeviceGetPcieThroughput", number(*constant)), 1e3)
+            for way, constant in _PCIE.items()
+        }
         return TelemetrySample(
             at_s=at_s,
             gpu_util=None if rates is None else rates.gpu / 100,
             memory_util=None if rates is None else rates.memory / 100,
             memory_used_bytes=None if memory is None else int(getattr(memory, "used", 0)) or None,
             sm_clock_hz=self._device.sm_clock_hz(),
-            memory_clock_hz=_times(ask("nvmlDeviceGetClockInfo", self._clock("MEM", 2)), MHZ),
-            power_w=_times(ask("nvmlDeviceGetPowerUsage"), 1e-3),
-            temperature_c=_times(ask("nvmlDeviceGetTemperature", 0), 1.0),
+            memory_clock_hz=scaled(ask("nvmlDeviceGetClockInfo", number("NVML_CLOCK_MEM", 2)), MHZ),
+            power_w=scaled(ask("nvmlDeviceGetPowerUsage"), 1e-3),
+            temperature_c=scaled(ask("nvmlDeviceGetTemperature", 0), 1.0),
             event_reasons=self._reasons(),
             process_memory_bytes=self.process_memory(),
-            pcie_sent_bytes_s=self._pcie("sent"),
-            pcie_received_bytes_s=self._pcie("received"),
+            pcie_sent_bytes_s=pcie["sent"],
+            pcie_received_bytes_s=pcie["received"],
             energy_j=self._energy(),
         )
 
     def counters(self, *, energy: bool = False) -> Counters:
         """Read the limits and the clock; the energy counter takes milliseconds and is optional."""
+        limits = {}
+        for name, constant in POLICIES.items():
+            policy = self._device.number(*constant)
+            answer = self._device.ask("nvmlDeviceGetViolationStatus", policy)
+            if answer is not None:
+                limits[name] = int(answer.violationTime) * 1e-9
+        answers = self._device.ask("nvmlDeviceGetFieldValues", list(FIELDS.values())) or ()
+        for name, answer in zip(FIELDS, answers, strict=False):
+            if answer.nvmlReturn == 0:
+                limits[name] = int(answer.value.ullVal) * 1e-9
         return Counters(
             at_s=time.monotonic(),
-            limits_s={**self._violations(), **self._fields()},
+            limits_s=limits,
             energy_j=self._energy() if energy else None,
             sm_clock_hz=self._device.sm_clock_hz(),
             event_reasons=self._reasons(),
         )
 
-    def energy_period_s(self, *, most_s: float = ENERGY_PROBE_S) -> float | None:
-        """Find how often the energy counter moves: the least time between two of its changes."""
+    def energy_period_s(self) -> float | None:
+        """Return how often the energy counter moves: the least time between two of its changes."""
         began = time.monotonic()
         changes: list[float] = []
         value = self._energy()
-        while value is not None and len(changes) < 3 and time.monotonic() - began < most_s:
+        while value is not None and len(changes) < 3 and time.monotonic() - began < ENERGY_PROBE_S:
             now = self._energy()
             if now != value:
                 changes.append(time.monotonic())
                 value = now
-        gaps = [b - a for a, b in pairwise(changes)]
-        return min(gaps) if gaps else None
-
-    def _clock(self, kind: str, default: int) -> int:
-        return self._device.number(f"NVML_CLOCK_{kind}", default)
+        return min((b - a for a, b in pairwise(changes)), default=None)
 
     def _reasons(self) -> int | None:
-        names = (
-            "nvmlDeviceGetCurrentClocksEventReasons",
-            "nvmlDeviceGetCurrentClocksThrottleReasons",
-        )
-        answers = (self._device.ask(name) for name in names)
-        found = next((answer for answer in answers if answer is not None), None)
-        return None if found is None else int(found)
+        answers = (self._device.ask(name) for name in _REASONS)
+        return next((int(answer) for answer in answers if answer is not None), None)
 
     def _energy(self) -> float | None:
-        return _times(self._device.ask("nvmlDeviceGetTotalEnergyConsumption"), 1e-3)
-
-    def _pcie(self, way: str) -> float | None:
-        kilobytes = self._device.ask(
-            "nvmlDeviceGetPcieThroughput", self._device.number(*_PCIE[way])
-        )
-        return _times(kilobytes, 1e3)
+        return scaled(self._device.ask("nvmlDeviceGetTotalEnergyConsumption"), 1e-3)
 
     def process_memory(self) -> int | None:
-        """Sum memory of processes that came after the first look: the one that is measured.
+        """Return the memory of processes that came after the first look: the one measured.
 
-        Clients of MPS have a list of their own, and their server is none of them.
+        Clients of MPS have their own list, and their server is none of them.
         """
         for kind in _RUNNING:
             mine = [size for pid, size in self._listed(kind) if pid not in self._others]
@@ -150,26 +197,154 @@ class NvmlSource:
         listed = self._device.ask_part(f"nvmlDeviceGet{kind}RunningProcesses") or ()
         return [(item.pid, item.usedGpuMemory) for item in listed]
 
-    def _violations(self) -> dict[str, float]:
-        found = {}
-        for name, (constant, default) in POLICIES.items():
-            policy = self._device.number(constant, default)
-            answer = self._device.ask("nvmlDeviceGetViolationStatus", policy)
-            if answer is not None:
-                found[name] = int(answer.violationTime) * 1e-9
-        return found
 
-    def _fields(self) -> dict[str, float]:
-        answers = self._device.ask("nvmlDeviceGetFieldValues", list(FIELDS.values())) or ()
-        return {
-            name: int(answer.value.ullVal) * 1e-9
-            for name, answer in zip(FIELDS, answers, strict=False)
-            if answer.nvmlReturn == 0
-        }
+class TegraSource:
+    """tegrastats, of which the latest line is read."""
+
+    def __init__(self, child: Child, log: Path) -> None:
+        self._child, self._log = child, log
+
+    @classmethod
+    @contextmanager
+    def opened(cls, *, command: str = "tegrastats") -> Iterator[TegraSource | None]:
+        """Start it and end it; ``None`` where it is not installed."""
+        program = shutil.which(command)
+        if program is None:
+            yield None
+            return
+        with temporary_folder() as folder:
+            log = folder / "lines.txt"
+            log.touch()
+            interval_ms = str(int(JETSON_INTERVAL_S * 1e3))
+            child = Child([program, "--interval", interval_ms], log=log)
+            try:
+                yield cls(child, log)
+            finally:
+                child.end()
+                child.close()
+
+    def sample(self, at_s: float) -> TelemetrySample:
+        samples = (sample_from_line(line, at_s=at_s) for line in reversed(tail(self._log)))
+        return next(filter(None, samples), TelemetrySample(at_s=at_s))
+
+    def counters(self, *, energy: bool = False) -> Counters:
+        """Return the clock of the last line; a Jetson has no counters of limits."""
+        return Counters(at_s=time.monotonic(), sm_clock_hz=self.sample(0.0).sm_clock_hz)
+
+
+def sample_from_line(line: str, *, at_s: float) -> TelemetrySample | None:
+    """Read one line of tegrastats, in the wordings of several JetPacks; ``None`` for others."""
+    memory, gpu = _RAM.search(line), _GPU.search(line)
+    if memory is None and gpu is None:
+        return None
+    temperature, emc = _TEMPERATURE.search(line), _EMC.search(line)
+    rails = {match[1]: int(match[2]) * 1e-3 for match in _RAIL.finditer(line)}
+    whole = next((rails[name] for name in _WHOLE_BOARD if name in rails), None)
+    parts = [watts for name, watts in rails.items() if name not in _BEHIND_OTHERS]
+    return TelemetrySample(
+        at_s=at_s,
+        gpu_util=int(gpu[1]) / 100 if gpu and gpu[1] else None,
+        memory_util=int(emc[1]) / 100 if emc and emc[1] else None,
+        memory_used_bytes=int(memory[1]) * 2**20 if memory else None,
+        sm_clock_hz=max(map(int, gpu[2].split(","))) * 1e6 if gpu and gpu[2] else None,
+        memory_clock_hz=int(emc[2]) * 1e6 if emc and emc[2] else None,
+        power_w=whole if whole is not None else sum(parts) if parts else None,
+        temperature_c=_known_temperature(float(temperature[1]) if temperature else None),
+    )
+
+
+def _known_temperature(celsius: float | None) -> float | None:
+    return None if celsius is None or celsius < COLDEST_C else celsius
+
+
+class JtopSource:
+    """jetson-stats, whose service may read what a user may not.
+
+    Written for the structures of versions 4 and 3; what one of them does not have is absent.
+    """
+
+    def __init__(self, board: jtop) -> None:
+        self._board = board
+
+    @classmethod
+    @contextmanager
+    def opened(cls, *, library: ModuleType | None = None) -> Iterator[JtopSource | None]:
+        """Connect to the service; ``None`` where the package or its service is not there."""
+        with ExitStack() as stack:
+            try:
+                found = library or importlib.import_module("jtop")
+                board = stack.enter_context(found.jtop(interval=JETSON_INTERVAL_S))
+                board.ok()  # waits for the first answer
+            except Exception:  # no package, no service, another version of it, no permission
+                board = None
+            yield None if board is None else cls(board)
+
+    def sample(self, at_s: float) -> TelemetrySample:
+        board = self._board
+
+        def gpu() -> Mapping[str, Any]:
+            return next(iter(dict(board.gpu).values()))  # version 4 keeps them by name
+
+        def sensor() -> float | None:
+            names = ("gpu", "gpu-thermal")
+            value = next(v for name, v in board.temperature.items() if name.lower() in names)
+            if not isinstance(value, Mapping):
+                return float(value)
+            return float(value["temp"]) if value.get("online", True) else None
+
+        used = _first(lambda: board.memory["RAM"]["used"] * _KIB, lambda: board.ram["use"] * _KIB)
+        return TelemetrySample(
+            at_s=at_s,
+            gpu_util=_first(lambda: gpu()["status"]["load"] / 100, lambda: board.gpu["val"] / 100),
+            memory_util=_first(
+                lambda: board.memory["EMC"]["val"] / 100, lambda: board.emc["val"] / 100
+            ),
+            memory_used_bytes=None if used is None else int(used),
+            sm_clock_hz=_first(
+                lambda: gpu()["freq"]["cur"] * _KHZ, lambda: board.gpu["frq"] * _KHZ
+            ),
+            memory_clock_hz=_first(
+                lambda: board.memory["EMC"]["cur"] * _KHZ, lambda: board.emc["frq"] * _KHZ
+            ),
+            power_w=_first(
+                lambda: board.power["tot"]["power"] * 1e-3, lambda: board.power[0]["cur"] * 1e-3
+            ),
+            temperature_c=_known_temperature(_first(sensor)),
+        )
+
+    def counters(self, *, energy: bool = False) -> Counters:
+        """Return the clock that the service reported last; a Jetson has no counters of limits."""
+        return Counters(at_s=time.monotonic(), sm_clock_hz=self.sample(0.0).sm_clock_hz)
+
+    def settings(self) -> dict[str, Scalar]:
+        """Return the power mode and whether jetson_clocks runs; programs tell it to root only."""
+        board = self._board
+        mode, number = _tried(lambda: board.nvpmodel.name), _tried(lambda: board.nvpmodel.id)
+        clocks = _tried(lambda: board.jetson_clocks)
+        return _known(
+            nvpmodel=mode if mode is None or number is None else f"{mode} ({number})",
+            jetson_clocks=None if clocks is None else bool(clocks),
+        )
+
+
+def _first(*reads: Callable[[], object]) -> float | None:
+    """Read one quantity in the form of each version of the library."""
+    for read in reads:
+        value = _tried(read)
+        if isinstance(value, (int, float)):
+            return float(value)
+    return None
+
+
+def _tried(read: Callable[[], T]) -> T | None:
+    try:
+        return read()
+    except Exception:  # the library's values are of its own kinds, and so are their errors
+        return None
 
 
 class Sources:
-    """Several ways to look at one device: what one does not tell, the next may."""
+    """Several ways to look at one device: what one does not report, the next may."""
 
     def __init__(self, sources: Sequence[TelemetrySource]) -> None:
         self._sources = sources
@@ -181,24 +356,16 @@ class Sources:
         return _completed([source.counters(energy=energy) for source in self._sources])
 
 
-V = TypeVar("V", bound=Value)
-
-
 def _completed(answers: Sequence[V]) -> V:
-    """Find the first answer, with what it lacks from the others in turn."""
     first, *others = answers
     for other in others:
-        gaps = {
-            name: getattr(other, name)
-            for name in first.__struct_fields__
-            if getattr(first, name) is None
-        }
-        first = first.having(**gaps)
+        gaps = [name for name in first.__struct_fields__ if getattr(first, name) is None]
+        first = first.having(**{name: getattr(other, name) for name in gaps})
     return first
 
 
 class Sampler:
-    """Looks at a device in a thread of its own, as often as asked, until it is stopped."""
+    """Looks at a device in its own thread, as often as asked, until it is stopped."""
 
     def __init__(
         self,
@@ -222,7 +389,7 @@ class Sampler:
         self._over.wait(seconds)
 
     def stop(self) -> tuple[TelemetrySample, ...]:
-        """End, and give what was seen in order of time."""
+        """End, and return what was seen in order of time."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -237,14 +404,14 @@ class Sampler:
 
 
 @contextmanager
-def source_of(index: int, *, nvml: ModuleType | None = None) -> Iterator[TelemetrySource | None]:
+def source_of(index: int) -> Iterator[TelemetrySource | None]:
     """Open what can be looked at: the GPU through NVML, a Jetson through its own programs."""
-    if nvml is None and is_jetson():
+    if is_jetson():
         with TegraSource.opened() as lines, JtopSource.opened() as service:
             found = [each for each in (lines, service) if each is not None]
             yield Sources(found) if found else None
         return
-    with opened(index, part=slice_in_use(index, nvml=nvml), nvml=nvml) as device:
+    with opened(index, part=slice_in_use(index)) as device:
         yield None if device is None else NvmlSource(device)
 
 
@@ -266,9 +433,114 @@ def integrated_j(samples: tuple[TelemetrySample, ...]) -> float | None:
     points = [(s.at_s, s.power_w) for s in samples if s.power_w is not None]
     if len(points) < 2:
         return None
-    pairs = pairwise(points)
-    return sum((b - a) * (p + q) / 2 for (a, p), (b, q) in pairs)
+    return sum((b - a) * (p + q) / 2 for (a, p), (b, q) in pairwise(points))
 
 
-def _times(value: float | None, factor: float) -> float | None:
-    return None if value is None else value * factor
+def is_jetson(*, root: Path = Path("/")) -> bool:
+    """Whether this is a Jetson, by what its system leaves in the file tree."""
+    return (root / "etc/nv_tegra_release").exists() or (root / "usr/bin/tegrastats").exists()
+
+
+def board_settings() -> dict[str, Scalar]:
+    """Return the power mode and whether clocks are pinned; empty where there is no such board."""
+    known = _known(
+        nvpmodel=power_mode(_output("nvpmodel", "-q")),
+        jetson_clocks=clocks_pinned(_output("jetson_clocks", "--show")),
+    )
+    if len(known) == 2 or not is_jetson():
+        return known
+    with JtopSource.opened() as service:  # jetson_clocks answers to root alone
+        return {**(service.settings() if service is not None else {}), **known}
+
+
+def _known(**facts: Scalar) -> dict[str, Scalar]:
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def power_mode(text: str) -> str | None:
+    """Read ``NV Power Mode: MAXN`` and the number that follows it."""
+    name = re.search(r"NV Power Mode\s*:\s*(\S+)", text)
+    if name is None:
+        return None
+    number = re.search(r"^\s*(\d+)\s*$", text, re.M)
+    return f"{name[1]} ({number[1]})" if number else name[1]
+
+
+def clocks_pinned(text: str) -> bool | None:
+    """Whether the GPU's least and greatest clock are the same, which jetson_clocks does."""
+    match = re.search(r"GPU\s+MinFreq=(\d+)\s+MaxFreq=(\d+)", text)
+    return None if match is None else match[1] == match[2]
+
+
+def _output(program: str, *arguments: str) -> str:
+    found = shutil.which(program)
+    if found is None:
+        return ""
+    with temporary_folder() as folder:
+        log = folder / "output.txt"
+        try:
+            ended = run_process([found, *arguments], log=log, timeout_s=10.0)
+        except OSError:
+            return ""
+        return log.read_text(errors="replace") if ended.status == 0 else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lock:
+    """Whether the clock was locked, and at what."""
+
+    locked: bool
+    clock_mhz: int | None = None
+    note: str | None = None
+    """Why it is not locked."""
+
+
+@contextmanager
+def locked_clocks(index: int, wish: str, *, pinned: bool = False) -> Iterator[Lock]:
+    """Lock to ``base``, ``max`` or a number of megahertz, and unlock at the end in any case.
+
+    ``pinned`` says that the board holds its clocks already.
+    """
+    if is_jetson():
+        note = "the clock is held by jetson_clocks" if pinned else f"{_NOT}: {_JETSON}"
+        yield Lock(locked=pinned, note=note)
+        return
+    with ExitStack() as stack:
+        device = stack.enter_context(opened(index))
+        if device is None:
+            yield Lock(locked=False, note=f"{_NOT}: NVML, which would do it, sees no GPU {index}")
+            return
+        stack.enter_context(
+            run_on_death((sys.executable, "-m", "trtbench.host.telemetry", str(index)))
+        )
+        # The base clock is what the GPU holds within its power for long.
+        ask = "nvmlDeviceGetDefaultApplicationsClock"
+        ask = "nvmlDeviceGetMaxClockInfo" if wish == "max" else ask
+        kind = device.number("NVML_CLOCK_SM", 1)
+        found = int(wish) if wish.isdecimal() else device.ask(ask, kind)
+        if found is None:
+            other = "a number of MHz" if wish == "max" else "max or a number of MHz"
+            reason = f"the GPU does not report its {wish} clock; give {other}"
+            yield Lock(locked=False, note=f"{_NOT}: {reason}")
+            return
+        clock = int(found)
+        refused = device.command("nvmlDeviceSetGpuLockedClocks", clock, clock)
+        if refused is None:
+            stack.callback(device.command, _FREE)
+            yield Lock(locked=True, clock_mhz=clock)
+            return
+        reason = refused.reason
+        if refused.needs_root:
+            command = f"sudo nvidia-smi -i {index} -lgc {clock},{clock}"
+            reason = f"that needs root ({command})"
+            if os.geteuid() == 0:
+                reason = (
+                    f"the driver refuses it even to root, as in containers ({command} on the host)"
+                )
+        yield Lock(locked=False, note=f"{_NOT}: {reason}")
+
+
+if __name__ == "__main__":
+    with opened(int(sys.argv[1])) as gpu:
+        if gpu is not None:
+            gpu.command(_FREE)

@@ -1,18 +1,34 @@
-"""The one door to ``tensorrt`` and ``tensorrt_rtx``: which is here, and what that version can do.
+"""TensorRT and TensorRT-RTX: which is installed, what that version can do, and what it reports.
 
 Knows TensorRT 8.6 to 11 and TensorRT-RTX 1.x. What a version can do is what its module has, looked
-up by name, never guessed from the number; the table of versions serves where no module is at hand
-(a plan for another machine), and a test holds it against the real bindings of every version.
+up by name, never guessed from the number; the table of versions serves where there is no module
+(a plan for another machine), and a test compares it with the real bindings of every version.
+
+TensorRT calls objects of classes derived from its own (loggers, monitors, allocators), so these are
+made for the module in use. They keep plain values only and never raise: an exception would pass
+through native code. There is no error recorder: all errors reach the logger too, and a recorder
+written in Python crashes TensorRT-RTX 1.7 when a network is freed.
 """
 
 from __future__ import annotations
 
 import importlib
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
 from types import ModuleType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from trtbench.domain.spec import Value
-from trtbench.errors import UnavailableError, UsageError
+from trtbench.core.errors import UnavailableError, UsageError
+from trtbench.core.run import Scalar
+from trtbench.core.spec import Value
+
+if TYPE_CHECKING:
+    from tensorrt import ICudaEngine, IHostMemory, ILogger, IProgressMonitor
+
 
 Flavour = Literal["tensorrt", "tensorrt_rtx"]
 Version = tuple[int, ...]
@@ -22,6 +38,22 @@ INSTALL: dict[Flavour, str] = {
     "tensorrt": "pip install tensorrt, or --python PATH of an interpreter that has it",
     "tensorrt_rtx": "pip install 'trtbench[rtx]', or --python PATH of an interpreter that has it",
 }
+
+TYPES = {
+    "FLOAT": ("float32", 32),
+    "HALF": ("float16", 16),
+    "BF16": ("bfloat16", 16),
+    "INT8": ("int8", 8),
+    "UINT8": ("uint8", 8),
+    "INT32": ("int32", 32),
+    "INT64": ("int64", 64),
+    "BOOL": ("bool", 8),
+    "FP8": ("float8_e4m3fn", 8),
+    "E8M0": ("float8_e8m0fnu", 8),
+    "INT4": ("int4", 4),
+    "FP4": ("float4_e2m1fn", 4),
+}
+"""TensorRT's name of a type: numpy's or ONNX's, and its bits."""
 
 ALWAYS: Version = (0,)
 END_OF_WEAK_TYPING: tuple[Version, Version] = ((10, 99), (1, 4, 99))
@@ -96,7 +128,7 @@ class Abilities(Value, frozen=True, kw_only=True):
 
     @property
     def strong(self) -> bool:
-        """Whether the builder can be held to the types of the model."""
+        """Whether the builder can be made to keep the types of the model."""
         return self.has("NetworkDefinitionCreationFlag.STRONGLY_TYPED")
 
     @property
@@ -105,7 +137,7 @@ class Abilities(Value, frozen=True, kw_only=True):
 
     @property
     def targets(self) -> bool:
-        """Whether it builds for other GPUs than the one at hand, and without any."""
+        """Whether it builds for other GPUs than the one here, and without any."""
         return self.has("IBuilderConfig.set_compute_capability")
 
     @property
@@ -125,14 +157,21 @@ class Abilities(Value, frozen=True, kw_only=True):
 
 
 def load(flavour: Flavour) -> tuple[ModuleType, Abilities]:
-    """Import one flavour and look at what it can do; a broken installation is told as such."""
+    """Import one flavour and look at what it can do; a broken installation is reported as such."""
+    title = TITLES[flavour]
     try:
         trt = importlib.import_module(flavour)
     except ImportError as problem:
-        raise _missing(flavour, problem) from None
+        if isinstance(problem, ModuleNotFoundError) and problem.name == flavour:
+            raise UnavailableError(f"{title} is not installed here", fix=INSTALL[flavour]) from None
+        raise UnavailableError(
+            f"{title} is installed and cannot be loaded",
+            facts={"reason": problem},
+            fix="put the folder of libnvinfer on LD_LIBRARY_PATH, or install again",
+        ) from None
     except Exception as problem:  # libraries that do not fit raise whatever they like
         raise UnavailableError(
-            f"{TITLES[flavour]} is installed and cannot be imported",
+            f"{title} is installed and cannot be imported",
             facts={"reason": f"{type(problem).__name__}: {problem}"},
         ) from None
     return trt, abilities_of(trt, flavour=flavour)
@@ -145,23 +184,22 @@ def abilities_of(trt: ModuleType, *, flavour: Flavour) -> Abilities:
 
 
 def abilities_of_version(version: str, *, flavour: Flavour) -> Abilities:
-    """Tell what a version can do, where its module is not at hand."""
+    """Return what a version can do, where its module is not installed."""
     number = version_numbers(version)
-    column = 0 if flavour == "tensorrt" else 1
-    names = frozenset(name for name, spans in SEEN.items() if _within(number, spans[column]))
-    return Abilities(flavour=flavour, version=version, names=names)
+    names = set()
+    for name, spans in SEEN.items():
+        first, last = spans[flavour == "tensorrt_rtx"]
+        if first is not None and first <= number and (last is None or number <= last):
+            names.add(name)
+    return Abilities(flavour=flavour, version=version, names=frozenset(names))
 
 
 def version_numbers(version: str) -> Version:
     """Turn ``10.13.3.9`` into numbers that compare."""
-    parts = []
-    for part in version.split(".")[:4]:
-        if not part.isdecimal():
-            break
-        parts.append(int(part))
+    parts = tuple(map(int, takewhile(str.isdecimal, version.split(".")[:4])))
     if not parts:
         raise UsageError(f"{version!r} is not a TensorRT version", fix="write it like 10.9")
-    return tuple(parts)
+    return parts
 
 
 def _found(trt: object, name: str) -> bool:
@@ -172,26 +210,10 @@ def _found(trt: object, name: str) -> bool:
     return True
 
 
-def _within(number: Version, span: VersionSpan) -> bool:
-    first, last = span
-    return first is not None and first <= number and (last is None or number <= last)
-
-
 def _newest(table: tuple[tuple[Version, int], ...], version: str) -> int | None:
     number = version_numbers(version)
     known = [limit for first, limit in table if first <= number]
     return known[-1] if known else None
-
-
-def _missing(flavour: Flavour, problem: ImportError) -> UnavailableError:
-    title = TITLES[flavour]
-    if isinstance(problem, ModuleNotFoundError) and problem.name == flavour:
-        return UnavailableError(f"{title} is not installed here", fix=INSTALL[flavour])
-    return UnavailableError(
-        f"{title} is installed and cannot be loaded",
-        facts={"reason": problem},
-        fix="put the folder of libnvinfer on LD_LIBRARY_PATH, or install again",
-    )
 
 
 _KEPT: list[object] = []
@@ -204,3 +226,235 @@ def keep_until_exit(*objects: object) -> None:
     network and configuration in the order of their names.
     """
     _KEPT.extend(objects)
+
+
+_BY_PROFILE = ("get_device_memory_size_for_profile_v2", "get_device_memory_size_for_profile")
+"""What TensorRT calls it from 10.3 on, and from 10.1 on."""
+
+
+def inspect_engine(
+    trt: ModuleType, logger: ILogger, data: IHostMemory, *, shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[str, dict[str, Scalar]] | None:
+    """Load an engine and give its layers as JSON, with facts; ``None`` when it does not load."""
+    runtime = trt.Runtime(logger)
+    runtime.engine_host_code_allowed = True  # ours, built a moment ago
+    engine = runtime.deserialize_cuda_engine(data)
+    if engine is None:
+        return None
+    inspector = engine.create_engine_inspector()
+    context = engine.create_execution_context() if shapes else None
+    keep_until_exit(runtime, engine, inspector, context)
+    if context is not None:
+        # Without shapes that have been followed through the network, formats of a dynamic engine
+        # are given as "N/A due to dynamic shapes".
+        for name, shape in shapes.items():
+            context.set_input_shape(name, shape)
+        context.infer_shapes()
+        inspector.execution_context = context
+    text = inspector.get_engine_information(trt.LayerInformationFormat.JSON)
+    return text, {**memory_facts(engine), "engine_layers": int(engine.num_layers)}
+
+
+def memory_facts(engine: ICudaEngine) -> dict[str, Scalar]:
+    """Return what contexts take for activations: of the largest profile, and of each where known.
+
+    A context takes the memory of the largest whichever profile it uses, unless it was made
+    otherwise; versions before 10.1 report nothing of single profiles.
+    """
+    facts: dict[str, Scalar] = {"activation_bytes": activation_bytes(engine)}
+    for size_of in filter(None, (getattr(engine, name, None) for name in _BY_PROFILE)):
+        count = int(engine.num_optimization_profiles)
+        if count > 1:
+            sizes = ", ".join(str(int(size_of(index))) for index in range(count))
+            return {**facts, "activations_by_profile": sizes}
+    return facts
+
+
+def activation_bytes(engine: ICudaEngine) -> int | None:
+    """Ask for the memory of a context on the device, by whatever name this version has."""
+    for name in ("device_memory_size_v2", "device_memory_size"):
+        if hasattr(engine, name):
+            return int(getattr(engine, name))
+    return None
+
+
+Progress = Callable[[float, str], None]
+
+LETTERS = {"INTERNAL_ERROR": "F", "ERROR": "E", "WARNING": "W", "INFO": "I", "VERBOSE": "V"}
+NOISE = ("cudaError 35", "catchCudaError", "CUDA initialization failure with error: 35")
+"""Follows other errors on machines without a driver, and is hardly ever the cause."""
+
+_TIMED = re.compile(r"Timing Runner: (.{1,1000}?) \(")
+"""What TensorRT 8 says, verbosely, before it times the kernels of a layer."""
+
+MOST_KEPT = 200
+"""Errors and warnings kept in memory; the log has them all."""
+
+
+@dataclass
+class Heard:
+    """What was said so far, worst first where it matters."""
+
+    errors: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def cause(self) -> str | None:
+        """Return the first error that is not mere noise of a machine without a driver."""
+        telling = [text for text in self.errors if not any(word in text for word in NOISE)]
+        return next(iter(telling or self.errors), None)
+
+
+def make_logger(
+    trt: ModuleType,
+    *,
+    path: Path,
+    heard: Heard,
+    verbose: bool,
+    watch: Callable[[str], None] | None = None,
+) -> ILogger:
+    """Make a logger that writes a file in the manner of trtexec's log.
+
+    ``watch`` is given every line, also those that are not written because they are too verbose.
+    """
+    file = open(path, "a", encoding="utf-8", errors="replace", buffering=1)  # noqa: SIM115
+
+    class Logger(trt.ILogger):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            trt.ILogger.__init__(self)
+
+        def log(self, severity: object, text: str) -> None:
+            letter = LETTERS.get(getattr(severity, "name", ""), "I")
+            if watch is not None:
+                watch(text)
+            if letter == "V" and not verbose:
+                return
+            if letter in "FE" and len(heard.errors) < MOST_KEPT:
+                heard.errors.append(text)
+            if letter == "W" and len(heard.warnings) < MOST_KEPT:
+                heard.warnings.append(text)
+            try:
+                stamp = time.strftime("%m/%d/%Y-%H:%M:%S")
+                file.write(f"[{stamp}] [{letter}] [TRT] {text}\n")
+            except (OSError, ValueError):  # a full disk, or the very end of the process
+                return
+
+    return Logger()
+
+
+def make_monitor(
+    trt: ModuleType, *, tell: Progress, cancelled: Callable[[], bool]
+) -> IProgressMonitor:
+    """Make a progress monitor, which can also end the build; for versions that have one."""
+    tree = PhaseTree()
+
+    class Monitor(trt.IProgressMonitor):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            trt.IProgressMonitor.__init__(self)
+
+        def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
+            tree.start(phase_name, parent_phase, num_steps)
+
+        def step_complete(self, phase_name: str, step: int) -> bool:
+            tree.step(phase_name, step)
+            _quietly(tell, tree.done(), phase_name)
+            return not cancelled()
+
+        def phase_finish(self, phase_name: str) -> None:
+            tree.finish(phase_name)
+            _quietly(tell, tree.done(), phase_name)
+
+    return Monitor()
+
+
+def make_output_room(trt: ModuleType, *, address: int, size_bytes: int) -> OutputRoom:
+    """Make the place of an output whose shape depends on the data; TensorRT sets the shape."""
+
+    class Room(trt.IOutputAllocator):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            trt.IOutputAllocator.__init__(self)
+            self.shape: tuple[int, ...] | None = None
+
+        def reallocate_output(self, name: str, memory: object, size: int, alignment: int) -> int:
+            return address if size <= size_bytes else 0
+
+        def reallocate_output_async(
+            self, name: str, memory: object, size: int, alignment: int, stream: object
+        ) -> int:  # from TensorRT 10 on
+            return self.reallocate_output(name, memory, size, alignment)
+
+        def notify_shape(self, name: str, shape: Iterable[int]) -> None:
+            self.shape = tuple(int(dim) for dim in shape)
+
+    room: OutputRoom = Room()
+    return room
+
+
+def _quietly(tell: Progress, done: float, text: str) -> None:
+    try:
+        tell(done, text)
+    except Exception:
+        return
+
+
+class OutputRoom(Protocol):
+    """Memory of an output, with the shape that the last query gave it."""
+
+    shape: tuple[int, ...] | None
+
+
+class LogProgress:
+    """Reports how far a build has come by the log, for versions that have no progress monitor.
+
+    Kernels are timed layer by layer, which takes nearly all the time; how many layers are left
+    after fusing is not known, so the part is that of the network's own layers.
+    """
+
+    def __init__(self, tell: Progress) -> None:
+        self._tell = tell
+        self._timed: set[str] = set()
+        self.layers = 0
+        """Of the network, once it is parsed."""
+
+    def __call__(self, text: str) -> None:
+        match = _TIMED.search(text[:2000]) if self.layers else None
+        if match is None or match[1] in self._timed:
+            return
+        self._timed.add(match[1])
+        part = min(len(self._timed) / self.layers, 0.99)
+        _quietly(self._tell, part, f"timing {match[1][:80]}")
+
+
+class PhaseTree:
+    """Turns nested phases with numbers of steps into one part of the whole that never shrinks."""
+
+    def __init__(self) -> None:
+        self._phases: dict[str, list[float]] = {}
+        self._parents: dict[str, str | None] = {}
+        self._reached = 0.0
+
+    def start(self, name: str, parent: str | None, steps: int) -> None:
+        self._phases[name] = [0.0, float(max(steps, 1))]
+        self._parents[name] = parent if parent in self._phases else None
+
+    def step(self, name: str, step: int) -> None:
+        if name in self._phases:
+            self._phases[name][0] = min(step + 1.0, self._phases[name][1])
+
+    def finish(self, name: str) -> None:
+        if self._phases.pop(name, None) is None:
+            return
+        if self._parents.pop(name, None) is None and not self._phases:
+            self._reached = 1.0
+
+    def done(self) -> float:
+        """Return the outermost phase's part, refined by the part of the phases within it."""
+        top = next((each for each in self._phases if self._parents[each] is None), None)
+        if top is not None:
+            self._reached = max(self._reached, min(self._part(top), 1.0))
+        return self._reached
+
+    def _part(self, name: str) -> float:
+        finished, steps = self._phases[name]
+        inner = [each for each in self._phases if self._parents[each] == name]
+        within = max((self._part(each) for each in inner), default=0.0)
+        return (finished + within * (finished < steps)) / steps

@@ -1,4 +1,4 @@
-"""Models as they are on disk: format, time, and the hash and size of all their bytes."""
+"""Models on disk: format, time, hash and size of all their bytes, and the records beside them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import datetime
 import hashlib
 import mmap
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from trtbench.boundary import check_filled, inside
-from trtbench.domain.spec import ModelFile, ModelFormat, ModelRef
-from trtbench.errors import InputError, near_miss, reading
+from trtbench.core.codec import value_from_json
+from trtbench.core.errors import InputError, near_miss, reading
+from trtbench.core.results import Artefact, Sidecar
+from trtbench.core.run import known_value
+from trtbench.core.safety import check_filled, inside, read_bytes
+from trtbench.core.spec import ModelFile, ModelFormat, ModelRef, TensorSpec
 from trtbench.host.files import utf8_path
-from trtbench.models.onnx_bytes import external_names
+from trtbench.models.onnx_outline import external_names, outline_of
+
+T = TypeVar("T")
 
 SUFFIXES: dict[str, ModelFormat] = {
     ".onnx": "onnx",
@@ -46,8 +51,6 @@ class Signature(NamedTuple):
 
 
 class _State(NamedTuple):
-    """A file as it is seen from outside."""
-
     place: tuple[object, ...]
     rights: tuple[int, int, int, int]
     changed_ns: int
@@ -56,32 +59,81 @@ class _State(NamedTuple):
 _watched: dict[str, dict[Path, _State | None]] = {}
 """The files of models as they were when the use of a model began, by the model's path."""
 _hashes: dict[str, tuple[Signature, str]] = {}
-"""Hashes by path, each with the state of the file it is of: unchanged files are not read again."""
+"""Hashes by path, each with the state of its file: unchanged files are not read again."""
 
 
 def model_ref(path: Path, *, folders: bool = False, whole: bool = True) -> ModelRef:
-    """Describe a model by all its bytes; one that is not there is an error with the near miss.
+    """Describe a model by all its bytes; a missing one is an error that names the near miss.
 
-    A folder is a model only where that is asked for. A model that is not whole is an error, unless
-    that is allowed: its hash and size are then unknown.
+    A folder is a model only with ``folders``. A model that misses files is an error, unless
+    ``whole`` is false: its hash and size are then unknown.
     """
-    if not _exists(path):
-        raise _missing(path)
+    try:
+        exists = path.exists()
+    except OSError:  # a name no file can have
+        exists = False
+    if not exists:
+        if path.parts and path.parts[0] in ("http:", "https:"):
+            raise InputError("a model is a file here, not an address", fix="download it first")
+        folder = path.parent
+        guess = near_miss(path.name, _names(folder))
+        raise InputError(
+            f"there is no file {path}",
+            facts={} if folder.is_dir() else {"folder": f"{folder} does not exist"},
+            fix=f"did you mean {folder / guess}?" if guess else "give the path of a model file",
+        )
     if not path.is_file() and not (folders and path.is_dir()):
-        kind = "folder" if path.is_dir() else "device or pipe"  # which would be read forever
-        raise InputError(f"{path} is a {kind}, not a model file", fix=_inside(path))
+        what = "folder" if path.is_dir() else "device or pipe"  # which would be read forever
+        found = sorted(name for name in _names(path) if Path(name).suffix.lower() in SUFFIXES)
+        fix = f"did you mean {path / found[0]}?" if found else "give the path of a model file"
+        raise InputError(f"{path} is a {what}, not a model file", fix=fix)
     path = utf8_path(path)
+    kind: ModelFormat = "folder"
     with reading(path):
-        return _folder_ref(path) if path.is_dir() else _file_ref(path, whole=whole)
+        if path.is_dir():
+            folder, own_bytes = path, 0
+            names = [str(each.relative_to(path)) for each in path.rglob("*") if each.is_file()]
+        else:
+            folder, own_bytes = path.parent, path.stat().st_size
+            if own_bytes:
+                check_filled(path)
+            kind = format_of(path)
+            names = [*external_files(path)] if own_bytes and kind in ("onnx", "unknown") else []
+        if not own_bytes and not names:
+            raise InputError(f"{path} is empty", fix="copy or export the model again")
+        missing = [name for name in sorted(names) if not (folder / name).is_file()]
+        if missing and whole:
+            raise InputError(
+                "the model keeps its weights in another file, which is not there",
+                facts={"file": path, "missing": folder / missing[0]},
+                fix=f"put {Path(missing[0]).name} beside the model",
+            )
+        own = ModelRef(path=str(path.absolute()), format=kind)
+        if missing:
+            return own.having(modified=_time_of(path, ()))
+        files = tuple(_model_file(folder, name) for name in sorted(names))
+        return own.having(
+            sha256=_combined("" if path.is_dir() else sha256_of(path), files),
+            size_bytes=own_bytes + sum(each.size_bytes for each in files),
+            modified=_time_of(path, files),
+            files=files,
+        )
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [each.name for each in folder.iterdir()]
+    except OSError:
+        return []
 
 
 def with_parts(
     model: ModelRef, names: Sequence[str], *, made_with: tuple[str, ...] = ()
 ) -> ModelRef:
-    """Make files that lie elsewhere, and options, a part of a model: others are another model.
+    """A model to which files that lie elsewhere, and options, belong: others make another model.
 
     One that a library has by name is identified by that name and these. A file that is not there
-    is left to whoever loads it.
+    is an error only when it is loaded.
     """
     paths = [path.absolute() for path in map(Path, names) if path.is_file()]
     if not paths and not made_with:
@@ -97,12 +149,12 @@ def with_parts(
 
 
 def files_elsewhere(model: ModelRef) -> list[str]:
-    """List the files of a model that do not lie in its own folder."""
+    """The files of a model that do not lie in its own folder."""
     return [each.name for each in model.files if Path(each.name).is_absolute()]
 
 
 def changed(model: ModelRef) -> str | None:
-    """Say what is no longer as it was when a model was described; ``None`` when nothing changed.
+    """What is no longer as it was when a model was described; ``None`` when nothing changed.
 
     Files that keep their size and times are not read again.
     """
@@ -126,41 +178,17 @@ def changed(model: ModelRef) -> str | None:
 
 
 def still_there(model: ModelRef) -> bool:
-    """Tell whether a model lies where it did, and is what it was when it was described.
-
-    One of the same size and time is not read again.
-    """
+    """Whether a model lies where it did and is unchanged; same size and time count as the same."""
     own = Path(model.path)
     paths = [own, *(own.parent / each.name for each in model.files)]
     if not all(path.is_file() for path in paths):
         return False
-    told = (sum(path.stat().st_size for path in paths), _time_of(own, model.files))
-    return told == (model.size_bytes, model.modified) or changed(model) is None
-
-
-def changed_and_back(model: ModelRef) -> str | None:
-    """Say which file was written or moved since ``demand_unchanged``, though it is the same now.
-
-    What was read meanwhile may have been something else. The system itself sets the time by which
-    this shows; new rights, owners and links set it too, and are no change.
-    """
-    for path, before in _watched.get(model.path, {}).items():
-        now = _state_of(path)
-        if now != before and not (now and before and _other_rights_alone(before, now)):
-            return f"{path.name} was replaced or written to meanwhile, and is now as it was"
-    return None
-
-
-def identity_of(path: Path) -> str | None:
-    """Hash all bytes of a model; ``None`` when something of it is not there."""
-    try:
-        return model_ref(path, whole=False).sha256
-    except InputError:
-        return None
+    known = (sum(path.stat().st_size for path in paths), _time_of(own, model.files))
+    return known == (model.size_bytes, model.modified) or changed(model) is None
 
 
 def demand_unchanged(model: ModelRef) -> None:
-    """Refuse to go on with a model that is no longer the one that was asked about."""
+    """Refuse to continue with a model that is no longer the one that was asked about."""
     problem = changed(model)
     if problem is not None:
         raise InputError(
@@ -174,52 +202,52 @@ def demand_unchanged(model: ModelRef) -> None:
     _watched[model.path] = {path: _state_of(path) for path in paths if path.is_file()}
 
 
-def _file_ref(path: Path, *, whole: bool) -> ModelRef:
-    facts = path.stat()
-    if facts.st_size == 0:
-        raise InputError(f"{path} is empty", fix="copy or export the model again")
-    check_filled(path)
-    kind = format_of(path)
-    names = external_files(path) if kind in ("onnx", "unknown") else ()
-    missing = [name for name in names if not (path.parent / name).is_file()]
-    if missing and whole:
-        raise InputError(
-            "the model keeps its weights in another file, which is not there",
-            facts={"file": path, "missing": path.parent / missing[0]},
-            fix=f"put {Path(missing[0]).name} beside the model",
-        )
-    known = not missing
-    files = tuple(_model_file(path.parent, name) for name in sorted(names)) if known else ()
-    return ModelRef(
-        path=str(path.absolute()),
-        format=kind,
-        sha256=_combined(sha256_of(path), files) if known else None,
-        size_bytes=facts.st_size + sum(each.size_bytes for each in files) if known else None,
-        modified=_time_of(path, files),
-        files=files,
-    )
+def changed_and_back(model: ModelRef) -> str | None:
+    """Which file was written or moved since ``demand_unchanged``, though it is the same now.
+
+    What was read meanwhile may have been something else. The system itself sets the time by which
+    this shows; new rights, owners and links set it too, and are no change.
+    """
+    for path, before in _watched.get(model.path, {}).items():
+        now = _state_of(path)
+        rights = now and before and before.place == now.place and before.rights != now.rights
+        if now != before and not rights:
+            return f"{path.name} was replaced or written to meanwhile, and is now as it was"
+    return None
 
 
-def _folder_ref(path: Path) -> ModelRef:
-    """Describe a folder that is a model: every file in it belongs to it."""
-    inside = sorted(str(each.relative_to(path)) for each in path.rglob("*") if each.is_file())
-    files = tuple(_model_file(path, name) for name in inside)
-    if not files:
-        raise InputError(f"{path} is empty", fix="copy or export the model again")
-    return ModelRef(
-        path=str(path.absolute()),
-        format="folder",
-        sha256=_combined("", files),
-        size_bytes=sum(each.size_bytes for each in files),
-        modified=_time_of(path, files),
-        files=files,
-    )
+def _state_of(path: Path) -> _State | None:
+    """A file as seen from outside, with the symbolic links that its path goes through."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    links, rest = [], path.absolute()
+    for _ in range(MOST_LINKS):
+        way = (*reversed(rest.parents), rest)
+        link = next((each for each in way if each.is_symlink()), None)
+        if link is None:
+            break
+        own = link.lstat()
+        links.append((own.st_dev, own.st_ino, own.st_ctime_ns))
+        rest = link.parent / link.readlink() / rest.relative_to(link)
+    place = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, tuple(links))
+    rights = (facts.st_mode, facts.st_nlink, facts.st_uid, facts.st_gid)
+    return _State(place, rights, facts.st_ctime_ns)
+
+
+def identity_of(path: Path) -> str | None:
+    """Hash of all bytes of a model; ``None`` when something of it is not there."""
+    try:
+        return model_ref(path, whole=False).sha256
+    except InputError:
+        return None
 
 
 def external_files(path: Path) -> tuple[str, ...]:
-    """Name the files in which an ONNX file keeps tensors; they must lie in its own folder.
+    """The files in which an ONNX file keeps tensors; they must lie in its own folder.
 
-    A file that cannot be understood names none: whoever loads it says what is wrong with it.
+    A file that cannot be understood names none; loading it reports what is wrong.
     """
     try:
         with (
@@ -241,7 +269,7 @@ def _model_file(folder: Path, name: str) -> ModelFile:
 
 
 def _combined(first: str, files: Sequence[ModelFile], *, made_with: Sequence[str] = ()) -> str:
-    """Hash all that belongs to a model; a single file has the hash of its bytes.
+    """Hash of all that belongs to a model; a single file has the hash of its bytes.
 
     Where a file lies that is not in the model's own folder makes no other model.
     """
@@ -264,7 +292,7 @@ def _time_of(path: Path, files: tuple[ModelFile, ...]) -> str:
 
 
 def format_of(path: Path) -> ModelFormat:
-    """Tell a model's format by its first bytes, else by its name."""
+    """A model's format by its first bytes, else by its name."""
     with open(path, "rb") as file:
         head = file.read(4)
     if head in _PLAN_MAGICS:
@@ -275,7 +303,7 @@ def format_of(path: Path) -> ModelFormat:
 
 
 def sha256_of(path: Path) -> str:
-    """Hash a file of any size in bounded memory; one that is as it was is not read again."""
+    """Hash of a file of any size in bounded memory; an unchanged one is not read again."""
     before, name = signature_of(path), str(path.absolute())
     known = _hashes.get(name)
     if known is not None and known[0] == before:
@@ -292,67 +320,60 @@ def sha256_of(path: Path) -> str:
 
 
 def signature_of(path: Path) -> Signature:
-    """Look at a file without reading it."""
+    """The state of a file, without reading it."""
     facts = path.stat()
     times = (facts.st_mtime_ns, facts.st_ctime_ns)
     return Signature(facts.st_dev, facts.st_ino, facts.st_size, *times)
 
 
-def _other_rights_alone(before: _State, now: _State) -> bool:
-    return before.place == now.place and before.rights != now.rights
-
-
-def _state_of(path: Path) -> _State | None:
+def kept_value(path: Path, kind: type[T]) -> T | None:
+    """The record in a file; ``None`` where there is none of this kind."""
     try:
-        facts = path.stat()
-    except OSError:
+        return value_from_json(read_bytes(path), kind, where=str(path))
+    except (OSError, InputError):
         return None
-    place = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, _links_to(path))
-    rights = (facts.st_mode, facts.st_nlink, facts.st_uid, facts.st_gid)
-    return _State(place, rights, facts.st_ctime_ns)
 
 
-def _links_to(path: Path) -> tuple[tuple[int, int, int], ...]:
-    """Tell the symbolic links that a path goes through: one that is set anew is another."""
-    found, rest = [], path.absolute()
-    for _ in range(MOST_LINKS):
-        way = (*reversed(rest.parents), rest)
-        link = next((each for each in way if each.is_symlink()), None)
-        if link is None:
-            break
-        facts = link.lstat()
-        found.append((facts.st_dev, facts.st_ino, facts.st_ctime_ns))
-        rest = link.parent / link.readlink() / rest.relative_to(link)
-    return tuple(found)
+def read_sidecar(model: Path) -> Sidecar | None:
+    """The record beside a converted model, if it is about this very file name."""
+    for path in (model.with_suffix(".json"), model.with_name(model.name + ".json")):
+        found = kept_value(path, Sidecar)
+        if found is not None and found.file == model.name:
+            return found
+    return None
 
 
-def _exists(path: Path) -> bool:
+def record_of_engine(model: ModelRef) -> Artefact | None:
+    """The record beside an engine, if it is of this very engine."""
+    if model.format != "engine":
+        return None
+    record = kept_value(Path(f"{model.path}.json"), Artefact)
+    return record if record and model.sha256 in (None, record.sha256) else None
+
+
+def source_of(model: ModelRef) -> ModelRef | None:
+    """The ONNX file that a model is, or that an engine was built from, if it is still the same."""
+    record = record_of_engine(model)
+    source = record.spec.model if record is not None else model
+    return source if source.format == "onnx" and still_there(source) else None
+
+
+def precision_of_engine(model: ModelRef) -> str | None:
+    """The precision an engine was built in, by the record beside it."""
+    record = record_of_engine(model)
+    value = known_value(record.conditions.get("precision")) if record is not None else None
+    return None if value is None else str(value)
+
+
+def index_limits(model: ModelRef, tensors: Iterable[TensorSpec] | None = None) -> Mapping[str, int]:
+    """Rows that integer inputs pick from, such as a vocabulary, by name, as the ONNX file says.
+
+    Where the inputs are known and none holds integers nothing is read.
+    """
+    if tensors is not None and not any(each.dtype.startswith(("int", "uint")) for each in tensors):
+        return {}
+    source = source_of(model)
     try:
-        return path.exists()
-    except OSError:  # a name no file can have
-        return False
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return [each.name for each in folder.iterdir()]
-    except OSError:
-        return []
-
-
-def _inside(folder: Path) -> str | None:
-    """Suggest the first model in a folder that was given instead of a file."""
-    found = sorted(name for name in _names(folder) if Path(name).suffix.lower() in SUFFIXES)
-    return f"did you mean {folder / found[0]}?" if found else "give the path of a model file"
-
-
-def _missing(path: Path) -> InputError:
-    folder = path.parent
-    if path.parts and path.parts[0] in ("http:", "https:"):
-        return InputError("a model is a file here, not an address", fix="download it first")
-    guess = near_miss(path.name, _names(folder))
-    return InputError(
-        f"there is no file {path}",
-        facts={} if folder.is_dir() else {"folder": f"{folder} does not exist"},
-        fix=f"did you mean {folder / guess}?" if guess else "give the path of a model file",
-    )
+        return outline_of(Path(source.path)).index_limits if source is not None else {}
+    except InputError:  # reported when the file is loaded
+        return {}

@@ -1,32 +1,87 @@
 """What an ONNX file says about itself, read from its bytes alone.
 
-An interpreter that has TensorRT need not have onnx, and weights need not be read to know which
-opset, types and operators a file has; so the fields are walked over and the rest is skipped.
+The base install, and an interpreter that has TensorRT, need not have onnx; and weights need not be
+read to know which opset, types, operators and further files a model has. So the protobuf fields are
+read here, and the weights are skipped.
 """
 
 from __future__ import annotations
 
 import mmap
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from trtbench.domain.spec import MAP, OPTIONAL, SEQUENCE, SPARSE, TensorSpec, Value
-from trtbench.errors import InputError
-from trtbench.models.onnx_bytes import fields, varints
-from trtbench.models.onnx_types import QUANTIZERS, SAME_VALUES, Node, Typed, held_types
+from trtbench.core.errors import InputError
+from trtbench.core.spec import MAP, OPTIONAL, SEQUENCE, SPARSE, TensorSpec, Value
 
-TYPES = {1: "fp32", 3: "int8", 10: "fp16", 16: "bf16", 17: "fp8", 19: "fp8"}
-"""ONNX numbers of the types that a precision is made of."""
+_VARINT, _EIGHT, _BYTES, _GROUP, _GROUP_END, _FOUR = 0, 1, 2, 3, 4, 5
+_LONGEST_VARINT = 70
+_TAG_BITS = 0xFFFFFFFF
+"""Readers of protobuf drop what a tag has beyond these bits; a field hidden there is found."""
+_MOST_DEPTH = 300
+"""Messages within messages; protobuf's own readers give up at 100."""
+
+_MESSAGES: Mapping[str, Mapping[int, tuple[str, str]]] = {
+    "model": {1: ("ir_version", ""), 2: ("producer", ""), 3: ("producer_version", ""),
+              7: ("graph", "graph"), 8: ("opsets", "opset"), 14: ("metadata", "entry"),
+              25: ("functions", "function")},
+    "opset": {1: ("domain", ""), 2: ("version", "")},
+    "graph": {1: ("nodes", "node"), 5: ("tensors", "tensor"), 11: ("inputs", "value"),
+              15: ("sparse", "sparse")},
+    "function": {7: ("nodes", "node")},
+    "node": {1: ("inputs", ""), 2: ("outputs", ""), 3: ("name", ""), 4: ("operator", ""),
+             5: ("attributes", "attribute")},
+    "attribute": {1: ("name", ""), 3: ("i", ""), 5: ("t", "tensor"), 6: ("g", "graph"),
+                  10: ("ts", "tensor"), 11: ("gs", "graph"), 22: ("s", "sparse"),
+                  23: ("ss", "sparse")},
+    "sparse": {1: ("values", "tensor"), 2: ("indices", "tensor")},
+    "tensor": {1: ("dims", ""), 2: ("type", ""), 8: ("name", ""), 13: ("external", "entry")},
+    "entry": {1: ("key", ""), 2: ("value", "")},
+    "value": {1: ("name", ""), 2: ("type", "type")},
+    "type": {1: ("tensor", "tensor type"), 4: ("other", ""), 5: ("other", ""), 8: ("other", ""),
+             9: ("other", "")},
+    "tensor type": {1: ("type", ""), 2: ("shape", "shape")},
+    "shape": {1: ("dims", "dim")},
+    "dim": {1: ("number", ""), 2: ("name", "")},
+}  # fmt: skip
+"""Fields of each message that are read, with the kind of message in them; others are skipped."""
+_NO_TENSORS = {4: SEQUENCE, 5: MAP, 8: SPARSE, 9: OPTIONAL}
+"""Fields of a type that are no tensors."""
 
 DTYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64",
     8: "str", 9: "bool", 10: "float16", 11: "float64", 12: "uint32", 13: "uint64",
     14: "complex64", 15: "complex128", 16: "bfloat16",
 }  # fmt: skip
-"""numpy's names of the types that inputs have."""
+"""numpy's names of the types that inputs have, by ONNX's numbers."""
 UNTOLD = "unknown"
+_FLOATS = {1: "fp32", 10: "fp16", 11: "fp64", 16: "bf16"}
+_BYTE_TYPES = {2: "int8", 3: "int8", 4: "int16", 5: "int16"}
+"""Integers that are as often indices or pixels: they count where they are quantized."""
+_PACKED = {17: "fp8", 18: "fp8", 19: "fp8", 20: "fp8", 21: "int4", 22: "int4", 23: "fp4",
+           25: "int2", 26: "int2"}  # fmt: skip
+_STORED = {**_BYTE_TYPES, **_PACKED}
+_CARRIED = {3: "int8", 17: "fp8", 19: "fp8"}
+"""Quantized types that TensorRT builds."""
 
+_QUANTIZE, _DEQUANTIZE = _QUANTIZERS = ("QuantizeLinear", "DequantizeLinear")
+_SAME_VALUES = ("Cast", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze",
+                "Tile", "Transpose", "Unsqueeze")  # fmt: skip
+"""Operators that return values of their first input and no others."""
+_MOVES = {*_SAME_VALUES, "Concat", "Pad", "Shape", "Size", "Split"}
+"""Operators that compute nothing."""
+_UINT8 = 2
+"""What QuantizeLinear returns where nothing says otherwise."""
+_IN_8_BITS = re.compile(
+    r"QLinear|QOrdered|QAttention|QGemm|QEmbed|DynamicQuantize|(Conv|MatMul)Integer(?!16)"
+)
+"""Operators that compute in 8 bits whatever types a file lists."""
+_IN_BITS = {"MatMulNBits": "bits", "GatherBlockQuantized": "bits", "QMoE": "expert_weight_bits"}
+"""Operators that take packed weights, and the attribute that says how many bits each has."""
+_BITS = {2: "int2", 4: "int4", 8: "int8"}
 _SAME_ROWS = ("Cast", "DequantizeLinear", "Identity")
 _ROWS, _EMBEDDED = ((0, 1),), ((2, 0), (4, 1))
 _LOOKUPS = {
@@ -37,10 +92,17 @@ _LOOKUPS = {
     "QEmbedLayerNormalization": _EMBEDDED,
 }
 """Operators that pick rows: which of their inputs are tables, and which pick from them."""
-_NO_TENSORS = {4: SEQUENCE, 5: MAP, 8: SPARSE, 9: OPTIONAL}
-"""Fields of a type that are no tensors."""
-_SIDES = "imgsz"
-"""Where Ultralytics keeps the size of images that a dynamic export was made with."""
+
+_Message = dict[str, list[Any]]
+
+
+class Node(Value, frozen=True, kw_only=True):
+    """One node of a graph."""
+
+    name: str
+    operator: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
 
 
 class ModelOutline(Value, frozen=True, kw_only=True):
@@ -54,27 +116,36 @@ class ModelOutline(Value, frozen=True, kw_only=True):
     carried: frozenset[str]
     """Precisions below FP32 that the model's own types ask for: ``fp16 bf16 int8 fp8``."""
     held: frozenset[str]
-    """Types that its numbers have, for a label: also ``int4 fp4 fp64`` and 8-bit operators."""
+    """Types of its numbers, for a label: also ``int4 fp4 fp64`` and 8-bit operators."""
     external: tuple[str, ...]
     """Files beside the model that hold its weights."""
     inputs: tuple[TensorSpec, ...] = ()
-    """What a caller feeds; stored tensors that are listed as inputs are none."""
+    """What a caller feeds; stored tensors that are listed as inputs are left out."""
     sides: tuple[int, int] | None = None
     """Height and width of the images it was exported for, where the exporter wrote them down."""
     index_limits: Mapping[str, int] = {}
-    """For inputs that pick rows of a stored table, such as the ids of words: how many it has."""
+    """For inputs that pick rows of a stored table, such as token ids: how many rows it has."""
 
     def node(self, index: int) -> Node | None:
         return self.nodes[index] if 0 <= index < len(self.nodes) else None
 
 
+def external_names(data: memoryview) -> tuple[str, ...]:
+    """The files in which a model keeps tensors; damage is a ValueError or an IndexError.
+
+    Whatever a reader of protobuf accepts is understood here too: groups, tags with bits to spare
+    and text that is not UTF-8 must not keep a name from being found.
+    """
+    return tuple(dict.fromkeys(_locations(_read(data))))
+
+
 def outline_of(path: Path) -> ModelOutline:
-    """Read the outline of a model, and refuse one that is cut off or misses its weights."""
+    """Read the outline of a model; one that is cut off or misses its weights is refused."""
     try:
         with open(path, "rb") as file:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        outline = _model(memoryview(data))
-    except (ValueError, IndexError, UnicodeDecodeError) as problem:
+        outline = _outline(_read(memoryview(data)))
+    except (ValueError, IndexError) as problem:
         raise InputError(
             f"{path.name} is not a whole ONNX file",
             facts={"file": path, "reason": str(problem) or type(problem).__name__},
@@ -91,208 +162,277 @@ def outline_of(path: Path) -> ModelOutline:
 
 
 def sides_of(path: Path | str, tensors: Sequence[TensorSpec]) -> tuple[int, int] | None:
-    """Tell the height and width an ONNX file was exported for, if one of its images is open."""
+    """Height and width an ONNX file was exported for, if one of its images has an open shape."""
     opened = any(len(each.shape) == len("NCHW") and not each.is_static for each in tensors)
     if not opened or not str(path).endswith(".onnx"):
         return None
     try:
         return outline_of(Path(path)).sides
-    except (InputError, OSError):  # whoever loads the file says what is wrong with it
+    except (InputError, OSError):  # reported when the file is loaded
         return None
 
 
-def _model(data: memoryview) -> ModelOutline:
-    numbers: dict[int, int] = {}
-    texts: dict[int, str] = {}
-    opset, graph, sides = None, None, None
-    functions: list[_Graph] = []
-    for field, value in fields(data):
-        if isinstance(value, int):
-            numbers[field] = value
-        elif field in (2, 3):
-            texts[field] = str(value, "utf-8", "replace")
-        elif field == 7:
-            graph = _Graph(value)
-        elif field == 8:
-            opset = _standard_opset(value) or opset
-        elif field == 14:
-            sides = _sides(value) or sides
-        elif field == 25:
-            functions.append(_Graph(value, function=True))
-    if graph is None or 1 not in numbers:
+def few_bits(operator: str) -> str | None:
+    """The type that an operator computes in by itself; of packed weights, the usual one."""
+    if operator in _IN_BITS:
+        return "int4"
+    return "int8" if _IN_8_BITS.match(operator) else None
+
+
+def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """Number and value of each field of a message; fixed-size numbers are skipped."""
+    at, end, groups = 0, len(data), 0
+    while at < end:
+        key, at = _varint(data, at)
+        field, kind = (key & _TAG_BITS) >> 3, key & 7
+        if kind == _VARINT:
+            value, at = _varint(data, at)
+            yield field, value
+        elif kind == _BYTES:
+            size, at = _varint(data, at)
+            if at + size > end:
+                raise ValueError("it ends in the middle of a field")
+            yield field, data[at : at + size]
+            at += size
+        elif kind in (_EIGHT, _FOUR):
+            at += 8 if kind == _EIGHT else 4
+        elif kind == _GROUP or (kind == _GROUP_END and groups):
+            groups += 1 if kind == _GROUP else -1  # fields of a group are read as if outside it
+        else:
+            raise ValueError("it holds what no ONNX file holds")
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at += 1
+        if byte < 0x80:
+            return value, at
+        shift += 7
+        if shift > _LONGEST_VARINT:
+            raise ValueError("it holds a number that never ends")
+
+
+def _read(data: memoryview, kind: str = "model", left: int = _MOST_DEPTH) -> _Message:
+    if left == 0:
+        raise ValueError("it is nested too deeply")
+    known, found = _MESSAGES[kind], defaultdict[str, list[Any]](list)
+    for field, value in _fields(data):
+        name, inner = known.get(field, ("", ""))
+        if not name:
+            continue
+        if kind == "type" and field in _NO_TENSORS:
+            found[name].append(_NO_TENSORS[field])
+        elif not inner:
+            found[name].append(value)
+        elif not isinstance(value, int):
+            found[name].append(_read(value, inner, left - 1))
+    return found
+
+
+def _locations(message: _Message) -> Iterator[str]:
+    for name, values in message.items():
+        for each in values:
+            if name == "external" and _text(each, "key", "surrogateescape") == "location":
+                yield _text(each, "value", "surrogateescape")
+            elif isinstance(each, dict):
+                yield from _locations(each)
+
+
+def _text(message: _Message, name: str, errors: str = "strict") -> str:
+    return next(
+        (str(v, "utf-8", errors) for v in reversed(message[name]) if not isinstance(v, int)), ""
+    )
+
+
+def _texts(message: _Message, name: str) -> tuple[str, ...]:
+    return tuple(str(value, "utf-8") for value in message[name] if not isinstance(value, int))
+
+
+def _number(message: _Message, name: str) -> int:
+    """The last value of a field; negative numbers have 64 bits."""
+    value = next((v for v in reversed(message[name]) if isinstance(v, int)), 0)
+    return value if value < 1 << 63 else value - (1 << 64)
+
+
+def _outline(model: _Message) -> ModelOutline:
+    if not model["graph"] or not model["ir_version"]:
         raise ValueError("there is no graph in it")
+    graph = _Graph(model["graph"][-1])
+    opsets = [_number(each, "version") for each in model["opsets"]
+              if _text(each, "domain") in ("", "ai.onnx")]  # fmt: skip
+    words = (_text(model, name, "replace") for name in ("producer", "producer_version"))
+    graphs = [graph, *map(_Graph, model["functions"])]
+    held = {name for each in graphs for name in each.types_used({})}
     return ModelOutline(
-        ir_version=numbers[1],
-        opset=opset,
-        producer=" ".join(texts[key] for key in (2, 3) if texts.get(key)),
+        ir_version=_number(model, "ir_version"),
+        opset=next((each for each in reversed(opsets) if each), None),
+        producer=" ".join(filter(None, words)),
         nodes=tuple(graph.nodes),
         carried=graph.carried(),
-        held=held_types(part for each in (graph, *functions) for part in each.typed({})),
-        external=tuple(dict.fromkeys(graph.external)),
-        inputs=graph.fed(),
-        sides=sides,
+        held=frozenset(held if held == {"fp64"} else held - {"fp32", "fp64"}),
+        external=tuple(dict.fromkeys(_locations(model))),
+        inputs=graph.fed,
+        sides=_sides(model["metadata"]),
         index_limits=graph.index_limits(),
     )
 
 
-class _Graph:
-    """Gathers nodes and types of one graph and of the graphs within it."""
+def _sides(metadata: Sequence[_Message]) -> tuple[int, int] | None:
+    """Height and width, as Ultralytics keeps them in the metadata: ``[640, 480]``."""
+    for entry in reversed(metadata):
+        if _text(entry, "key", "replace") == "imgsz":
+            found = [int(word) for word in re.findall(r"\d{1,5}", _text(entry, "value", "replace"))]
+            if len(found) in (1, 2) and all(found):
+                return found[0], found[-1]
+    return None
 
-    def __init__(self, data: memoryview, *, function: bool = False) -> None:
+
+class _Graph:
+    """Nodes and types of one graph, with the graphs within it."""
+
+    def __init__(self, graph: _Message) -> None:
         self.nodes: list[Node] = []
         self.types: dict[str, int] = {}
+        """Types of weights and constants, by name."""
         self.sizes: dict[str, tuple[int, ...]] = {}
         self.numbers: dict[tuple[str, str], int] = {}
+        """Integer attributes, by a node's first output and their own name."""
         self.seen: set[int] = set()
-        self.external: list[str] = []
-        self.inputs: list[TensorSpec] = []
         self.kinds: dict[str, int] = {}
+        """Types of inputs."""
         self.inner: list[_Graph] = []
-        for field, value in fields(data):
-            if isinstance(value, int):
-                continue
-            if field == (7 if function else 1):
-                self.nodes.append(self._node(value))
-            elif field == 5 and not function:
-                self._tensor(value)
-            elif field == 11 and not function:
-                self._input(value)
+        for node in graph["nodes"]:
+            outputs = _texts(node, "outputs")
+            output = _first(outputs)
+            for attribute in node["attributes"]:
+                name, number = _text(attribute, "name"), _number(attribute, "i")
+                for tensor in attribute["t"]:
+                    self._tensor(tensor, output or _text(tensor, "name"))
+                for body in attribute["g"]:
+                    self.inner.append(_Graph(body))
+                    self.seen |= self.inner[-1].seen
+                if name == "to":
+                    self.seen.add(number)
+                if output:
+                    self.numbers[output, name] = number
+            name, operator = _text(node, "name"), _text(node, "operator")
+            inputs = _texts(node, "inputs")
+            self.nodes.append(Node(name=name, operator=operator, inputs=inputs, outputs=outputs))
+        for tensor in graph["tensors"]:
+            self._tensor(tensor, _text(tensor, "name"))
+        every = [each for value in graph["inputs"] for each in self._inputs(value)]
+        self.fed = tuple(each for each in every if each.name not in self.types)
+        """What a caller feeds."""
 
-    def fed(self) -> tuple[TensorSpec, ...]:
-        """List what a caller feeds."""
-        return tuple(each for each in self.inputs if each.name not in self.types)
+    def _tensor(self, tensor: _Message, name: str) -> None:
+        kind = _number(tensor, "type")
+        self.seen.add(kind)
+        if not name:
+            return
+        self.types[name], size = kind, list[int]()
+        for value in tensor["dims"]:
+            if isinstance(value, int):
+                size.append(value)
+                continue
+            at = 0
+            while at < len(value):
+                number, at = _varint(value, at)
+                size.append(number)
+        self.sizes[name] = tuple(size)
+
+    def _inputs(self, value: _Message) -> Iterator[TensorSpec]:
+        name = "".join(_texts(value, "name"))
+        for kind in value["type"]:
+            for other in kind["other"]:
+                yield TensorSpec(name=name, dtype=other, shape=())
+            for tensor in kind["tensor"]:
+                number = _number(tensor, "type")
+                self.seen.add(number)
+                if number:
+                    self.kinds[name] = number
+                dims = tuple(_dim(dim) for shape in tensor["shape"] for dim in shape["dims"])
+                yield TensorSpec(name=name, dtype=DTYPES.get(number, UNTOLD), shape=dims)
 
     def index_limits(self) -> dict[str, int]:
-        """Count the rows of the smallest table that each input picks from."""
-        tables, origin = dict(self.sizes), {each.name: each.name for each in self.fed()}
+        """Rows of the smallest table that each input picks from."""
+        tables, origin = dict(self.sizes), {each.name: each.name for each in self.fed}
         limits: dict[str, int] = {}
         for node in self.nodes:
             for table, picking in _LOOKUPS.get(node.operator, ()):
                 if max(table, picking) >= len(node.inputs):
                     continue
                 size, name = tables.get(node.inputs[table]), origin.get(node.inputs[picking])
-                axis = self.numbers.get(("".join(node.outputs[:1]), "axis"), 0)
+                axis = self.numbers.get((_first(node.outputs), "axis"), 0)
                 if size and name is not None and -len(size) <= axis < len(size):
                     limits[name] = min(size[axis], limits.get(name, size[axis]))
-            first = node.inputs[0] if node.inputs else ""
-            if node.operator in SAME_VALUES and first in origin:
+            first = _first(node.inputs)
+            if node.operator in _SAME_VALUES and first in origin:
                 origin |= dict.fromkeys(node.outputs, origin[first])
             if node.operator in _SAME_ROWS and first in tables:
                 tables |= dict.fromkeys(node.outputs, tables[first])
         return limits
 
     def carried(self) -> frozenset[str]:
-        """Tell which precisions the types ask for; integers count where they quantize."""
-        found = {TYPES[each] for each in self.seen if each in (10, 16)}
-        for node in self.nodes:
-            if node.operator in QUANTIZERS and len(node.inputs) > 2:
-                found.add(TYPES.get(self.types.get(node.inputs[2], 0), ""))
-        return frozenset(found & {"fp16", "bf16", "int8", "fp8"})
+        """Precisions the types ask for; integers count where they quantize."""
+        zeros = [node.inputs[2] for node in self.nodes
+                 if node.operator in _QUANTIZERS and len(node.inputs) > 2]  # fmt: skip
+        quantized = {_CARRIED.get(self.types.get(name, 0), "") for name in zeros}
+        return frozenset({_FLOATS[each] for each in self.seen & {10, 16}} | quantized - {""})
 
-    def typed(self, around: Mapping[str, int]) -> Iterator[Typed]:
-        """Tell the types of this graph and of those within it, which see what is around them."""
+    def types_used(self, around: Mapping[str, int]) -> Iterator[str]:
+        """Types that are stored, and those nodes work on, here and in the graphs within.
+
+        What a caller feeds, and what is cast only to be returned, is not computed with.
+        """
         stored = {**around, **self.types}
         fed = {name: kind for name, kind in self.kinds.items() if name not in self.types}
-        yield Typed(self.nodes, stored, fed, self.numbers)
-        for each in self.inner:
-            yield from each.typed(stored)
-
-    def _node(self, data: memoryview) -> Node:
-        inputs: list[str] = []
-        outputs: list[str] = []
-        texts = {3: "", 4: ""}
-        for field, value in fields(data):
-            if isinstance(value, int):
+        kinds, known = {**fed, **stored}, {**_FLOATS, **_PACKED}
+        yield from (known[kind] for kind in stored.values() if kind in known)
+        for node in self.nodes:
+            first = kinds.get(_first(node.inputs), 0)
+            if node.operator in _MOVES:
+                if node.operator in ("Shape", "Size"):
+                    first = 0
+                elif node.operator == "Cast":
+                    first = self.numbers.get((_first(node.outputs), "to"), 0)
+                kinds |= dict.fromkeys(node.outputs, first)
                 continue
-            if field == 5:
-                self._attribute(value, outputs)
-            elif field in (1, 2):
-                (inputs if field == 1 else outputs).append(str(value, "utf-8"))
-            elif field in texts:
-                texts[field] = str(value, "utf-8")
-        return Node(name=texts[3], operator=texts[4], inputs=tuple(inputs), outputs=tuple(outputs))
+            taken = (kinds.get(name, 0) for name in node.inputs)
+            yield from (_FLOATS[kind] for kind in taken if kind in _FLOATS)
+            yield from self._packed_in(node, kinds, fed)
+        for each in self.inner:
+            yield from each.types_used(stored)
 
-    def _attribute(self, data: memoryview, outputs: list[str]) -> None:
-        name, number = "", 0
-        for field, value in fields(data):
-            if field == 1 and not isinstance(value, int):
-                name = str(value, "utf-8")
-            elif field == 3 and isinstance(value, int):
-                number = value
-            elif field == 5 and not isinstance(value, int):
-                self._tensor(value, name=outputs[0] if outputs else None)
-            elif field == 6 and not isinstance(value, int):
-                self.inner.append(_Graph(value))
-                self.seen |= self.inner[-1].seen
-                self.external += self.inner[-1].external
-        if name == "to":
-            self.seen.add(number)
-        if outputs:
-            number = number if number < 1 << 63 else number - (1 << 64)
-            self.numbers[outputs[0], name] = number
-
-    def _tensor(self, data: memoryview, name: str | None = None) -> None:
-        kind, size = 0, list[int]()
-        for field, value in fields(data):
-            if field == 1:
-                size += [value] if isinstance(value, int) else varints(value)
-            elif field == 2 and isinstance(value, int):
-                kind = value
-            elif field == 8 and not isinstance(value, int):
-                name = name or str(value, "utf-8")
-            elif field == 13 and not isinstance(value, int):
-                entry = {f: str(v, "utf-8") for f, v in fields(value) if not isinstance(v, int)}
-                if entry.get(1) == "location":
-                    self.external.append(entry.get(2, ""))
-        self.seen.add(kind)
-        if name:
-            self.types[name] = kind
-            self.sizes[name] = tuple(size)
-
-    def _input(self, data: memoryview) -> None:
-        """Look into ValueInfo, its TypeProto and that one's tensor type for type and shape."""
-        name = "".join(str(part, "utf-8") for part in _parts(data, 1))
-        for field, _ in (pair for each in _parts(data, 2) for pair in fields(each)):
-            if field in _NO_TENSORS:
-                self.inputs.append(TensorSpec(name=name, dtype=_NO_TENSORS[field], shape=()))
-        for kind in (tensor for each in _parts(data, 2) for tensor in _parts(each, 1)):
-            numbers = [v for f, v in fields(kind) if f == 1 and isinstance(v, int)]
-            self.seen.update(numbers)
-            if numbers:
-                self.kinds[name] = numbers[0]
-            dims = [_dim(dim) for shape in _parts(kind, 2) for dim in _parts(shape, 1)]
-            dtype = DTYPES.get(numbers[0], UNTOLD) if numbers else UNTOLD
-            self.inputs.append(TensorSpec(name=name, dtype=dtype, shape=tuple(dims)))
+    def _packed_in(
+        self, node: Node, kinds: Mapping[str, int], fed: Mapping[str, int]
+    ) -> Iterable[str]:
+        """Types of few bits that a node quantizes to, unpacks or computes in."""
+        if node.operator in _IN_BITS:
+            bits = self.numbers.get((_first(node.outputs), _IN_BITS[node.operator]), 4)
+            return {_BITS[bits]} if bits in _BITS else ()
+        if node.operator == "MatMulBnb4":
+            return {"fp4"}
+        if node.operator not in _QUANTIZERS:
+            return {"int8"} if _IN_8_BITS.match(node.operator) else ()
+        if node.operator == _DEQUANTIZE and _first(node.inputs) in fed:
+            return ()  # pixels on their way in
+        taken = node.inputs[:1] if node.operator == _DEQUANTIZE else ()
+        found = {kinds.get(name, 0) for name in (*taken, *node.inputs[2:3])}
+        if node.operator == _QUANTIZE and not any(node.inputs[2:3]):
+            found = {self.numbers.get((_first(node.outputs), "output_dtype"), 0) or _UINT8}
+        return {_STORED[kind] for kind in found if kind in _STORED}
 
 
-def _parts(data: memoryview, wanted: int) -> list[memoryview]:
-    return [v for f, v in fields(data) if f == wanted and not isinstance(v, int)]
+def _dim(dim: _Message) -> int | str | None:
+    """A number, a name, or nothing; a negative number says nothing."""
+    if any(isinstance(value, int) for value in dim["number"]):
+        number = _number(dim, "number")
+        return number if number >= 0 else None
+    return _text(dim, "name") or None
 
 
-def _dim(data: memoryview) -> int | str | None:
-    """Read one dimension: a number, a name, or nothing."""
-    for field, value in fields(data):
-        if field == 1 and isinstance(value, int):
-            return value if value < 1 << 63 else None  # negative numbers wrap round
-        if field == 2 and not isinstance(value, int):
-            return str(value, "utf-8") or None
-    return None
-
-
-def _sides(data: memoryview) -> tuple[int, int] | None:
-    """Read height and width from an entry of the metadata: ``[640, 480]``."""
-    entry = {f: str(v, "utf-8", "replace") for f, v in fields(data) if not isinstance(v, int)}
-    found = [int(word) for word in re.findall(r"\d{1,5}", entry.get(2, ""))]
-    if entry.get(1) != _SIDES or len(found) not in (1, 2) or not all(found):
-        return None
-    return found[0], found[-1]
-
-
-def _standard_opset(data: memoryview) -> int | None:
-    domain, version = "", None
-    for field, value in fields(data):
-        if field == 1 and not isinstance(value, int):
-            domain = str(value, "utf-8")
-        elif field == 2 and isinstance(value, int):
-            version = value
-    return version if domain in ("", "ai.onnx") else None
+def _first(names: Iterable[str]) -> str:
+    return next(iter(names), "")

@@ -1,38 +1,65 @@
-"""PyTorch models ready to be called, from the same sources that exporting knows."""
+"""PyTorch models by name or by file, loaded without running other people's code unasked."""
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import importlib
 import inspect
+import io
 import os
+import pickletools
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+import urllib.error
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from trtbench.boundary import read_bytes
-from trtbench.domain.conversion import ExportSpec
-from trtbench.domain.spec import TensorSpec
-from trtbench.errors import InputError, TrtbenchError, UnavailableError
+from trtbench.core.errors import (
+    InputError,
+    TrtbenchError,
+    UnavailableError,
+    UsageError,
+    first_line,
+    near_miss,
+)
+from trtbench.core.results import ExportSpec, InputShape
+from trtbench.core.safety import read_bytes
+from trtbench.core.spec import TensorSpec
+from trtbench.host.machine import library_versions
 from trtbench.models.identity import sha256_of
-from trtbench.models.torch_sources import ZOOS, TorchSource, load_source
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from torch.export import ExportedProgram
     from torch.nn import Module
+
+ArchiveKind = Literal["ExportedProgram", "TorchScript", "pickle", "unknown"]
 
 INSTALL = (
     "pip install torch torchvision, or name an interpreter that has it by --python PATH or "
     "runtimes.torch.python in trtbench.toml"
 )
-
-_NAMED = re.compile(rf"({'|'.join(map(re.escape, ZOOS))}):(.+)")
+DOWNLOAD_WORDS = ("urlopen", "http error", "name or service", "resolve", "connection",
+                  "huggingface")  # fmt: skip
+SAFE_WEIGHTS = (2, 6)
+"""From this version on, ``weights_only`` keeps its word (CVE-2025-32434)."""
+_MOST_BYTES = 1 << 26
+"""The part of a file that names code is small; tensors are not looked at."""
+_MOST_OPERATIONS = 1_000_000
+"""Of all pickles of a file; those of weights have some ten for each tensor."""
+DAMAGE = (zipfile.BadZipFile, zlib.error, OSError, NotImplementedError, RuntimeError, EOFError)
+"""What zipfile raises on archives that are damaged, encrypted or packed in an unknown way."""
+_FILE_OPERATORS = re.compile(rb"\b(from_file|save|read_file|write_file)\b")
+_PLAIN = {"torch", "collections", "numpy", "builtins", "__builtin__"}
+"""Packages that weights alone may name."""
 _FLAGS = {
     "--trust": "--opt trust=on",
     "--factory ": "--opt factory=",
@@ -41,72 +68,24 @@ _FLAGS = {
 """Flags of export as one writes them where they are options of a runtime."""
 
 
-def files_of_factory(factory: str) -> tuple[str, ...]:
-    """Name the files of code that make a module, where the user has them: other code, other model.
+@dataclass(frozen=True, kw_only=True)
+class TorchSource:
+    """A model that was loaded, and what is known of it."""
 
-    The first is that of the factory itself; those that it imports from the same place follow.
-    """
-    return tuple(map(str, code_of_factory(factory)[1]))
+    kind: str
+    """``torchvision``, ``TorchScript``, ``ExportedProgram``, ``state dict``, ..."""
+    model: Module
+    program: ExportedProgram | None = None
+    """The ExportedProgram it came from."""
+    inputs: tuple[InputShape, ...] = ()
+    """Shapes to export with by default."""
+    sha256: str | None = None
+    notes: tuple[str, ...] = ()
 
-
-def code_of_factory(factory: str) -> tuple[Path, list[Path]]:
-    """Find the folder that code is imported from, and its files; none where a library has it."""
-    named = factory.partition(":")[0]
-    roots = [Path(), *map(Path, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))]
-    root = next((each for each in roots if named and _file_of(named, each) is not None), Path())
-    return root, _code_of(named, root)
-
-
-def code_of_hub(source: str) -> str | None:
-    """Hash the code of a repository of torch.hub that is a folder here: other code, other model."""
-    zoo, _, name = source.partition(":")
-    if zoo != "torch.hub" or not Path(name).parent.is_dir():
-        return None
-    digest = hashlib.sha256()
-    for path in _code_of("hubconf", Path(name).parent):
-        digest.update(f"{path.name} {sha256_of(path)}\n".encode())
-    return digest.hexdigest()
-
-
-def _file_of(module: str, root: Path) -> Path | None:
-    if not module.strip("."):
-        return None
-    stem = root.joinpath(*module.split("."))
-    found = (stem.with_name(f"{stem.name}.py"), stem / "__init__.py")
-    return next((path for path in found if path.is_file()), None)
-
-
-def _code_of(module: str, root: Path) -> list[Path]:
-    """List the file of a module and those below the same root that it imports, and these theirs."""
-    found: list[Path] = []
-    todo = [module]
-    while todo:
-        name = todo.pop()
-        path = _file_of(name, root)
-        if path is None or path in found:
-            continue
-        found.append(path)
-        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-        todo += [name.rpartition(".")[0], *_imported(path, package)]
-    return found
-
-
-def _imported(path: Path, package: str) -> list[str]:
-    """Name the modules that a file of code imports; what follows ``from`` may be one or in one."""
-    try:
-        tree = ast.parse(read_bytes(path))
-    except (OSError, InputError, SyntaxError, ValueError, RecursionError):  # its importer says so
-        return []
-    names: list[str] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names += [each.name for each in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            parts = package.split(".")
-            above = parts[: len(parts) - node.level + 1] if node.level else []
-            base = ".".join(filter(None, [*above, node.module]))
-            names += [base, *(f"{base}.{each.name}" for each in node.names)]
-    return names
+    @property
+    def parameters(self) -> int | None:
+        parameters = getattr(self.model, "parameters", None)
+        return sum(int(p.numel()) for p in parameters()) if parameters else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,39 +94,15 @@ class LoadedModel:
 
     module: Module
     kind: str
-    """``torchvision``, ``TorchScript``, ``ExportedProgram``, ``state dict``, ..."""
     inputs: tuple[TensorSpec, ...]
-    """Shapes are empty where nothing tells them."""
+    """Shapes are empty where they are unknown."""
     suggested: bool = False
     """Whether shapes are those it was trained with: it may take others."""
     notes: tuple[str, ...] = ()
 
 
-def rows_of_tables(module: Module, names: Sequence[str]) -> dict[str, int]:
-    """Count the rows that integers of these inputs may pick from, by the tables of a module.
-
-    A single input picks from the table that comes first, which is that of the words; several may
-    pick from any, so the smallest counts.
-    """
-    tables = [each.weight for each in module.modules() if _is_table(each)]
-    rows = [int((table() if callable(table) else table).shape[0]) for table in tables]
-    if not rows or not names:
-        return {}
-    return dict.fromkeys(names, rows[0] if len(names) == 1 else min(rows))
-
-
-def _is_table(module: Module) -> bool:
-    kind = getattr(module, "original_name", type(module).__name__)  # what TorchScript was made of
-    return kind in ("Embedding", "EmbeddingBag")
-
-
-def is_named(source: str) -> bool:
-    """Tell a model of a library (``torchvision:resnet18``) from a file."""
-    return _NAMED.fullmatch(source) is not None
-
-
 def import_torch() -> ModuleType:
-    """Import PyTorch, or say how to get it."""
+    """PyTorch, or an error that says how to get it."""
     try:
         torch = importlib.import_module("torch")
     except Exception as problem:  # a broken installation fails in many ways
@@ -158,11 +113,10 @@ def import_torch() -> ModuleType:
     try:
         torch.zeros(1).numpy()
     except RuntimeError as problem:  # one built for NumPy 1 imports with NumPy 2, and no more
-        raise UnavailableError(
-            "this PyTorch does not work with the NumPy beside it",
-            facts={"interpreter": sys.executable, "reason": problem},
-            fix=f"{shlex.quote(sys.executable)} -m pip install 'numpy<2'",
-        ) from None
+        facts = {"interpreter": sys.executable, "reason": problem}
+        fix = f"{shlex.quote(sys.executable)} -m pip install 'numpy<2'"
+        message = "this PyTorch does not work with the NumPy beside it"
+        raise UnavailableError(message, facts=facts, fix=fix) from None
     return torch
 
 
@@ -182,7 +136,8 @@ def load_model(
     try:
         found = load_source(spec, torch=torch)
     except TrtbenchError as problem:
-        problem.fix = _in_options(problem.fix)
+        for flag, option in _FLAGS.items():
+            problem.fix = problem.fix.replace(flag, option) if problem.fix else problem.fix
         raise
     module = found.model if found.program is not None else found.model.eval()
     return LoadedModel(
@@ -194,51 +149,544 @@ def load_model(
     )
 
 
-def _in_options(fix: str | None) -> str | None:
-    for flag, option in _FLAGS.items():
-        fix = fix.replace(flag, option) if fix else fix
-    return fix
-
-
 def _inputs(found: TorchSource, module: Module) -> tuple[TensorSpec, ...]:
     if found.program is not None:
-        return _program_inputs(found.program)
-    names = _names(found, module)
-    if found.inputs:
+        nodes = (node for node in found.program.graph.nodes if node.op == "placeholder")
+        values = {node.name: node.meta.get("val") for node in nodes}
         return tuple(
             TensorSpec(
-                name=each.name or name,
-                dtype=each.dtype or "float32",
-                shape=tuple("batch" if dim < 0 else dim for dim in each.shape),
+                name=name,
+                dtype=str(values[name].dtype).removeprefix("torch."),
+                shape=tuple(d if isinstance(d, int) else str(d) for d in values[name].shape),
             )
-            for name, each in zip(names, found.inputs, strict=False)
+            for name in found.program.graph_signature.user_inputs
+            if values.get(name) is not None
         )
-    return tuple(TensorSpec(name=name, dtype="float32", shape=()) for name in names)
-
-
-def _program_inputs(program: ExportedProgram) -> tuple[TensorSpec, ...]:
-    values = {
-        node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"
-    }
+    if found.kind == "TorchScript":  # which numbers names that repeat: x.1 is the caller's x
+        names = [value.debugName().split(".")[0] for value in list(module.graph.inputs())[1:]]
+    else:
+        try:
+            parameters = list(inspect.signature(module.forward).parameters.values())
+        except (TypeError, ValueError):
+            parameters = []
+        plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        needed = (p for p in parameters if p.default is inspect.Parameter.empty)
+        names = [p.name for p in needed if p.kind in plain] or ["input"]
+    if not found.inputs:
+        return tuple(TensorSpec(name=name, dtype="float32", shape=()) for name in names)
     return tuple(
         TensorSpec(
-            name=name,
-            dtype=str(values[name].dtype).removeprefix("torch."),
-            shape=tuple(dim if isinstance(dim, int) else str(dim) for dim in values[name].shape),
+            name=each.name or name,
+            dtype=each.dtype or "float32",
+            shape=tuple("batch" if dim < 0 else dim for dim in each.shape),
         )
-        for name in program.graph_signature.user_inputs
-        if values.get(name) is not None
+        for name, each in zip(names, found.inputs, strict=False)
     )
 
 
-def _names(found: TorchSource, module: Module) -> list[str]:
-    """Name the arguments that a call must give."""
-    if found.kind == "TorchScript":  # which numbers names that repeat: x.1 is the caller's x
-        return [value.debugName().split(".")[0] for value in list(module.graph.inputs())[1:]]
+def rows_of_tables(module: Module, names: Sequence[str]) -> dict[str, int]:
+    """Rows that integers of these inputs may pick from, by the embeddings of a module.
+
+    A single input picks from the table that comes first, which is that of the words; several may
+    pick from any, so the smallest counts.
+    """
+    rows = []
+    for each in module.modules():
+        kind = getattr(each, "original_name", type(each).__name__)  # what TorchScript was made of
+        if kind in ("Embedding", "EmbeddingBag"):
+            table = each.weight
+            rows.append(int((table() if callable(table) else table).shape[0]))
+    if not rows or not names:
+        return {}
+    return dict.fromkeys(names, rows[0] if len(names) == 1 else min(rows))
+
+
+def is_named(source: str) -> bool:
+    """Whether it is a model of a library (``torchvision:resnet18``), not a file."""
+    zoo, _, name = source.partition(":")
+    return zoo in ZOOS and bool(name) and "\n" not in name
+
+
+def load_source(spec: ExportSpec, *, torch: ModuleType) -> TorchSource:
+    """Load what ``spec.source`` names."""
+    zoo, colon, name = spec.source.partition(":")
+    if colon and zoo in ZOOS:
+        return ZOOS[zoo](name, spec, torch)
+    if colon and not Path(spec.source).exists() and "/" not in zoo and len(zoo) > 1:
+        known = near_miss(zoo, ZOOS) or next(iter(ZOOS))
+        raise UsageError(
+            f"there is no source of models called {zoo!r}",
+            facts={"known": ", ".join(ZOOS)},
+            fix=f"did you mean {known}:{name}?",
+        )
+    return _checkpoint(Path(spec.source), spec, torch)
+
+
+def _library(module: str, package: str) -> ModuleType:
     try:
-        parameters = inspect.signature(module.forward).parameters.values()
-    except (TypeError, ValueError):
-        return ["input"]
-    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = [p.name for p in parameters if p.kind in plain and p.default is inspect.Parameter.empty]
-    return names or ["input"]
+        return importlib.import_module(module)
+    except (ImportError, RuntimeError, OSError) as problem:
+        reason, pip = first_line(problem), f"{shlex.quote(sys.executable)} -m pip install"
+        facts = {"interpreter": sys.executable, "reason": reason}
+        message, fix = f"{package} cannot be imported in this interpreter", f"{pip} {package}"
+        if "torchvision::" in reason:  # its operators did not load
+            message = "torchvision was built for another PyTorch than the one that is installed"
+            facts |= library_versions(("torch", "torchvision"))
+            fix = f"{pip} --force-reinstall torch torchvision, both from one index"
+        raise UnavailableError(message, facts=facts, fix=fix) from None
+
+
+def _downloaded(spec: ExportSpec, make: Callable[[], Module]) -> Module:
+    """Make a model; weights that cannot be downloaded are an error that says so."""
+    try:
+        return make()
+    except (TrtbenchError, ValueError, KeyError, FileNotFoundError):
+        raise
+    except (OSError, RuntimeError) as problem:
+        text = f"{type(problem).__name__} {problem}".lower()
+        download = any(word in text for word in DOWNLOAD_WORDS)
+        if spec.weights == "none" or not (isinstance(problem, urllib.error.URLError) or download):
+            raise
+        raise InputError(
+            "the weights cannot be downloaded",
+            facts={"source": spec.source, "reason": first_line(problem)},
+            fix="--weights none exports with random weights; --weights FILE takes your own",
+        ) from None
+
+
+def _unknown_model(name: str, known: list[str]) -> UsageError:
+    guess = near_miss(name, known)
+    fix = f"did you mean {guess}?" if guess else None
+    return UsageError(f"there is no model called {name!r}", fix=fix)
+
+
+def _torchvision(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
+    models = _library("torchvision.models", "torchvision")
+    weights = "DEFAULT" if spec.weights == "default" else None
+    try:
+        model = _downloaded(spec, lambda: models.get_model(name, weights=weights))
+    except (ValueError, KeyError):
+        raise _unknown_model(name, models.list_models()) from None
+    try:  # the size it was trained for
+        crop = models.get_model_weights(name).DEFAULT.transforms.keywords["crop_size"]
+        size = int(crop[0] if isinstance(crop, (list, tuple)) else crop)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        size = 224
+    return _image_model("torchvision", model, (3, size, size), spec, torch)
+
+
+def _timm(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
+    timm = _library("timm", "timm")
+    if not timm.is_model(name.partition(".")[0]):
+        raise _unknown_model(name, timm.list_models())
+    trained = spec.weights == "default"
+    model = _downloaded(spec, lambda: timm.create_model(name, pretrained=trained))
+    size = tuple(getattr(model, "pretrained_cfg", {}).get("input_size") or (3, 224, 224))
+    return _image_model("timm", model, size, spec, torch)
+
+
+def _image_model(
+    kind: str, model: Module, size: tuple[int, ...], spec: ExportSpec, torch: ModuleType
+) -> TorchSource:
+    shape = InputShape(name=None, shape=(-1, *size))
+    return TorchSource(kind=kind, model=_with_weights(model, spec, torch), inputs=(shape,))
+
+
+def _ultralytics(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
+    if spec.weights == "none":
+        name = name.removesuffix(".pt").removesuffix(".yaml") + ".yaml"
+        if Path(name).exists():  # taken before the library's own; activations in it are evaluated
+            _demand_trust(spec, name, {"whatever stands in it"}, what="a program in YAML")
+    else:
+        name = name if name.endswith(".pt") else f"{name}.pt"
+        _demand_trust(spec, name, {"ultralytics"})
+    return _yolo(spec.weights if spec.weights not in ("default", "none") else name, spec)
+
+
+def _yolo(path: str, spec: ExportSpec) -> TorchSource:
+    ultralytics = _library("ultralytics", "ultralytics")
+    try:
+        model = _downloaded(spec, lambda: ultralytics.YOLO(path).model)
+    except FileNotFoundError as problem:
+        raise InputError(f"Ultralytics has no model {path}", facts={"reason": problem}) from None
+    model = model.float().eval()
+    if hasattr(model, "fuse"):
+        model = model.fuse(verbose=False)
+    for part in model.modules():  # heads give one tensor instead of what training needs
+        if isinstance(getattr(part, "export", None), bool):
+            part.export, part.format = True, "onnx"
+            part.dynamic = True
+    args, yaml = getattr(model, "args", None), getattr(model, "yaml", {})
+    size = int(args.get("imgsz", 640) if isinstance(args, dict) else 640)
+    channels = int(yaml.get("channels", yaml.get("ch", 3)))
+    return TorchSource(
+        kind="ultralytics",
+        model=model,
+        inputs=(InputShape(name="images", shape=(-1, channels, size, size)),),
+        sha256=sha256_of(Path(path)) if Path(path).is_file() else None,
+        notes=() if path.endswith(".yaml") else (f"{path} is a pickle and was trusted",),
+    )
+
+
+def _hub(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
+    """Load ``OWNER/REPO[:TAG]/MODEL`` by its hubconf.py, of GitHub or of a folder here."""
+    repository, slash, entry = name.rpartition("/")
+    if not slash or not entry:
+        raise UsageError(
+            f"torch.hub:{name} names no model", fix="torch.hub:pytorch/vision:v0.10.0/resnet18"
+        )
+    _demand_trust(spec, f"{repository}/hubconf.py", {"the code of its authors"}, what="a program")
+    local = Path(repository).is_dir()
+    source = str(Path(repository).absolute()) if local else repository
+
+    def lacking(packages: str) -> UnavailableError:
+        return UnavailableError(
+            f"{repository} needs packages that are not here",
+            facts={"missing": packages},
+            fix=f"pip install {packages.replace(',', '')}",
+        )
+
+    def load(**how: object) -> Module:
+        place = "local" if local else "github"
+        try:
+            return torch.hub.load(source, entry, source=place, trust_repo=True, **how)
+        except RuntimeError as problem:
+            if "Cannot find callable" in str(problem):
+                raise UsageError(f"{repository} has no model called {entry!r}") from None
+            if missing := re.search(r"Missing dependencies: (.+)", str(problem)):
+                raise lacking(missing[1]) from None
+            raise
+        except ModuleNotFoundError as problem:
+            raise lacking(problem.name or str(problem)) from None
+        except FileNotFoundError as problem:
+            raise InputError(
+                f"{repository} misses a file that torch.hub needs", facts={"reason": problem}
+            ) from None
+        except urllib.error.URLError as problem:
+            kept = repository.partition(":")[0].replace("/", "_")
+            if local or any(Path(torch.hub.get_dir()).glob(f"{kept}_*")):
+                raise  # the repository is here: its weights are not
+            raise InputError(
+                f"{repository} cannot be fetched from GitHub",
+                facts={"reason": problem.reason},
+                fix=f"clone it, and write torch.hub:FOLDER/{entry}",
+            ) from None
+
+    def load_first_that_fits() -> Module:  # repositories differ in the word for weights
+        trained = spec.weights == "default"
+        for word, value in (("weights", "DEFAULT" if trained else None), ("pretrained", trained)):
+            try:
+                return load(**{word: value})
+            except TypeError as problem:
+                if word not in str(problem):
+                    raise
+        return load()
+
+    model = _downloaded(spec, load_first_that_fits)
+    note = f"{repository} ran its own code and was trusted"
+    return TorchSource(kind="torch.hub", model=_with_weights(model, spec, torch), notes=(note,))
+
+
+ZOOS: dict[str, Callable[[str, ExportSpec, ModuleType], TorchSource]] = {
+    "torchvision": _torchvision,
+    "timm": _timm,
+    "ultralytics": _ultralytics,
+    "torch.hub": _hub,
+}
+"""Sources that are written ``name:model``."""
+
+
+def _checkpoint(path: Path, spec: ExportSpec, torch: ModuleType) -> TorchSource:
+    if not path.is_file():
+        raise InputError(
+            f"there is no file {path}",
+            fix="a model by name is written torchvision:resnet18, timm:... or ultralytics:...",
+        )
+    kind, digest = archive_kind(path), sha256_of(path)
+    named = modules_named(path)
+    try:
+        if kind == "ExportedProgram":  # it has constants and examples that are pickles
+            _demand_trust(spec, path.name, named, what="an exported program")
+            program = torch.export.load(str(path))
+            return TorchSource(kind=kind, model=program.module(), program=program, sha256=digest)
+        if kind == "TorchScript":
+            if touched := file_operators(path, torch):
+                what, danger = "TorchScript with files", "running it can change any of yours"
+                _demand_trust(spec, path.name, touched, what=what, danger=danger)
+            script = torch.jit.load(str(path), map_location="cpu")
+            return TorchSource(kind=kind, model=script, sha256=digest)
+    except TrtbenchError:
+        raise
+    except Exception as problem:  # a damaged file, or operators of a library that is not here
+        raise InputError(
+            f"PyTorch cannot load {path.name}",
+            facts={"reason": first_line(problem)},
+            fix="save it again, with the version of PyTorch that is here",
+        ) from None
+    weights = _weights_only(path, spec, torch)
+    if weights is not None:
+        model = _loaded(_from_factory(spec, weights, path), weights, path)
+        return TorchSource(kind="state dict", model=model, sha256=digest)
+    _demand_trust(spec, path.name, named)  # a whole module, which runs whatever code it names
+    if "ultralytics" in named:
+        return _yolo(str(path), spec)
+    try:
+        loaded = torch.load(str(path), map_location="cpu", weights_only=False)
+    except (ImportError, AttributeError) as problem:
+        raise InputError(
+            f"{path.name} needs code that is not here",
+            facts={"reason": problem, "names": ", ".join(sorted(named))},
+            fix="run where the module's code can be imported",
+        ) from None
+    except Exception as problem:  # a damaged pickle may raise anything
+        raise InputError(
+            f"{path.name} is not a PyTorch file, or it is damaged",
+            facts={"reason": problem},
+            fix="save it again with torch.save",
+        ) from None
+    if isinstance(loaded, dict):
+        loaded = next((loaded[key] for key in ("ema", "model") if loaded.get(key)), loaded)
+    if not isinstance(loaded, torch.nn.Module):
+        raise InputError(
+            f"{path.name} holds no module",
+            facts={"it holds": type(loaded).__name__},
+            fix="torch.save(module, FILE), or give a state dict and --factory",
+        )
+    note = f"{path.name} is a pickle and was trusted"
+    return TorchSource(kind="module", model=loaded.float(), sha256=digest, notes=(note,))
+
+
+def _demand_trust(
+    spec: ExportSpec,
+    name: str,
+    named: set[str],
+    *,
+    what: str = "a pickle",
+    danger: str = "loading it can run any code",
+) -> None:
+    if not spec.trust:
+        raise UsageError(
+            f"{name} is {what}: {danger}",
+            facts={"it names": ", ".join(sorted(named)) or "nothing that can be recognized"},
+            fix="--trust, if you know where it comes from; or save a state dict and give --factory",
+        )
+
+
+def _weights_only(path: Path, spec: ExportSpec, torch: ModuleType) -> dict[str, Tensor] | None:
+    """The tensors of a file, by name; ``None`` when it holds anything more."""
+    version = tuple(int(part) for part in re.findall(r"\d+", str(torch.__version__))[:2])
+    if version < SAFE_WEIGHTS:
+        danger = f"PyTorch {torch.__version__} can run code even where it reads weights alone"
+        _demand_trust(spec, path.name, modules_named(path), danger=danger)
+    try:
+        loaded = torch.load(str(path), map_location="cpu", weights_only=True)
+    except Exception:  # the caller finds out what else it is
+        return None
+    for key in ("state_dict", "model_state_dict", "model"):
+        if isinstance(loaded, dict) and isinstance(loaded.get(key), dict):
+            loaded = loaded[key]
+    if not isinstance(loaded, dict) or not loaded:
+        return None
+    if not all(isinstance(value, torch.Tensor) for value in loaded.values()):
+        return None
+    return {str(key).removeprefix("module."): value for key, value in loaded.items()}
+
+
+def _from_factory(spec: ExportSpec, weights: dict[str, Tensor], path: Path) -> Module:
+    if spec.factory is None:
+        raise UsageError(
+            f"{path.name} holds weights without the module they belong to",
+            facts={"tensors": len(weights), "first": next(iter(weights))},
+            fix="--factory package.module:function names what makes the module",
+        )
+    module_name, colon, function = spec.factory.partition(":")
+    if not colon:
+        raise UsageError("--factory is written package.module:function")
+    try:
+        make = getattr(importlib.import_module(module_name), function)
+    except Exception as problem:  # not there, or its code fails when it is imported
+        raise UsageError(
+            f"--factory {spec.factory} cannot be imported",
+            facts={"reason": problem},
+            fix="run it in the folder of that module, or --python of an environment that has it",
+        ) from None
+    try:
+        return make()
+    except Exception as problem:  # the user's own code
+        raise UsageError(
+            f"--factory {spec.factory} makes no module",
+            facts={"reason": f"{type(problem).__name__}: {first_line(problem)}"},
+            fix="name a function that is called without arguments and returns the module",
+        ) from None
+
+
+def _with_weights(model: Module, spec: ExportSpec, torch: ModuleType) -> Module:
+    """Put the user's own weights into a model known by name."""
+    if spec.weights in ("default", "none"):
+        return model
+    path = Path(spec.weights)
+    if not path.is_file():
+        raise InputError(f"there is no file {path}", fix="--weights default, none or a file")
+    weights = _weights_only(path, spec, torch)
+    if weights is None:
+        raise InputError(
+            f"{path.name} is not a state dict", fix="torch.save(model.state_dict(), 'weights.pt')"
+        )
+    return _loaded(model, weights, path)
+
+
+def _loaded(model: Module, weights: dict[str, Tensor], path: Path) -> Module:
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as problem:
+        lines = [line.strip() for line in str(problem).splitlines()]
+        raise InputError(
+            f"{path.name} does not fit the model",
+            facts={"reason": lines[1] if len(lines) > 1 else lines[0]},
+        ) from None
+    return model
+
+
+def archive_kind(path: Path) -> ArchiveKind:
+    """What a PyTorch file is, by the names in its archive; nothing in it is run."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except DAMAGE:
+        with open(path, "rb") as file:
+            return "pickle" if file.read(2)[:1] == b"\x80" else "unknown"
+    inner = [name.partition("/")[2] for name in names]
+    if any(name.startswith(("models/", "serialized_exported_program")) for name in inner + names):
+        return "ExportedProgram"
+    if "constants.pkl" in inner and any(name.startswith("code/") for name in inner):
+        return "TorchScript"
+    return "pickle" if "data.pkl" in inner else "unknown"
+
+
+def modules_named(path: Path) -> set[str]:
+    """Packages whose code a pickle would run, beyond those that tensors need."""
+    found: set[str] = set()
+    left = iter(range(_MOST_OPERATIONS))
+    try:
+        pickles = list(_packed(path))
+    except DAMAGE:
+        with open(path, "rb") as file:
+            pickles = [file.read(_MOST_BYTES)]
+    for data in pickles:
+        texts: list[str] = []
+        try:
+            for _, (operation, argument, _) in zip(left, pickletools.genops(data), strict=False):
+                if operation.name == "GLOBAL":
+                    found.add(str(argument).partition(" ")[0].partition(".")[0])
+                elif operation.name == "STACK_GLOBAL" and len(texts) > 1:
+                    found.add(texts[-2].partition(".")[0])
+                elif isinstance(argument, str):
+                    texts.append(argument)
+        except Exception:  # a damaged pickle names what it names up to there
+            continue
+    return found - _PLAIN or (found & {"torch"} if found else set())
+
+
+def _packed(source: Path | io.BytesIO) -> Iterator[bytes]:
+    """The pickles of an archive, and of the archives in it."""
+    left = _MOST_BYTES
+    with zipfile.ZipFile(source) as archive:
+        for member in archive.infolist():
+            if not member.filename.endswith((".pkl", ".pt")) or member.file_size > left:
+                continue
+            left -= member.file_size
+            if member.filename.endswith(".pkl"):
+                yield archive.read(member)
+            elif isinstance(source, Path):
+                with contextlib.suppress(*DAMAGE):
+                    yield from _packed(io.BytesIO(archive.read(member)))
+
+
+def file_operators(path: Path, torch: ModuleType) -> set[str]:
+    """Operators in the code of a TorchScript file that read or write files of the machine.
+
+    PyTorch and torchvision have no others whose arguments are names of files. The archive is read
+    by PyTorch itself: a file can have two lists of contents, of which Python's reader takes the
+    other. What cannot be looked at counts as one.
+    """
+    found: set[bytes] = set()
+    try:
+        with zipfile.ZipFile(path) as archive:
+            code = [each for each in archive.infolist() if each.filename.endswith(".py")]
+        if any(member.file_size > _MOST_BYTES for member in code):
+            return {"code that is too large to be looked at"}
+        reader = torch._C.PyTorchFileReader(str(path))
+        for name in reader.get_all_records():
+            if name.endswith(".py"):
+                found |= set(_FILE_OPERATORS.findall(reader.get_record(name)))
+    except (*DAMAGE, AttributeError):
+        return {"code that cannot be looked at"}
+    return {f"torch.{each.decode()}" for each in found}
+
+
+def files_of_factory(factory: str) -> tuple[str, ...]:
+    """The user's files of code that make a module: other code, other model.
+
+    The first is that of the factory itself; those that it imports from the same place follow.
+    """
+    return tuple(map(str, code_of_factory(factory)[1]))
+
+
+def code_of_factory(factory: str) -> tuple[Path, list[Path]]:
+    """The folder that code is imported from, and its files; none where a library has it."""
+    named = factory.partition(":")[0]
+    roots = [Path(), *map(Path, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))]
+    root = next((each for each in roots if named and _file_of(named, each) is not None), Path())
+    return root, _code_of(named, root)
+
+
+def code_of_hub(source: str) -> str | None:
+    """Hash of the code of a torch.hub repository that is a folder here: other code, other model."""
+    zoo, _, name = source.partition(":")
+    if zoo != "torch.hub" or not Path(name).parent.is_dir():
+        return None
+    digest = hashlib.sha256()
+    for path in _code_of("hubconf", Path(name).parent):
+        digest.update(f"{path.name} {sha256_of(path)}\n".encode())
+    return digest.hexdigest()
+
+
+def _file_of(module: str, root: Path) -> Path | None:
+    if not module.strip("."):
+        return None
+    stem = root.joinpath(*module.split("."))
+    found = (stem.with_name(f"{stem.name}.py"), stem / "__init__.py")
+    return next((path for path in found if path.is_file()), None)
+
+
+def _code_of(module: str, root: Path) -> list[Path]:
+    """The file of a module and those below the same root that it imports, and these theirs."""
+    found: list[Path] = []
+    todo = [module]
+    while todo:
+        name = todo.pop()
+        path = _file_of(name, root)
+        if path is None or path in found:
+            continue
+        found.append(path)
+        parent = name.rpartition(".")[0]
+        todo += [parent, *_imported(path, name if path.name == "__init__.py" else parent)]
+    return found
+
+
+def _imported(path: Path, package: str) -> list[str]:
+    """The modules that a file of code imports; what follows ``from`` may be one or in one."""
+    try:
+        tree = ast.parse(read_bytes(path))
+    except (OSError, InputError, SyntaxError, ValueError, RecursionError):  # its importer says so
+        return []
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            parts = package.split(".")
+            above = parts[: len(parts) - node.level + 1] if node.level else []
+            base = ".".join(filter(None, [*above, node.module]))
+            names += [base, *(f"{base}.{each.name}" for each in node.names)]
+    return names

@@ -5,20 +5,23 @@ Does not know drawing libraries; a role chooses a colour (see ``style``).
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import Any, Literal
 
-from trtbench.domain.spec import Value
+from trtbench.core.spec import Value
+from trtbench.core.units import Bounds
 
 Scale = Literal["linear", "log", "log2", "tail", "time"]
 """``tail`` is for quantiles: as much room from 0.99 to 0.999 as from 0.9 to 0.99.
 
 ``time`` holds seconds since 1970 and shows dates."""
 
+LineStyle = Literal["line", "dotted", "steps", "points", "both", "ring", "beyond"]
 TAILS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
 """Quantiles that a ``tail`` axis names."""
 
 
-class Axis(Value, frozen=True, kw_only=True):
+class Axis(Value, frozen=True):
     """An axis of a figure; a range that is ``None`` follows the data."""
 
     title: str
@@ -32,7 +35,7 @@ class Axis(Value, frozen=True, kw_only=True):
         return f"{self.title} ({self.unit})" if self.unit else self.title
 
 
-class Mark(Value, frozen=True, kw_only=True):
+class Mark(Value, frozen=True):
     """A straight line across a panel, with a word beside it."""
 
     at: float
@@ -41,7 +44,7 @@ class Mark(Value, frozen=True, kw_only=True):
     role: str = "mark"
 
 
-class Span(Value, frozen=True, kw_only=True):
+class Span(Value, frozen=True):
     """A shaded stretch of the x axis."""
 
     low: float
@@ -50,7 +53,7 @@ class Span(Value, frozen=True, kw_only=True):
     role: str = "warm-up"
 
 
-class Line(Value, frozen=True, kw_only=True):
+class Line(Value, frozen=True):
     """Points that belong together; ``role`` chooses the colour (see ``style``)."""
 
     name: str | None
@@ -58,18 +61,18 @@ class Line(Value, frozen=True, kw_only=True):
     role: str
     x: tuple[float, ...]
     y: tuple[float | None, ...]
-    style: Literal["line", "dotted", "steps", "points", "both", "ring", "beyond"] = "line"
+    style: LineStyle = "line"
     """``beyond`` marks points that lie outside the drawn range, at its edge."""
     low: tuple[float | None, ...] = ()
     high: tuple[float | None, ...] = ()
-    """Ends of an interval around each y; empty where nobody knows any."""
+    """Ends of an interval around each y; empty where none is known."""
     sizes: tuple[float, ...] = ()
     """Areas of the marks, relative to the largest of the panel."""
     texts: tuple[str, ...] = ()
     """A word beside each point."""
 
 
-class Panel(Value, frozen=True, kw_only=True):
+class Panel(Value, frozen=True):
     """One set of axes of a figure; the panels of a figure share their axes' meaning."""
 
     title: str | None = None
@@ -83,7 +86,7 @@ class Panel(Value, frozen=True, kw_only=True):
     spans: tuple[Span, ...] = ()
 
 
-class Lines(Value, frozen=True, kw_only=True, tag="lines", tag_field="kind"):
+class Lines(Value, frozen=True, tag="lines", tag_field="kind"):
     """Curves: ECDFs, time series, percentile curves, one quantity against another."""
 
     x: Axis
@@ -93,7 +96,7 @@ class Lines(Value, frozen=True, kw_only=True, tag="lines", tag_field="kind"):
     """False where panels differ so much in length that one axis would squeeze some of them."""
 
 
-class Bins(Value, frozen=True, kw_only=True):
+class Bins(Value, frozen=True):
     """Counts of one group, one for each pair of neighbouring edges."""
 
     name: str
@@ -104,7 +107,7 @@ class Bins(Value, frozen=True, kw_only=True):
     """What lies outside the drawn range, in words."""
 
 
-class Histogram(Value, frozen=True, kw_only=True, tag="histogram", tag_field="kind"):
+class Histogram(Value, frozen=True, tag="histogram", tag_field="kind"):
     """How often values fall between edges that all groups share."""
 
     x: Axis
@@ -113,7 +116,7 @@ class Histogram(Value, frozen=True, kw_only=True, tag="histogram", tag_field="ki
     groups: tuple[Bins, ...]
 
 
-class BarGroup(Value, frozen=True, kw_only=True):
+class BarGroup(Value, frozen=True):
     """One colour of bars, a value for every category."""
 
     name: str
@@ -122,7 +125,7 @@ class BarGroup(Value, frozen=True, kw_only=True):
     labels: tuple[str, ...] = ()
 
 
-class Bars(Value, frozen=True, kw_only=True, tag="bars", tag_field="kind"):
+class Bars(Value, frozen=True, tag="bars", tag_field="kind"):
     """Horizontal bars, from top to bottom; several groups are stacked, or stand side by side."""
 
     value: Axis
@@ -135,7 +138,7 @@ class Bars(Value, frozen=True, kw_only=True, tag="bars", tag_field="kind"):
     """Where each bar begins, for a waterfall; empty: at zero."""
 
 
-class Box(Value, frozen=True, kw_only=True):
+class Box(Value, frozen=True):
     """Five numbers of a distribution, and single values outside the whiskers."""
 
     name: str
@@ -149,7 +152,7 @@ class Box(Value, frozen=True, kw_only=True):
     beyond: str | None = None
 
 
-class Boxes(Value, frozen=True, kw_only=True, tag="boxes", tag_field="kind"):
+class Boxes(Value, frozen=True, tag="boxes", tag_field="kind"):
     """Box plots side by side on one axis."""
 
     value: Axis
@@ -159,3 +162,50 @@ class Boxes(Value, frozen=True, kw_only=True, tag="boxes", tag_field="kind"):
 
 
 Chart = Lines | Histogram | Bars | Boxes
+
+
+def curves(x: Axis, y: Axis, lines: Iterable[Line], *, marks: Iterable[Mark] = ()) -> Lines:
+    """Describe lines that share one panel."""
+    return Lines(x, y, (Panel(lines=tuple(lines), marks=tuple(marks)),))
+
+
+def line(
+    name: str | None,
+    role: str,
+    x: Iterable[float],
+    y: Iterable[float | None],
+    style: LineStyle = "line",
+    *,
+    scale: float = 1.0,
+    ends: Iterable[Bounds | None] = (),
+    texts: Iterable[str] = (),
+) -> Line:
+    """Describe a line; ``y`` and the ends of its intervals are divided by the scale."""
+    found = list(ends)
+    low = (None if each is None else each.low for each in found)
+    high = (None if each is None else each.high for each in found)
+    return Line(
+        name, role, tuple(_listed(x)), scaled(y, scale), style, scaled(low, scale),
+        scaled(high, scale), texts=tuple(texts),
+    )  # fmt: skip
+
+
+def bar_group(
+    name: str,
+    role: str,
+    values: Iterable[float | None],
+    *,
+    scale: float = 1.0,
+    labels: Iterable[str] = (),
+) -> BarGroup:
+    """Describe bars of one colour; values are divided by the scale."""
+    return BarGroup(name, role, scaled(values, scale), tuple(labels))
+
+
+def scaled(values: Iterable[float | None], scale: float) -> tuple[float | None, ...]:
+    """Divide what is known by a scale."""
+    return tuple(None if each is None else each / scale for each in _listed(values))
+
+
+def _listed(values: Any) -> Any:
+    return values.tolist() if hasattr(values, "tolist") else values

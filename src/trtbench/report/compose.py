@@ -8,20 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trtbench.domain.result import AnyRecord, FailedRun, Run
-from trtbench.errors import UsageError
-from trtbench.registry import Registry
-from trtbench.report.document import (
-    Block,
-    Code,
-    Details,
-    Document,
-    Heading,
-    Section,
-    table_from_rows,
-)
-from trtbench.report.headings import BATCH_HEADING, ID_HEADING, PRECISION_HEADING, RUNTIME_HEADING
-from trtbench.report.labels import model_name, precision_name
+from trtbench.core.errors import UsageError
+from trtbench.core.plugins import Registry
+from trtbench.core.properties import model_name
+from trtbench.core.run import AnyRecord, FailedRun, Run, precision_of
+from trtbench.report.document import Block, Code, Details, Document, Section, column, table
 from trtbench.report.renderers.contract import Renderer
 from trtbench.report.run_facts import summarize_all
 from trtbench.report.sections.contract import SectionModule
@@ -30,16 +21,6 @@ SECTIONS = Registry("trtbench.report.sections", noun="section", contract=Section
 RENDERERS = Registry("trtbench.report.renderers", noun="report format", contract=Renderer)
 
 FAILURES_ORDER = 25
-HEADINGS = (
-    Heading(key="model", title="Model"),
-    RUNTIME_HEADING,
-    PRECISION_HEADING,
-    BATCH_HEADING,
-    Heading(key="stage", title="Failed while"),
-    Heading(key="reason", title="Reason"),
-    Heading(key="ended_by", title="Ended by"),
-    ID_HEADING,
-)
 
 
 def document_from_runs(
@@ -62,12 +43,14 @@ def document_from_runs(
         ordered.append((FAILURES_ORDER, failures.id, failures))
     for name in SECTIONS.names() if runs else ():
         module = SECTIONS.load(name)
-        if section := module.make(runs):
-            ordered.append((module.ORDER, name, section))
+        made = module.make(runs)
+        sections = [made] if isinstance(made, Section) else made or ()
+        ordered += [(module.ORDER, name, section) for section in sections]
     ordered.sort(key=lambda each: each[:2])
     names = list(dict.fromkeys(model_name(record) for record in records))
+    some = ", ".join(names) if len(names) <= 3 else f"{len(names)} models"
     return Document(
-        title=title or _title(names),
+        title=title or f"Benchmark of {some}",
         created=max(record.created for record in records),
         sections=tuple(section for _, _, section in ordered),
         data={
@@ -91,42 +74,28 @@ def write_document(document: Document, folder: Path, *, formats: Sequence[str]) 
     return list(dict.fromkeys(paths))
 
 
-def _title(names: list[str]) -> str:
-    if len(names) <= 3:
-        return "Benchmark of " + ", ".join(names)
-    return f"Benchmark of {len(names)} models"
-
-
 def section_from_failures(failed: Sequence[FailedRun]) -> Section | None:
     """List failures with their stage and reason, and fold the ends of their logs away."""
     if not failed:
         return None
-    rows = [
-        (
-            model_name(each),
-            each.spec.runtime,
-            precision_name(each),
-            each.spec.batch,
-            each.stage,
-            each.reason,
-            _ending(each),
-            each.id,
-        )
-        for each in failed
-    ]
-    blocks: list[Block] = [table_from_rows("failed_runs", headings=HEADINGS, rows=rows)]
-    blocks += [
-        Details(
-            summary=f"Last lines of the log of {each.id}",
-            blocks=(Code(text="\n".join(each.log_tail), language="text"),),
-        )
-        for each in failed
-        if each.log_tail
-    ]
-    return Section(id="failures", title="Runs that failed", blocks=tuple(blocks))
 
+    def ending(failure: FailedRun) -> str | None:
+        status = failure.exit_status
+        return failure.signal or (None if status is None else f"exit status {status}")
 
-def _ending(failure: FailedRun) -> str | None:
-    if failure.signal:
-        return failure.signal
-    return None if failure.exit_status is None else f"exit status {failure.exit_status}"
+    columns = (
+        column("model", "Model", model_name),
+        column("runtime", get="spec.runtime"),
+        column("precision", get=precision_of),
+        column("batch", get="spec.batch"),
+        column("stage", "Failed while"),
+        column("reason", "Reason"),
+        column("ended_by", "Ended by", ending),
+        column("id"),
+    )
+    blocks: list[Block] = [table("failed_runs", failed, columns)]
+    for each in failed:
+        if each.log_tail:
+            log = Code("\n".join(each.log_tail), "text")
+            blocks.append(Details(f"Last lines of the log of {each.id}", (log,)))
+    return Section("failures", "Runs that failed", tuple(blocks))

@@ -1,17 +1,20 @@
 """A report as values: a document holds sections, a section holds blocks; renderers draw them.
 
-Does not know formats. A figure is described once, as data, and any renderer can draw it.
+A table is declared once, by its columns; every format draws it from that. A figure is described
+as data. Nothing here knows formats.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple
 
-from trtbench.domain.result import Finding, Scalar
-from trtbench.domain.spec import Value
+from trtbench.core import units
+from trtbench.core.run import Finding, Scalar
+from trtbench.core.spec import Value
+from trtbench.core.units import Bounds, UnitScale, with_minus
 from trtbench.report.charts import Chart
-from trtbench.units import with_minus
 
 Align = Literal["left", "right"]
 Fit = Literal["whole", "shorten", "wrap"]
@@ -19,7 +22,7 @@ Fit = Literal["whole", "shorten", "wrap"]
 Tone = Literal["good", "bad", "unclear", "plain"]
 
 
-class Heading(Value, frozen=True, kw_only=True):
+class Heading(Value, frozen=True):
     """The head of one table column."""
 
     key: str
@@ -33,12 +36,12 @@ class Heading(Value, frozen=True, kw_only=True):
     """Where width is short the words of the title may stand one above the other."""
 
 
-class Cell(Value, frozen=True, kw_only=True):
+class Cell(Value, frozen=True):
     """One value of a table, as data and as people read it."""
 
     value: Scalar = None
     text: str | None = None
-    """With unit and honest digits; ``None`` shows the value itself."""
+    """With unit and significant digits; ``None`` shows the value itself."""
     tone: Tone = "plain"
 
     @property
@@ -50,14 +53,14 @@ class Cell(Value, frozen=True, kw_only=True):
         return "–" if self.value is None else str(self.value)
 
 
-class Text(Value, frozen=True, kw_only=True, tag="text", tag_field="kind"):
+class Text(Value, frozen=True, tag="text", tag_field="kind"):
     """Plain prose; an empty line separates paragraphs."""
 
     text: str
     tone: Tone = "plain"
 
 
-class Table(Value, frozen=True, kw_only=True, tag="table", tag_field="kind"):
+class Table(Value, frozen=True, tag="table", tag_field="kind"):
     """Rows of typed cells under headings."""
 
     id: str
@@ -70,14 +73,14 @@ class Table(Value, frozen=True, kw_only=True, tag="table", tag_field="kind"):
             raise ValueError(f"table {self.id!r}: a row is not as long as the headings")
 
 
-class KeyValues(Value, frozen=True, kw_only=True, tag="facts", tag_field="kind"):
+class KeyValues(Value, frozen=True, tag="facts", tag_field="kind"):
     """Named facts, one to a line."""
 
     id: str
     pairs: tuple[tuple[str, Cell], ...]
 
 
-class Code(Value, frozen=True, kw_only=True, tag="code", tag_field="kind"):
+class Code(Value, frozen=True, tag="code", tag_field="kind"):
     """Something to copy and run, or to read as it stands."""
 
     text: str
@@ -85,24 +88,24 @@ class Code(Value, frozen=True, kw_only=True, tag="code", tag_field="kind"):
     caption: str | None = None
 
 
-class FindingOf(Value, frozen=True, kw_only=True):
-    """What several runs may have in common: the gravest finding of one code, and who has it."""
+class FindingOf(Value, frozen=True):
+    """The most severe finding of one code, and the runs that have it."""
 
     finding: Finding
-    runs: tuple[str, ...]
+    runs: tuple[str, ...] = ()
     title: str | None = None
-    """What the rule is called, where findings of the code say different things."""
+    """The name of the rule, where findings of the code say different things."""
     cases: tuple[tuple[str, str], ...] = ()
     """Runs and messages, where the messages differ."""
 
 
-class FindingList(Value, frozen=True, kw_only=True, tag="findings", tag_field="kind"):
+class FindingList(Value, frozen=True, tag="findings", tag_field="kind"):
     """Findings, the most severe first."""
 
     items: tuple[FindingOf, ...]
 
 
-class Card(Value, frozen=True, kw_only=True):
+class Card(Value, frozen=True):
     """One number to see first, what it is about, and how sure it is."""
 
     title: str
@@ -111,13 +114,13 @@ class Card(Value, frozen=True, kw_only=True):
     tone: Tone = "plain"
 
 
-class Cards(Value, frozen=True, kw_only=True, tag="cards", tag_field="kind"):
+class Cards(Value, frozen=True, tag="cards", tag_field="kind"):
     """The few numbers a reader came for."""
 
     items: tuple[Card, ...]
 
 
-class Picture(Value, frozen=True, kw_only=True, tag="picture", tag_field="kind"):
+class Picture(Value, frozen=True, tag="picture", tag_field="kind"):
     """A picture that exists as a file; its id is its file name in the report."""
 
     id: str
@@ -126,8 +129,8 @@ class Picture(Value, frozen=True, kw_only=True, tag="picture", tag_field="kind")
     caption: str | None = None
 
 
-class Drawing(Value, frozen=True, kw_only=True, tag="drawing", tag_field="kind"):
-    """A picture that draws itself: SVG with its own zoom and search; its id is its file name."""
+class Drawing(Value, frozen=True, tag="drawing", tag_field="kind"):
+    """An SVG with its own zoom and search; its id is its file name."""
 
     id: str
     title: str
@@ -135,15 +138,15 @@ class Drawing(Value, frozen=True, kw_only=True, tag="drawing", tag_field="kind")
     caption: str | None = None
 
 
-class Details(Value, frozen=True, kw_only=True, tag="details", tag_field="kind"):
+class Details(Value, frozen=True, tag="details", tag_field="kind"):
     """Blocks that are folded away until asked for."""
 
     summary: str
     blocks: tuple[Block, ...]
 
 
-class Figure(Value, frozen=True, kw_only=True, tag="figure", tag_field="kind"):
-    """A picture as data; its id is its file name."""
+class Figure(Value, frozen=True, weakref=True, tag="figure", tag_field="kind"):
+    """A chart as data; its id is its file name."""
 
     id: str
     title: str
@@ -154,7 +157,7 @@ class Figure(Value, frozen=True, kw_only=True, tag="figure", tag_field="kind"):
 Block = Text | Table | KeyValues | Code | FindingList | Cards | Details | Figure | Picture | Drawing
 
 
-class Section(Value, frozen=True, kw_only=True):
+class Section(Value, frozen=True):
     """Blocks under one title, which is empty where the document's own says it all."""
 
     id: str
@@ -162,11 +165,10 @@ class Section(Value, frozen=True, kw_only=True):
     blocks: tuple[Block, ...]
 
 
-class Attachment(Value, frozen=True, kw_only=True):
-    """A file that travels inside a page; packed with gzip, because most of it is digits."""
+class Attachment(Value, frozen=True):
+    """A file that travels inside a page, packed with gzip; ``name`` is what it is saved as."""
 
     name: str
-    """As it is saved by whoever wants it."""
     title: str
     content: bytes
 
@@ -174,8 +176,8 @@ class Attachment(Value, frozen=True, kw_only=True):
 class Document(Value, frozen=True, kw_only=True):
     """A whole report; ``data`` holds further facts for programs, shown by no renderer but JSON."""
 
-    title: str
-    created: str
+    title: str = ""
+    created: str = ""
     sections: tuple[Section, ...]
     data: dict[str, object] = {}
     attachments: tuple[Attachment, ...] = ()
@@ -184,9 +186,16 @@ class Document(Value, frozen=True, kw_only=True):
     """Asks renderers that can be short to be so."""
 
     def blocks(self) -> Iterator[Block]:
-        """List every block, those inside details too."""
+        """Iterate over every block, those inside details too."""
+
+        def walk(blocks: tuple[Block, ...]) -> Iterator[Block]:
+            for block in blocks:
+                yield block
+                if isinstance(block, Details):
+                    yield from walk(block.blocks)
+
         for section in self.sections:
-            yield from _walk(section.blocks)
+            yield from walk(section.blocks)
 
     def figures(self) -> list[Figure]:
         return [block for block in self.blocks() if isinstance(block, Figure)]
@@ -197,67 +206,238 @@ class Document(Value, frozen=True, kw_only=True):
     def drawings(self) -> list[Drawing]:
         return [block for block in self.blocks() if isinstance(block, Drawing)]
 
-    def without_drawings(self) -> Document:
-        """Find the same document for programs, which read layers in its tables."""
-        kept = tuple(each.having(blocks=_undrawn(each.blocks)) for each in self.sections)
-        return self.having(sections=kept)
-
     def tables(self) -> list[Table]:
         return [block for block in self.blocks() if isinstance(block, Table)]
 
+    def without_drawings(self) -> Document:
+        """The same document for programs, which read layers in its tables."""
+        return self._filtered(lambda block: not isinstance(block, Drawing))
+
     def with_figures(self, ids: Sequence[str]) -> Document:
         """Keep only the figures and pictures named; a section of others alone is left out."""
-        kept = ((each, _with_figures(each.blocks, ids)) for each in self.sections)
-        sections = (
-            each.having(blocks=blocks) for each, blocks in kept if blocks or not each.blocks
+        kept = self._filtered(
+            lambda block: not isinstance(block, (Figure, Picture, Drawing)) or block.id in ids
         )
+        pairs = zip(self.sections, kept.sections, strict=True)
+        return self.having(
+            sections=tuple(new for old, new in pairs if new.blocks or not old.blocks)
+        )
+
+    def _filtered(self, keep: Callable[[Block], bool]) -> Document:
+        def kept(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+            return tuple(
+                each.having(blocks=kept(each.blocks)) if isinstance(each, Details) else each
+                for each in blocks
+                if keep(each)
+            )
+
+        sections = (each.having(blocks=kept(each.blocks)) for each in self.sections)
         return self.having(sections=tuple(sections))
 
     def section(self, id: str) -> Section | None:
         return next((section for section in self.sections if section.id == id), None)
 
 
-def _walk(blocks: tuple[Block, ...]) -> Iterator[Block]:
-    for block in blocks:
-        yield block
-        if isinstance(block, Details):
-            yield from _walk(block.blocks)
-
-
-def _undrawn(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-    return tuple(
-        each.having(blocks=_undrawn(each.blocks)) if isinstance(each, Details) else each
-        for each in blocks
-        if not isinstance(each, Drawing)
-    )
-
-
-def _with_figures(blocks: tuple[Block, ...], ids: Sequence[str]) -> tuple[Block, ...]:
-    drawn = (Figure, Picture, Drawing)
-    kept = (each for each in blocks if not isinstance(each, drawn) or each.id in ids)
-    return tuple(
-        each.having(blocks=_with_figures(each.blocks, ids)) if isinstance(each, Details) else each
-        for each in kept
-    )
-
-
 def document_from_blocks(
     id: str, blocks: Iterable[Block], *, title: str = "", created: str = ""
 ) -> Document:
     """Make a document of one section, which needs no title beside the document's."""
-    section = Section(id=id, title="", blocks=tuple(blocks))
-    return Document(title=title, created=created, sections=(section,))
+    return Document(title=title, created=created, sections=(Section(id, "", tuple(blocks)),))
+
+
+def section_of(id: str, title: str, blocks: Iterable[Block]) -> Section | None:
+    """Make a section; ``None`` where there are no blocks."""
+    found = tuple(blocks)
+    return Section(id, title, found) if found else None
+
+
+def key_values(id: str, pairs: Iterable[tuple[str, Cell | str]]) -> KeyValues:
+    """List facts by name; words become cells."""
+    cells = ((name, each if isinstance(each, Cell) else Cell(None, each)) for name, each in pairs)
+    return KeyValues(id, tuple(cells))
+
+
+def note_lines(lines: Iterable[str], *, tone: Tone = "plain") -> list[Text]:
+    """Write notes below a result."""
+    return [Text(f"note: {line}", tone) for line in lines]
+
+
+# ---- tables
+
+
+def bytes_cell(value: float | None) -> Cell:
+    return Cell(value, units.text_from_bytes(value))
+
+
+def duration_cell(
+    value_s: float | None, *, bounds: Bounds | None = None, unit: UnitScale | None = None
+) -> Cell:
+    return Cell(value_s, units.text_from_duration(value_s, bounds=bounds, unit=unit))
+
+
+def fraction_cell(value: float | None, *, digits: int = 2, signed: bool = False) -> Cell:
+    return Cell(value, units.text_from_fraction(value, digits=digits, signed=signed))
+
+
+def seconds_cell(value_s: float | None) -> Cell:
+    return Cell(value_s, units.text_from_seconds(value_s))
+
+
+def form_cell(value: float | None, form: str, unit: str = "") -> Cell:
+    """Write a number in a format of Python, with its unit behind it."""
+    return Cell(value, "–" if value is None else with_minus(f"{value:{form}}") + unit)
+
+
+class Time(NamedTuple):
+    """Seconds in a column; with an interval, as many digits are written as are known."""
+
+    value_s: float | None
+    bounds: Bounds | None = None
+
+
+WRITERS: Mapping[str, Callable[[Any], str]] = {
+    "seconds": units.text_from_seconds,
+    "bytes": units.text_from_bytes,
+    "rate": units.text_from_rate,
+    "count": units.text_from_count,
+    "number": units.text_from_number,
+    "share": units.text_from_share,
+    "change": units.text_from_change,
+    "percent": units.text_from_fraction,
+}
+"""How the values of a column are written; ``time`` is written in the unit of the table."""
+
+Read = Callable[[Any], Cell | Scalar | Time]
+Column = tuple[Heading, Read]
+"""A column of a table: its head, and how it is read off a row."""
+
+
+def column(
+    key: str,
+    title: str | None = None,
+    get: str | Read | None = None,
+    kind: str | None = None,
+    *,
+    rank: int | None = None,
+    fit: Fit | None = None,
+    stack: bool = False,
+) -> Column:
+    """Declare a column; without a title, one of ``SHARED``.
+
+    ``get`` reads the value off a row, or names the row's attribute (by default the key). ``kind``
+    is ``time``, one of ``WRITERS``, or ``right`` for other numbers.
+    """
+    known, usual = SHARED.get(key, (None, "")) if title is None else (None, "")
+    if known is not None:
+        heading = known.having(rank=known.rank if rank is None else rank, fit=fit or known.fit)
+    else:
+        side: Align = "right" if kind else "left"
+        name = key if title is None else title
+        heading = Heading(key, name, side, rank or 0, fit or "whole", stack)
+    read: Read = get if callable(get) else attrgetter(get or key)
+    kind = usual if kind is None else kind
+    write = WRITERS.get(kind)
+
+    def cell(row: Any) -> Cell | Scalar | Time:
+        value = read(row)
+        if isinstance(value, (Cell, Time)):
+            return value
+        if kind == "time":
+            return Time(value)  # type: ignore[arg-type]
+        return Cell(value, write(value)) if write else value
+
+    return heading, cell
+
+
+def table(
+    id: str,
+    rows: Iterable[Any],
+    columns: Iterable[Column],
+    *,
+    caption: str | None = None,
+    unit: UnitScale | None = None,
+) -> Table:
+    """Make a table with a line for each row; ``unit`` is that of all times in it."""
+    columns = list(columns)
+    cells = ([get(row) for _, get in columns] for row in rows)
+    heads = tuple(heading for heading, _ in columns)
+    return table_from_rows(id, headings=heads, rows=cells, caption=caption, unit=unit)
 
 
 def table_from_rows(
     id: str,
     *,
     headings: tuple[Heading, ...],
-    rows: Iterable[Sequence[Cell | Scalar]],
+    rows: Iterable[Sequence[Cell | Scalar | Time]],
     caption: str | None = None,
+    unit: UnitScale | None = None,
 ) -> Table:
     """Make a table, plain values becoming cells."""
-    cells = tuple(
-        tuple(each if isinstance(each, Cell) else Cell(value=each) for each in row) for row in rows
+
+    def cell(each: Cell | Scalar | Time) -> Cell:
+        if isinstance(each, Time):
+            return duration_cell(each.value_s, bounds=each.bounds, unit=unit)
+        return each if isinstance(each, Cell) else Cell(each)
+
+    return Table(id, headings, tuple(tuple(map(cell, row)) for row in rows), caption)
+
+
+# Headings that several tables share. Ranks: a narrow terminal leaves out the highest first.
+MEDIAN_HEADING = Heading("median_s", "Median", "right")
+METRIC_HEADING = Heading("metric", "Metric")
+MODEL_HEADING = Heading("model", "Model", fit="shorten")
+RUN_HEADING = Heading("run", "Run", fit="shorten")
+SIZE_HEADING = Heading("size_bytes", "Size", "right", 5)
+SHARED: dict[str, tuple[Heading, str]] = {
+    heading.key: (heading, kind)
+    for heading, kind in (
+        (Heading("batch", "Batch", "right", 1), ""),
+        (Heading("change", "Change", "right"), "change"),
+        (Heading("device", "Device"), ""),
+        (Heading("id", "Run", rank=6), ""),
+        (Heading("items_per_s", "Items/s", "right", 2), "number"),
+        (MEDIAN_HEADING, "time"),
+        (METRIC_HEADING, ""),
+        (MODEL_HEADING, ""),
+        (Heading("network", "Network", fit="shorten"), ""),
+        (Heading("p99_s", "p99", "right", 3), "time"),
+        (Heading("precision", "Precision", rank=1), ""),
+        (Heading("protocol", "Protocol"), ""),
+        (RUN_HEADING, ""),
+        (Heading("runtime", "Runtime", rank=4), ""),
+        (SIZE_HEADING, "bytes"),
     )
-    return Table(id=id, headings=headings, rows=cells, caption=caption)
+}
+"""With the kinds of their values."""
+PART_HEADINGS = {
+    name: Heading(key, title, "right", rank)
+    for name, key, title, rank in (
+        ("load", "load_s", "Load", 4),
+        ("preprocess", "preprocess_s", "Preprocess", 2),
+        ("inference", "inference_s", "Inference", 2),
+        ("model", "network_s", "Network", 3),
+        ("postprocess", "postprocess_s", "Postprocess", 2),
+    )
+}
+"""Parts of the work on one item, as a pass over data times them."""
+PARTS_MEANING = (
+    "Load: decoding the file. Preprocess: making the tensor. Inference: what a caller waits for, "
+    "transfers included. Network: the network alone. Postprocess: making predictions of the "
+    "outputs (NMS included), in numpy on the host."
+)
+SCORE_TITLES = {"top1": "Prec@1", "top5": "Prec@5", "agreement": "Agreement",
+                "mAP": "mAP 50-95"}  # fmt: skip
+"""Scores with a more common name."""
+LEADING = ("top1", "abs_rel", "map", "ap", "top5", "d1", "rmse", "map50", "ap50")
+"""Scores that a narrow terminal keeps longest."""
+
+
+def score_heading(metric: str, place: int) -> Heading:
+    """Make the heading of a score, with its place among all of its table."""
+    rank = 1 if metric.lower() in LEADING else 7 + place
+    return Heading(metric, SCORE_TITLES.get(metric, metric), "right", rank)
+
+
+def capitalized(sentence: str) -> str:
+    """Begin a sentence with a capital, and leave the rest alone."""
+    return f"{sentence[:1].upper()}{sentence[1:]}"

@@ -68,10 +68,10 @@ ROLES = {
 }
 """The same colour for the same thing, in every figure and every format."""
 
-WIDTH_IN = 9.0
-DPI = 160
+WIDTH_IN = 13.5
+DPI = 110
 FONT_PT = 14.0
-"""At 160 dots per inch and half size this is as large as 7 pt on paper: still read with ease."""
+"""On a page as wide as a text this is as large as 7 pt on paper: still read with ease."""
 SMALL_PT = 12.0
 TITLE_PT = 17.0
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from trtbench.domain.spec import RunSpec
-from trtbench.errors import UsageError
-from trtbench.registry import Registry
+from trtbench.core.errors import UsageError
+from trtbench.core.plugins import Registry
+from trtbench.core.spec import RunSpec
 from trtbench.runtimes._session import Session
 from trtbench.runtimes.contract import Runtime
 

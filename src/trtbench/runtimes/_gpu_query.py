@@ -1,7 +1,9 @@
-"""Queries on a GPU: one at a time, or several in flight as trtexec keeps them.
+"""Queries on a GPU, one at a time or several in flight as in trtexec, and the memory they take.
 
 Every call is bound before the loop. Spans come from pairs of events of one iteration, never from a
 common time line: CUDA gives single precision, which is exact over a query and not over a run.
+Memory is what is free on the whole device before and after a step: other processes are counted too,
+and a step after which more is free than before says nothing.
 """
 
 from __future__ import annotations
@@ -9,10 +11,12 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from trtbench.domain.samples import Column
+from trtbench.core.run import Scalar
+from trtbench.core.samples import Column
 from trtbench.host.cuda import Call, Cuda, CudaError
 
 _NS = 1e-9
@@ -23,24 +27,16 @@ CopyMaker = Callable[[object], tuple[Call, ...]]
 """Makes the copies of one direction, bound to a stream."""
 
 
+@dataclass(kw_only=True)
 class Lane:
     """One context with its buffers: what to copy in, what to run, what to copy out."""
 
-    def __init__(
-        self,
-        *,
-        enqueue: Enqueue,
-        stream: object,
-        copies_in: CopyMaker,
-        copies_out: CopyMaker,
-        ahead: tuple[Call, ...] = (),
-    ) -> None:
-        self.enqueue = enqueue
-        self.ahead = ahead
-        """What goes on the stream before each query, outside of its times."""
-        self.stream = stream
-        self.copies_in = copies_in
-        self.copies_out = copies_out
+    enqueue: Enqueue
+    stream: object
+    copies_in: CopyMaker
+    copies_out: CopyMaker
+    ahead: tuple[Call, ...] = ()
+    """What goes on the stream before each query, outside of its times."""
 
 
 def refused() -> CudaError:
@@ -53,18 +49,53 @@ class SerialQuery:
     overlapping = False
 
     def __init__(self, cuda: Cuda, lane: Lane, *, transfers: bool) -> None:
-        self._columns = {name: array("d") for name in ("enqueue", "gpu")}
-        events = [cuda.event() for _ in range(4 if transfers else 2)]
-        self._record = [cuda.record(event, lane.stream) for event in events]
-        self._wait = cuda.wait(events[-1])
-        self._lane = lane
         names = ("h2d", "gpu", "d2h") if transfers else ("gpu",)
+        events = [cuda.event() for _ in range(len(names) + 1)]
+        records = [cuda.record(event, lane.stream) for event in events]
+        wait = cuda.wait(events[-1])
         self._spans = {
             name: cuda.span(begin, end)
             for name, begin, end in zip(names, events, events[1:], strict=False)
         }
-        self._columns |= {name: array("d") for name in names}
-        self.step = self._with_copies() if transfers else self._bare()
+        self._columns = {name: array("d") for name in ("enqueue", *names)}
+        enqueue, push, clock = lane.enqueue, self._columns["enqueue"].append, time.perf_counter_ns
+        begin, *_, end = records
+
+        def bare() -> None:
+            begin()
+            before = clock()
+            done = enqueue()
+            after = clock()
+            end()
+            wait()
+            if done is False:
+                raise refused()
+            push((after - before) * _NS)
+
+        self.step: Call = bare
+        if not transfers:
+            return
+        _, copied_in, computed, _ = records
+        copies_in, copies_out = lane.copies_in(lane.stream), lane.copies_out(lane.stream)
+
+        def with_copies() -> None:
+            begin()
+            for copy in copies_in:
+                copy()
+            copied_in()
+            before = clock()
+            done = enqueue()
+            after = clock()
+            computed()
+            for copy in copies_out:
+                copy()
+            end()
+            wait()
+            if done is False:
+                raise refused()
+            push((after - before) * _NS)
+
+        self.step = with_copies
 
     def take(self) -> None:
         """Keep the spans of the query just done."""
@@ -81,52 +112,6 @@ class SerialQuery:
 
     def columns(self) -> dict[str, Column]:
         return {name: np.array(column, np.float64) for name, column in self._columns.items()}
-
-    def _bare(self) -> Call:
-        begin, end = self._record
-        wait, enqueue = self._wait, self._lane.enqueue
-        push = self._columns["enqueue"].append
-        clock = time.perf_counter_ns
-
-        def step() -> None:
-            begin()
-            before = clock()
-            done = enqueue()
-            after = clock()
-            end()
-            wait()
-            if done is False:
-                raise refused()
-            push((after - before) * _NS)
-
-        return step
-
-    def _with_copies(self) -> Call:
-        begin, copied_in, computed, copied_out = self._record
-        copies_in = self._lane.copies_in(self._lane.stream)
-        copies_out = self._lane.copies_out(self._lane.stream)
-        wait, enqueue = self._wait, self._lane.enqueue
-        push = self._columns["enqueue"].append
-        clock = time.perf_counter_ns
-
-        def step() -> None:
-            begin()
-            for copy in copies_in:
-                copy()
-            copied_in()
-            before = clock()
-            done = enqueue()
-            after = clock()
-            computed()
-            for copy in copies_out:
-                copy()
-            copied_out()
-            wait()
-            if done is False:
-                raise refused()
-            push((after - before) * _NS)
-
-        return step
 
 
 def burst_of_queries(
@@ -207,7 +192,7 @@ class Pipeline:
         del self._rows[:]
 
     def columns(self) -> dict[str, Column]:
-        """Tell what was kept; latency is the sum of the spans, as trtexec defines it."""
+        """Return what was kept; latency is the sum of the spans, as trtexec defines it."""
         table = np.array(self._rows, np.float64).reshape(-1, len(self._names))
         columns = {name: table[:, index].copy() for index, name in enumerate(self._names)}
         columns["start"] -= columns["start"][0] if len(table) else 0.0
@@ -229,43 +214,30 @@ class _Slot:
         self._work = lane.enqueue
         spans = {"gpu": cuda.span(begin, end)}
         last = end
-        if inward is not None:
-            first, last = self._add_copies(cuda, lane, inward, outward, end, spans)
-            spans["end_to_end"] = cuda.span(first, last)
+        if inward is not None:  # copies around the work, on streams of their own
+            in_0, in_1, out_0, last = (cuda.event() for _ in range(4))
+            self._before = (
+                cuda.record(in_0, inward),
+                *lane.copies_in(inward),
+                cuda.record(in_1, inward),
+                cuda.hold_back(lane.stream, in_1),
+                *self._before,
+            )
+            self._after = (
+                *self._after,
+                cuda.hold_back(outward, end),
+                cuda.record(out_0, outward),
+                *lane.copies_out(outward),
+                cuda.record(last, outward),
+            )
+            spans["h2d"] = cuda.span(in_0, in_1)
+            spans["d2h"] = cuda.span(out_0, last)
+            spans["end_to_end"] = cuda.span(in_0, last)
         self.names = ("start", "enqueue", *spans)
         self._wait = cuda.wait(last)
         self._reads = tuple(spans.values())
         self._push = rows.append
         self._stamps = (0, 0, 0)
-
-    def _add_copies(
-        self,
-        cuda: Cuda,
-        lane: Lane,
-        inward: object,
-        outward: object,
-        computed: object,
-        spans: dict[str, Callable[[], float]],
-    ) -> tuple[object, object]:
-        """Surround the work with copies on their own streams; gives the first and last event."""
-        in_0, in_1, out_0, out_1 = (cuda.event() for _ in range(4))
-        self._before = (
-            cuda.record(in_0, inward),
-            *lane.copies_in(inward),
-            cuda.record(in_1, inward),
-            cuda.hold_back(lane.stream, in_1),
-            *self._before,
-        )
-        self._after = (
-            *self._after,
-            cuda.hold_back(outward, computed),
-            cuda.record(out_0, outward),
-            *lane.copies_out(outward),
-            cuda.record(out_1, outward),
-        )
-        spans["h2d"] = cuda.span(in_0, in_1)
-        spans["d2h"] = cuda.span(out_0, out_1)
-        return in_0, out_1
 
     def enqueue(self) -> None:
         clock = time.perf_counter_ns
@@ -291,3 +263,25 @@ class _Slot:
         push((after - before) * _NS)
         for read in self._reads:
             push(read())
+
+
+class MemoryMeter:
+    """Free memory from the moment a device was opened."""
+
+    def __init__(self, cuda: Cuda) -> None:
+        self._cuda = cuda
+        self._free, total = cuda.memory()
+        self.facts: dict[str, Scalar] = {
+            "memory_free_opened_bytes": self._free,
+            "memory_total_bytes": total,
+        }
+        if cuda.facts().integrated:
+            self.facts["memory_of_host"] = True
+
+    def mark(self, name: str, *, parts: int = 1) -> None:
+        """Note as a fact what was taken since the last mark, for each of several equal parts."""
+        free, _ = self._cuda.memory()
+        taken, self._free = self._free - free, free
+        if taken >= 0 and parts:
+            self.facts[name] = taken // parts
+        self.facts["memory_free_bytes"] = free

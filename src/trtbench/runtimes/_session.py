@@ -1,8 +1,9 @@
-"""What a runtime that lives in the worker's process offers: a session with inputs bound once."""
+"""The session of a runtime in the worker's process, and the inputs that are bound to it."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -14,28 +15,29 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.inputs import random_inputs, refuse_other_than_tensors
-from trtbench.analysis.open_shapes import (
+from trtbench.core.errors import InputError, UsageError, first_line, meant
+from trtbench.core.run import Fact, Scalar, batch_that_ran, may_be_colours
+from trtbench.core.samples import Arrays, Column, LayerProfile, LayerTime
+from trtbench.core.spec import RunSpec, TensorSpec, batch_from_shapes
+from trtbench.core.units import text_from_shape
+from trtbench.host.arrays import read_arrays
+from trtbench.models.identity import index_limits
+from trtbench.models.inputs import (
+    TOKEN_LIMIT,
     assumption,
     batch_place,
     fitted,
     is_one_sequence,
     is_open,
     items_by_name,
+    random_inputs,
     refuse_open,
+    refuse_other_than_tensors,
     with_assumed_shapes,
+    with_ones,
     with_same_dims,
 )
-from trtbench.domain.arrays import Arrays
-from trtbench.domain.labels import batch_that_ran, may_be_colours
-from trtbench.domain.result import Fact, Scalar
-from trtbench.domain.samples import Column, LayerProfile
-from trtbench.domain.spec import InputSpec, RunSpec, TensorSpec, batch_from_shapes
-from trtbench.errors import InputError, UsageError, meant
-from trtbench.host.arrays import read_arrays
-from trtbench.models.index_limits import index_limits
 from trtbench.models.onnx_outline import sides_of
-from trtbench.units import text_from_shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +50,11 @@ class TurnSpec:
 
 
 Burst = Callable[[], tuple[float, float]]
-"""Tells the device's seconds per query, and the host's seconds of the quickest enqueueing."""
+"""Returns the device's seconds per query, and the host's seconds of the quickest enqueueing."""
 
 
 class Spans(Protocol):
-    """What a session can tell of its queries beside the time its caller sees."""
+    """Times of queries that a session measures beside the time its caller sees."""
 
     overlapping: bool
     """Several queries are in flight: a call of ``step`` is not one query."""
@@ -67,7 +69,7 @@ class Spans(Protocol):
         """Forget all queries so far."""
 
     def columns(self) -> dict[str, Column]:
-        """Tell what was kept, in seconds, one row per query."""
+        """Return what was kept, in seconds, one row per query."""
 
 
 class Session(ABC):
@@ -86,9 +88,9 @@ class Session(ABC):
     """What is known of each query beside the host's time; set by ``step``."""
 
     index_limits: Mapping[str, int] = MappingProxyType({})
-    """Numbers that integers of an input stay below, where no file tells."""
+    """Numbers that integers of an input stay below, where no file says."""
     free_shapes: bool = False
-    """Whether it takes any shape, and ``inputs`` only tell what it was asked for."""
+    """Whether it takes any shape, and ``inputs`` are only what it was asked for."""
     has_profiles: bool = False
     """Whether what it runs has optimization profiles to change between."""
 
@@ -115,17 +117,17 @@ class Session(ABC):
         """Look at what ran, once something has, for the conditions; nothing of this is timed."""
 
     def look_back(self) -> dict[str, Scalar]:
-        """Tell what can be found out at the price of time and memory, once all is measured."""
+        """Return what can be found out at the price of time and memory, once all is measured."""
         return {}
 
     def fetch_with_span(self) -> tuple[dict[str, NDArray[np.generic]], float]:
-        """Do what ``fetch`` does, and tell the seconds it took: the device's, where it tells."""
+        """Do what ``fetch`` does; beside it the seconds it took, the device's where known."""
         began = time.perf_counter()
         outputs = self.fetch()
         return outputs, time.perf_counter() - began
 
     def burst(self, *, size: int, lead: int) -> Burst | None:
-        """Make a call that runs so many queries back to back; ``None`` where no device tells."""
+        """Make a call that runs queries back to back; ``None`` where no device measures them."""
         return None
 
     def query(self, arrays: Arrays, *, profile: int = 0) -> Callable[[], object]:
@@ -159,33 +161,26 @@ def resolve_inputs(
     ``limits`` are numbers that random integers stay below, where the session knows them.
     """
     _check_inputs(tensors, spec)
-    settled = given_shapes(tensors, spec)
     if spec.inputs.source is not None:
+        settled = given_shapes(tensors, spec)
         arrays = _items_from_file(settled, spec)
-        filled = tuple(
-            TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=arrays[tensor.name].shape)
-            for tensor in settled
-        )
-        return filled, arrays
+        return tuple(each.having(shape=arrays[each.name].shape) for each in settled), arrays
     settled = _assumed(tensors, spec)
-    refuse_open(settled)
-    return settled, _random(settled, spec.inputs, limits or index_limits(spec.model, settled))
+    return settled, _random(settled, spec, limits or index_limits(spec.model, settled))
 
 
 def shapes_of_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> dict[str, tuple[int, ...]]:
     """Settle the shapes of open inputs for a batch, and refuse one that none can take."""
     _check_inputs(tensors, spec)
-    settled = _assumed(tensors, spec)
-    refuse_open(settled)
     return {
         after.name: tuple(dim for dim in after.shape if isinstance(dim, int))
-        for before, after in zip(tensors, settled, strict=True)
+        for before, after in zip(tensors, _assumed(tensors, spec), strict=True)
         if not before.is_static
     }
 
 
 def assumed_of(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> str | None:
-    """Say which dimensions nobody gave a value, and what they become."""
+    """Return which dimensions were given no value, and what they become."""
     shapes = shapes_of_batch(tensors, spec)
     given = given_shapes(tensors, spec)
     settled = [each.having(shape=shapes.get(each.name, each.shape)) for each in given]
@@ -195,64 +190,46 @@ def assumed_of(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> str | None:
 def items_counted(
     declared: tuple[TensorSpec, ...], settled: tuple[TensorSpec, ...], *, batch: int | None
 ) -> dict[str, Scalar]:
-    """Tell the items of a query where a dimension that is not the first is called a batch.
+    """Return the items of a query where a dimension that is not the first is called a batch.
 
-    Inputs that are one sequence each are one item, unless somebody asked for a batch. Sizes alone
-    do not tell a batch of three from three colours; what is open at its front does.
+    Inputs that are one sequence each are one item, unless a batch was asked for. Sizes alone do
+    not distinguish a batch of three from three colours; what is open at its front does.
     """
     items = items_by_name(declared, settled)
-    if items is None and batch_from_shapes(each.shape for each in settled) is None:
-        items = _items_in_front(declared, settled, batch=batch or 1)
+    counted = batch_from_shapes(each.shape for each in settled)
+    if items is None and counted is None:
+        # Take the size that all open fronts were given, where fixed ones beside them hide it. A
+        # single dimension may be the length of one item, unless it is as long as the batch.
+        opened = {
+            each.name
+            for each in declared
+            if each.shape and is_open(each.shape[0]) and not is_one_sequence(each)
+        }
+        fronts = {
+            each.shape[0]
+            for each in settled
+            if each.name in opened and (each.shape[1:] or each.shape[:1] == (batch or 1,))
+        }
+        size = fronts.pop() if len(fronts) == 1 else None
+        items = size if isinstance(size, int) else None
     if batch is None and declared and all(map(is_one_sequence, declared)):
         items = 1
     if items is None and settled and all(may_be_colours(each.shape) for each in settled):
-        fronts = [each.shape[0] if each.shape else 0 for each in declared]
-        opened = bool(fronts) and all(map(is_open, fronts))
-        return (
-            {"items_per_query": batch_from_shapes(each.shape for each in settled)} if opened else {}
-        )
+        open_fronts = [bool(each.shape) and is_open(each.shape[0]) for each in declared]
+        return {"items_per_query": counted} if open_fronts and all(open_fronts) else {}
     return {} if items is None else {"items_per_query": items}
-
-
-def _items_in_front(
-    declared: Sequence[TensorSpec], settled: Sequence[TensorSpec], *, batch: int
-) -> int | None:
-    """Take the size that all open fronts were given, where fixed ones beside them hide it.
-
-    A single dimension may be the length of one item, unless it is as long as the batch.
-    """
-    opened = {
-        each.name
-        for each in declared
-        if each.shape and is_open(each.shape[0]) and not is_one_sequence(each)
-    }
-    fronts = {
-        each.shape[0]
-        for each in settled
-        if each.name in opened and (each.shape[1:] or each.shape[:1] == (batch,))
-    }
-    size = fronts.pop() if len(fronts) == 1 else None
-    return size if isinstance(size, int) else None
 
 
 def refuse_undrawn(tensors: Sequence[TensorSpec], spec: RunSpec) -> None:
     """Refuse what a run would refuse to draw, without drawing it."""
-    none = tuple(t.having(shape=(0,) * len(t.shape)) for t in tensors)
-    _random(none, spec.inputs, {})
+    _random(tuple(t.having(shape=(0,) * len(t.shape)) for t in tensors), spec, {})
 
 
 def _check_inputs(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
     refuse_other_than_tensors(tensors)
-    _check_names(tensors, spec)
-    _demand_room_for_batch(tensors, spec)
-
-
-def _check_names(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
     known = [tensor.name for tensor in tensors]
-    for name in spec.shapes:
-        if name in known:
-            continue
-        shape = "x".join(str(dim) for dim in spec.shapes[name])
+    for name in (name for name in spec.shapes if name not in known):
+        shape = "x".join(map(str, spec.shapes[name]))
         raise InputError(
             f"the model has no input called {name!r}",
             facts={"inputs": ", ".join(known)},
@@ -260,19 +237,39 @@ def _check_names(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
             if len(known) == 1
             else meant(name, known, write=lambda word: f"--shape {word}:{shape}"),  # noqa: B023
         )
+    free = [t for t in tensors if t.shape and t.name not in spec.shapes]
+    if free:
+        demand_room_for_batch(free, batch=spec.batch)
+    elif spec.batch is not None:
+        # Items would be counted wrongly where shapes imply another batch for every input.
+        shaped = [t.having(shape=spec.shapes[t.name]) for t in tensors if t.shape]
+        items = items_by_name(tensors, shaped) or batch_that_ran(
+            spec.shapes.values(), asked=spec.batch, told=None
+        )
+        if items not in (None, spec.batch):
+            raise UsageError(
+                f"--batch {spec.batch} does not agree with the shapes, which hold {items} items",
+                facts={name: text_from_shape(shape) for name, shape in spec.shapes.items()},
+                fix="leave --batch out",
+            )
 
 
-def given_shapes(tensors: Sequence[TensorSpec], spec: RunSpec) -> tuple[TensorSpec, ...]:
-    """Fill in what was asked for, also where only a dimension of the same name was."""
-    return with_same_dims(tensors, [with_given_shape(tensor, spec) for tensor in tensors])
+def given_shapes(
+    tensors: Sequence[TensorSpec], spec: RunSpec, *, fronts: Sequence[TensorSpec] | None = None
+) -> tuple[TensorSpec, ...]:
+    """Fill in what was asked for, also where only a dimension of the same name was.
 
-
-def with_given_shape(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
-    """Fill in the shape, or the batch, that was asked for."""
-    given = spec.shapes.get(tensor.name)
-    if given is not None:
-        return TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=fitted(tensor, given))
-    return with_batch(tensor, spec.batch)
+    ``fronts`` are the same tensors with dimensions settled that are before the batch.
+    """
+    settled = []
+    for tensor in fronts or tensors:
+        given = spec.shapes.get(tensor.name)
+        settled.append(
+            with_batch(tensor, spec.batch)
+            if given is None
+            else tensor.having(shape=fitted(tensor, given))
+        )
+    return with_same_dims(tensors, settled)
 
 
 def with_batch(tensor: TensorSpec, batch: int | None) -> TensorSpec:
@@ -280,66 +277,38 @@ def with_batch(tensor: TensorSpec, batch: int | None) -> TensorSpec:
     place = batch_place(tensor)
     if batch is None or not tensor.shape or not is_open(tensor.shape[place]):
         return tensor
-    shape = (*tensor.shape[:place], batch, *tensor.shape[place + 1 :])
-    return TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=shape)
+    return tensor.having(shape=(*tensor.shape[:place], batch, *tensor.shape[place + 1 :]))
 
 
 def _assumed(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> tuple[TensorSpec, ...]:
-    """Settle shapes by what was given, else by what names suggest.
+    """Settle all shapes by what was given, else by what names suggest.
 
     Where the batch is not in front, the front is settled first: by its name it is no batch.
     """
-    fronts = [_with_front(t) if t.name not in spec.shapes else t for t in tensors]
-    given = with_same_dims(tensors, [with_given_shape(tensor, spec) for tensor in fronts])
-    return with_assumed_shapes(given, sides=sides_of(spec.model.path, given))
-
-
-def _with_front(tensor: TensorSpec) -> TensorSpec:
-    place = batch_place(tensor)
-    front = with_assumed_shapes([tensor])[0].shape[:place]
-    return tensor.having(shape=(*front, *tensor.shape[place:]))
-
-
-def _demand_room_for_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
-    """Refuse a batch that no input can take, or that shapes which were given do not hold."""
-    free = [t for t in tensors if t.shape and t.name not in spec.shapes]
-    if free:
-        demand_room_for_batch(free, batch=spec.batch)
-    elif spec.batch is not None:
-        _demand_agreement(tensors, spec, spec.batch)
+    fronts = []
+    for tensor in tensors:
+        if tensor.name not in spec.shapes:
+            place = batch_place(tensor)
+            front = with_assumed_shapes([tensor])[0].shape[:place]
+            tensor = tensor.having(shape=(*front, *tensor.shape[place:]))
+        fronts.append(tensor)
+    given = given_shapes(tensors, spec, fronts=fronts)
+    settled = with_assumed_shapes(given, sides=sides_of(spec.model.path, given))
+    refuse_open(settled)
+    return settled
 
 
 def demand_room_for_batch(tensors: Sequence[TensorSpec], *, batch: int | None) -> None:
     """Refuse a batch where all leading dimensions are fixed at another value."""
-    leading = {t.name: t.shape[batch_place(t)] for t in tensors if t.shape}
-    if batch is None or not leading:
+    leading = [(t, t.shape[batch_place(t)]) for t in tensors if t.shape]
+    if batch is None or not leading or any(is_open(dim) or dim == batch for _, dim in leading):
         return
-    if any(is_open(dim) or dim == batch for dim in leading.values()):
-        return
-    name, fixed = next(iter(leading.items()))
+    tensor, fixed = leading[0]
     raise InputError(
-        f"the batch of the input {name!r} is fixed at {fixed}",
-        facts={"asked for": f"--batch {batch}", "shape": _text_by(tensors, name)},
+        f"the batch of the input {tensor.name!r} is fixed at {fixed}",
+        facts={"asked for": f"--batch {batch}", "shape": text_from_shape(tensor.shape)},
         fix=f"--batch {fixed}, or export the model with a dynamic batch",
     )
-
-
-def _demand_agreement(tensors: tuple[TensorSpec, ...], spec: RunSpec, batch: int) -> None:
-    """Refuse a batch when shapes tell another for every input: items would be counted wrongly."""
-    given = [t.having(shape=spec.shapes[t.name]) for t in tensors if t.shape]
-    told = items_by_name(tensors, given) or batch_that_ran(
-        spec.shapes.values(), asked=batch, told=None
-    )
-    if told not in (None, batch):
-        raise UsageError(
-            f"--batch {batch} does not agree with the shapes, which hold {told} items",
-            facts={name: text_from_shape(shape) for name, shape in spec.shapes.items()},
-            fix="leave --batch out",
-        )
-
-
-def _text_by(tensors: Sequence[TensorSpec], name: str) -> str:
-    return next(text_from_shape(tensor.shape) for tensor in tensors if tensor.name == name)
 
 
 ImageReader = Callable[[RunSpec, tuple[TensorSpec, ...]], Arrays]
@@ -347,7 +316,7 @@ _image_readers: list[ImageReader] = []
 
 
 def prepare_images_with(reader: ImageReader) -> None:
-    """Let whoever knows tasks read images that are inputs; runtimes know none."""
+    """Set what reads images that are inputs; runtimes know no tasks."""
     _image_readers[:] = [reader]
 
 
@@ -356,33 +325,102 @@ def _items_from_file(settled: tuple[TensorSpec, ...], spec: RunSpec) -> Arrays:
     assert spec.inputs.source is not None
     if spec.inputs.task is not None:
         return _image_readers[0](spec, settled)
-    cut = {t.name for t in settled if _takes_batch(t, spec)}
-    loose = [
-        TensorSpec(name=t.name, dtype=t.dtype, shape=(None, *t.shape[1:])) if t.name in cut else t
+    cut = {
+        t.name
         for t in settled
-    ]
+        if spec.batch is not None and t.shape[:1] == (spec.batch,) and t.name not in spec.shapes
+    }
+    loose = [t.having(shape=(None, *t.shape[1:])) if t.name in cut else t for t in settled]
     arrays = read_arrays(Path(spec.inputs.source), loose)
     for name in cut:
-        if len(arrays[name]) < (spec.batch or 0):
+        count = len(arrays[name])
+        if count < (spec.batch or 0):
             raise InputError(
-                f"{name!r} holds {len(arrays[name])} items, fewer than one batch of {spec.batch}",
-                fix=f"--batch {len(arrays[name])}" if len(arrays[name]) else None,
+                f"{name!r} holds {count} items, fewer than one batch of {spec.batch}",
+                fix=f"--batch {count}" if count else None,
             )
     return {name: array[: spec.batch] if name in cut else array for name, array in arrays.items()}
 
 
-def _takes_batch(tensor: TensorSpec, spec: RunSpec) -> bool:
-    if spec.batch is None or not tensor.shape or tensor.name in spec.shapes:
-        return False
-    return tensor.shape[0] == spec.batch
-
-
-def _random(
-    tensors: tuple[TensorSpec, ...], inputs: InputSpec, limits: Mapping[str, int]
-) -> Arrays:
+def _random(tensors: tuple[TensorSpec, ...], spec: RunSpec, limits: Mapping[str, int]) -> Arrays:
     try:
-        return random_inputs(tensors, seed=inputs.seed, limits=limits)
+        return random_inputs(tensors, seed=spec.inputs.seed, limits=limits)
     except (ValueError, TypeError) as problem:
         raise InputError(
             f"random inputs cannot be drawn: {problem}", fix="--inputs data.npz"
         ) from None
+
+
+_NO_SUCH_ROW = re.compile(
+    r"out of (data )?bounds|index out of range|out of bounds for|device-side assert", re.IGNORECASE
+)
+
+
+def unfit_inputs(
+    problem: Exception, inputs: Sequence[TensorSpec], *, drawn: bool, ranged: bool = False
+) -> InputError:
+    """Make the error for a model that does not run on its inputs, with what would help.
+
+    ``drawn`` at random, and not read from a file; ``ranged`` where --range limits them.
+    """
+    reason = first_line(problem)
+    shown = ", ".join(f"{each.name} {text_from_shape(each.shape)} {each.dtype}" for each in inputs)
+    facts = {"reason": reason, "inputs": f"{shown}{', drawn at random' if drawn else ''}"}
+    flags = " ".join(f"--shape {shlex.quote(with_ones(each))}" for each in inputs)
+    if not drawn:
+        fix = f"data that the model takes, or other shapes: {flags}"
+    elif _NO_SUCH_ROW.search(reason) and any(
+        each.dtype.startswith(("int", "uint")) for each in inputs
+    ):
+        facts["integers"] = (
+            f"0 to {TOKEN_LIMIT - 1}, where the model does not say how many rows it has"
+        )
+        fix = "--inputs FILE (.npz) with numbers that the model has rows for"
+        fix = f"--range 0:99 (the last row), or {fix}" if ranged else fix
+    else:
+        fix = f"--inputs FILE (.npz) with what the model takes, or other shapes: {flags}"
+    return InputError("the model does not run on these inputs", facts=facts, fix=fix)
+
+
+WARMUP = 10
+LEAST, MOST = 20, 500
+ENOUGH_S = 2.0
+"""Iterations thrown away, then kept: as many as fit into two seconds, within these bounds."""
+
+Row = tuple[str, float]
+
+
+def repeat_profiled(run: Callable[[], object], *, most: int = MOST) -> None:
+    """Run often enough for layers to be timed, warm-up included."""
+    until = time.monotonic() + ENOUGH_S
+    for number in range(1, WARMUP + most + 1):
+        run()
+        if number >= WARMUP + LEAST and time.monotonic() >= until:
+            return
+
+
+def profile_from_rows(iterations: Sequence[Sequence[Row]]) -> LayerProfile:
+    """Put iterations together, layer by layer in execution order; names may repeat.
+
+    An iteration that reports other layers than most (a conditional branch) is left out.
+    """
+    if not iterations or not any(iterations):
+        return LayerProfile(count=0, layers=())
+    orders = [tuple(name for name, _ in each) for each in iterations]
+    usual = max(set(orders), key=orders.count)
+    kept = [each for each, order in zip(iterations, orders, strict=True) if order == usual]
+    table = np.array([[seconds for _, seconds in each] for each in kept], np.float64)
+    total = float(table.sum())
+    layers = tuple(
+        LayerTime(
+            name=name,
+            total_s=float(column.sum()),
+            average_s=float(column.mean()),
+            median_s=float(np.median(column)),
+            min_s=float(column.min()),
+            max_s=float(column.max()),
+            share=float(column.sum() / total) if total > 0 else None,
+        )
+        for name, column in zip(usual, table.T, strict=True)
+    )
+    return LayerProfile(count=len(kept), layers=layers)

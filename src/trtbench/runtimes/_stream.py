@@ -1,7 +1,7 @@
-"""Every item of a source through a model, batch by batch, in bounded memory, with the time it took.
+"""Run every item of a source or a file through a model, batch by batch, and time it.
 
 Load, preprocess, inference and postprocess are timed apart, in the same pass; outputs go to disk in
-chunks. The last, short batch counts too.
+chunks, so that memory is bounded. The last, short batch counts too.
 """
 
 from __future__ import annotations
@@ -9,25 +9,23 @@ from __future__ import annotations
 import hashlib
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.inputs import fixed_batch, has_rows
 from trtbench.analysis.pass_times import PARTS
-from trtbench.domain.arrays import AnyArray, Arrays
-from trtbench.domain.feed import InferOutcome, LoadedItem, Unreadable
-from trtbench.domain.job import Stage
-from trtbench.domain.spec import RunSpec, TensorSpec
-from trtbench.errors import InputError
-from trtbench.host.chunks import ChunkWriter
-from trtbench.runtimes._bench import close_session
-from trtbench.runtimes._session import Session, refuse_if_out_of_memory
-from trtbench.runtimes._unfit_inputs import unfit_inputs
-from trtbench.units import text_from_shape
+from trtbench.core.errors import InputError, UsageError
+from trtbench.core.jobs import Stage
+from trtbench.core.results import InferOutcome, LoadedItem, Unreadable
+from trtbench.core.samples import AnyArray, Arrays
+from trtbench.core.spec import RunSpec, TensorSpec
+from trtbench.core.units import text_from_shape
+from trtbench.host.arrays import ChunkWriter, read_arrays
+from trtbench.models.inputs import fixed_batch, has_rows
+from trtbench.runtimes._session import Session, refuse_if_out_of_memory, unfit_inputs
 
 TIMES = "times.npz"
 
@@ -70,52 +68,54 @@ def stream(
             )
         stage("measure")
         size = _size(session.inputs, spec, open_batch)
-        work = _Pass(session, source, decode, folder, size=size)
-        work.run(stage.progress)
+        work = _Pass(session, source, decode, size=size)
+        work.run(folder, stage.progress)
         session.look()
+        left_out = (f"the output {name} was left out: {why}" for name, why in work.left_out.items())
         return InferOutcome(
             items=len(source.names) - len(work.unreadable),
             unreadable=tuple(work.unreadable),
-            batch=work.size,
+            batch=size,
             load_s=load_s,
             inputs=session.inputs,
             outputs=tuple(each for each in session.outputs if each.name not in work.left_out),
             inputs_sha256=work.digest.hexdigest(),
             conditions=session.conditions,
             facts=dict(session.evidence),
-            notes=(*session.notes, *source.notes, *work.notes()),
+            notes=(*session.notes, *source.notes, *left_out),
         )
     finally:
-        close_session(session)
+        session.close()
 
 
 class _Pass:
     """One pass over all items."""
 
     def __init__(
-        self,
-        session: Session,
-        source: ItemSource,
-        decode: Decode | None,
-        folder: Path,
-        *,
-        size: int,
+        self, session: Session, source: ItemSource, decode: Decode | None, *, size: int
     ) -> None:
         self.session, self.source, self.decode, self.size = session, source, decode, size
         self.digest = hashlib.sha256()
         self.left_out: dict[str, str] = {}
         self.unreadable: list[Unreadable] = []
-        self._folder = folder
         self._rows = {tensor.name for tensor in session.inputs if has_rows(tensor, session.inputs)}
         self._columns = {name: array("d") for name in ("items", *PARTS)}
 
-    def run(self, progress: Callable[[float, str], None]) -> None:
-        writer = ChunkWriter(self._folder)
+    def run(self, folder: Path, progress: Callable[[float, str], None]) -> None:
+        writer = ChunkWriter(folder)
         count = len(self.source.names)
         for start in range(0, count, self.size):
             stop = min(start + self.size, count)
             begun = time.perf_counter()
-            if loaded := self._loaded(start, stop):
+            loaded = []
+            for place in range(start, stop):
+                try:
+                    loaded.append(self.source.load(place))
+                except InputError as problem:  # what cannot be read is listed and left out
+                    reason = str(problem.facts.get("reason") or problem.message)
+                    name = self.source.names[place]
+                    self.unreadable.append(Unreadable(place=place, name=name, reason=reason))
+            if loaded:
                 decoded = self._batch(loaded, time.perf_counter() - begun)
                 writer.add(decoded, items=len(loaded))
             progress(stop / count, f"{stop} of {count} items")
@@ -126,26 +126,15 @@ class _Pass:
                 "no item can be read", facts={"items": count, first.name: first.reason}
             )
         columns = {name: np.array(column) for name, column in self._columns.items()}
-        np.savez(self._folder / TIMES, **columns)  # type: ignore[arg-type]
-
-    def _loaded(self, start: int, stop: int) -> list[LoadedItem]:
-        """Read the items of one batch; what cannot be read is written down and left out."""
-        found = []
-        for place in range(start, stop):
-            try:
-                found.append(self.source.load(place))
-            except InputError as problem:
-                reason = problem.facts.get("reason") or problem.message
-                name = self.source.names[place]
-                self.unreadable.append(Unreadable(place=place, name=name, reason=str(reason)))
-        return found
+        np.savez(folder / TIMES, **columns)  # type: ignore[arg-type]
 
     def _batch(self, loaded: list[LoadedItem], load: float) -> Arrays:
         count, begun = len(loaded), time.perf_counter()
         items = [self.source.prepare(each) for each in loaded]
         feed = {tensor.name: self._joined(tensor, items) for tensor in self.session.inputs}
         preprocess = time.perf_counter() - begun
-        self._hash(items)
+        for each in (values for item in items for values in item.values()):
+            self.digest.update(np.ascontiguousarray(each).tobytes())
         begun = time.perf_counter()
         outputs, padded, model_s = self._infer(feed, count)
         inference = time.perf_counter() - begun
@@ -157,24 +146,6 @@ class _Pass:
         for column, value in zip(self._columns.values(), row, strict=True):
             column.append(value)
         return decoded
-
-    def notes(self) -> tuple[str, ...]:
-        """Tell what was left out, and why."""
-        return tuple(f"the output {name} was left out: {r}" for name, r in self.left_out.items())
-
-    def _kept(self, outputs: Outputs, length: int, padded: int) -> Outputs:
-        """Cut outputs to one row per item; those that hold none are left out if others do."""
-        kept = {name: _per_item(each, length, padded) for name, each in outputs.items()}
-        for name in (name for name, each in kept.items() if each is None):
-            self.left_out.setdefault(name, _unfit(outputs[name], padded))
-        found = {n: each for n, each in kept.items() if each is not None and n not in self.left_out}
-        if not found:
-            raise InputError(
-                "no output holds one row of numbers per item",
-                facts=self.left_out,
-                fix="--batch 1" if padded > 1 else None,
-            )
-        return found
 
     def _joined(self, tensor: TensorSpec, items: Sequence[Arrays]) -> NDArray[np.generic]:
         if tensor.name not in items[0]:
@@ -194,74 +165,85 @@ class _Pass:
             )
         return _typed(np.stack([item[tensor.name] for item in items]), tensor)
 
-    def _hash(self, items: Sequence[Arrays]) -> None:
-        for item in items:
-            for value in item.values():
-                self.digest.update(np.ascontiguousarray(value).tobytes())
-
     def _infer(self, feed: Outputs, length: int) -> tuple[Outputs, int, float]:
         """Run one batch; a model that takes no short one gets it filled up."""
         try:
-            if length < self.size and fixed_batch(self.session.inputs):
-                return self._run(self._filled(feed, length), self.size)
-            try:
-                return self._run(feed, length)
-            except InputError:
-                if length == self.size:
-                    raise
-                # The range an engine was built for may begin above the length of the last batch.
-                return self._run(self._filled(feed, length), self.size)
+            if length == self.size or not fixed_batch(self.session.inputs):
+                try:
+                    return self._run(feed, length)
+                except InputError:
+                    if length == self.size:
+                        raise
+            # The range an engine was built for may begin above the length of the last batch.
+            return self._run(_filled(feed, self._rows, self.size - length), self.size)
         except InputError:
             raise
         except Exception as problem:
             refuse_if_out_of_memory(problem)
+            shown = tuple(
+                TensorSpec(name=name, dtype=str(array.dtype), shape=array.shape)
+                for name, array in feed.items()
+            )
             drawn = self.source.drawn
-            raise unfit_inputs(problem, _fed(feed), drawn=drawn, ranged=drawn) from None
+            raise unfit_inputs(problem, shown, drawn=drawn, ranged=drawn) from None
 
     def _run(self, feed: Outputs, length: int) -> tuple[Outputs, int, float]:
         self.session.bind(feed)
         outputs, span = self.session.fetch_with_span()
         return outputs, length, span
 
-    def _filled(self, feed: Outputs, length: int) -> Outputs:
-        missing = self.size - length
-        return {
-            name: np.concatenate([each, np.repeat(each[-1:], missing, axis=0)])
-            if name in self._rows
-            else each
-            for name, each in feed.items()
-        }
+    def _kept(self, outputs: Outputs, length: int, padded: int) -> Outputs:
+        """Cut outputs to one row per item; those that hold none are left out if others do."""
+        found = {}
+        for name, each in outputs.items():
+            rows = _per_item(each, length, padded)
+            if rows is None:
+                shape = text_from_shape(each.shape)
+                self.left_out.setdefault(
+                    name,
+                    "it holds text"
+                    if each.dtype.kind not in "biufc"
+                    else f"{shape} is not one row per item of a batch of {padded}; "
+                    "--batch 1 keeps it",
+                )
+            elif name not in self.left_out:
+                found[name] = rows
+        if not found:
+            raise InputError(
+                "no output holds one row of numbers per item",
+                facts=self.left_out,
+                fix="--batch 1" if padded > 1 else None,
+            )
+        return found
+
+
+def _filled(feed: Arrays, rows: Collection[str], missing: int) -> dict[str, NDArray[np.generic]]:
+    """Repeat the last item until a batch is full, in the inputs that have a row per item."""
+    return {
+        name: np.concatenate([each, np.repeat(each[-1:], missing, axis=0)])
+        if name in rows
+        else np.asarray(each)
+        for name, each in feed.items()
+    }
 
 
 def _size(tensors: tuple[TensorSpec, ...], spec: RunSpec, open_batch: int | None) -> int:
     """Count the items of a query; where none has rows of them, a query is an item."""
     rows = [each for each in tensors if has_rows(each, tensors)]
     given = ((each.name, spec.shapes[each.name]) for each in rows if each.name in spec.shapes)
-    name, told = next(given, ("", ()))
+    name, shape = next(given, ("", ()))
     fixed = fixed_batch(tensors) if rows else 1
-    if fixed is not None and spec.batch is not None and spec.batch != fixed:
-        if told[:1] == (fixed,):
-            wanted = "x".join(map(str, (spec.batch, *told[1:])))
-            raise InputError(
-                f"--shape says that the batch is {fixed}",
-                facts={"asked for": f"--batch {spec.batch}"},
-                fix=f"--shape {name}:{wanted}, and leave --batch out",
-            )
-        raise InputError(
-            f"the batch of the model is fixed at {fixed}"
-            if rows
-            else "no input has a row per item in front, so that items run one by one",
-            facts={"asked for": f"--batch {spec.batch}"},
-            fix="leave --batch out, or export the model with a dynamic batch in front",
-        )
-    return fixed or spec.batch or (told[0] if told else None) or open_batch or 1
-
-
-def _fed(feed: Outputs) -> tuple[TensorSpec, ...]:
-    return tuple(
-        TensorSpec(name=name, dtype=str(array.dtype), shape=array.shape)
-        for name, array in feed.items()
-    )
+    if fixed is not None and spec.batch not in (None, fixed):
+        message = "no input has a row per item in front, so that items run one by one"
+        fix = "leave --batch out, or export the model with a dynamic batch in front"
+        if shape[:1] == (fixed,):
+            wanted = "x".join(map(str, (spec.batch, *shape[1:])))
+            message = f"--shape says that the batch is {fixed}"
+            fix = f"--shape {name}:{wanted}, and leave --batch out"
+        elif rows:
+            message = f"the batch of the model is fixed at {fixed}"
+        raise InputError(message, facts={"asked for": f"--batch {spec.batch}"}, fix=fix)
+    return fixed or spec.batch or (shape[0] if shape else None) or open_batch or 1
 
 
 def _typed(values: AnyArray, tensor: TensorSpec) -> NDArray[np.generic]:
@@ -270,8 +252,7 @@ def _typed(values: AnyArray, tensor: TensorSpec) -> NDArray[np.generic]:
         bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
         rounded = bits + 0x7FFF + ((bits >> 16) & 1)
         return (rounded >> 16).astype(np.uint16)
-    wanted = np.dtype("O") if tensor.dtype == "str" else None
-    if wanted is not None or tensor.dtype.startswith(("float8", "bfloat16")):
+    if tensor.dtype.startswith(("str", "float8", "bfloat16")):
         return np.ascontiguousarray(values)
     return np.ascontiguousarray(values, dtype=tensor.dtype)
 
@@ -289,9 +270,33 @@ def _per_item(output: NDArray[np.generic], length: int, padded: int) -> NDArray[
     return None
 
 
-def _unfit(output: NDArray[np.generic], padded: int) -> str:
-    """Say why an output cannot be cut into items."""
-    if output.dtype.kind not in "biufc":
-        return "it holds text"
-    shape = text_from_shape(output.shape)
-    return f"{shape} is not one row per item of a batch of {padded}; --batch 1 keeps it"
+def infer(
+    open_session: Callable[[RunSpec], Session], spec: RunSpec, *, stage: Stage
+) -> dict[str, NDArray[np.generic]]:
+    """Compute the outputs for all items, joined along the batch.
+
+    A model of fixed batch gets a short last one filled up, and the rest is cut off.
+    """
+    if spec.inputs.source is None:
+        raise UsageError("there is nothing to run on", fix="--inputs data.npz")
+    stage("load")
+    session = open_session(spec)
+    rows = tuple(each.having(shape=(None, *each.shape[1:])) for each in session.inputs)
+    arrays = read_arrays(Path(spec.inputs.source), rows)
+    counts = {name: len(array) for name, array in arrays.items()}
+    if len(set(counts.values())) != 1 or not all(counts.values()):
+        raise InputError(
+            "the inputs do not hold the same number of items",
+            facts={name: f"{count} items" for name, count in counts.items()},
+        )
+    count = next(iter(counts.values()))
+    fixed = fixed_batch(session.inputs)
+    size = fixed or spec.batch or 1
+    stage("measure")
+    parts = []
+    for start in range(0, count, size):
+        batch = {name: array[start : start + size] for name, array in arrays.items()}
+        length = min(size, count - start)
+        session.bind(_filled(batch, batch, size - length) if fixed else batch)
+        parts.append({name: output[:length] for name, output in session.fetch().items()})
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

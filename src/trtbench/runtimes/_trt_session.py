@@ -1,44 +1,89 @@
-"""A session over the part of TensorRT's API that 8.6 to 11 and TensorRT-RTX share."""
+"""What the runtimes ``tensorrt`` and ``tensorrt-rtx`` share: their options, a session, layer times.
+
+The session uses the part of TensorRT's API that 8.6 to 11 and TensorRT-RTX have in common. Before
+it is timed, its outputs are checked, and those of its CUDA graph are compared with a plain run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from importlib import util
+from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.inputs import random_inputs
-from trtbench.domain.arrays import Arrays
-from trtbench.domain.result import Fact, Scalar
-from trtbench.domain.samples import LayerProfile
-from trtbench.domain.spec import RunSpec, TensorSpec
-from trtbench.errors import InputError, TrtbenchError
-from trtbench.host.cuda import Call, Cuda, CudaError
-from trtbench.host.tensorrt_inspect import memory_facts
-from trtbench.host.tensorrt_listen import make_output_room
-from trtbench.models.index_limits import index_limits
-from trtbench.runtimes._gpu_memory import MemoryMeter
-from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries
-from trtbench.runtimes._session import Burst, Session, Spans
-from trtbench.runtimes._trt_check import GraphCheck
-from trtbench.runtimes._trt_engine import Engine, new_context, with_profile, with_shapes_of
-from trtbench.runtimes._trt_layers import precision_seen, profile_context
-from trtbench.runtimes._trt_tensors import (
+from trtbench.core.errors import (
+    InputError,
+    ParseError,
+    TrtbenchError,
+    UnavailableError,
+    UsageError,
+    refuse_unknown_options,
+)
+from trtbench.core.jobs import BenchOutcome, Stage
+from trtbench.core.run import Fact, Scalar
+from trtbench.core.samples import Arrays, IterationTimes, LayerProfile
+from trtbench.core.spec import RunSpec, TensorSpec
+from trtbench.host.cuda import (
+    MODULE_LOADING,
+    Call,
+    CaptureError,
+    Cuda,
+    CudaError,
+    cuda_problem,
+    index_of,
+    open_cuda,
+    runtime_module,
+    schedule_flags,
+)
+from trtbench.host.early_context import variables
+from trtbench.host.tensorrt import INSTALL, TITLES, Flavour, load, make_output_room, memory_facts
+from trtbench.layers.join import denied_by, types_of_layers
+from trtbench.models.identity import index_limits, precision_of_engine
+from trtbench.models.inputs import random_inputs
+from trtbench.runtimes._gpu_query import Lane, MemoryMeter, Pipeline, SerialQuery, burst_of_queries
+from trtbench.runtimes._loop import bench_session, check_protocol
+from trtbench.runtimes._session import (
+    ENOUGH_S,
+    LEAST,
+    MOST,
+    WARMUP,
+    Burst,
+    Row,
+    Session,
+    Spans,
+    profile_from_rows,
+)
+from trtbench.runtimes._trt_engine import (
     Buffer,
+    Engine,
     Port,
     Unit,
     array_from_bytes,
     backwards,
     bytes_of,
-    changing_query,
     check_range,
+    ints,
+    judged,
+    load_engine,
+    new_context,
+    same,
+    with_profile,
+    with_shapes_of,
 )
+from trtbench.trtexec.exports import graph_from_json
 
 if TYPE_CHECKING:
     from tensorrt import IRuntimeConfig
+
+Outputs = dict[str, NDArray[np.generic]]
 
 DEPTH = {"pipeline": 2, "gpu": 2, "coldl2": 2}
 """Queries in flight per context; one for the protocols that wait for each."""
@@ -76,7 +121,21 @@ class TrtSession(Session):
             **memory_facts(engine.engine),
             "module_loading": cuda.module_loading(),
         }
-        self.conditions = self._conditions()
+        found: dict[str, Scalar] = {
+            "transfers": spec.transfers,
+            "cuda_graph": False,
+            "cuda_graph_fell_back": False,
+            "spin_wait": spec.spin_wait,
+            "streams": spec.streams,
+            "protocol": spec.protocol,
+            "overlapping": DEPTH.get(spec.protocol, 1) * spec.streams > 1,
+            "memory": "pinned",
+            "profile_index": spec.profile_index,
+            "device": cuda.facts().name,
+        }
+        if engine.flavour == "tensorrt_rtx":  # when kernels for the shapes are made
+            found["specialization"] = spec.options.get("specialization", "eager")
+        self.conditions = {key: Fact(value=value) for key, value in found.items()}
         self.spans: Spans | None = None
         self._marks: tuple[Call, Call, Callable[[], float]] | None = None
 
@@ -90,27 +149,64 @@ class TrtSession(Session):
             for port in self.engine.outputs
         )
         if "io_bytes" not in self.evidence:
-            told, seen = precision_seen(self._spec.model, self.describe)
-            self.conditions |= told
-            self.evidence |= seen
+            self._compare_precision()
         self.evidence["io_bytes"] = sum(each.host.nbytes for each in buffers.values())
         self._memory.mark("memory_buffers_bytes", parts=len(self._units))
 
+    def _compare_precision(self) -> None:
+        """Compare the precision in the record beside an engine with the types of its layers.
+
+        Nothing is known where there is no record, and where the inspector reports no types, which
+        depends on how the engine was built.
+        """
+        label = precision_of_engine(self._spec.model)
+        if label is None:
+            return
+        try:
+            types = types_of_layers(graph_from_json(self.describe(), where="the inspector"))
+        except ParseError:
+            return
+        ran = denied_by(label, types)
+        if ran is not None:
+            self.conditions["precision"] = Fact(value=ran, source="implied")
+            self.evidence["claimed_precision"] = label
+        elif types:
+            self.conditions["precision"] = Fact(value=label)
+
     def query(self, arrays: Arrays, *, profile: int = 0) -> Call:
-        """Make a query with buffers of its own on the first context; no graph outlives a change."""
+        """Make a query with buffers of its own on the first context; no graph outlives a change.
+
+        As a caller would: profile, shapes and addresses are set again after another query has
+        changed them, and only then, and that time is counted.
+        """
         shared, engine = self._units[0], with_profile(self.engine, profile)
         unit = Unit(context=shared.context, stream=shared.stream, handle=shared.handle)
         self._take_profile(unit, profile)
         self._bind(unit, arrays, engine)
         shapes = {port.name: arrays[port.name].shape for port in engine.inputs if port.moves}
-        lane = SerialQuery(self._cuda, self._lane(unit), transfers=self._spec.transfers)
-        take = partial(self._take_profile, unit, profile)
-        return changing_query(unit, shared, take_profile=take, shapes=shapes, run=lane.step)
+        addresses = {name: each.address for name, each in unit.buffers.items()}
+        rooms = {name: each.room for name, each in unit.buffers.items() if each.room is not None}
+        run = SerialQuery(self._cuda, self._lane(unit), transfers=self._spec.transfers).step
+        context, take_profile = unit.context, partial(self._take_profile, unit, profile)
+
+        def query() -> None:
+            if shared.last is not query:
+                take_profile()
+                for name, shape in shapes.items():
+                    context.set_input_shape(name, shape)
+                for name, address in addresses.items():
+                    context.set_tensor_address(name, address)
+                for name, room in rooms.items():
+                    context.set_output_allocator(name, room)
+                shared.last = query
+            run()
+
+        return query
 
     def first(self) -> None:
         """Run the first query of every context, without a graph."""
         for unit in self._units:
-            self._run(unit, partial(unit.context.execute_async_v3, unit.handle))
+            self._run(unit, unit.plain())
 
     def step(self) -> Callable[[], object]:
         """Make the queries of the protocol; a graph is captured and checked now."""
@@ -120,26 +216,26 @@ class TrtSession(Session):
         transfers = self._spec.transfers
         lanes = [self._lane(unit) for unit in self._units]
         depth = DEPTH.get(self._spec.protocol, 1)
+        query: SerialQuery | Pipeline
         if depth * len(lanes) == 1:
             query = SerialQuery(self._cuda, lanes[0], transfers=transfers)
-            self.spans = query
-            return query.step
-        pipeline = Pipeline(self._cuda, lanes, transfers=transfers, depth=depth)
-        self.spans = pipeline
-        return pipeline.step
+        else:
+            query = Pipeline(self._cuda, lanes, transfers=transfers, depth=depth)
+        self.spans = query
+        return query.step
 
     def burst(self, *, size: int, lead: int) -> Burst:
         """Make queries back to back on the inputs that are there, without copies."""
         lane = self._lane(self._units[0])
         return burst_of_queries(self._cuda, lane, size=size, lead=lead)
 
-    def fetch(self) -> dict[str, NDArray[np.generic]]:
+    def fetch(self) -> Outputs:
         """Run once and give the outputs by name."""
         unit = self._units[0]
         self._run(unit, unit.enqueue())
         return self._outputs(unit)
 
-    def fetch_with_span(self) -> tuple[dict[str, NDArray[np.generic]], float]:
+    def fetch_with_span(self) -> tuple[Outputs, float]:
         """Run once and give the outputs, and the seconds the GPU computed, copies left out."""
         unit = self._units[0]
         if self._marks is None:
@@ -162,16 +258,46 @@ class TrtSession(Session):
         return self._outputs(unit), read()
 
     def profile_layers(self) -> tuple[LayerProfile, float]:
-        """Time single layers with TensorRT's profiler; gives the GPU time beside it."""
+        """Time single layers with TensorRT's profiler; beside them the median GPU time."""
         if self.spans is not None:
             self.spans.drain()
-        unit = self._units[0]
-        return profile_context(
-            self.engine.trt, unit.context, self._cuda, stream=unit.stream, handle=unit.handle
-        )
+        trt, cuda, unit = self.engine.trt, self._cuda, self._units[0]
+        heard: list[Row] = []
+
+        class Profiler(trt.IProfiler):  # type: ignore[misc, name-defined]
+            def __init__(self) -> None:
+                trt.IProfiler.__init__(self)
+
+            def report_layer_time(self, layer_name: str, ms: float) -> None:
+                heard.append((layer_name, ms * 1e-3))
+
+        context = unit.context
+        context.profiler = Profiler()
+        context.enqueue_emits_profile = False
+        begin, end = cuda.event(), cuda.event()
+        mark, stop = cuda.record(begin, unit.stream), cuda.record(end, unit.stream)
+        wait, span, run = cuda.wait(end), cuda.span(begin, end), unit.plain()
+        rows: list[list[Row]] = []
+        spans: list[float] = []
+        until = time.monotonic() + ENOUGH_S
+        for number in range(WARMUP + MOST):
+            heard.clear()
+            mark()
+            if run() is False:
+                raise TrtbenchError("the engine could not be run with the profiler attached")
+            stop()
+            wait()
+            context.report_to_profiler()
+            if number < WARMUP:
+                continue
+            rows.append(list(heard))
+            spans.append(span())
+            if len(rows) >= LEAST and time.monotonic() >= until:
+                break
+        return profile_from_rows(rows), float(np.median(spans))
 
     def describe(self) -> str:
-        """Tell what the inspector tells about every layer, as trtexec exports it."""
+        """Return what the inspector reports about every layer, as trtexec exports it."""
         inspector = self.engine.engine.create_engine_inspector()
         inspector.execution_context = self._units[0].context
         return str(inspector.get_engine_information(self.engine.trt.LayerInformationFormat.JSON))
@@ -179,7 +305,7 @@ class TrtSession(Session):
     def close(self) -> None:
         """Free contexts first, then what they used."""
         if self.spans is not None:
-            with suppress(TrtbenchError):  # the failure that led here is the one to tell
+            with suppress(TrtbenchError):  # the failure that led here is the one to report
                 self.spans.drain()
         self.spans = None
         self._units.clear()
@@ -190,50 +316,51 @@ class TrtSession(Session):
         handle = int(stream)
         context = new_context(self.engine, self._cuda, config=config)
         profile = self.engine.profile
+        taken = InputError(
+            "the engine lets only one context use its optimization profile, and each of the "
+            f"{self._spec.streams} streams needs one",
+            facts={"profile": profile},
+            fix="--streams 1; or build the engine with trtbench, which lets profiles be shared",
+        )
         if profile and context.set_optimization_profile_async(profile, handle) is False:
             said = f"the optimization profile {profile} cannot be used"
-            raise self._taken() if self._units else self._told(said)
-        if context.active_optimization_profile < 0 and self._moves():
-            raise self._taken()
+            raise taken if self._units else self._failure(said)
+        moves = any(port.moves for port in self.engine.inputs)
+        if context.active_optimization_profile < 0 and moves:
+            raise taken
         self._cuda.synchronize(stream)
         return Unit(context=context, stream=stream, handle=handle)
-
-    def _moves(self) -> bool:
-        return any(port.moves for port in self.engine.inputs)
 
     def _take_profile(self, unit: Unit, profile: int) -> None:
         """Make a profile the active one; shapes have to be set again afterwards."""
         if unit.context.active_optimization_profile == profile:
             return
         if unit.context.set_optimization_profile_async(profile, unit.handle) is False:
-            raise self._told(f"the optimization profile {profile} cannot be used")
+            raise self._failure(f"the optimization profile {profile} cannot be used")
 
     def _bind(self, unit: Unit, arrays: Arrays, engine: Engine) -> None:
-        self._set_shapes(unit, arrays, engine)
-        for port in engine.inputs:
-            self._place(unit, port)
-        self._fill(unit, arrays)
-        for port in engine.outputs:
-            self._place(unit, port)
-
-    def _taken(self) -> InputError:
-        return InputError(
-            "the engine lets only one context use its optimization profile, and each of the "
-            f"{self._spec.streams} streams needs one",
-            facts={"profile": self.engine.profile},
-            fix="--streams 1; or build the engine with trtbench, which lets profiles be shared",
-        )
-
-    def _set_shapes(self, unit: Unit, arrays: Arrays, engine: Engine) -> None:
         for port in engine.inputs:
             shape = tuple(arrays[port.name].shape)
             check_range(port, shape, profile=engine.profile)
             if port.moves and unit.context.set_input_shape(port.name, shape) is False:
-                raise self._told(f"TensorRT refuses the shape of {port.name!r}")
+                raise self._failure(f"TensorRT refuses the shape of {port.name!r}")
+        for port in engine.inputs:
+            self._place(unit, port)
+        for port in self.engine.inputs:
+            host = unit.buffers[port.name].host
+            host[:] = bytes_of(arrays[port.name], port, host.nbytes)
+        missing = unit.context.infer_shapes()
+        if missing:
+            raise self._failure(f"TensorRT does not know the shapes of {', '.join(missing)}")
+        for copy in self._copies_in(unit, unit.stream):
+            copy()
+        self._cuda.synchronize(unit.stream)
+        for port in engine.outputs:
+            self._place(unit, port)
 
     def _place(self, unit: Unit, port: Port) -> None:
         """Allocate the memory of a tensor; what was allocated for a larger one is used again."""
-        shape = tuple(int(dim) for dim in unit.context.get_tensor_shape(port.name))
+        shape = ints(unit.context.get_tensor_shape(port.name))
         size = port.size_bytes(shape) if min(shape, default=0) >= 0 else 0
         if not size:  # the shape depends on the data: room for the largest
             size = max(1, int(unit.context.get_max_output_size(port.name)))
@@ -246,25 +373,13 @@ class TrtSession(Session):
         if known is not unit.buffers.get(port.name):
             unit.launch = None  # a graph keeps the shapes and addresses it was captured with
         unit.buffers[port.name] = known
-        address = known.host.ctypes.data if port.on_host else known.device
-        if unit.context.set_tensor_address(port.name, address) is False:  # some versions: None
-            raise self._told(f"TensorRT refuses the address of {port.name!r}")
+        if unit.context.set_tensor_address(port.name, known.address) is False:  # or None
+            raise self._failure(f"TensorRT refuses the address of {port.name!r}")
         if known.room is None and not port.is_input and min(shape, default=0) < 0:
             trt, size = self.engine.trt, known.host.nbytes
-            known.room = make_output_room(trt, address=address, size_bytes=size)
+            known.room = make_output_room(trt, address=known.address, size_bytes=size)
             if unit.context.set_output_allocator(port.name, known.room) is False:
-                raise self._told(f"TensorRT refuses the place of {port.name!r}")
-
-    def _fill(self, unit: Unit, arrays: Arrays) -> None:
-        for port in self.engine.inputs:
-            host = unit.buffers[port.name].host
-            host[:] = bytes_of(arrays[port.name], port, host.nbytes)
-        missing = unit.context.infer_shapes()
-        if missing:
-            raise self._told(f"TensorRT does not know the shapes of {', '.join(missing)}")
-        for copy in self._copies_in(unit, unit.stream):
-            copy()
-        self._cuda.synchronize(unit.stream)
+                raise self._failure(f"TensorRT refuses the place of {port.name!r}")
 
     def _copies_in(self, unit: Unit, stream: object) -> tuple[Call, ...]:
         moved = [unit.buffers[port.name] for port in self.engine.inputs if not port.on_host]
@@ -288,54 +403,109 @@ class TrtSession(Session):
         for copy in self._copies_in(unit, unit.stream):
             copy()
         if enqueue() is False:
-            raise self._told("TensorRT could not run the engine")
+            raise self._failure("TensorRT could not run the engine")
         for copy in self._copies_out(unit, unit.stream):
             copy()
         self._cuda.synchronize(unit.stream)
 
-    def _outputs(self, unit: Unit) -> dict[str, NDArray[np.generic]]:
+    def _outputs(self, unit: Unit) -> Outputs:
         found = {}
         for port in self.engine.outputs:
             buffer = unit.buffers[port.name]
-            told = buffer.room.shape if buffer.room is not None else None
-            shape = told or tuple(int(dim) for dim in unit.context.get_tensor_shape(port.name))
+            shape = buffer.room.shape if buffer.room is not None else None
+            shape = shape or ints(unit.context.get_tensor_shape(port.name))
             found[port.name] = array_from_bytes(buffer.host, port, shape)
         return found
 
     def _check_outputs(self) -> None:
-        """Run on other inputs too: outputs must be finite, differ, and a graph must give the same.
+        """Run on other inputs too: outputs must be finite and differ, and a graph must agree.
 
-        Inputs are those measured again afterwards.
+        Afterwards the inputs are those measured again. An output whose shape depends on its data
+        allows no graph: a replay reports no shapes, and TensorRT 8.6.0 lets such work be captured
+        and then replays other results.
         """
-        check = GraphCheck(
-            self._cuda, self._units, inputs=self.engine.inputs, run=self._run, outputs=self._outputs
-        )
-        wanted = self._spec.cuda_graph != "off"
-        never = self._untold_shapes() if wanted else None
-        problem = check.carry_out(self._put_fresh, graph=wanted and never is None) or never
-        self.evidence |= check.evidence
-        self.notes += check.notes
+        wanted, first = self._spec.cuda_graph != "off", self._units[0]
+        changing = [name for name, each in first.buffers.items() if each.room is not None]
+        measured = {name: each.host.copy() for name, each in first.buffers.items()}
+        before = self._run_emptied(first, first.plain())
+        for unit in self._units:
+            self._put_fresh(unit)
+        after = self._run_emptied(first, first.plain())
+        names = [port.name for port in self.engine.inputs]
+        changed = any((first.buffers[name].host != measured[name]).any() for name in names)
+        self.evidence |= judged(before, after, changed=changed)
+        problem: TrtbenchError | None = None
+        if wanted and not changing:
+            try:
+                for unit in self._units:
+                    unit.launch = self._cuda.capture(unit.stream, unit.plain())
+                problem = self._difference(self._units[:1], after)
+            except CaptureError as refusal:
+                problem = refusal
+        for unit in self._units:
+            for name in names:
+                unit.buffers[name].host[:] = measured[name]
+        # On inputs that came after the capture: a graph may keep those it was made with.
+        if wanted and not changing and problem is None:
+            problem = self._difference(self._units, before)
+        for unit in self._units:
+            unit.launch = None if problem is not None else unit.launch
+            self._run(unit, unit.enqueue())
+        if wanted and changing:
+            problem = InputError(
+                "a CUDA graph does not report the shape of an output that depends on its data",
+                facts={"outputs": ", ".join(changing)},
+            )
+        if problem is not None and self._spec.cuda_graph == "on":
+            cause = self.engine.heard.cause()
+            facts = {**problem.facts, **({"TensorRT": cause} if cause else {})}
+            fix = "--cuda-graph auto, which measures without one"
+            raise InputError(problem.message, facts=facts, fix=fix)
         if problem is not None:
-            self._without_graph(problem)
+            self.notes += (f"measured without a CUDA graph: {problem.message}",)
+            self.conditions["cuda_graph_fell_back"] = Fact(value=True)
         self.conditions["cuda_graph"] = Fact(value=wanted and problem is None)
 
-    def _untold_shapes(self) -> InputError | None:
-        """Say why there can be no graph: its replay tells no shapes, and some change by the data.
+    def _difference(self, units: Sequence[Unit], expected: Outputs) -> InputError | None:
+        """Replay graphs on the inputs that are there, and compare their outputs with a plain run's.
 
-        TensorRT 8.6.0 lets such work be captured, and the replay gives other results.
+        Outputs count that differ by the graph alone; some engines never give the same twice.
         """
-        changing = [name for name, each in self._units[0].buffers.items() if each.room is not None]
-        if not changing:
+        wrong: set[str] = set()
+        for unit in units:
+            found = self._run_emptied(unit, unit.enqueue())
+            differ = {name for name in expected if not same(expected[name], found[name])}
+            again = self._run_emptied(unit, unit.plain()) if differ else {}
+            unsteady = [name for name in again if name in differ]
+            unsteady = [name for name in unsteady if not same(expected[name], again[name])]
+            if unsteady and "outputs_repeat" not in self.evidence:
+                self.evidence["outputs_repeat"] = False
+                self.notes += (
+                    f"{', '.join(unsteady)} came out otherwise in a second plain run on the same "
+                    "inputs: whether the CUDA graph gives the same cannot be checked",
+                )
+            wrong |= differ.difference(unsteady)
+        if not wrong:
             return None
+        self.evidence["graph_outputs_differ"] = True
         return InputError(
-            "a CUDA graph cannot tell the shape of an output that depends on its data",
-            facts={"outputs": ", ".join(changing)},
+            "the CUDA graph gives other results than the engine itself",
+            facts={"outputs": ", ".join(sorted(wrong))},
+            fix="--cuda-graph off",
         )
 
-    def _put_fresh(self, unit: Unit) -> None:
-        """Fill in other inputs: drawn anew, or whole numbers that were given, backwards.
+    def _run_emptied(self, unit: Unit, enqueue: Callable[[], object]) -> Outputs:
+        """Run with outputs emptied before: what a run leaves unwritten is then alike."""
+        for buffer in unit.buffers.values():
+            if not buffer.port.is_input and not buffer.port.on_host:
+                self._cuda.clear(buffer.device, buffer.host.nbytes, unit.stream)
+        self._run(unit, enqueue)
+        return self._outputs(unit)
 
-        Those that somebody gave may be the only ones that the engine can bear.
+    def _put_fresh(self, unit: Unit) -> None:
+        """Fill in other inputs: drawn anew, or integers that were given, backwards.
+
+        Given integers may be the only ones that the engine can bear.
         """
         limits = index_limits(self._spec.model, self.inputs)
         for port in self.engine.inputs:
@@ -348,44 +518,141 @@ class TrtSession(Session):
             tensor = TensorSpec(name=port.name, dtype=port.dtype, shape=buffer.shape)
             try:
                 array = random_inputs((tensor,), seed=FRESH_SEED, limits=limits)[port.name]
-            except (ValueError, TypeError):  # a type nobody can draw stays as it is
+            except (ValueError, TypeError):  # a type that cannot be drawn stays as it is
                 continue
             buffer.host[:] = bytes_of(array, port, buffer.host.nbytes)
 
-    def _without_graph(self, problem: TrtbenchError) -> None:
-        """Go on without a graph, and say so; where one was demanded, that is an error."""
-        if self._spec.cuda_graph == "on":
-            raise self._graph_error(problem) from None
-        self.notes += (f"measured without a CUDA graph: {problem.message}",)
-        self.conditions["cuda_graph_fell_back"] = Fact(value=True)
-
-    def _graph_error(self, problem: TrtbenchError) -> InputError:
-        told = self.engine.heard.cause()
-        facts = {**problem.facts, **({"TensorRT": told} if told else {})}
-        return InputError(
-            problem.message, facts=facts, fix="--cuda-graph auto, which measures without one"
-        )
-
-    def _told(self, message: str) -> TrtbenchError:
+    def _failure(self, message: str) -> TrtbenchError:
         """Make an error with what TensorRT said about it."""
         cause = self.engine.heard.cause()
         return CudaError(message, facts={"reason": cause} if cause else {})
 
-    def _conditions(self) -> dict[str, Fact]:
-        spec = self._spec
-        overlapping = DEPTH.get(spec.protocol, 1) * spec.streams > 1
-        found: dict[str, Scalar] = {
-            "transfers": spec.transfers,
-            "cuda_graph": False,
-            "cuda_graph_fell_back": False,
-            "spin_wait": spec.spin_wait,
-            "streams": spec.streams,
-            "protocol": spec.protocol,
-            "overlapping": overlapping,
-            "memory": "pinned",
-            "profile_index": spec.profile_index,
-            "device": self._cuda.facts().name,
-        }
-        if self.engine.flavour == "tensorrt_rtx":  # when kernels for the shapes are made
-            found["specialization"] = spec.options.get("specialization", "eager")
-        return {key: Fact(value=value) for key, value in found.items()}
+
+OPTIONS = {
+    "plugins": "plugin libraries, comma separated",
+    "modules": "lazy or eager: when CUDA loads kernels into memory (default: as CUDA does)",
+    "verbose": "on or off: everything TensorRT has to say in the log (default: off)",
+}
+TRAVELS = {"plugins": "files"}
+RTX_OPTIONS = {
+    "specialization": "eager, lazy or none: when kernels for the shapes are made (default: eager)"
+}
+_STRATEGY = "dynamic_shapes_kernel_specialization_strategy"
+
+
+def available(flavour: Flavour) -> str | None:
+    if util.find_spec(flavour) is None:
+        return f"{TITLES[flavour]} is not installed"
+    return cuda_problem()
+
+
+def fix(flavour: Flavour) -> str | None:
+    if util.find_spec(flavour) is None:
+        return INSTALL[flavour]
+    return "install an NVIDIA driver, and pip install 'cuda-bindings==12.9.*'"
+
+
+def device(spec: RunSpec) -> str:
+    return spec.device or "cuda:0"
+
+
+def bursts(spec: RunSpec) -> bool:
+    return True
+
+
+def early_context(spec: RunSpec) -> dict[str, str]:
+    """Have CUDA's context made while the worker imports, unless an option changes it first."""
+    if "modules" in spec.options:
+        return {}
+    return variables(index_of(device(spec)), schedule_flags(spin=spec.spin_wait))
+
+
+def load_library(flavour: Flavour) -> None:
+    """Import TensorRT and the bindings of CUDA, and touch no device."""
+    runtime_module()
+    load(flavour)
+
+
+def bench(
+    spec: RunSpec, *, folder: Path, stage: Stage, flavour: Flavour
+) -> tuple[BenchOutcome, IterationTimes]:
+    """Measure one launch; where layers are asked for, graph.json holds the inspector's report."""
+    opened: list[TrtSession] = []
+
+    def opening(settled: RunSpec) -> TrtSession:
+        opened.append(open_session(settled, flavour=flavour))
+        return opened[0]
+
+    class Describing(Stage):
+        def __call__(self, name: str) -> None:
+            if name == "profile":
+                (folder / "graph.json").write_text(opened[0].describe(), encoding="utf-8")
+            stage(name)
+
+    return bench_session(opening, spec, stage=Describing())
+
+
+def open_session(spec: RunSpec, *, flavour: Flavour) -> TrtSession:
+    """Load an engine with the options of a run; CUDA is asked first, TensorRT may crash without."""
+    check(spec, flavour=flavour)
+    if loading := spec.options.get("modules"):
+        os.environ[MODULE_LOADING] = loading.upper()  # read when CUDA's context is made
+
+    # Loading the library takes as long as making CUDA's context, and the two do not meet.
+    def import_it() -> None:
+        with suppress(Exception):  # loading the engine will meet it again, and put it in words
+            load(flavour)
+
+    meanwhile = Thread(target=import_it, daemon=True)
+    meanwhile.start()
+    try:
+        cuda = open_cuda(spec.device, spin=spec.spin_wait)
+    except UnavailableError:
+        if util.find_spec(flavour) is None:  # what to install first comes first
+            raise UnavailableError(
+                f"{TITLES[flavour]} is not installed here", fix=INSTALL[flavour]
+            ) from None
+        raise
+    meanwhile.join()
+    try:
+        memory = MemoryMeter(cuda)
+        engine = load_engine(spec, cuda, flavour=flavour)
+        memory.mark("memory_engine_bytes")
+        return TrtSession(engine, cuda, spec, memory=memory, config=_config(engine, spec))
+    except BaseException:
+        cuda.close()
+        raise
+
+
+def check(spec: RunSpec, *, flavour: Flavour) -> None:
+    """Refuse what TensorRT cannot do."""
+    known = {**OPTIONS, **(RTX_OPTIONS if flavour == "tensorrt_rtx" else {})}
+    refuse_unknown_options(f"runtime {spec.runtime}", spec.options, known)
+    if spec.options.get("modules", "lazy") not in ("lazy", "eager"):
+        raise UsageError(
+            f"--opt modules is lazy or eager, not {spec.options['modules']!r}",
+            fix="--opt modules=lazy",
+        )
+    if spec.threads is not None:
+        raise UsageError(
+            f"{TITLES[flavour]} has no threads to set", fix="leave --threads out; --streams N"
+        )
+    check_protocol(spec)
+
+
+def _config(engine: Engine, spec: RunSpec) -> IRuntimeConfig | None:
+    """Have TensorRT-RTX make kernels for the shapes in use before it runs."""
+    if engine.flavour != "tensorrt_rtx":
+        return None
+    strategies = getattr(engine.trt, "DynamicShapesKernelSpecializationStrategy", None)
+    config = engine.engine.create_runtime_config()
+    wanted = spec.options.get("specialization", "eager").upper()
+    if strategies is None or not hasattr(config, _STRATEGY):
+        return config
+    if not hasattr(strategies, wanted):
+        raise UsageError(
+            f"--opt specialization is eager, lazy or none, not {wanted.lower()!r}",
+            fix="--opt specialization=eager",
+        )
+    setattr(config, _STRATEGY, getattr(strategies, wanted))
+    return config

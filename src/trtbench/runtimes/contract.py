@@ -1,4 +1,4 @@
-"""What the file of a runtime offers; ``RUNTIMES`` holds every one to it when it is loaded."""
+"""What the file of a runtime offers; ``RUNTIMES`` checks each one when it is loaded."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from trtbench.domain.arrays import Arrays as Arrays
-from trtbench.domain.job import BenchOutcome, Stage
-from trtbench.domain.samples import IterationTimes
-from trtbench.domain.spec import ModelFormat, RunSpec
-from trtbench.domain.spec import Protocol as QueryProtocol
-from trtbench.runtimes._protocols import bench_session as bench_session
+from trtbench.core.jobs import BenchOutcome, Stage
+from trtbench.core.samples import Arrays, IterationTimes
+from trtbench.core.spec import ModelFormat, RunSpec
+from trtbench.core.spec import Protocol as QueryProtocol
+from trtbench.runtimes._loop import bench_session
 from trtbench.runtimes._session import Session, TurnSpec
+
+__all__ = ["Arrays", "ModelParts", "Runtime", "Session", "TurnSpec", "bench_session"]
 
 ModelParts = tuple[tuple[str, ...], tuple[str, ...]]
 """Names of files, and options as ``key=value``."""
@@ -29,12 +30,12 @@ class Runtime(Protocol):
     """Options that name what has to be on the machine that measures: ``file``, ``files`` (with
     commas), or ``code`` (``module:function``)."""
     CHOSEN_FOR: Mapping[ModelFormat, int] = {}
-    """Formats it is chosen for when nobody says: the usable runtime of the lowest number."""
+    """Formats it is chosen for by default: the usable runtime of the lowest number."""
     FLAVOUR: str = ""
-    """The kind of engine it alone executes, as the engine's first bytes tell; empty is any."""
+    """The kind of engine it alone executes, by the engine's first bytes; empty is any."""
     DEFAULT_PROTOCOL: QueryProtocol = "serve"
     DEFAULT_PROFILE: bool = False
-    """Whether it times layers unless told not to."""
+    """Whether it times layers by default."""
     TIMES_LAYERS: bool = True
     """Whether it can time layers at all."""
     TAKES_PRECISION: bool = True
@@ -50,7 +51,7 @@ class Runtime(Protocol):
     load_library: Callable[[], None] | None = None
     """Import its libraries, and touch no device: others may be measuring."""
     bursts: Callable[[RunSpec], bool] | None = None
-    """Tell whether its sessions time bursts of queries on a device of their own."""
+    """Whether its sessions time bursts of queries on a device of their own."""
     early_context: Callable[[RunSpec], dict[str, str]] | None = None
     """Write variables that have a worker begin CUDA's context before all else, as sessions do."""
     model_parts: Callable[[str, Mapping[str, str]], ModelParts] | None = None
@@ -61,10 +62,10 @@ class Runtime(Protocol):
     """Write what a program would be started with, for ``--dry-run``."""
 
     def available(self) -> str | None:
-        """Tell in a few words why it does not work here; ``None`` when it does."""
+        """Return in a few words why it does not work here; ``None`` when it does."""
 
     def fix(self) -> str | None:
-        """Tell what to type to get it."""
+        """Return what to type to get it."""
 
     def device(self, spec: RunSpec) -> str:
         """Name what is locked while it measures: ``cpu`` or ``cuda:0``."""

@@ -1,52 +1,68 @@
-"""Runs ONNX models on ONNX Runtime, in the worker's own process."""
+"""Run ONNX models on ONNX Runtime, in the worker's own process.
+
+ONNX Runtime itself goes on with the CPU when an execution provider cannot start. A number measured
+that way would be taken for the GPU's, so here it is an error.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import importlib
+import json
 import os
+import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from importlib import util
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from trtbench.domain.job import BenchOutcome, Stage
-from trtbench.domain.samples import IterationTimes
-from trtbench.domain.spec import RunSpec
-from trtbench.errors import (
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.analysis.onnx_graph import notes_from_metadata
+from trtbench.core.errors import (
     InputError,
     UnavailableError,
     UsageError,
+    first_line,
     refuse_other_choice,
     refuse_unknown_options,
 )
-from trtbench.host.unfinished import temporary_name
-from trtbench.models.onnx_outline import outline_of
-from trtbench.runtimes._onnx_problems import explain_load_failure
-from trtbench.runtimes._ort_providers import (
-    computing,
-    demand_started,
-    on_gpu,
-    preload,
-    providers,
-    refuse_if_no_device,
+from trtbench.core.jobs import BenchOutcome, Stage
+from trtbench.core.run import Fact, Scalar, name_of
+from trtbench.core.safety import read_text
+from trtbench.core.samples import Arrays, IterationTimes, LayerProfile
+from trtbench.core.spec import MAP, NO_TENSORS, OPTIONAL, SEQUENCE, SPARSE, RunSpec, TensorSpec
+from trtbench.host.cuda import index_of
+from trtbench.host.files import temporary_name
+from trtbench.models.onnx_outline import few_bits, outline_of
+from trtbench.runtimes._loop import SERIAL, bench_session
+from trtbench.runtimes._session import (
+    WARMUP,
+    Row,
+    Session,
+    TurnSpec,
+    profile_from_rows,
+    refuse_if_out_of_memory,
+    repeat_profiled,
 )
-from trtbench.runtimes._ort_session import BoundSession, OrtSession
-from trtbench.runtimes._protocols import PROFILE_AN_ENGINE, SERIAL, bench_session
-from trtbench.runtimes._session import TurnSpec, refuse_if_out_of_memory
 
 if TYPE_CHECKING:
-    from onnxruntime import InferenceSession, SessionOptions
+    from onnxruntime import InferenceSession, NodeArg, OrtValue, SessionOptions
 
-T = TypeVar("T")
+Provider = str | tuple[str, dict[str, str]]
+TraceEvent = dict[str, Any]
+"""One event of ONNX Runtime's trace: a category, a name, when it began and how long it took."""
 
 FORMATS = ("onnx",)
 CHOSEN_FOR = {"onnx": 1}
 TAKES_PRECISION = False
-
 OPTIONS = {
     "providers": "execution providers in order of preference, comma separated (default: cpu, "
     "and cuda with --device cuda:0)",
@@ -58,8 +74,10 @@ OPTIONS = {
     "memory_pattern": "on or off (default: on)",
     "io_binding": "on or off: tensors live on the device (default: on with cuda and tensorrt)",
 }
-"""What ``--opt key=value`` may set."""
 
+CPU = "CPUExecutionProvider"
+ON_GPU = ("cuda", "tensorrt", "nvtensorrtrtx")
+"""Providers whose tensors live in the memory of an NVIDIA GPU, by their short names."""
 _LEVELS = {
     "disable": "ORT_DISABLE_ALL",
     "basic": "ORT_ENABLE_BASIC",
@@ -67,19 +85,77 @@ _LEVELS = {
     "all": "ORT_ENABLE_ALL",
 }
 _MODES = {"sequential": "ORT_SEQUENTIAL", "parallel": "ORT_PARALLEL"}
-_SWITCH = {"on": True, "off": False}
 _SPINNING = {
     "on": ("session.intra_op.allow_spinning", "1"),
     "off": ("session.intra_op.allow_spinning", "0"),
     "run": ("session.force_spinning_stop", "1"),
 }
-_CHOICES: dict[str, Mapping[str, object]] = {
-    "spinning": {**_SPINNING, "shared": None},
-    "memory_pattern": _SWITCH,
-    "io_binding": _SWITCH,
-    "optimization": _LEVELS,
-    "execution": _MODES,
+_CHOICES: dict[str, Sequence[str]] = {
+    "spinning": (*_SPINNING, "shared"),
+    "memory_pattern": ("on", "off"),
+    "io_binding": ("on", "off"),
+    "optimization": tuple(_LEVELS),
+    "execution": tuple(_MODES),
 }
+_NO_DEVICE = re.compile(
+    r"CUDA failure|CUDA error|CUDA_PATH|cudaError|CUDNN|no CUDA-capable device"
+    r"|driver version is insufficient|Failed to load library|LoadLibrary failed"
+    r"|cannot open shared object file",
+    re.IGNORECASE,
+)
+"""What ONNX Runtime says when the provider is at fault, and not the model."""
+_TENSORRT_TYPES = {"fp16": "FP16", "int8": "INT8", "bf16": "BF16"}
+"""Types that ONNX Runtime's TensorRT may be allowed beside those of the file."""
+
+_TYPES = {
+    "tensor(float)": "float32",
+    "tensor(double)": "float64",
+    "tensor(float16)": "float16",
+    "tensor(bfloat16)": "bfloat16",
+    **{f"tensor({u}int{n})": f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)},
+    "tensor(bool)": "bool",
+    "tensor(string)": "str",
+}
+_KINDS = {"seq": SEQUENCE, "map": MAP, "sparse_tensor": SPARSE, "optional": OPTIONAL}
+
+KERNEL = "_kernel_time"
+MOST_TRACED = 100
+"""Runs in one trace, which ONNX Runtime keeps in memory and cuts off at a million events."""
+LARGEST_BYTES = 1 << 30
+LARGEST_MODEL_BYTES = 1 << 28
+"""A larger model is not loaded a second time only to look at it."""
+MOST_NAMED = 8
+_COMPUTES = re.compile(r"Conv|MatMul|Gemm|LSTM|GRU|RNN|Attention|Einsum")
+"""Operators that multiply, fused ones too; those between them follow."""
+_PRECISIONS = {"float": "fp32", "float16": "fp16", "bfloat16": "bf16", "double": "fp64"}
+
+_MODEL_BYTES = re.compile(rb"^[\x08\x0a\x12\x1a\x22\x2a\x32\x3a\x42\x72\xa2]")
+"""An ONNX file is a protobuf message: its first byte is the tag of one of ModelProto's fields."""
+_AGAIN = "copy or export the model again"
+_LOAD_FAILURES = (
+    (
+        r"Could not find an implementation for|is not a registered function/op|No Op registered",
+        "the model uses an operator that ONNX Runtime does not have",
+        "run it on another runtime, or export it with standard operators",
+    ),
+    (
+        r"Protobuf parsing failed|INVALID_PROTOBUF|No graph was found|does not have a graph"
+        r"|Missing opset",
+        "{name} is damaged or cut short",
+        _AGAIN,
+    ),
+    (
+        r"opset|IR version|ir_version",
+        "the model is newer than ONNX Runtime here",
+        "pip install --upgrade onnxruntime, or export with a lower opset",
+    ),
+    (
+        "",
+        "ONNX Runtime could not load the model",
+        "export it again, or measure it on another runtime with -r",
+    ),
+)
+"""What a message of ONNX Runtime says, what it means and what to do."""
 
 
 def available() -> str | None:
@@ -91,8 +167,8 @@ def fix() -> str | None:
 
 
 def device(spec: RunSpec) -> str:
-    """Name the device: CPU providers occupy the whole processor, CUDA ones their GPU."""
-    return spec.device or "cuda:0" if on_gpu(spec) else "cpu"
+    """Return the device: CPU providers occupy the whole processor, CUDA ones their GPU."""
+    return spec.device or "cuda:0" if _on_gpu(spec) else "cpu"
 
 
 def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, IterationTimes]:
@@ -118,11 +194,15 @@ def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> TurnSpec:
 def _pool_sizes(spec: RunSpec) -> tuple[int, int]:
     """Count threads within and across operators; 0 is ONNX Runtime's choice."""
     across = spec.options.get("inter_threads", "0")
-    return spec.threads or 0, _number("inter_threads", across)
+    if not across.isdecimal():
+        raise UsageError(
+            f"--opt inter_threads is a whole number, not {across!r}", fix="--opt inter_threads=1"
+        )
+    return spec.threads or 0, int(across)
 
 
 def _shares_pool() -> bool:
-    """Say whether this ONNX Runtime has a pool for all sessions (from 1.23 on)."""
+    """Whether this ONNX Runtime has a pool for all sessions (from 1.23 on)."""
     import onnxruntime
 
     return hasattr(onnxruntime, "set_global_thread_pool_sizes")
@@ -134,6 +214,47 @@ def _make_shared_pool(within: int, across: int) -> None:
     import onnxruntime
 
     onnxruntime.set_global_thread_pool_sizes(within, across)
+
+
+def check(spec: RunSpec) -> None:
+    """Refuse what ONNX Runtime cannot do, and values that its options cannot have."""
+    refuse_unknown_options("runtime onnxruntime", spec.options, OPTIONS)
+    for key, choices in _CHOICES.items():
+        if key in spec.options:
+            refuse_other_choice(key, spec.options[key], choices)
+    _pool_sizes(spec)
+    if spec.protocol not in SERIAL or spec.cuda_graph == "on" or spec.streams != 1:
+        raise UsageError(
+            "ONNX Runtime is measured one query at a time "
+            f"(protocol {', '.join(SERIAL)}; one stream, no graph)",
+            facts={"protocol": spec.protocol, "streams": spec.streams, "graph": spec.cuda_graph},
+            fix="leave --cuda-graph and --streams out"
+            if spec.protocol in SERIAL
+            else f"--protocol {SERIAL[0]}",
+        )
+    if spec.profile and device(spec) != "cpu":
+        raise UsageError(
+            "ONNX Runtime's profiler times nodes on the CPU; of a GPU it would time the launching",
+            fix="trtbench build MODEL.onnx, then trtbench profile MODEL.engine",
+        )
+    if spec.precision is not None:
+        raise UsageError(
+            "ONNX Runtime runs a file in the types it has",
+            facts={"asked for": f"--precision {spec.precision}"},
+            fix=f"trtbench quantize {shlex.quote(spec.model.name)} --precision {spec.precision} "
+            "makes a file of it; or leave --precision out",
+        )
+    impossible = {
+        "--no-transfers": not spec.transfers and not binds(spec),
+        "--spin-wait": spec.spin_wait,
+    }
+    for flag in (flag for flag, given in impossible.items() if given):
+        raise UsageError(f"the runtime onnxruntime cannot do {flag}", fix=f"leave {flag} out")
+
+
+def binds(spec: RunSpec) -> bool:
+    """Whether tensors are bound to the device instead of handed over with each call."""
+    return spec.options.get("io_binding", "off" if device(spec) == "cpu" else "on") == "on"
 
 
 def open_session(spec: RunSpec) -> OrtSession:
@@ -148,115 +269,420 @@ def open_session(spec: RunSpec) -> OrtSession:
             fix=f"{sys.executable} -m pip install onnxruntime",
         ) from None
     onnxruntime.set_default_logger_severity(3)
-    options = _session_options(onnxruntime, spec)
-    preload(onnxruntime, spec)
-    asked = providers(onnxruntime, spec)
+    on_gpu = _on_gpu(spec)
+    options = _session_options(onnxruntime, spec, trace=on_gpu)
+    if on_gpu:  # load CUDA, cuDNN and TensorRT from pip's packages, where the loader does not look
+        if "tensorrt" in _asked_for(spec):
+            with suppress(ImportError, OSError):
+                importlib.import_module("tensorrt_libs")
+        if hasattr(onnxruntime, "preload_dlls"):
+            with suppress(OSError, RuntimeError):
+                onnxruntime.preload_dlls()
+    asked = _providers(onnxruntime, spec)
+    make = partial(onnxruntime.InferenceSession, spec.model.path, providers=asked)
     try:
-        session = onnxruntime.InferenceSession(
-            spec.model.path, options, providers=asked, enable_fallback=0
-        )
+        session = make(options, enable_fallback=0)
     except Exception as problem:  # ONNX Runtime's exceptions share no base class of their own
         refuse_if_out_of_memory(problem)
-        refuse_if_no_device(onnxruntime, spec, str(problem))
+        if on_gpu and _NO_DEVICE.search(str(problem)):
+            name = next(name for name in _asked_for(spec) if name in ON_GPU)
+            raise _unavailable(onnxruntime, name, first_line(problem)) from None
         raise explain_load_failure(spec.model.path, str(problem)) from None
-    demand_started(onnxruntime, session, asked)
+    _demand_started(onnxruntime, session, asked)
     if not binds(spec):
-        return OrtSession(session, spec, profiling=partial(_profiling_session, onnxruntime, spec))
-    bound = BoundSession(onnxruntime, session, spec, device=device(spec))
-    with suppress(InputError):  # of a file that tells no types, nobody knows
+        # Opened again for the profiler, which slows every node down.
+        return OrtSession(
+            session, spec, profiling=lambda: make(_session_options(onnxruntime, spec, trace=True))
+        )
+    bound = BoundSession(onnxruntime, session, spec)
+    with suppress(InputError):  # a file may not name its types
         held = outline_of(Path(spec.model.path)).held or frozenset({"fp32"})
         bound.conditions |= computing(session, asked, held, os.environ)
     return bound
 
 
-def _profiling_session(onnxruntime: ModuleType, spec: RunSpec) -> InferenceSession:
-    """Open the model again as it was measured, with the profiler on: it slows every node down."""
-    options = _session_options(onnxruntime, spec)
-    _trace(options)
-    asked = providers(onnxruntime, spec)
-    return onnxruntime.InferenceSession(spec.model.path, options, providers=asked)
-
-
-def _trace(options: SessionOptions) -> None:
-    options.enable_profiling = True
-    options.profile_file_prefix = str(temporary_name())
-
-
-def binds(spec: RunSpec) -> bool:
-    """Say whether tensors are bound to the device instead of handed over with each call."""
-    wish = spec.options.get("io_binding", "off" if device(spec) == "cpu" else "on")
-    return _choice("io_binding", wish, _SWITCH)
-
-
-def check(spec: RunSpec) -> None:
-    """Refuse what ONNX Runtime cannot do, and values that its options cannot have."""
-    refuse_unknown_options("runtime onnxruntime", spec.options, OPTIONS)
-    for key, choices in _CHOICES.items():
-        if key in spec.options:
-            _choice(key, spec.options[key], choices)
-    _pool_sizes(spec)
-    if spec.protocol not in SERIAL or spec.cuda_graph == "on" or spec.streams != 1:
-        raise UsageError(
-            "ONNX Runtime is measured one query at a time "
-            f"(protocol {', '.join(SERIAL)}; one stream, no graph)",
-            facts={"protocol": spec.protocol, "streams": spec.streams, "graph": spec.cuda_graph},
-            fix="leave --cuda-graph and --streams out"
-            if spec.protocol in SERIAL
-            else f"--protocol {SERIAL[0]}",
-        )
-    if spec.profile and device(spec) != "cpu":
-        raise UsageError(
-            "ONNX Runtime's profiler times nodes on the CPU; of a GPU it would time the launching",
-            fix=PROFILE_AN_ENGINE,
-        )
-    if spec.precision is not None:
-        name = shlex.quote(spec.model.name)
-        raise UsageError(
-            "ONNX Runtime runs a file in the types it has",
-            facts={"asked for": f"--precision {spec.precision}"},
-            fix=f"trtbench quantize {name} --precision {spec.precision} makes a file of it; "
-            "or leave --precision out",
-        )
-    refused = {
-        "--no-transfers": not spec.transfers and not binds(spec),
-        "--spin-wait": spec.spin_wait,
-    }
-    for flag, given in refused.items():
-        if given:
-            raise UsageError(f"the runtime onnxruntime cannot do {flag}", fix=f"leave {flag} out")
-
-
-def _session_options(onnxruntime: ModuleType, spec: RunSpec) -> SessionOptions:
+def _session_options(onnxruntime: ModuleType, spec: RunSpec, *, trace: bool) -> SessionOptions:
     options = onnxruntime.SessionOptions()
     given = spec.options
-    if device(spec) != "cpu":  # a node could run elsewhere
-        _trace(options)
+    if trace:
+        options.enable_profiling = True
+        options.profile_file_prefix = str(temporary_name())
     if spec.threads:
         options.intra_op_num_threads = spec.threads
     if "inter_threads" in given:
-        options.inter_op_num_threads = _number("inter_threads", given["inter_threads"])
+        options.inter_op_num_threads = _pool_sizes(spec)[1]
     if given.get("spinning") == "shared" and _shares_pool():
         _make_shared_pool(*_pool_sizes(spec))
         options.use_per_session_threads = False
     elif "spinning" in given:
-        key, value = _choice("spinning", given["spinning"], _SPINNING)
-        options.add_session_config_entry(key, value)
+        refuse_other_choice("spinning", given["spinning"], _SPINNING)
+        options.add_session_config_entry(*_SPINNING[given["spinning"]])
     if "memory_pattern" in given:
-        pattern = _choice("memory_pattern", given["memory_pattern"], _SWITCH)
-        options.enable_mem_pattern = pattern
-    level = _choice("optimization", given.get("optimization", "all"), _LEVELS)
+        options.enable_mem_pattern = given["memory_pattern"] == "on"
+    level = _LEVELS[given.get("optimization", "all")]
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
-    mode = _choice("execution", given.get("execution", "sequential"), _MODES)
+    mode = _MODES[given.get("execution", "sequential")]
     options.execution_mode = getattr(onnxruntime.ExecutionMode, mode)
     return options
 
 
-def _choice(key: str, value: str, choices: Mapping[str, T]) -> T:
-    refuse_other_choice(key, value, choices)
-    return choices[value]
+# Execution providers
 
 
-def _number(key: str, value: str) -> int:
-    if not value.isdecimal():
-        raise UsageError(f"--opt {key} is a whole number, not {value!r}", fix=f"--opt {key}=1")
-    return int(value)
+def _short_name(provider: Provider) -> str:
+    """Write ``cuda`` for ``CUDAExecutionProvider``, ``CUDA`` and ``cuda``."""
+    word = provider if isinstance(provider, str) else provider[0]
+    return word.strip().lower().removesuffix("executionprovider")
+
+
+def _asked_for(spec: RunSpec) -> list[str]:
+    """List the short names a run asks for, in order of preference.
+
+    A device without providers says enough; the two together must agree.
+    """
+    kind = None if spec.device is None else spec.device.split(":")[0]
+    if kind not in (None, "cpu", "cuda", "gpu"):
+        raise UsageError(f"ONNX Runtime has no device {spec.device}", fix="--device cuda:0, or cpu")
+    wants_gpu = kind in ("cuda", "gpu")
+    given = spec.options.get("providers", "cuda" if wants_gpu else "cpu")
+    names = [_short_name(word) for word in given.split(",")]
+    if kind is not None and wants_gpu != any(name in ON_GPU for name in names):
+        raise UsageError(
+            f"the device {spec.device} and the execution providers {given} do not go together",
+            fix="--opt providers=cuda --device cuda:0, or leave both out for the CPU",
+        )
+    return names
+
+
+def _on_gpu(spec: RunSpec) -> bool:
+    return any(name in ON_GPU for name in _asked_for(spec))
+
+
+def _providers(onnxruntime: ModuleType, spec: RunSpec) -> list[Provider]:
+    """Return the full names of providers that are installed, with the number of the device."""
+    known = {_short_name(name): name for name in onnxruntime.get_available_providers()}
+    found: list[Provider] = []
+    for name in _asked_for(spec):
+        if name not in known:
+            raise UnavailableError(
+                f"ONNX Runtime here has no execution provider {name!r}",
+                facts={"available": ", ".join(known)},
+                fix="pip install onnxruntime-gpu" if name in ON_GPU else None,
+            )
+        index = index_of(spec.device) if name in ON_GPU else 0
+        found.append((known[name], {"device_id": str(index)}) if index else known[name])
+    return found
+
+
+def _demand_started(
+    onnxruntime: ModuleType, session: InferenceSession, asked: Sequence[Provider]
+) -> None:
+    """Refuse a session that runs without a provider it was asked for."""
+    started = [_short_name(name) for name in session.get_providers()]
+    for name in map(_short_name, asked):
+        # A provider that is a plug-in of its own may add to the name it is asked for by.
+        if any(each.startswith(name) for each in started):
+            continue
+        # Load the library as ONNX Runtime did, to get the loader's message.
+        folder = Path(str(onnxruntime.__file__)).parent / "capi"
+        library = folder / f"libonnxruntime_providers_{name}.so"
+        reason = f"{library.name} is not part of this package"
+        if library.is_file():
+            reason = "its libraries load; the log may say more"
+            try:
+                ctypes.CDLL(str(library))
+            except OSError as problem:
+                reason = str(problem)
+        raise _unavailable(onnxruntime, name, reason)
+
+
+def _unavailable(onnxruntime: ModuleType, provider: str, reason: str) -> UnavailableError:
+    built = getattr(onnxruntime, "cuda_version", None) or None
+    tensorrt = re.search(r"libnvinfer\w*\.so\.(\d+)", reason)
+    fix = "trtbench doctor"
+    if tensorrt:
+        fix = f'pip install "tensorrt-cu{(built or "12").split(".")[0]}=={tensorrt[1]}.*"'
+    elif re.search(r"\.so\.\d", reason):
+        fix = 'pip install "onnxruntime-gpu[cuda,cudnn]"'
+    facts = {"reason": reason, "onnxruntime": getattr(onnxruntime, "__version__", "?")}
+    if built:
+        facts["built for"] = f"CUDA {built}"
+    return UnavailableError(
+        f"ONNX Runtime's execution provider {provider!r} does not start", facts=facts, fix=fix
+    )
+
+
+def computing(
+    session: InferenceSession,
+    asked: Sequence[Provider],
+    held: frozenset[str],
+    environment: Mapping[str, str],
+) -> dict[str, Fact]:
+    """Return what the first provider computes in, where that is more than the types of the file.
+
+    TensorRT takes its settings from the environment only where none are handed over. It rounds
+    FP32 to TF32 unless switched off, and so does CUDA.
+    """
+    facts: dict[str, Fact] = {}
+    if _short_name(asked[0]) == "tensorrt":
+        settings = environment if isinstance(asked[0], str) else {}
+        allowed = {  # a switch as ONNX Runtime reads it: a whole number that is not 0
+            each
+            for each, word in _TENSORRT_TYPES.items()
+            if settings.get(f"ORT_TENSORRT_{word}_ENABLE", "").strip().lstrip("+-0")
+        }
+        if allowed:
+            return {"precision": Fact(value=name_of(held | allowed), source="implied")}
+        facts["tf32"] = Fact(value=True, source="implied")
+    if _short_name(asked[0]) == "cuda":
+        name = asked[0] if isinstance(asked[0], str) else asked[0][0]
+        switch = session.get_provider_options().get(name, {}).get("use_tf32")
+        if switch is not None:
+            facts["tf32"] = Fact(value=switch == "1")
+    return facts if held <= {"fp32"} else {}
+
+
+# Sessions
+
+
+class OrtSession(Session):
+    """One ``InferenceSession`` with its inputs handed over with each call."""
+
+    def __init__(
+        self,
+        session: InferenceSession,
+        spec: RunSpec,
+        *,
+        profiling: Callable[[], InferenceSession] | None = None,
+    ) -> None:
+        self._session, self._model, self._profiling = session, spec.model, profiling
+        self._feed: Arrays = {}
+        self.inputs = tuple(_tensor(each) for each in session.get_inputs())
+        found = [_tensor(each) for each in session.get_outputs()]
+        self.outputs = tuple(each for each in found if each.dtype not in NO_TENSORS)
+        self.notes = notes_from_metadata(session.get_modelmeta().custom_metadata_map)
+        self._names = [each.name for each in found]
+        spinning = spec.options.get("spinning")
+        if spinning == "run":
+            self.notes += ("its pool of threads stopped whenever a query ended",)
+        threads = int(session.get_session_options().intra_op_num_threads) or None
+        self.conditions = {
+            "providers": Fact(value=",".join(session.get_providers())),
+            "threads": Fact(value=threads, source="stated" if threads else "implied"),
+            "spinning": Fact(value=spinning or "on", source="stated" if spinning else "implied"),
+            "streams": Fact(value=1),
+        }
+
+    def bind(self, arrays: Arrays) -> None:
+        self._feed = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+
+    def step(self) -> Callable[[], object]:
+        """Return one call of ``run`` on bound inputs, as a caller would write it."""
+        return partial(self._session.run, self._names, self._feed)
+
+    def query(self, arrays: Arrays, *, profile: int = 0) -> Callable[[], object]:
+        feed = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        return partial(self._session.run, self._names, feed)
+
+    def fetch(self) -> dict[str, NDArray[np.generic]]:
+        names = [tensor.name for tensor in self.outputs]
+        return dict(zip(names, self._session.run(names, self._feed), strict=True))
+
+    def look_back(self) -> dict[str, Scalar]:
+        """Run once with a trace; return the types that nodes multiplied in and no weight has."""
+        if self._profiling is None:
+            return {}
+        try:
+            held = outline_of(Path(self._model.path)).held
+            if not held or (self._model.size_bytes or 0) > LARGEST_MODEL_BYTES:
+                return {}
+            session = self._profiling()
+            session.run(self._names, self._feed)
+            ran = types_of_trace(end_trace(session), held)
+        except Exception:  # ONNX Runtime's exceptions share no base class; the number stands
+            return {}
+        return {"computes_in": name_of(ran)} if ran and not ran & held else {}
+
+    def profile_layers(self) -> tuple[LayerProfile, float | None]:
+        """Time every node in a second session, where the profiler is on."""
+        if self._profiling is None:
+            return super().profile_layers()
+        session = self._profiling()
+        repeat_profiled(partial(session.run, self._names, self._feed), most=MOST_TRACED)
+        return profile_from_rows(rows_of_runs(end_trace(session))[WARMUP:]), None
+
+
+class BoundSession(OrtSession):
+    """The same with tensors bound on the device, and a count of the nodes that ran elsewhere."""
+
+    def __init__(self, onnxruntime: ModuleType, session: InferenceSession, spec: RunSpec) -> None:
+        super().__init__(session, spec)
+        self._traced = _on_gpu(spec)
+        self._place = ("cuda", index_of(device(spec))) if self._traced else ("cpu", 0)
+        self._make = onnxruntime.OrtValue.ortvalue_from_numpy
+        self._binding = session.io_binding()
+        self._values: list[OrtValue] = []
+        self._transfers = spec.transfers
+        self.evidence: dict[str, Scalar] = {}
+        self.conditions |= {
+            "transfers": Fact(value=spec.transfers),
+            "memory": Fact(value="pageable"),
+            "io_binding": Fact(value=True),
+        }
+
+    def bind(self, arrays: Arrays) -> None:
+        """Place inputs on the device, and let outputs be allocated there."""
+        super().bind(arrays)
+        self._values = [self._make(array, *self._place) for array in self._feed.values()]
+        self._binding.clear_binding_inputs()
+        self._binding.clear_binding_outputs()
+        for name, value in zip(self._feed, self._values, strict=True):
+            self._binding.bind_ortvalue_input(name, value)
+        for tensor in self.outputs:
+            self._binding.bind_output(tensor.name, *self._place)
+
+    def first(self) -> None:
+        """Run once with a trace, which shows where each node ran."""
+        self._bound_step(transfers=True)()
+        if not self._traced:
+            return
+        self._traced = False
+        placed = nodes_and_providers(end_trace(self._session))
+        elsewhere = [node for node, provider in placed.items() if provider == CPU]
+        self.evidence["fallback_nodes"] = len(elsewhere)
+        if elsewhere:
+            self.evidence["fallback_names"] = listed(elsewhere)
+        counts = Counter(_short_name(provider) for provider in placed.values())
+        placement = ", ".join(f"{name} {count}" for name, count in counts.most_common())
+        self.conditions["placement"] = Fact(value=placement or None)
+
+    def step(self) -> Callable[[], object]:
+        return self._bound_step(transfers=self._transfers)
+
+    def _bound_step(self, *, transfers: bool) -> Callable[[], object]:
+        """Make a query: copies in and out around the run, or the run and a wait for its end."""
+        run, binding = self._session.run_with_iobinding, self._binding
+        pairs = list(zip(self._values, self._feed.values(), strict=True))
+        fetch, wait = binding.copy_outputs_to_cpu, binding.synchronize_outputs
+
+        def whole() -> object:
+            for value, host in pairs:
+                value.update_inplace(host)
+            run(binding)
+            return fetch()
+
+        def bare() -> object:
+            run(binding)
+            return wait()
+
+        return whole if transfers else bare
+
+    def fetch(self) -> dict[str, NDArray[np.generic]]:
+        self._bound_step(transfers=True)()
+        names = [tensor.name for tensor in self.outputs]
+        return dict(zip(names, self._binding.copy_outputs_to_cpu(), strict=True))
+
+
+def _tensor(value: NodeArg) -> TensorSpec:
+    kind = _KINDS.get(value.type.partition("(")[0])
+    if kind is not None:
+        return TensorSpec(name=value.name, dtype=kind, shape=())
+    if value.type not in _TYPES:
+        raise InputError(
+            f"the tensor {value.name!r} has a type that cannot be fed", facts={"type": value.type}
+        )
+    return TensorSpec(name=value.name, dtype=_TYPES[value.type], shape=tuple(value.shape))
+
+
+# Traces
+
+
+def end_trace(session: InferenceSession) -> list[TraceEvent]:
+    """Stop tracing, return all events, and leave no file behind."""
+    trace = Path(session.end_profiling())
+    try:
+        events: list[TraceEvent] = json.loads(read_text(trace, most=LARGEST_BYTES))
+        return events
+    except (OSError, ValueError, InputError):
+        return []
+    finally:
+        with suppress(OSError):
+            trace.unlink()
+
+
+def _kernels(events: Iterable[TraceEvent]) -> list[TraceEvent]:
+    nodes = (each for each in events if each.get("cat") == "Node")
+    return [each for each in nodes if str(each.get("name", "")).endswith(KERNEL)]
+
+
+def rows_of_runs(events: list[TraceEvent]) -> list[list[Row]]:
+    """Sort the nodes of a trace into runs, each in the order of execution."""
+    runs = sorted(
+        (float(each["ts"]), float(each["ts"]) + float(each["dur"]))
+        for each in events
+        if each.get("cat") == "Session" and each.get("name") == "model_run"
+    )
+    rows: list[list[Row]] = [[] for _ in runs]
+    place = 0
+    for node in sorted(_kernels(events), key=lambda each: float(each["ts"])):
+        at = float(node["ts"])
+        while place < len(runs) and at > runs[place][1]:
+            place += 1
+        if place < len(runs) and at >= runs[place][0]:
+            name = str(node["name"]).removesuffix(KERNEL)
+            operator = str(node.get("args", {}).get("op_name", ""))
+            label = f"{name} ({operator})" if name and operator else name or operator
+            rows[place].append((label, float(node["dur"]) * 1e-6))
+    return rows
+
+
+def types_of_trace(events: Iterable[TraceEvent], held: frozenset[str]) -> frozenset[str]:
+    """Return the types that nodes multiplied in; of packed weights, those that the file holds."""
+    found: set[str] = set()
+    for event in _kernels(events):
+        arguments = event.get("args", {})
+        operator = str(arguments.get("op_name", ""))
+        if packed := few_bits(operator):
+            found |= {packed} if packed in held else held
+        elif _COMPUTES.search(operator):
+            kinds = [kind for each in arguments.get("input_type_shape", ()) for kind in each]
+            found |= {_PRECISIONS[kind] for kind in kinds if kind in _PRECISIONS}
+    return frozenset(found)
+
+
+def nodes_and_providers(events: Iterable[TraceEvent]) -> dict[str, str]:
+    """Return which provider ran each node, from the trace of one run."""
+    return {
+        event["name"].removesuffix(KERNEL): event["args"]["provider"]
+        for event in events
+        if event.get("cat") == "Node" and "provider" in event.get("args", {})
+    }
+
+
+def listed(nodes: Sequence[str]) -> str:
+    """Return the names of the first few nodes, and the number of the others."""
+    more = len(nodes) - MOST_NAMED
+    return ", ".join(nodes[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+# Why a file cannot be loaded
+
+
+def explain_load_failure(path: str, reason: str) -> InputError:
+    """Turn ONNX Runtime's message into an error that names the file and the way out."""
+    with open(path, "rb") as file:
+        head = file.read(64)
+    text = head.decode("utf-8", "ignore")
+    printable = all(c.isprintable() or c.isspace() for c in text)
+    if not _MODEL_BYTES.match(head) or (len(text.encode()) >= len(head) - 3 and printable):
+        pointer = head.startswith(b"version https://git-lfs.")
+        return InputError(
+            f"{Path(path).name} is not an ONNX file",
+            facts={"file": path, "it begins": repr(head[:24])[2:-1]},
+            fix="git lfs pull" if pointer else _AGAIN,
+        )
+    message, fix = next(what for words, *what in _LOAD_FAILURES if re.search(words, reason))
+    first = reason.strip().splitlines()[0] if reason.strip() else "no reason given"
+    return InputError(
+        message.format(name=Path(path).name), facts={"file": path, "reason": first}, fix=fix
+    )

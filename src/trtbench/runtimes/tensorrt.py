@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from trtbench.host.tensorrt import Flavour
-from trtbench.runtimes import _trt_bench
+from trtbench.runtimes import _trt_session as _trt_bench
 
 FORMATS = ("engine",)
 CHOSEN_FOR = {"engine": 1}

@@ -1,17 +1,25 @@
-"""Runs PyTorch models in the worker's own process, on a GPU or the CPU."""
+"""Run PyTorch models in the worker's own process, on a GPU or the CPU.
+
+Layer times come from PyTorch's profiler, in a pass of its own: modules without children are rows,
+what happens between them is listed by operator. On a GPU the times are those of the kernels.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from trtbench.domain.job import BenchOutcome, Stage
-from trtbench.domain.samples import IterationTimes
-from trtbench.domain.spec import ON_DEVICE, RunSpec, TensorSpec
-from trtbench.errors import (
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.core.errors import (
     InputError,
     UnavailableError,
     UsageError,
@@ -19,7 +27,13 @@ from trtbench.errors import (
     refuse_other_choice,
     refuse_unknown_options,
 )
+from trtbench.core.jobs import BenchOutcome, Stage
+from trtbench.core.run import Fact, Scalar, name_of
+from trtbench.core.samples import Arrays, IterationTimes, LayerProfile
+from trtbench.core.spec import ON_DEVICE, RunSpec, TensorSpec
+from trtbench.core.units import text_from_shape
 from trtbench.host.cuda import index_of
+from trtbench.models.inputs import has_meaning
 from trtbench.models.torch_models import (
     INSTALL,
     LoadedModel,
@@ -28,16 +42,32 @@ from trtbench.models.torch_models import (
     import_torch,
     is_named,
     load_model,
+    rows_of_tables,
 )
-from trtbench.runtimes._protocols import SERIAL, bench_session, check_protocol
-from trtbench.runtimes._session import TurnSpec, refuse_if_out_of_memory
-from trtbench.runtimes._torch_cuda import CudaSession
-from trtbench.runtimes._torch_session import CpuSession, TorchSettings
-from trtbench.units import text_from_shape
+from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries
+from trtbench.runtimes._loop import SERIAL, bench_session, check_protocol
+from trtbench.runtimes._session import (
+    LEAST,
+    WARMUP,
+    Burst,
+    Session,
+    Spans,
+    TurnSpec,
+    profile_from_rows,
+    refuse_if_out_of_memory,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch._ops import OpOverload
+    from torch.autograd.profiler_util import FunctionEvent
+    from torch.cuda import CUDAGraph, Event
+    from torch.nn import Module
+
+Call = Callable[[], None]
 
 FORMATS = ("torch",)
 CHOSEN_FOR = {"torch": 1}
-
 OPTIONS = {
     "compile": "default, reduce-overhead or max-autotune: torch.compile (default: eager)",
     "half": "on or off: weights and inputs in FP16, without autocast (default: off)",
@@ -53,12 +83,26 @@ OPTIONS = {
     "factory": "package.module:function that makes the model of a state dict",
     "trust": "on: load a pickle, which may run any code (default: off)",
 }
-"""What ``--opt key=value`` may set."""
 TRAVELS = {"weights": "file", "factory": "code"}
 
-_SWITCH = {"on": True, "off": False}
+MARK = "trtbench:"
+WHOLE = f"{MARK}query"
 _COMPILE = ("default", "reduce-overhead", "max-autotune")
+MODES_WITH_GRAPHS = _COMPILE[1:]
+"""Modes of torch.compile that launch CUDA graphs of their own."""
 _AUTOCAST = {"fp16": "float16", "bf16": "bfloat16"}
+_PRECISIONS = {
+    "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16",
+    "float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "qint8": "int8", "quint8": "int8", "int8": "int8",
+}  # fmt: skip
+_COMPUTES = re.compile(r"conv|mm|matmul|linear|dot_product|attention|rnn|encoder_layer")
+"""Operators that multiply; those between them follow their types."""
+_PACKED = re.compile(r"_weight_int(4|8)pack|_int_mm|^quantized::")
+"""Operators with kernels for few bits, whatever the types of their arguments."""
+GRAPH_TOLERANCE = 1e-2
+"""Of the largest output: kernels may be chosen anew, wrong inputs are off by far more."""
+GRAPH_WARMUP = 3
+"""Calls before a capture: lazy initialisation and autotuning must be over."""
 
 
 def available() -> str | None:
@@ -70,7 +114,7 @@ def fix() -> str | None:
 
 
 def device(spec: RunSpec) -> str:
-    """Name a GPU unless the CPU is asked for; that there is none is told when it is opened."""
+    """Name a GPU unless the CPU is asked for; a missing GPU is reported when it is opened."""
     return spec.device or "cuda:0"
 
 
@@ -96,7 +140,7 @@ def model_parts(model: str, options: Mapping[str, str]) -> tuple[tuple[str, ...]
 
 
 def bursts(spec: RunSpec) -> bool:
-    """Tell whether a burst is the GPU's: without a graph it is Python that enqueues."""
+    """Whether a burst is the GPU's: without a graph it is Python that enqueues."""
     return device(spec) != "cpu" and spec.cuda_graph != "off"
 
 
@@ -104,154 +148,11 @@ def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> TurnSpec:
     """Keep idle threads off the processor while another side has its turn.
 
     In one process all models share PyTorch's pool, so none is in another's way. A pool of another
-    process would go on spinning; OpenMP can only be told to rest before PyTorch is loaded.
+    process would go on spinning; OpenMP can only be made to rest before PyTorch is loaded.
     """
     if together or device(spec) != "cpu" or spec.threads == 1 or "waiting" in spec.options:
         return TurnSpec(spec=spec)
     return TurnSpec(spec=spec.having(options={**spec.options, "waiting": "passive"}))
-
-
-def _set_waiting(spec: RunSpec) -> None:
-    """Tell OpenMP how its idle threads wait; it reads this once, when PyTorch loads it."""
-    way = spec.options.get("waiting")
-    if way is None:
-        return
-    if way != "passive":
-        raise UsageError(
-            f"--opt waiting is passive, or left out, not {way!r}", fix="--opt waiting=passive"
-        )
-    os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
-
-
-def open_session(spec: RunSpec) -> CpuSession | CudaSession:
-    """Load a model with the options of a run."""
-    settings = _settings(spec)
-    _set_waiting(spec)
-    torch = import_torch()
-    _check_device(torch, spec)
-    torch.manual_seed(_number(spec.options, "seed", 0))
-    loaded = load_model(
-        spec.model.path,
-        weights=spec.options.get("weights", "default"),
-        trust=_switch(spec, "trust", default=False),
-        factory=spec.options.get("factory"),
-        folder=str(Path.cwd()),
-    )
-    inputs = inputs_of(loaded, spec)
-    session = CpuSession if device(spec) == "cpu" else CudaSession
-    try:
-        return session(torch, loaded, spec, settings=settings, inputs=inputs, device=device(spec))
-    except (RuntimeError, TypeError, ValueError) as problem:  # its own .half() may refuse in any
-        refuse_if_out_of_memory(problem)
-        raise InputError(
-            "PyTorch cannot prepare the model", facts={"reason": first_line(problem)}
-        ) from None
-
-
-def inputs_of(loaded: LoadedModel, spec: RunSpec) -> tuple[TensorSpec, ...]:
-    """Settle names, types and shapes: what the user gave, else what the model tells."""
-    dtypes = [word for word in spec.options.get("dtypes", "").split(",") if word]
-    if spec.shapes and _is_about_images(spec):
-        raise UsageError(
-            "--opt imgsz and channels make a shape, and --shape gives one: one of the two",
-            fix="leave --opt imgsz and --opt channels out",
-        )
-    if spec.shapes:
-        known = {tensor.name: tensor for tensor in loaded.inputs}
-        given = [
-            TensorSpec(
-                name=name,
-                dtype=known[name].dtype if name in known else "float32",
-                shape=tuple(known[name].shape) if _is_fixed(known.get(name), loaded) else shape,
-            )
-            for name, shape in spec.shapes.items()
-        ]
-        return _typed(given, dtypes, spec)
-    tensors = [_image(tensor, spec, loaded) for tensor in loaded.inputs]
-    if any(not tensor.shape for tensor in tensors):
-        names = " ".join(f"--shape {tensor.name}:1x3x224x224" for tensor in loaded.inputs)
-        raise UsageError("nothing tells the shapes of the model's inputs", fix=names)
-    return _typed(tensors, dtypes, spec)
-
-
-def _is_about_images(spec: RunSpec) -> bool:
-    return "imgsz" in spec.options or "channels" in spec.options
-
-
-def _is_fixed(tensor: TensorSpec | None, loaded: LoadedModel) -> bool:
-    """Say whether a model takes the shape it tells and no other."""
-    return tensor is not None and bool(tensor.shape) and not loaded.suggested
-
-
-def _ranked(tensor: TensorSpec) -> bool:
-    return bool(tensor.shape) and all(dim is not None for dim in tensor.shape[1:])
-
-
-def _image(tensor: TensorSpec, spec: RunSpec, loaded: LoadedModel) -> TensorSpec:
-    """Settle the shape of an image: as asked, else as the model was trained with."""
-    if not _is_about_images(spec):
-        shape = tensor.shape if _ranked(tensor) else ()
-        return TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=shape)
-    own = tensor.shape if len(tensor.shape) == 4 else ()
-    if tensor.shape and not own:
-        raise UsageError(
-            f"the input {tensor.name!r} is no image: imgsz and channels say nothing about it",
-            facts={"shape": text_from_shape(tensor.shape)},
-            fix=f"--shape {tensor.name}:...",
-        )
-    if "imgsz" not in spec.options and not own:
-        raise UsageError("channels alone make no image", fix="--opt imgsz=224")
-    channels = (
-        _number(spec.options, "channels", 3, least=1)
-        if "channels" in spec.options or not own
-        else own[1]
-    )
-    sides = (
-        (_number(spec.options, "imgsz", 0, least=1),) * 2 if "imgsz" in spec.options else own[2:]
-    )
-    shape = (own[0] if own else "batch", channels, *sides)
-    if _is_fixed(tensor, loaded) and any(
-        isinstance(have, int) and have != want for have, want in zip(own, shape, strict=True)
-    ):
-        raise UsageError(
-            f"the model takes images of {'x'.join(map(str, own[1:]))} and no others",
-            facts={"asked for": text_from_shape(shape[1:])},
-            fix="leave --opt imgsz and --opt channels out",
-        )
-    return TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=shape)
-
-
-def _typed(tensors: list[TensorSpec], dtypes: list[str], spec: RunSpec) -> tuple[TensorSpec, ...]:
-    """Cast inputs to their types; floating ones follow the weights to FP16."""
-    half = _switch(spec, "half", default=False)
-    found = []
-    for index, tensor in enumerate(tensors):
-        dtype = dtypes[min(index, len(dtypes) - 1)] if dtypes else tensor.dtype
-        dtype = "float16" if half and dtype == "float32" else dtype
-        found.append(TensorSpec(name=tensor.name, dtype=dtype, shape=tensor.shape))
-    return tuple(found)
-
-
-def _settings(spec: RunSpec) -> TorchSettings:
-    check(spec)
-    mode = spec.options.get("compile")
-    if mode is not None:
-        refuse_other_choice("compile", mode, _COMPILE)
-    half = _switch(spec, "half", default=False)
-    if half and spec.precision is not None:
-        raise UsageError(
-            "half turns the weights to FP16, --precision leaves them and casts on the way: "
-            "one of the two",
-            fix="leave --precision out",
-        )
-    return TorchSettings(
-        compile=mode,
-        half=half,
-        autocast=_AUTOCAST.get(spec.precision or ""),
-        tf32=_switch(spec, "tf32", default=spec.precision == "tf32"),
-        cudnn_benchmark=_switch(spec, "cudnn_benchmark", default=True),
-        channels_last=_switch(spec, "channels_last", default=False),
-    )
 
 
 def check(spec: RunSpec) -> None:
@@ -268,48 +169,62 @@ def check(spec: RunSpec) -> None:
             facts={"protocol": spec.protocol, "streams": spec.streams},
             fix=f"--protocol {', '.join((*SERIAL, *ON_DEVICE))}",
         )
-    on_cpu = device(spec) == "cpu"
-    if on_cpu and (spec.protocol in ON_DEVICE or spec.cuda_graph == "on" or not spec.transfers):
-        raise UsageError(
-            "the CPU has no transfers and no CUDA graph",
-            fix="--protocol serve"
-            if spec.protocol in ON_DEVICE
-            else "leave --cuda-graph and --no-transfers out",
-        )
-    if on_cpu and spec.spin_wait:
-        raise UsageError("--spin-wait waits for a GPU, and the CPU has none", fix="leave it out")
-    if on_cpu and (spec.precision == "tf32" or spec.options.get("tf32") == "on"):
-        raise UsageError("TF32 is a type of the GPU", fix="leave it out, or --precision bf16")
+    if device(spec) == "cpu":
+        if spec.protocol in ON_DEVICE or spec.cuda_graph == "on" or not spec.transfers:
+            raise UsageError(
+                "the CPU has no transfers and no CUDA graph",
+                fix="--protocol serve"
+                if spec.protocol in ON_DEVICE
+                else "leave --cuda-graph and --no-transfers out",
+            )
+        if spec.spin_wait:
+            raise UsageError(
+                "--spin-wait waits for a GPU, and the CPU has none", fix="leave it out"
+            )
+        if spec.precision == "tf32" or spec.options.get("tf32") == "on":
+            raise UsageError("TF32 is a type of the GPU", fix="leave it out, or --precision bf16")
     check_protocol(spec)
 
 
-def _check_device(torch: ModuleType, spec: RunSpec) -> None:
-    wanted = device(spec)
-    if wanted == "cpu":
-        return
-    number = index_of(wanted)
-    if not torch.cuda.is_available():
-        raise UnavailableError(
-            "PyTorch sees no CUDA device here",
-            facts={"torch": torch.__version__, "built for CUDA": torch.version.cuda or "no"},
-            fix="--device cpu",
-        )
-    count = torch.cuda.device_count()
-    if number >= count:
-        raise UnavailableError(
-            f"there is no device {wanted}",
-            facts={"devices": ", ".join(f"cuda:{index}" for index in range(count))},
-            fix="--device cuda:0",
-        )
+@dataclass(frozen=True, kw_only=True)
+class TorchSettings:
+    """How a module is executed."""
+
+    compile: str | None
+    half: bool
+    autocast: str | None
+    tf32: bool
+    cudnn_benchmark: bool
+    channels_last: bool
 
 
-def _switch(spec: RunSpec, key: str, *, default: bool) -> bool:
-    value = spec.options.get(key)
-    if value is None:
-        return default
-    if value not in _SWITCH:
+def _settings(spec: RunSpec) -> TorchSettings:
+    check(spec)
+    mode = spec.options.get("compile")
+    if mode is not None:
+        refuse_other_choice("compile", mode, _COMPILE)
+    half = _switch(spec, "half")
+    if half and spec.precision is not None:
+        raise UsageError(
+            "half turns the weights to FP16, --precision leaves them and casts on the way: "
+            "one of the two",
+            fix="leave --precision out",
+        )
+    return TorchSettings(
+        compile=mode,
+        half=half,
+        autocast=_AUTOCAST.get(spec.precision or ""),
+        tf32=_switch(spec, "tf32", default=spec.precision == "tf32"),
+        cudnn_benchmark=_switch(spec, "cudnn_benchmark", default=True),
+        channels_last=_switch(spec, "channels_last"),
+    )
+
+
+def _switch(spec: RunSpec, key: str, *, default: bool = False) -> bool:
+    value = spec.options.get(key, "on" if default else "off")
+    if value not in ("on", "off"):
         raise UsageError(f"--opt {key} is on or off, not {value!r}", fix=f"--opt {key}=on")
-    return _SWITCH[value]
+    return value == "on"
 
 
 def _number(options: Mapping[str, str], key: str, default: int, *, least: int = 0) -> int:
@@ -321,3 +236,604 @@ def _number(options: Mapping[str, str], key: str, default: int, *, least: int = 
             fix=f"--opt {key}={max(least, default)}",
         )
     return int(value)
+
+
+def open_session(spec: RunSpec) -> CpuSession | CudaSession:
+    """Load a model with the options of a run."""
+    settings = _settings(spec)
+    waiting = spec.options.get("waiting")
+    if waiting not in (None, "passive"):
+        raise UsageError(
+            f"--opt waiting is passive, or left out, not {waiting!r}", fix="--opt waiting=passive"
+        )
+    if waiting:  # OpenMP reads this once, when PyTorch loads it
+        os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
+    torch, wanted = import_torch(), device(spec)
+    if wanted != "cpu":
+        number = index_of(wanted)
+        if not torch.cuda.is_available():
+            raise UnavailableError(
+                "PyTorch sees no CUDA device here",
+                facts={"torch": torch.__version__, "built for CUDA": torch.version.cuda or "no"},
+                fix="--device cpu",
+            )
+        count = torch.cuda.device_count()
+        if number >= count:
+            raise UnavailableError(
+                f"there is no device {wanted}",
+                facts={"devices": ", ".join(f"cuda:{index}" for index in range(count))},
+                fix="--device cuda:0",
+            )
+    torch.manual_seed(_number(spec.options, "seed", 0))
+    loaded = load_model(
+        spec.model.path,
+        weights=spec.options.get("weights", "default"),
+        trust=_switch(spec, "trust"),
+        factory=spec.options.get("factory"),
+        folder=str(Path.cwd()),
+    )
+    inputs = inputs_of(loaded, spec)
+    session = CpuSession if wanted == "cpu" else CudaSession
+    try:
+        return session(torch, loaded, spec, settings=settings, inputs=inputs)
+    except (RuntimeError, TypeError, ValueError) as problem:  # its own .half() may refuse in any
+        refuse_if_out_of_memory(problem)
+        raise InputError(
+            "PyTorch cannot prepare the model", facts={"reason": first_line(problem)}
+        ) from None
+
+
+def inputs_of(loaded: LoadedModel, spec: RunSpec) -> tuple[TensorSpec, ...]:
+    """Settle names, types and shapes: what the user gave, else what the model says.
+
+    Floating inputs follow the weights to FP16.
+    """
+    about_images = "imgsz" in spec.options or "channels" in spec.options
+    if spec.shapes and about_images:
+        raise UsageError(
+            "--opt imgsz and channels make a shape, and --shape gives one: one of the two",
+            fix="leave --opt imgsz and --opt channels out",
+        )
+    if spec.shapes:
+        known = {tensor.name: tensor for tensor in loaded.inputs}
+        tensors = []
+        for name, shape in spec.shapes.items():
+            own = known.get(name, TensorSpec(name=name, dtype="float32", shape=()))
+            fixed = own.shape and not loaded.suggested  # it takes the shape it has and no other
+            tensors.append(own if fixed else own.having(shape=shape))
+    elif about_images:
+        tensors = [_image(tensor, spec, loaded) for tensor in loaded.inputs]
+    else:
+        tensors = list(loaded.inputs)
+        if any(not each.shape or None in each.shape[1:] for each in tensors):
+            names = " ".join(f"--shape {tensor.name}:1x3x224x224" for tensor in tensors)
+            raise UsageError("the shapes of the model's inputs are not known", fix=names)
+    half = _switch(spec, "half")
+    dtypes = [word for word in spec.options.get("dtypes", "").split(",") if word]
+    found = []
+    for index, tensor in enumerate(tensors):
+        dtype = dtypes[min(index, len(dtypes) - 1)] if dtypes else tensor.dtype
+        found.append(tensor.having(dtype="float16" if half and dtype == "float32" else dtype))
+    return tuple(found)
+
+
+def _image(tensor: TensorSpec, spec: RunSpec, loaded: LoadedModel) -> TensorSpec:
+    """Settle the shape of an image: as asked, else as the model was trained with."""
+    own = tensor.shape if len(tensor.shape) == 4 else ()
+    if tensor.shape and not own:
+        raise UsageError(
+            f"the input {tensor.name!r} is no image: imgsz and channels say nothing about it",
+            facts={"shape": text_from_shape(tensor.shape)},
+            fix=f"--shape {tensor.name}:...",
+        )
+    if "imgsz" not in spec.options and not own:
+        raise UsageError("channels alone make no image", fix="--opt imgsz=224")
+    channels = own[1] if own else 3
+    if "channels" in spec.options:
+        channels = _number(spec.options, "channels", 3, least=1)
+    sides = own[2:]
+    if "imgsz" in spec.options:
+        sides = (_number(spec.options, "imgsz", 0, least=1),) * 2
+    shape = (own[0] if own else "batch", channels, *sides)
+    differs = (isinstance(a, int) and a != b for a, b in zip(own, shape, strict=False))
+    if not loaded.suggested and any(differs):
+        raise UsageError(
+            f"the model takes images of {'x'.join(map(str, own[1:]))} and no others",
+            facts={"asked for": text_from_shape(shape[1:])},
+            fix="leave --opt imgsz and --opt channels out",
+        )
+    return tensor.having(shape=shape)
+
+
+class TorchSession(Session):
+    """What both devices share: the module in its settings, and a call of it."""
+
+    def __init__(
+        self,
+        torch: ModuleType,
+        loaded: LoadedModel,
+        spec: RunSpec,
+        *,
+        settings: TorchSettings,
+        inputs: tuple[TensorSpec, ...],
+    ) -> None:
+        self._torch, self._spec, self._settings = torch, spec, settings
+        self._device = torch.device(device(spec))
+        torch.set_grad_enabled(False)
+        if spec.threads:
+            torch.set_num_threads(spec.threads)
+        torch.backends.cuda.matmul.allow_tf32 = settings.tf32
+        torch.backends.cudnn.allow_tf32 = settings.tf32
+        torch.backends.cudnn.benchmark = settings.cudnn_benchmark
+        module = loaded.module.to(self._device)
+        if settings.half:
+            module = module.half()
+        if settings.channels_last:
+            module = module.to(memory_format=torch.channels_last)
+        if settings.compile is not None:
+            module = torch.compile(module, mode=settings.compile)
+        self._module: Module = module
+        self._tensors: list[Tensor] = []
+        self.inputs = inputs
+        free = [t.name for t in inputs if t.dtype.startswith("int") and not has_meaning(t.name)]
+        self.index_limits = rows_of_tables(loaded.module, free)
+        self.outputs: tuple[TensorSpec, ...] = ()
+        self.notes = loaded.notes
+        self.evidence: dict[str, Scalar] = _structure(loaded.module)
+        self.conditions = self._conditions(loaded)
+
+    def _conditions(self, loaded: LoadedModel) -> dict[str, Fact]:
+        settings, spec = self._settings, self._spec
+        # Types a model computes in by itself: of its weights, else of its inputs.
+        own = precisions_of(types_of_weights(loaded.module) or {each.dtype for each in self.inputs})
+        precision = name_of(own) if own else None
+        if settings.half:
+            precision = "half"
+        if settings.autocast is not None:
+            precision = spec.precision
+        found: dict[str, Scalar] = {
+            "protocol": spec.protocol,
+            "streams": 1,
+            "tf32": settings.tf32,
+            "precision": self._full_precision() if precision == "fp32" else precision,
+            "autocast": settings.autocast is not None,
+            "compile": settings.compile or "eager",
+            "channels_last": settings.channels_last,
+            "loaded_as": loaded.kind,
+        }
+        if "waiting" in spec.options:
+            found["waiting"] = spec.options["waiting"]
+        if self._device.type == "cpu":
+            found["threads"] = int(self._torch.get_num_threads())
+        if self._device.type == "cuda":
+            found |= {
+                "transfers": spec.transfers,
+                "cuda_graph": False,
+                "spin_wait": spec.spin_wait,
+                "memory": "pinned",
+                "cudnn_benchmark": settings.cudnn_benchmark,
+                "device": self._torch.cuda.get_device_name(self._device),
+            }
+        facts = {key: Fact(value=value) for key, value in found.items()}
+        if self._device.type == "cuda" and settings.compile in MODES_WITH_GRAPHS:
+            facts["cuda_graph"] = Fact(value=True, source="implied")
+        return facts
+
+    def _full_precision(self) -> str:
+        return "tf32" if self._settings.tf32 else "fp32"
+
+    def _call(self) -> object:
+        return self._module(*self._tensors)
+
+    def _forward(self) -> Callable[[], object]:
+        if self._settings.autocast is None:
+            return self._call
+        dtype = getattr(self._torch, self._settings.autocast)
+        kind, autocast, call = self._device.type, self._torch.autocast, self._call
+
+        def forward() -> object:
+            with autocast(kind, dtype=dtype):
+                return call()
+
+        return forward
+
+    def _tensors_of(self, result: object) -> list[Tensor]:
+        return [leaf for leaf in flattened(result) if isinstance(leaf, self._torch.Tensor)]
+
+    def _first_outputs(self, result: object) -> list[Tensor]:
+        """Name the tensors of a result, however deep they lie, and count graph breaks."""
+        tensors = self._tensors_of(result)
+        if not tensors:
+            raise InputError(
+                "the model gives no tensors", fix="wrap it in a module that returns tensors"
+            )
+        self.outputs = tuple(
+            TensorSpec(name=f"output{index}", dtype=_dtype(tensor), shape=tuple(tensor.shape))
+            for index, tensor in enumerate(tensors)
+        )
+        if self._settings.compile is not None:
+            counters = self._torch._dynamo.utils.counters
+            self.evidence["graph_breaks"] = int(sum(counters["graph_break"].values()))
+            if not counters["stats"]["unique_graphs"] and "compile" in self.conditions:
+                # Some kinds of models, and some settings, are left alone.
+                self.conditions["compile"] = Fact(value="eager")
+                if "cuda_graph" in self.conditions:
+                    self.conditions["cuda_graph"] = Fact(value=False)
+                note = "torch.compile compiled nothing of the model: it ran as it is"
+                self.notes = (*dict.fromkeys((*self.notes, note)),)
+        return tensors
+
+    def _from_numpy(self, array: NDArray[np.generic]) -> Tensor:
+        tensor = self._torch.from_numpy(np.array(array))
+        if self._settings.channels_last and tensor.dim() == 4:
+            tensor = tensor.contiguous(memory_format=self._torch.channels_last)
+        return tensor
+
+    def look(self) -> None:
+        """Name the types that a query was seen to compute in: a model may cast by itself.
+
+        What is compiled cannot be looked into.
+        """
+        seen = types_seen(self._torch, self._forward()) if self._settings.compile is None else None
+        if not seen:
+            return
+        ran, half = name_of(seen), "half" if self._settings.half else "fp16"
+        named = {"fp16": half, "fp32": self._full_precision()}
+        self.conditions["precision"] = Fact(value=named.get(ran, ran))
+
+    def profile_layers(self) -> tuple[LayerProfile, float | None]:
+        """Time modules with PyTorch's profiler; on a GPU also whole queries."""
+        torch, run, on_gpu = self._torch, self._forward(), self._device.type == "cuda"
+        kinds, record = torch.profiler.ProfilerActivity, torch.profiler.record_function
+        activities = [kinds.CPU, *([kinds.CUDA] if on_gpu else [])]
+        for _ in range(WARMUP):
+            run()
+        marked = _marked(self._module, record)
+        with marked, torch.profiler.profile(activities=activities) as profiler:
+            for _ in range(LEAST):  # a longer trace fills memory and shows the same
+                with record(WHOLE):
+                    run()
+                if on_gpu:
+                    torch.cuda.synchronize()
+
+        def seconds(event: FunctionEvent) -> float:
+            return float(event.device_time_total if on_gpu else event.cpu_time_total) * 1e-6
+
+        wholes = sorted((each for each in profiler.events() if each.name == WHOLE), key=_start)
+        rows = [
+            [(str(each.name).removeprefix(MARK), seconds(each)) for each in _parts(whole)]
+            for whole in wholes
+        ]
+        whole_s = float(np.median([seconds(each) for each in wholes])) if on_gpu and rows else None
+        return profile_from_rows(rows), whole_s
+
+
+@contextmanager
+def _marked(
+    module: Module, record: Callable[[str], AbstractContextManager[object]]
+) -> Iterator[None]:
+    """Mark the calls of modules without children; kinds that take no hooks are left alone."""
+    open_marks: list[AbstractContextManager[object]] = []
+    hooks = []
+
+    def begin(name: str) -> Callable[..., None]:
+        def hook(*_: object) -> None:
+            mark = record(f"{MARK}{name}")
+            mark.__enter__()
+            open_marks.append(mark)
+
+        return hook
+
+    def end(*_: object) -> None:
+        open_marks.pop().__exit__(None, None, None)
+
+    try:
+        for name, each in module.named_modules():
+            if name and not list(each.children()):
+                label = f"{name} ({type(each).__name__})"
+                hooks.append(each.register_forward_pre_hook(begin(label)))
+                hooks.append(each.register_forward_hook(end))
+    except (AttributeError, RuntimeError):
+        pass  # an exported program, a compiled one: operators alone are listed
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _parts(whole: FunctionEvent) -> Iterator[FunctionEvent]:
+    """List marked modules and operators; others (TorchScript's ``forward``) are entered."""
+    for each in sorted(whole.cpu_children, key=_start):
+        if each.name.startswith(MARK) or "::" in each.name or not each.cpu_children:
+            yield each
+        else:
+            yield from _parts(each)
+
+
+def _start(event: FunctionEvent) -> float:
+    return float(event.time_range.start)
+
+
+def _structure(module: Module) -> dict[str, Scalar]:
+    """Count what a module is made of; some kinds say nothing about their parts."""
+    try:
+        parameters, buffers = list(module.parameters()), list(module.buffers())
+        leaves = sum(not list(each.children()) for each in module.modules())
+    except (AttributeError, RuntimeError):
+        return {}
+    held = sum(each.numel() * each.element_size() for each in (*parameters, *buffers))
+    return {
+        "parameters": sum(int(each.numel()) for each in parameters),
+        "parameter_bytes": int(held),
+        "modules": leaves,
+    }
+
+
+def flattened(result: object) -> list[Tensor]:
+    """List the leaves of nested lists, tuples and dicts, in order."""
+    if isinstance(result, dict):
+        result = list(result.values())
+    if isinstance(result, (list, tuple)):
+        return [leaf for value in result for leaf in flattened(value)]
+    return [result]
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def as_numpy(tensor: Tensor) -> NDArray[np.generic]:
+    """Convert a tensor to what numpy can hold: bfloat16 becomes float32."""
+    tensor = tensor.detach().cpu()
+    return np.array((tensor.float() if _dtype(tensor) == "bfloat16" else tensor).numpy())
+
+
+def precisions_of(types: Iterable[str]) -> frozenset[str]:
+    """Name PyTorch's types as precisions; integers and booleans are none."""
+    return frozenset(_PRECISIONS[each] for each in types if each in _PRECISIONS)
+
+
+def types_seen(torch: ModuleType, call: Callable[[], object]) -> frozenset[str]:
+    """Run a query and name the precisions that operators multiply in; empty where none is seen."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen: set[str] = set()
+
+    class Look(TorchDispatchMode):  # type: ignore[misc]
+        """Is called with every operator, after autocast has had its way."""
+
+        def __torch_dispatch__(
+            self,
+            func: OpOverload,
+            types: object,
+            args: tuple[object, ...] = (),
+            kwargs: dict[str, object] | None = None,
+        ) -> object:
+            name = func._schema.name
+            if packed := _PACKED.search(name):
+                seen.add(f"int{packed[1] or 8}")
+            elif _COMPUTES.search(name):
+                tensors = [each for each in flattened(args) if isinstance(each, torch.Tensor)]
+                seen.update(precisions_of(map(_dtype, tensors)))
+            return func(*args, **(kwargs or {}))
+
+    try:
+        with Look():
+            call()
+    except Exception:  # some modules and operators cannot be looked into: their weights are
+        return frozenset()
+    return frozenset(seen)
+
+
+def types_of_weights(module: Module) -> set[str]:
+    """Name the types that the weights of a module have, also those that a script keeps inside."""
+    try:
+        found, parts = {_dtype(each) for each in module.parameters()}, list(module.modules())
+    except (AttributeError, RuntimeError):
+        return set()
+    if any("quantized" in type(each).__module__.split(".") for each in parts):
+        found.add("qint8")
+    graph = getattr(module, "inlined_graph", None)
+    if graph is not None:  # a script: frozen weights are constants of its graph
+        if "quantized::" in str(graph):
+            found.add("qint8")
+        for node in () if found else graph.findAllNodes("prim::Constant"):
+            if node.hasAttribute("value") and node.kindOf("value") == "t":
+                found.add(_dtype(node.t("value")))
+    return found
+
+
+class CpuSession(TorchSession):
+    """A module on the CPU."""
+
+    free_shapes = True
+
+    def bind(self, arrays: Arrays) -> None:
+        self._tensors = [self._from_numpy(arrays[tensor.name]) for tensor in self.inputs]
+
+    def first(self) -> None:
+        self._first_outputs(self._forward()())
+
+    def step(self) -> Callable[[], object]:
+        return self._forward()
+
+    def query(self, arrays: Arrays, *, profile: int = 0) -> Callable[[], object]:
+        tensors = [self._from_numpy(arrays[tensor.name]) for tensor in self.inputs]
+        forward = self._forward()
+
+        def query() -> object:
+            self._tensors = tensors
+            return forward()
+
+        return query
+
+    def fetch(self) -> dict[str, NDArray[np.generic]]:
+        tensors = self._first_outputs(self._forward()())
+        return {o.name: as_numpy(t) for o, t in zip(self.outputs, tensors, strict=True)}
+
+
+class CudaSession(TorchSession):
+    """A module on a GPU, with pinned host buffers on both sides."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._stream = self._torch.cuda.Stream(self._device)
+        self._hosts: list[Tensor] = []
+        self._results: list[Tensor] = []
+        self._targets: list[Tensor] = []
+        self._graph: CUDAGraph | None = None
+        self._lane: Lane | None = None
+        self._events: Any = _Events(self._torch, spin=self._spec.spin_wait)
+        self.spans: Spans | None = None
+
+    def bind(self, arrays: Arrays) -> None:
+        self._hosts = [self._from_numpy(arrays[t.name]).pin_memory() for t in self.inputs]
+        self._tensors = [host.to(self._device) for host in self._hosts]
+        self._torch.cuda.synchronize()
+
+    def first(self) -> None:
+        """Run a whole query, and make the places its outputs go to."""
+        with self._torch.cuda.stream(self._stream):
+            self._copy_in()
+            self._results = self._first_outputs(self._forward()())
+            self._targets = [
+                self._torch.empty(t.shape, dtype=t.dtype, pin_memory=True) for t in self._results
+            ]
+            self._copy_out()
+        self._torch.cuda.synchronize()
+
+    def look(self) -> None:
+        with self._torch.cuda.stream(self._stream):
+            super().look()
+        self._torch.cuda.synchronize()
+
+    def step(self) -> Callable[[], object]:
+        """Make one query on a stream of its own, with events where TensorRT's queries have them."""
+        torch = self._torch
+        ahead: tuple[Call, ...] = ()
+        torch.cuda.set_stream(self._stream)
+        enqueue = self._captured() if self._spec.cuda_graph != "off" else self._eager()
+        if self._spec.protocol == "coldl2":
+            # Twice the size of the L2 cache is written through it, on the stream in use.
+            size = 2 * int(torch.cuda.get_device_properties(self._device).L2_cache_size)
+            ahead = (torch.empty(size, dtype=torch.uint8, device=self._device).zero_,)
+        self._lane = Lane(
+            enqueue=enqueue,
+            stream=self._stream,
+            copies_in=lambda stream: (self._copy_in,),
+            copies_out=lambda stream: (self._copy_out,),
+            ahead=ahead,
+        )
+        query: SerialQuery | Pipeline
+        if self._spec.protocol in ON_DEVICE:
+            query = Pipeline(self._events, [self._lane], transfers=False)
+        else:
+            query = SerialQuery(self._events, self._lane, transfers=self._spec.transfers)
+        self.spans = query
+        return query.step
+
+    def burst(self, *, size: int, lead: int) -> Burst | None:
+        if self._lane is None:
+            return None
+        return burst_of_queries(self._events, self._lane, size=size, lead=lead)
+
+    def fetch(self) -> dict[str, NDArray[np.generic]]:
+        self.first()
+        return {o.name: as_numpy(t) for o, t in zip(self.outputs, self._targets, strict=True)}
+
+    def _copy_in(self) -> None:
+        for tensor, host in zip(self._tensors, self._hosts, strict=True):
+            tensor.copy_(host, non_blocking=True)
+
+    def _copy_out(self) -> None:
+        for target, result in zip(self._targets, self._results, strict=True):
+            target.copy_(result, non_blocking=True)
+
+    def _eager(self) -> Callable[[], object]:
+        forward, tensor_type, tensors_of = self._forward(), self._torch.Tensor, self._tensors_of
+        compiled = self._settings.compile is not None
+        begin = self._torch.compiler.cudagraph_mark_step_begin if compiled else None
+
+        def enqueue() -> object:
+            if begin is not None:  # its graphs may write to the same outputs again
+                self._results = []
+                begin()
+            result = forward()
+            self._results = [result] if isinstance(result, tensor_type) else tensors_of(result)
+            return True
+
+        return enqueue
+
+    def _captured(self) -> Callable[[], object]:
+        """Capture a call in a graph; its outputs stay where the graph writes them."""
+        torch, forward = self._torch, self._forward()
+        graph = torch.cuda.CUDAGraph()
+        try:
+            for _ in range(GRAPH_WARMUP):
+                forward()
+            torch.cuda.synchronize()
+            with torch.cuda.graph(graph, stream=self._stream):
+                result = forward()
+        except RuntimeError as problem:
+            return self._uncaptured(
+                "the work cannot be captured in a CUDA graph", first_line(problem)
+            )
+        self._results = self._tensors_of(result)
+        if self._replay_differs(graph, forward):
+            self.evidence["graph_outputs_differ"] = True
+            return self._uncaptured("the CUDA graph gives other results than the model itself")
+        self._graph = graph
+        self.conditions["cuda_graph"] = Fact(value=True)
+        return graph.replay  # type: ignore[no-any-return]
+
+    def _uncaptured(self, message: str, reason: str | None = None) -> Callable[[], object]:
+        """Go on without a graph, with a note; where one was demanded, that is an error."""
+        if self._spec.cuda_graph == "on":
+            raise InputError(
+                message,
+                facts={"reason": reason} if reason else {},
+                fix="--cuda-graph auto, which measures without one",
+            ) from None
+        self.notes = (*self.notes, f"measured without a CUDA graph: {reason or message}")
+        self.conditions["cuda_graph_fell_back"] = Fact(value=True)
+        return self._eager()
+
+    def _replay_differs(self, graph: CUDAGraph, forward: Callable[[], object]) -> bool:
+        """Replay on other inputs than those captured with, and compare with a plain call."""
+        torch = self._torch
+        fresh = [each for each in self._tensors if each.is_floating_point()]
+        kept = [each.clone() for each in fresh]
+        for each in fresh:
+            each.copy_(torch.rand_like(each))
+        expected = [each.detach().float() for each in self._tensors_of(forward())]
+        graph.replay()
+        torch.cuda.synchronize()
+        differs = False
+        for have, want in zip(self._results, expected, strict=True):
+            sizes = want[want.isfinite()].abs()
+            near = GRAPH_TOLERANCE * float(sizes.max()) if sizes.numel() else 0.0
+            differs |= not torch.allclose(have.float(), want, rtol=0, atol=near, equal_nan=True)
+        for each, before in zip(fresh, kept, strict=True):
+            each.copy_(before)
+        torch.cuda.synchronize()
+        return differs
+
+
+class _Events:
+    """Events of PyTorch with the methods of ``Cuda`` that a query needs."""
+
+    def __init__(self, torch: ModuleType, *, spin: bool) -> None:
+        self._torch, self._spin = torch, spin
+
+    def event(self) -> Event:
+        return self._torch.cuda.Event(enable_timing=True, blocking=not self._spin)
+
+    def record(self, event: Event, stream: object) -> Call:
+        return lambda: event.record(stream)
+
+    def wait(self, event: Event) -> Call:
+        return event.synchronize  # type: ignore[no-any-return]
+
+    def span(self, begin: Event, end: Event) -> Callable[[], float]:
+        return lambda: float(begin.elapsed_time(end)) * 1e-3

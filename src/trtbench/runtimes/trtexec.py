@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from trtbench.domain.codec import json_from_value
-from trtbench.domain.job import BenchOutcome, Stage
-from trtbench.domain.result import LaunchFacts, Scalar
-from trtbench.domain.samples import IterationTimes
-from trtbench.domain.spec import ModelRef, Protocol, RunSpec, ShapeProfile, TensorSpec
-from trtbench.errors import InputError, ParseError, ProgramError, UsageError
-from trtbench.host.process import Exit
-from trtbench.host.programs import (
+from trtbench.core.codec import json_from_value
+from trtbench.core.errors import InputError, ParseError, UsageError
+from trtbench.core.jobs import BenchOutcome, Stage
+from trtbench.core.run import LaunchFacts, Scalar
+from trtbench.core.samples import IterationTimes
+from trtbench.core.spec import ModelRef, Protocol, RunSpec, ShapeProfile, TensorSpec
+from trtbench.core.units import text_from_shape
+from trtbench.host.process import (
     INSTALL,
+    Exit,
     ended_how,
     help_text,
     run_logged,
@@ -27,8 +27,8 @@ from trtbench.host.programs import (
     trtexec_binary,
     trtexec_missing,
 )
+from trtbench.models.identity import record_of_engine
 from trtbench.models.onnx_outline import UNTOLD, outline_of
-from trtbench.models.sidecar import record_of_engine
 from trtbench.runtimes._session import assumed_of, items_counted, shapes_of_batch
 from trtbench.trtexec.command import (
     TrtexecAbilities,
@@ -36,16 +36,20 @@ from trtbench.trtexec.command import (
     bench_command,
     text_from_command,
 )
-from trtbench.trtexec.conditions import conditions_from_log
-from trtbench.trtexec.failure import failure, last_run
-from trtbench.trtexec.layers import graph_from_json
+from trtbench.trtexec.conditions import (
+    build_metadata_from_log,
+    conditions_from_log,
+    failure,
+    last_run,
+    profile_metadata_from_log,
+    reported_from_log,
+    tensors_from_log,
+    warnings_from_log,
+)
+from trtbench.trtexec.exports import graph_from_json, profile_from_json
 from trtbench.trtexec.log import LogRun
-from trtbench.trtexec.metadata import build_metadata_from_log, profile_metadata_from_log
-from trtbench.trtexec.profile import profile_from_json
-from trtbench.trtexec.reported import reported_from_log, tensors_from_log, warnings_from_log
-from trtbench.trtexec.target import target_from_options
 from trtbench.trtexec.times import read_times, times_from_file
-from trtbench.units import text_from_shape
+from trtbench.trtexec.version import target_from_options
 
 FORMATS = ("engine", "onnx")
 CHOSEN_FOR = {"engine": 2}
@@ -54,7 +58,7 @@ EXECUTES_ENGINES = True
 TAKES_PRECISION = False
 TAKES_ARGUMENTS = True
 DEFAULT_PROTOCOL: Protocol = "pipeline"
-"""What trtexec does unless it is told otherwise; it cannot do ``serve``."""
+"""What trtexec does by default; it cannot do ``serve``."""
 DEFAULT_PROFILE = True
 """Layers are timed too, in a pass of their own."""
 
@@ -69,12 +73,9 @@ OPTIONS = {
     "verbose": "on or off: everything TensorRT has to say in the log (default: off)",
     "typing": "strong: the types of the ONNX file hold (default: as the version does)",
 }
-"""What ``--opt key=value`` may set."""
 TRAVELS = {"plugins": "files", "load_inputs": "files"}
 
 LOG = "trtexec_stdout.log"
-
-_OURS = ("version",)
 
 
 def available() -> str | None:
@@ -90,12 +91,9 @@ def device(spec: RunSpec) -> str:
 
 
 def command_lines(spec: RunSpec) -> list[str]:
-    """Tell what would be run, ready to paste; files go to the working folder."""
+    """Return what would be run, ready to paste; files go to the working folder."""
     target = target_from_options(spec.options, find=trtexec_binary, ask=help_text)
-    _check(spec, target.abilities)
-    command = bench_command(
-        _passed_on(spec), binary=target.binary, abilities=target.abilities, folder="."
-    )
+    command = _command(spec, target.binary, target.abilities, ".")
     return [*([target.note] if target.note else []), text_from_command(command)]
 
 
@@ -104,24 +102,27 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
     stage("load")
     binary = trtexec_binary(spec.options.get("binary"))
     abilities = abilities_from_help(help_text(binary), where=f"{binary} --help")
-    _check(spec, abilities)
-    command = bench_command(_passed_on(spec), binary=binary, abilities=abilities, folder=folder)
-    log = folder / LOG
-    end = run_logged(command, log=log, on_text=TrtexecProgress(spec, stage))
-    data = log.read_bytes()
-    _demand_success(end, data, spec, folder)
-    times, step_s = _times(spec, folder, data, end)
+    command = _command(spec, binary, abilities, folder)
+    end = run_logged(command, log=folder / LOG, on_text=TrtexecProgress(spec, stage))
+    data = (folder / LOG).read_bytes()
     run = last_run(data, where=LOG)
-    _write_metadata(run, spec, folder)
-    outcome = _outcome(spec, run, abilities, command, folder)
-    if step_s is not None:
-        told = {**outcome.evidence, "enqueue_resolution_s": step_s}
-        outcome = outcome.having(evidence=told)
-    return outcome, times
-
-
-def _write_metadata(run: LogRun | None, spec: RunSpec, folder: Path) -> None:
-    """Write what the log tells about running; about building, what this run or a build told."""
+    _demand_success(end, data, run, spec, folder)
+    try:  # a damaged file is trtexec's failure, not the user's
+        with open(folder / "times.json", "rb") as file:
+            warmup_ms = (spec.warmup.floor.seconds or 0.0) * 1e3
+            found = read_times(file, where="times.json", warmup_ms=warmup_ms)
+            times = times_from_file(found)
+        if spec.profile:
+            profile_from_json((folder / "profile.json").read_bytes(), where="profile.json")
+        if _has_content(folder / "graph.json"):
+            graph_from_json((folder / "graph.json").read_bytes(), where="graph.json")
+    except ParseError as problem:
+        raise failure(
+            f"trtexec wrote a file that cannot be read: {problem.message}",
+            data=data,
+            status=status_of(end),
+            facts=dict(problem.facts),
+        ) from None
     if run is not None:
         profiled = json_from_value(profile_metadata_from_log(run))
         (folder / "profile.metadata.json").write_bytes(profiled)
@@ -132,49 +133,67 @@ def _write_metadata(run: LogRun | None, spec: RunSpec, folder: Path) -> None:
         beside = Path(f"{spec.model.path}.{name}")
         if spec.model.format == "engine" and beside.is_file():
             shutil.copyfile(beside, folder / name)
+    outcome = _outcome(spec, run, abilities, command, folder)
+    step_s = found.enqueue_resolution_s
+    if step_s is not None:  # its enqueue times are coarse
+        outcome = outcome.having(evidence={**outcome.evidence, "enqueue_resolution_s": step_s})
+    return outcome, times
 
 
 class TrtexecProgress:
     """Names the stages of a trtexec that runs: by its log, and by time where that is silent."""
 
     def __init__(self, spec: RunSpec, stage: Stage) -> None:
-        self._stage = stage
+        self._stage, self._profiles = stage, spec.profile
         self._warmup_s = spec.warmup.floor.seconds or 0.0
-        self._profiles = spec.profile
         self._reached = "load"
-        self._started: float | None = None
+        self._started = 0.0
         self._rest = ""
 
     def __call__(self, text: str) -> None:
         self._rest = self._rest[-200:] + text
-        if self._started is None and "Starting inference" in self._rest:
+        if self._reached == "load" and "Starting inference" in self._rest:
             self._started = time.monotonic()
             self._enter("warm-up")
-        if self._reached == "warm-up" and self._measures():
+        if self._reached == "warm-up" and (
+            time.monotonic() - self._started >= self._warmup_s or "Timing trace has" in self._rest
+        ):
             self._enter("measure")
         summarised = "Explanations of the performance" in self._rest
         if self._reached == "measure" and summarised and self._profiles:
             self._enter("profile")
-
-    def _measures(self) -> bool:
-        begun = self._started is not None and time.monotonic() - self._started >= self._warmup_s
-        return begun or "Timing trace has" in self._rest
 
     def _enter(self, stage: str) -> None:
         self._reached = stage
         self._stage(stage)
 
 
-def _passed_on(spec: RunSpec) -> RunSpec:
-    """Leave out the options that are not trtexec's to know, and write a batch as shapes."""
-    kept = {key: value for key, value in spec.options.items() if key not in _OURS}
-    return spec.having(options=kept, shapes=_shapes(spec))
+def _command(
+    spec: RunSpec, binary: str, abilities: TrtexecAbilities, folder: Path | str
+) -> list[str]:
+    """Write the command line; a batch is written as shapes."""
+    given, found = spec.options.get("version"), abilities.version
+    if given and found and not f"{found}.".startswith(f"{given}."):
+        raise UsageError(
+            f"trtexec here belongs to TensorRT {found}, not {given}",
+            fix="leave --opt version out, or name another trtexec with --opt binary=PATH",
+        )
+    if spec.profile and not spec.separate_profile_run and abilities.at_least(8, 4):
+        raise UsageError(
+            "with the profiler in the timed run, trtexec from TensorRT 8.4 on reports no times",
+            facts={"trtexec": f"TensorRT {found}"},
+            fix="leave the separate profile run on, or --no-profile",
+        )
+    kept = {key: value for key, value in spec.options.items() if key != "version"}
+    passed_on = spec.having(options=kept, shapes=_shapes(spec))
+    return bench_command(passed_on, binary=binary, abilities=abilities, folder=folder)
 
 
 def _shapes(spec: RunSpec) -> dict[str, tuple[int, ...]]:
-    """Settle the shapes of an ONNX file, or of a batch that was asked for, as far as inputs tell.
+    """Settle the shapes of an ONNX file, or of a batch, where the inputs are known.
 
-    trtexec would run every dynamic dimension with 1.
+    trtexec would run every dynamic dimension with 1. Shapes that an engine was not built for are
+    refused before trtexec is started.
     """
     asked = spec.batch is not None or spec.model.format == "onnx"
     tensors = inputs_of(spec.model, spec.profile_index) if asked else ()
@@ -183,14 +202,6 @@ def _shapes(spec: RunSpec) -> dict[str, tuple[int, ...]]:
     if spec.batch is not None:  # a batch that is fixed leaves the other dimensions open
         settled = {name: span.opt for name, span in spans.items() if span.min != span.max} | settled
     shapes = {**settled, **spec.shapes}
-    _demand_within(shapes, spans)
-    return shapes
-
-
-def _demand_within(
-    shapes: Mapping[str, tuple[int, ...]], spans: Mapping[str, ShapeProfile]
-) -> None:
-    """Refuse shapes that an engine was not built for, before trtexec is started."""
     for name, shape in shapes.items():
         span = spans.get(name)
         if span is None or len(span.min) != len(shape):
@@ -201,10 +212,11 @@ def _demand_within(
                 facts={"least": text_from_shape(span.min), "most": text_from_shape(span.max)},
                 fix="build it with --shape-min and --shape-max around that shape",
             )
+    return shapes
 
 
 def spans_of(model: ModelRef, profile: int = 0) -> dict[str, ShapeProfile]:
-    """Find the shapes that an engine was built for, by the record beside it."""
+    """Return the shapes that an engine was built for, by the record beside it."""
     record = record_of_engine(model)
     if record is None:
         return {}
@@ -213,7 +225,7 @@ def spans_of(model: ModelRef, profile: int = 0) -> dict[str, ShapeProfile]:
 
 
 def inputs_of(model: ModelRef, profile: int = 0) -> tuple[TensorSpec, ...]:
-    """Tell the inputs of a model without loading it; empty where nothing tells them.
+    """Return the inputs of a model without loading it; empty where they are not known.
 
     Those of an engine are known by the profile it was built for, where a record lies beside it.
     """
@@ -231,125 +243,69 @@ def inputs_of(model: ModelRef, profile: int = 0) -> tuple[TensorSpec, ...]:
     )
 
 
-def _check(spec: RunSpec, abilities: TrtexecAbilities) -> None:
-    given, found = spec.options.get("version"), abilities.version
-    if given and found and not f"{found}.".startswith(f"{given}."):
-        raise UsageError(
-            f"trtexec here belongs to TensorRT {found}, not {given}",
-            fix="leave --opt version out, or name another trtexec with --opt binary=PATH",
-        )
-    withheld = spec.profile and not spec.separate_profile_run and abilities.at_least(8, 4)
-    if withheld:
-        raise UsageError(
-            "with the profiler in the timed run, trtexec from TensorRT 8.4 on reports no times",
-            facts={"trtexec": f"TensorRT {found}"},
-            fix="leave the separate profile run on, or --no-profile",
-        )
-
-
-def _demand_success(end: Exit, data: bytes, spec: RunSpec, folder: Path) -> None:
+def _demand_success(
+    end: Exit, data: bytes, run: LogRun | None, spec: RunSpec, folder: Path
+) -> None:
     """Refuse a run that did not leave what it was started for."""
-    run = last_run(data, where=LOG)
-    passed = run is not None and run.outcome == "passed"
+    result = run.outcome if run is not None else None
+    missing = [
+        name
+        for name, wanted in (("times.json", True), ("profile.json", spec.profile))
+        if wanted and not _has_content(folder / name)
+    ]
     if end.status != 0:
-        although = " although its log says PASSED" if passed else ""
-        raise failure(f"trtexec {ended_how(end)}{although}", data=data, status=status_of(end))
-    if run is not None and run.outcome == "failed":
-        raise failure("trtexec ended with status 0, but its log says FAILED", data=data, status=0)
-    wanted = ["times.json", *(["profile.json"] if spec.profile else [])]
-    missing = [name for name in wanted if not _has_content(folder / name)]
-    if missing:
-        raise failure(
-            f"trtexec ended with status 0 and did not write {' and '.join(missing)}",
-            data=data,
-            status=0,
-        )
+        although = " although its log says PASSED" if result == "passed" else ""
+        message = f"trtexec {ended_how(end)}{although}"
+    elif result == "failed":
+        message = "trtexec ended with status 0, but its log says FAILED"
+    elif missing:
+        message = f"trtexec ended with status 0 and did not write {' and '.join(missing)}"
+    else:
+        return
+    raise failure(message, data=data, status=status_of(end))
 
 
 def _has_content(path: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
 
 
-def _times(
-    spec: RunSpec, folder: Path, data: bytes, end: Exit
-) -> tuple[IterationTimes, float | None]:
-    """Read all files that trtexec wrote; a damaged one is its failure, not the user's.
-
-    Gives the times, and the steps of its enqueue times where they are coarse.
-    """
-    warmup_ms = (spec.warmup.floor.seconds or 0.0) * 1e3
-    try:
-        with open(folder / "times.json", "rb") as file:
-            found = read_times(file, where="times.json", warmup_ms=warmup_ms)
-            times = times_from_file(found)
-        if spec.profile:
-            profile_from_json((folder / "profile.json").read_bytes(), where="profile.json")
-        if _has_content(folder / "graph.json"):
-            graph_from_json((folder / "graph.json").read_bytes(), where="graph.json")
-    except ParseError as problem:
-        raise _unreadable(problem, data, end) from None
-    return times, found.enqueue_resolution_s
-
-
-def _unreadable(problem: ParseError, data: bytes, end: Exit) -> ProgramError:
-    return failure(
-        f"trtexec wrote a file that cannot be read: {problem.message}",
-        data=data,
-        status=status_of(end),
-        facts=dict(problem.facts),
-    )
-
-
 def _outcome(
     spec: RunSpec, run: LogRun | None, abilities: TrtexecAbilities, command: list[str], folder: Path
 ) -> BenchOutcome:
-    text = text_from_command(command)
-    reported: dict[str, Scalar] = {"command": text, "binary": command[0]}
-    if run is None:
-        note = "the log of trtexec could not be understood: conditions are those asked for"
-        return BenchOutcome(
-            facts=LaunchFacts(), reported=reported, notes=(*_notes(spec, None, folder), note)
-        )
-    version = run.version or abilities.version
-    inputs = tensors_from_log(run, outputs=False)
-    return BenchOutcome(
-        facts=_facts(spec, run),
-        inputs=inputs,
-        outputs=tensors_from_log(run, outputs=True),
-        conditions=conditions_from_log(run),
-        versions={"tensorrt": version} if version else {},
-        notes=_notes(spec, run, folder),
-        reported={**reported_from_log(run), **reported},
-        evidence={
-            **warnings_from_log(run),
-            **items_counted(inputs_of(spec.model, spec.profile_index), inputs, batch=spec.batch),
-        },
-    )
-
-
-def _facts(spec: RunSpec, run: LogRun) -> LaunchFacts:
-    loaded = [t for t in (run.facts.load_s, run.facts.deserialize_s) if t is not None]
-    return LaunchFacts(
-        load_s=sum(loaded) if loaded else None,
-        warmup_s=spec.warmup.floor.seconds,
-        warmup_iterations=run.warmup_queries,
-        wall_s=run.summary.wall_s if run.summary else run.trace_s,
-    )
-
-
-def _notes(spec: RunSpec, run: LogRun | None, folder: Path) -> tuple[str, ...]:
-    """Say what a reader of the numbers should know."""
+    reported: dict[str, Scalar] = {"command": text_from_command(command), "binary": command[0]}
+    declared = inputs_of(spec.model, spec.profile_index)
     notes = []
     if spec.model.format == "onnx":
         notes.append("trtexec built an engine from the ONNX file for this run and did not keep it")
-        assumed = assumed_of(inputs_of(spec.model), spec)
+        assumed = assumed_of(declared, spec)
         notes += [assumed] if assumed else []
-    if spec.batch is not None and not inputs_of(spec.model):
+    if spec.batch is not None and not declared:
         notes.append(f"batch {spec.batch} was not passed on: the shapes of the engine decide")
     if spec.profile and not _has_content(folder / "graph.json"):
         notes.append("trtexec wrote no layer information")
     if run is None:
-        return tuple(notes)
+        notes.append("the log of trtexec could not be understood: conditions are those asked for")
+        return BenchOutcome(facts=LaunchFacts(), reported=reported, notes=tuple(notes))
     warnings = [each.meaning for each in run.messages if each.level == "W" and each.meaning]
     notes += [f"trtexec warns: {meaning}" for meaning in warnings]
-    return tuple(dict.fromkeys(notes))
+    loaded = [t for t in (run.facts.load_s, run.facts.deserialize_s) if t is not None]
+    version = run.version or abilities.version
+    inputs = tensors_from_log(run, outputs=False)
+    return BenchOutcome(
+        facts=LaunchFacts(
+            load_s=sum(loaded) if loaded else None,
+            warmup_s=spec.warmup.floor.seconds,
+            warmup_iterations=run.warmup_queries,
+            wall_s=run.summary.wall_s if run.summary else run.trace_s,
+        ),
+        inputs=inputs,
+        outputs=tensors_from_log(run, outputs=True),
+        conditions=conditions_from_log(run),
+        versions={"tensorrt": version} if version else {},
+        notes=tuple(dict.fromkeys(notes)),
+        reported={**reported_from_log(run), **reported},
+        evidence={
+            **warnings_from_log(run),
+            **items_counted(declared, inputs, batch=spec.batch),
+        },
+    )

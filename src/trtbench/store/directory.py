@@ -1,31 +1,42 @@
-"""Run directories: appear when they are complete, and are read as a whole."""
+"""Run directories: published when complete, read as a whole; and what an index lists of a run.
+
+``files.json`` lists the files that a run had when it was complete. Only these, and what is known
+to be written later, are ever removed.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
 import os
+import re
 import secrets
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 
-from trtbench.boundary import clean_line, read_bytes
-from trtbench.domain.codec import json_from_value, record_from_json, value_from_json
-from trtbench.domain.load import LoadSearch
-from trtbench.domain.result import (
+from trtbench.core.codec import json_from_value, record_from_json, value_from_json
+from trtbench.core.errors import InputError, StoreError, writing
+from trtbench.core.properties import protocol_of
+from trtbench.core.run import (
     AnyRecord,
     Environment,
     FailedRun,
+    LoadSearch,
     Run,
     RunRecord,
     Scores,
+    gpu_of,
+    precision_of,
     without_secrets,
 )
-from trtbench.domain.samples import (
+from trtbench.core.safety import check_name, clean_line, read_bytes
+from trtbench.core.samples import (
     DURATIONS,
     EngineGraph,
     IterationTimes,
@@ -33,17 +44,21 @@ from trtbench.domain.samples import (
     TelemetrySample,
     times_from_columns,
 )
-from trtbench.domain.spec import ModelRef, RunSpec
-from trtbench.errors import InputError, StoreError, writing
+from trtbench.core.spec import ModelRef, RunSpec, Value
 from trtbench.host.arrays import archive_names, read_archive
-from trtbench.host.files import write_bytes, write_whole
-from trtbench.host.unfinished import refuse_occupied, remove_abandoned, scratch_directory
-from trtbench.store.contents import list_contents
-from trtbench.trtexec.layers import graph_from_json
-from trtbench.trtexec.profile import profiles_from_json
+from trtbench.host.files import (
+    partial_name,
+    refuse_occupied,
+    remove_abandoned,
+    scratch_directory,
+    write_bytes,
+    write_whole,
+)
+from trtbench.trtexec.exports import graph_from_json, profiles_from_json
 
 T = TypeVar("T")
 
+LIST = "files.json"
 RECORD = "run.json"
 SAMPLES = "samples.npz"
 PROFILE = "profile.json"
@@ -52,26 +67,48 @@ SCORES = "scores.json"
 TELEMETRY = "telemetry.json"
 LOAD = "load.json"
 
+_LATER = re.compile(
+    r"files\.json|run\.json|(scores|load)\.json|checks?[\w.-]*\.(json|md)|pictures/[^/]+"
+)
+"""Files written beside a complete run: tags in its record, accuracies, checks, searches."""
+_HALF = re.compile(rf"(?:[^/]+/)?\.(?:{_LATER.pattern})\.[0-9a-f]{{6}}")
+"""What a killed process leaves of these."""
+_UNLISTED = re.compile(
+    r"samples\.npz|telemetry\.json|log\.txt|times\.json|profile\.json|graph\.json|report\.json"
+    r"|run_config\.json|summary\.(json|csv)|\w*percentiles\.csv|latency_\w+\.csv|import\.json"
+    r"|[\w.]*metadata\.json|trtexec_stdout\.log|build\.log|output\.json|launch-\d+/[\w.-]+"
+)
+"""Files of a run that has no list."""
 _NO_SAMPLES = b"PK\5\6" + bytes(18)
 """An archive without members, as numpy writes it in twenty times the time."""
+DAMAGED = "damaged"
+"""The kind of an entry whose directory cannot be read: by this version, or at all."""
+
+
+class DamagedIndexError(StoreError):
+    """The file of an index is not one, or not whole."""
+
+
+class ReadOnlyIndexError(StoreError):
+    """An index can be read, and not written."""
 
 
 def now() -> str:
-    """Tell the local time with its offset, as records carry it."""
+    """The local time with its offset, as records carry it."""
     return datetime.datetime.now().astimezone().isoformat(timespec="milliseconds")
 
 
 def new_id() -> str:
-    """Make an id that sorts by time and does not collide between machines."""
+    """An id that sorts by time and does not collide between machines."""
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
 
 
 @contextlib.contextmanager
 def partial_directory(target: Path, *, tidy: bool = True) -> Iterator[Path]:
-    """List a folder to fill; it becomes ``target`` at the end, or vanishes on any error.
+    """Create a folder that becomes ``target`` when the block ends, and is removed on an error.
 
     A folder that holds a record when something breaks is kept: what was measured is in it.
-    Unless ``tidy``, somebody has just removed what dead processes left beside it.
+    ``tidy`` removes what dead processes left beside it.
     """
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -90,16 +127,88 @@ def partial_directory(target: Path, *, tidy: bool = True) -> Iterator[Path]:
 
 def _complete(folder: Path, target: Path) -> None:
     with writing(target):
-        list_contents(folder)
-        _sync(folder)
+        with contextlib.suppress(OSError):  # a full disk: the run counts more than its list
+            write_bytes(f"{folder}/{LIST}", msgspec.json.encode(sorted(_names(folder))))
+        for path in (folder / RECORD, folder / SAMPLES):
+            if path.is_file():
+                with open(path, "rb") as file:
+                    os.fsync(file.fileno())
         folder.rename(target)
+
+
+def own_files(folder: Path) -> list[str]:
+    """Names of the run's own files; no links, which lead anywhere."""
+    known = _known(folder)
+    names = sorted(each for each in _names(folder) if each in known or _LATER.fullmatch(each))
+    paths = ((name, folder / name) for name in names)
+    return [name for name, path in paths if path.is_file() and not path.is_symlink()]
+
+
+def remove_contents(folder: Path) -> tuple[str, ...]:
+    """Remove the files of a run, and its folder if nothing else is in it; gives what was left."""
+    if folder.is_symlink() or not folder.is_dir():
+        raise StoreError(f"{folder} is no folder of a run, and was not removed")
+    names = _names(folder)
+    ours = {name for name in names if _LATER.fullmatch(name) or _HALF.fullmatch(name)}
+    left = tuple(sorted(names - _known(folder) - ours))
+    if not left:
+        doomed = partial_name(folder.parent)
+        folder.rename(doomed)  # invisible at once
+        shutil.rmtree(doomed)
+        return ()
+    for name in names - set(left):
+        (folder / name).unlink()
+    for path, folders, files in os.walk(folder, topdown=False):
+        if not folders and not files and Path(path) != folder:
+            with contextlib.suppress(OSError):
+                Path(path).rmdir()
+    return left
+
+
+def _known(folder: Path) -> set[str]:
+    try:
+        listed = msgspec.json.decode(read_bytes(folder / LIST), type=list[str])
+        return {str(check_name(name)) for name in listed}
+    except (OSError, InputError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {name for name in _names(folder) if _UNLISTED.fullmatch(name)}
+
+
+def _names(folder: Path) -> set[str]:
+    """Every file below a folder, links themselves included."""
+    found = set()
+    begin = len(str(folder)) + 1
+    for path, folders, files in os.walk(str(folder)):
+        links = [name for name in folders if Path(path, name).is_symlink()]
+        before = f"{path[begin:]}/" if len(path) > begin else ""
+        found |= {before + name for name in (*files, *links)}
+    return found
+
+
+def run_directories(root: Path) -> Iterator[Path]:
+    """Complete run directories below a folder, oldest name first."""
+    for folder in sorted(root.iterdir()) if root.is_dir() else ():
+        if not folder.name.startswith(".") and (folder / RECORD).is_file():
+            yield folder
 
 
 def write_record(folder: Path, record: AnyRecord) -> None:
     """Write run.json whole or not at all."""
-    path = folder / RECORD
+    _write(folder / RECORD, without_secrets(record))
+
+
+def write_telemetry(folder: Path, samples: tuple[TelemetrySample, ...]) -> None:
+    """Write the telemetry of the GPU."""
+    _write(folder / TELEMETRY, samples)
+
+
+def write_load(folder: Path, search: LoadSearch) -> None:
+    """Write a search for a rate beside the run that it ended with."""
+    _write(folder / LOAD, search)
+
+
+def _write(path: Path, value: object) -> None:
     with writing(path):
-        write_whole(path, json_from_value(without_secrets(record)))
+        write_whole(path, json_from_value(value))
 
 
 def write_samples(folder: Path, times: IterationTimes) -> None:
@@ -126,19 +235,8 @@ def read_record(folder: Path) -> AnyRecord:
     return record_from_json(data, where=str(path))
 
 
-def demand_finished(found: T | FailedRun) -> T:
-    """Refuse a run that did not finish where one with times is needed."""
-    if isinstance(found, FailedRun):
-        raise InputError(
-            f"the run {found.id} did not finish",
-            facts={"stage": found.stage, "reason": found.reason},
-            fix=f"trtbench runs show {found.id} says more",
-        )
-    return found
-
-
 def read_samples(folder: Path, *, headline: bool = False) -> IterationTimes:
-    """Read the raw columns of one directory; of a headline only the column that stands for it."""
+    """Read the raw columns of one directory, or only the headline column."""
     path = folder / SAMPLES
     if not path.exists():
         raise InputError(f"{folder} has no samples", facts={"missing": SAMPLES})
@@ -152,20 +250,8 @@ def read_samples(folder: Path, *, headline: bool = False) -> IterationTimes:
         raise InputError(f"{path} is damaged", facts={"reason": problem}) from None
 
 
-def unreadable_run(folder: Path, reason: str) -> FailedRun:
-    """Stand in for a run that cannot be read, so that it is a row among others with its reason."""
-    return FailedRun(
-        id=clean_line(folder.name),
-        created="",
-        spec=RunSpec(model=ModelRef(path=folder.name, format="unknown"), runtime="unknown"),
-        environment=Environment(host="", os=""),
-        stage="read",
-        reason=reason,
-    )
-
-
 def read_headline(folder: Path) -> Run | FailedRun:
-    """Read as much of a run as the index keeps of it, which takes a moment only."""
+    """Read as much of a run as the index keeps of it."""
     record = read_record(folder)
     if not isinstance(record, RunRecord):
         return record
@@ -175,47 +261,32 @@ def read_headline(folder: Path) -> Run | FailedRun:
 def read_run(folder: Path) -> Run | FailedRun:
     """Read a run with its samples and layers; a failed run has none."""
     record = read_record(folder)
-    if isinstance(record, RunRecord):
-        scores = read_scores(folder, record)
-        extra = scores.as_extra() if scores is not None else {}
-        layers, graph = read_layers(folder)
-        return Run(
-            record=record,
-            times=read_samples(folder),
-            path=folder,
-            layers=layers,
-            graph=graph,
-            telemetry=read_telemetry(folder),
-            load=read_load(folder),
-            extra=extra,
-        )
-    return record
+    if not isinstance(record, RunRecord):
+        return record
+    scores = _read(folder / SCORES, Scores)
+    if scores is not None and scores.sha256 != record.spec.model.sha256:
+        raise InputError(
+            "the scores beside a run belong to another artefact",
+            facts={
+                "run": record.spec.model.sha256, "scores": scores.sha256, "file": folder / SCORES,
+            },
+            fix="remove the file, or evaluate the model that was measured",
+        )  # fmt: skip
+    layers, graph = read_layers(folder)
+    return Run(
+        record=record,
+        times=read_samples(folder),
+        path=folder,
+        layers=layers,
+        graph=graph,
+        telemetry=_read(folder / TELEMETRY, tuple[TelemetrySample, ...]) or (),
+        load=_read(folder / LOAD, LoadSearch),
+        extra=scores.as_extra() if scores is not None else {},
+    )
 
 
-def write_telemetry(folder: Path, samples: tuple[TelemetrySample, ...]) -> None:
-    """Write what was seen of the GPU over time."""
-    with writing(folder / TELEMETRY):
-        (folder / TELEMETRY).write_bytes(json_from_value(samples))
-
-
-def read_telemetry(folder: Path) -> tuple[TelemetrySample, ...]:
-    """Read what was seen of the GPU over time; nothing where nobody looked."""
-    path = folder / TELEMETRY
-    if not path.exists():
-        return ()
-    return value_from_json(read_bytes(path), tuple[TelemetrySample, ...], where=str(path))
-
-
-def write_load(folder: Path, search: LoadSearch) -> None:
-    """Keep a search for a rate beside the run that it ended with."""
-    with writing(folder / LOAD):
-        write_whole(folder / LOAD, json_from_value(search))
-
-
-def read_load(folder: Path) -> LoadSearch | None:
-    """Read the search that ended with a run, where one did."""
-    path = folder / LOAD
-    return value_from_json(read_bytes(path), LoadSearch, where=str(path)) if path.exists() else None
+def _read(path: Path, kind: type[T]) -> T | None:
+    return value_from_json(read_bytes(path), kind, where=str(path)) if path.exists() else None
 
 
 def read_layers(folder: Path) -> tuple[LayerProfile | None, EngineGraph | None]:
@@ -231,33 +302,80 @@ def _parsed(path: Path, parse: Callable[..., T]) -> T | None:
         return None
 
 
-def read_scores(folder: Path, record: RunRecord) -> Scores | None:
-    """Read the scores kept beside a run; those of other bytes than it measured are refused."""
-    path = folder / SCORES
-    if not path.exists():
-        return None
-    kept = value_from_json(read_bytes(path), Scores, where=str(path))
-    if kept.sha256 != record.spec.model.sha256:
+def demand_finished(found: T | FailedRun) -> T:
+    """Refuse a run that did not finish where one with times is needed."""
+    if isinstance(found, FailedRun):
         raise InputError(
-            "the scores beside a run belong to another artefact",
-            facts={"run": record.spec.model.sha256, "scores": kept.sha256, "file": path},
-            fix="remove the file, or evaluate the model that was measured",
+            f"the run {found.id} did not finish",
+            facts={"stage": found.stage, "reason": found.reason},
+            fix=f"trtbench runs show {found.id} says more",
         )
-    return kept
+    return found
 
 
-def run_directories(root: Path) -> Iterator[Path]:
-    """Find complete run directories below a folder, oldest name first."""
-    if not root.is_dir():
-        return
-    for folder in sorted(root.iterdir()):
-        if not folder.name.startswith(".") and (folder / RECORD).is_file():
-            yield folder
+def unreadable_run(folder: Path, reason: str) -> FailedRun:
+    """A stand-in for a run that cannot be read, so that it is a row among others."""
+    return FailedRun(
+        id=clean_line(folder.name),
+        created="",
+        spec=RunSpec(model=ModelRef(path=folder.name, format="unknown"), runtime="unknown"),
+        environment=Environment(host="", os=""),
+        stage="read",
+        reason=reason,
+    )
 
 
-def _sync(folder: Path) -> None:
-    """Have the truth on the disk before the name tells that it is complete."""
-    for path in (folder / RECORD, folder / SAMPLES):
-        if path.is_file():
-            with open(path, "rb") as file:
-                os.fsync(file.fileno())
+class Cached(Value, frozen=True, kw_only=True):
+    """Numbers of a run that the index keeps for listing; never the only copy."""
+
+    samples: int
+    median_s: float
+    """Without samples, what another tool printed: a mean where it printed no median."""
+    items_per_s: float | None = None
+
+
+class Entry(Value, frozen=True, kw_only=True):
+    """What the index knows of a run without opening its directory."""
+
+    id: str
+    kind: str
+    created: str
+    model: str
+    runtime: str
+    path: str
+    sha256: str | None = None
+    precision: str | None = None
+    batch: int | None = None
+    protocol: str | None = None
+    host: str | None = None
+    gpu: str | None = None
+    provenance: str | None = None
+    samples: int | None = None
+    median_s: float | None = None
+    items_per_s: float | None = None
+    warnings: int | None = None
+    tags: tuple[str, ...] = ()
+
+
+def entry_from_record(record: AnyRecord, *, path: str, cached: Cached | None = None) -> Entry:
+    """Describe a record for the index."""
+    spec, gpu = record.spec, gpu_of(record)
+    finished = record if isinstance(record, RunRecord) else None
+    return Entry(
+        id=record.id,
+        kind="run" if finished else "failed",
+        created=record.created,
+        model=spec.model.name,
+        runtime=spec.runtime,
+        path=path,
+        sha256=spec.model.sha256,
+        precision=precision_of(record),
+        batch=finished.known_items if finished else spec.batch,
+        protocol=protocol_of(record),
+        host=record.environment.label,
+        gpu=gpu.name if gpu else None,
+        provenance=finished.provenance if finished else None,
+        warnings=sum(e.severity != "note" for e in finished.findings) if finished else None,
+        tags=record.tags,
+        **(msgspec.structs.asdict(cached) if cached else {}),
+    )

@@ -1,27 +1,88 @@
-"""The index over run directories: tables, migrations and queries, through SQLAlchemy Core."""
+"""The index over run directories: tables, migrations and queries, through SQLAlchemy Core.
+
+An index is opened whatever state it is in: damaged, missing, or read-only.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import importlib.util
 import math
+import os
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import ArgumentError, DatabaseError
 
-from trtbench.boundary import clean_line
-from trtbench.domain.codec import learned
-from trtbench.errors import StoreError
-from trtbench.store.database import Transaction, engine_from_url, lock_name
-from trtbench.store.entries import Entry
-from trtbench.store.place import without_password
-from trtbench.units import instant_from_text
+from trtbench.core.codec import learned
+from trtbench.core.errors import StoreError, UnavailableError, UsageError, writing
+from trtbench.core.safety import clean_line, mask
+from trtbench.core.units import instant_from_text
+from trtbench.host.files import NoLocksError, try_lock
+from trtbench.store.directory import DamagedIndexError, Entry, ReadOnlyIndexError
+from trtbench.store.place import Place
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects.postgresql import Insert as PostgresqlInsert
     from sqlalchemy.dialects.sqlite import Insert as SqliteInsert
+
+
+BUSY_S = 30
+"""How long a writer waits for another one, and anybody for a database to answer."""
+IN_MEMORY = "sqlite://"
+_LOCKS = zlib.crc32(b"trtbench")
+"""First half of the key of every advisory lock, so that other programs' locks are not met."""
+_CHUNK = 500
+"""Entries that are written at a time: databases limit the parameters of one statement."""
+_LARGEST = 2**31
+"""Beyond what a column of integers holds in every database."""
+_DAMAGED = ("not a database", "malformed", "no such table", "no such column", "has no column",
+            "could not decode", "codec can't decode")  # fmt: skip
+_READ_ONLY = ("readonly", "read-only", "unable to open database file")
+
+
+def engine_from_url(url: str) -> Engine:
+    """Prepare the connection to an index; nothing is opened yet."""
+    if url.startswith("sqlite"):
+        # An index in memory, for a store that cannot have one on its disk, is one connection.
+        pool = {"poolclass": sa.pool.StaticPool} if url == IN_MEMORY else {}
+        engine = sa.create_engine(url, connect_args={"timeout": BUSY_S}, **pool)
+
+        @sa.event.listens_for(engine, "connect")
+        def _prepare(connection: sqlite3.Connection, _: object) -> None:
+            # Transactions are begun by hand, IMMEDIATE for writers. The journal stays SQLite's own:
+            # WAL would not work on network folders, and a copied store would lack half its index.
+            connection.isolation_level = None
+            connection.execute("PRAGMA foreign_keys=ON")
+
+        return engine
+    if importlib.util.find_spec("psycopg") is None:
+        raise UnavailableError(
+            "a store in PostgreSQL needs the driver psycopg",
+            facts={"store": mask(url)},
+            fix="pip install 'trtbench[postgres]'",
+        )
+    try:
+        parsed = sa.make_url(url)
+        limits = {} if "connect_timeout" in parsed.query else {"connect_timeout": BUSY_S}
+        # A connection of its own for each transaction: a sweep rests for minutes between two, long
+        # enough for a firewall to drop one, and children must not share one with their parent.
+        return sa.create_engine(parsed, connect_args=limits, poolclass=sa.pool.NullPool)
+    except (ArgumentError, ValueError) as problem:
+        raise UsageError(
+            f"{mask(url)} is not the URL of a database",
+            facts={"reason": problem},
+            fix="write it like postgresql://user@host/database",
+        ) from None
+
 
 _TABLES = sa.MetaData()
 
@@ -39,10 +100,7 @@ RUNS = sa.Table(
     sa.Column("runtime", _TEXT, nullable=False),
     sa.Column("precision", _TEXT),
     sa.Column("batch", sa.Integer),
-    sa.Column("protocol", _TEXT),
-    sa.Column("host", _TEXT),
-    sa.Column("gpu", _TEXT),
-    sa.Column("provenance", _TEXT),
+    *(sa.Column(name, _TEXT) for name in ("protocol", "host", "gpu", "provenance")),
     sa.Column("samples", sa.Integer),
     sa.Column("median_s", sa.Float),
     sa.Column("items_per_s", sa.Float),
@@ -59,7 +117,6 @@ TAGS = sa.Table(
 )
 _VERSION = sa.Table("trtbench_schema", _TABLES, sa.Column("version", sa.Integer, nullable=False))
 
-
 _INSTANT = RUNS.c.instant_s
 """Seconds since 1970: machines in several time zones write into one index."""
 _NUMBER = RUNS.c.number
@@ -72,27 +129,28 @@ def _create(connection: Connection) -> None:
     _TABLES.create_all(connection)
 
 
+def _add_column(connection: Connection, column: sa.Column[float]) -> bool:
+    """Add a column to an older index; false where it is there, as in a new one."""
+    if any(each["name"] == column.name for each in sa.inspect(connection).get_columns("runs")):
+        return False
+    kind = column.type.compile(connection.dialect)
+    connection.exec_driver_sql(f"ALTER TABLE runs ADD COLUMN {column.name} {kind}")
+    return True
+
+
 def _add_instants(connection: Connection) -> None:
-    """Let runs be sorted by when they were, whatever clock their machine shows."""
-    if any(each["name"] == _INSTANT.name for each in sa.inspect(connection).get_columns("runs")):
-        return  # a new index has it from the start
-    kind = _INSTANT.type.compile(connection.dialect)
-    connection.exec_driver_sql(f"ALTER TABLE runs ADD COLUMN {_INSTANT.name} {kind}")
-    for run_id, created in connection.execute(sa.select(RUNS.c.id, RUNS.c.created)).all():
-        change = RUNS.update().where(RUNS.c.id == run_id)
-        connection.execute(change.values(instant_s=instant_from_text(created)))
+    if _add_column(connection, _INSTANT):
+        for run_id, created in connection.execute(sa.select(RUNS.c.id, RUNS.c.created)).all():
+            change = RUNS.update().where(RUNS.c.id == run_id)
+            connection.execute(change.values(instant_s=instant_from_text(created)))
 
 
 def _add_numbers(connection: Connection) -> None:
-    """Count the runs of an older index by their clocks, for want of anything better."""
-    if any(each["name"] == _NUMBER.name for each in sa.inspect(connection).get_columns("runs")):
-        return
-    kind = _NUMBER.type.compile(connection.dialect)
-    connection.exec_driver_sql(f"ALTER TABLE runs ADD COLUMN {_NUMBER.name} {kind}")
-    order = (sa.func.coalesce(_INSTANT, 0.0), RUNS.c.created, RUNS.c.id)
-    ids = connection.execute(sa.select(RUNS.c.id).order_by(*order)).scalars().all()
-    for number, run_id in enumerate(ids, 1):
-        connection.execute(RUNS.update().where(RUNS.c.id == run_id).values(number=number))
+    if _add_column(connection, _NUMBER):
+        order = (sa.func.coalesce(_INSTANT, 0.0), RUNS.c.created, RUNS.c.id)
+        ids = connection.execute(sa.select(RUNS.c.id).order_by(*order)).scalars().all()
+        for number, run_id in enumerate(ids, 1):
+            connection.execute(RUNS.update().where(RUNS.c.id == run_id).values(number=number))
 
 
 MIGRATIONS: Sequence[Callable[[Connection], None]] = (_create, _add_instants, _add_numbers)
@@ -105,7 +163,8 @@ class Index:
     def __init__(self, url: str) -> None:
         self.url = url
         self._engine = engine_from_url(url)
-        self._demand_plain()
+        if url.startswith("sqlite"):
+            self._demand_plain()
         self._migrate()
 
     def put(self, entry: Entry) -> None:
@@ -114,7 +173,7 @@ class Index:
 
     def put_all(self, entries: Iterable[Entry]) -> None:
         """Add or replace entries, all or none; new ones count as made in this order."""
-        with self._writing() as connection:
+        with self._transaction(write=True) as connection:
             found = connection.execute(sa.select(sa.func.max(_NUMBER))).scalar()
             last = found if isinstance(found, int) else 0
             waiting = list({entry.id: entry for entry in entries}.values())
@@ -128,7 +187,7 @@ class Index:
 
     def demand_sound(self) -> None:
         """Refuse a file that is damaged somewhere, or lacks a table or a column."""
-        with self._reading() as connection:
+        with self._transaction(write=False) as connection:
             for table in (RUNS, TAGS):
                 connection.execute(sa.select(table).limit(1)).all()
             if connection.dialect.name == "sqlite":
@@ -137,14 +196,12 @@ class Index:
                     raise sqlite3.DatabaseError(f"the index is malformed: {state}")
 
     def _demand_plain(self) -> None:
-        """Refuse a file of another program, and one that computes: nothing is done to either.
+        """Refuse a file of another program, and one that computes.
 
         A view may never end, a trigger may do anything. trtbench makes none; whoever else writes
         to the folder might, or put a link to another database there.
         """
-        if not self.url.startswith("sqlite"):
-            return
-        with self._reading() as connection:
+        with self._transaction(write=False) as connection:
             known = connection.exec_driver_sql(
                 "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
             ).all()
@@ -158,17 +215,20 @@ class Index:
                 kind in ("trigger", "view") or str(sql).upper().startswith("CREATE VIRTUAL")
                 for kind, _, sql in known
             )
-            if computes or any(_computed(connection, table) for table in _TABLES.tables):
+            for table in _TABLES.tables:  # columns that are computed when they are read
+                columns = connection.exec_driver_sql(f"PRAGMA table_xinfo({table})")
+                computes = any(hidden != 0 for *_, hidden in columns) or computes
+            if computes:
                 raise sqlite3.DatabaseError("the index is malformed: it holds code")
 
     def ids(self) -> set[str]:
-        """List the ids of all entries."""
-        with self._reading() as connection:
+        """The ids of all entries."""
+        with self._transaction(write=False) as connection:
             return set(connection.execute(sa.select(RUNS.c.id)).scalars())
 
     def change(self, run_id: str, work: Callable[[Entry], Entry]) -> Entry | None:
         """Replace an entry by what ``work`` makes of it, while nobody else changes it."""
-        with self._writing() as connection:
+        with self._transaction(write=True) as connection:
             lock_name(connection, run_id)
             found = _entries(connection, sa.select(RUNS).where(RUNS.c.id == run_id))
             if not found:
@@ -178,7 +238,7 @@ class Index:
             return entry
 
     def remove(self, *ids: str) -> None:
-        with self._writing() as connection:
+        with self._transaction(write=True) as connection:
             for run_id in ids:
                 connection.execute(TAGS.delete().where(TAGS.c.run == run_id))
                 connection.execute(RUNS.delete().where(RUNS.c.id == run_id))
@@ -198,88 +258,106 @@ class Index:
     ) -> list[Entry]:
         """List entries, newest first by their clocks, or in the order in which they were made."""
         clock = (sa.func.coalesce(_INSTANT, 0.0).desc(), RUNS.c.created.desc(), RUNS.c.id.desc())
-        query = sa.select(RUNS).order_by(*[_NUMBER.desc()] * as_made, *clock)
-        if model is not None:
-            query = query.where(RUNS.c.model.icontains(model, autoescape=True))
-        for column, value in ((RUNS.c.runtime, runtime), (RUNS.c.kind, kind)):
-            if value is not None:
-                query = query.where(column == value)
-        if id_prefix is not None:
-            query = query.where(RUNS.c.id.startswith(id_prefix, autoescape=True))
-        if tag is not None:
-            tagged = sa.select(TAGS.c.run).where(TAGS.c.tag == tag)
-            query = query.where(RUNS.c.id.in_(tagged))
-        if since is not None:
-            query = query.where(RUNS.c.created >= since)
-        if until is not None:
-            query = query.where(RUNS.c.created < until)
-        if limit is not None:
-            query = query.limit(limit)
-        with self._reading() as connection:
+        query = sa.select(RUNS).order_by(*[_NUMBER.desc()] * as_made, *clock).limit(limit)
+        wanted = {
+            RUNS.c.model.icontains(model or "", autoescape=True): model,
+            RUNS.c.runtime == runtime: runtime,
+            RUNS.c.kind == kind: kind,
+            RUNS.c.id.startswith(id_prefix or "", autoescape=True): id_prefix,
+            RUNS.c.id.in_(sa.select(TAGS.c.run).where(TAGS.c.tag == tag)): tag,
+            RUNS.c.created >= (since or ""): since,
+            RUNS.c.created < (until or ""): until,
+        }
+        query = query.where(*(clause for clause, value in wanted.items() if value is not None))
+        with self._transaction(write=False) as connection:
             return _entries(connection, query)
 
     def _migrate(self) -> None:
         """Bring an older index up to date; one that is needs no lock, and can be read-only."""
-        with self._reading() as connection:
+        with self._transaction(write=False) as connection:
             version = _version(connection)
         if version > len(MIGRATIONS):
-            raise self._too_new(version)
+            raise StoreError(
+                "the store was written by a newer trtbench",
+                facts={
+                    "store": mask(self.url),
+                    "its version": version,
+                    "known here": len(MIGRATIONS),
+                },
+                fix="pip install --upgrade trtbench",
+            )
         if version == len(MIGRATIONS):
             return
-        with self._writing() as connection:
+        with self._transaction(write=True) as connection:
             lock_name(connection, "migration")
             for step in MIGRATIONS[_version(connection) :]:  # another may have done it meanwhile
                 step(connection)
             connection.execute(_VERSION.delete())
             connection.execute(_VERSION.insert().values(version=len(MIGRATIONS)))
 
-    def _too_new(self, version: int) -> StoreError:
-        return StoreError(
-            "the store was written by a newer trtbench",
-            facts={
-                "store": without_password(self.url),
-                "its version": version,
-                "known here": len(MIGRATIONS),
-            },
-            fix="pip install --upgrade trtbench",
-        )
-
-    def _writing(self) -> Transaction:
-        return Transaction(self._engine, self.url, write=True)
-
-    def _reading(self) -> Transaction:
-        return Transaction(self._engine, self.url, write=False)
-
-
-def _computed(connection: Connection, table: str) -> bool:
-    """Say whether a table has columns that are made of others when they are read."""
-    columns = connection.exec_driver_sql(f"PRAGMA table_xinfo({table})")
-    return any(hidden != 0 for *_, hidden in columns)
-
-
-def _numbers(connection: Connection, ids: Sequence[str]) -> dict[str, int | None]:
-    query = sa.select(RUNS.c.id, _NUMBER).where(RUNS.c.id.in_(ids))
-    found = {str(run_id): number for run_id, number in connection.execute(query)}
-    return {name: number if isinstance(number, int) else 0 for name, number in found.items()}
+    @contextlib.contextmanager
+    def _transaction(self, *, write: bool) -> Iterator[Connection]:
+        """A transaction whose database errors are ours; without an error it is committed."""
+        try:
+            with self._engine.connect() as connection:
+                if write and self._engine.dialect.name == "sqlite":
+                    connection.exec_driver_sql("BEGIN IMMEDIATE")
+                yield connection
+                connection.commit()
+        except (DatabaseError, sqlite3.Error, UnicodeDecodeError) as problem:
+            reason = str(getattr(problem, "orig", None) or problem).strip()
+            kind, fix = StoreError, "give another place with --store"
+            if self._engine.dialect.name == "sqlite":
+                if any(word in reason.lower() for word in _DAMAGED):
+                    kind, fix = DamagedIndexError, "trtbench runs fsck"
+                elif any(word in reason.lower() for word in _READ_ONLY):
+                    kind, fix = ReadOnlyIndexError, f"{fix}, or a copy of it"
+            raise kind(
+                "the index of the store cannot be used",
+                facts={"store": mask(self.url), "reason": mask(reason)},
+                fix=fix,
+            ) from None
 
 
-def _insert(connection: Connection) -> PostgresqlInsert | SqliteInsert:
-    """Find the statement that can replace a row; dialects are loaded when they are spoken."""
+def lock_name(connection: Connection, name: str) -> None:
+    """Keep others who ask for this name waiting until the transaction ends.
+
+    A transaction that writes to SQLite excludes all others anyway.
+    """
     if connection.dialect.name == "postgresql":
-        from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-
-        return postgresql_insert(RUNS)
-    from sqlalchemy.dialects.sqlite import insert
-
-    return insert(RUNS)
+        key = zlib.crc32(name.encode()) - 2**31  # the database wants signed 32 bits
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCKS - 2**31, key)))
 
 
-def _put(
-    connection: Connection, entries: Sequence[Entry], numbers: Mapping[str, int | None]
-) -> None:
+def _version(connection: Connection) -> int:
+    if not sa.inspect(connection).has_table(_VERSION.name):
+        return 0
+    version = connection.execute(sa.select(sa.func.max(_VERSION.c.version))).scalar()
+    if version is not None and not isinstance(version, int):
+        raise sqlite3.DatabaseError("the index is malformed: it has no version")
+    return version or 0
+
+
+def _numbers(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
+    query = sa.select(RUNS.c.id, _NUMBER).where(RUNS.c.id.in_(ids))
+    found = connection.execute(query)
+    return {str(name): number if isinstance(number, int) else 0 for name, number in found}
+
+
+def _put(connection: Connection, entries: Sequence[Entry], numbers: Mapping[str, int]) -> None:
     """Write entries; their rows are locked before their tags are touched."""
-    rows = [_row(entry, number=numbers[entry.id]) for entry in entries]
-    new = _insert(connection)
+    kept = [column.name for column in RUNS.columns if column.name not in _OWN]
+    rows = [
+        {
+            **{name: _value(getattr(entry, name)) for name in kept},
+            _INSTANT.name: instant_from_text(entry.created),
+            _NUMBER.name: numbers[entry.id],
+        }
+        for entry in entries
+    ]
+    # Only dialects have a statement that can replace a row.
+    dialect = importlib.import_module(f"sqlalchemy.dialects.{connection.dialect.name}")
+    new: PostgresqlInsert | SqliteInsert = dialect.insert(RUNS)
     change = {name: new.excluded[name] for name in rows[0]}
     connection.execute(new.on_conflict_do_update(index_elements=["id"], set_=change), rows)
     connection.execute(TAGS.delete().where(TAGS.c.run.in_([entry.id for entry in entries])))
@@ -292,13 +370,8 @@ def _put(
         connection.execute(TAGS.insert(), tags)
 
 
-def _row(entry: Entry, *, number: int | None) -> dict[str, object]:
-    row = {c.name: _value(getattr(entry, c.name)) for c in RUNS.columns if c.name not in _OWN}
-    return {**row, _INSTANT.name: instant_from_text(entry.created), _NUMBER.name: number}
-
-
 def _value(value: object) -> object:
-    """Write what every database takes: no number that is none, no text that is not UTF-8."""
+    """Write what every database takes: no infinite number, no text that is not UTF-8."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, int):
@@ -306,48 +379,57 @@ def _value(value: object) -> object:
     return clean_line(value) if isinstance(value, str) else value
 
 
-_CHUNK = 500
-"""Entries that are written at a time: databases limit the parameters of one statement."""
-
-_LARGEST = 2**31
-"""Beyond what a column of integers holds in every database."""
-
-
 def _entries(connection: Connection, query: sa.Select[tuple[object, ...]]) -> list[Entry]:
     rows = [dict(row) for row in connection.execute(query).mappings()]
-    tags = _tags_of(connection, [row["id"] for row in rows])
-    found = (
-        {
-            **{str(name): row[name] for name in row if name not in _OWN},
-            "tags": tags.get(row["id"], ()),
-        }
-        for row in rows
-    )
-    return [entry for row in found if (entry := _entry(row)) is not None]
-
-
-def _entry(row: dict[str, object]) -> Entry | None:
-    """Read a row; one that somebody else wrote into the index and that means nothing is none."""
-    try:
-        return msgspec.convert(row, type=learned(Entry))
-    except msgspec.ValidationError:
-        return None
-
-
-def _version(connection: Connection) -> int:
-    if not sa.inspect(connection).has_table(_VERSION.name):
-        return 0
-    version = connection.execute(sa.select(sa.func.max(_VERSION.c.version))).scalar()
-    if version is not None and not isinstance(version, int):
-        raise sqlite3.DatabaseError("the index is malformed: it has no version")
-    return version or 0
-
-
-def _tags_of(connection: Connection, ids: list[str]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    ids = [row["id"] for row in rows]
+    tags: dict[str, tuple[str, ...]] = {}
     for start in range(0, len(ids), _CHUNK):
-        part = ids[start : start + _CHUNK]
-        query = sa.select(TAGS).where(TAGS.c.run.in_(part)).order_by(TAGS.c.tag)
-        for run, tag in connection.execute(query):
-            found[run] = (*found.get(run, ()), tag)
+        part = TAGS.c.run.in_(ids[start : start + _CHUNK])
+        for run, tag in connection.execute(sa.select(TAGS).where(part).order_by(TAGS.c.tag)):
+            tags[run] = (*tags.get(run, ()), tag)
+    found = []
+    for row in rows:
+        values = {str(name): value for name, value in row.items() if name not in _OWN}
+        # A row that somebody else wrote into the index may mean nothing.
+        with contextlib.suppress(msgspec.ValidationError):
+            values["tags"] = tags.get(row["id"], ())
+            found.append(msgspec.convert(values, type=learned(Entry)))
     return found
+
+
+def open_index(place: Place) -> tuple[Index, str | None]:
+    """Open an index; the text says what happened to one that had to be replaced.
+
+    A damaged file is put aside, never deleted. A store that cannot be written and has no index
+    gets one in memory, so that it can be read.
+    """
+    file = Path(place.url.removeprefix("sqlite:///"))
+    try:
+        return _opened(place, file), None
+    except ReadOnlyIndexError:
+        if place.index_folder is None or file.exists():
+            raise
+        return Index(IN_MEMORY), "the store cannot be written; its runs are listed from its folders"
+    except DamagedIndexError:
+        pass
+    with writing(file):  # one process at a time
+        descriptor = os.open(file.parent, os.O_RDONLY)
+        try:
+            with contextlib.suppress(NoLocksError):
+                try_lock(descriptor, block=True)
+            try:
+                return _opened(place, file), None  # another process has replaced it meanwhile
+            except DamagedIndexError:
+                aside = file.with_name(f"{file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+                file.rename(aside)
+            return _opened(place, file), f"the index was damaged; it is kept as {aside.name}"
+        finally:
+            os.close(descriptor)
+
+
+def _opened(place: Place, file: Path) -> Index:
+    if not place.is_shared and file.exists() and not (file.is_file() or file.is_dir()):
+        raise DamagedIndexError(f"{file} is no file")
+    index = Index(place.url)
+    index.demand_sound()
+    return index

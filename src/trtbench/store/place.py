@@ -1,52 +1,72 @@
-"""Where a store is, read from what the user wrote: a folder or a URL, and a place for runs."""
+"""Where a store is, and run directories on shared storage.
+
+A store is a folder or a URL of its index, with a place for runs. Shared storage is reached through
+fsspec; a run is sent whole, its record last.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import importlib
 import re
+import secrets
+import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from trtbench.boundary import at_home, mask
-from trtbench.errors import UsageError
+from trtbench.core.errors import InputError, StoreError, UnavailableError, UsageError
+from trtbench.core.safety import at_home, check_name, inside, mask
+from trtbench.store.directory import RECORD, own_files, partial_directory
 
-INDEX = "index.sqlite"
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
 DRIVER = "postgresql+psycopg"
-
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
-_POSTGRES = ("postgresql", "postgres", DRIVER)
+CHANGING = (RECORD, "scores.json")
+"""Files of a finished run that are written again; the others never change."""
+_WHOLE = {"s3", "s3a", "gs", "gcs", "abfs", "az", "memory"}
+"""Storage where a file is there whole or not at all; elsewhere it is renamed into place."""
+_PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """The parts of a store: its index, the folder of its runs here, and their place far away."""
+    """The parts of a store: its index, the local folder of its runs, and their shared storage."""
 
     url: str
     """Of the index, as SQLAlchemy takes it."""
     root: Path
     """Paths of runs in the index are relative to this folder."""
     remote: str | None = None
-    """Where run directories are shared, as fsspec takes it; ``None`` keeps them in the folder."""
+    """Where run directories are shared, as fsspec takes it."""
 
     @property
     def runs(self) -> Path:
         return self.root / "runs"
 
     @property
-    def index_folder(self) -> Path | None:
-        """The folder of an index that is a file."""
-        return None if self.is_shared else Path(self.url.removeprefix("sqlite:///")).parent
-
-    @property
     def is_shared(self) -> bool:
         """Whether machines that do not see this folder write to the same index."""
         return not self.url.startswith("sqlite")
 
+    @property
+    def index_folder(self) -> Path | None:
+        """The folder of an index that is a file."""
+        return None if self.is_shared else Path(self.url.removeprefix("sqlite:///")).parent
+
 
 def is_url(text: str) -> bool:
-    """Say whether a text is a URL and not the name of a folder."""
-    return _SCHEME.match(text) is not None
+    return _scheme(text) is not None
+
+
+def _scheme(text: str) -> str | None:
+    found = _SCHEME.match(text)
+    return found[1].lower() if found else None
 
 
 def place_from_text(store: str, *, runs: str | None = None, home: Path | None = None) -> Place:
@@ -55,51 +75,41 @@ def place_from_text(store: str, *, runs: str | None = None, home: Path | None = 
     A store is a folder, ``file:///folder``, ``sqlite:///file`` or ``postgresql://user@host/db``.
     Runs are beside the index, or in the folder or at the fsspec URL that ``runs`` names.
     """
-    url, beside = _index(store)
-    if runs is None:
-        root = beside if beside is not None else _home(home)
-        return Place(url=url, root=root)
-    folder = _folder(runs)
+    beside: Path | None = None
+    if _scheme(store) in ("postgresql", "postgres", DRIVER):
+        url = f"{DRIVER}://{store.partition('://')[2]}"
+    else:
+        file = _sqlite_path(store) if _scheme(store) == "sqlite" else _folder(store)
+        if file is None:
+            raise UsageError(
+                f"{mask(store)} is no place for a store",
+                facts={"places": "DIR, sqlite:///FILE, postgresql://USER@HOST/DATABASE"},
+                fix="keep the index in one of these; "
+                "runs can be elsewhere: runs = 's3://bucket/path'",
+            )
+        if _scheme(store) != "sqlite" or not (file.suffix or file.is_file()):
+            file = file / "index.sqlite"
+        url, beside = f"sqlite:///{file.absolute()}", file.absolute().parent
+    folder = _folder(runs) if runs is not None else beside
     if folder is not None:
         return Place(url=url, root=folder.absolute())
+    own = beside if home is None else home
+    if own is None:
+        raise UsageError(
+            "this store needs a place for run directories", fix="set runs in trtbench.toml"
+        )
+    if runs is None:
+        return Place(url=url, root=own.absolute())
     remote = runs.rstrip("/")
     local = hashlib.sha256(remote.encode()).hexdigest()[:16]
-    own = beside if beside is not None and home is None else _home(home)
-    return Place(url=url, root=own / "remote" / local, remote=remote)
+    return Place(url=url, root=own.absolute() / "remote" / local, remote=remote)
 
 
 def address_from_text(text: str) -> str:
     """Write a place so that it means the same from every folder."""
-    if not is_url(text):
-        return str(at_home(text).absolute())
     if _scheme(text) == "sqlite":
         return f"sqlite:///{_sqlite_path(text).absolute()}"
-    return text
-
-
-def without_password(url: str) -> str:
-    """Write a URL so that it can be shown."""
-    return mask(url)
-
-
-def _index(store: str) -> tuple[str, Path | None]:
-    """Find the URL of the index and, where it is a file, the folder around it."""
-    scheme = _scheme(store)
-    if scheme in _POSTGRES:
-        return f"{DRIVER}://{store.partition('://')[2]}", None
-    folder = _folder(store)
-    if folder is None and scheme == "sqlite":
-        folder = _sqlite_path(store)
-        if folder.suffix or folder.is_file():
-            return f"sqlite:///{folder.absolute()}", folder.parent.absolute()
-    if folder is None:
-        raise UsageError(
-            f"{without_password(store)} is no place for a store",
-            facts={"places": "DIR, sqlite:///FILE, postgresql://USER@HOST/DATABASE"},
-            fix="keep the index in one of these; runs can be elsewhere: runs = 's3://bucket/path'",
-        )
-    folder = folder.absolute()
-    return f"sqlite:///{folder / INDEX}", folder
+    return text if is_url(text) else str(at_home(text).absolute())
 
 
 def _sqlite_path(store: str) -> Path:
@@ -112,23 +122,149 @@ def _sqlite_path(store: str) -> Path:
 
 
 def _folder(text: str) -> Path | None:
-    """Find the folder that a plain name or a ``file://`` URL stands for."""
-    scheme = _scheme(text)
-    if scheme is None:
+    """The folder of a plain name or a ``file://`` URL."""
+    if not is_url(text):
         return at_home(text)
-    if scheme in ("file", "local"):
-        return Path(unquote(urlsplit(text).path))
-    return None
+    return Path(unquote(urlsplit(text).path)) if _scheme(text) in ("file", "local") else None
 
 
-def _scheme(text: str) -> str | None:
-    found = _SCHEME.match(text)
-    return found[1].lower() if found else None
+class RemoteRuns:
+    """The runs at one URL, and the folder here that holds copies of some of them."""
+
+    def __init__(self, url: str, *, folder: Path) -> None:
+        self.url = url
+        self.folder = folder
+        self._pending = folder.parent / "pending"
+        """One empty file for each run that is not known to have arrived."""
+        self._scheme = url.partition("://")[0]
+        try:
+            fsspec = importlib.import_module("fsspec")
+            files, root = fsspec.core.url_to_fs(url)
+        except ImportError as problem:
+            package = _PACKAGES.get(self._scheme)
+            raise UnavailableError(
+                f"runs at {mask(url)} need a library that is not installed",
+                facts={"reason": problem},
+                fix="pip install 'trtbench[remote]'" + (f" {package}" if package else ""),
+            ) from None
+        except Exception as problem:
+            raise StoreError(
+                f"runs cannot be kept at {mask(url)}", facts={"reason": problem}
+            ) from None
+        self._files: AbstractFileSystem = files
+        self._root = str(root).rstrip("/")
+
+    def expect(self, run_id: str) -> None:
+        """Note that a run is about to be made here and will have to be sent."""
+        self._pending.mkdir(parents=True, exist_ok=True)
+        (self._pending / run_id).touch()
+
+    def forget(self, run_id: str) -> None:
+        """Remove the note on a run."""
+        (self._pending / run_id).unlink(missing_ok=True)
+
+    def waiting(self) -> list[str]:
+        """Runs that are complete here and not known to have arrived."""
+        marks = sorted(self._pending.iterdir()) if self._pending.is_dir() else []
+        return [mark.name for mark in marks if (self.folder / mark.name / RECORD).is_file()]
+
+    def send(self, run_id: str, *, changes_only: bool = False) -> None:
+        """Copy a complete directory, or what is new or may have changed; the record last."""
+        here, what = self.folder / run_id, f"change of run {run_id}" if changes_only else None
+        with self._talking(f"the {what or f'run {run_id}'} could not be sent", here=here):
+            known = set(self._listing(run_id)) - set(CHANGING) if changes_only else set()
+            for name in sorted(own_files(here), key=lambda name: name == RECORD):
+                if name not in known:
+                    self._put(here / name, f"{self._root}/{run_id}/{name}")
+        if not changes_only:
+            self.forget(run_id)
+
+    def fetch(self, run_id: str) -> Path:
+        """A directory here with all that is there; only what is missing is copied."""
+        here = self.folder / run_id
+        if (self._pending / run_id).is_file() and here.is_dir():
+            return here
+        with self._talking(f"the run {run_id} could not be fetched"):
+            listed = self._listing(run_id)
+            if RECORD in listed and here.is_dir():
+                self._fill(here, run_id, listed)
+            elif RECORD in listed:
+                # Another process may be quicker; a copy is a copy.
+                with contextlib.suppress(StoreError), partial_directory(here) as folder:
+                    self._fill(folder, run_id, listed)
+        return here
+
+    def ids(self) -> Iterator[str]:
+        """The complete runs that are there."""
+        with self._talking("the runs could not be listed"):
+            self._files.invalidate_cache(self._root)
+            found = self._files.glob(f"{self._root}/*/{RECORD}")
+        yield from filter(_is_name, (str(path).rsplit("/", 2)[-2] for path in sorted(found)))
+
+    def remove(self, run_id: str) -> None:
+        """Delete a run there and its copy here; without its record it is invisible at once."""
+        there = f"{self._root}/{run_id}"
+        with self._talking(f"the run {run_id} could not be removed"):
+            with contextlib.suppress(FileNotFoundError):
+                self._files.rm_file(f"{there}/{RECORD}")
+            with contextlib.suppress(FileNotFoundError):
+                self._files.rm(there, recursive=True)
+        self.forget(run_id)
+        shutil.rmtree(self.folder / run_id, ignore_errors=True)
+
+    def _fill(self, folder: Path, run_id: str, listed: dict[str, int]) -> None:
+        for name, size in listed.items():
+            target = inside(folder, name, what="file", where=f"the run {run_id}")
+            if target.is_file() and target.stat().st_size == size and name not in CHANGING:
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            temporary = target.with_name(f".{target.name}.{secrets.token_hex(3)}")
+            try:
+                self._files.get_file(f"{self._root}/{run_id}/{name}", str(temporary))
+                temporary.replace(target)
+            finally:
+                temporary.unlink(missing_ok=True)
+
+    def _listing(self, run_id: str) -> dict[str, int]:
+        there = f"{self._root}/{run_id}"
+        self._files.invalidate_cache(there)
+        try:
+            found = self._files.find(there, detail=True)
+        except FileNotFoundError:
+            return {}
+        prefix = there.strip("/") + "/"
+        names = {str(path).strip("/").removeprefix(prefix): each for path, each in found.items()}
+        return {name: int(each["size"]) for name, each in names.items() if _is_name(name)}
+
+    def _put(self, source: Path, target: str) -> None:
+        parent, _, name = target.rpartition("/")
+        self._files.makedirs(parent, exist_ok=True)
+        if self._scheme in _WHOLE:
+            self._files.put_file(str(source), target)
+            return
+        temporary = f"{parent}/.{name}.{secrets.token_hex(3)}"
+        self._files.put_file(str(source), temporary)
+        self._files.mv(temporary, target)
+
+    @contextlib.contextmanager
+    def _talking(self, what: str, *, here: Path | None = None) -> Iterator[None]:
+        """Turn what fsspec and the libraries below it raise into an error of ours."""
+        try:
+            yield
+        except StoreError:
+            raise
+        except Exception as problem:  # every storage has exceptions of its own
+            reason = f"{type(problem).__name__}: {problem}"
+            facts = {"storage": mask(self.url), "reason": reason}
+            if here is not None:
+                facts["kept in"] = str(here)
+            fix = "trtbench runs reindex sends what waits here" if here else None
+            raise StoreError(what, facts=facts, fix=fix) from None
 
 
-def _home(home: Path | None) -> Path:
-    if home is None:
-        raise UsageError(
-            "this store needs a place for run directories", fix="set runs in trtbench.toml"
-        )
-    return home.absolute()
+def _is_name(name: str) -> bool:
+    """Whether a name given far away stays in its folder; hidden ones are not complete."""
+    try:
+        return not str(check_name(name)).startswith(".")
+    except InputError:
+        return False

@@ -1,49 +1,87 @@
-"""A store: run directories, in a folder or on shared storage, and the index over them."""
+"""A store: run directories, in a folder or on shared storage, and the index over them.
+
+Scores and checks of an artefact are kept in the store as well, by the hash of the artefact.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import platform
+import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtbench import boundary
-from trtbench.domain.result import AnyRecord, FailedRun, Run
-from trtbench.errors import InputError, StoreError, TrtbenchError, UsageError, write_error
-from trtbench.host.files import path_behind, utf8_path
-from trtbench.host.unfinished import remove_abandoned, remove_temporary, scratch_directory
-from trtbench.store.contents import remove_contents
+from trtbench.core.errors import (
+    InputError,
+    StoreError,
+    TrtbenchError,
+    UsageError,
+    write_error,
+    writing,
+)
+from trtbench.core.run import AnyRecord, FailedRun, Run, Scores, lowest_type, precision_of
+from trtbench.core.safety import check_id, check_name, check_tag
+from trtbench.core.spec import Value
+from trtbench.host.files import (
+    forgotten,
+    path_behind,
+    remove_abandoned,
+    remove_temporary,
+    scratch_directory,
+    utf8_path,
+)
+from trtbench.models.identity import kept_value
 from trtbench.store.directory import (
+    DAMAGED,
+    RECORD,
+    SCORES,
+    Cached,
+    Entry,
+    ReadOnlyIndexError,
+    entry_from_record,
     partial_directory,
     read_headline,
     read_record,
     read_run,
+    remove_contents,
     run_directories,
     write_record,
 )
-from trtbench.store.entries import DAMAGED, Cached, Entry, entry_from_record
-from trtbench.store.health import (
-    Checkup,
-    Describe,
-    adopt,
-    marked,
-    read_entries,
-    remove_forgotten,
-    sort_out,
-)
-from trtbench.store.place import address_from_text, place_from_text
+from trtbench.store.place import RemoteRuns, address_from_text, place_from_text
 
 if TYPE_CHECKING:
     from trtbench.store.index import Index
-    from trtbench.store.remote import RemoteRuns
+
+Describe = Callable[[Run], Cached | None]
+"""Computes what the index caches of a run; given by the caller, as a store knows no analysis."""
 
 LAST = "last"
 TAG = "tag:"
 MOST_WAITING = 100
-"""Runs on disk that may wait for the index; where one is killed, so many are adopted."""
+"""Runs that are added to the index together; a killed process leaves this many to be adopted."""
+JUDGED = "judged"
+
+
+class Checkup(Value, frozen=True, kw_only=True):
+    """How the index and the directories of a store differed."""
+
+    runs: int
+    """Entries of the index after repair."""
+    adopted: tuple[str, ...] = ()
+    """Runs on disk that the index lacked."""
+    dropped: tuple[str, ...] = ()
+    """Entries whose directory is gone, or belongs to another run."""
+    damaged: dict[str, str] = {}
+    """Runs that cannot be read, and why; their directories are left alone."""
+    unfinished: tuple[str, ...] = ()
+    """Folders that were begun long ago and never finished."""
+
+    @property
+    def is_sound(self) -> bool:
+        return not (self.adopted or self.dropped or self.damaged or self.unfinished)
 
 
 class Store:
@@ -51,8 +89,8 @@ class Store:
 
     ``place`` is a folder or a URL of an index, ``runs`` a folder or an fsspec URL for the run
     directories, ``home`` the folder for what must stay on this machine. Runs on disk that the index
-    lacks are taken in when a store is opened; ``describe`` computes what is listed of them, and
-    ``tell`` hears what was mended. Unless ``at_once``, the index is opened when it is first used.
+    lacks are added when a store is opened; ``describe`` computes what is listed of them, and
+    ``tell`` receives a line for each repair. Unless ``at_once``, the index is opened on first use.
     """
 
     def __init__(
@@ -65,30 +103,25 @@ class Store:
         tell: Callable[[str], None] | None = None,
         at_once: bool = True,
     ) -> None:
-        found = place_from_text(str(place), runs=runs, home=home)
-        self.root, self.runs = found.root, found.runs
+        self._place = place_from_text(str(place), runs=runs, home=home)
+        self.root, self.runs = self._place.root, self._place.runs
         self.address = address_from_text(str(place))
-        """Where the store is, whatever folder one is in."""
+        """Where the store is, whatever the working directory."""
         self.runs_address = address_from_text(runs) if runs is not None else None
         self.news: list[str] = []
-        """What was found and mended when the store was opened."""
-        self._place, self._describe = found, describe
-        self._tell = tell or (lambda line: None)
+        """What was repaired when the store was opened."""
+        self._describe, self._tell = describe, tell
         self._index: Index | None = None
         self._opening = threading.Lock()
-        self._is_shared = found.is_shared
         self._waiting: list[Entry] | None = None
         try:
-            for folder in (self.runs, found.index_folder or self.runs):
+            for folder in (self.runs, self._place.index_folder or self.runs):
                 folder.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             if not self.root.is_dir():
                 raise write_error(self.runs, problem) from None
-        self._remote: RemoteRuns | None = None
-        if found.remote is not None:
-            from trtbench.store.remote import RemoteRuns
-
-            self._remote = RemoteRuns(found.remote, folder=self.runs)
+        remote = self._place.remote
+        self._remote = RemoteRuns(remote, folder=self.runs) if remote is not None else None
         remove_abandoned(self.runs)
         remove_temporary()
         if at_once:
@@ -96,29 +129,83 @@ class Store:
 
     @property
     def index(self) -> Index:
-        """The index over the runs."""
         return self._index or self.open()
 
     def open(self, *, adopting: bool = True) -> Index:
-        """Open the index, once, and take in what it lacks, unless all is read anyway."""
+        """Open the index once, and add the runs it lacks."""
         with self._opening:
             if self._index is None:
-                # The database library takes a while to import.
-                from trtbench.store.opening import open_index
+                from trtbench.store.index import open_index  # imports SQLAlchemy
 
                 index, lost = open_index(self._place)
                 self.news += [lost] if lost is not None else []
-                # To list far storage takes long; reindex and fsck do.
+                # Shared storage takes long to list: only reindex and fsck do.
                 if adopting and self._remote is None:
-                    self.news += adopt(index, self.runs, describe=self._describe, name=self._stored)
+                    self.news += self._adopt(index)
                 self._index = index
-                for line in self.news:
-                    self._tell(line)
+                for line in self.news if self._tell else ():
+                    self._tell(line)  # type: ignore[misc]
             return self._index
+
+    def _adopt(self, index: Index) -> list[str]:
+        """Add runs whose writer was killed before it reached the index, or all to a new index."""
+        try:
+            names = {each.name for each in os.scandir(self.runs) if not each.name.startswith(".")}
+        except OSError:
+            return []
+        missing = sorted(names - index.ids())
+        folders = [self.runs / each for each in missing if (self.runs / each / RECORD).exists()]
+        if not folders:
+            return []
+        found, damaged = self._read_entries(folders, self._describe)
+        try:
+            index.put_all(found.values())
+        except ReadOnlyIndexError:
+            return [f"{len(folders)} runs are not in the index, which cannot be written"]
+        lines = [f"{each} cannot be read: {reason}" for each, reason in damaged.items()]
+        if count := len(found.keys() - damaged.keys()):
+            were = (
+                "run that the index lacked was" if count == 1 else "runs that the index lacked were"
+            )
+            lines.insert(0, f"{count} {were} taken in")
+        return lines
+
+    def _read_entries(
+        self,
+        folders: Iterable[Path],
+        describe: Describe | None,
+        known: Mapping[str, Entry] | None = None,
+    ) -> tuple[dict[str, Entry], dict[str, str]]:
+        """Entries of run directories, oldest first; unreadable ones are marked, and why by id."""
+        before = {entry.path: entry for entry in (known or {}).values()}
+        found: list[Entry] = []
+        marked: list[Entry] = []
+        damaged: dict[str, str] = {}
+        for folder in folders:
+            path = self._stored(folder)
+            try:
+                run = read_headline(folder)
+                record: AnyRecord = run.record if isinstance(run, Run) else run
+                cached = describe(run) if isinstance(run, Run) and describe is not None else None
+                found.append(entry_from_record(record, path=path, cached=cached))
+                continue
+            except TrtbenchError as problem:
+                reason = problem.message
+            entry = before.get(path)
+            if entry is None and _is_id(folder.name):
+                entry = Entry(
+                    id=folder.name, kind=DAMAGED, created="", model="cannot be read", runtime="",
+                    path=path,
+                )  # fmt: skip
+            damaged[entry.id if entry else folder.name] = reason
+            marked += [entry.having(kind=DAMAGED)] if entry else []
+        # The order in which runs count as made: clocks are all there is on the disk.
+        found.sort(key=lambda entry: (entry.created, entry.id))
+        return {entry.id: entry for entry in (*found, *marked)}, damaged
 
     @contextlib.contextmanager
     def new_run(self, run_id: str, *, output: Path | None = None) -> Iterator[Path]:
-        """List a folder to fill; complete and visible only when the block ends well."""
+        """Create a run directory, and publish it when the block ends well."""
         target = self.directory(run_id, output=output)
         remote = self._remote if output is None else None
         if remote is not None:
@@ -134,12 +221,12 @@ class Store:
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:
-        """List a folder to work in that vanishes at the end."""
+        """Create a folder to work in, and remove it when the block ends."""
         with scratch_directory(self.runs) as folder:
             yield folder
 
     def directory(self, run_id: str, *, output: Path | None = None) -> Path:
-        """Tell where a run goes: into the store, or to the folder the user named."""
+        """Where a run goes: into the store, or to the folder the user named."""
         return output.absolute() if output is not None else self.runs / run_id
 
     def add(self, record: AnyRecord, *, path: Path, cached: Cached | None = None) -> Entry:
@@ -155,10 +242,10 @@ class Store:
 
     @contextlib.contextmanager
     def adding_many(self) -> Iterator[None]:
-        """Let the runs that are added meanwhile enter the index many at a time.
+        """Put runs that are added in the block into the index many at a time.
 
-        Each is complete on disk before it waits, so that the next one to open the store adopts
-        what a killed process left. Far storage is not looked through on opening: nothing waits.
+        Each is complete on disk before it waits, so the next process to open the store adopts what
+        a killed one left. Shared storage is not listed on opening: nothing waits there.
         """
         self._waiting = [] if self._remote is None else None
         try:
@@ -173,36 +260,35 @@ class Store:
             self._waiting.clear()
 
     def publish(self, folder: Path) -> None:
-        """Have everybody see what was changed in a run directory; nothing to do for a folder."""
+        """Send what was changed in a run directory to shared storage, if the store has one."""
         if self._remote is not None and folder.parent.resolve() == self.runs.resolve():
-            self._remote.send_changes(folder.name)
+            self._remote.send(folder.name, changes_only=True)
 
     def path(self, entry: Entry) -> Path:
-        """Find the folder of an entry, fetched if it is far; inside the store it is relative."""
+        """The folder of an entry, fetched from shared storage where needed."""
         folder = self._folder(entry)
         if self._remote is not None and folder.parent == self.runs:
             return self._remote.fetch(folder.name)
         return folder
 
     def _folder(self, entry: Entry) -> Path:
-        """Find where an entry says its directory is; a relative path stays within the store."""
+        """Where an entry says its directory is; a relative path stays within the store."""
         if Path(entry.path).is_absolute():
             return path_behind(Path(entry.path))
         try:
-            return self.root / boundary.check_name(entry.path, what="folder of a run")
+            return self.root / check_name(entry.path, what="folder of a run")
         except InputError as problem:
             fix = "trtbench runs fsck"
             raise StoreError(problem.message, facts={"run": entry.id}, fix=fix) from None
 
     def resolve(self, name: str) -> Path:
-        """Find a run by folder, id, start of an id, ``last`` or ``tag:NAME``."""
-        as_path = Path(name)
-        if name != LAST and as_path.is_dir():
-            return as_path.absolute()
+        """The folder of a run: by folder, id, start of an id, ``last`` or ``tag:NAME``."""
+        if name != LAST and Path(name).is_dir():
+            return Path(name).absolute()
         return self.path(self.entry(name))
 
     def entry(self, name: str) -> Entry:
-        """Find an entry by id, start of an id, ``last`` or ``tag:NAME``."""
+        """An entry by id, start of an id, ``last`` or ``tag:NAME``."""
         if name == LAST:
             found = self.index.find(limit=1, as_made=True)
         elif name.startswith(TAG):
@@ -222,46 +308,34 @@ class Store:
 
     def load(self, name: str) -> Run | FailedRun:
         """Read a run by any of its names."""
-        as_path = Path(name)
-        if name != LAST and as_path.is_dir():
-            return read_run(as_path.absolute())
+        if name != LAST and Path(name).is_dir():
+            return read_run(Path(name).absolute())
         entry = self.entry(name)
         folder = self.path(entry)
-        if not folder.is_dir():
-            raise self._gone(entry, folder)
-        run = read_run(folder)
-        self._demand_same(entry, run.id, folder)
-        return run
+        if folder.is_dir():
+            run = read_run(folder)
+            _demand_same(entry, run.id, folder)
+            return run
+        if self._place.is_shared and self._remote is None and entry.host != platform.node():
+            raise StoreError(
+                "the run's directory is on another machine",
+                facts={"machine": entry.host, "path": folder},
+                fix="set runs in trtbench.toml to a folder or URL that all machines reach",
+            )
+        raise StoreError(
+            "the run's directory is gone", facts={"path": folder}, fix="trtbench runs reindex"
+        )
 
     def holds(self, run_id: str) -> bool:
-        """Say whether a run is there and can be read."""
+        """Whether a run is in the store and can be read."""
         try:
             entry = self.entry(run_id)
             return entry.id == run_id and read_headline(self.path(entry)).id == run_id
         except TrtbenchError:
             return False
 
-    def _demand_same(self, entry: Entry, found: str, folder: Path) -> None:
-        if found != entry.id:
-            raise StoreError(
-                "the index names the folder of another run",
-                facts={"run": entry.id, "folder": folder, "which holds": found},
-                fix="trtbench runs fsck",
-            )
-
-    def _gone(self, entry: Entry, folder: Path) -> StoreError:
-        if self._is_shared and self._remote is None and entry.host != platform.node():
-            return StoreError(
-                "the run's directory is on another machine",
-                facts={"machine": entry.host, "path": folder},
-                fix="set runs in trtbench.toml to a folder or URL that all machines reach",
-            )
-        return StoreError(
-            "the run's directory is gone", facts={"path": folder}, fix="trtbench runs reindex"
-        )
-
     def remove(self, name: str) -> tuple[Path, tuple[str, ...]]:
-        """Delete a run's files and its entry; gives its folder, and what else is in it and stays.
+        """Delete a run's files and its entry; gives its folder, and the other files left in it.
 
         Only a folder that is provably this run's is touched, whatever the index says.
         """
@@ -270,27 +344,23 @@ class Store:
         left: tuple[str, ...] = ()
         try:
             if self._remote is not None and folder.parent == self.runs:
-                self._remote.remove(boundary.check_id(folder.name))
+                self._remote.remove(check_id(folder.name))
             elif os.path.lexists(folder):
-                self._demand_own(entry, folder)
+                try:
+                    found = read_record(folder).id
+                except InputError:  # damaged: its place identifies it
+                    found = folder.name if folder == self.runs / entry.id else "no run"
+                _demand_same(entry, found, folder)
                 left = remove_contents(folder)
         except OSError as problem:
             raise StoreError(f"{folder} cannot be removed", facts={"reason": problem}) from None
         self.index.remove(entry.id)
         return folder, left
 
-    def _demand_own(self, entry: Entry, folder: Path) -> None:
-        """Refuse a folder that is not this run's; a damaged record is known by its place."""
-        try:
-            found = read_record(folder).id
-        except InputError:
-            found = folder.name if folder == self.runs / entry.id else "no run"
-        self._demand_same(entry, found, folder)
-
     def tag(self, name: str, *, add: tuple[str, ...] = (), drop: tuple[str, ...] = ()) -> Entry:
         """Change the tags of a run, in its record and in the index."""
         for each in add:
-            boundary.check_tag(each)
+            check_tag(each)
 
         def change(entry: Entry) -> Entry:
             folder = self.path(entry)
@@ -304,18 +374,19 @@ class Store:
         return self.index.change(found.id, change) or found
 
     def reindex(self, describe: Describe) -> Checkup:
-        """Make the index anew from the directories, and tell what was found.
+        """Rebuild the index from the directories.
 
         A run that cannot be read, by this version or at all, stays in the index as damaged.
         """
         known = {entry.id: entry for entry in self.open(adopting=False).find()}
-        folders = [*self._directories(), *self._outside(known.values())]
-        found, damaged = read_entries(folders, describe=describe, name=self._stored, known=known)
-        gone, _ = sort_out(
-            {id_: entry for id_, entry in known.items() if id_ not in found},
-            self._folder,
-            self._is_ours,
-        )
+        outside = []  # directories that users put elsewhere
+        for entry in known.values():
+            with contextlib.suppress(StoreError):
+                folder = self._folder(entry)
+                if folder.parent != self.runs and folder.is_dir():
+                    outside.append(folder)
+        found, damaged = self._read_entries([*self._directories(), *outside], describe, known)
+        gone, _ = self._lost(entry for id_, entry in known.items() if id_ not in found)
         self.index.put_all(found.values())
         self.index.remove(*gone)
         return Checkup(
@@ -326,34 +397,52 @@ class Store:
         )
 
     def check(self, describe: Describe, *, mend: bool = True) -> Checkup:
-        """Look for what does not fit between the directories and the index, and mend it."""
+        """Compare the directories with the index, and repair the index."""
         known = {entry.id: entry for entry in self.index.find()}
-        gone, damaged = sort_out(known, self._folder, self._is_ours)
+        gone, damaged = self._lost(known.values())
         again = {id_ for id_, each in known.items() if each.kind == DAMAGED and id_ not in damaged}
         missing = [f for f in self._directories() if f.name not in known or f.name in again]
-        found, unreadable = read_entries(missing, describe=describe, name=self._stored)
+        found, unreadable = self._read_entries(missing, describe)
+        unfinished = forgotten(self.runs)
         if mend:
-            changed = [marked(known[id_]) for id_ in damaged if known[id_].kind != DAMAGED]
+            changed = [known[id_].having(kind=DAMAGED) for id_ in damaged]
             self.index.put_all([*found.values(), *changed])
             self.index.remove(*gone)
+            for folder in unfinished:
+                shutil.rmtree(folder, ignore_errors=True)
         return Checkup(
             runs=len(known.keys() | found.keys()) - len(gone),
             adopted=tuple(id_ for id_ in found if id_ not in unreadable),
             dropped=tuple(gone),
             damaged={**damaged, **unreadable},
-            unfinished=remove_forgotten(self.runs, mend=mend),
+            unfinished=tuple(folder.name for folder in unfinished),
         )
 
-    def _outside(self, entries: Iterable[Entry]) -> Iterator[Path]:
-        """Find the directories that users put elsewhere."""
+    def _lost(self, entries: Iterable[Entry]) -> tuple[list[str], dict[str, str]]:
+        """Ids of entries without a run, and of runs that cannot be read with the reason."""
+        gone: list[str] = []
+        damaged: dict[str, str] = {}
         for entry in entries:
-            with contextlib.suppress(StoreError):
+            try:
                 folder = self._folder(entry)
-                if folder.parent != self.runs and folder.is_dir():
-                    yield folder
+                may_be = folder.is_dir() and (folder.name == entry.id or (folder / RECORD).exists())
+                if may_be and read_record(folder).id == entry.id:
+                    continue
+            except StoreError:  # the path leads out of the store
+                gone.append(entry.id)
+                continue
+            except TrtbenchError as problem:
+                damaged[entry.id] = problem.message
+                continue
+            # A folder that is not found here may be on another machine.
+            inside = not Path(entry.path).is_absolute()
+            sees_all = not self._place.is_shared or (inside and self._remote is not None)
+            if sees_all or entry.host == platform.node():
+                gone.append(entry.id)
+        return gone, damaged
 
     def _directories(self) -> Iterator[Path]:
-        """List every complete run of the store; what waited here to be sent is sent first."""
+        """Every complete run of the store; what waited here to be sent is sent first."""
         if self._remote is None:
             yield from run_directories(self.runs)
             return
@@ -362,14 +451,61 @@ class Store:
         for run_id in self._remote.ids():
             yield self._remote.fetch(run_id)
 
-    def _is_ours(self, entry: Entry) -> bool:
-        """Say whether a folder that is not found is gone, not just out of this one's sight."""
-        inside = not Path(entry.path).is_absolute()
-        sees_all = not self._is_shared or (inside and self._remote is not None)
-        return sees_all or entry.host == platform.node()
-
     def _stored(self, path: Path) -> str:
         try:
             return str(path.relative_to(self.root))
         except ValueError:
             return str(utf8_path(path))
+
+
+def _demand_same(entry: Entry, found: str, folder: Path) -> None:
+    if found != entry.id:
+        raise StoreError(
+            "the index names the folder of another run",
+            facts={"run": entry.id, "folder": folder, "which holds": found},
+            fix="trtbench runs fsck",
+        )
+
+
+def _is_id(name: str) -> bool:
+    try:
+        return bool(check_id(name))
+    except InputError:
+        return False
+
+
+def judged_folder(store: Store, sha256: str, *, precision: str | None = None) -> Path:
+    """The folder where the store keeps scores and checks of these bytes; it is created."""
+    lowest, name = lowest_type(precision), check_id(sha256, what="hash of a model")
+    folder = store.root / JUDGED / (f"{name}-{lowest}" if lowest else name)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def known_folders(run: Run, store: Store) -> Sequence[Path]:
+    """Where scores and checks of a run's bytes may be: beside it, then by their hash."""
+    beside = [run.path] if run.path is not None and run.path.is_dir() else []
+    return [*beside, *_by_hash(run, store)]
+
+
+def _by_hash(run: Run, store: Store) -> list[Path]:
+    """Folders of the run's bytes in its precision; of an unknown precision, the only one."""
+    sha256, lowest = run.record.spec.model.sha256, lowest_type(precision_of(run.record))
+    if sha256 is None or not _is_id(sha256):
+        return []
+    root = store.root / JUDGED
+    if lowest is None:
+        found = [each for each in (root / sha256, *root.glob(f"{sha256}-*")) if each.is_dir()]
+        return found if len(found) == 1 else []
+    return [each for each in (root / f"{sha256}-{lowest}", root / sha256) if each.is_dir()]
+
+
+def known_scores(run: Run, store: Store) -> Scores | None:
+    """Scores taken of a run's bytes before it was measured, in the same precision."""
+    for folder in _by_hash(run, store):
+        kept = kept_value(folder / SCORES, Scores)
+        same = kept is not None and kept.sha256 == run.record.spec.model.sha256
+        if kept is not None and same and kept.not_of(run.record) is None:
+            return kept
+    return None

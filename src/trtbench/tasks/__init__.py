@@ -6,7 +6,17 @@ reports. ``contract.py`` says what a file must offer; names that begin with ``_`
 
 from __future__ import annotations
 
-from trtbench.registry import Registry
+from trtbench.core.metrics import declare
+from trtbench.core.plugins import Registry
 from trtbench.tasks.contract import Task
 
-TASKS = Registry("trtbench.tasks", noun="task", contract=Task)
+
+class _Tasks(Registry[Task]):
+    def load(self, name: str) -> Task:
+        """Import a task and declare its metrics."""
+        task = super().load(name)
+        declare(task.METRICS)
+        return task
+
+
+TASKS = _Tasks("trtbench.tasks", noun="task", contract=Task)

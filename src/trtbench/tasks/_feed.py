@@ -1,4 +1,4 @@
-"""Opens the items a pass is asked for: random ones, those of a file, or those of a task."""
+"""Opens the items of a pass: random ones, those of a file, or those of a task."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from pathlib import Path
 
 import numpy as np
 
-from trtbench.analysis.inputs import has_meaning, has_rows, random_inputs, refuse_other_than_tensors
-from trtbench.analysis.open_shapes import (
+from trtbench.core.errors import InputError, InputTypeError, UsageError
+from trtbench.core.results import Feed, InferOutcome, LoadedItem
+from trtbench.core.samples import Array, Arrays
+from trtbench.core.spec import RunSpec, TensorSpec
+from trtbench.host.arrays import Chunks, ChunkWriter, read_arrays
+from trtbench.models.inputs import (
     assumption,
     batch_place,
     fitted,
+    has_meaning,
+    has_rows,
+    random_inputs,
     refuse_open,
+    refuse_other_than_tensors,
     with_assumed_shapes,
     with_same_dims,
 )
-from trtbench.domain.arrays import Array, Arrays
-from trtbench.domain.feed import Feed, InferOutcome, LoadedItem
-from trtbench.domain.spec import RunSpec, TensorSpec
-from trtbench.errors import InputError, InputTypeError, UsageError
-from trtbench.host.arrays import read_arrays
-from trtbench.host.chunks import Chunks, ChunkWriter
 from trtbench.models.onnx_outline import sides_of
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import DataSource, Predicted, Tensors
@@ -44,7 +46,16 @@ def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
         assert feed.task is not None
         source: DataSource = TASKS.load(feed.task).open_source(feed.settings, settled)
         return source.part(range(min(feed.count, len(source.names)))) if feed.count else source
-    known = _names(feed, settled)
+    # Own names of inputs to those the items are known by: equal ones, else by position.
+    own, theirs = [tensor.name for tensor in settled], feed.names or ()
+    if theirs and len(own) != len(theirs):
+        raise UsageError(
+            "the sides do not have the same inputs",
+            facts={"reference": ", ".join(theirs), "this one": ", ".join(own)},
+            fix="give a model and one that was made of it",
+        )
+    same = not theirs or set(own) == set(theirs)
+    known = dict(zip(own, own if same else theirs, strict=True))
     rows = {each.name for each in tensors if has_rows(each, tensors)}
     if feed.kind == "random":
         return RandomItems(feed, settled, known, rows, sides=sides_of(spec.model.path, settled))
@@ -52,19 +63,28 @@ def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
     return ArrayItems(Path(spec.inputs.source), settled, known, rows, limit=feed.count)
 
 
+def _settled(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
+    """Fill open dimensions with the values the user gave; a batch in front stays as it is."""
+    given = spec.shapes.get(tensor.name)
+    if given is None or not tensor.shape:
+        return tensor
+    if batch_place(tensor):
+        return tensor.having(shape=fitted(tensor, given))
+    opened = tensor.having(shape=(None, *tensor.shape[1:]))
+    return tensor.having(shape=(tensor.shape[0], *fitted(opened, given)[1:]))
+
+
 def open_feed_of_pass(feed: Feed, outcome: InferOutcome, *, spec: RunSpec) -> DataSource:
     """Open the items that a pass ran: those that could be read."""
     source = open_feed(feed, outcome.inputs, spec=spec)
     lost = {each.place for each in outcome.unreadable}
-    if not lost:
-        return source
-    return source.part([place for place in range(len(source.names)) if place not in lost])
+    left = [place for place in range(len(source.names)) if place not in lost]
+    return source.part(left) if lost else source
 
 
 def image_inputs(spec: RunSpec, tensors: Tensors) -> dict[str, Array]:
     """Prepare the image that is a run's input, and repeat it to fill the batch."""
-    source = spec.inputs.source
-    settings = {**spec.inputs.settings, "data": source, "unlabelled": True}
+    settings = {**spec.inputs.settings, "data": spec.inputs.source, "unlabelled": True}
     feed = Feed(kind="task", task=spec.inputs.task, settings=settings)
     images = open_feed(feed, tensors, spec=spec)
     item = images.prepare(images.load(0))
@@ -96,14 +116,13 @@ class RandomItems(DataSource):
         *,
         sides: tuple[int, int] | None = None,
     ) -> None:
-        self._feed, self._known = feed, known
+        self._feed, self._known, self._rows = feed, known, rows
         whole = with_assumed_shapes(tensors, batch=False, sides=sides)
         refuse_open(whole, batch=False)
-        self._rows = rows
         self._items = [t.having(shape=t.shape[1:]) if t.name in rows else t for t in whole]
         self.names = tuple(f"random {i}" for i in range(feed.count or 1))
         note = assumption(tensors, whole)
-        self.notes: tuple[str, ...] = (note,) if note else ()
+        self.notes = (note,) if note else ()
 
     def load(self, index: int) -> LoadedItem:
         return self._feed.seed * _ITEM_SEEDS + index
@@ -117,23 +136,55 @@ class RandomItems(DataSource):
 
     def _draw(self, item: TensorSpec, *, seed: int) -> Array:
         name = self._known[item.name]
-        ranges = self._feed.ranges
-        given = ranges.get(name, ranges.get(""))
+        ends = self._feed.ranges.get(name, self._feed.ranges.get(""))
         wanted = item.having(name=name)
         if item.dtype not in ("bfloat16", "float16", "float32", "float64"):
             limit = self._feed.limits.get(name)
-            values = _drawn(wanted, seed, limit=limit)
-            return values if given is None else _whole(values, name, given, limit=limit)
+            values = _drawn(wanted, seed, limits={} if limit is None else {name: limit})
+            return values if ends is None else _in_whole_range(values, name, ends, limit=limit)
         # A network in FP16 must see the values of the one in FP32, rounded.
         plain = wanted.having(dtype="float32")
+        low, high = ends or (-3.0, 3.0)
         if self._feed.distribution == "normal":
             rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
             shape = tuple(int(dim) for dim in plain.shape if isinstance(dim, int))
-            low, high = given or (-3.0, 3.0)
             middle, deviation = (low + high) / 2, (high - low) / 6
             return (middle + deviation * rng.standard_normal(shape)).astype(np.float32)
-        values = _drawn(plain, seed).astype(np.float32)
-        return values if given is None else _scaled(values, *given)
+        values = _drawn(plain, seed, limits={}).astype(np.float32)
+        if ends is None:
+            return values
+        if not math.isfinite(low) or not math.isfinite(high) or low >= high:
+            raise UsageError(
+                f"random values from {low:g} to {high:g} have no meaning", fix="--range 0:1"
+            )
+        return (low + (high - low) * values.astype(np.float64)).astype(np.float32)
+
+
+def _drawn(tensor: TensorSpec, seed: int, *, limits: dict[str, int]) -> Array:
+    try:
+        return random_inputs((tensor,), seed=seed, limits=limits)[tensor.name]
+    except (ValueError, TypeError) as problem:
+        raise InputError(
+            f"random inputs cannot be drawn: {problem}", fix="--inputs data.npz"
+        ) from None
+
+
+def _in_whole_range(
+    values: Array, name: str, ends: tuple[float, float], *, limit: int | None
+) -> Array:
+    """Bring integers without a known meaning into a range, both ends included."""
+    if values.dtype.kind not in "iu" or has_meaning(name):
+        return values
+    kind = np.iinfo(values.dtype.name)
+    low = max(math.ceil(ends[0]), 0 if limit is not None else kind.min)
+    high = min(math.floor(ends[1]), kind.max if limit is None else limit - 1)
+    if low > high:
+        raise UsageError(
+            f"there is no whole number from {ends[0]:g} to {ends[1]:g} for the input {name!r}",
+            facts={} if limit is None else {"it takes": f"0 to {limit - 1}"},
+            fix="--range 0:1",
+        )
+    return (low + values.astype(np.int64) % (high - low + 1)).astype(values.dtype)
 
 
 class ArrayItems(DataSource):
@@ -167,7 +218,6 @@ class ArrayItems(DataSource):
             )
         count = min([next(iter(counts.values()), 1), *([limit] if limit else [])])
         self.names = tuple(f"item {index}" for index in range(count))
-        self.notes: tuple[str, ...] = ()
 
     def load(self, index: int) -> LoadedItem:
         return index
@@ -180,7 +230,7 @@ class ArrayItems(DataSource):
 
 
 def _read(path: Path, asked: list[TensorSpec]) -> dict[str, Array]:
-    """Read arrays; floating-point ones of another width than the input's are taken all the same."""
+    """Read arrays; floating-point ones may have another width than the input."""
     with contextlib.suppress(InputTypeError):
         return read_arrays(path, asked)
     for dtype in ("float32", "float16", "float64"):
@@ -188,65 +238,6 @@ def _read(path: Path, asked: list[TensorSpec]) -> dict[str, Array]:
         with contextlib.suppress(InputTypeError):
             return read_arrays(path, other)
     return read_arrays(path, asked)
-
-
-def _names(feed: Feed, tensors: Sequence[TensorSpec]) -> dict[str, str]:
-    """Own names of inputs to those the items are known by: equal ones, else by position."""
-    own = [tensor.name for tensor in tensors]
-    if not feed.names or set(own) == set(feed.names):
-        return {name: name for name in own}
-    if len(own) != len(feed.names):
-        raise UsageError(
-            "the sides do not have the same inputs",
-            facts={"reference": ", ".join(feed.names), "this one": ", ".join(own)},
-            fix="give a model and one that was made of it",
-        )
-    return dict(zip(own, feed.names, strict=True))
-
-
-def _settled(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
-    """Fill open dimensions with the values the user gave; a batch in front stays as it is."""
-    given = spec.shapes.get(tensor.name)
-    if given is None or not tensor.shape:
-        return tensor
-    if batch_place(tensor):
-        return tensor.having(shape=fitted(tensor, given))
-    opened = tensor.having(shape=(None, *tensor.shape[1:]))
-    return tensor.having(shape=(tensor.shape[0], *fitted(opened, given)[1:]))
-
-
-def _drawn(tensor: TensorSpec, seed: int, *, limit: int | None = None) -> Array:
-    limits = {} if limit is None else {tensor.name: limit}
-    try:
-        return random_inputs((tensor,), seed=seed, limits=limits)[tensor.name]
-    except (ValueError, TypeError) as problem:
-        raise InputError(
-            f"random inputs cannot be drawn: {problem}", fix="--inputs data.npz"
-        ) from None
-
-
-def _whole(values: Array, name: str, ends: tuple[float, float], *, limit: int | None) -> Array:
-    """Bring numbers nobody has a meaning for into a range, both ends included."""
-    if values.dtype.kind not in "iu" or has_meaning(name):
-        return values
-    kind = np.iinfo(values.dtype.name)
-    low = max(math.ceil(ends[0]), 0 if limit is not None else kind.min)
-    high = min(math.floor(ends[1]), kind.max if limit is None else limit - 1)
-    if low > high:
-        raise UsageError(
-            f"there is no whole number from {ends[0]:g} to {ends[1]:g} for the input {name!r}",
-            facts={} if limit is None else {"it takes": f"0 to {limit - 1}"},
-            fix="--range 0:1",
-        )
-    return (low + values.astype(np.int64) % (high - low + 1)).astype(values.dtype)
-
-
-def _scaled(values: Array, low: float, high: float) -> Array:
-    if not math.isfinite(low) or not math.isfinite(high) or low >= high:
-        raise UsageError(
-            f"random values from {low:g} to {high:g} have no meaning", fix="--range 0:1"
-        )
-    return (low + (high - low) * values.astype(np.float64)).astype(np.float32)
 
 
 class TaskJudge:

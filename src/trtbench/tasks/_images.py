@@ -1,32 +1,36 @@
-"""Images from files to network inputs, and back to pictures."""
+"""Images from files to network inputs, and pictures of predictions, drawn without pyplot."""
 
 from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.detection import Letterbox, letterbox_of
-from trtbench.domain.arrays import AnyArray
-from trtbench.domain.result import Scalar
-from trtbench.errors import UsageError, near_miss
-from trtbench.host.images import GREY, IMAGENET, Pixels, read_image, sampled, scaled
-from trtbench.tasks.contract import DataSource, Flag, Tensors
-from trtbench.units import text_from_shape
+from trtbench.analysis.coco import Letterbox, Objects, letterbox_of
+from trtbench.core.errors import UsageError, near_miss, writing
+from trtbench.core.run import Scalar
+from trtbench.core.samples import AnyArray
+from trtbench.core.units import text_from_shape
+from trtbench.host.images import GREY, IMAGENET, Pixels, read_image, sampled
+from trtbench.tasks.contract import DataSource, Flag, Predicted, Settings, TaskPicture, Tensors
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 
 WHOLE = ("uint8", "int16", "uint16", "int32", "int64")
 """Types of inputs that take pixels from 0 to 255."""
 SAMPLED = "linear, not antialiased"
 """How images are scaled for letterboxing."""
 SINGULAR = {"images": "image", "classes": "class", "have": "has", "truths": "truth"}
-ONE = re.compile("|".join(rf"\b{word}\b" for word in SINGULAR))
-"""Words that are others where there is one."""
 NORMALIZE = (
     "imagenet, none (0 to 1), pixels (0 to 255), or MEAN/STD such as 0.5/0.5 or 104,117,123/1,1,1"
 )
@@ -40,7 +44,7 @@ class Loaded:
     pixels: Pixels
     """[height, width, channels]"""
     geometry: Letterbox | None = None
-    """How it was put into the input, once it was."""
+    """How it was put into the input; set by ``prepare``."""
     target: tuple[int, int] | None = None
     """Height and width of the input."""
 
@@ -55,11 +59,7 @@ class ImageInput:
     """Height and width; ``None`` when the network takes any."""
     channels_last: bool
     is_bytes: bool
-    """Takes pixels from 0 to 255, as they are: in bytes, or in longer whole numbers."""
-
-    def laid_out(self, image: AnyArray) -> AnyArray:
-        """Put [height, width, channels] into the order of the input."""
-        return np.ascontiguousarray(image if self.channels_last else image.transpose(2, 0, 1))
+    """Takes pixels from 0 to 255 as integers."""
 
 
 class ImageFiles(DataSource):
@@ -70,7 +70,7 @@ class ImageFiles(DataSource):
     _normalize: str
 
     def settle(self, takes: ImageInput, normalize: str, **own: Scalar) -> None:
-        """Keep how images are prepared, as it is done: bytes are not normalised."""
+        """Set how images are prepared; bytes are not normalized."""
         self._takes, self._normalize = takes, normalize
         done = (
             "pixels" if takes.is_bytes else normalization_name(normalize, channels=takes.channels)
@@ -95,12 +95,13 @@ class ImageFiles(DataSource):
 
 
 def image_input(tensors: Tensors, *, size: int | None = None) -> ImageInput:
-    """Find out how a network takes images."""
+    """Describe how a network takes images."""
+    fix = "give an .npz with an array for every input"
     if len(tensors) != 1 or len(tensors[0].shape) != 4:
         raise UsageError(
             "images can only feed a model whose one input is [batch, channels, height, width]",
             facts={each.name: f"{each.dtype} {text_from_shape(each.shape)}" for each in tensors},
-            fix="give an .npz with an array for every input",
+            fix=fix,
         )
     tensor = tensors[0]
     last = tensor.shape[3] in (1, 3) and tensor.shape[1] not in (1, 3)
@@ -108,13 +109,12 @@ def image_input(tensors: Tensors, *, size: int | None = None) -> ImageInput:
     channels, height, width = (c, a, b) if last else (a, b, c)
     if channels not in (1, 3):
         raise UsageError(
-            f"images have 1 or 3 channels, the input {tensor.name!r} {channels}",
-            fix="give an .npz with an array for every input",
+            f"images have 1 or 3 channels, the input {tensor.name!r} {channels}", fix=fix
         )
     if tensor.dtype not in WHOLE and "float" not in tensor.dtype:
         raise UsageError(
             f"images cannot be made {tensor.dtype}, as the input {tensor.name!r} takes them",
-            fix="give an .npz with an array for every input",
+            fix=fix,
         )
     known = isinstance(height, int) and isinstance(width, int) and height > 0 and width > 0
     own = (int(height), int(width)) if known else None  # type: ignore[arg-type]
@@ -132,38 +132,38 @@ def image_input(tensors: Tensors, *, size: int | None = None) -> ImageInput:
 
 
 def sized_input(tensors: Tensors, *, asked: Scalar, default: int) -> ImageInput:
-    """Find out how a network takes images; one that leaves their size open gets what is asked."""
+    """Describe how a network takes images; one that takes any size gets what is asked."""
     takes = image_input(tensors, size=int(asked) if asked else None)
     return takes if takes.size else image_input(tensors, size=default)
 
 
 def names_below(root: Path, paths: Sequence[Path]) -> tuple[str, ...]:
-    """Name images by their way below the folder, so that two of one name can be told apart."""
-    return tuple(_short(path, root) if root.is_dir() else path.name for path in paths)
-
-
-def _short(path: Path, root: Path) -> str:
-    for own, above in ((path, root), (path.resolve(), root.resolve())):
-        if own.is_relative_to(above):
-            return own.relative_to(above).as_posix()
-    return path.as_posix()
+    """Name images by their path below the folder, so that no two have the same name."""
+    if not root.is_dir():
+        return tuple(path.name for path in paths)
+    names = []
+    for path in paths:
+        pairs = ((path, root), (path.resolve(), root.resolve()))
+        below = (own.relative_to(above) for own, above in pairs if own.is_relative_to(above))
+        names.append(next(below, path).as_posix())
+    return tuple(names)
 
 
 def chosen_item(names: Sequence[str], wanted: Scalar) -> int:
-    """Find the item to show, by its name with or without folder and ending; else the first.
+    """Find the item to show, by name with or without folder and ending, or by number.
 
-    Of arrays the number will do.
+    Without a name it is the first.
     """
     if wanted is None:
         return 0
     text = Path(str(wanted)).as_posix()
-    ways: tuple[Callable[[str], str], ...] = (
+    forms: tuple[Callable[[str], str], ...] = (
         str, lambda name: Path(name).name, lambda name: Path(name).stem,
         lambda name: name.rpartition("[")[2].removesuffix("]"),
     )  # fmt: skip
-    for same in ways:
-        for told in (text, Path(text).name):
-            found = [index for index, name in enumerate(names) if same(name) == told]
+    for form in forms:
+        for word in (text, Path(text).name):
+            found = [index for index, name in enumerate(names) if form(name) == word]
             if len(found) == 1:
                 return found[0]
     guess = near_miss(text, names)
@@ -174,8 +174,9 @@ def chosen_item(names: Sequence[str], wanted: Scalar) -> int:
     )
 
 
-def shown_item(names: Sequence[str], wanted: Scalar) -> tuple[int, tuple[str, ...]]:
-    """Find the item to show among those that ran; where it is not one of them, a note says so."""
+def shown_item(names: Sequence[str], settings: Settings) -> tuple[int, tuple[str, ...]]:
+    """Find the item to show among those that ran; a note says where it did not run."""
+    wanted = settings.get("show")
     try:
         return chosen_item(names, wanted), ()
     except UsageError:
@@ -184,25 +185,9 @@ def shown_item(names: Sequence[str], wanted: Scalar) -> tuple[int, tuple[str, ..
 
 def noted(what: str, names: Sequence[str]) -> str:
     """Write ``3 images without ground truth: a.png, b.png, c.png``, of one image ``1 image``."""
-    said = ONE.sub(lambda found: SINGULAR[found[0]], what) if len(names) == 1 else what
-    return f"{len(names)} {said}: {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}"
-
-
-def resize_and_crop(
-    pixels: Pixels, *, resize: int, crop: tuple[int, int], how: Literal["bilinear", "bicubic"]
-) -> Pixels:
-    """Scale the shorter side, then cut out the centre: torchvision's Resize and CenterCrop."""
-    high, wide = pixels.shape[:2]
-    short = min(high, wide)
-    size = (int(resize * high / short), int(resize * wide / short))
-    size = (resize, size[1]) if high <= wide else (size[0], resize)
-    moved = scaled(pixels, size, how=how)
-    missing = [max(0, want - have) for want, have in zip(crop, size, strict=True)]
-    if any(missing):
-        pad = [(gap // 2, gap - gap // 2) for gap in missing]
-        moved = np.pad(moved, (*pad, (0, 0)))
-    top, left = (round((have - want) / 2) for have, want in zip(moved.shape[:2], crop, strict=True))
-    return moved[top : top + crop[0], left : left + crop[1]]
+    if len(names) == 1:
+        what = re.sub(r"\w+", lambda word: SINGULAR.get(word[0], word[0]), what)
+    return f"{len(names)} {what}: {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}"
 
 
 def letterboxed(
@@ -210,7 +195,7 @@ def letterboxed(
 ) -> tuple[Pixels, Letterbox]:
     """Scale an image into a target without changing its proportions; the rest is grey.
 
-    Pixels are taken as YOLO's own preparation takes them, without antialiasing.
+    Pixels are sampled as YOLO's own preparation does, without antialiasing.
     """
     size = (pixels.shape[0], pixels.shape[1])
     geometry, inner = letterbox_of(size, target, centred=centred)
@@ -221,40 +206,41 @@ def letterboxed(
 
 
 def normalized(pixels: Pixels, how: str, takes: ImageInput) -> AnyArray:
-    """0 to 1, less the mean, over the deviation; a network that takes bytes gets bytes."""
-    if takes.is_bytes:
-        return takes.laid_out(pixels)
-    mean, deviation = normalization(how, channels=pixels.shape[2])
-    values = pixels.astype(np.float32) / np.float32(255)
-    return takes.laid_out(((values - mean) / deviation).astype(np.float32))
+    """Normalize [height, width, channels] and put it into the input's layout; bytes stay bytes."""
+    values: AnyArray = pixels
+    if not takes.is_bytes:
+        mean, deviation = _normalization(how, channels=pixels.shape[2])
+        fractions = pixels.astype(np.float32) / np.float32(255)
+        values = ((fractions - mean) / deviation).astype(np.float32)
+    return np.ascontiguousarray(values if takes.channels_last else values.transpose(2, 0, 1))
 
 
-def normalization(text: str, *, channels: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Read what images are normalised with, as parts of the brightest pixel."""
+def _normalization(text: str, *, channels: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Read mean and deviation, as fractions of the brightest pixel."""
     if text in ("none", "pixels"):
         return np.zeros(1, np.float32), np.array([1 / 255 if text == "pixels" else 1], np.float32)
     if text == "imagenet":
-        mean, deviation = IMAGENET
+        known = [np.array(part, np.float64) for part in IMAGENET]
         if channels == 1:  # a grey network was trained with some mean of the colours
-            mean, deviation = (float(np.mean(mean)),), (float(np.mean(deviation)),)  # type: ignore[assignment]
-        return np.array(mean, np.float32), np.array(deviation, np.float32)
+            known = [part.mean(keepdims=True) for part in known]
+        return known[0].astype(np.float32), known[1].astype(np.float32)
     try:
         parts = [np.array([float(v) for v in p.split(",")], np.float32) for p in text.split("/")]
-        mean_, deviation_ = parts
+        mean, deviation = parts
     except ValueError:
         raise UsageError(f"--normalize {text} cannot be read", fix=f"write {NORMALIZE}") from None
-    if any(len(part) not in (1, channels) for part in parts) or not deviation_.all():
+    if any(len(part) not in (1, channels) for part in parts) or not deviation.all():
         raise UsageError(f"--normalize {text} does not fit images of {channels} channels")
-    if max(float(np.abs(part).max()) for part in parts) > 2:  # said of pixels from 0 to 255
-        return mean_ / np.float32(255), deviation_ / np.float32(255)
-    return mean_, deviation_
+    if max(float(np.abs(part).max()) for part in parts) > 2:  # meant of pixels from 0 to 255
+        return mean / np.float32(255), deviation / np.float32(255)
+    return mean, deviation
 
 
 def normalization_name(text: str, *, channels: int) -> str:
-    """Write a normalisation in one way, whichever way it was asked for."""
-    asked = normalization(text, channels=channels)
+    """Write a normalization in one form, however it was given."""
+    asked = _normalization(text, channels=channels)
     for name in ("none", "pixels", "imagenet"):
-        known = normalization(name, channels=channels)
+        known = _normalization(name, channels=channels)
         if all(np.allclose(a, b, rtol=1e-6) for a, b in zip(asked, known, strict=True)):
             return name
     parts = (part[:1] if np.ptp(part) == 0 else part for part in asked)
@@ -266,3 +252,191 @@ def normalize_flag(default: str) -> Flag:
         name="normalize", default=default, help=f"How pixels are normalised: {NORMALIZE}.",
         preprocessing=True,
     )  # fmt: skip
+
+
+COLUMN_IN = 3.2
+TITLES_IN = 0.2
+"""Height of one line of titles."""
+DPI = 110
+WORST = 6
+"""Images on a sheet of the worst."""
+SHOWN = 0.25
+"""Score from which boxes are drawn and counted."""
+LONGEST = 24
+"""Letters of a class at its box."""
+
+
+def _figure(wide: float, high: float) -> Figure:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(wide, high), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def grid(
+    rows: int,
+    columns: int,
+    *,
+    title: str | None = None,
+    shape: tuple[int, int] = (1, 1),
+    lines: int = 0,
+) -> tuple[Figure, list[list[Axes]]]:
+    """Make a sheet of axes without ticks, for pictures of this shape with so many title lines."""
+    row_in = COLUMN_IN * min(max(shape[0] / shape[1], 0.25), 3.0) + TITLES_IN * (1 + lines)
+    figure = _figure(COLUMN_IN * columns, row_in * rows)
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for axis in axes.flat:
+        axis.set_xticks([])
+        axis.set_yticks([])
+        axis.set_frame_on(False)
+    if title:
+        figure.suptitle(title, fontsize=11)
+    return figure, [list(line) for line in axes]
+
+
+def show(
+    axis: Axes,
+    image: AnyArray | None,
+    title: str,
+    *,
+    kind: str = "image",
+    shape: tuple[int, int] | None = None,
+) -> None:
+    """Draw an image, or a map in colours, stretched to a shape."""
+    assert image is not None  # a source that can draw one item can draw all
+    if kind == "map":
+        extent = (0, shape[1], shape[0], 0) if shape else None
+        axis.imshow(image, cmap="magma", extent=extent, interpolation="bilinear")
+    else:
+        squeezed = image[:, :, 0] if image.ndim == 3 and image.shape[2] == 1 else image
+        axis.imshow(squeezed, cmap="gray", vmin=0, vmax=255)
+    axis.set_title(_plain(title), fontsize=8)
+
+
+def draw_worst(
+    images: ImageFiles,
+    models: Sequence[Predicted],
+    draw: Callable[[Axes, int, int], None],
+    folder: Path,
+    *,
+    name: str,
+    what: str,
+    right: Sequence[Sequence[float]] | None = None,
+) -> tuple[TaskPicture, ...]:
+    """Draw a sheet per model: the images with the least share of what is right, drawn over.
+
+    ``draw`` gets the axes, the index of the model and that of the image.
+    """
+    if images.scores_only:
+        return ()
+    pictures = []
+    for number, model in enumerate(models):
+        chosen = list(range(len(images.names)))[:WORST]
+        if right is not None:  # NaN comes last
+            chosen = np.argsort(right[number], kind="stable").tolist()[:WORST]
+        figure, axes = grid(*shape_of(len(chosen), most_columns=3), title=model.label)
+        for axis, index in zip((a for line in axes for a in line), chosen, strict=False):
+            show(axis, images.picture(index), images.names[index])
+            draw(axis, number, index)
+        path = save(figure, folder / f"{name}_worst_{number}.png")
+        pictures.append(TaskPicture(path=path, title=f"{what} of {model.label}", model=number))
+    return tuple(pictures)
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Write a sheet as PNG."""
+    with writing(path), warnings.catch_warnings():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(path, dpi=DPI, metadata={"Software": "trtbench"})
+    return path
+
+
+def shape_of(count: int, *, most_columns: int = 4) -> tuple[int, int]:
+    """Choose rows and columns for so many pictures."""
+    columns = max(1, min(count, most_columns))
+    return max(1, -(-count // columns)), columns
+
+
+def draw_skeleton(
+    axis: Axes,
+    keypoints: AnyArray,
+    edges: Sequence[tuple[int, int]],
+    *,
+    colour: str,
+    least: float = 0.0,
+) -> None:
+    """Draw the points whose third value is above the least, and the edges between them."""
+    seen = keypoints[:, 2] > least
+    axis.scatter(keypoints[seen, 0], keypoints[seen, 1], s=10, c=colour, zorder=3)
+    for a, b in edges:
+        if a < len(seen) and b < len(seen) and seen[a] and seen[b]:
+            axis.plot(keypoints[[a, b], 0], keypoints[[a, b], 1], c=colour, lw=1.6)
+
+
+def _draw_boxes(
+    axis: Axes, boxes: AnyArray, texts: Sequence[str], *, colour: str, width: float, below: bool
+) -> None:
+    from matplotlib.patches import Rectangle
+
+    # The middle of the first pixel is drawn at 0, and its edge half a pixel before.
+    for text, (x, y, wide, high) in zip(texts, boxes - [0.5, 0.5, 0, 0], strict=True):
+        axis.add_patch(Rectangle((x, y), wide, high, fill=False, edgecolor=colour, lw=width))
+        word = axis.text(
+            x, y + high * below, _plain(text), fontsize=6, color=colour,
+            va="top" if below else "bottom", clip_on=True,
+        )  # fmt: skip
+        word.set_in_layout(False)  # a name at the edge would make all pictures smaller
+
+
+def _plain(text: str) -> str:
+    return text.replace("$", r"\$")
+
+
+def draw_objects(
+    images: ImageFiles,
+    models: Sequence[Predicted],
+    objects: Sequence[Sequence[Objects]],
+    *,
+    truths: Sequence[Objects] | None = None,
+    right: Sequence[Sequence[float]] | None = None,
+    names: Mapping[int, str] | None = None,
+    folder: Path,
+) -> tuple[TaskPicture, ...]:
+    """Draw one sheet per model, the worst images first; annotated boxes are white."""
+
+    def name(number: int) -> str:
+        full = (names or {}).get(number, str(number))
+        return full if len(full) <= LONGEST else f"{full[: LONGEST - 1]}…"
+
+    def draw(axis: Axes, number: int, index: int) -> None:
+        if truths is not None:
+            true = truths[index]
+            texts = [name(int(k)) for k in true.classes]
+            _draw_boxes(axis, true.boxes, texts, colour="white", width=2.4, below=True)
+        found = objects[number][index]
+        likely = found.scores >= SHOWN
+        pairs = zip(found.classes[likely], found.scores[likely], strict=True)
+        texts = [f"{name(int(k))} {score:.2f}" for k, score in pairs]
+        _draw_boxes(axis, found.boxes[likely], texts, colour="#E69F00", width=1.4, below=False)
+
+    return draw_worst(images, models, draw, folder, name="detection", what="Objects", right=right)
+
+
+def draw_curves(
+    images: ImageFiles, path: Path, lines: Sequence[tuple[str, AnyArray, AnyArray]], *, title: str
+) -> tuple[TaskPicture, ...]:
+    """Draw precision by recall, each line with its name."""
+    if images.scores_only:
+        return ()
+    figure = _figure(2 * COLUMN_IN, 1.5 * COLUMN_IN)
+    axis = figure.subplots()
+    for name, across, up in lines:
+        axis.plot(across, up, lw=1.6, label=_plain(name))
+    axis.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="recall", ylabel="precision")
+    axis.set_title(_plain(title), fontsize=11)
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=8)
+    return (TaskPicture(path=save(figure, path), title=title),)

@@ -2,35 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.check_classes import (
-    RANKS,
-    ClassCheck,
-    ClassTally,
-    are_probabilities,
-    ranking,
-)
+from trtbench.analysis.check import RANKS, ClassCheck, ClassTally, are_probabilities, ranking
 from trtbench.analysis.classification import (
-    agreement_from_classes,
+    agreement,
     mcnemar,
     per_class,
     rank_of_label,
-    top_k_from_ranks,
+    top_k,
 )
-from trtbench.domain.arrays import AnyArray, Arrays
-from trtbench.domain.feed import LoadedItem
-from trtbench.domain.result import Scalar, Score
-from trtbench.errors import InputError, refuse_unknown
-from trtbench.tasks._drawing import grid, save, shape_of, show
-from trtbench.tasks._image_folder import ImageFolder
-from trtbench.tasks._images import chosen_item, normalize_flag, shown_item
-from trtbench.tasks._sequences import LabelledArrays
+from trtbench.core.errors import InputError, UsageError, reading, refuse_unknown
+from trtbench.core.results import LoadedItem
+from trtbench.core.run import Scalar, Score
+from trtbench.core.safety import MOST_BYTES, read_text
+from trtbench.core.samples import AnyArray, Arrays
+from trtbench.core.spec import TensorSpec
+from trtbench.core.units import text_from_shape
+from trtbench.host.arrays import (
+    DAMAGE,
+    archive_names,
+    one_array,
+    read_archive,
+    refuse_missing,
+    refuse_no_archive,
+)
+from trtbench.host.images import find_images, scaled
+from trtbench.tasks._images import (
+    ImageFiles,
+    Loaded,
+    chosen_item,
+    grid,
+    image_input,
+    names_below,
+    normalize_flag,
+    normalized,
+    noted,
+    save,
+    shape_of,
+    show,
+    shown_item,
+)
 from trtbench.tasks.contract import (
     DataSource,
     Flag,
@@ -41,7 +60,6 @@ from trtbench.tasks.contract import (
     TaskTable,
     Tensors,
 )
-from trtbench.units import text_from_shape
 
 FLAGS = (
     Flag(name="labels", help="Numbers of the classes of arrays, from .npy or text."),
@@ -57,10 +75,292 @@ FLAGS = (
     Flag(name="output-name", help="The output that holds the scores, where there are several."),
 )  # fmt: skip
 
+SIZE = 224
+MARGIN = 256 / 224
+"""Images are scaled to this much more than is cut out of their centre."""
+LABELS = ("labels", "label", "targets", "y")
+SEQUENCE = 5
+"""Dimensions of (N, C, T, V, M), the skeleton sequences of ST-GCN."""
 WORST = 8
 NO_CLASS = -1
-"""What a network says whose scores are no numbers."""
+"""The best class of scores that are not numbers."""
 TOP = 5
+
+
+class ImageFolder(ImageFiles):
+    """Images in one folder per class, as ImageNet's validation set is arranged."""
+
+    def __init__(self, root: Path, settings: Settings, tensors: Tensors) -> None:
+        crop, resize = settings.get("crop"), settings.get("resize")
+        takes = image_input(tensors, size=int(crop) if crop is not None else None)
+        self._crop = takes.size or (SIZE, SIZE)
+        usual = round(min(self._crop) * MARGIN)
+        self._resize = int(resize or usual)
+        if self._resize < min(self._crop):
+            raise UsageError(
+                f"images are scaled to {self._resize} and cut to {min(self._crop)}",
+                fix=f"--resize {usual}",
+            )
+        self._classes = settings.get("classes")
+        self._how: Literal["bilinear", "bicubic"] = (
+            "bicubic" if settings.get("interpolation") == "bicubic" else "bilinear"
+        )
+        self.settle(
+            takes, str(settings.get("normalize") or "imagenet"), fit="crop", resize=self._resize,
+            crop="x".join(map(str, self._crop)), interpolation=self._how,
+        )  # fmt: skip
+        self.paths = find_images(root) if root.is_dir() else [root]
+        self.names = names_below(root, self.paths)
+        self.folders: tuple[str, ...] = ()
+        self.class_names: dict[int, str] = {}
+        self.labels = None if settings.get("unlabelled") else self._labels(root)
+
+    def prepare(self, loaded: Loaded) -> Arrays:
+        # Scale the shorter side, then cut out the centre: torchvision's Resize and CenterCrop.
+        high, wide = loaded.pixels.shape[:2]
+        short = min(high, wide)
+        size = (int(self._resize * high / short), int(self._resize * wide / short))
+        size = (self._resize, size[1]) if high <= wide else (size[0], self._resize)
+        moved = scaled(loaded.pixels, size, how=self._how)
+        missing = [max(0, want - have) for want, have in zip(self._crop, size, strict=True)]
+        if any(missing):
+            pad = [(gap // 2, gap - gap // 2) for gap in missing]
+            moved = np.pad(moved, (*pad, (0, 0)))
+        top, left = (
+            round((have - want) / 2) for have, want in zip(moved.shape[:2], self._crop, strict=True)
+        )
+        part = moved[top : top + self._crop[0], left : left + self._crop[1]]
+        return {self._takes.name: normalized(part, self._normalize, self._takes)}
+
+    def _labels(self, root: Path) -> NDArray[np.int64]:
+        """Number every image's folder: as listed, as it is called, or by order of names."""
+        own = [Path(name).parts[0] if len(Path(name).parts) > 1 else None for name in self.names]
+        if None in own:
+            raise InputError(
+                "the images are not in one folder per class",
+                facts={"for example": self.names[own.index(None)]},
+                fix="tools/arrange_imagenet.py puts a flat download into folders",
+            )
+        # An empty folder is a class as well: without it, those after it would move up.
+        self.folders = tuple(
+            sorted(e.name for e in root.iterdir() if e.is_dir() and not e.name.startswith("."))
+        )
+        empty = [folder for folder in self.folders if folder not in own]
+        if empty:
+            self.notes = (*self.notes, noted("classes without an image", empty))
+        numbers = {folder: index for index, folder in enumerate(self.folders)}
+        if self._classes:
+            numbers = read_classes(Path(str(self._classes)))
+            missing = [folder for folder in self.folders if folder not in numbers]
+            if missing:
+                raise InputError(
+                    f"{self._classes} does not name all folders",
+                    facts={"missing": ", ".join(missing[:5])},
+                )
+        elif all(folder.isdecimal() for folder in self.folders):
+            numbers = {folder: int(folder) for folder in self.folders}
+        self.class_names = {number: name for name, number in numbers.items()}
+        return np.array([numbers[folder] for folder in own if folder], np.int64)
+
+    def check_classes(self, scores: int) -> None:
+        """Refuse labels that cannot be right for a network with so many classes."""
+        assert self.labels is not None
+        if self.labels.max(initial=0) >= scores:
+            raise InputError(
+                f"the labels go up to {self.labels.max()}, the network has {scores} classes",
+                fix="--classes FILE with the classes in the network's order",
+            )
+        by_order = not self._classes and not self.folders[0].isdecimal()
+        if by_order and len(self.folders) != scores:
+            raise InputError(
+                f"there are {len(self.folders)} folders and {scores} classes: their order says "
+                "nothing",
+                facts={"folders": ", ".join(self.folders[:3]) + " ..."},
+                fix="--classes FILE with one class per line in the network's order, or number the "
+                "folders",
+            )
+
+
+def read_classes(path: Path) -> dict[str, int]:
+    """Read the order of classes, from JSON or from one class per line.
+
+    JSON is a list, ``{"0": ["n01440764", "tench"]}``, or ``{"n01440764": 0}``.
+    """
+    with reading(path):
+        text = read_text(path, most=MOST_BYTES)
+    if path.suffix != ".json":
+        lines = [line.split() for line in text.splitlines() if line.strip()]
+        return {words[0]: number for number, words in enumerate(lines)}
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise InputError(f"{path} is not JSON", facts={"reason": problem}) from None
+    try:
+        if isinstance(raw, dict) and raw and all(type(value) is int for value in raw.values()):
+            order = {str(name): number for name, number in raw.items()}
+        else:
+            pairs = enumerate(raw) if isinstance(raw, list) else raw.items()
+            order = {str(v[0] if isinstance(v, list) else v): int(number) for number, v in pairs}
+        if min(order.values(), default=0) < 0:
+            raise ValueError
+    except (ValueError, TypeError, AttributeError, IndexError, KeyError):
+        raise InputError(
+            f"{path} holds no order of classes",
+            fix='a list, {"0": ["n01440764", "tench"]}, or {"n01440764": 0}',
+        ) from None
+    return order
+
+
+class LabelledArrays(DataSource):
+    """The rows of an array, each with the number of its class.
+
+    Items are fed as they are. Skeleton sequences (C, T, V, M) that are too long or hold too many
+    people are cut, shorter ones filled with zeros, as such networks are trained.
+    """
+
+    def __init__(
+        self, path: Path, tensors: Tensors, *, labels: str | None, unlabelled: bool = False
+    ) -> None:
+        self._tensors = {tensor.name: tensor for tensor in tensors}
+        self._arrays, found = _read_arrays(path, tensors)
+        self.values = self._arrays[tensors[0].name]
+        counts = {name: len(array) for name, array in self._arrays.items()}
+        if len(set(counts.values())) > 1:
+            raise InputError("the arrays do not hold the same number of items", facts=counts)
+        if labels is not None:
+            found = _read_labels(Path(labels))
+        self.labels = None
+        if found is not None:
+            if found.dtype.kind not in "iubf":
+                raise InputError("labels are numbers of classes", facts={"type": found.dtype})
+            if found.size != len(self.values):
+                raise InputError(
+                    "there are not as many labels as items",
+                    facts={"items": len(self.values), "labels": found.size},
+                )
+            with np.errstate(invalid="ignore"):
+                self.labels = found.reshape(-1).astype(np.int64)
+            odd = found.reshape(-1)[self.labels != found.reshape(-1)]
+            if odd.size:  # cut to integers, they would be other classes
+                raise InputError("labels are whole numbers of classes", facts={"one is": odd[0]})
+        elif not unlabelled:
+            raise InputError(
+                f"{path.name} has no labels",
+                facts={"looked for": ", ".join(LABELS)},
+                fix="np.savez(file, images=..., labels=...), or --labels labels.npy",
+            )
+        self.names = tuple(f"{path.name}[{index}]" for index in range(len(self.values)))
+        self.notes = tuple(
+            note for name, tensor in self._tensors.items()
+            for note in _check_shape(tensor, self._arrays[name].shape[1:])
+        )  # fmt: skip
+
+    def load(self, index: int) -> LoadedItem:
+        return {name: array[index] for name, array in self._arrays.items()}
+
+    def prepare(self, loaded: LoadedItem) -> Arrays:
+        arrays = {}
+        for name, loaded_item in loaded.items():
+            item, tensor = np.asarray(loaded_item), self._tensors[name]
+            wanted = tensor.shape[1:]
+            if len(wanted) == 3 and item.ndim == 2:
+                item = item[None]
+            if item.dtype == np.uint8 and tensor.dtype.startswith(("float", "bfloat")):
+                item = item.astype(np.float32) / np.float32(255)
+            for axis in (1, 3) if len(wanted) + 1 == SEQUENCE else ():  # frames and people
+                want = wanted[axis]
+                if isinstance(want, int) and want > 0 and item.shape[axis] != want:
+                    item = item.take(range(min(want, item.shape[axis])), axis=axis)
+                    gap = [(0, 0)] * item.ndim
+                    gap[axis] = (0, want - item.shape[axis])
+                    item = np.pad(item, gap)
+            arrays[name] = np.asarray(item, np.float32) if item.dtype.kind == "f" else item
+        return arrays
+
+    def picture(self, index: int) -> NDArray[np.uint8] | None:
+        item = np.asarray(self.values[index])
+        if item.ndim == 3 and item.shape[0] in (1, 3):
+            item = item.transpose(1, 2, 0)
+        if item.ndim == 2:
+            item = item[:, :, None]
+        if item.ndim != 3 or item.shape[2] not in (1, 3):
+            return None
+        if item.dtype != np.uint8:
+            low, high = float(item.min()), float(item.max())
+            item = (255 * (item - low) / ((high - low) or 1.0)).astype(np.uint8)
+        return item
+
+
+def _check_shape(tensor: TensorSpec, have: tuple[int, ...]) -> list[str]:
+    """Refuse items of another shape; note where sequences are cut or filled."""
+    wanted = tensor.shape[1:]
+    if len(wanted) == 3 and len(have) == 2:
+        have = (1, *have)
+    facts = {"input": f"{tensor.name} {wanted}", "items": str(have)}
+    if len(have) != len(wanted):
+        raise InputError("the items do not have the rank of the input", facts=facts)
+    differing = [
+        axis for axis, (want, got) in enumerate(zip(wanted, have, strict=True))
+        if isinstance(want, int) and want > 0 and want != got
+    ]  # fmt: skip
+    cut = {1: "frames", 3: "people"} if len(wanted) + 1 == SEQUENCE else {}
+    if not cut.keys() >= set(differing):
+        raise InputError("the items do not have the shape of the input", facts=facts)
+    return [
+        f"{cut[axis]}: {have[axis]} in the data, {wanted[axis]} in the network; cut, or filled "
+        "with zeros"
+        for axis in differing
+    ]
+
+
+def _read_labels(path: Path) -> AnyArray:
+    refuse_missing(path)
+    if path.suffix == ".npy":
+        return one_array(path)
+    try:
+        lines = read_text(path, most=MOST_BYTES).split()
+        return np.array([int(line) for line in lines], np.int64)
+    except DAMAGE as problem:
+        raise InputError(f"{path} holds no labels", facts={"reason": problem}) from None
+
+
+def _read_arrays(path: Path, tensors: Tensors) -> tuple[dict[str, AnyArray], AnyArray | None]:
+    """Read an array for every input, and the labels where they are in the same file."""
+    refuse_missing(path)
+    labels = None
+    if path.suffix == ".npy":
+        if len(tensors) > 1:
+            raise InputError(
+                f"{path.name} is one array, and the model has {len(tensors)} inputs",
+                facts={"inputs": ", ".join(tensor.name for tensor in tensors)},
+                fix="np.savez(file, labels=..., **arrays by the names of the inputs)",
+            )
+        found = {tensors[0].name: one_array(path)}
+    else:
+        refuse_no_archive(path)
+        names = archive_names(path)
+        labelled = next((name for name in LABELS if name in names), None)
+        rest = [name for name in names if name not in LABELS]
+        # Arrays belong to inputs by name; one input takes the usual or the only one.
+        usual = [name for name in ("images", "data", "x") if name in rest] or rest
+        chosen = {}
+        for tensor in tensors:
+            if tensor.name in rest:
+                chosen[tensor.name] = tensor.name
+            elif len(tensors) == 1 and (usual != rest or len(rest) == 1):
+                chosen[tensor.name] = usual[0]
+            else:
+                raise InputError(
+                    f"{path.name} has no array for the input {tensor.name!r}",
+                    facts={"arrays": ", ".join(rest)},
+                    fix=f"name it {'images' if len(tensors) == 1 else tensor.name}",
+                )
+        arrays = read_archive(path, wanted={*chosen.values(), *filter(None, [labelled])})
+        found = {name: arrays[own] for name, own in chosen.items()}
+        labels = arrays[labelled] if labelled else None
+    if any(array.ndim == 0 for array in found.values()):
+        raise InputError(f"{path} holds a single number, not items")
+    return found, labels
 
 
 def open_source(settings: Settings, tensors: Tensors) -> DataSource:
@@ -75,13 +375,8 @@ def open_source(settings: Settings, tensors: Tensors) -> DataSource:
         images = ImageFolder(path, settings, tensors)
         chosen_item(images.names, settings.get("show"))  # refused before anything is run
         return images
-    labels = settings.get("labels")
-    return LabelledArrays(
-        path,
-        tensors,
-        labels=str(labels) if labels else None,
-        unlabelled=bool(settings.get("unlabelled")),
-    )
+    labels = str(settings["labels"]) if settings.get("labels") else None
+    return LabelledArrays(path, tensors, labels=labels, unlabelled=bool(settings.get("unlabelled")))
 
 
 def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) -> Arrays:
@@ -91,7 +386,12 @@ def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) ->
         said = f"the model has no output called {wanted!r}"
         refuse_unknown(str(wanted), outputs, said, listed="outputs", kind=InputError)
     shapes = {name: text_from_shape(outputs[name].shape) for name in outputs}
-    chosen = [str(wanted)] if wanted else [n for n in outputs if _may_be_scores(outputs[n])]
+    # One row of numbers per item, whatever dimensions of one it has.
+    dims = {name: [dim for dim in array.shape[1:] if dim != 1] for name, array in outputs.items()}
+    chosen = [str(wanted)] if wanted else [
+        name for name, array in outputs.items()
+        if array.dtype.kind == "f" and len(dims[name]) == 1 and dims[name][0] > 1
+    ]  # fmt: skip
     if len(chosen) > 1:
         raise InputError(
             "several outputs may hold the scores of classes",
@@ -104,10 +404,13 @@ def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) ->
     return {"scores": rows.astype(np.float32)}
 
 
-def _may_be_scores(output: AnyArray) -> bool:
-    """Say whether an output has one row of numbers per item, whatever dimensions of one it has."""
-    dims = [dim for dim in output.shape[1:] if dim != 1]
-    return output.dtype.kind == "f" and len(dims) == 1 and dims[0] > 1
+@dataclass(frozen=True, kw_only=True)
+class _Tally:
+    ranks: NDArray[np.int64]
+    """Of the labels; items whose scores are not numbers come after the last class."""
+    best: NDArray[np.int64]
+    confidence: NDArray[np.float64]
+    classes: int
 
 
 def judge(
@@ -117,49 +420,30 @@ def judge(
     labels = source.labels
     assert labels is not None
     tallies = [_tally(model, labels, source) for model in models]
-    first = tallies[0]
-    scores = tuple(
-        (*_own(tally), *(() if tally is first else (_agreement(first, tally),)))
-        for tally in tallies
-    )
-    item, notes = shown_item(source.names, settings.get("show"))
-    tables = [top_table(models, source, item), _class_table(models, tallies, labels, source)]
+    scores: list[tuple[Score, ...]] = []
+    pictures, lost = [], []
+    for number, (model, tally) in enumerate(zip(models, tallies, strict=True)):
+        top5 = [top_k(tally.ranks, k=TOP)] if tally.classes > TOP else []
+        alike = [_agreement(tallies[0], tally)] if number else []
+        scores.append((top_k(tally.ranks), *top5, *alike))
+        count = int((tally.best == NO_CLASS).sum())
+        if count:
+            lost.append(
+                f"{model.label}: scores of {count} items hold NaN or Inf; they count as wrong"
+            )
+        picture = _draw_worst(source, model, tally, labels, folder, number)
+        pictures += [picture] if picture else []
+    item, notes = shown_item(source.names, settings)
+    tables = [_top_table(models, source, item), _class_table(models, tallies, labels, source)]
     if len(models) > 1:
-        tables[:0] = [_pair_table(models, tallies), *rank_tables(models)]
-    pictures = tuple(
-        picture
-        for number, (model, tally) in enumerate(zip(models, tallies, strict=True))
-        if (picture := _worst(source, model, tally, labels, folder, number)) is not None
-    )
+        tables[:0] = [_pair_table(models, tallies), *_rank_tables(models)]
     return Judgement(
-        scores=scores,
+        scores=tuple(scores),
         method="top-k over all examples, ties to the lower class; Wilson's 95 % intervals",
         tables=tuple(tables),
-        pictures=pictures,
-        notes=(*source.notes, *notes, *_lost_notes(models, tallies)),
+        pictures=tuple(pictures),
+        notes=(*source.notes, *notes, *lost),
     )
-
-
-def _agreement(first: _Tally, other: _Tally) -> Score:
-    """Compute agreement on classes; two models that name none do not agree."""
-    return agreement_from_classes(first.best, np.where(other.best == NO_CLASS, -2, other.best))
-
-
-def _lost_notes(models: Sequence[Predicted], tallies: Sequence[_Tally]) -> list[str]:
-    return [
-        f"{model.label}: scores of {count} items hold NaN or Inf; they count as wrong"
-        for model, tally in zip(models, tallies, strict=True)
-        if (count := int((tally.best == NO_CLASS).sum()))
-    ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Tally:
-    ranks: NDArray[np.int64]
-    """Of the labels; items whose scores are no numbers come after the last class."""
-    best: NDArray[np.int64]
-    confidence: NDArray[np.float64]
-    classes: int
 
 
 def _tally(model: Predicted, labels: NDArray[np.int64], source: DataSource) -> _Tally:
@@ -177,9 +461,12 @@ def _tally(model: Predicted, labels: NDArray[np.int64], source: DataSource) -> _
             )
         lost = (np.isnan(scores) | np.isposinf(scores)).any(axis=1)
         scores[lost] = 0.0
+        highest = scores.max(axis=1)
+        if not are_probabilities(scores):
+            highest = 1.0 / np.exp(scores - highest[:, None]).sum(axis=1)
         ranks.append(np.where(lost, classes + 1, rank_of_label(scores, own)))
         best.append(np.where(lost, NO_CLASS, scores.argmax(axis=1)))
-        confidence.append(np.where(lost, 0.0, _confidence(scores)))
+        confidence.append(np.where(lost, 0.0, highest))
     return _Tally(
         ranks=np.concatenate(ranks),
         best=np.concatenate(best),
@@ -188,19 +475,9 @@ def _tally(model: Predicted, labels: NDArray[np.int64], source: DataSource) -> _
     )
 
 
-def _confidence(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Find the probability of the best class, by softmax where scores are none already."""
-    if are_probabilities(scores):
-        return np.asarray(scores.max(axis=1))
-    shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(1.0 / shifted.sum(axis=1))
-
-
-def _own(tally: _Tally) -> tuple[Score, ...]:
-    found = [top_k_from_ranks(tally.ranks)]
-    if tally.classes > TOP:
-        found.append(top_k_from_ranks(tally.ranks, k=TOP))
-    return tuple(found)
+def _agreement(first: _Tally, other: _Tally) -> Score:
+    """Compute agreement on classes; two models that name none do not agree."""
+    return agreement(first.best, np.where(other.best == NO_CLASS, -2, other.best))
 
 
 def _pair_table(models: Sequence[Predicted], tallies: Sequence[_Tally]) -> TaskTable:
@@ -208,12 +485,8 @@ def _pair_table(models: Sequence[Predicted], tallies: Sequence[_Tally]) -> TaskT
     for model, tally in zip(models[1:], tallies[1:], strict=True):
         test = mcnemar(tallies[0].ranks <= 1, tally.ranks <= 1)
         same = _agreement(tallies[0], tally)
-        rows.append(
-            (
-                model.label, same.value, test.only_first, test.only_second, test.p, test.difference,
-                test.interval.low, test.interval.high,
-            )
-        )  # fmt: skip
+        rows.append((model.label, same.value, test.only_first, test.only_second, test.p,
+                     test.difference, test.interval.low, test.interval.high))  # fmt: skip
     return TaskTable(
         id="mcnemar",
         title=f"Against {models[0].label}: McNemar's exact test on top-1",
@@ -229,19 +502,13 @@ def _class_table(
     labels: NDArray[np.int64],
     source: DataSource,
 ) -> TaskTable:
-    """Compute accuracy by class, worst class of the first model first."""
-    columns = [per_class(tally.ranks, labels) for tally in tallies]
-    names = source.class_names
-    order = sorted(range(len(columns[0])), key=lambda place: columns[0][place].top1)
+    by_model = [per_class(tally.ranks, labels) for tally in tallies]
+    by_class = sorted(zip(*by_model, strict=True), key=lambda columns: columns[0].top1)
     rows: tuple[tuple[Scalar, ...], ...] = tuple(
-        (
-            names.get(columns[0][place].label, str(columns[0][place].label)),
-            columns[0][place].label,
-            columns[0][place].count,
-            *(column[place].top1 for column in columns),
-        )
-        for place in order
-    )
+        (source.class_names.get(first.label, str(first.label)), first.label, first.count,
+         *(each.top1 for each in (first, *others)))
+        for first, *others in by_class
+    )  # fmt: skip
     return TaskTable(
         id="classes",
         title="Top-1 by class, the worst first",
@@ -250,7 +517,7 @@ def _class_table(
     )
 
 
-def _worst(
+def _draw_worst(
     source: DataSource,
     model: Predicted,
     tally: _Tally,
@@ -261,22 +528,20 @@ def _worst(
     """Draw the mistakes a model is surest of."""
     wrong = np.flatnonzero(tally.ranks > 1)
     chosen = wrong[np.argsort(-tally.confidence[wrong], kind="stable")][:WORST]
-    draw = source.picture
-    if source.scores_only or not len(chosen) or draw(int(chosen[0])) is None:
+    if source.scores_only or not len(chosen) or source.picture(int(chosen[0])) is None:
         return None
     title = f"Mistakes {model.label} is surest of"
     figure, axes = grid(*shape_of(len(chosen)), title=title)
-    places = [axis for line in axes for axis in line]
-    for axis, item in zip(places, chosen, strict=False):
+    for axis, item in zip((axis for line in axes for axis in line), chosen, strict=False):
+        best = tally.best[item]
+        said = "no class" if best == NO_CLASS else f"{best} ({tally.confidence[item]:.0%})"
         name = Path(source.names[item]).name
-        said = f"{tally.best[item]} ({tally.confidence[item]:.0%})"
-        said = f"{'no class' if tally.best[item] == NO_CLASS else said}, is {labels[item]}"
-        show(axis, draw(int(item)), f"{name}\n{said}")
+        show(axis, source.picture(int(item)), f"{name}\n{said}, is {labels[item]}")
     path = save(figure, folder / f"classification_worst_{number}.png")
     return TaskPicture(path=path, title=title, model=number)
 
 
-def top_table(models: Sequence[Predicted], source: DataSource, item: int) -> TaskTable:
+def _top_table(models: Sequence[Predicted], source: DataSource, item: int) -> TaskTable:
     """List the best classes of one item with their scores, a pair of columns for every model."""
     columns: list[list[Scalar]] = []
     for model in models:
@@ -290,30 +555,30 @@ def top_table(models: Sequence[Predicted], source: DataSource, item: int) -> Tas
     return TaskTable(id="top", title=title, headings=("rank", *heads), rows=tuple(rows))
 
 
-def rank_tables(models: Sequence[Predicted]) -> Iterator[TaskTable]:
+def _rank_tables(models: Sequence[Predicted]) -> list[TaskTable]:
     """Compare every place of the ranking with the first model's, all others in one table."""
-    first, others = models[0], models[1:]
-    checks = [_check(first, model) for model in others]
-    alike = [(m, c) for m, c in zip(others, checks, strict=True) if c is not None]
+    first = models[0]
+    alike = [(m.label, c) for m in models[1:] if (c := _check(first, m)) is not None]
     if not alike:
-        return
-    places = min(len(check.ranks) for _, check in alike)
+        return []
     rows: list[tuple[Scalar, ...]] = []
-    for place in range(places):
+    for place in range(min(len(check.ranks) for _, check in alike)):
         found = [check.ranks[place] for _, check in alike]
-        told = [text for row in found for text in (row.mae, f"{100 * row.disagree:.2f} %")]
-        rows.append((place + 1, *told))
-    heads = [f"{model.label} {what}" for model, _ in alike for what in ("MAE", "disagree")]
-    yield TaskTable(
-        id="ranks",
-        title=f"Ranks against {first.label}: error of the score, and other class",
-        headings=("rank", *heads),
-        rows=tuple(rows),
-    )
+        cells = [cell for row in found for cell in (row.mae, f"{100 * row.disagree:.2f} %")]
+        rows.append((place + 1, *cells))
+    heads = [f"{label} {what}" for label, _ in alike for what in ("MAE", "disagree")]
+    return [
+        TaskTable(
+            id="ranks",
+            title=f"Ranks against {first.label}: error of the score, and other class",
+            headings=("rank", *heads),
+            rows=tuple(rows),
+        )
+    ]
 
 
 def _check(first: Predicted, other: Predicted) -> ClassCheck | None:
-    """Hold the scores of two models against each other; ``None`` of other classes."""
+    """Compare the scores of two models; ``None`` where they have other classes."""
     tally = ClassTally()
     for start, arrays in first.chunks:
         own = arrays["scores"].astype(np.float64)

@@ -1,7 +1,7 @@
-"""What the file of a task offers, and the values it hands over.
+"""What the module of a task offers: ``FLAGS``, ``open_source``, ``decode`` and ``judge``.
 
-A task is a module with ``FLAGS``, ``open_source``, ``decode`` and ``judge``; the worker calls the
-middle two beside the model, the workflow the last one when all models have run.
+The worker calls the middle two beside the model, the evaluation the last one when all models have
+run.
 """
 
 from __future__ import annotations
@@ -16,18 +16,22 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.domain.arrays import Arrays
-from trtbench.domain.feed import LoadedItem
-from trtbench.domain.result import Scalar, Score
-from trtbench.domain.spec import TensorSpec, Value
-from trtbench.errors import UsageError, refuse_unknown
-from trtbench.host.chunks import Chunks
+from trtbench.analysis.pass_times import TableValue
+from trtbench.core.errors import UsageError, refuse_unknown
+from trtbench.core.metrics import Metric
+from trtbench.core.results import LoadedItem
+from trtbench.core.run import Scalar, Score
+from trtbench.core.samples import Arrays
+from trtbench.core.spec import TensorSpec, Value
+from trtbench.host.arrays import Chunks
 
 Settings = Mapping[str, Scalar]
 Tensors = Sequence[TensorSpec]
+TaskTable = TableValue
+"""Rows to show beside the scores."""
 
 COMMON = ("data", "unlabelled")
-"""Settings of every task: where the data is, and whether inputs are all that is wanted of it."""
+"""Settings of every task: where the data is, and whether only its inputs are wanted."""
 
 
 class Flag(Value, frozen=True, kw_only=True):
@@ -41,7 +45,7 @@ class Flag(Value, frozen=True, kw_only=True):
     preprocessing: bool = False
     """Whether it matters for the inputs alone, and so for ``check --images`` too."""
     to_calibrate: Scalar = None
-    """Its value for items to calibrate with, unless another is told."""
+    """Its default for items to calibrate with."""
 
     @property
     def key(self) -> str:
@@ -49,7 +53,7 @@ class Flag(Value, frozen=True, kw_only=True):
 
 
 def completed(flags: Sequence[Flag], settings: Settings) -> dict[str, Scalar]:
-    """Find settings with the defaults of those that were left out; unknown ones are refused."""
+    """Return settings with the defaults of those left out; unknown ones are refused."""
     known = {flag.key: flag for flag in flags}
     for key in settings:
         if key not in COMMON:
@@ -58,56 +62,48 @@ def completed(flags: Sequence[Flag], settings: Settings) -> dict[str, Scalar]:
 
 
 def calibrating(flags: Sequence[Flag], settings: Settings) -> dict[str, Scalar]:
-    """Complete settings for items to calibrate with: others than those that are judged on."""
+    """Complete settings for items to calibrate with, which are not those judged on."""
     own = {flag.key: flag.to_calibrate for flag in flags if flag.to_calibrate is not None}
-    told = {key: value for key, value in settings.items() if value is not None}
-    return completed(flags, {**own, **told})
+    given = {key: value for key, value in settings.items() if value is not None}
+    return completed(flags, {**own, **given})
 
 
-def settings_from_text(flags: Sequence[Flag], told: Mapping[str, str]) -> dict[str, Scalar]:
-    """Read settings that came as text as their flags do."""
+def settings_from_text(flags: Sequence[Flag], given: Mapping[str, str]) -> dict[str, Scalar]:
+    """Read settings given as text in the kinds of their flags."""
+    switches = {"true": True, "on": True, "false": False, "off": False}
+    readers: dict[str, Callable[[str], Scalar]] = {
+        "text": str, "whole": int, "number": float, "switch": lambda text: switches[text.lower()],
+    }  # fmt: skip
     kinds = {flag.key: flag.kind for flag in flags}
     found: dict[str, Scalar] = {}
-    for name, text in told.items():
+    for name, text in given.items():
         key = name.replace("-", "_")
         try:
-            found[key] = _READ[kinds.get(key, "text")](text)
+            found[key] = readers[kinds.get(key, "text")](text)
         except (ValueError, KeyError):
             raise UsageError(f"{name}={text} is not a {kinds[key]}") from None
     return found
 
 
-_READ: dict[str, Callable[[str], Scalar]] = {
-    "text": str,
-    "whole": int,
-    "number": float,
-    "switch": lambda text: {"true": True, "on": True, "false": False, "off": False}[text.lower()],
-}
-
-
 def number(settings: Settings, key: str) -> float:
-    """Read a setting that is a number."""
+    """Return a setting that is a number."""
     value = settings[key]
     assert value is not None
     return float(value)
 
 
 class DataSource(ABC):
-    """Items in order: decoded by ``load``, made ready for the network by ``prepare``.
-
-    What has a value here may be left out.
-    """
+    """Items in order: decoded by ``load``, made ready for the network by ``prepare``."""
 
     names: tuple[str, ...]
     notes: tuple[str, ...] = ()
     drawn: bool = False
-    """At random, and not read."""
+    """At random, not read."""
     scores_only: bool = False
-    """Whether nobody looks at pictures and intervals: dozens of models are judged in a search."""
+    """Whether pictures and intervals are left out: a search judges dozens of models."""
     labels: NDArray[np.int64] | None = None
     """The right class of every item, where items have one."""
     class_names: Mapping[int, str] = MappingProxyType({})
-
     preparation: Mapping[str, Scalar] = MappingProxyType({})
     """What is done to an item before the network sees it, with every size and default filled in."""
 
@@ -120,11 +116,11 @@ class DataSource(ABC):
         """Make the item ready for the inputs, in float32, without the batch."""
 
     def picture(self, index: int) -> NDArray[np.uint8] | None:
-        """Draw one item, where it is something to look at."""
+        """Return one item as an image, where it is one."""
         return None
 
     def part(self, places: Sequence[int]) -> DataSource:
-        """Leave these items only, numbered anew."""
+        """Return a source of these items only, numbered anew."""
         return _Part(self, places)
 
 
@@ -153,14 +149,13 @@ class _Part(DataSource):
 
 
 def preparation_from_source(task: str, source: DataSource) -> dict[str, Scalar]:
-    """Write down how a task prepares its items; arrays come as they are, and tell nothing."""
-    told = source.preparation
-    return {"task": task, **told} if told else {}
+    """Return how a task prepares its items; nothing for arrays, which are fed as they are."""
+    return {"task": task, **source.preparation} if source.preparation else {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Predicted:
-    """What one model said about every item."""
+    """What one model predicted for every item."""
 
     label: str
     chunks: Chunks
@@ -169,20 +164,8 @@ class Predicted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskTable:
-    """Rows to show beside the scores."""
-
-    id: str
-    title: str
-    headings: tuple[str, ...]
-    rows: tuple[tuple[Scalar, ...], ...]
-    in_json_only: bool = False
-    """Too long to be read: for other programs."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class TaskPicture:
-    """A picture that was drawn, and which model it is about; ``None`` is all of them."""
+    """A picture, and the index of the model it shows; ``None`` is all of them."""
 
     path: Path
     title: str
@@ -196,7 +179,7 @@ class Judgement:
     scores: tuple[tuple[Score, ...], ...]
     """One row per model, in the order they were given."""
     method: str
-    """How the numbers were taken, in a sentence."""
+    """How the numbers were computed, in a sentence."""
     tables: tuple[TaskTable, ...] = ()
     pictures: tuple[TaskPicture, ...] = ()
     notes: tuple[str, ...] = ()
@@ -207,13 +190,15 @@ class Task(Protocol):
     """The module of a task."""
 
     FLAGS: tuple[Flag, ...]
+    METRICS: tuple[Metric, ...] = ()
+    """Metrics of its scores that ``trtbench.core.metrics`` does not declare."""
     DRAWS_LATENCY: bool = False
-    """Whether its pictures tell latencies: they belong to the runs that measured them."""
+    """Whether its pictures show latencies: they belong to the runs that measured them."""
     read_beside: Callable[[Settings], Sequence[Path]] | None = None
-    """Tells files and folders that are read beside those which settings name."""
+    """Lists files and folders that are read beside those which settings name."""
 
     def open_source(self, settings: Settings, tensors: Tensors) -> DataSource:
-        """Find the data; ``settings["data"]`` says where."""
+        """Open the data at ``settings["data"]``."""
 
     def decode(self, outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) -> Arrays:
         """Make predictions of the outputs of one batch, one row per item."""

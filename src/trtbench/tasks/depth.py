@@ -2,43 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from trtbench.analysis.depth import (
-    METRICS,
+    DEPTH_METRICS,
     DepthResult,
     DepthRules,
     judge_map,
     map_differences,
     resize_map,
+    to_depth,
 )
-from trtbench.analysis.resample import mean_interval
-from trtbench.domain.arrays import AnyArray, Arrays
-from trtbench.domain.feed import LoadedItem
-from trtbench.domain.result import Scalar, Score
-from trtbench.errors import InputError, UsageError
-from trtbench.tasks._depth_images import SIZE, DepthImages, draw_depth
-from trtbench.tasks._images import chosen_item, normalize_flag, shown_item
+from trtbench.analysis.summary import mean_interval
+from trtbench.core.errors import InputError, UsageError
+from trtbench.core.results import LoadedItem
+from trtbench.core.run import Scalar, Score
+from trtbench.core.samples import AnyArray, Arrays
+from trtbench.core.units import counted, text_from_seconds, text_from_shape
+from trtbench.host.images import READERS, find_images, read_map, scaled
+from trtbench.tasks._images import (
+    ImageFiles,
+    Loaded,
+    chosen_item,
+    grid,
+    names_below,
+    normalize_flag,
+    normalized,
+    noted,
+    save,
+    show,
+    shown_item,
+    sized_input,
+)
 from trtbench.tasks.contract import (
     DataSource,
     Flag,
     Judgement,
     Predicted,
     Settings,
+    TaskPicture,
     TaskTable,
     Tensors,
 )
-from trtbench.units import counted, text_from_shape
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SIZE = 518
+WORST = 3
 DRAWS_LATENCY = True
 KINDS = ("depth", "inverse", "disparity")
-CALLED = ("depth", "disp")
-"""What networks call their map, where they hand out a confidence or intrinsics too."""
+MAP_NAMES = ("depth", "disp")
+"""Parts of names that networks give their map, where they return a confidence or intrinsics too."""
 
 FLAGS = (
     Flag(name="gt",
@@ -64,16 +86,99 @@ FLAGS = (
 )  # fmt: skip
 
 
+class DepthImages(ImageFiles):
+    """Images with the file of their ground truth, where there is one."""
+
+    def __init__(self, settings: Settings, tensors: Tensors) -> None:
+        path = Path(str(settings["data"]))
+        if not path.exists():
+            raise InputError(f"there is no image or folder at {path}")
+        takes = sized_input(tensors, asked=settings.get("size"), default=SIZE)
+        self.settings = settings
+        assert takes.size is not None
+        self._how: Literal["bilinear", "bicubic"] = (
+            "bilinear" if settings.get("interpolation") == "bilinear" else "bicubic"
+        )
+        self.settle(
+            takes, str(settings.get("normalize") or "imagenet"), fit="stretch",
+            size="x".join(map(str, takes.size)), interpolation=self._how,
+        )  # fmt: skip
+        self.paths = find_images(path) if path.is_dir() else [path]
+        self.names = names_below(path, self.paths)
+        truth = settings.get("gt")
+        matched = self._match(Path(str(truth))) if truth else {}
+        self.truths = {self.paths[index]: file for index, file in matched.items()}
+
+    def prepare(self, loaded: Loaded) -> Arrays:
+        assert self._takes.size is not None
+        pixels = scaled(loaded.pixels, self._takes.size, how=self._how)
+        return {self._takes.name: normalized(pixels, self._normalize, self._takes)}
+
+    def truth(self, index: int) -> tuple[NDArray[np.float64] | None, str | None]:
+        """Return the ground truth of one image, or the reason why it cannot be read."""
+        path = self.truths.get(self.paths[index])
+        if path is None:
+            return None, None
+        try:
+            values = read_map(path) / float(self.settings.get("gt_scale") or 1.0)
+        except InputError as problem:
+            return None, f"ground truth: {problem.facts.get('reason') or problem.message}"
+        return np.asarray(values, np.float64), None
+
+    def _match(self, path: Path) -> dict[int, Path]:
+        """Pair images and truths by their paths below the two folders, without endings.
+
+        Where no path fits, the last part alone decides, if it is unique.
+        """
+        if path.is_file():
+            if len(self.paths) != 1:
+                raise UsageError("one ground truth, and several images", fix="--gt FOLDER")
+            return {0: path}
+        if not path.is_dir():
+            raise InputError(f"there is no ground truth at {path}")
+        files: dict[str, Path] = {}
+        for suffix in reversed(READERS):  # arrays come before pictures
+            paths = (each for each in sorted(path.rglob("*")) if each.suffix.lower() == suffix)
+            files |= {str(each.relative_to(path).with_suffix("")): each for each in paths}
+        files = dict(sorted(files.items()))
+        names = [str(Path(name).with_suffix("")) for name in self.names]
+        found = {index: files[name] for index, name in enumerate(names) if name in files}
+        if not found:
+            last, own = [Path(name).name for name in files], [each.stem for each in self.paths]
+            double = [n for n in {*last} & {*own} if last.count(n) > 1 or own.count(n) > 1]
+            if double:
+                raise InputError(
+                    "images and ground truth are in different folders, and a name is there twice",
+                    facts={"name": min(double)},
+                    fix="arrange the ground truth in the folders of the images",
+                )
+            by_name = dict(zip(last, files.values(), strict=True))
+            found = {index: by_name[stem] for index, stem in enumerate(own) if stem in by_name}
+        if not found:
+            raise InputError(
+                "no ground truth belongs to any image: names do not match",
+                facts={"images": self.names[0], "ground truth": next(iter(files), "none")},
+            )
+        used = set(found.values())
+        without = [name for index, name in enumerate(self.names) if index not in found]
+        unused = [name for name, file in files.items() if file not in used]
+        for what, rest in (("images without ground truth", without),
+                           ("ground truths without image", unused)):  # fmt: skip
+            if rest:
+                self.notes = (*self.notes, noted(what, rest))
+        return found
+
+
 def open_source(settings: Settings, tensors: Tensors) -> DataSource:
     """Open one image or a folder of them."""
-    rules_from_settings(settings)  # what has no meaning is refused before anything is run
+    rules_from_settings(settings)  # refused before anything is run
     images = DepthImages(settings, tensors)
     chosen_item(images.names, settings.get("show"))
     return images
 
 
 def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) -> Arrays:
-    """Find the map among the outputs: one that is called so, else the largest."""
+    """Find the map among the outputs: one with such a name, else the largest."""
     found: dict[str, AnyArray] = {}
     for name, output in outputs.items():
         rows = np.asarray(output)
@@ -82,7 +187,7 @@ def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) ->
         if rows.ndim == 3 and rows.dtype.kind == "f":
             found[name] = rows
     if found:
-        name = max(found, key=lambda n: (any(w in n.lower() for w in CALLED), found[n].size))
+        name = max(found, key=lambda n: (any(w in n.lower() for w in MAP_NAMES), found[n].size))
         return {"depth": found[name].astype(np.float32)}
     raise InputError(
         "no output is a depth map",
@@ -91,10 +196,10 @@ def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) ->
 
 
 def rules_from_settings(settings: Settings) -> DepthRules:
-    """Settle how predictions are judged."""
-    told = {**settings, "truth_kind": settings.get("gt_kind")}
-    names = (each for each in DepthRules.__struct_fields__ if told.get(each) is not None)
-    found = msgspec.convert({name: told[name] for name in names}, DepthRules)
+    """Return how predictions are judged."""
+    given = {**settings, "truth_kind": settings.get("gt_kind")}
+    names = (each for each in DepthRules.__struct_fields__ if given.get(each) is not None)
+    found = msgspec.convert({name: given[name] for name in names}, DepthRules)
     if not 0 < found.min_depth < found.max_depth:
         raise UsageError(
             f"no depth lies between {found.min_depth:g} and {found.max_depth:g}",
@@ -105,22 +210,27 @@ def rules_from_settings(settings: Settings) -> DepthRules:
 
 @dataclass
 class _Tally:
-    """What one model got on every image."""
+    """One model on every image."""
 
+    model: Predicted
     results: dict[int, DepthResult] = field(default_factory=dict)
     differences: list[dict[str, float]] = field(default_factory=list)
+
+    @property
+    def metrics(self) -> list[dict[str, float]]:
+        return [each.metrics for each in self.results.values() if each.metrics is not None]
 
 
 def judge(
     source: DataSource, models: Sequence[Predicted], settings: Settings, *, folder: Path
 ) -> Judgement:
     """Compute metrics of every image, then averaged; differences from the first model; pictures."""
-    images = _images(source)
+    assert isinstance(source, DepthImages)
     rules = rules_from_settings(settings)
-    tallies = [_Tally() for _ in models]
+    tallies = [_Tally(model) for model in models]
     for index in range(len(source.names)):
         maps = [model.chunks.rows(index, index + 1)["depth"][0] for model in models]
-        truth, reason = images.truth_or_reason(index)
+        truth, reason = source.truth(index)
         for tally, own in zip(tallies, maps, strict=True):
             if truth is not None:
                 shape = (truth.shape[0], truth.shape[1])
@@ -131,83 +241,125 @@ def judge(
                 shape = (own.shape[0], own.shape[1])
                 if difference := map_differences(resize_map(maps[0], shape), own):
                     tally.differences.append(difference)
-    shown, notes = shown_item(source.names, settings.get("show"))
+    shown, notes = shown_item(source.names, settings)
     return Judgement(
         scores=tuple(_scores(tally) for tally in tallies),
-        method=rules.words if images.truths else "no ground truth: maps are compared only",
-        tables=tuple(_tables(models, tallies, source)),
-        pictures=tuple(
-            draw_depth(
-                images, source, models, [t.results for t in tallies], rules, folder, shown=shown
-            )
-        ),
-        notes=(*source.notes, *notes, *_notes(models, tallies)),
+        method=rules.words if source.truths else "no ground truth: maps are compared only",
+        tables=tuple(_tables(tallies, source)),
+        pictures=tuple(_draw(source, tallies, rules, folder, shown=shown)),
+        notes=(*source.notes, *notes, *_notes(tallies)),
     )
-
-
-def _images(source: DataSource) -> DepthImages:
-    assert isinstance(source, DepthImages)
-    return source
 
 
 def _scores(tally: _Tally) -> tuple[Score, ...]:
-    good = [each.metrics for each in tally.results.values() if each.metrics is not None]
-    scores = [_score(name, np.array([each[name] for each in good])) for name in METRICS if good]
+    columns = {name: [each[name] for each in tally.metrics] for name in DEPTH_METRICS}
     for name in ("mae", "rmse", "max_error"):
-        values = np.array([each[name] for each in tally.differences])
-        if len(values):
-            scores.append(_score(f"{name}_to_first", values))
-    return tuple(scores)
+        columns[f"{name}_to_first"] = [each[name] for each in tally.differences]
+    return tuple(
+        Score(metric=name, value=float(np.mean(values)),
+              interval=mean_interval(np.array(values)), count=len(values))
+        for name, values in columns.items() if values
+    )  # fmt: skip
 
 
-def _score(metric: str, values: AnyArray) -> Score:
-    return Score(
-        metric=metric, value=float(values.mean()), interval=mean_interval(values), count=len(values)
-    )
-
-
-def _tables(
-    models: Sequence[Predicted], tallies: Sequence[_Tally], source: DataSource
-) -> list[TaskTable]:
+def _tables(tallies: Sequence[_Tally], source: DataSource) -> list[TaskTable]:
     tables = []
     rows: tuple[tuple[Scalar, ...], ...]
-    if len(models) > 1:
+    if len(tallies) > 1:
         names = next((list(t.differences[0]) for t in tallies if t.differences), [])
         rows = tuple(
-            (model.label, *(float(np.mean([each[n] for each in tally.differences])) for n in names))
-            for model, tally in zip(models[1:], tallies[1:], strict=True)
+            (tally.model.label, *(float(np.mean([d[n] for d in tally.differences])) for n in names))
+            for tally in tallies[1:]
             if tally.differences
         )
-        tables.append(
-            TaskTable(
-                id="to_first",
-                title=f"Maps against {models[0].label}, in parts of its range",
-                headings=("model", *names),
-                rows=rows,
-            )
-        )
+        title = f"Maps against {tallies[0].model.label}, in parts of its range"
+        heads: tuple[str, ...] = ("model", *names)
+        tables.append(TaskTable(id="to_first", title=title, headings=heads, rows=rows))
     rows = tuple(
-        (source.names[index], model.label, each.valid, each.nonfinite,
-         *((each.metrics or {}).get(name) for name in METRICS), each.reason)
-        for model, tally in zip(models, tallies, strict=True)
+        (source.names[index], tally.model.label, each.valid, each.nonfinite,
+         *((each.metrics or {}).get(name) for name in DEPTH_METRICS), each.reason)
+        for tally in tallies
         for index, each in tally.results.items()
     )  # fmt: skip
     if rows:
-        heads = ("image", "model", "valid", "not finite", *METRICS, "excluded")
+        heads = ("image", "model", "valid", "not finite", *DEPTH_METRICS, "excluded")
         tables.append(TaskTable(id="images", title="Every image", headings=heads, rows=rows))
     return tables
 
 
-def _notes(models: Sequence[Predicted], tallies: Sequence[_Tally]) -> list[str]:
+def _notes(tallies: Sequence[_Tally]) -> list[str]:
     notes = []
-    for model, tally in zip(models, tallies, strict=True):
-        left_out = [each.reason for each in tally.results.values() if each.metrics is None]
-        for reason in sorted({reason for reason in left_out if reason}):
-            count = left_out.count(reason)
-            notes.append(f"{model.label}: {counted(count, 'image')} excluded: {reason}")
+    for tally in tallies:
+        label = tally.model.label
+        excluded = [each.reason for each in tally.results.values() if each.metrics is None]
+        for reason in sorted({reason for reason in excluded if reason}):
+            count = excluded.count(reason)
+            notes.append(f"{label}: {counted(count, 'image')} excluded: {reason}")
         lost = sum(each.nonfinite for each in tally.results.values())
         if lost:
-            notes.append(f"{model.label}: {lost} valid pixels are not finite and were left out")
-        if left_out.count("the best fit is upside down"):
+            notes.append(f"{label}: {lost} valid pixels are not finite and were left out")
+        if "the best fit is upside down" in excluded:
             notes.append("does the network predict what --output-kind says?")
     return notes
+
+
+def _draw(
+    images: DepthImages, tallies: Sequence[_Tally], rules: DepthRules, folder: Path, *, shown: int
+) -> list[TaskPicture]:
+    """Draw the image that was chosen, and those that the last model is worst on; none twice."""
+    if images.scores_only:
+        return []
+    last = tallies[-1]
+    good = {i: each.metrics for i, each in last.results.items() if each.metrics}
+    worst = sorted((i for i in good if i != shown), key=lambda index: -good[index]["abs_rel"])
+    chosen = {"depth_comparison.png": shown}
+    chosen |= {f"depth_worst_{place}.png": item for place, item in enumerate(worst[:WORST])}
+    pictures = []
+    for name, index in chosen.items():
+        path = save(_sheet(images, index, tallies, rules), folder / name)
+        title = "Depth" if index == shown else f"Worst image of {last.model.label}"
+        pictures.append(TaskPicture(path=path, title=f"{title}: {images.names[index]}"))
+    return pictures
+
+
+def _sheet(images: DepthImages, index: int, tallies: Sequence[_Tally], rules: DepthRules) -> Figure:
+    truth, _ = images.truth(index)
+    picture = images.picture(index)
+    assert picture is not None
+    shape = (picture.shape[0], picture.shape[1])
+    columns = 1 + (truth is not None) + len(tallies)
+    figure, axes = grid(1, columns, title=images.names[index], shape=shape, lines=5)
+    places = iter(axes[0])
+    show(next(places), picture, "image")
+    if truth is not None:
+        depth = to_depth(truth, rules.truth_kind, rules.disparity_scale)
+        valid = np.isfinite(depth) & (depth > rules.min_depth) & (depth < rules.max_depth)
+        with np.errstate(divide="ignore"):
+            near = np.where(valid, 1.0 / depth, np.nan)
+        show(next(places), near, "ground truth (near is bright)", kind="map", shape=shape)
+    for tally in tallies:
+        own = tally.model.chunks.rows(index, index + 1)["depth"][0].astype(np.float64)
+        if rules.output_kind == "depth":
+            with np.errstate(divide="ignore"):
+                own = 1.0 / own
+        show(next(places), own, _title(tally, index), kind="map", shape=shape)
+    return figure
+
+
+def _title(tally: _Tally, index: int) -> str:
+    """Name a model, its latency, and its metrics: over all images, then on this one."""
+    lines, latency_s = [tally.model.label], tally.model.latency_s
+    if latency_s:
+        lines.append(f"{text_from_seconds(latency_s)}, {1 / latency_s:.4g} FPS (mean)")
+    good, own = tally.metrics, tally.results.get(index)
+    if good:
+        mean = {name: float(np.mean([each[name] for each in good])) for name in good[0]}
+        count = "1 image" if len(good) == 1 else f"mean of {len(good)}"
+        lines.append(f"{_metrics(mean)}, {count}")
+    if own is not None and own.metrics is not None and len(good) > 1:
+        lines.append(f"this one: {_metrics(own.metrics)}")
+    return "\n".join(lines)
+
+
+def _metrics(metrics: Mapping[str, float]) -> str:
+    return f"abs_rel {metrics['abs_rel']:.3f}, rmse {metrics['rmse']:.3g}, d1 {metrics['d1']:.1%}"

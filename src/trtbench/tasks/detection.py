@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from trtbench.analysis.average_precision import AT_75, RECALLS
-from trtbench.analysis.detection_scores import (
+from trtbench.analysis.coco import (
+    AT_75,
+    RECALLS,
     SIZES,
     BoxMatches,
     BoxTally,
@@ -20,24 +21,23 @@ from trtbench.analysis.detection_scores import (
     overlaps,
     precisions,
 )
-from trtbench.analysis.resample import statistic_intervals
-from trtbench.domain.arrays import Arrays
-from trtbench.domain.result import Scalar, Score
-from trtbench.errors import UsageError, near_miss
-from trtbench.tasks._box_truth import Truth
-from trtbench.tasks._candidates import ORDERS, Detections, order_of, padded_rows, rows_from_found
-from trtbench.tasks._decoders import DECODERS, choose_decoder
-from trtbench.tasks._detected_boxes import UNTOLD, said_by
-from trtbench.tasks._detection_images import (
-    SIZE,
-    STRIDE,
-    DetectionImage,
-    DetectionImages,
-    folders_beside,
+from trtbench.analysis.summary import statistic_intervals
+from trtbench.core.errors import refuse_unknown
+from trtbench.core.run import Scalar, Score
+from trtbench.core.samples import Arrays
+from trtbench.tasks._boxes import SIZE, STRIDE, DetectionImage, DetectionImages, folders_beside
+from trtbench.tasks._decoders import (
+    CLASS_MAPS,
+    DECODERS,
+    NO_ORDER,
+    ORDERS,
+    DetectorOutputs,
+    box_order,
+    boxes_of_model,
+    decode_outputs,
+    rows_in_images,
 )
-from trtbench.tasks._detection_pictures import SHOWN, draw_objects, draw_precision
-from trtbench.tasks._images import normalize_flag
-from trtbench.tasks._numbering import NUMBERINGS
+from trtbench.tasks._images import SHOWN, draw_curves, draw_objects, normalize_flag
 from trtbench.tasks.contract import (
     DataSource,
     Flag,
@@ -63,12 +63,12 @@ FLAGS = (
     Flag(name="nms", default="auto", choices=("auto", "class", "agnostic", "off"),
          help="Dropping of doubles: within a class, among all, or not."),
     Flag(name="max-det", kind="whole", default=300, help="Objects per image at most."),
-    Flag(name="class-map", default="auto", choices=("auto", *NUMBERINGS),
+    Flag(name="class-map", default="auto", choices=("auto", *CLASS_MAPS),
          help="What the network's number of a class is: a place among the categories, from 0 or "
          "from 1, an id of theirs, or one of COCO's 91 where the data has its 80."),
     Flag(name="read-output", help="Names of the outputs to read, with commas, where others could "
          "be taken for them."),
-    Flag(name="box-format", default="auto", choices=("auto", "xyxy", "yxyx", "cxcywh", "xywh"),
+    Flag(name="box-format", default="auto", choices=("auto", *ORDERS),
          help="Order of coordinates (default: as the family has it)."),
     Flag(name="box-scale", default="auto", choices=("auto", "pixels", "fraction"),
          help="Whether coordinates are pixels of the input or parts of it."),
@@ -102,7 +102,7 @@ def open_source(settings: Settings, tensors: Tensors) -> DataSource:
 
 
 def read_beside(settings: Settings) -> Sequence[Path]:
-    """Tell where images and labels are that a data.yaml or a folder only points to, and hooks."""
+    """List the files and folders that a data.yaml or a folder points to, and the user's decoder."""
     hook, _, _ = str(settings.get("decoder")).rpartition(":")
     files = [Path(hook)] if hook.endswith(".py") else []
     return [*files, *folders_beside(settings)]
@@ -112,45 +112,32 @@ def decode(outputs: Arrays, loaded: Sequence[DetectionImage], settings: Settings
     """Make boxes of the outputs, in the coordinates of their images."""
     first = loaded[0]
     assert first.target is not None
-    batch = Detections(
-        arrays={name: np.asarray(array) for name, array in _read(outputs, settings).items()},
+    asked = settings.get("read_output")
+    names = list(outputs) if asked is None else [n.strip() for n in str(asked).split(",")]
+    for name in names:
+        said = f"there is no output {name!r}"
+        refuse_unknown(name, outputs, said, listed="outputs", flag="--read-output")
+    batch = DetectorOutputs(
+        arrays={name: np.asarray(outputs[name]) for name in names},
         items=loaded, target=first.target, classes=first.classes, highest=first.highest,
         settings=settings,
     )  # fmt: skip
-    place = choose_decoder(batch)
-    found = DECODERS[place].read(batch)
-    # Where nothing was found nothing tells the order, and it does not matter.
-    told = any(np.size(image.boxes) for image in found.images)
-    rows = padded_rows(rows_from_found(found, batch), int(number(settings, "max_det")))
+    place, found = decode_outputs(batch)
+    order = box_order(found, batch)
+    rows = rows_in_images(found, order, batch)
+    # Where nothing was found the order is unknown, and does not matter.
+    some = any(np.size(boxes) for boxes in found.boxes)
     return {
         "boxes": rows,
         "decoder": np.full(len(rows), place, np.int8),
         "classes": np.full(len(rows), found.classes or 0, np.int32),
-        "order": np.full(
-            len(rows), ORDERS.index(order_of(found, batch)) if told else UNTOLD, np.int8
-        ),
+        "order": np.full(len(rows), ORDERS.index(order) if some else NO_ORDER, np.int8),
     }
-
-
-def _read(outputs: Arrays, settings: Settings) -> Arrays:
-    """Leave the outputs that were asked for."""
-    asked = settings.get("read_output")
-    if asked is None:
-        return outputs
-    names = [name.strip() for name in str(asked).split(",")]
-    for name in names:
-        if name not in outputs:
-            guess = near_miss(name, outputs)
-            raise UsageError(
-                f"there is no output {name!r}",
-                facts={"outputs": ", ".join(outputs)},
-                fix=f"--read-output {guess}" if guess else None,
-            )
-    return {name: outputs[name] for name in names}
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Tally:
+    label: str
     matches: list[BoxMatches]
     boxes: BoxTally
     classes: list[ClassScores]
@@ -164,50 +151,69 @@ def judge(
     assert isinstance(source, DetectionImages)
     count, truth = len(source.names), source.truth
     truths = None if truth is None else [source.objects(index) for index in range(count)]
-    said = [said_by(model, truth, truths or [], settings) for model in models]
-    alike = [(), *(_likeness(said[0].objects, each.objects) for each in said[1:])]
-    read = "; ".join(f"{m.label}: {s.words}" for m, s in zip(models, said, strict=True))
+    found = [boxes_of_model(model, truth, truths or [], settings) for model in models]
+    objects = [each.objects for each in found]
+    alike = [(), *(_likeness(objects[0], own) for own in objects[1:])]
+    read = "; ".join(f"{m.label}: {each.words}" for m, each in zip(models, found, strict=True))
     if truth is None or truths is None:
-        pictures = draw_objects(source, models, [each.objects for each in said], folder=folder)
         return Judgement(
             scores=tuple(alike), method=f"no annotations: models are compared only; {read}",
-            pictures=pictures, notes=source.notes,
+            pictures=draw_objects(source, models, objects, folder=folder), notes=source.notes,
         )  # fmt: skip
-    tallies = [_tally(each.objects, truths) for each in said]
+    tallies = []
+    for model, own in zip(models, objects, strict=True):
+        matches = [match_boxes(each, true) for each, true in zip(own, truths, strict=True)]
+        boxes = BoxTally(matches)
+        tallies.append(
+            _Tally(label=model.label, matches=matches, boxes=boxes, classes=boxes.by_class(),
+                   summary=boxes.summary())
+        )  # fmt: skip
     resamples = int(np.clip(RESAMPLED / max(1, max(t.boxes.detections for t in tallies)),
                             RESAMPLES // 4, RESAMPLES)) * (not source.scores_only)  # fmt: skip
-    scores = [_scores(tally, count, resamples) for tally in tallies]
+    conf = number(settings, "conf")
+    notes = [*source.notes, *source.resized(), *(note for each in found for note in each.notes)]
+    if conf > HIGH_CONF:
+        notes.append(f"--conf {conf:g} cuts the curve short: published mAP is taken with 0.001")
+    if not any((~each.crowd).any() for each in truths):
+        notes.append("nothing is annotated in these images: there is no average precision")
+    curves = [
+        (tally.label, f"IoU {at}", mean_curve(tally.classes, level=level))
+        for tally in tallies for at, level in (("0.5", 0), ("0.75", AT_75))
+    ]  # fmt: skip
+    title = "Precision by recall, mean over classes"
     return Judgement(
-        scores=tuple((*own, *other) for own, other in zip(scores, alike, strict=True)),
+        scores=tuple(
+            (*_scores(tally, count, resamples), *other)
+            for tally, other in zip(tallies, alike, strict=True)
+        ),
         method="COCO's average precision of boxes, IoU 0.50 to 0.95, 100 boxes per image and "
-        f"class, conf {number(settings, 'conf'):g}; intervals by {resamples} resamples; {read}",
+        f"class, conf {conf:g}; intervals by {resamples} resamples; {read}",
         tables=(
-            _size_table(models, tallies, truths),
-            _class_table(models, tallies, truth),
-            _image_table(source, models, tallies),
-            _curve_table(models, tallies),
+            _size_table(tallies, truths),
+            _class_table(tallies, truth.names),
+            _image_table(source, tallies),
+            TaskTable(
+                id="precision_recall", title=title, in_json_only=True,
+                headings=("recall", *(f"{name} at {at}" for name, at, _ in curves)),
+                rows=tuple(
+                    (float(recall), *(float(curve[place]) for *_, curve in curves))
+                    for place, recall in enumerate(RECALLS)
+                ),
+            ),
         ),
         pictures=(
-            *draw_precision(
-                source, [(m.label, t.classes) for m, t in zip(models, tallies, strict=True)], folder
+            *draw_curves(
+                source, folder / "detection_precision_recall.png",
+                [(f"{name}, {at}", RECALLS, curve) for name, at, curve in curves], title=title,
             ),
             *draw_objects(
-                source, models, [each.objects for each in said], truths=truths,
+                source, models, objects, truths=truths,
                 right=[[_right(m) for m in tally.matches] for tally in tallies],
                 names=truth.names, folder=folder,
             ),
         ),
-        notes=(
-            *source.notes, *source.moved(), *(n for each in said for n in each.notes),
-            *_notes(settings, truths),
-        ),
+        notes=tuple(notes),
     )  # fmt: skip
-
-
-def _tally(found: Sequence[Objects], truths: Sequence[Objects]) -> _Tally:
-    matches = [match_boxes(own, truth) for own, truth in zip(found, truths, strict=True)]
-    boxes = BoxTally(matches)
-    return _Tally(matches=matches, boxes=boxes, classes=boxes.by_class(), summary=boxes.summary())
 
 
 def _scores(tally: _Tally, count: int, resamples: int) -> tuple[Score, ...]:
@@ -242,63 +248,48 @@ def _likeness(first: Sequence[Objects], own: Sequence[Objects]) -> tuple[Score, 
     return (Score(metric="iou_to_first", value=float(np.mean(values)), count=len(values)),)
 
 
-def _shown(match: BoxMatches) -> tuple[int, int, int]:
+def _counts(match: BoxMatches) -> tuple[int, int, int]:
     """Count objects of one image that were found, missed, and made up, of the likely ones."""
-    likely = match.scores >= SHOWN
-    counted = likely & ~match.ignored[0, 0]
+    counted = (match.scores >= SHOWN) & ~match.ignored[0, 0]
     right = int((match.hits[0, 0] & counted).sum())
     return right, int(match.counted[0].sum()) - right, int((~match.hits[0, 0] & counted).sum())
 
 
 def _right(match: BoxMatches) -> float:
-    """Share of what is there or was said that is right; NaN where there is neither."""
-    right, missed, wrong = _shown(match)
-    total = right + missed + wrong
-    return right / total if total else float("nan")
+    """Share of objects, annotated or detected, that are right; NaN where there are none."""
+    counts = _counts(match)
+    return counts[0] / sum(counts) if any(counts) else float("nan")
 
 
-def _size_table(
-    models: Sequence[Predicted], tallies: Sequence[_Tally], truths: Sequence[Objects]
-) -> TaskTable:
+def _size_table(tallies: Sequence[_Tally], truths: Sequence[Objects]) -> TaskTable:
     areas = np.concatenate([each.areas[~each.crowd] for each in truths])
     rows: list[tuple[Scalar, ...]] = []
     for size, (low, high) in SIZES.items():
         count = int(((areas >= low) & (areas <= high)).sum())
         names = (f"mAP_{size}", f"AR_{size}") if size else ("mAP", "AR100")
-        rows += [
-            (size or "all", model.label, count, *map(tally.summary.get, names))
-            for model, tally in zip(models, tallies, strict=True)
-        ]
+        rows += [(size or "all", t.label, count, *map(t.summary.get, names)) for t in tallies]
     heads = ("size", "model", "objects", "mAP", "AR")
     title = "By size: small is up to 32², large from 96² pixels on"
     return TaskTable(id="sizes", title=title, headings=heads, rows=tuple(rows))
 
 
-def _class_table(models: Sequence[Predicted], tallies: Sequence[_Tally], truth: Truth) -> TaskTable:
-    """List average precision by class, the worst class of the first model first."""
-    columns = [{each.number: each for each in tally.classes} for tally in tallies]
-    order = sorted(columns[0], key=lambda number: float(columns[0][number].precision.mean()))
+def _class_table(tallies: Sequence[_Tally], names: Mapping[int, str]) -> TaskTable:
+    by_class = zip(*(tally.classes for tally in tallies), strict=True)
+    order = sorted(by_class, key=lambda classes: float(classes[0].precision.mean()))
     rows: tuple[tuple[Scalar, ...], ...] = tuple(
-        (truth.names[place], model.label, int(own[place].truths), *_class_values(own[place]))
-        for place in order
-        for model, own in zip(models, columns, strict=True)
-    )
+        (names[own.number], tally.label, int(own.truths), float(own.precision.mean()),
+         float(own.precision[0].mean()), float(np.mean(own.recall[max(own.recall)])))
+        for classes in order
+        for tally, own in zip(tallies, classes, strict=True)
+    )  # fmt: skip
     heads = ("class", "model", "objects", "mAP", "mAP50", "AR")
     return TaskTable(id="classes", title="By class, the worst first", headings=heads, rows=rows)
 
 
-def _class_values(each: ClassScores) -> tuple[float, float, float]:
-    recall = float(np.mean(each.recall[max(each.recall)]))
-    return float(each.precision.mean()), float(each.precision[0].mean()), recall
-
-
-def _image_table(
-    source: DataSource, models: Sequence[Predicted], tallies: Sequence[_Tally]
-) -> TaskTable:
-    """List every image, the worst first."""
+def _image_table(source: DataSource, tallies: Sequence[_Tally]) -> TaskTable:
     listed: list[tuple[float, tuple[Scalar, ...]]] = [
-        (_right(match), (name, model.label, int(match.counted[0].sum()), *_shown(match)))
-        for model, tally in zip(models, tallies, strict=True)
+        (_right(match), (name, tally.label, int(match.counted[0].sum()), *_counts(match)))
+        for tally in tallies
         for name, match in zip(source.names, tally.matches, strict=True)
     ]
     listed.sort(key=lambda pair: (np.isnan(pair[0]), pair[0]))
@@ -307,28 +298,3 @@ def _image_table(
         id="images", title=f"Every image at IoU 0.5 and score {SHOWN:g}, the worst first",
         headings=heads, rows=tuple(row for _, row in listed),
     )  # fmt: skip
-
-
-def _curve_table(models: Sequence[Predicted], tallies: Sequence[_Tally]) -> TaskTable:
-    curves = [mean_curve(t.classes, level=level) for t in tallies for level in (0, AT_75)]
-    rows = tuple(
-        (float(recall), *(float(curve[place]) for curve in curves))
-        for place, recall in enumerate(RECALLS)
-    )
-    heads = [f"{m.label} at IoU {level}" for m in models for level in ("0.5", "0.75")]
-    return TaskTable(
-        id="precision_recall", title="Precision by recall, mean over classes",
-        headings=("recall", *heads), rows=rows, in_json_only=True,
-    )  # fmt: skip
-
-
-def _notes(settings: Settings, truths: Sequence[Objects]) -> list[str]:
-    notes = []
-    if number(settings, "conf") > HIGH_CONF:
-        notes.append(
-            f"--conf {number(settings, 'conf'):g} cuts the curve short: published mAP is taken "
-            "with 0.001"
-        )
-    if not any((~each.crowd).any() for each in truths):
-        notes.append("nothing is annotated in these images: there is no average precision")
-    return notes

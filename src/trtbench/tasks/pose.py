@@ -3,43 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.pose import (
+from trtbench.analysis.coco import (
     COCO_SIGMAS,
     COCO_SKELETON,
     Matches,
     People,
     average_precision,
+    corners_from_centres,
     default_sigmas,
     match,
     oks_matrix,
     pck,
+    suppress,
 )
-from trtbench.analysis.resample import statistic_interval, statistic_intervals
-from trtbench.domain.arrays import AnyArray, Arrays
-from trtbench.domain.feed import LoadedItem
-from trtbench.domain.result import Score
-from trtbench.errors import InputError, UsageError
+from trtbench.analysis.summary import statistic_interval, statistic_intervals
+from trtbench.core.errors import InputError, UsageError
+from trtbench.core.results import LoadedItem
+from trtbench.core.run import Score
+from trtbench.core.samples import AnyArray, Arrays
+from trtbench.core.units import text_from_shape
 from trtbench.host.images import find_images
-from trtbench.tasks._coco import Annotations
-from trtbench.tasks._drawing import draw_skeleton, draw_worst
+from trtbench.tasks._boxes import Annotations
 from trtbench.tasks._images import (
     SAMPLED,
     ImageFiles,
     Loaded,
+    draw_skeleton,
+    draw_worst,
     letterboxed,
     names_below,
     normalize_flag,
     normalized,
     sized_input,
 )
-from trtbench.tasks._yolo import people_from_outputs, people_from_row
 from trtbench.tasks.contract import (
     DataSource,
     Flag,
@@ -49,18 +52,21 @@ from trtbench.tasks.contract import (
     TaskPicture,
     TaskTable,
     Tensors,
+    number,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+
+COCO_VALUES = (56, 57)
+"""Values of a prediction with COCO's 17 points, raw and with a class."""
 SIZE = 640
 SHOWN = 0.25
 """Confidence from which people and points are drawn."""
 RESAMPLES = 200
-"""Average precision is dear to resample; 200 draws settle an interval to a few per cent of it."""
+"""Average precision is slow to resample; 200 draws settle an interval to a few per cent of it."""
 PARTS = (0.05, 0.1, 0.2)
-NOBODY = "nobody is annotated in these images: there is no average precision"
 
 FLAGS = (
     Flag(name="annotations", help="COCO key point annotations (JSON)."),
@@ -87,23 +93,18 @@ class PoseImages(ImageFiles):
             takes, str(settings.get("normalize") or "none"), fit="letterbox",
             size="x".join(map(str, takes.size)), interpolation=SAMPLED,
         )  # fmt: skip
-        paths = find_images(path) if path.is_dir() else [path]
-        told = settings.get("annotations")
-        self.annotations = Annotations(Path(str(told))) if told else None
+        self.paths = find_images(path) if path.is_dir() else [path]
+        file = settings.get("annotations")
+        self.annotations = Annotations(Path(str(file))) if file else None
         if self.annotations is not None:
-            paths, notes = self.annotations.annotated(path, paths)
+            self.paths, notes = self.annotations.annotated(path, self.paths)
             self.notes = (*self.notes, *notes)
-        self.paths = paths
         self.names = names_below(path, self.paths)
 
     def prepare(self, loaded: Loaded) -> Arrays:
         assert self._takes.size is not None
         pixels, loaded.geometry = letterboxed(loaded.pixels, self._takes.size)
         return {self._takes.name: normalized(pixels, self._normalize, self._takes)}
-
-    def image_id(self, index: int) -> object:
-        assert self.annotations is not None
-        return self.annotations.id_of(self.paths[index])
 
 
 def open_source(settings: Settings, tensors: Tensors) -> DataSource:
@@ -112,8 +113,71 @@ def open_source(settings: Settings, tensors: Tensors) -> DataSource:
 
 
 def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) -> Arrays:
-    """Make people of the outputs, in the coordinates of their images."""
-    return people_from_outputs(outputs, loaded, settings)
+    """Decode score, box and key points of people, in the coordinates of their images.
+
+    Rows are padded to the same number of people; those without a person have score -1.
+    """
+    rows = _predictions(outputs)
+    found = [_people(each, item, settings) for each, item in zip(rows, loaded, strict=True)]
+    padded = np.full(
+        (len(found), int(number(settings, "max_people")), found[0].shape[1]), -1.0, np.float32
+    )
+    for row, people in enumerate(found):
+        padded[row, : len(people)] = people
+    return {"people": padded}
+
+
+def _predictions(outputs: Arrays) -> AnyArray:
+    """Find [batch, predictions, values] among the outputs."""
+    for output in outputs.values():
+        rows = np.asarray(output)
+        if rows.ndim != 3:
+            continue
+        across, along = rows.shape[1], rows.shape[2]
+        raw = across > 5 and (across - 5) % 3 == 0 and (across in COCO_VALUES or across < along)
+        if along in COCO_VALUES or (not raw and along > 6 and (along - 5) % 3 in (0, 1)):
+            return np.asarray(rows, np.float64)
+        if raw:
+            return np.asarray(rows.transpose(0, 2, 1), np.float64)
+    raise InputError(
+        "no output looks like those of YOLOv8-pose: [batch, 5 + 3 points, predictions]",
+        facts={name: text_from_shape(each.shape) for name, each in outputs.items()},
+    )
+
+
+def _people(rows: AnyArray, item: Loaded, settings: Settings) -> NDArray[np.float64]:
+    """Return score, box (x, y, width, height) and points of the people in one image."""
+    suppressed = (rows.shape[1] - 6) % 3 == 0  # corners, score, class: the network did it
+    rows = rows[rows[:, 4] >= number(settings, "conf")]
+    rows = rows[np.isfinite(rows).all(axis=1)]
+    boxes = rows[:, :4] if suppressed else corners_from_centres(rows)
+    most = int(number(settings, "max_people"))
+    order = (
+        np.argsort(-rows[:, 4], kind="stable")[:most]
+        if suppressed
+        else suppress(boxes, rows[:, 4], iou=number(settings, "iou"), most=most)
+    )
+    rows, boxes = rows[order], boxes[order]
+    values = rows.shape[1] - (6 if suppressed else 5)
+    # The number of points is given: numpy cannot infer it where there is no person.
+    points = rows[:, -values:].reshape(len(rows), values // 3, 3).copy()
+    assert item.geometry is not None
+    high, wide = item.pixels.shape[:2]  # where people end, too, as Ultralytics has it
+    x, y = item.geometry.undo(points[..., 0], points[..., 1])
+    points[..., 0], points[..., 1] = np.clip(x, 0, wide), np.clip(y, 0, high)
+    x, y = item.geometry.undo(boxes[:, 0::2], boxes[:, 1::2])
+    x, y = np.clip(x, 0, wide), np.clip(y, 0, high)
+    box = np.stack([x[:, 0], y[:, 0], x[:, 1] - x[:, 0], y[:, 1] - y[:, 0]], axis=1)
+    return np.concatenate([rows[:, 4:5], box, points.reshape(len(rows), values)], axis=1)
+
+
+def _people_from_row(row: AnyArray) -> People:
+    own = row[row[:, 0] >= 0].astype(np.float64)
+    boxes, no = own[:, 1:5], np.zeros(len(own), bool)
+    return People(
+        keypoints=own[:, 5:].reshape(len(own), (own.shape[1] - 5) // 3, 3),
+        boxes=boxes, areas=boxes[:, 2] * boxes[:, 3], scores=own[:, 0], ignored=no, crowd=no,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,68 +192,54 @@ def judge(
     source: DataSource, models: Sequence[Predicted], settings: Settings, *, folder: Path
 ) -> Judgement:
     """Compute OKS mAP and PCK of every model, likeness to the first one, and skeletons drawn."""
-    images = _images(source)
-    count = len(source.names)
-    everyone = [[people_from_row(m.chunks.rows(i, i + 1)["people"][0]) for i in range(count)]
-                for m in models]  # fmt: skip
-    _refuse_other_points(models, everyone, images.annotations)
-    if images.annotations is None:
-        likeness = [_likeness(everyone[0], own, None) for own in everyone]
-        scores = tuple(() if n == 0 else likeness[n] for n in range(len(models)))
-        pictures = _draw_people(images, models, everyone, folder=folder)
-        return Judgement(
-            scores=scores, method="no annotations: models are compared only",
-            pictures=pictures, notes=source.notes,
-        )  # fmt: skip
-    sigmas = _sigmas(settings, images.annotations.points)
-    truths = [images.annotations.people(images.image_id(i)) for i in range(count)]
-    tallies = [_tally(own, truths, sigmas) for own in everyone]
-    resamples = 0 if source.scores_only else RESAMPLES
-    own = [_scores(tally, resamples) for tally in tallies]
+    assert isinstance(source, PoseImages)
+    annotations, count = source.annotations, len(source.names)
+    everyone = [
+        [_people_from_row(m.chunks.rows(i, i + 1)["people"][0]) for i in range(count)]
+        for m in models
+    ]
+    points = {} if annotations is None else {"annotations": annotations.points}
+    for model, people in zip(models, everyone, strict=True):
+        points[model.label] = people[0].keypoints.shape[1]
+    if len(set(points.values())) > 1:
+        what = "networks" if annotations is None else "the network and the annotations"
+        raise InputError(f"{what} do not have the same key points", facts=points)
+    sigmas = None if annotations is None else _sigmas(settings, annotations.points)
     alike = [(), *(_likeness(everyone[0], other, sigmas) for other in everyone[1:])]
-    scores = tuple((*mine, *other) for mine, other in zip(own, alike, strict=True))
+    if annotations is None or sigmas is None:
+        return Judgement(
+            scores=tuple(alike), method="no annotations: models are compared only",
+            pictures=_draw_people(source, models, everyone, folder=folder), notes=source.notes,
+        )  # fmt: skip
+    truths = [annotations.people(annotations.id_of(path)) for path in source.paths]
+    tallies = []
+    for people in everyone:
+        pairs = list(zip(people, truths, strict=True))
+        hits = {
+            part: np.array([pck(found, truth, sigmas, part=part) for found, truth in pairs])
+            for part in PARTS
+        }
+        matches = [match(found, truth, sigmas) for found, truth in pairs]
+        tallies.append(_Tally(people=people, matches=matches, hits=hits))
+    resamples = 0 if source.scores_only else RESAMPLES
+    nobody = "nobody is annotated in these images: there is no average precision"
     shown = ", ".join(f"{sigma:g}" for sigma in sigmas)
     return Judgement(
-        scores=scores,
+        scores=tuple(
+            (*_scores(tally, resamples), *other)
+            for tally, other in zip(tallies, alike, strict=True)
+        ),
         method="COCO's OKS average precision, 20 people per image; PCK in parts "
         f"of the larger side of the box; intervals by {RESAMPLES} resamples; sigmas {shown}",
         tables=(_image_table(source, models, tallies),),
         pictures=_draw_people(
-            images,
-            models,
-            everyone,
-            truths=truths,
-            right=[_right(t) for t in tallies],
-            edges=images.annotations.edges,
-            folder=folder,
+            source, models, everyone, truths=truths, edges=annotations.edges, folder=folder,
+            right=[[_share(hits) for hits in tally.hits[0.1]] for tally in tallies],
         ),
         notes=(
-            *source.notes,
-            *([] if any((~people.ignored).any() for people in truths) else [NOBODY]),
+            *source.notes, *([] if any((~p.ignored).any() for p in truths) else [nobody]),
         ),
-    )
-
-
-def _right(tally: _Tally) -> list[float]:
-    """Share of points that are right in every image; NaN where there are none."""
-    return [_share(hits) for hits in tally.hits[0.1]]
-
-
-def _refuse_other_points(
-    models: Sequence[Predicted], everyone: Sequence[list[People]], annotations: Annotations | None
-) -> None:
-    """Refuse to compare skeletons with different numbers of key points."""
-    known = {} if annotations is None else {"annotations": annotations.points}
-    for model, own in zip(models, everyone, strict=True):
-        known[model.label] = own[0].keypoints.shape[1]
-    if len(set(known.values())) > 1:
-        what = "networks" if annotations is None else "the network and the annotations"
-        raise InputError(f"{what} do not have the same key points", facts=known)
-
-
-def _images(source: DataSource) -> PoseImages:
-    assert isinstance(source, PoseImages)
-    return source
+    )  # fmt: skip
 
 
 def _sigmas(settings: Settings, points: int) -> tuple[float, ...]:
@@ -207,18 +257,6 @@ def _sigmas(settings: Settings, points: int) -> tuple[float, ...]:
             fix=f"--sigmas with {points} numbers, one for each key point",
         )
     return sigmas
-
-
-def _tally(own: list[People], truths: list[People], sigmas: tuple[float, ...]) -> _Tally:
-    pairs = list(zip(own, truths, strict=True))
-    return _Tally(
-        people=own,
-        matches=[match(found, truth, sigmas) for found, truth in pairs],
-        hits={
-            part: np.array([pck(found, truth, sigmas, part=part) for found, truth in pairs])
-            for part in PARTS
-        },
-    )
 
 
 def _scores(tally: _Tally, resamples: int) -> tuple[Score, ...]:
@@ -242,13 +280,9 @@ def _scores(tally: _Tally, resamples: int) -> tuple[Score, ...]:
                 examples=count,
                 resamples=resamples,
             )
+            value = float(right / total)
             scores.append(
-                Score(
-                    metric=f"PCK@{part:g}",
-                    value=float(right / total),
-                    interval=interval,
-                    count=int(total),
-                )
+                Score(metric=f"PCK@{part:g}", value=value, interval=interval, count=int(total))
             )
     return tuple(scores)
 
@@ -266,15 +300,12 @@ def _likeness(
         sure = reference.scores >= SHOWN
         if not sure.any():
             continue
-        points = reference.keypoints[sure]
+        points = reference.keypoints.copy()
         points[..., 2] = 1.0
-        target = People(
-            keypoints=points, boxes=reference.boxes[sure], areas=reference.areas[sure],
-            scores=reference.scores[sure], ignored=reference.ignored[sure],
-            crowd=reference.crowd[sure],
-        )  # fmt: skip
-        weights = sigmas or default_sigmas(points.shape[1])
-        values += list(oks_matrix(found, target, weights).max(axis=0, initial=0.0))
+        similar = oks_matrix(
+            found, replace(reference, keypoints=points), sigmas or default_sigmas(points.shape[1])
+        )
+        values += list(similar.max(axis=0, initial=0.0)[sure])
     if not values:
         return ()
     return (Score(metric="oks_to_first", value=float(np.mean(values)), count=len(values)),)
@@ -308,7 +339,7 @@ def _draw_people(
 
     def draw(axis: Axes, number: int, index: int) -> None:
         own = everyone[number][index]
-        # COCO's edges for its 17 points; nobody knows those of others.
+        # COCO's edges for its 17 points; those of others are unknown.
         known = COCO_SKELETON if own.keypoints.shape[1] == len(COCO_SIGMAS) else ()
         lines = known if edges is None else edges
         for person in () if truths is None else truths[index].keypoints:

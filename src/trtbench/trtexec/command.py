@@ -5,34 +5,25 @@ How a ``RunSpec`` maps, and what it cannot say:
 - protocol ``pipeline`` is what trtexec does: the next query is enqueued before the last is
   awaited. ``gpu`` is that without transfers and with a CUDA graph, whatever the spec says about
   the two. ``serve``, ``server`` and ``first`` are other experiments and are refused.
-- ``cuda_graph="auto"`` is the same as ``"on"``: trtexec falls back by itself, and its log tells.
+- ``cuda_graph="auto"`` is the same as ``"on"``: trtexec falls back by itself, and its log says so.
 - the warm-up is a time; a floor in iterations and "until steady" are not trtexec's to keep.
 - ``batch`` is never forwarded: the caller gives dynamic inputs their shapes, others decide.
 - ``stop`` holds leasts, as trtexec's own flags do; what it leaves out is left to trtexec.
 - ``precision`` belongs to weakly typed building, TensorRT 5 to 10. ``fp32`` means without TF32.
 - the runtime's own options: see ``RUN_OPTIONS`` and ``BUILD_OPTIONS``.
+
 """
 
 from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
-from trtbench.domain.spec import BuildSpec, RunSpec
-from trtbench.errors import UsageError
-from trtbench.trtexec._command_parts import (
-    DEVICE_FLAG,
-    GRAPH,
-    MODEL_FLAGS,
-    check_options,
-    own_options,
-    plugin_flags,
-    precision_flags,
-    shapes_flag,
-    with_extra,
-)
-from trtbench.trtexec.abilities import (
+from trtbench.core.errors import UsageError, refuse_unknown_options
+from trtbench.core.spec import BuildSpec, Precision, RunSpec
+from trtbench.trtexec.version import (
     TrtexecAbilities,
     abilities_from_help,
     abilities_of_version,
@@ -48,12 +39,12 @@ __all__ = [
     "bench_command",
     "build_command",
     "load_command",
-    "profile_command",
     "text_from_command",
     "versions_with",
 ]
 
-TIMES, PROFILE = "times.json", "profile.json"
+TIMES, PROFILE, GRAPH = "times.json", "profile.json", "graph.json"
+MIB = 1 << 20
 
 RUN_OPTIONS = {
     "avg_runs": "--avgRuns",
@@ -61,40 +52,166 @@ RUN_OPTIONS = {
     "sleep_time": "--sleepTime",
     "load_inputs": "--loadInputs",
 }
-"""Options of a run that become a flag with the same value."""
-
-
-def bench_command(
-    spec: RunSpec, *, binary: str, abilities: TrtexecAbilities, folder: str | PurePath
-) -> list[str]:
-    """List the command that measures a spec and leaves its files in a folder."""
-    _check_protocol(spec)
-    check_options(spec.options, known=RUN_OPTIONS)
-    arguments = [
-        binary,
-        *_model(spec),
-        *shapes_flag("--shapes", spec.shapes),
-        *_length(spec),
-        *own_options(spec.options, known=RUN_OPTIONS, abilities=abilities),
-        *_exports(spec, abilities=abilities, folder=PurePath(folder)),
-        *_state(spec, abilities=abilities),
-        *_run_precision(spec, abilities=abilities),
-        *_device(spec.device),
-    ]
-    return with_extra(arguments, spec.extra_args, refused={**MODEL_FLAGS, **DEVICE_FLAG})
-
-
-def profile_command(
-    spec: RunSpec, *, binary: str, abilities: TrtexecAbilities, folder: str | PurePath
-) -> list[str]:
-    """List the command that also times single layers."""
-    profiled = spec.having(profile=True)
-    return bench_command(profiled, binary=binary, abilities=abilities, folder=folder)
+BUILD_OPTIONS = {"sparsity": "--sparsity", "avg_timing": "--avgTiming", "tempdir": "--tempdir"}
+"""Options of a run and of a build that become a flag with the same value."""
+_SWITCHES = ("verbose", "plugins", "binary", "typing")
+"""Options that are not simply a flag with a value; ``binary`` is the caller's."""
+_OWN_FLAGS = {
+    "--iterations": "--iterations N",
+    "--duration": "--duration 3s",
+    "--warmUp": "--warmup 200ms",
+    "--shapes": "--shape NAME:1x3x224x224",
+    "--device": "--device cuda:N",
+    "--infStreams": "--streams N",
+    "--idleTime": "--gap 10ms",
+    "--useProfile": "--profile-index N",
+    "--useCudaGraph": "--cuda-graph on",
+    "--noDataTransfers": "--no-transfers",
+    "--useSpinWait": "--spin-wait",
+    "--minShapes": "--shape-min NAME:1x3x224x224",
+    "--optShapes": "--shape-opt NAME:1x3x224x224",
+    "--maxShapes": "--shape-max NAME:1x3x224x224",
+    "--timingCacheFile": "--timing-cache FILE",
+    "--builderOptimizationLevel": "--optimization-level N",
+}
+"""The options of trtbench for the same, which then records it."""
+MODEL_FLAGS = dict.fromkeys(
+    ("--onnx", "--loadEngine", "--uff", "--model", "--deploy"),
+    "the model is the one that trtbench was given, whose hash is recorded",
+)
+"""Flags that name the model, and why they are not passed on."""
+DEVICE_FLAG = {"--device": "trtbench locks the GPU and records which one it is"}
+_PLUGINS = ("--plugins", "--staticPlugins", "--dynamicPlugins", "--setPluginsToSerialize")
+"""Flags that may be given once for each library."""
+_OLDER_NAMES = {"--streams": "--infStreams", "--buildOnly": "--skipInference"}
+_WEAK: dict[Precision, str] = {
+    "fp16": "--fp16",
+    "bf16": "--bf16",
+    "int8": "--int8",
+    "fp8": "--fp8",
+    "best": "--best",
+}
 
 
 def text_from_command(arguments: list[str]) -> str:
     """Write a command so that it can be pasted into a shell."""
     return shlex.join(arguments)
+
+
+def _own_options(
+    options: Mapping[str, str], *, known: Mapping[str, str], abilities: TrtexecAbilities
+) -> list[str]:
+    """Write the options of the runtime itself as flags; an unknown one is refused."""
+    refuse_unknown_options("runtime trtexec", options, (*known, *_SWITCHES))
+    arguments = [f"{flag}={options[name]}" for name, flag in known.items() if name in options]
+    plugins = tuple(path for path in options.get("plugins", "").split(",") if path)
+    arguments += _plugin_flags(plugins, abilities=abilities)
+    verbose = options.get("verbose", "").lower() in ("1", "true", "yes", "on")
+    return arguments + (["--verbose"] if verbose else [])
+
+
+def _shapes_flag(flag: str, shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
+    """Write shapes; a name with a colon or a comma is put in quotes of trtexec's own."""
+    parts = []
+    for name, dims in shapes.items():
+        quoted = f"'{name}'" if set(name) & set(":,") else name
+        parts.append(f"{quoted}:{'x'.join(map(str, dims)) or 'scalar'}")
+    return [f"{flag}={','.join(parts)}"] if parts else []
+
+
+def _with_extra(
+    arguments: list[str], extra: Sequence[str], *, refused: Mapping[str, str] = MODEL_FLAGS
+) -> list[str]:
+    """Add what the user passes on: no flag twice, and none that trtbench must know itself."""
+
+    def flag_of(argument: str) -> str:
+        name = argument.partition("=")[0]
+        return _OLDER_NAMES.get(name, name)
+
+    passed = {flag_of(each): each for each in arguments[1:]}
+    for each in extra:
+        flag = flag_of(each)
+        own = _OWN_FLAGS.get(flag)
+        fix = f"{own} before the --" if own else f"leave {each} out"
+        if flag in passed and flag not in _PLUGINS:
+            raise UsageError(
+                f"{flag} is passed to trtexec already",
+                facts={"passed": passed[flag], "given again": each},
+                fix=fix,
+            )
+        if flag in refused:
+            raise UsageError(f"{flag} is not trtexec's alone to know: {refused[flag]}", fix=fix)
+        if flag.startswith("-"):
+            passed[flag] = each
+    return [*arguments, *extra]
+
+
+def _precision_flags(precision: Precision, *, model: str, abilities: TrtexecAbilities) -> list[str]:
+    """Write a precision for the weakly typed builder; TensorRT 11 has none."""
+    if precision == "tf32":
+        return []
+    if precision == "fp32":
+        return ["--noTF32"] if abilities.has("--noTF32") else []
+    flag = _WEAK[precision]
+    if abilities.inverted:
+        raise UsageError(
+            f"{precision} cannot be asked of TensorRT 11: networks are strongly typed, "
+            "cast the model first",
+            facts={"model": model, "needs": versions_with(flag)},
+            fix=f"trtbench quantize {shlex.quote(model)} --precision {precision}",
+        )
+    return [abilities.require(flag, what=f"the precision {precision}")]
+
+
+def _plugin_flags(paths: tuple[str, ...], *, abilities: TrtexecAbilities) -> list[str]:
+    flag = "--staticPlugins" if abilities.has("--staticPlugins") else "--plugins"
+    return [f"{abilities.require(flag, what='a plugin')}={path}" for path in paths]
+
+
+def bench_command(
+    spec: RunSpec, *, binary: str, abilities: TrtexecAbilities, folder: str | PurePath
+) -> list[str]:
+    """The command that measures a spec and leaves its files in a folder."""
+    _check_protocol(spec)
+    own = _own_options(spec.options, known=RUN_OPTIONS, abilities=abilities)
+    model = {"engine": "--loadEngine", "onnx": "--onnx"}.get(spec.model.format)
+    if model is None:
+        raise UsageError(
+            "trtexec runs engines and ONNX files",
+            facts={"model": spec.model.path, "format": spec.model.format},
+            fix="leave -r out, or trtbench export makes an ONNX file of it",
+        )
+    floor, stop = spec.warmup.floor, spec.stop
+    if floor.seconds is None and floor.iterations:
+        raise UsageError(
+            "trtexec warms up for a time, not for a number of iterations", fix="--warmup 500ms"
+        )
+    if stop.seconds is None and stop.iterations is None:
+        raise UsageError("the run would never end", fix="--iterations 200 or --duration 3s")
+    arguments = [
+        binary,
+        f"{model}={spec.model.path}",
+        *_shapes_flag("--shapes", spec.shapes),
+        # Each is a least, here as there: what is not given is left to trtexec's own 10 and 3 s.
+        f"--warmUp={_ms(floor.seconds or 0)}",
+        *([] if stop.iterations is None else [f"--iterations={stop.iterations}"]),
+        *([] if stop.seconds is None else [f"--duration={stop.seconds:g}"]),
+        *([f"--idleTime={_ms(spec.gap_s)}"] if spec.gap_s else []),
+        *own,
+        *_exports(spec, abilities=abilities, folder=PurePath(folder)),
+        *_state(spec, abilities=abilities),
+    ]
+    # An engine keeps the precision it was built with; flags other than these do no harm.
+    kept = spec.model.format == "engine" and spec.precision in ("fp32", "tf32")
+    if spec.precision is not None and spec.options.get("typing") != "strong" and not kept:
+        path = spec.model.path
+        arguments += _precision_flags(spec.precision, model=path, abilities=abilities)
+    if spec.device is not None:
+        number = spec.device.removeprefix("cuda:")
+        if not number.isdecimal():
+            raise UsageError(f"{spec.device!r} is not a CUDA device", fix="--device cuda:0")
+        arguments.append(f"--device={number}")
+    return _with_extra(arguments, spec.extra_args, refused={**MODEL_FLAGS, **DEVICE_FLAG})
 
 
 def _check_protocol(spec: RunSpec) -> None:
@@ -120,35 +237,6 @@ def _check_protocol(spec: RunSpec) -> None:
             facts={"inputs": spec.inputs.source},
             fix="--opt load_inputs=NAME:FILE",
         )
-
-
-def _model(spec: RunSpec) -> list[str]:
-    if spec.model.format == "engine":
-        return [f"--loadEngine={spec.model.path}"]
-    if spec.model.format == "onnx":
-        return [f"--onnx={spec.model.path}"]
-    raise UsageError(
-        "trtexec runs engines and ONNX files",
-        facts={"model": spec.model.path, "format": spec.model.format},
-        fix="leave -r out, or trtbench export makes an ONNX file of it",
-    )
-
-
-def _length(spec: RunSpec) -> list[str]:
-    floor, stop = spec.warmup.floor, spec.stop
-    if floor.seconds is None and floor.iterations:
-        raise UsageError(
-            "trtexec warms up for a time, not for a number of iterations", fix="--warmup 500ms"
-        )
-    if stop.seconds is None and stop.iterations is None:
-        raise UsageError("the run would never end", fix="--iterations 200 or --duration 3s")
-    # Each is a least, here as there: what is not given is left to trtexec's own 10 and 3 s.
-    return [
-        f"--warmUp={_ms(floor.seconds or 0)}",
-        *([] if stop.iterations is None else [f"--iterations={stop.iterations}"]),
-        *([] if stop.seconds is None else [f"--duration={stop.seconds:g}"]),
-        *([f"--idleTime={_ms(spec.gap_s)}"] if spec.gap_s else []),
-    ]
 
 
 def _ms(seconds: float) -> int:
@@ -177,23 +265,22 @@ def _exports(spec: RunSpec, *, abilities: TrtexecAbilities, folder: PurePath) ->
 
 
 def _state(spec: RunSpec, *, abilities: TrtexecAbilities) -> list[str]:
-    """Say what differs from the defaults, which TensorRT 11 turned round."""
+    """Write what differs from the defaults, which TensorRT 11 turned round."""
     only_gpu = spec.protocol == "gpu"
     transfers = spec.transfers and not only_gpu
     graph = spec.cuda_graph != "off" or only_gpu
+    wanted = {
+        "--noDataTransfers": not transfers,
+        "--useCudaGraph": graph,
+        "--useSpinWait": spec.spin_wait,
+    }
     if abilities.inverted:
-        wanted = (
-            (transfers, "--includeDataTransfers"),
-            (not graph, "--noCudaGraph"),
-            (not spec.spin_wait, "--noSpinWait"),
-        )
-    else:
-        wanted = (
-            (not transfers, "--noDataTransfers"),
-            (graph, "--useCudaGraph"),
-            (spec.spin_wait, "--useSpinWait"),
-        )
-    flags = [abilities.require(flag, what=flag[2:]) for needed, flag in wanted if needed]
+        wanted = {
+            "--includeDataTransfers": transfers,
+            "--noCudaGraph": not graph,
+            "--noSpinWait": not spec.spin_wait,
+        }
+    flags = [abilities.require(flag, what=flag[2:]) for flag, needed in wanted.items() if needed]
     if spec.streams != 1:
         name = "--infStreams" if abilities.has("--infStreams") else "--streams"
         flags.append(f"{abilities.require(name, what='several streams')}={spec.streams}")
@@ -203,135 +290,90 @@ def _state(spec: RunSpec, *, abilities: TrtexecAbilities) -> list[str]:
     return flags
 
 
-def _run_precision(spec: RunSpec, *, abilities: TrtexecAbilities) -> list[str]:
-    if spec.precision is None or spec.options.get("typing") == "strong":
-        return []
-    if spec.model.format == "engine" and spec.precision in ("fp32", "tf32"):
-        return []  # an engine keeps what it was built with; the others do no harm
-    return precision_flags(spec.precision, model=spec.model.path, abilities=abilities)
-
-
-def _device(device: str | None) -> list[str]:
-    if device is None:
-        return []
-    number = device.removeprefix("cuda:")
-    if not number.isdecimal():
-        raise UsageError(f"{device!r} is not a CUDA device", fix="--device cuda:0")
-    return [f"--device={number}"]
-
-
-MIB = 1 << 20
-
-BUILD_OPTIONS = {"sparsity": "--sparsity", "avg_timing": "--avgTiming", "tempdir": "--tempdir"}
-"""Options of a build that become a flag with the same value."""
-
-
 def build_command(
     spec: BuildSpec, *, binary: str, abilities: TrtexecAbilities, folder: str | PurePath
 ) -> list[str]:
-    """List the command that builds an engine and writes its layers to a folder."""
+    """The command that builds an engine and writes its layers to a folder."""
     if spec.model.format not in ("onnx", "unknown"):
         raise UsageError(
             "trtexec builds from ONNX",
             facts={"model": spec.model.path},
             fix="trtbench export makes an ONNX file of a PyTorch model",
         )
-    check_options(spec.options, known=BUILD_OPTIONS)
-    skip = "--skipInference" if abilities.has("--skipInference") else "--buildOnly"
-    arguments = [
-        binary,
-        f"--onnx={spec.model.path}",
-        f"--saveEngine={spec.output}",
-        *_shape_profiles(spec),
-        *_precision(spec, abilities=abilities),
-        *_limits(spec, abilities=abilities),
-        *_kind(spec, abilities=abilities),
-        *_reports(spec, abilities=abilities, folder=PurePath(folder)),
-        *own_options(spec.options, known=BUILD_OPTIONS, abilities=abilities),
-        abilities.require(skip, what="building without running"),
-        *plugin_flags(spec.plugins, abilities=abilities),
-        *(["--verbose"] if spec.verbose else []),
-    ]
-    return with_extra(arguments, spec.extra_args)
-
-
-def load_command(spec: BuildSpec, *, binary: str, abilities: TrtexecAbilities) -> list[str]:
-    """List the command that loads what was built and runs it once, to see whether it is whole."""
-    device = [each for each in spec.extra_args if each.startswith("--device=")]
-    return [
-        binary,
-        f"--loadEngine={spec.output}",
-        *shapes_flag("--shapes", {name: span.opt for name, span in spec.shapes.items()}),
-        "--iterations=1",
-        "--duration=0",
-        "--warmUp=0",
-        *plugin_flags(spec.plugins, abilities=abilities),
-        *device,
-    ]
-
-
-def _shape_profiles(spec: BuildSpec) -> list[str]:
-    arguments = []
+    arguments = [binary, f"--onnx={spec.model.path}", f"--saveEngine={spec.output}"]
     for flag, end in (("--minShapes", "min"), ("--optShapes", "opt"), ("--maxShapes", "max")):
-        arguments += shapes_flag(flag, {name: getattr(p, end) for name, p in spec.shapes.items()})
-    return arguments
-
-
-def _precision(spec: BuildSpec, *, abilities: TrtexecAbilities) -> list[str]:
-    calibration = []
-    if spec.calibration_cache:
-        fix = f"trtbench quantize {shlex.quote(spec.model.path)} --precision int8"
-        flag = abilities.require("--calib", what="a calibration cache", fix=fix)
-        calibration = [f"{flag}={spec.calibration_cache}"]
-    if spec.options.get("typing") == "strong":
-        plain = spec.precision == "fp32"
-        tf32 = precision_flags("fp32", model=spec.model.path, abilities=abilities) if plain else []
-        if abilities.inverted:
-            return tf32 + calibration
-        flag = abilities.require("--stronglyTyped", what="a strongly typed network")
-        return [flag, *tf32, *calibration]
-    weak = precision_flags(spec.precision or "fp32", model=spec.model.path, abilities=abilities)
-    return weak + calibration
-
-
-def _limits(spec: BuildSpec, *, abilities: TrtexecAbilities) -> list[str]:
-    arguments = []
-    if spec.workspace_bytes is not None:
-        mib = f"{spec.workspace_bytes / MIB:.10g}"
-        pools = abilities.has("--memPoolSize")
-        flag = "--memPoolSize=workspace:" if pools else "--workspace="
-        abilities.require(flag.split("=")[0], what="a workspace limit")
-        arguments.append(f"{flag}{mib}")
-    if spec.optimization_level is not None:
-        flag = abilities.require("--builderOptimizationLevel", what="an optimization level")
-        arguments.append(f"{flag}={spec.optimization_level}")
-    if spec.timing_cache is not None:
-        flag = abilities.require("--timingCacheFile", what="a timing cache")
-        arguments.append(f"{flag}={spec.timing_cache}")
-    return arguments
-
-
-def _kind(spec: BuildSpec, *, abilities: TrtexecAbilities) -> list[str]:
-    wanted = (
-        (spec.version_compatible, "--versionCompatible", "version compatibility"),
-        (spec.hardware_compatible, "--hardwareCompatibilityLevel", "hardware compatibility"),
-        (spec.strip_weights, "--stripWeights", "an engine without weights"),
-        (spec.refit, "--refit", "a refittable engine"),
-    )
-    flags = [abilities.require(flag, what=what) for needed, flag, what in wanted if needed]
-    flags = [f"{flag}=ampere+" if "hardware" in flag else flag for flag in flags]
-    if spec.dla_core is not None:
-        flag = abilities.require("--useDLACore", what="DLA")
-        flags += [f"{flag}={spec.dla_core}", "--allowGPUFallback"]
-    return flags
-
-
-def _reports(spec: BuildSpec, *, abilities: TrtexecAbilities, folder: PurePath) -> list[str]:
-    arguments = []
+        arguments += _shapes_flag(flag, {name: getattr(p, end) for name, p in spec.shapes.items()})
+    own = _own_options(spec.options, known=BUILD_OPTIONS, abilities=abilities)
+    arguments += _build_precision(spec, abilities=abilities)
+    arguments += _build_limits(spec, abilities=abilities)
     if spec.detailed_layers and abilities.has("--profilingVerbosity"):
         arguments.append("--profilingVerbosity=detailed")
     elif spec.detailed_layers and abilities.has("--nvtxMode"):
         arguments.append("--nvtxMode=verbose")
     if abilities.has("--exportLayerInfo"):
-        arguments.append(f"--exportLayerInfo={folder / GRAPH}")
-    return arguments
+        arguments.append(f"--exportLayerInfo={PurePath(folder) / GRAPH}")
+    skip = "--skipInference" if abilities.has("--skipInference") else "--buildOnly"
+    arguments += [
+        *own,
+        abilities.require(skip, what="building without running"),
+        *_plugin_flags(spec.plugins, abilities=abilities),
+        *(["--verbose"] if spec.verbose else []),
+    ]
+    return _with_extra(arguments, spec.extra_args)
+
+
+def load_command(spec: BuildSpec, *, binary: str, abilities: TrtexecAbilities) -> list[str]:
+    """The command that loads what was built and runs it once, to see whether it is whole."""
+    device = [each for each in spec.extra_args if each.startswith("--device=")]
+    return [
+        binary,
+        f"--loadEngine={spec.output}",
+        *_shapes_flag("--shapes", {name: span.opt for name, span in spec.shapes.items()}),
+        "--iterations=1",
+        "--duration=0",
+        "--warmUp=0",
+        *_plugin_flags(spec.plugins, abilities=abilities),
+        *device,
+    ]
+
+
+def _build_precision(spec: BuildSpec, *, abilities: TrtexecAbilities) -> list[str]:
+    model, calibration = spec.model.path, []
+    if spec.calibration_cache:
+        fix = f"trtbench quantize {shlex.quote(model)} --precision int8"
+        flag = abilities.require("--calib", what="a calibration cache", fix=fix)
+        calibration = [f"{flag}={spec.calibration_cache}"]
+    if spec.options.get("typing") != "strong":
+        precision = spec.precision or "fp32"
+        return [*_precision_flags(precision, model=model, abilities=abilities), *calibration]
+    strong = []
+    if not abilities.inverted:
+        strong = [abilities.require("--stronglyTyped", what="a strongly typed network")]
+    if spec.precision == "fp32":
+        strong += _precision_flags("fp32", model=model, abilities=abilities)
+    return strong + calibration
+
+
+def _build_limits(spec: BuildSpec, *, abilities: TrtexecAbilities) -> list[str]:
+    """Write limits of the build, and which kind of engine it makes."""
+    workspace = "--memPoolSize" if abilities.has("--memPoolSize") else "--workspace"
+    pool = "workspace:" if workspace == "--memPoolSize" else ""
+    mib = f"{pool}{(spec.workspace_bytes or 0) / MIB:.10g}"
+    wanted: tuple[tuple[bool, str, object, str], ...] = (
+        (spec.workspace_bytes is not None, workspace, mib, "a workspace limit"),
+        (spec.optimization_level is not None, "--builderOptimizationLevel",
+         spec.optimization_level, "an optimization level"),
+        (spec.timing_cache is not None, "--timingCacheFile", spec.timing_cache, "a timing cache"),
+        (spec.version_compatible, "--versionCompatible", None, "version compatibility"),
+        (spec.hardware_compatible, "--hardwareCompatibilityLevel", "ampere+",
+         "hardware compatibility"),
+        (spec.strip_weights, "--stripWeights", None, "an engine without weights"),
+        (spec.refit, "--refit", None, "a refittable engine"),
+        (spec.dla_core is not None, "--useDLACore", spec.dla_core, "DLA"),
+    )  # fmt: skip
+    arguments = []
+    for needed, flag, value, what in wanted:
+        if needed:
+            abilities.require(flag, what=what)
+            arguments.append(flag if value is None else f"{flag}={value}")
+    return arguments + (["--allowGPUFallback"] if spec.dla_core is not None else [])

@@ -1,53 +1,86 @@
-"""Under which conditions a logged run was timed: stated, implied by the version, or unknown."""
+"""What follows from a log: conditions, printed numbers, tensors, warnings, errors, metadata.
+
+Each condition a number depends on is stated, implied by the version, or unknown.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
-from trtbench.domain.labels import batch_that_ran
-from trtbench.domain.ran import SETTING_FLAGS
-from trtbench.domain.result import Fact, Scalar
-from trtbench.trtexec._log_values import LogRun, LogSection
+import msgspec
+
+from trtbench.core.errors import ParseError, ProgramError
+from trtbench.core.properties import SETTING_FLAGS
+from trtbench.core.run import Fact, Scalar, batch_that_ran
+from trtbench.core.spec import TensorSpec
+from trtbench.trtexec.log import log_from_text
+from trtbench.trtexec.log_values import (
+    BuildFacts,
+    BuildTrace,
+    LogMessage,
+    LogRun,
+    LogSection,
+    Metric,
+    PerformanceSummary,
+)
+from trtbench.trtexec.version import number
 
 UNKNOWN = Fact(value=None, source="unknown")
 
+_SWITCHES = {
+    "transfers": ("Data transfers", "--includeDataTransfers", "--noDataTransfers"),
+    "cuda_graph": ("CUDA Graph", "--useCudaGraph", "--noCudaGraph"),
+    "spin_wait": ("Spin-wait", "--useSpinWait", "--noSpinWait"),
+}
+"""Label in the dump of options, and the flags that turn it on and off."""
+
 
 def conditions_from_log(run: LogRun) -> dict[str, Fact]:
-    """Tell what a run's numbers depend on; keys as in ``RunRecord.conditions``."""
-    transfers = _switch(
-        run,
-        label="Data transfers",
-        on="--includeDataTransfers",
-        off="--noDataTransfers",
-        default=_transfers_by_major(run),
-    )
-    graph = _switch(
-        run,
-        label="CUDA Graph",
-        on="--useCudaGraph",
-        off="--noCudaGraph",
-        default=_by_major(run, before_11=False, from_11=True),
-    )
+    """What a run's numbers depend on; keys as in ``RunRecord.conditions``."""
+    major = run.major
+    transfers, graph, spin_wait = (_switch(run, name) for name in _SWITCHES)
     fell_back = run.message("graph-capture-failed") is not None
+    gap = _number(run, ("Idle time", "Idle"), SETTING_FLAGS["gap_s"])
+    streams = _number(run, ("Inference Streams", "Streams"), SETTING_FLAGS["streams"])
+    profile = _number(run, ("Optimization Profile Index",), SETTING_FLAGS["profile_index"])
+    # Of a loaded engine, the options about building mean nothing.
+    loads = bool(run.option("Load engine")) or _has_flag(run, "--loadEngine")
+    printed = run.option("Precision")
+    typing = tf32 = UNKNOWN
+    if "strongly" in (printed or "").lower() or _has_flag(run, "--stronglyTyped"):
+        typing = Fact(value="strong")
+    elif major is not None and major >= 11:
+        typing = _implied("strong")
+    elif major is not None and not loads:
+        typing = Fact(value="weak") if run.facts.weak_typing_deprecated else _implied("weak")
+    if _has_flag(run, "--noTF32"):
+        tf32 = Fact(value=False)
+    elif major is not None and major < 7:
+        tf32 = _implied(False)
+    elif major is not None and not loads:
+        tf32 = Fact(value=True) if run.tf32_stated else _implied(True)
+    precision = UNKNOWN
+    legacy = run.section("Options")  # of TensorRT 5 and 6
+    if printed is not None and not loads:
+        precision = Fact(value=printed.lower())
+    elif legacy is not None and not (legacy.get("loadEngine") or legacy.get("engine")):
+        allowed = [name for name in ("fp16", "int8") if legacy.get(name) is not None]
+        precision = Fact(value="+".join(["fp32", *allowed]))
     return {
         "transfers": transfers,
         "cuda_graph": Fact(value=False) if fell_back else graph,
         "cuda_graph_fell_back": UNKNOWN if graph.value is None else Fact(value=fell_back),
-        "spin_wait": _switch(
-            run,
-            label="Spin-wait",
-            on="--useSpinWait",
-            off="--noSpinWait",
-            default=_by_major(run, before_11=False, from_11=True),
-        ),
-        "streams": _streams(run),
-        "gap_s": _gap(run),
-        **_profile(run),
-        "protocol": UNKNOWN if run.major is None else protocol_from_log(run, transfers, graph),
-        "typing": _typing(run),
-        "tf32": _tf32(run),
+        "spin_wait": spin_wait,
+        "streams": Fact(value=streams) if streams is not None else _implied(1 if major else None),
+        "gap_s": Fact(value=gap / 1e3) if gap is not None else _implied(0.0 if major else None),
+        **({} if profile is None else {"profile_index": Fact(value=profile)}),
+        "protocol": protocol_from_log(run, transfers, graph) if major is not None else UNKNOWN,
+        "typing": typing,
+        "tf32": tf32,
         "batch": _batch(run),
-        "precision": _precision(run),
+        "precision": precision,
     }
 
 
@@ -55,69 +88,44 @@ def _implied(value: Scalar) -> Fact:
     return UNKNOWN if value is None else Fact(value=value, source="implied")
 
 
-def _by_major(run: LogRun, *, before_11: bool, from_11: bool) -> bool | None:
-    """Apply TensorRT 11's defaults: no transfers, CUDA graph on, spinning."""
-    if run.major is None:
-        return None
-    return from_11 if run.major >= 11 else before_11
-
-
-def _transfers_by_major(run: LogRun) -> bool | None:
-    """Apply TensorRT 6's clock, which runs over enqueueing and waiting only, not copies."""
-    early = run.major is not None and run.major <= 6
-    return False if early else _by_major(run, before_11=True, from_11=False)
-
-
 def _has_flag(run: LogRun, flag: str) -> bool:
     return any(word == flag or word.startswith(f"{flag}=") for word in run.arguments)
 
 
-def _switch(run: LogRun, *, label: str, on: str, off: str, default: bool | None) -> Fact:
-    """Read a switch from the dump of options, then the command line, then the version."""
+def _switch(run: LogRun, name: str) -> Fact:
+    """Read a switch from the dump of options, then the command line, then the version.
+
+    TensorRT 11 turned the defaults round: no transfers, CUDA graph on, spinning. The clock of
+    TensorRT 6 runs over enqueueing and waiting only, not over copies.
+    """
+    label, on, off = _SWITCHES[name]
     printed = (run.option(label) or "").split(" ")[0].lower()
     if printed in ("enabled", "disabled"):
         return Fact(value=printed == "enabled")
-    # 11 accepts the flags of older versions and ignores them, so only its own count there.
-    old_means_nothing = run.major is not None and run.major >= 11
+    from_11 = run.major is not None and run.major >= 11
     for flag, value in ((on, True), (off, False)):
-        ignored = old_means_nothing and flag.startswith(("--use", "--noData"))
+        # 11 accepts the flags of older versions and ignores them, so only its own count there.
+        ignored = from_11 and flag.startswith(("--use", "--noData"))
         if _has_flag(run, flag) and not ignored:
             return Fact(value=value)
-    return _implied(default)
+    if run.major is None:
+        return UNKNOWN
+    return _implied(not from_11 and run.major > 6 if name == "transfers" else from_11)
 
 
-def _streams(run: LogRun) -> Fact:
-    found = _number(run, ("Inference Streams", "Streams"), SETTING_FLAGS["streams"])
-    return found or _implied(1 if run.major is not None else None)
-
-
-def _gap(run: LogRun) -> Fact:
-    """Find the rest between queries, which is told in milliseconds."""
-    found = _number(run, ("Idle time", "Idle"), SETTING_FLAGS["gap_s"])
-    if found is None or not isinstance(found.value, int):
-        return _implied(0.0 if run.major is not None else None)
-    return found.having(value=found.value / 1e3)
-
-
-def _profile(run: LogRun) -> dict[str, Fact]:
-    labels = ("Optimization Profile Index",)
-    found = _number(run, labels, SETTING_FLAGS["profile_index"])
-    return {} if found is None else {"profile_index": found}
-
-
-def _number(run: LogRun, labels: Sequence[str], flags: Sequence[str]) -> Fact | None:
+def _number(run: LogRun, labels: Sequence[str], flags: Sequence[str]) -> int | None:
     """Read a whole number from the dump of options, then from the command line."""
     printed = [(run.option(label) or "").removesuffix("ms") for label in labels]
     words = (word.partition("=") for word in run.arguments)
     given = [value for flag, _, value in words if flag in flags]
     for text in (*printed, *given):
         if text.isascii() and text.isdecimal() and len(text) < 10:
-            return Fact(value=int(text))
+            return int(text)
     return None
 
 
 def protocol_from_log(run: LogRun, transfers: Fact, graph: Fact) -> Fact:
-    """Tell how queries followed one another; trtexec never says so itself.
+    """How queries followed one another, which trtexec never states itself.
 
     TensorRT 5 and 6 wait for every query; from 7 on the next one is enqueued before the last
     is awaited, unless ``--exposeDMA`` takes that overlap away. Without transfers it is ``gpu``
@@ -132,39 +140,13 @@ def protocol_from_log(run: LogRun, transfers: Fact, graph: Fact) -> Fact:
     return _implied("pipeline" if transfers.value or graph.value is False else "gpu")
 
 
-def _loads(run: LogRun) -> bool:
-    """Say whether an engine was loaded: then the options about building mean nothing."""
-    return bool(run.option("Load engine")) or _has_flag(run, "--loadEngine")
-
-
-def _typing(run: LogRun) -> Fact:
-    printed = run.option("Precision") or ""
-    if "strongly" in printed.lower() or _has_flag(run, "--stronglyTyped"):
-        return Fact(value="strong")
-    if run.major is not None and run.major >= 11:
-        return _implied("strong")
-    if _loads(run) or run.major is None:
-        return UNKNOWN
-    return Fact(value="weak") if run.facts.weak_typing_deprecated else _implied("weak")
-
-
-def _tf32(run: LogRun) -> Fact:
-    if _has_flag(run, "--noTF32"):
-        return Fact(value=False)
-    if run.major is not None and run.major < 7:
-        return _implied(False)
-    if _loads(run) or run.major is None:
-        return UNKNOWN
-    return Fact(value=True) if run.tf32_stated else _implied(True)
-
-
 def _batch(run: LogRun) -> Fact:
-    """Find the items in one query: a stated implicit batch, else what its inputs tell."""
+    """The items in one query: a stated implicit batch, else what the shapes of inputs imply."""
     section = run.section("Inference Options") or run.section("Options") or LogSection(name="")
     printed = section.get("Batch") or section.get("batch") or ""
-    number = int(printed) if printed.isascii() and printed.isdigit() and len(printed) < 10 else None
-    if number is not None and number > 1:
-        return Fact(value=number)
+    stated = int(printed) if printed.isascii() and printed.isdigit() and len(printed) < 10 else None
+    if stated is not None and stated > 1:
+        return Fact(value=stated)
     inputs, outputs = (
         [each.shape for each in run.bindings if each.output is side] for side in (False, True)
     )
@@ -172,20 +154,282 @@ def _batch(run: LogRun) -> Fact:
     if size is not None:
         return _implied(size)
     explicit = printed.lower() == "explicit" or run.option("Max batch") == "explicit batch"
-    return Fact(value=number) if number is not None and not explicit else UNKNOWN
+    return Fact(value=stated) if stated is not None and not explicit else UNKNOWN
 
 
-def _precision(run: LogRun) -> Fact:
-    """Find the precisions the builder was allowed; of a loaded engine nothing is known."""
-    printed = run.option("Precision")
-    if printed is None or _loads(run):
-        return _legacy_precision(run)
-    return Fact(value=printed.lower())
+_DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn"}
+"""The log's names of types that numpy calls otherwise."""
+
+WARNED = "trtexec_warned."
+"""Beginning of the facts that hold its warnings; the rest is what kind each is."""
+
+CONCERNING = frozenset((
+    "aux-streams", "clocks-not-locked", "d2h-bound", "device-mismatch", "enqueue-bound",
+    "graph-capture-failed", "h2d-bound", "library-mismatch", "no-calibrator", "shape-assumed",
+    "streams-overlap", "throttled", "unstable", "weak-typing", "weights-converted",
+))  # fmt: skip
+"""Warnings that change what a number means."""
+
+UNKNOWN_DTYPE = "unknown"
+"""Up to TensorRT 10.14 the log does not state which type a binding has."""
 
 
-def _legacy_precision(run: LogRun) -> Fact:
-    section = run.section("Options")
-    if section is None or section.get("loadEngine") or section.get("engine"):
-        return UNKNOWN
-    allowed = [name for name in ("fp16", "int8") if section.get(name) is not None]
-    return Fact(value="+".join(["fp32", *allowed]))
+def reported_from_log(run: LogRun) -> dict[str, Scalar]:
+    """What the performance summary printed: rates, totals, and each row in milliseconds."""
+    summary = run.summary
+    if summary is None:
+        return {}
+    found: dict[str, Scalar] = {
+        "throughput_qps": summary.throughput_qps,
+        "total_host_walltime_s": summary.wall_s,
+        "total_gpu_compute_time_s": summary.gpu_total_s,
+    }
+    for label, metric in summary.metrics.items():
+        name = label.lower().replace(" ", "_").replace("-", "_")
+        for statistic in _STATISTICS:
+            found[f"{name}_{statistic}_ms"] = getattr(metric, f"{statistic}_ms")
+        for percent, value in metric.percentiles_ms.items():
+            found[f"{name}_p{percent.rstrip('%')}_ms"] = value
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def warnings_from_log(run: LogRun) -> dict[str, Scalar]:
+    """The warnings that concern the numbers, with their meaning, as facts of the record."""
+    found: dict[str, Scalar] = {}
+    for message in run.messages:
+        if message.code in CONCERNING and message.meaning is not None:
+            text = f"{message.meaning}; trtexec: {message.text.lstrip('* ').rstrip('.')}"
+            found.setdefault(f"{WARNED}{message.code}", text)
+    return found
+
+
+def tensors_from_log(run: LogRun, *, outputs: bool) -> tuple[TensorSpec, ...]:
+    """The inputs or the outputs with the shapes that were run."""
+    sides = [each for each in run.bindings if each.output == outputs]
+    dtypes = [(each.dtype or UNKNOWN_DTYPE).lower() for each in sides]
+    return tuple(
+        TensorSpec(name=each.name, dtype=_DTYPES.get(dtype, dtype), shape=each.shape)
+        for each, dtype in zip(sides, dtypes, strict=True)
+    )
+
+
+LAST_LINES = 20
+_LOOK_BYTES = 1 << 16
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+AFTERMATH = ("set-up-failed", "deserialize-failed")
+"""What trtexec prints after the error that is the cause."""
+
+
+def last_run(data: bytes, *, where: str) -> LogRun | None:
+    """Read the last run of a log; ``None`` when nothing in it is trtexec's."""
+    try:
+        return log_from_text(data, where=where)[-1]
+    except ParseError:
+        return None
+
+
+def failure(
+    message: str, *, data: bytes, status: int | None, facts: dict[str, object] | None = None
+) -> ProgramError:
+    """The error for a failed trtexec: what happened, its cause, and the end of its log."""
+    run = last_run(data, where="the log")
+    cause = cause_of_failure(run) if run is not None else None
+    known: dict[str, object] = {"status": status, **(facts or {})}
+    if cause is not None:
+        known["trtexec says"] = cause.text
+        known |= {"meaning": cause.meaning} if cause.meaning else {}
+        message = f"{message}: {cause.meaning or cause.text}"
+    error = ProgramError(message, facts=known)
+    error.program_status = status
+    error.log_tail = last_lines(data)
+    return error
+
+
+def last_lines(data: bytes) -> tuple[str, ...]:
+    """The end of a log, without what would upset a terminal."""
+    lines = data[-_LOOK_BYTES:].decode("utf-8", "replace").split("\n")
+    shown = [_CONTROL.sub("\N{REPLACEMENT CHARACTER}", line.rstrip()) for line in lines]
+    return tuple(shown[:-1] if not shown[-1] else shown)[-LAST_LINES:]
+
+
+def cause_of_failure(run: LogRun) -> LogMessage | None:
+    """The error that explains most: the first one known, before what only follows from it."""
+    errors = [each for each in run.messages if each.level in ("E", "F")]
+    causes = [each for each in errors if each.code is not None and each.code not in AFTERMATH]
+    return next(iter(causes or errors), None)
+
+
+T = TypeVar("T")
+MetadataTables = dict[str, dict[str, object]]
+
+BUILD_SECTIONS = ("Model Options", "Build Options", "System Options", "Device Information")
+PROFILE_SECTIONS = ("Inference Options", "Reporting Options", "Device Information")
+TACTICS = ("layer", "runner", "operation", "tactic", "name", "time_ms", "chosen")
+_NUMBERS = (
+    "Compute Capability", "SMs", "Compute Clock Rate", "Memory Clock Rate",
+    "Application Compute Clock Rate", "Application Memory Clock Rate", "Memory Bus Width",
+)  # fmt: skip
+"""Facts of the device that readers of this layout compute with: the number without its unit."""
+_STATISTICS = ("min", "max", "mean", "median")
+_POSITIONS = {
+    5: (*_STATISTICS, "percentile(99%)"),
+    7: (*_STATISTICS, "percentile(90%)", "percentile(95%)", "percentile(99%)"),
+}
+"""What the lists of TREx hold, by their length; files with labels state it themselves."""
+
+
+def build_metadata_from_log(run: LogRun) -> MetadataTables:
+    """What a log states about building: options, device and the build's own facts.
+
+    This and the next are the layout of TREx: sections in snake case hold what the log printed.
+    Unlike there, values are not cut at a colon, repeated labels become lists, and
+    ``performance_labels`` says which statistic stands where in ``performance_summary``.
+    """
+    document = _sections(run, BUILD_SECTIONS)
+    facts = msgspec.to_builtins(run.facts)
+    facts["memory"] = list(facts["memory"])
+    # Zero bytes is a fact; None, False and an empty list say that nothing was printed.
+    document["build_facts"] = {
+        k: v for k, v in facts.items() if v is not None and v is not False and v not in ([], {})
+    }
+    if run.trace is not None:
+        layers = []
+        for layer in run.trace.layers:  # with the few fastest tactics; tactics.csv has all
+            written = msgspec.to_builtins(layer.having(tactics=()))
+            del written["tactics"]
+            layers.append({**written, "fastest": msgspec.to_builtins(layer.fastest)})
+        whole: dict[str, object] = msgspec.to_builtins(run.trace.having(layers=()))
+        document["build_trace"] = {**whole, "layers": layers}
+    warned = [
+        {"kind": each.code, "meaning": each.meaning, "count": each.count, "text": each.text}
+        for each in run.messages
+        if each.level == "W" and each.code
+    ]
+    if warned:
+        document["build_warnings"] = {"known": warned}
+    document["trtexec"] = _identity(run)
+    return document
+
+
+def tactics_from_trace(trace: BuildTrace) -> Iterator[tuple[str | float | bool | None, ...]]:
+    """Every tactic that was tried, under :data:`TACTICS`."""
+    for layer in trace.layers:
+        chosen = layer.chosen
+        for each in layer.tactics:
+            is_chosen = chosen is not None and (each.id, each.runner, each.operation) == (
+                chosen.id, chosen.runner, chosen.operation
+            )  # fmt: skip
+            yield (layer.name, each.runner, each.operation, each.id, each.name, each.time_ms,
+                   is_chosen)  # fmt: skip
+
+
+def profile_metadata_from_log(run: LogRun) -> MetadataTables:
+    """What a log states about running: the performance summary, options and device."""
+    document: MetadataTables = {}
+    summary = run.summary
+    if summary is not None:
+        rows: dict[str, dict[str, float]] = {}
+        for label, metric in summary.metrics.items():
+            named = {name: getattr(metric, f"{name}_ms") for name in _STATISTICS}
+            named |= {f"percentile({k})": value for k, value in metric.percentiles_ms.items()}
+            rows[label] = {name: value for name, value in named.items() if value is not None}
+        printed: dict[str, object] = {
+            "Throughput": summary.throughput_qps,
+            **{label: list(row.values()) for label, row in rows.items()},
+            "Total Host Walltime": summary.wall_s,
+            "Total GPU Compute Time": summary.gpu_total_s,
+        }
+        document["performance_summary"] = {k: v for k, v in printed.items() if v is not None}
+        document["performance_labels"] = {label: list(row) for label, row in rows.items()}
+    document.update(_sections(run, PROFILE_SECTIONS))
+    device = document.get("device_information")
+    if device is not None:
+        document["device_information_printed"] = dict(device)
+        for label, value in device.items():
+            if label in _NUMBERS and isinstance(value, str):
+                first = number(value.split(" ", 1)[0])
+                device[label] = value if first is None else first
+    document["trtexec"] = _identity(run)
+    return document
+
+
+def _sections(run: LogRun, names: tuple[str, ...]) -> MetadataTables:
+    document: MetadataTables = {}
+    for section in filter(None, map(run.section, names)):
+        entries: dict[str, list[str]] = {}
+        for label, value in section.entries:
+            entries.setdefault(label, []).append(value)
+        document[section.name.lower().replace(" ", "_")] = {
+            label: each[0] if len(each) == 1 else each for label, each in entries.items()
+        }
+    return document
+
+
+def _identity(run: LogRun) -> dict[str, object]:
+    return {name: getattr(run, name) for name in ("version", "build", "command", "outcome")}
+
+
+def log_from_metadata(document: Mapping[str, object], *, where: str) -> LogRun:
+    """Read either file, of TREx and the trtexec pipeline or of ours, back into a log."""
+    identity = _mapping(document.get("trtexec"))
+    version, command = identity.get("version"), identity.get("command")
+    sections = []
+    for name in dict.fromkeys((*BUILD_SECTIONS, *PROFILE_SECTIONS)):
+        key = name.lower().replace(" ", "_")
+        printed = document.get(f"{key}_printed", document.get(key))
+        if isinstance(printed, Mapping):
+            entries = [
+                (str(label), str(each))
+                for label, value in printed.items()
+                for each in (value if isinstance(value, list) else [value])
+            ]
+            sections.append(LogSection(name=name, entries=tuple(entries)))
+    totals = _mapping(document.get("performance_summary"))
+    labels = _mapping(document.get("performance_labels"))
+    summary = PerformanceSummary(
+        throughput_qps=number(totals.get("Throughput")),
+        wall_s=number(totals.get("Total Host Walltime")),
+        gpu_total_s=number(totals.get("Total GPU Compute Time")),
+        metrics={
+            str(name): _metric(values, labels.get(name))
+            for name, values in totals.items()
+            if isinstance(values, list)
+        },
+    )
+    return LogRun(
+        where=where,
+        line=1,
+        outcome="passed",
+        version=str(version) if version else None,
+        build=_converted(identity.get("build"), int),
+        command=str(command) if command else None,
+        sections=tuple(sections),
+        facts=_converted(document.get("build_facts"), BuildFacts) or BuildFacts(),
+        trace=_converted(document.get("build_trace"), BuildTrace),
+        summary=summary if totals else None,
+    )
+
+
+def _converted(value: object, kind: type[T]) -> T | None:
+    """A value as written by this version; what another version wrote otherwise is ``None``."""
+    try:
+        return None if value is None else msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return None
+
+
+def _metric(values: list[object], labels: object) -> Metric:
+    names = labels if isinstance(labels, list) else _POSITIONS.get(len(values), _STATISTICS)
+    pairs = {str(k): number(v) for k, v in zip(names, values, strict=False)}
+    return Metric(
+        **{f"{name}_ms": pairs.get(name) for name in _STATISTICS},
+        percentiles_ms={
+            name[len("percentile(") : -1]: value
+            for name, value in pairs.items()
+            if value is not None and name.startswith("percentile(")
+        },
+    )
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,8 +1,7 @@
 """Logs of trtexec, TensorRT 5 to 11: one :class:`LogRun` per run found in the text.
 
-``log_from_text`` reads bytes or text of any provenance (terminal captures, notebooks, several
-runs one after another); ``conditions_from_log`` tells under which conditions a run's numbers
-were taken, and how each condition is known.
+``log_from_text`` reads bytes or text of any origin: terminal captures, notebooks, several
+runs one after another. Every line goes to exactly one place.
 """
 
 from __future__ import annotations
@@ -11,27 +10,47 @@ import datetime
 import functools
 import itertools
 import re
-from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple
+from collections import Counter, deque
+from typing import Any, Literal
 
-from trtbench.boundary import mask, may_hold_secret
-from trtbench.errors import ParseError
-from trtbench.trtexec._log_build import BuildTrace
-from trtbench.trtexec._log_envelopes import is_plain, lines_from_line
-from trtbench.trtexec._log_lines import Banner, CommandLines, banner_from_text, clean
-from trtbench.trtexec._log_prefixes import LogLine, Prefixes, usual_prefixes
-from trtbench.trtexec._log_reader import RunReader
-from trtbench.trtexec._log_values import (
+from trtbench.core.errors import ParseError
+from trtbench.core.safety import mask, may_hold_secret
+from trtbench.trtexec.log_collect import (
+    LONGEST_KEPT,
+    MOST_KEPT,
+    TAIL,
+    FactCollector,
+    MessageCollector,
+    ProfileCollector,
+    SummaryCollector,
+    TraceCollector,
+)
+from trtbench.trtexec.log_text import (
+    HARD_BREAK,
+    Banner,
+    CommandLines,
+    LogLine,
+    Prefixes,
+    Source,
+    banner_from_text,
+    clean,
+    lines_from_line,
+    read_text,
+    usual_prefixes,
+)
+from trtbench.trtexec.log_values import (
     Binding,
+    BuildFacts,
+    BuildTrace,
     LogMessage,
     LogRun,
     LogSection,
+    LogText,
     Metric,
+    Outcome,
     PerformanceSummary,
 )
-from trtbench.trtexec._log_wrapped import joined, may_go_on, with_more
-from trtbench.trtexec.conditions import conditions_from_log
-from trtbench.trtexec.log_text import HARD_BREAK, read_text
+from trtbench.trtexec.version import number, version_from_text
 
 __all__ = [
     "Binding",
@@ -42,15 +61,26 @@ __all__ = [
     "LogText",
     "Metric",
     "PerformanceSummary",
-    "conditions_from_log",
     "log_from_text",
     "read_log",
+    "time_of_log",
 ]
 
 MOST_RUNS = 10_000
 """Runs read from one log; a file of nothing but banners must not fill the memory."""
+FIRST_YEAR = 2016
+"""TensorRT is from 2016; a board whose clock lost its battery shows 1970."""
+_FIRST_LINES, _FIRST_CHARACTERS = 2000, 1 << 20
+"""By which prefixes are recognised."""
+_LONGEST_TITLE = 100
+_LONGEST_STAMP = len("[03/04/2025-05:06:07] [TRT] [I] ")
+_LONGEST_KNOWN = 250
+"""Characters of lines that are remembered: options and the like, which all logs have."""
 
-_HEADING = re.compile(r"=== Performance summary ===\s*$")
+_HEADER = re.compile(r"=== (.{1,80}) ===\s*$")
+_PROFILE = re.compile(r"=== Profile \((\d{1,12}) iterations ?\) ===")
+_WARMED = re.compile(r"Warmup completed (\d{1,15}) queries over")
+_TRACED = re.compile(r"Timing trace has (\d{1,15}) queries over ([\d.]{1,40}) s")
 _DECIMAL = re.compile(
     r"(?<=\d),(?=\d+(?:e[+-]?\d+)? ?(?:(?:ms|s|sec|qps)\b|%\)))"
     r"|(?<=\d),(?=\d+\)\.?\s*$)(?<=time is \d,|ime is \d\d,|me is \d\d\d,|e is \d\d\d\d,)"
@@ -58,81 +88,100 @@ _DECIMAL = re.compile(
 """The comma that some countries write for the point: ``0,75 ms``."""
 _FENCE = re.compile(r"\s{0,12}(?:```|~~~)")
 _MARKUP = re.compile(r"^[\s#>*+`=~|-]+|[\s:\uff1a*`=|-]+$")
-_LONGEST_TITLE = 100
-_LONGEST_BANNER = 20_000
-_LONGEST_STAMP = len("[03/04/2025-05:06:07] [TRT] [I] ")
-_FIRST_LINES, _FIRST_CHARACTERS = 2000, 1 << 20
-_LONGEST_KNOWN = 250
-"""Characters of lines that are remembered: options and the like, which all logs have."""
 _STAMP = re.compile(r"(\d\d)/(\d\d)/(\d{4})-(\d\d):(\d\d):(\d\d)")
-FIRST_YEAR = 2016
-"""TensorRT is from 2016; a board whose clock lost its battery shows 1970."""
+_CRASH = re.compile(
+    r"\[[EF]\] |[Ss]egmentation fault|core dumped|Aborted|\bKilled\b|terminate called|[Aa]ssert"
+    r"|Bus error|Traceback|SIG[A-Z]{3,5}|exit(?:ed with)? (?:code|status) [1-9]"
+)
+"""Last words of a process that did not end by itself."""
+_LEGACY = frozenset((
+    "avgRuns", "batch", "calib", "deploy", "device", "engine", "iterations", "loadEngine",
+    "model", "onnx", "output", "percentile", "saveEngine", "uff", "uffInput", "useDLACore",
+    "workspace", "fp16", "int8", "verbose", "useSpinWait", "hostTime", "safe", "allowGPUFallback",
+))  # fmt: skip
+"""Options as TensorRT 5 and 6 list them, without a heading."""
+_LEGACY_FIRST = frozenset({"deploy", "onnx", "uff", "engine", "loadEngine"})
+_TALK = (
+    "Building and running a GPU inference engine", "Created ", "Detected ",
+    "Explanations of the performance metrics", "FP32 and INT8 precisions have been specified",
+    "Finish parsing", "Layer Information:", "Layers:", "Loading ",
+    "Note: The application clock rates", "Output Tensors:", "Run inference...",
+    "Set shape of input tensor", "Setting persistentCacheLimit", "Skipped inference phase",
+    "Start parsing", "Starting inference", "TF32 is enabled by default",
+    "The e2e network timing is not reported", "To show e2e network timing report",
+    "Trace averages of", "Using random values for", "Using values loaded from", "... Omitting ",
+)  # fmt: skip
+"""Lines that are understood and hold nothing that is kept."""
+_LIBRARY_TALK = ("---", "[BlockAssignment]", "[GpuLayer]", "[DlaLayer]", "[MS]", "Detected ")
+_LISTING = ("Name: ", "Layer(", "Bindings:")
+"""Layer information, which is read from its JSON export; from the log only types are read."""
+_TYPES = {
+    "Float": "fp32", "FP32": "fp32", "Half": "fp16", "FP16": "fp16", "BFloat16": "bf16",
+    "BF16": "bf16", "Int8": "int8", "INT8": "int8", "FP8": "fp8", "Int4": "int4",
+}  # fmt: skip
+_TYPE = re.compile(rf"(?:Datatype: |[\[(]|format |linear )({'|'.join(_TYPES)})\b")
+_BEFORE_SUMMARY = (
+    "Average on ", "Trace averages of", "Warmup completed", "Timing trace has", "Start parsing",
+    "Finished parsing", "Engine built", "Engine loaded", "Engine deserialized",
+)  # fmt: skip
+"""What trtexec prints before the summary, and not again after it."""
+_AFTER_OPTIONS = (
+    *_BEFORE_SUMMARY, "Starting inference", "Throughput: ", "TensorRT version: ", "Latency: min",
+    "Host Latency", "Host latency", "host latency", "GPU Compute", "GPU compute", "Enqueue Time",
+)  # fmt: skip
+_FIRST_AFTER_OPTIONS = frozenset(each[0] for each in _AFTER_OPTIONS)
+_DECIDING = frozenset((
+    "===", "Average", "Trace", "Warmup", "Timing", "Start", "Finished", "Engine", "Throughput:",
+    "throughput:", "walltime:", "Latency:", "Host", "host", "End-to-End", "Enqueue", "H2D", "GPU",
+    "gpu", "D2H", "Total", "total",
+))  # fmt: skip
+"""First words of lines that may show that another run has begun: the cheap test."""
+_CUT_LABELS = frozenset((
+    "End-to-End", "End-to-End Host", "Host", "H2D", "D2H", "Enqueue", "GPU", "Total",
+    "Total Host", "Total GPU", "Total GPU Compute",
+))  # fmt: skip
+"""Lines that were broken within a label: what follows is under another label than it seems."""
+_OUTCOMES: dict[str, Outcome] = {"PASSED": "passed", "FAILED": "failed", "WAIVED": "waived"}
 
 
-class LogText(NamedTuple):
-    """What a text holds of trtexec's."""
-
-    runs: tuple[LogRun, ...]
-    headings: tuple[int, ...]
-    """Lines that read ``=== Performance summary ===``, counted apart from what became of them."""
-    lines: int
-    as_in_file: bool = True
-    """Whether lines are counted as in the file: not in a notebook, a page, or sorted apart."""
-    has_secrets: bool = True
-    """Whether a line of the file holds what looks like a secret; it may, unless this is false."""
-
-    @property
-    def summaries(self) -> int:
-        """How many summaries the text shows, with a heading or in an older wording without."""
-        return len(self.headings) + sum(
-            run.summary is not None and not run.headed for run in self.runs
-        )
-
-    @property
-    def empty_headings(self) -> tuple[int, ...]:
-        """Headings that no numbers follow; a run was made of every other one."""
-        made = [(run.line, run.last_line or run.line) for run in self.runs if run.summary]
-        return tuple(at for at in self.headings if not any(a <= at <= b for a, b in made))
-
-
-def log_from_text(
-    data: BinaryIO | bytes | bytearray | memoryview | str, *, where: str
-) -> tuple[LogRun, ...]:
+def log_from_text(data: Source, *, where: str) -> tuple[LogRun, ...]:
     """Read every run in a log; a text that is not trtexec's is a ``ParseError``."""
     found = read_log(data, where=where)
     if not found.runs:
-        raise _not_a_log(where, lines=found.lines)
+        raise ParseError(
+            f"{where} is not a log of trtexec",
+            facts={
+                "lines": found.lines,
+                "expected": "a line '&&&& RUNNING TensorRT.trtexec ...', lines that begin with "
+                "'[mm/dd/yyyy-hh:mm:ss] [I]', or 'Average over N runs is ...'",
+            },
+        )
     return found.runs
 
 
-def read_log(data: BinaryIO | bytes | bytearray | memoryview | str, *, where: str) -> LogText:
+def read_log(data: Source, *, where: str) -> LogText:
     """Read every run in a text of any kind, and count the summaries it shows."""
     text = read_text(data)
-    begin = _first_lines(text.lines)
-    reader = _TextReader(where=where, usual=usual_prefixes(begin))
-    number = 0
-    for number, raw in enumerate(itertools.chain(begin, text.lines), start=1):
-        as_it_is = False
-        for line in (raw,) if is_plain(raw) else lines_from_line(raw):
-            cleaned = clean(line)
-            as_it_is = cleaned is raw
-            reader.take(cleaned, number)
-        if not as_it_is and not reader.has_secrets:
-            reader.has_secrets = mask(raw) != raw  # there may be one in what was left away
-    reader.next_run(number + 1)
-    return LogText(
-        tuple(reader.runs), tuple(reader.headings), number, text.as_in_file, reader.has_secrets
-    )
-
-
-def _first_lines(lines: Iterator[str]) -> list[str]:
-    """Take the lines by which a text is known, few enough to be held."""
     begin: list[str] = []
     left = _FIRST_CHARACTERS
-    while left > 0 and len(begin) < _FIRST_LINES and (line := next(lines, None)) is not None:
+    for line in itertools.islice(text.lines, _FIRST_LINES):
         begin.append(line)
         left -= len(line)
-    return begin
+        if left <= 0:
+            break
+    reader = _TextReader(where=where, usual=usual_prefixes(begin))
+    at = 0
+    for at, raw in enumerate(itertools.chain(begin, text.lines), start=1):
+        cleaned = ""
+        for line in lines_from_line(raw):
+            cleaned = clean(line)
+            reader.take(cleaned, at)
+        if cleaned != raw and not reader.has_secrets:
+            reader.has_secrets = mask(raw) != raw  # there may be one in what was left away
+    reader.next_run(at + 1)
+    return LogText(
+        tuple(reader.runs), tuple(reader.headings), at, text.as_in_file, reader.has_secrets
+    )
 
 
 class _TextReader:
@@ -141,150 +190,106 @@ class _TextReader:
     def __init__(self, *, where: str, usual: frozenset[str]) -> None:
         self.where, self.usual = where, usual
         self.runs: list[LogRun] = []
-        self.current = RunReader(where=where, line=1)
+        self.current = _RunReader(where=where, line=1)
         self.headings: list[int] = []
-        self.prefixes = Prefixes(usual)
-        self.commands = CommandLines()
+        self.prefixes, self.commands = Prefixes(usual), CommandLines()
         self.above: int | None = None
         """Where the words began that stand between the last run's numbers and what comes next."""
         self.title: str | None = None
-        self.broken: tuple[LogLine, str, int] | None = None
-        """A long line, until it is known that nothing of it stands in the next."""
-        self.announced: str | None = None
-        """The banner just read, for which a line may have had no room."""
-        self.has_secrets = False
+        self.cut = self.has_secrets = False
 
-    def take(self, raw: str, number: int) -> None:
-        """File one line, once it is whole; secrets of whoever ran it go no further."""
+    def take(self, raw: str, at: int) -> None:
+        """File one line; secrets of whoever ran it go no further."""
         if raw == HARD_BREAK:
-            self.next_run(number)
+            self.next_run(at)
             self.prefixes, self.commands = Prefixes(self.usual), CommandLines()
             return
         if "&&&& " in raw:
             raw = self._masked(raw)
             banner = banner_from_text(raw)
             if banner is not None:
-                self._complete()
-                self._banner(banner, raw, number)
+                self._banner(banner, raw, at)
                 return
         line = self.prefixes.line(raw)
-        if line.level != "V" and _may_hold_secret(raw, line):
+        if line.level != "V" and _is_suspect(raw, line):
             raw = self._masked(raw)
             line = self.prefixes.line(raw)
-        if self.broken is not None:
-            before, begin, at = self.broken
-            text = joined(before, line)
-            if text is not None:
-                self.broken = (before._replace(text=text), begin, at)
-                return
-            self._complete()
-        elif self.announced is not None:
-            announced, self.announced = self.announced, None
-            more = with_more(announced, line)
-            banner = banner_from_text(more) if announced != more else None
-            if banner is not None and len(more) < _LONGEST_BANNER:
-                self.current.name_again(banner)
-                self.announced = more
-                return
-        if line.level != "V" and may_go_on(line):
-            self.broken = (line, raw, number)
-        else:
-            self._file(line, raw, number)
+        rest_of_cut = self.cut and not line.level
+        self.cut = line.text.rstrip() in _CUT_LABELS
+        if self.cut or rest_of_cut:
+            self.current.summary.block = None
+            return
+        if "," in line.text and line.level != "V":
+            line = line._replace(text=_DECIMAL.sub(".", line.text))
+        if "=== Perf" in line.text and (header := _HEADER.match(line.text)):
+            self.headings += [at] if header[1] == "Performance summary" else []
+        if self.current.begins_anew(line):
+            self.next_run(self.above or at)
+        elif not line.level and self._words(line.text, at):
+            return
+        if line.level and (self.above or self.title) and not self.current.over:
+            self._settle()
+        self.current.take(line, raw)
+        self.current.last_line = at
 
     def _masked(self, raw: str) -> str:
         masked = mask(raw)
         self.has_secrets = self.has_secrets or masked != raw
         return masked
 
-    def _complete(self) -> None:
-        if self.broken is not None:
-            line, raw, number = self.broken
-            self.broken = None
-            self._file(line, raw, number)
-
-    def _file(self, line: LogLine, raw: str, number: int) -> None:
-        if "," in line.text and line.level != "V":
-            line = line._replace(text=_DECIMAL.sub(".", line.text))
-        if "=== Perf" in line.text and _HEADING.match(line.text):
-            self.headings.append(number)
-        if self.current.begins_anew(line):
-            self.next_run(self.above or number)
-        elif not line.level and self._words(line.text, number):
-            return
-        if line.level and (self.above or self.title) and not self._over:
-            self._settle()
-        self.current.take(line, raw)
-        self.current.last_line = number
-
     def next_run(self, line: int) -> None:
-        """End the run at hand and begin another."""
-        self._complete()
+        """End the current run and begin another."""
         if self.current.evidence and len(self.runs) < MOST_RUNS:
             self.current.last_line = max(self.current.line, min(self.current.last_line, line - 1))
             self.runs.append(self.current.run())
-        self.current = RunReader(where=self.where, line=line)
+        self.current = _RunReader(where=self.where, line=line)
         self._settle()
 
-    @property
-    def _over(self) -> bool:
-        """Whether the run at hand has its numbers, so that words that follow are not about it."""
-        run = self.current
-        return run.ended or run.closed or run.summary.printed
-
     def _settle(self) -> None:
-        """Find the words that stood above to the run they stand above of."""
+        """Give the words that stood above to the run below them."""
         if self.current.title is None and not self.current.started:
             self.current.title = self.title
         self.above = self.title = None
 
-    def _banner(self, banner: Banner, raw: str, number: int) -> None:
+    def _banner(self, banner: Banner, raw: str, at: int) -> None:
         self.prefixes.without(raw)
         if banner.kind == "RUNNING":
-            if self.current.started or self.current.ended:
-                self.next_run(self.above or number)
+            if self.current.started or self.current.outcome:
+                self.next_run(self.above or at)
             if self.current.command is None:
-                self.current.line = number
+                self.current.line = at
+            self.current.title = None  # the log itself states what was run
             self.current.begin(banner)
-            self.announced = raw
-            self.current.title = None  # a log tells itself what was run
-        elif not self.current.ended:
+        elif self.current.outcome is None:
             self.current.end(banner)
-        self.current.last_line = number
+        self.current.last_line = at
         self.above = None
 
-    def _words(self, text: str, number: int) -> bool:
+    def _words(self, text: str, at: int) -> bool:
         """Look at a line that trtexec did not mark: a typed command, a fence, somebody's words."""
         current = self.current
-        if self._over and self.above is None and text.strip():
-            self.above = number
-        going_on = self.commands.waiting
+        if current.over and self.above is None and text.strip():
+            self.above = at
+        continued = self.commands.waiting is not None
         command = self.commands.take(text)
-        if command is not None:
-            self._typed(command, number)
-        if command is not None or going_on or self.commands.waiting:
+        running = current.banner and current.outcome is None and not current.summary.printed
+        if command is not None and not running:  # else something the run itself prints
+            if current.started:
+                self.next_run(self.above or at)
+            self.current.command = command
+        if command is not None or continued or self.commands.waiting is not None:
             return False
         if _FENCE.match(text):
             current.closed = current.closed or (current.summary.printed and not current.banner)
             return True
-        if (self._over or not current.started) and (self.title is None or text.startswith("#")):
+        if (current.over or not current.started) and (self.title is None or text.startswith("#")):
             title = _MARKUP.sub("", text[: 4 * _LONGEST_TITLE])
             self.title = title[:_LONGEST_TITLE] or self.title
         return False
 
-    def _typed(self, command: str, number: int) -> None:
-        current = self.current
-        if current.banner is not None and not current.ended and not current.summary.printed:
-            return  # something the run itself says
-        if current.started:
-            self.next_run(self.above or number)
-        self.current.command = command
 
-
-def _may_hold_secret(raw: str, line: LogLine) -> bool:
-    """Say whether a line needs a closer look; one that many logs have is looked at once.
-
-    Of a line that begins with trtexec's stamp, and with nothing before it, the rest counts.
-    """
+def _is_suspect(raw: str, line: LogLine) -> bool:
+    """Whether a line may hold a secret; of a line with only trtexec's stamp the rest counts."""
     begun = line.stamped and raw[20:21] == "]" and len(raw) - len(line.text) <= _LONGEST_STAMP
     if begun and len(raw) <= _LONGEST_KNOWN:
         return _known_suspect(line.text)
@@ -294,28 +299,276 @@ def _may_hold_secret(raw: str, line: LogLine) -> bool:
 _known_suspect = functools.lru_cache(maxsize=4096)(may_hold_secret)
 
 
-def _not_a_log(where: str, *, lines: int) -> ParseError:
-    return ParseError(
-        f"{where} is not a log of trtexec",
-        facts={
-            "lines": lines,
-            "expected": "a line '&&&& RUNNING TensorRT.trtexec ...', lines that begin with "
-            "'[mm/dd/yyyy-hh:mm:ss] [I]', or 'Average over N runs is ...'",
-        },
-    )
+class _RunReader:
+    """One run in the making."""
+
+    def __init__(self, *, where: str, line: int) -> None:
+        self.where, self.line, self.last_line = where, line, line
+        self.banner: Banner | None = None
+        self.outcome: Outcome | None = None
+        self.version: str | None = None
+        self.evidence = False
+        """Something only trtexec prints has been seen."""
+        self.sections: list[tuple[str, list[tuple[str, str]]]] = []
+        self.mode: Literal["section", "profile", "prose", "help"] | None = None
+        self.section_stamped = False
+        self.facts, self.summary = FactCollector(), SummaryCollector()
+        self.trace, self.messages = TraceCollector(), MessageCollector()
+        self.profile: ProfileCollector | None = None
+        self.counts: dict[str, Any] = {}
+        """Numbers of queries: fields of the run."""
+        self.withheld = self.tf32 = self.helped = False
+        self.unknown: list[str] = []
+        self.unknown_count = 0
+        self.last: deque[str] = deque(maxlen=TAIL)
+        self.command: str | None = None
+        """Typed above the text; a banner's counts more."""
+        self.title: str | None = None
+        self.closed = False
+        """An excerpt's numbers are followed by the end of a listing: nothing more belongs to it."""
+        self.headed = False
+        self.layer_types: Counter[str] = Counter()
+        self.first_stamp: str | None = None
+        self.last_stamp: str | None = None
+
+    @property
+    def started(self) -> bool:
+        """Whether more than loose messages was seen.
+
+        Warnings go to stderr and overtake the banner when both end in one file.
+        """
+        return bool(self.banner or self.sections or self.summary.averages or self.summary.metrics)
+
+    @property
+    def over(self) -> bool:
+        """Whether the run has its numbers, so that words that follow are not about it."""
+        return bool(self.outcome) or self.closed or self.summary.printed
+
+    def begin(self, banner: Banner) -> None:
+        """Start at a ``RUNNING`` line; what came before is not the run's."""
+        self.unknown, self.unknown_count = [], 0
+        self._name(banner)
+
+    def end(self, banner: Banner) -> None:
+        """Stop at an end marker."""
+        self._name(banner)
+        self.outcome, self.mode = _OUTCOMES[banner.kind], None
+
+    def _name(self, banner: Banner) -> None:
+        self.evidence = True
+        self.banner = self.banner or banner
+        self.version = self.version or banner.version
+
+    def begins_anew(self, line: LogLine) -> bool:
+        """Whether a line is of another run, because this one has what the line states."""
+        if line.library or line.level in ("V", "W", "E", "F"):
+            return False
+        text, summary, ended = line.text, self.summary, self.outcome is not None
+        word = text.split(" ", 1)[0]
+        if word not in _DECIDING:
+            if line.level and not summary.averages:
+                return False
+            done = ended and self.banner is None and not line.level
+            # TensorRT 3 to 6 list options first, before averages.
+            legacy = bool(summary.averages) and summary.averages[0].legacy
+            again = legacy and text.partition(":")[0].strip() in _LEGACY_FIRST
+            return bool(done and text.strip()) or again
+        over = ended or self.closed or self.headed
+        if word == "===":
+            header = _HEADER.match(text)
+            name = header[1] if header else ""
+            if name == "Performance summary":
+                return over or summary.printed
+            if name == "Trace details":
+                return over or summary.printed or bool(summary.averages)
+            if name.endswith(" Options") or name == "Device Information":
+                listed = any(name == each for each, _ in self.sections)
+                return (over or summary.printed or listed) and self.mode != "help"
+            seen = ended or self.closed or self.profile is not None
+            return seen and _PROFILE.match(text) is not None
+        if self.mode == "prose":
+            return False
+        if text.startswith(_BEFORE_SUMMARY):
+            return over or summary.printed
+        if text.startswith("Average over"):
+            return ended or self.closed or summary.printed
+        if ended or self.closed:
+            return SummaryCollector().take(text)
+        return summary.repeats(text)
+
+    def take(self, line: LogLine, raw: str) -> None:
+        """File one line that is not a banner."""
+        level = line.level
+        if level or raw.strip():
+            self.last.append(raw[:LONGEST_KEPT])
+        if self.outcome is not None:
+            return
+        if line.stamped:
+            self.evidence = self.evidence or not line.library
+            self.first_stamp = self.first_stamp or line.stamp
+            self.last_stamp = line.stamp
+        if level == "V":
+            if line.library:
+                self.trace.take(line.text)
+            return
+        if level in ("W", "E", "F"):
+            self.messages.take(line)
+        elif not self._plain(line) and (level or not self.messages.take_detail(raw.strip())):
+            self.unknown_count += 1
+            if len(self.unknown) < MOST_KEPT:
+                self.unknown.append(raw[:LONGEST_KEPT])
+        if level == "I":
+            self.messages.open = None  # what follows is not part of the last message
+
+    def _plain(self, line: LogLine) -> bool:
+        """File an informational line or one without a prefix; returns whether it was understood."""
+        text = line.text
+        if not text.strip():
+            if line.level:
+                self.mode = None
+            return True
+        if line.library:
+            self.trace.phase(text)
+            return self.facts.take(text, library=True) or text.startswith(_LIBRARY_TALK)
+        header = _HEADER.match(text) if text.startswith("=== ") else None
+        if header:
+            self._header(header[1], text, stamped=bool(line.level))
+            return True
+        if self.mode == "profile" and self.profile is not None and self.profile.take(text):
+            return True
+        if self.mode == "section" and bool(line.level) == self.section_stamped:
+            if text[0] not in _FIRST_AFTER_OPTIONS or not text.startswith(_AFTER_OPTIONS):
+                return self._option(text)
+            self.mode = None  # the blank line that ends the options was left out
+        return self.mode in ("prose", "help") or self._statement(text)
+
+    def _header(self, name: str, text: str, *, stamped: bool) -> None:
+        profile = _PROFILE.match(text)
+        self.headed = self.headed or name == "Performance summary"
+        if profile:
+            self.evidence, self.mode = True, "profile"
+            self.profile = ProfileCollector(iterations=int(profile[1]))
+        elif name.endswith(" Options") or name == "Device Information":
+            self.evidence, self.mode, self.section_stamped = True, "section", stamped
+            self.sections.append((name, []))
+        elif name.startswith("Explanations"):
+            self.mode = "prose"
+        else:
+            self.mode = "help" if name == "Help" and not stamped else None
+
+    def _option(self, text: str) -> bool:
+        entries = self.sections[-1][1]
+        if not self.section_stamped and text.startswith(("  ", "--")) and not entries:
+            self.sections.pop()  # usage text has the same headings as the dump of options
+            self.mode, self.helped = "help", True
+            return True
+        label, colon, value = text.partition(":")
+        if colon:
+            entries.append((label.strip(), value.strip()))
+        elif entries:
+            before = entries[-1]
+            entries[-1] = (before[0], f"{before[1]}\n{text.strip()}".lstrip("\n"))
+        return bool(colon or entries)
+
+    def _statement(self, text: str) -> bool:
+        if self.summary.take(text):
+            self.evidence = True
+            return True
+        if self.facts.take(text, library=False):
+            return True
+        if match := _WARMED.match(text):
+            self.counts["warmup_queries"] = int(match[1])
+        elif match := _TRACED.match(text):
+            # TensorRT 7 counts 0 when the batch is explicit.
+            self.counts |= {"queries": int(match[1]) or None, "trace_s": number(match[2])}
+        elif text.startswith("TensorRT version: "):
+            self.version = version_from_text(text.partition(": ")[2]) or self.version
+        elif text.rstrip() == "Done." and self.summary.averages and self.banner is None:
+            self.outcome = "passed"
+        elif text.startswith(_LISTING):
+            self.trace.take_final(text)
+            self.layer_types.update(_TYPES[name] for name in _TYPE.findall(text[:20_000]))
+        else:
+            self.withheld |= text.startswith("The e2e network timing is not reported")
+            self.tf32 |= text.startswith("TF32 is enabled by default")
+            return text.startswith(_TALK) or self._legacy_option(text)
+        return True
+
+    def _legacy_option(self, text: str) -> bool:
+        label, _, value = text.partition(":")
+        if label.strip() not in _LEGACY or self.summary.averages or self.summary.printed:
+            return False
+        if not self.sections:
+            self.sections.append(("Options", []))
+        if self.sections[-1][0] != "Options":
+            return False
+        self.sections[-1][1].append((label.strip(), value.strip()))
+        return True
+
+    def _outcome(self) -> Outcome:
+        measured = self.summary.printed or self.summary.averages or self.profile is not None
+        if self.helped and not measured and self.outcome in (None, "passed", "waived"):
+            return "help"
+        if self.outcome is not None:
+            return self.outcome
+        if self.mode == "help":
+            return "help"
+        crashed = not measured and _CRASH.search(" ".join(list(self.last)[-3:]))
+        return "crashed" if crashed else "cut"
+
+    def run(self) -> LogRun:
+        """The run as a value."""
+        banner, messages = self.banner, tuple(self.messages.found.values())
+        codes = {each.code for each in messages}
+        printed = banner.command if banner else None
+        return LogRun(
+            where=self.where,
+            line=self.line,
+            last_line=self.last_line,
+            outcome=self._outcome(),
+            tool=banner.tool if banner else "trtexec",
+            version=self.version,
+            build=banner.build if banner else None,
+            command=printed or self.command,
+            announced=banner is not None and banner.kind == "RUNNING",
+            headed=self.headed,
+            pasted_command=not printed and self.command is not None,
+            title=self.title,
+            first_stamp=self.first_stamp,
+            last_stamp=self.last_stamp,
+            sections=tuple(LogSection(name=name, entries=tuple(e)) for name, e in self.sections),
+            facts=BuildFacts(
+                **self.facts.values,
+                memory=tuple(self.facts.memory),
+                onnx=self.facts.onnx,
+                timing_cache_refused="timing-cache-refused" in codes,
+                weak_typing_deprecated="weak-typing" in codes,
+            ),
+            trace=self.trace.trace(),
+            bindings=tuple(self.facts.bindings),
+            **self.counts,
+            averages=tuple(self.summary.averages),
+            summary=self.summary.summary(),
+            timing_withheld=self.withheld,
+            tf32_stated=self.tf32,
+            profile=self.profile.profile() if self.profile else None,
+            messages=messages,
+            layer_types=dict(self.layer_types),
+            unknown=tuple(self.unknown),
+            unknown_count=self.unknown_count,
+            last_lines=tuple(self.last),
+        )
 
 
 def time_of_log(run: LogRun) -> datetime.datetime | None:
-    """Find the local time at which a run ended; ``None`` when nothing sensible was printed.
+    """The local time at which a run ended; ``None`` when nothing sensible was printed.
 
     TensorRT 6 counts months from zero.
     """
-    if run.last_stamp is None:
-        return None
-    from_zero = run.last_stamp.startswith("00/") or (run.major is not None and run.major <= 6)
-    match = _STAMP.fullmatch(run.last_stamp)
+    match = _STAMP.fullmatch(run.last_stamp or "")
     if match is None:
         return None
+    from_zero = match[1] == "00" or (run.major is not None and run.major <= 6)
     month, day, year, hour, minute, second = (int(part) for part in match.groups())
     try:
         found = datetime.datetime(year, month + from_zero, day, hour, minute, second)

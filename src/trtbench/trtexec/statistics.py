@@ -20,9 +20,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.domain.samples import Column
-from trtbench.domain.spec import Value
-from trtbench.errors import InputError
+from trtbench.core.errors import InputError
+from trtbench.core.samples import Column
+from trtbench.core.spec import Value
 
 Single = NDArray[np.float32]
 _1 = np.float32(1)
@@ -83,47 +83,69 @@ def trtexec_statistics(
     up to TensorRT 8.4 still hold, are dropped by trtexec's rule: everything before the first
     row that began to compute at ``warmup_ms`` or later.
     """
-    kept, dropped = _after_warmup(columns, warmup_ms)
-    phases = _phases(kept)
+    if "startComputeMs" not in columns or "computeMs" not in columns:
+        raise InputError(
+            "these times cannot be summarised as trtexec does",
+            facts={"columns": " ".join(columns), "needed": "startComputeMs computeMs ..."},
+        )
+    started = np.asarray(columns["startComputeMs"], np.float64) >= warmup_ms
+    if not started.any():
+        raise InputError(
+            "no row is left after the warm-up", facts={"rows": len(started), "ms": warmup_ms}
+        )
+    dropped = int(np.argmax(started))
+    kept = {name: np.asarray(column, np.float64)[dropped:] for name, column in columns.items()}
+    if _is_swapped(kept):
+        kept |= {  # TensorRT 7.1 and 7.2 swap the stamps of enqueue and input
+            f"{end}{one}Ms": kept[f"{end}{other}Ms"]
+            for end in ("start", "end")
+            for one, other in (("Enq", "In"), ("In", "Enq"))
+        }
+    phases: dict[str, Single] = {}
+    for label, names in DURATIONS.items():
+        duration, start = next((pair for pair in names if pair[0] in kept), ("", ""))
+        if not duration:
+            raise InputError("a phase is missing from the times", facts={"phase": label})
+        phases[label] = restored(kept[duration], starts=kept[start])
+    h2d, compute, d2h = phases.values()
     arrival_order = "h2dMs" not in kept  # TensorRT 7 sums before it sorts, 8 after
+    begin = kept["startInMs" if "startInMs" in kept else "startH2dMs"]
+    end = kept["endOutMs" if "endOutMs" in kept else "endD2hMs"]
+    series: dict[str, Single] = {"Latency": h2d + compute + d2h}
+    if "endToEndMs" in kept:
+        series["End-to-End Host Latency"] = restored(kept["endToEndMs"], starts=begin)
+    series |= phases
+    stamps = (kept.get("startEnqMs"), kept.get("endEnqMs"))
+    enqueue_quantum = 0.0
+    if stamps[0] is not None and stamps[1] is not None:
+        series["Enqueue Time"] = (stamps[1] - stamps[0]).astype(np.float32)
+        quanta = printed_quantum(stamps[0]) + printed_quantum(stamps[1])
+        enqueue_quantum = float(quanta.max() / 2)
     metrics = {
         label: _metric(column, percentiles=percentiles, arrival_order=arrival_order)
-        for label, column in _metric_columns(kept, phases).items()
+        for label, column in series.items()
     }
+    if "Enqueue Time" in metrics:
+        metrics["Enqueue Time"] = metrics["Enqueue Time"].having(quantum_ms=enqueue_quantum)
+    count = np.float32(len(compute))
+    gpu_total = _running_sum(compute if arrival_order else np.sort(compute))
     if arrival_order:
         total = sum((_running_sum(each) for each in phases.values()), np.float32(0))
-        metrics["Latency"] = _with_mean(metrics["Latency"], float(total / _count(kept)))
-    enqueue = _enqueue(kept)
-    if enqueue is not None:
-        metric = _metric(enqueue[0], percentiles=percentiles, arrival_order=arrival_order)
-        metrics["Enqueue Time"] = _changed(metric, quantum_ms=enqueue[1])
-    wall_ms, quantum_ms = _wall(kept)
-    compute = phases["GPU Compute Time"]
+        metrics["Latency"] = metrics["Latency"].having(mean_ms=float(total / count))
+    else:
+        gpu_total = gpu_total / count * count
+    # From the first copy in to the last copy out, in device time.
+    wall_ms: np.float32 = np.float32(end[-1]) - np.float32(begin[0])
+    wall_quantum_ms = float((printed_quantum(begin[:1]) + printed_quantum(end[-1:]))[0]) / 2
     return TrtexecStatistics(
         rows=len(compute),
         warmup_rows=dropped,
         metrics=metrics,
         throughput_qps=float(np.float32(batch * len(compute)) / wall_ms * _1000),
         wall_s=float(wall_ms / _1000),
-        wall_quantum_s=quantum_ms / 1000,
-        gpu_total_s=_gpu_total(compute, arrival_order=arrival_order),
+        wall_quantum_s=wall_quantum_ms / 1000,
+        gpu_total_s=float(gpu_total / _1000),
     )
-
-
-def trace_averages(
-    columns: Mapping[str, NDArray[np.generic]], *, runs: int = 10, warmup_ms: float = 0.0
-) -> list[tuple[float, float]]:
-    """List GPU and host latency of every ``Average on N runs`` line, in milliseconds."""
-    kept, _ = _after_warmup(columns, warmup_ms)
-    whole = len(kept["computeMs"]) // runs * runs
-    sums = {
-        label: np.add.accumulate(column[:whole].reshape(-1, runs), axis=1, dtype=np.float32)[:, -1]
-        for label, column in _phases(kept).items()
-    }
-    host = sums["H2D Latency"] + sums["GPU Compute Time"] + sums["D2H Latency"]
-    count = np.float32(runs)
-    pairs = zip(sums["GPU Compute Time"] / count, host / count, strict=True)
-    return [(float(gpu), float(latency)) for gpu, latency in pairs]
 
 
 def restored(durations: NDArray[np.generic], *, starts: NDArray[np.generic]) -> Single:
@@ -135,52 +157,16 @@ def restored(durations: NDArray[np.generic], *, starts: NDArray[np.generic]) -> 
 
 
 def printed_quantum(values: NDArray[np.generic]) -> Column:
-    """Compute the value of one unit in the sixth significant digit."""
+    """The value of one unit in the sixth significant digit."""
     size = np.abs(np.asarray(values, np.float64))
     exponent = np.floor(np.log10(np.where(size > 0, size, 1.0)))
     return np.where(size > 0, 10.0 ** (exponent - 5), 0.0)
 
 
 def percentile_index(percent: float, *, count: int) -> int:
-    """Compute the place of a percentile in sorted values, cut off in single precision."""
+    """The place of a percentile in sorted values, cut off in single precision."""
     excluded = int((_1 - np.float32(percent) / _100) * np.float32(count))
     return max(count - 1 - excluded, 0)
-
-
-def _after_warmup(
-    columns: Mapping[str, NDArray[np.generic]], warmup_ms: float
-) -> tuple[dict[str, Column], int]:
-    if "startComputeMs" not in columns or "computeMs" not in columns:
-        raise InputError(
-            "these times cannot be summarised as trtexec does",
-            facts={"columns": " ".join(columns), "needed": "startComputeMs computeMs ..."},
-        )
-    started = np.asarray(columns["startComputeMs"], np.float64) >= warmup_ms
-    if not started.any():
-        raise InputError(
-            "no row is left after the warm-up", facts={"rows": len(started), "ms": warmup_ms}
-        )
-    first = int(np.argmax(started))
-    kept = {name: np.asarray(column, np.float64)[first:] for name, column in columns.items()}
-    return kept, first
-
-
-def _phases(kept: Mapping[str, Column]) -> dict[str, Single]:
-    found: dict[str, Single] = {}
-    for label, names in DURATIONS.items():
-        duration, start = next((pair for pair in names if pair[0] in kept), ("", ""))
-        if not duration:
-            raise InputError("a phase is missing from the times", facts={"phase": label})
-        start = _stamp(kept, start)
-        found[label] = restored(kept[duration], starts=kept[start])
-    return found
-
-
-def _stamp(kept: Mapping[str, Column], name: str) -> str:
-    """Name the column that really holds a stamp: 7.1 and 7.2 swap enqueue and input."""
-    if "In" in name and _is_swapped(kept):
-        return name.replace("In", "Enq")
-    return name
 
 
 def _is_swapped(kept: Mapping[str, Column]) -> bool:
@@ -191,34 +177,6 @@ def _is_swapped(kept: Mapping[str, Column]) -> bool:
     return bool(swapped < as_named)
 
 
-def _metric_columns(kept: Mapping[str, Column], phases: dict[str, Single]) -> dict[str, Single]:
-    h2d, compute, d2h = phases.values()
-    columns = {"Latency": h2d + compute + d2h}
-    if "endToEndMs" in kept:
-        start = _stamp(kept, "startInMs") if "startInMs" in kept else "startH2dMs"
-        columns["End-to-End Host Latency"] = restored(kept["endToEndMs"], starts=kept[start])
-    return {**columns, **phases}
-
-
-def _enqueue(kept: Mapping[str, Column]) -> tuple[Single, float] | None:
-    """Compute enqueue times from their stamps, and how far off one may be."""
-    if "startEnqMs" not in kept or "endEnqMs" not in kept:
-        return None
-    name = "In" if _is_swapped(kept) else "Enq"
-    start, end = kept[f"start{name}Ms"], kept[f"end{name}Ms"]
-    quantum = (printed_quantum(start) + printed_quantum(end)).max() / 2
-    return (end - start).astype(np.float32), float(quantum)
-
-
-def _wall(kept: Mapping[str, Column]) -> tuple[np.float32, float]:
-    """List the span from the first copy in to the last copy out, in device time."""
-    first = kept[_stamp(kept, "startInMs" if "startInMs" in kept else "startH2dMs")][:1]
-    last = kept["endOutMs" if "endOutMs" in kept else "endD2hMs"][-1:]
-    quantum = float((printed_quantum(first) + printed_quantum(last))[0]) / 2
-    wall: np.float32 = np.float32(last[0]) - np.float32(first[0])
-    return wall, quantum
-
-
 def _metric(column: Single, *, percentiles: Sequence[float], arrival_order: bool) -> TrtexecMetric:
     ordered = np.sort(column)
     count = len(ordered)
@@ -226,6 +184,10 @@ def _metric(column: Single, *, percentiles: Sequence[float], arrival_order: bool
     middle = ordered[count // 2]
     if count % 2 == 0:
         middle = (ordered[count // 2 - 1] + middle) / np.float32(2)
+    variation = np.float32("inf")
+    if mean != 0:
+        away = ordered - mean
+        variation = np.sqrt(_running_sum(away * away) / np.float32(count)) / mean * _100
     return TrtexecMetric(
         min_ms=float(ordered[0]),
         max_ms=float(ordered[-1]),
@@ -235,16 +197,8 @@ def _metric(column: Single, *, percentiles: Sequence[float], arrival_order: bool
             f"{text_from_number(percent)}%": float(ordered[percentile_index(percent, count=count)])
             for percent in percentiles
         },
-        cov_percent=_variation(ordered, mean),
+        cov_percent=float(variation),
     )
-
-
-def _variation(ordered: Single, mean: np.float32) -> float:
-    if mean == 0:
-        return float("inf")
-    away = ordered - mean
-    variance = _running_sum(away * away) / np.float32(len(ordered))
-    return float(np.sqrt(variance) / mean * _100)
 
 
 def _running_sum(column: Single) -> np.float32:
@@ -252,24 +206,3 @@ def _running_sum(column: Single) -> np.float32:
     sums: Single = np.add.accumulate(column, dtype=np.float32)
     total: np.float32 = np.float32(sums[-1])
     return total
-
-
-def _gpu_total(compute: Single, *, arrival_order: bool) -> float:
-    if arrival_order:
-        return float(_running_sum(compute) / _1000)
-    count = np.float32(len(compute))
-    return float(_running_sum(np.sort(compute)) / count * count / _1000)
-
-
-def _count(kept: Mapping[str, Column]) -> np.float32:
-    count: np.float32 = np.float32(len(kept["computeMs"]))
-    return count
-
-
-def _with_mean(metric: TrtexecMetric, mean_ms: float) -> TrtexecMetric:
-    return _changed(metric, mean_ms=mean_ms)
-
-
-def _changed(metric: TrtexecMetric, **changes: float) -> TrtexecMetric:
-    fields = {name: getattr(metric, name) for name in metric.__struct_fields__}
-    return TrtexecMetric(**{**fields, **changes})

@@ -10,25 +10,583 @@
 | ``other`` | other tools | durations only                                  | unknown      |
 
 A file that is cut off is an error, never a shorter file: the facts say how many rows were read.
+
+trtexec writes every row with the same keys, blanks and commas; only the numbers differ. So the text
+around the numbers is compared with that of the first row, all rows at once, and the digits become
+numbers eight at a time within 64-bit words. Whatever does not fit is left to a tolerant reader.
+Files are read piece by piece, so that one of any size needs little memory.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import io
 import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import BinaryIO, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.domain.samples import Column, IterationTimes, join_launches, times_from_columns
-from trtbench.errors import ParseError
-from trtbench.trtexec._json import parse_error
-from trtbench.trtexec._rows import RowTable
-from trtbench.trtexec._time_keys import KNOWN_KEYS, column_of, duration_names, in_milliseconds
-from trtbench.trtexec._time_source import EXPECTED, tables_from_stream
+from trtbench.core.errors import ParseError
+from trtbench.core.samples import Column, IterationTimes, join_launches, times_from_columns
+from trtbench.trtexec.exports import (
+    DECIMALS,
+    documents_from_json,
+    json_from_rows,
+    number_from_value,
+    parse_error,
+    quoted,
+    text_from_bytes,
+    value_from_text,
+    with_json_words,
+)
+
+_DURATIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "latency": (("latencyMs",), ("latency", "hostlatency", "totallatency", "latencytime")),
+    "enqueue": ((), ("enqueue", "enqueuetime")),
+    "h2d": (("h2dMs", "inMs"), ("h2d", "h2dlatency", "in")),
+    "gpu": (("computeMs",), ("compute", "gpu", "gpucompute", "gpucomputetime", "computetime")),
+    "d2h": (("d2hMs", "outMs"), ("d2h", "d2hlatency", "out")),
+    "end_to_end": (("endToEndMs",), ("endtoend", "e2e", "endtoendlatency")),
+}
+"""Columns of durations: the keys that any trtexec writes, and what other tools call them, in
+small letters without signs and unit."""
+_KEYS = {name: printed[0] if printed else f"{name}Ms" for name, (printed, _) in _DURATIONS.items()}
+"""As trtexec writes them since TensorRT 8.0; other units are turned into these."""
+_PHASES = ("Enq", "H2d", "Compute", "D2h", "In", "Out")
+KNOWN_KEYS = frozenset(
+    [f"{end}{phase}Ms" for phase in _PHASES for end in ("start", "end")]
+    + [key for printed, _ in _DURATIONS.values() for key in printed]
+)
+_UNITS = {
+    "milliseconds": 1.0, "microseconds": 1e-3, "nanoseconds": 1e-6, "seconds": 1e3, "millis": 1.0,
+    "micros": 1e-3, "msec": 1.0, "usec": 1e-3, "nsec": 1e-6, "secs": 1e3, "sec": 1e3, "ms": 1.0,
+    "us": 1e-3, "ns": 1e-6, "s": 1e3,
+}  # fmt: skip
+"""Milliseconds in what a key ends with, the longest ending first."""
+_NOT_LETTERS = re.compile(r"[^a-z0-9]")
+_SECONDS_ALONE = re.compile(r"(?:[^a-zA-Z0-9]s\W?|[a-z0-9]S)\Z")
+"""A single s is a unit only where it stands apart: ``gpu_s``, not the plural ``gpus``."""
+
+
+def duration_names(keys: Iterable[str]) -> dict[str, str]:
+    """Find the key of each duration column among the keys of a file."""
+    given = list(keys)
+    found: dict[str, str] = {}
+    for name, (printed, _) in _DURATIONS.items():
+        key = next((key for key in printed if key in given), None)
+        key = key or next((key for key in given if column_of(key) == name), None)
+        if key is not None:
+            found[name] = key
+    return found
+
+
+def column_of(key: str) -> str | None:
+    """The column a key stands for, whatever its spelling and unit."""
+    return _meaning(key)[0]
+
+
+def milliseconds_of(key: str) -> float | None:
+    """The milliseconds in a key's unit, ``None`` where it names none."""
+    return _meaning(key)[1]
+
+
+@functools.cache
+def _meaning(key: str) -> tuple[str | None, float | None]:
+    """Read ``GPU compute (ms)``, ``gpuComputeMs`` and ``gpu_compute_us`` by word and unit."""
+    plain = _NOT_LETTERS.sub("", key.lower().replace("µ", "u"))
+    for ending, factor in (*_UNITS.items(), ("", None)):
+        if ending == "s" and not _SECONDS_ALONE.search(key):
+            continue
+        if plain.endswith(ending):
+            word = plain[: len(plain) - len(ending)]
+            for name, (_, words) in _DURATIONS.items():
+                if word in words:
+                    return name, factor
+    return None, None
+
+
+Words = NDArray[np.uint64]
+
+_PAIR = re.compile(rb'"([^"\\:]+)"\s*:\s*([^\s,{}\[\]":]+)')
+_NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+|inf|nan)\Z")
+_LONGEST_GAP = 64
+"""Text between two numbers; the longest of trtexec has 22 bytes."""
+_PADDING = b" " * 16
+"""Words are loaded up to 16 bytes beyond a number."""
+_POWERS = 10.0 ** np.arange(9)
+
+_COLON = ord(":")
+_ZEROS = np.uint64(0x3030303030303030)
+_DOTS = np.uint64(0x2E2E2E2E2E2E2E2E)
+_ONES = np.uint64(0x0101010101010101)
+_HIGH = np.uint64(0x8080808080808080)
+_ABOVE_NINE = np.uint64(0x7676767676767676)
+"""Added to a byte, it carries into the highest bit when the byte is over 9."""
+_PAIRS = np.uint64(0x000000FF000000FF)
+_B3, _B8, _B16, _B32, _B52, _B64 = (np.uint64(n) for n in (3, 8, 16, 32, 52, 64))
+_BIAS = np.uint64(1023)
+_ONE, _EIGHT, _NINE, _TEN = (np.uint64(n) for n in (1, 8, 9, 10))
+_UPPER = np.uint64(100 + (1000000 << 32))
+_LOWER = np.uint64(1 + (10000 << 32))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Layout:
+    """The text around the numbers of a row, as seen in the first row and what follows it."""
+
+    keys: tuple[str, ...]
+    opening: bytes
+    """What stands between the end of one row and the brace of the next."""
+    closing: bytes
+    """What stands after the last number of a row, with its brace."""
+    before_colon: NDArray[np.int64]
+    """Per key, bytes from the end of the number before to the colon."""
+    after_colon: NDArray[np.int64]
+    """Per key, bytes from the colon to the number."""
+    window: int
+    """Bytes compared before each number: the longest gap, in whole words."""
+    mask: Words
+    text: Words
+
+
+def layout_from_rows(rows: bytes) -> Layout | None:
+    """Learn the layout from the first row and the separator after it, if both are plain."""
+    end = rows.find(b"}") + 1
+    following = rows.find(b"{", end)
+    if not end or following < 0:
+        return None
+    row, opening = rows[:end], rows[end:following]
+    pairs = list(_PAIR.finditer(row))
+    names = [pair.group(1) for pair in pairs]
+    if not pairs or len(set(names)) < len(names) or opening.strip() != b",":
+        return None
+    if not all(_NUMBER.match(pair.group(2)) for pair in pairs):
+        return None
+    spans = [pair.span(2) for pair in pairs]
+    gaps = [row[spans[-1][1] :] + opening + row[: spans[0][0]]]
+    gaps += [row[left[1] : right[0]] for left, right in pairwise(spans)]
+    if any(gap.count(b":") != 1 or len(gap) > _LONGEST_GAP or b"." in gap for gap in gaps):
+        return None
+    try:
+        keys = tuple(name.decode("ascii") for name in names)
+    except UnicodeDecodeError:
+        return None
+    window = -(-max(map(len, gaps)) // 8) * 8
+    colons = [gap.index(b":") for gap in gaps]
+    return Layout(
+        keys=keys,
+        opening=opening,
+        closing=row[spans[-1][1] :],
+        before_colon=np.array(colons),
+        after_colon=np.array([len(gap) - colon for gap, colon in zip(gaps, colons, strict=True)]),
+        window=window,
+        mask=np.frombuffer(
+            b"".join((b"\xff" * len(gap)).rjust(window, b"\0") for gap in gaps), "<u8"
+        ),
+        text=np.frombuffer(b"".join(gap.rjust(window, b"\0") for gap in gaps), "<u8"),
+    )
+
+
+def matrix_from_rows(rows: bytes, layout: Layout) -> Column | None:
+    """Read whole rows, from a brace to a brace, as (rows, keys); ``None`` if any byte differs."""
+    if not rows.endswith(layout.closing):
+        return None
+    lead = b" " * layout.window + layout.closing
+    text = b"".join((_PADDING, lead, layout.opening, rows, _PADDING))
+    colons = np.flatnonzero(np.frombuffer(text, np.uint8) == _COLON)
+    width = len(layout.keys)
+    if len(colons) == 0 or len(colons) % width:
+        return None
+    table = colons.reshape(-1, width)
+    starts = (table + layout.after_colon).ravel()
+    ends = np.empty_like(starts)
+    ends[:-1] = (table - layout.before_colon).ravel()[1:]
+    ends[-1] = len(text) - len(_PADDING) - len(layout.closing)
+    if (ends <= starts).any():
+        return None
+    # The text before every number is compared with the layout, whole words at a time.
+    windows: NDArray[np.void] = np.ndarray(
+        (len(text) - layout.window + 1,), f"V{layout.window}", text, strides=(1,)
+    )
+    found = windows[starts - layout.window].view("<u8").reshape(-1, len(layout.mask))
+    found &= layout.mask
+    if not np.array_equal(found, np.broadcast_to(layout.text, found.shape)):
+        return None
+    numbers = _numbers(text, starts, ends)
+    return None if numbers is None else numbers.reshape(-1, width)
+
+
+def _numbers(text: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Column | None:
+    """Turn spans of text into numbers: up to eight digits here, all others by ``float``.
+
+    An integer of at most eight digits divided by a power of ten is rounded once, so the result
+    is the same double that any JSON reader gives.
+    """
+    words: NDArray[np.uint64] = np.ndarray((len(text) - 7,), "<u8", text, strides=(1,))
+    first = words[starts]
+    length = (ends - starts).view(np.uint64)
+    whole = np.minimum(_first_dot(first), length)
+    places = np.maximum(length - whole, _ONE) - _ONE
+    shift = places << _B3
+    left = (first ^ _ZEROS) << (_B64 - (whole << _B3))
+    right = (words[starts + whole.view(np.int64) + 1] ^ _ZEROS) << (_B64 - shift)
+    digits = (left >> shift) | right
+    exponents = np.minimum(places, _EIGHT).view(np.int64)
+    values: Column = _eight_digits(digits).astype(np.float64) / _POWERS[exponents]
+
+    odd = (((digits + _ABOVE_NINE) | digits) & _HIGH) != 0
+    leading_zero = (length == _TEN) & (whole == _ONE) & (left == 0) & ~odd  # 0.00292969
+    odd |= (length > _NINE) | (whole > _EIGHT)
+    for index in np.flatnonzero(odd & ~leading_zero).tolist():
+        token = text[starts[index] : ends[index]]
+        if not _NUMBER.match(token):
+            return None
+        values[index] = float(token)
+    return values
+
+
+def _first_dot(words: Words) -> Words:
+    """How many bytes stand before the first dot of each word; a large number if none."""
+    other = words ^ _DOTS
+    zero = (other - _ONES) & ~other & _HIGH
+    lowest = zero & (~zero + _ONE)
+    exponent = lowest.astype(np.float64).view(np.uint64) >> _B52
+    return (exponent - _BIAS) >> _B3  # type: ignore[no-any-return,unused-ignore]
+
+
+def _eight_digits(digits: Words) -> Words:
+    """Add up eight decimal digits per word, the first digit in the lowest byte."""
+    pairs = digits * _TEN + (digits >> _B8)
+    upper = (pairs & _PAIRS) * _UPPER
+    lower = ((pairs >> _B16) & _PAIRS) * _LOWER
+    return (upper + lower) >> _B32  # type: ignore[no-any-return,unused-ignore]
+
+
+PIECE_BYTES = 512 * 1024
+"""Small enough to stay in the processor's cache while it is searched and turned into numbers."""
+LONGEST_ROW_BYTES = 1024 * 1024
+_KEPT_BYTES = 8 * 1024 * 1024
+"""glibc returns memory to the system after every piece, and faults it in again for the next,
+until a block of this size has once been freed; that costs a third of the time."""
+_SPACE = re.compile(rb"[ \t\r\n\0]*")
+_BRACES = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
+_QUANTITY = re.compile(r"\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*(ns|us|µs|microseconds|ms|s)\s*\Z")
+_MILLISECONDS = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "microseconds": 1e-3, "ms": 1.0, "s": 1e3}
+
+
+class RowTable:
+    """Columns that grow by rows; a key that a row lacks is nan there."""
+
+    def __init__(self, *, expected_rows: int = 1024) -> None:
+        self.keys: list[str] = []
+        self.rows = 0
+        self.seen: dict[str, int] = {}
+        """How many rows had a key."""
+        self._data = np.empty((0, max(expected_rows, 1)))
+
+    def add_matrix(self, matrix: Column, keys: tuple[str, ...]) -> None:
+        """Append rows that all have the same keys."""
+        count, capacity = len(matrix), self._data.shape[1]
+        new = [key for key in keys if key not in self.seen]
+        if new or self.rows + count > capacity:
+            if self.rows + count > capacity:
+                capacity = max(capacity * 3 // 2, self.rows + count)
+            data = np.empty((len(self.keys) + len(new), capacity))
+            data[: len(self.keys), : self.rows] = self._data[:, : self.rows]
+            data[len(self.keys) :, : self.rows] = math.nan
+            self._data = data
+            self.keys += new
+        target = self._data[:, self.rows : self.rows + count]
+        if tuple(self.keys) == keys:
+            target[:] = matrix.T
+        else:
+            target[:] = math.nan
+            target[[self.keys.index(key) for key in keys]] = matrix.T
+        self.rows += count
+        for key in keys:
+            self.seen[key] = self.seen.get(key, 0) + count
+
+    def add_row(self, row: Mapping[str, object]) -> None:
+        """Append one row of anything; what is not a number becomes nan."""
+        flat = dict(_flattened(row))
+        numbers = [milliseconds(value) for value in flat.values()]
+        self.add_matrix(np.array([numbers], np.float64), tuple(flat))
+
+    def columns(self) -> dict[str, Column]:
+        """The columns, in no more memory than they need."""
+        data = self._data[:, : self.rows]
+        if self.rows < self._data.shape[1] // 2:
+            data = data.copy()
+        return {key: data[index] for index, key in enumerate(self.keys)}
+
+
+_WHOLE = ("total", "value", "all", "time", "duration")
+"""Under the name of a duration, words that mean all of it."""
+
+
+def _flattened(row: Mapping[str, object], *, depth: int = 0) -> Iterator[tuple[str, object]]:
+    """List the numbers of a row that is nested: ``{"latency_ms": {"total": 1.5}}``."""
+    for key, value in row.items():
+        inner: list[tuple[str, object]] = []
+        if isinstance(value, dict) and depth < 3:
+            below = _flattened({str(k): v for k, v in value.items()}, depth=depth + 1)
+            for name, each in below:
+                joined = name if column_of(name) is not None else f"{key}_{name}"
+                whole = column_of(key) is not None and name.lower() in _WHOLE
+                inner.append((key if whole else joined, each))
+        if any(column_of(name) for name, _ in inner):
+            yield from inner
+        else:
+            yield key, value
+
+
+def milliseconds(value: object) -> float:
+    """Read a number, or a text with a unit such as ``1000us``, as milliseconds."""
+    if isinstance(value, str):
+        match = _QUANTITY.match(value)
+        try:
+            return float(match.group(1)) * _MILLISECONDS[match.group(2)] if match else math.nan
+        except ValueError:
+            return math.nan
+    return number_from_value(value)
+
+
+class ArrayReader:
+    """Reads ``[ {..}, {..} ] [ {..} ] ...`` from a stream: one table for each array."""
+
+    def __init__(self, source: BinaryIO, *, where: str, head: bytes, size: int | None) -> None:
+        self._source = source
+        self._where = where
+        self._size = size
+        self._buffer = head
+        self._position = 0
+        self._passed = 0
+        """Bytes of the file before the buffer."""
+        self._ended = False
+        self._layout: Layout | None = None
+        self._differs_until = 0
+        """Up to this byte of the file rows are read one by one."""
+        self.tables: list[RowTable] = []
+
+    def read(self) -> list[RowTable]:
+        """Read to the end of the stream; anything but arrays of objects is an error."""
+        np.empty(_KEPT_BYTES, np.uint8)
+        while self._next_byte():
+            self._expect(b"[", "'[' (an array of rows) or the end of the file")
+            # A guess from the rows in the buffer, so that columns rarely move as they grow.
+            held = len(self._buffer) - self._position
+            left = max((self._size or 0) - self._passed - self._position, held)
+            rows = self._buffer.count(b"}", self._position) + 1
+            expected = int(rows * (left / max(held, 1)) * 1.02) + 16
+            self.tables.append(RowTable(expected_rows=expected))
+            self._read_array(self.tables[-1])
+        return self.tables
+
+    def _read_array(self, table: RowTable) -> None:
+        if self._next_byte() == b"]":
+            self._position += 1
+            return
+        while True:
+            if self._next_byte() != b"{":
+                raise self._broken("'{' (a row)")
+            self._read_rows(table)
+            if self._next_byte() == b"]":
+                self._position += 1
+                return
+            self._expect(b",", "',' or ']' after a row")
+
+    def _read_rows(self, table: RowTable) -> None:
+        """Read the rows that lie complete in the buffer, or one row if they differ in layout."""
+        if self._passed + self._position < self._differs_until:
+            self._read_row(table)
+            return
+        end = self._buffer.find(b"]", self._position)
+        stop = self._buffer.rfind(b"}", self._position, end if end >= 0 else None) + 1
+        rows = self._buffer[self._position : stop]
+        matrix = matrix_from_rows(rows, self._layout) if stop and self._layout else None
+        if matrix is None and stop:
+            self._layout = layout_from_rows(rows)
+            matrix = matrix_from_rows(rows, self._layout) if self._layout else None
+        if matrix is None or self._layout is None:
+            self._differs_until = self._passed + stop
+            self._read_row(table)
+            return
+        table.add_matrix(matrix, self._layout.keys)
+        self._position = stop
+
+    def _read_row(self, table: RowTable) -> None:
+        end = self._buffer.find(b"}", self._position) + 1
+        row = _row_from_json(self._buffer[self._position : end], strict=True) if end else None
+        if row is None:
+            end = self._row_end()
+            row = _row_from_json(self._buffer[self._position : end])
+        if row is None:
+            raise self._broken('a row of numbers: { "key" : number, ... }')
+        table.add_row(row)
+        self._position = end
+
+    def _row_end(self) -> int:
+        """Find the brace that closes the row at hand, reading on where the buffer ends."""
+        while True:
+            depth = 0
+            for match in _BRACES.finditer(self._buffer, self._position):
+                depth += {b"{": 1, b"}": -1}.get(match.group(), 0)
+                if depth == 0:
+                    return match.end()
+            if len(self._buffer) - self._position > LONGEST_ROW_BYTES:
+                raise self._broken(f"a row that ends within {LONGEST_ROW_BYTES} bytes")
+            if not self._read_on():
+                self._position = len(self._buffer)
+                raise self._broken("'}' (the end of a row)")
+
+    def _next_byte(self) -> bytes:
+        """Skip blanks and give the byte at hand; none at the end of the file."""
+        while True:
+            match = _SPACE.match(self._buffer, self._position)
+            self._position = match.end() if match else self._position
+            if self._position < len(self._buffer):
+                return self._buffer[self._position : self._position + 1]
+            if not self._read_on():
+                return b""
+
+    def _read_on(self) -> bool:
+        piece = b"" if self._ended else self._source.read(PIECE_BYTES)
+        self._ended = not piece
+        self._passed += self._position
+        self._buffer = self._buffer[self._position :] + piece
+        self._position = 0
+        return bool(piece)
+
+    def _expect(self, byte: bytes, expected: str) -> None:
+        if self._next_byte() != byte:
+            raise self._broken(expected)
+        self._position += 1
+
+    def _broken(self, expected: str) -> ParseError:
+        at = self._buffer[self._position : self._position + 40]
+        rows = sum(table.rows for table in self.tables)
+        return parse_error(
+            self._where,
+            what="is cut off" if not at else "is not a times file of trtexec",
+            place=f"byte {self._passed + self._position}, after row {rows}",
+            expected=expected,
+            found=quoted(at),
+            facts={"rows read": rows},
+            fix="let trtexec write it again with --exportTimes" if not at else None,
+        )
+
+
+def _row_from_json(text: bytes, *, strict: bool = False) -> dict[str, object] | None:
+    """Read one object, with ``nan`` and ``inf`` unless strict; ``None`` if it is none."""
+    row: object = None
+    try:
+        row = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        if not strict:
+            with contextlib.suppress(ParseError):
+                plain = with_json_words(text.decode("utf-8", "replace"))
+                row, _ = value_from_text(plain, where="row")
+    return row if isinstance(row, dict) else None
+
+
+_NESTS = ("times", "iterations", "runs", "perIteration", "per_iteration", "iteration_times")
+"""Where rows and columns lie, looked at first."""
+_DEEPEST = 6
+EXPECTED = "the rows of trtexec --exportTimes"
+_WRAPPINGS = 3
+"""How often a file may be a string that holds the file."""
+
+
+def tables_from_stream(stream: BinaryIO, *, where: str, wrappings: int = 0) -> list[RowTable]:
+    """Read arrays piece by piece; other layouts, and JSON within a string, as a whole."""
+    size = _size(stream)
+    head = stream.read(PIECE_BYTES)
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        text = text_from_bytes(head + stream.read(), where=where, expected=EXPECTED)
+        stream = io.BytesIO(text.encode("utf-8", "replace"))
+        head = stream.read(PIECE_BYTES)
+    if head.startswith(b"\xef\xbb\xbf"):
+        head = b"   " + head[3:]
+    first = head.lstrip(b" \t\r\n\0")[:1]
+    if first == b"[":
+        return ArrayReader(stream, where=where, head=head, size=size).read()
+    if first not in (b"{", b'"') or wrappings >= _WRAPPINGS:
+        text = text_from_bytes(head, where=where, expected=EXPECTED)
+        raise parse_error(
+            where,
+            what="is not a times file of trtexec",
+            place="byte 0",
+            expected=EXPECTED,
+            found=quoted(text.lstrip()),
+        )
+    documents = documents_from_json(
+        head + stream.read(), where=where, expected=EXPECTED, unwrap=False
+    )
+    if first == b'"' and isinstance(documents[0], str) and len(documents) == 1:
+        inner = io.BytesIO(documents[0].encode("utf-8", "replace"))
+        return tables_from_stream(inner, where=where, wrappings=wrappings + 1)
+    return [_table_in(each, where=where) for each in documents]
+
+
+def _size(stream: BinaryIO) -> int | None:
+    try:
+        here = stream.tell()
+        stream.seek(0, io.SEEK_END)
+        size = stream.tell()
+        stream.seek(here)
+    except (OSError, AttributeError):  # a pipe
+        return None
+    return size - here
+
+
+def _table_in(document: object, *, where: str) -> RowTable:
+    """Find the rows or columns of a decoded document, wherever they are nested."""
+    for rows in _candidates(document, depth=0):
+        if rows.rows and duration_names(rows.keys):
+            return rows
+    keys = ", ".join(list(document)[:6]) if isinstance(document, dict) else type(document).__name__
+    raise parse_error(
+        where,
+        what="has no iteration times",
+        place="the whole document",
+        expected="rows with computeMs or latencyMs, in a list or under times or perIteration",
+        found=keys or "an empty object",
+    )
+
+
+def _candidates(value: object, *, depth: int) -> Iterator[RowTable]:
+    if depth > _DEEPEST:
+        return
+    if isinstance(value, list):
+        if value and all(isinstance(row, dict) for row in value):
+            table = RowTable(expected_rows=len(value))
+            for row in value:
+                table.add_row({str(key): each for key, each in row.items()})
+            yield table
+    elif isinstance(value, dict):
+        # Columns of equal length, {key: [numbers]}, are a table.
+        lists = {key: each for key, each in value.items() if isinstance(each, list) and each}
+        wanted = duration_names(lists)
+        if wanted:
+            length = len(lists[next(iter(wanted.values()))])
+            equal = {key: each for key, each in lists.items() if len(each) == length}
+            matrix = np.array([[milliseconds(v) for v in each] for each in equal.values()])
+            table = RowTable(expected_rows=length)
+            table.add_matrix(matrix.T, tuple(equal))
+            yield table
+        named = [value[name] for name in _NESTS if name in value]
+        for each in (*named, *value.values()):
+            yield from _candidates(each, depth=depth + 1)
+
 
 Variant = Literal["7.0", "7.1", "8.0", "8.4", "8.5", "other"]
 
@@ -36,59 +594,17 @@ DEFAULT_WARMUP_MS = 200.0
 """trtexec's own default for --warmUp, in every version."""
 _PRINTED_DIGITS = 6
 """trtexec prints with the default precision of a C++ stream."""
+_ENDS = ("start", "end")
 STAMPS = {
-    "start_enqueue": "startEnqMs",
-    "end_enqueue": "endEnqMs",
-    "start_h2d": "startH2dMs",
-    "end_h2d": "endH2dMs",
-    "start_gpu": "startComputeMs",
-    "end_gpu": "endComputeMs",
-    "start_d2h": "startD2hMs",
-    "end_d2h": "endD2hMs",
+    f"{end}_{phase}": f"{end}{name}Ms"
+    for phase, name in (("enqueue", "Enq"), ("h2d", "H2d"), ("gpu", "Compute"), ("d2h", "D2h"))
+    for end in _ENDS
 }
 """Columns of stamps and the keys they have had since TensorRT 8.0."""
-_IN_OUT = {
-    "start_h2d": "startInMs",
-    "end_h2d": "endInMs",
-    "start_d2h": "startOutMs",
-    "end_d2h": "endOutMs",
-}
+_IN_OUT = {f"{end}_{k}": f"{end}{v}Ms" for k, v in (("h2d", "In"), ("d2h", "Out")) for end in _ENDS}
 _SWAPPED = {
-    "start_enqueue": "startInMs",
-    "end_enqueue": "endInMs",
-    "start_h2d": "startEnqMs",
-    "end_h2d": "endEnqMs",
+    f"{end}_{k}": f"{end}{v}Ms" for k, v in (("enqueue", "In"), ("h2d", "Enq")) for end in _ENDS
 }
-
-
-def variant_of(columns: dict[str, Column], *, warmup_ms: float | None) -> Variant:
-    """Name the schema by its keys, and 8.4 apart from 8.5 by whether warm-up rows are there."""
-    if "startInMs" in columns:
-        return "7.1" if "startEnqMs" in columns else "7.0"
-    if "startComputeMs" not in columns:
-        return "other"
-    if "endToEndMs" in columns:
-        return "8.0"
-    begins_ms = min(columns["startComputeMs"][:1], default=math.inf)
-    limit_ms = DEFAULT_WARMUP_MS if warmup_ms is None else warmup_ms
-    return "8.4" if begins_ms < limit_ms / 2 else "8.5"
-
-
-def warmup_of(
-    columns: dict[str, Column], *, variant: Variant, warmup_ms: float | None
-) -> float | None:
-    """Take the length of warm-up to look for in files that have it: as stated, else the default."""
-    if "startComputeMs" not in columns or variant in ("8.5", "other"):
-        return None
-    return DEFAULT_WARMUP_MS if warmup_ms is None else warmup_ms
-
-
-def count_warmup_rows(columns: dict[str, Column], *, warmup_ms: float | None) -> int:
-    """Count the rows before the first that is no warm-up, which is where trtexec begins."""
-    if warmup_ms is None:
-        return 0
-    measured = columns["startComputeMs"] >= warmup_ms
-    return int(np.argmax(measured)) if measured.any() else len(measured)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -112,15 +628,11 @@ class TimesArray:
         """Whether the Enq and In stamps have changed places, as TensorRT 7.1 and 7.2 write them."""
         if self.variant != "7.1" or "inMs" not in self.columns:
             return False
-        given = self.columns["inMs"]
-        errors = [
-            float(np.median(np.abs(self._span(start, end) - given)))
-            for start, end in (("startEnqMs", "endEnqMs"), ("startInMs", "endInMs"))
-        ]
+        columns, errors = self.columns, []
+        for name in ("EnqMs", "InMs"):
+            span = columns[f"end{name}"] - columns[f"start{name}"]
+            errors.append(float(np.median(np.abs(span - columns["inMs"]))))
         return errors[0] <= errors[1]
-
-    def _span(self, start: str, end: str) -> Column:
-        return self.columns[end] - self.columns[start]
 
     @cached_property
     def stamps_ms(self) -> dict[str, Column]:
@@ -181,11 +693,10 @@ class TimesFile:
 
     @property
     def unknown_keys(self) -> dict[str, int]:
-        total: dict[str, int] = {}
+        total: Counter[str] = Counter()
         for array in self.arrays:
-            for key, count in array.unknown_keys.items():
-                total[key] = total.get(key, 0) + count
-        return total
+            total.update(array.unknown_keys)
+        return dict(total)
 
     @property
     def enqueue_resolution_s(self) -> float | None:
@@ -204,30 +715,24 @@ def read_times(
     write warm-up rows. 8.4 and 8.5 have the same keys: an array that begins in the first half
     of those 200 ms shows its warm-up. If the rule leaves nothing, there was no such warm-up.
     """
-    tables = tables_from_stream(_stream(source), where=where)
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        source = io.BytesIO(source)
+    tables = tables_from_stream(source, where=where)
     arrays = tuple(_array(table, warmup_ms, where=where) for table in tables)
     if not any(len(array) for array in arrays):
         raise parse_error(where, what="has no rows", place="the whole file", expected=EXPECTED)
     return TimesFile(arrays=arrays)
 
 
-def times_from_file(file: TimesFile, *, array: int | None = None) -> IterationTimes:
-    """Make the measured times in seconds, every array as a launch of its own, or one array.
+def times_from_file(file: TimesFile) -> IterationTimes:
+    """The measured times in seconds, every array as a launch of its own.
 
     Arrays of one file are separate processes, so they are launches; where they measured
     different things (a batch sweep), take them one by one. Phases that were not run (h2d and
     d2h all exactly zero: transfers were off) are absent, and so are rows of inf or nan.
     """
-    if array is not None:
-        return _times(file.arrays[array])
     launches = [_times(each) for each in file.arrays if len(each)]
     return launches[0] if len(launches) == 1 else join_launches(launches)
-
-
-def _stream(source: bytes | bytearray | memoryview | BinaryIO) -> BinaryIO:
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        return io.BytesIO(source)
-    return source
 
 
 def without_warmup(array: TimesArray, warmup_ms: float | None) -> TimesArray:
@@ -236,9 +741,22 @@ def without_warmup(array: TimesArray, warmup_ms: float | None) -> TimesArray:
 
 
 def _array(table: RowTable, warmup_ms: float | None, *, where: str) -> TimesArray:
-    columns = in_milliseconds(table.columns())
+    columns = table.columns()
+    for name, key in duration_names(columns).items():
+        factor = milliseconds_of(key)
+        if factor not in (None, 1.0):  # latencyUs, latency_s
+            columns[_KEYS[name]] = columns.pop(key) * factor
     if table.rows and not duration_names(columns):
-        raise _not_times(columns, where=where)
+        raise parse_error(
+            where,
+            what="is not a times file of trtexec",
+            place="row 1",
+            expected="rows with computeMs or latencyMs",
+            found="rows with " + ", ".join(list(columns)[:6]),
+            fix="trtbench import takes profiles and layer information too, each by its content"
+            if "name" in columns
+            else None,
+        )
     unknown = {
         key: n for key, n in table.seen.items() if key not in KNOWN_KEYS and column_of(key) is None
     }
@@ -248,11 +766,23 @@ def _array(table: RowTable, warmup_ms: float | None, *, where: str) -> TimesArra
 def _cut(
     columns: dict[str, Column], warmup_ms: float | None, *, unknown_keys: dict[str, int]
 ) -> TimesArray:
-    variant = variant_of(columns, warmup_ms=warmup_ms)
-    applied = warmup_of(columns, variant=variant, warmup_ms=warmup_ms)
-    skipped = count_warmup_rows(columns, warmup_ms=applied)
-    if skipped == len(next(iter(columns.values()), ())):
-        skipped, applied = 0, None
+    """Name the schema by its keys, and leave out the rows before the first that is no warm-up."""
+    limit_ms = DEFAULT_WARMUP_MS if warmup_ms is None else warmup_ms
+    starts = columns.get("startComputeMs")
+    variant: Variant
+    if "startInMs" in columns:
+        variant = "7.1" if "startEnqMs" in columns else "7.0"
+    elif starts is None:
+        variant = "other"
+    elif "endToEndMs" in columns:
+        variant = "8.0"
+    else:  # the same keys: files of 8.4 begin with the warm-up
+        variant = "8.4" if min(starts[:1], default=math.inf) < limit_ms / 2 else "8.5"
+    skipped, applied = 0, None
+    if starts is not None and variant not in ("8.5", "other"):
+        measured = starts >= limit_ms
+        if measured.any():
+            skipped, applied = int(np.argmax(measured)), limit_ms
     return TimesArray(
         variant=variant,
         columns={key: column[skipped:] for key, column in columns.items()},
@@ -262,29 +792,10 @@ def _cut(
     )
 
 
-def _not_times(columns: dict[str, Column], *, where: str) -> ParseError:
-    return parse_error(
-        where,
-        what="is not a times file of trtexec",
-        place="row 1",
-        expected="rows with computeMs or latencyMs",
-        found="rows with " + ", ".join(list(columns)[:6]),
-        fix="trtbench import takes profiles and layer information too, each by its content"
-        if "name" in columns
-        else None,
-    )
-
-
-def _measured(array: TimesArray) -> NDArray[np.bool_]:
-    """Tell the rows whose durations are all numbers."""
-    mask = np.ones(len(array), bool)
-    for key in duration_names(array.columns).values():
-        mask &= np.isfinite(array.columns[key])
-    return mask
-
-
 def _times(array: TimesArray) -> IterationTimes:
-    measured = _measured(array)
+    measured = np.ones(len(array), bool)  # rows whose durations are all numbers
+    for key in duration_names(array.columns).values():
+        measured &= np.isfinite(array.columns[key])
     keep = slice(None) if measured.all() else measured
     spans = {name: array.columns[key][keep] for name, key in duration_names(array.columns).items()}
     stamps = {name: column[keep] for name, column in array.stamps_ms.items()}
@@ -299,3 +810,26 @@ def _times(array: TimesArray) -> IterationTimes:
     if begin is not None and len(begin):
         columns["start"] = (begin - begin[0]) / 1e3
     return times_from_columns(columns)
+
+
+SPANS = {"h2dMs": "h2d", "computeMs": "gpu", "d2hMs": "d2h", "latencyMs": "latency"}
+
+
+def times_json(times: IterationTimes) -> bytes:
+    """Write ``times.json``: one object of twelve keys per iteration; what was not seen is null.
+
+    The format has no key for the enqueue span: it is the difference of two stamps. Where only the
+    span is known, the stamps count from the start of the iteration.
+    """
+    columns: dict[str, Column | None] = {
+        key: times.stamps.get(name) for name, key in STAMPS.items()
+    }
+    if columns["startEnqMs"] is None and times.enqueue is not None and times.start is not None:
+        columns |= {"startEnqMs": times.start, "endEnqMs": times.start + times.enqueue}
+    columns |= {key: getattr(times, name) for key, name in SPANS.items()}
+    lists: list[list[float | None]] = [
+        [None] * len(times) if column is None else np.round(column * 1e3, DECIMALS).tolist()
+        for column in columns.values()
+    ]
+    keys = list(columns)
+    return json_from_rows(dict(zip(keys, row, strict=True)) for row in zip(*lists, strict=True))

@@ -1,8 +1,18 @@
-"""TensorRT versions as trtexec prints them: ``v8601``, ``v100300``, ``8001`` and ``10.16.1``."""
+"""TensorRT versions: how they are printed, what trtexec of each can do, the header of an engine.
+
+TensorRT 11 turned three defaults round and removed weak typing, so the same experiment needs
+other flags there; ``TrtexecAbilities.inverted`` says which side of that change a trtexec is on.
+"""
 
 from __future__ import annotations
 
 import re
+import struct
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
+
+from trtbench.core.errors import ParseError, UnavailableError, UsageError
+from trtbench.core.spec import Value
 
 _DOTTED = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,6}))?")
 
@@ -29,3 +39,217 @@ def version_key(version: str | None) -> tuple[int, ...] | None:
     """Turn a version into numbers that compare; ``None`` when it is not known."""
     match = _DOTTED.match(version or "")
     return tuple(int(part) for part in match.groups() if part is not None) if match else None
+
+
+def number(value: object) -> float | None:
+    """Read a number, whatever it was written as; anything else is ``None``."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+_BANNER = re.compile(r"&&&& [A-Z]{6,7} \S+ \[TensorRT v(\d{4,6})\]")
+_FLAG = re.compile(r"--[A-Za-z][A-Za-z0-9]{1,60}")
+
+_FIRST = {
+    "5.0": "--loadEngine --saveEngine --onnx --iterations --avgRuns --percentile --device "
+    "--verbose --useSpinWait --useDLACore --allowGPUFallback --fp16 --int8 --calib "
+    "--workspace",
+    "6.0": "--plugins",
+    "7.0": "--duration --warmUp --sleepTime --shapes --minShapes --optShapes --maxShapes "
+    "--loadInputs --streams --exposeDMA --useCudaGraph --best --buildOnly --exportTimes "
+    "--exportProfile --exportOutput --dumpProfile --nvtxMode",
+    "7.1": "--refit --noTF32",
+    "7.2": "--noDataTransfers --separateProfileRun",
+    "8.0": "--timingCacheFile --sparsity",
+    "8.2": "--idleTime --profilingVerbosity --exportLayerInfo --dumpLayerInfo",
+    "8.4": "--memPoolSize",
+    "8.6": "--skipInference --infStreams --builderOptimizationLevel --versionCompatible "
+    "--hardwareCompatibilityLevel --staticPlugins --fp8",
+    "10.0": "--bf16 --stronglyTyped --stripWeights --useProfile",
+    "11.0": "--includeDataTransfers --noCudaGraph --noSpinWait",
+}
+"""Flags by the first TensorRT whose trtexec has them."""
+_LAST = {
+    "8.99": "--workspace --buildOnly --nvtxMode",
+    "10.14": "--plugins",
+    "10.99": "--useSpinWait --fp16 --int8 --calib --streams --useCudaGraph --best "
+    "--noDataTransfers --separateProfileRun --fp8 --bf16 --stronglyTyped",
+}
+"""Flags by the last one that obeys them; later ones may accept them and do nothing."""
+SINCE: dict[str, tuple[str, str | None]] = {
+    flag: (first, next((last for last, gone in _LAST.items() if flag in gone.split()), None))
+    for first, flags in _FIRST.items()
+    for flag in flags.split()
+}
+"""First and last TensorRT whose trtexec obeys a flag."""
+
+
+class TrtexecAbilities(Value, frozen=True, kw_only=True):
+    """The flags that one trtexec obeys."""
+
+    version: str | None = None
+    flags: frozenset[str] = frozenset()
+
+    def has(self, flag: str) -> bool:
+        """Whether the flag exists and has an effect."""
+        last = SINCE.get(flag, ("", None))[1]
+        return flag in self.flags and not (self.inverted and (last or "").startswith("10."))
+
+    @property
+    def inverted(self) -> bool:
+        """True from TensorRT 11 on: no transfers, CUDA graph and spinning are the defaults."""
+        if self.flags:
+            return "--includeDataTransfers" in self.flags
+        return self.at_least(11) is True
+
+    @property
+    def name(self) -> str:
+        """The version in words, for messages."""
+        return f"TensorRT {self.version}" if self.version else "this version of trtexec"
+
+    def at_least(self, *version: int) -> bool | None:
+        """Whether the version is at least the given one; ``None`` when it is not known."""
+        key = version_key(self.version)
+        return None if key is None else key >= version
+
+    def require(self, flag: str, *, what: str, fix: str | None = None) -> str:
+        """Return the flag, or raise an error that names the versions that have it."""
+        if self.has(flag):
+            return flag
+        raise UsageError(
+            f"{what} cannot be expressed for trtexec of {self.name}",
+            facts={"flag": flag, "needs": versions_with(flag)},
+            fix=fix,
+        )
+
+
+def versions_with(flag: str) -> str:
+    """Name the versions whose trtexec has a flag, in words."""
+    if flag not in SINCE:
+        return "a trtexec whose --help lists it"
+    first, last = SINCE[flag]
+    if last is None:
+        return f"TensorRT {first} or later"
+    return f"TensorRT {first} to {last.removesuffix('.99')}"
+
+
+def abilities_from_help(text: str | bytes, *, where: str = "trtexec --help") -> TrtexecAbilities:
+    """Read the flags that a ``--help`` text lists, and the version of its banner if it has one."""
+    said = text if isinstance(text, str) else text.decode("utf-8", "replace")
+    banner = _BANNER.search(said)
+    flags: set[str] = set()
+    for line in said.splitlines():
+        if line.lstrip().startswith("--"):
+            flags.update(_FLAG.findall(line.lstrip().split("  ", 1)[0][:200]))
+    if not flags:
+        raise ParseError(
+            f"{where} lists no flags",
+            facts={"expected": "lines such as '  --loadEngine=<file>   ...'"},
+        )
+    version = version_from_digits(banner[1]) if banner else None
+    return TrtexecAbilities(version=version, flags=frozenset(flags))
+
+
+def abilities_of_version(version: str) -> TrtexecAbilities:
+    """The flags that trtexec of a version obeys, where there is none to ask."""
+    key = version_key(version)
+    if key is None:
+        raise UsageError(f"{version!r} is not a TensorRT version", fix="write it like 10.9")
+    flags = frozenset(
+        flag
+        for flag, (first, last) in SINCE.items()
+        if (version_key(first) or ()) <= key and (last is None or key <= (version_key(last) or ()))
+    )
+    return TrtexecAbilities(version=version, flags=flags)
+
+
+ASSUMED = "10.9"
+"""Version to write a command for when trtexec is not installed."""
+
+
+class Target(NamedTuple):
+    """The program a command is for, its flags, and a note for readers of the command."""
+
+    abilities: TrtexecAbilities
+    binary: str
+    note: str | None = None
+
+
+def target_from_options(
+    options: Mapping[str, str], *, find: Callable[[str | None], str], ask: Callable[[str], str]
+) -> Target:
+    """Settle the target by the options ``binary`` and ``version``; nothing need be installed."""
+    binary, version = options.get("binary"), options.get("version")
+    try:
+        found = find(binary)
+    except UnavailableError:
+        named = binary or "trtexec"
+        note = f"# trtexec is not installed here: for TensorRT {version or ASSUMED}"
+        hint = "" if version else " (another: --opt version=11.1)"
+        return Target(abilities_of_version(version or ASSUMED), named, note + hint)
+    if version is not None:
+        return Target(abilities_of_version(version), found, f"# for TensorRT {version}")
+    return Target(abilities_from_help(ask(found), where=f"{found} --help"), found)
+
+
+HEADER_BYTES = 64
+"""All that is looked at."""
+
+Flavour = Literal["tensorrt", "tensorrt_rtx"]
+
+_FLAVOURS: dict[bytes, Flavour] = {b"ftrt": "tensorrt", b"vtrt": "tensorrt_rtx"}
+_RTX_CAPABILITIES = ("7.5", "8.0", "8.6", "8.9", "12.0", "12.1")
+"""Bits of the mask of a TensorRT-RTX plan, from the lowest; observed, not documented."""
+
+
+class PlanHeader(Value, frozen=True, kw_only=True):
+    """What the first bytes of an engine state; advice, not a promise that it will load."""
+
+    flavour: Flavour
+    version: str | None
+    """Major, minor, patch and build; ``None`` when the bytes are empty."""
+    serialization: int
+    plan_bytes: int | None = None
+    """Size that a TensorRT-RTX plan states of itself."""
+    weight_bytes: int | None = None
+    compute_capabilities: tuple[str, ...] = ()
+    """Devices a TensorRT-RTX plan was built for."""
+    capability_mask: int | None = None
+
+
+def flavour_of(head: bytes) -> Flavour | None:
+    """The TensorRT an engine is for by its first four bytes; ``None`` when it is no engine."""
+    return _FLAVOURS.get(bytes(head[:4]))
+
+
+def plan_from_bytes(head: bytes, *, where: str) -> PlanHeader:
+    """Read the header from the first 64 bytes of a file."""
+    flavour = flavour_of(head)
+    needed = HEADER_BYTES if flavour == "tensorrt_rtx" else 28
+    if flavour is None or len(head) < needed:
+        facts = {
+            "file": where,
+            "place": "byte 0" if flavour is None else f"byte {len(head)}",
+            "expected": "an engine that begins with ftrt (TensorRT) or vtrt (TensorRT-RTX)",
+            "found": repr(bytes(head[:8])) if flavour is None else f"{len(head)} bytes",
+        }
+        what = "is not an engine" if flavour is None else "is cut off"
+        raise ParseError(f"{where} {what}", facts=facts)
+    (serialization,) = struct.unpack_from("<I", head, 4)
+    parts = head[24:28]
+    version = ".".join(map(str, parts)) if any(parts) else None
+    header = PlanHeader(flavour=flavour, version=version, serialization=serialization)
+    if flavour == "tensorrt":
+        return header
+    plan_bytes, mask, weight_bytes = struct.unpack_from("<16xQ8xI20xQ", head)
+    names = (name for bit, name in enumerate(_RTX_CAPABILITIES) if mask >> bit & 1)
+    return header.having(
+        plan_bytes=plan_bytes,
+        weight_bytes=weight_bytes,
+        compute_capabilities=tuple(names),
+        capability_mask=mask,
+    )

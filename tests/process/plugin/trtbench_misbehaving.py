@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from trtbench.domain.job import BenchOutcome
-from trtbench.domain.result import LaunchFacts
-from trtbench.domain.samples import IterationTimes
+from trtbench.core.jobs import BenchOutcome
+from trtbench.core.run import LaunchFacts
+from trtbench.core.samples import IterationTimes
 
 FORMATS = ("onnx",)
 
@@ -149,6 +149,6 @@ def do_large(spec, folder):
 
 
 def do_refuse(spec, folder):
-    from trtbench.errors import InputError
+    from trtbench.core.errors import InputError
 
     raise InputError("the model is not to my taste", facts={"taste": "bitter"}, fix="add sugar")

@@ -8,19 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trtbench.analysis.findings import (
-    rules_compare,
-    rules_labels,
-    rules_machine,
-    rules_sampling,
-    rules_setup,
-    rules_timing,
-)
-from trtbench.analysis.findings.evidence import BatchPoint, Evidence, evidence_from_run
-from trtbench.analysis.findings.rule import Rule
+from trtbench.analysis.findings import rules
+from trtbench.analysis.findings.evidence import BatchPoint, Evidence, Rule, evidence_from_run
 from trtbench.analysis.summary import Summary
-from trtbench.domain.ran import protocol_of, streams_of
-from trtbench.domain.result import Finding, Run, precision_of
+from trtbench.core.properties import series_key
+from trtbench.core.run import Finding, Run
 
 __all__ = [
     "RULES",
@@ -34,20 +26,8 @@ __all__ = [
 
 SEVERITIES = ("error", "warning", "note")
 
-_RULE_MODULES = (
-    rules_compare, rules_labels, rules_machine, rules_sampling, rules_setup, rules_timing,
-)  # fmt: skip
-RULES: tuple[Rule, ...] = tuple(
-    sorted(
-        (
-            each
-            for module in _RULE_MODULES
-            for each in vars(module).values()
-            if isinstance(each, Rule)
-        ),
-        key=lambda rule: rule.code,
-    )
-)
+_DECLARED = (each for each in vars(rules).values() if isinstance(each, Rule))
+RULES: tuple[Rule, ...] = tuple(sorted(_DECLARED, key=lambda rule: rule.code))
 
 
 def findings_from_run(run: Run, *, summary: Summary | None = None) -> tuple[Finding, ...]:
@@ -55,46 +35,34 @@ def findings_from_run(run: Run, *, summary: Summary | None = None) -> tuple[Find
     return findings_from_evidence(evidence_from_run(run, summary=summary))
 
 
-def findings_over_batches(runs: Sequence[Run]) -> dict[str, tuple[Finding, ...]]:
-    """Look at runs of one model at several batch sizes together; by the id of the largest."""
-    groups: dict[object, list[Run]] = {}
-    for run in runs:
-        spec, how = run.record.spec, (protocol_of(run.record), streams_of(run.record))
-        key = (spec.model.name, spec.runtime, precision_of(run.record), *how, spec.device)
-        groups.setdefault((key, run.record.environment.host), []).append(run)
-    return {
-        members[-1].id: found
-        for group in groups.values()
-        if (members := _by_batch(group)) and (found := _flat(members))
-    }
-
-
-def _by_batch(runs: Sequence[Run]) -> list[Run]:
-    """Order runs by their batch, one for each; those without a known batch are left out."""
-    known = {run.record.batch: run for run in runs if run.record.batch and len(run.times)}
-    return [known[batch] for batch in sorted(known)] if len(known) > 1 else []
-
-
-def _flat(runs: Sequence[Run]) -> tuple[Finding, ...]:
-    seen = [evidence_from_run(run) for run in runs]
-    points = tuple(
-        BatchPoint(
-            batch=run.record.batch, latency_s=each.summary.column(each.summary.headline).median
-        )
-        for run, each in zip(runs, seen, strict=True)
-        if run.record.batch and each.summary
-    )
-    evidence = Evidence(
-        record=runs[-1].record, batches=points, work=seen[0].work, peaks=seen[-1].peaks
-    )
-    rule = next(rule for rule in RULES if rule.code == "H02")
-    return tuple(rule.findings(evidence))
-
-
 def findings_from_evidence(evidence: Evidence) -> tuple[Finding, ...]:
     """Look at all there is with every rule, the most severe finding first."""
     found = [finding for rule in RULES for finding in rule.findings(evidence)]
     return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))
+
+
+def findings_over_batches(runs: Sequence[Run]) -> dict[str, tuple[Finding, ...]]:
+    """Look at runs of one model at several batch sizes together; by the id of the largest."""
+    groups: dict[object, dict[int, Run]] = {}
+    for run in runs:
+        if run.record.batch and len(run.times):
+            key = series_key(run.record, leave_out=("batch",)), run.record.environment.host
+            groups.setdefault(key, {})[run.record.batch] = run
+    rule = next(rule for rule in RULES if rule.code == "H02")
+    found = {}
+    for members in groups.values():
+        if len(members) < 2:
+            continue
+        points = []
+        for batch, run in sorted(members.items()):
+            seen = evidence_from_run(run)
+            latency_s = seen.median(run.times.headline)
+            assert latency_s is not None
+            points.append(BatchPoint(batch=batch, latency_s=latency_s, flops=seen.fact("flops")))
+        largest = members[max(members)]
+        evidence = Evidence(record=largest.record, batches=tuple(points))
+        found[largest.id] = tuple(rule.findings(evidence))
+    return {run: findings for run, findings in found.items() if findings}
 
 
 def rule_table() -> str:

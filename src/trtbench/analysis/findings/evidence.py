@@ -1,32 +1,18 @@
-"""Everything a rule may look at; what is not known is ``None``, and no rule fires on it."""
+"""What a rule may look at, and what it says; what is not known is ``None``, and fires no rule."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from trtbench.analysis.layers.gpus import peak_of
-from trtbench.analysis.steady import Segmentation, segment_launches
+from trtbench.analysis.history import Segmentation, segment_launches
 from trtbench.analysis.summary import Summary, summary_from_samples
-from trtbench.domain.comparison import Comparison, VerdictKind
-from trtbench.domain.result import Gpu, LaunchFacts, Run, RunRecord, Scalar, gpu_of
-from trtbench.domain.samples import EngineGraph, IterationTimes, LayerProfile, TelemetrySample
-from trtbench.domain.spec import Value
-
-
-class Peaks(Value, frozen=True, kw_only=True):
-    """What a device can do at the clock it had, at best measured, at worst from a data sheet."""
-
-    flops_per_s: float | None = None
-    bytes_per_s: float | None = None
-    l2_bytes: float | None = None
-
-
-class Work(Value, frozen=True, kw_only=True):
-    """What one query of a model takes at least."""
-
-    flops: float | None = None
-    weight_bytes: float | None = None
+from trtbench.core.results import Comparison, VerdictKind
+from trtbench.core.run import Finding, Gpu, LaunchFacts, Run, RunRecord, Scalar, Severity, gpu_of
+from trtbench.core.samples import EngineGraph, IterationTimes, LayerProfile, TelemetrySample
+from trtbench.core.spec import Value
+from trtbench.layers.cost import peak_of
 
 
 class BatchPoint(Value, frozen=True, kw_only=True):
@@ -34,44 +20,12 @@ class BatchPoint(Value, frozen=True, kw_only=True):
 
     batch: int
     latency_s: float
-
-
-class OutputFacts(Value, frozen=True, kw_only=True):
-    """What is known about the outputs of the engine that was timed."""
-
-    finite: bool | None = None
-    varies: bool | None = None
-    """Whether two different inputs gave different outputs."""
-    graph_differs: bool | None = None
-    """Whether a CUDA graph, replayed on new inputs, gave other outputs than the model itself."""
-
-
-class LoadFacts(Value, frozen=True, kw_only=True):
-    """How an open loop went."""
-
-    offered_hz: float
-    achieved_hz: float
-    late_share: float = 0.0
-    """Requests dispatched later than planned, from 0 to 1."""
-    queue_grows: bool | None = None
-    """Whether queue time rises at 99 %."""
-
-
-class EnergyFacts(Value, frozen=True, kw_only=True):
-    """How energy was measured."""
-
-    window_s: float
-    update_s: float | None = None
-    """How often the counter changes."""
-    counter_j: float | None = None
-    integral_j: float | None = None
-    """Power samples integrated over the same window."""
-    part_time_sensor: bool | None = None
-    """The sensor looks only part of the time (A100 and H100: a quarter)."""
+    flops: float | None = None
+    """Of one query."""
 
 
 class AccuracyFacts(Value, frozen=True, kw_only=True):
-    """How much accuracy a candidate lost against its baseline, by what was taken of both."""
+    """How much accuracy a candidate lost against its baseline."""
 
     metric: str
     drop_low: float
@@ -132,19 +86,12 @@ class Evidence:
     telemetry: tuple[TelemetrySample, ...] = ()
     layers: LayerProfile | None = None
     graph: EngineGraph | None = None
-    work: Work | None = None
-    peaks: Peaks | None = None
     batches: tuple[BatchPoint, ...] = ()
-    outputs: OutputFacts | None = None
-    load: LoadFacts | None = None
-    energy: EnergyFacts | None = None
-    device_memory: bool = False
-    """Whether the memory that was seen is that of the whole device."""
     accuracy: AccuracyFacts | None = None
     preparation: PreparationFacts | None = None
     unreadable: UnreadableFacts | None = None
     crashed: str | None = None
-    """How a builder ended that had said that all was well."""
+    """How a builder ended that had reported success."""
     pair: PairFacts | None = None
 
     @property
@@ -157,14 +104,10 @@ class Evidence:
         return gpu_of(self.record) if self.record else None
 
     @property
-    def has_gpu(self) -> bool:
-        """Whether the run could use a GPU."""
-        return bool(self.record and self.record.environment.gpus)
-
-    @property
     def on_gpu(self) -> bool:
-        """Whether the run did use one: GPU time or telemetry was seen."""
-        return self.has_gpu and (self.median("gpu") is not None or bool(self.telemetry))
+        """Whether the run used a GPU: GPU time or telemetry was seen."""
+        present = bool(self.record and self.record.environment.gpus)
+        return present and (self.median("gpu") is not None or bool(self.telemetry))
 
     @property
     def interleaved(self) -> bool:
@@ -172,42 +115,53 @@ class Evidence:
         comparison = self.pair.comparison if self.pair else None
         return comparison is not None and comparison.design == "duet"
 
+    def peaks(self) -> tuple[float | None, float | None]:
+        """FLOP/s and bytes/s of the GPU, by its data sheet.
+
+        Of several types that may compute, the fastest one is the limit.
+        """
+        ceiling = peak_of(self.gpu.name, sm_count=self.gpu.sm_count) if self.gpu else None
+        if ceiling is None:
+            return None, None
+        precision = self.condition("precision")
+        if precision == "fp32" and self.condition("tf32") is not False:
+            precision = "tf32"
+        rate = ceiling.peak(precision) if isinstance(precision, str) else None
+        return rate or max(ceiling.flops_per_s.values()), ceiling.bytes_per_s
+
     def median(self, column: str) -> float | None:
-        """Compute the median of a column, if it was measured."""
-        if self.summary is None:
-            return None
-        found = (each.median for each in self.summary.columns if each.column == column)
-        return next(found, None)
+        """Median of a column, if it was measured."""
+        columns = self.summary.columns if self.summary else ()
+        return next((each.median for each in columns if each.column == column), None)
 
     def condition(self, key: str) -> object:
-        """Find a recorded condition; ``None`` when nobody knows it."""
+        """Recorded condition; ``None`` when it is not known."""
         fact = self.record.conditions.get(key) if self.record else None
         return None if fact is None or fact.source == "unknown" else fact.value
 
     def fact(self, key: str) -> float | None:
-        """Compute a number among the recorded facts or what the machine told."""
-        value = self._told(key)
+        """Number among the facts of the run or of its machine."""
+        value = self._recorded(key)
         return float(value) if isinstance(value, (int, float)) else None
 
     def flag(self, key: str) -> bool | None:
-        """Find a yes or no among the recorded facts or what the machine told."""
-        value = self._told(key)
+        """Yes or no among the facts of the run or of its machine."""
+        value = self._recorded(key)
         return value if isinstance(value, bool) else None
 
     def text(self, key: str) -> str | None:
-        """Write a word among the recorded facts or what the machine told."""
-        value = self._told(key)
+        """Word among the facts of the run or of its machine."""
+        value = self._recorded(key)
         return value if isinstance(value, str) else None
 
-    def _told(self, key: str) -> Scalar:
+    def _recorded(self, key: str) -> Scalar:
         if self.record is None:
             return None
         return self.record.facts.get(key, self.record.environment.extra.get(key))
 
 
 def evidence_from_run(run: Run, *, summary: Summary | None = None) -> Evidence:
-    """Gather what a stored run tells, with what its record's ``facts`` hold."""
-    bare = Evidence(record=run.record)
+    """Gather what a stored run shows."""
     return Evidence(
         record=run.record,
         times=run.times,
@@ -216,63 +170,86 @@ def evidence_from_run(run: Run, *, summary: Summary | None = None) -> Evidence:
         telemetry=run.telemetry,
         layers=run.layers,
         graph=run.graph,
-        work=Work(flops=bare.fact("flops"), weight_bytes=bare.fact("weight_bytes")),
-        peaks=_peaks(bare),
-        outputs=OutputFacts(
-            finite=bare.flag("outputs_finite"),
-            varies=bare.flag("outputs_vary"),
-            graph_differs=bare.flag("graph_outputs_differ"),
-        ),
-        load=_load(bare),
-        energy=_energy(bare),
-        device_memory=any(each.memory_used_bytes is not None for each in run.telemetry),
     )
 
 
-def _peaks(bare: Evidence) -> Peaks:
-    """Look the GPU up; of several types that may compute, the fastest one is the limit."""
-    gpu = bare.gpu
-    if gpu is None:
-        return Peaks()
-    ceiling = peak_of(gpu.name, sm_count=gpu.sm_count)
-    if ceiling is None:
-        return Peaks(l2_bytes=gpu.l2_bytes)
-    precision = bare.condition("precision")
-    if precision == "fp32" and bare.condition("tf32") is not False:
-        precision = "tf32"
-    known_rate = ceiling.peak(precision) if isinstance(precision, str) else None
-    return Peaks(
-        flops_per_s=known_rate or max(ceiling.flops_per_s.values()),
-        bytes_per_s=ceiling.bytes_per_s,
-        l2_bytes=gpu.l2_bytes,
-    )
+@dataclass(frozen=True)
+class Hit:
+    """What a rule saw; what is not given here is the rule's own."""
+
+    message: str
+    evidence: Mapping[str, Scalar]
+    remedy: str
+    concerns: str | None = None
+    severity: Severity | None = None
 
 
-def _load(bare: Evidence) -> LoadFacts | None:
-    offered, achieved = bare.fact("offered_hz"), bare.fact("achieved_hz")
-    if offered is None or achieved is None:
-        return None
-    return LoadFacts(
-        offered_hz=offered,
-        achieved_hz=achieved,
-        late_share=bare.fact("late_share") or 0.0,
-        queue_grows=bare.flag("queue_grows"),
-    )
+Limits = Mapping[str, float]
+RuleCheck = Callable[[Evidence, Limits], Iterable[Hit]]
 
 
-def _energy(bare: Evidence) -> EnergyFacts | None:
-    window = bare.fact("energy_window_s")
-    if window is None:
-        return None
-    return EnergyFacts(
-        window_s=window,
-        update_s=bare.fact("energy_update_s"),
-        counter_j=bare.fact("energy_counter_j"),
-        integral_j=bare.fact("energy_integral_j"),
-        part_time_sensor=bare.flag("energy_part_time_sensor"),
-    )
+@dataclass(frozen=True)
+class Rule:
+    """One row of the checklist and the function that decides it."""
+
+    code: str
+    title: str
+    severity: Severity
+    """The usual one; a rule may say another where the table says so."""
+    concerns: str | None
+    """The number that its findings are usually about."""
+    limits: dict[str, float]
+    check: RuleCheck
+    """Its docstring is the condition, with limits in braces, and the source."""
+
+    @property
+    def condition(self) -> str:
+        """When the rule fires, with its limits filled in."""
+        return spaced(self._words(0).format(**self.limits))
+
+    @property
+    def source(self) -> str:
+        """Where the limits come from."""
+        return self._words(1)
+
+    def _words(self, part: int) -> str:
+        parts = (self.check.__doc__ or "Source:").split("Source:")
+        return " ".join(parts[part].split()).removesuffix(".")
+
+    def findings(self, evidence: Evidence) -> list[Finding]:
+        """Look at the evidence."""
+        return [
+            Finding(
+                code=self.code,
+                severity=hit.severity or self.severity,
+                message=spaced(hit.message),
+                evidence={
+                    key: float(f"{value:.4g}") if isinstance(value, float) else value
+                    for key, value in hit.evidence.items()
+                },
+                remedy=hit.remedy,
+                concerns=hit.concerns or self.concerns,
+            )
+            for hit in self.check(evidence, self.limits)
+        ]
 
 
-def known(values: Collection[float | None]) -> list[float]:
+def rule(
+    code: str, title: str, severity: Severity, concerns: str | None = None, **limits: float
+) -> Callable[[RuleCheck], Rule]:
+    """Make a rule of a function; the keywords are its limits."""
+
+    def make(check: RuleCheck) -> Rule:
+        return Rule(code, title, severity, concerns, limits, check)
+
+    return make
+
+
+def spaced(text: str) -> str:
+    """Write per cent as the rest of the package does: ``5 %``, ``−5 %``."""
+    return re.sub(r"(?<![\w.])-(?=[\d.]+ %)", "−", re.sub(r"(\d)%", r"\1 %", text))
+
+
+def known(values: Iterable[float | None]) -> list[float]:
     """Keep the values that are known."""
     return [value for value in values if value is not None]

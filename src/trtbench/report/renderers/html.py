@@ -1,9 +1,7 @@
 """The document as one page that opens anywhere: no file beside it, no request to any network.
 
-plotly.js comes out of the plotly package, whole, because the smaller bundles are published for
-npm only and an installation from PyPI must be enough. Packed with gzip it takes 2 MB of the page
-instead of 4.8, and every browser since 2023 unpacks it. A content security policy inside the page
-forbids it to load anything, so that nobody has to take that on trust.
+Charts are SVG inside the page. A content security policy inside the page forbids it to load
+anything, so that nobody has to take that on trust.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ from __future__ import annotations
 import base64
 import gzip
 from collections import Counter
-from collections.abc import Iterator
 from functools import lru_cache
 from importlib import resources
 from io import BytesIO
@@ -21,20 +18,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trtbench.analysis.findings import SEVERITIES
-from trtbench.boundary import clean_text
+from trtbench.core.safety import clean_text
+from trtbench.core.units import text_from_count, text_from_number
 from trtbench.host.files import write_output
 from trtbench.host.images import FORMATS
 from trtbench.report import style
-from trtbench.report.charts import Bars, Boxes, Histogram, Lines
-from trtbench.report.document import Cell, Document, Figure, FindingList, Picture
-from trtbench.report.numbers import text_from_count, text_from_number
-from trtbench.report.renderers import _plot_bars, _plot_curves, json
-from trtbench.report.renderers._plot_parts import Spec
+from trtbench.report.document import Cell, Document, FindingList, Picture
+from trtbench.report.renderers import json, png
 from trtbench.version import __version__
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from PIL.Image import Image
 
 FILE = "report.html"
 OPEN_ROWS = 200
@@ -55,20 +49,32 @@ def render(document: Document, folder: Path) -> list[Path]:
 
 def page(document: Document) -> str:
     """Write the document as one page."""
-    template = _environment().get_template("report.html.j2")
-    figures = {figure.id: spec_from_figure(figure) for figure in document.figures()}
+    document = document if png.can_draw() else document.with_figures(())
+    counts: Counter[str] = Counter(
+        item.finding.severity
+        for block in document.blocks()
+        if isinstance(block, FindingList)
+        for item in block.items
+    )
+    more = {
+        table.id: [
+            [[cell.shown, _sortable(cell)] for cell in row] for row in table.rows[OPEN_ROWS:]
+        ]
+        for table in document.tables()
+        if len(table.rows) > OPEN_ROWS
+    }
     return str(
-        template.render(
+        _environment()
+        .get_template("report.html.j2")
+        .render(
             document=document,
             version=__version__,
-            heights={id: spec["height"] for id, spec in figures.items()},
-            severities=_severities(document),
+            severities={name: counts[name] for name in SEVERITIES if counts[name]},
             css=asset("report.css"),
-            js="".join(asset(name) for name in ("charts.js", "tables.js", "report.js")),
+            js="".join(asset(name) for name in ("tables.js", "report.js")),
             palette=style.TOKENS,
-            plotly=_plotly() if figures else "",
-            figures=packed(msgspec.json.encode(figures)),
-            rows=packed(msgspec.json.encode(dict(_more_rows(document)))),
+            charts={figure.id: png.svg_text(figure) for figure in document.figures()},
+            rows=packed(msgspec.json.encode(more)),
             json=packed(msgspec.json.encode(json.plain_value(document))),
             attachments=[
                 (each.name, each.title, base64.b64encode(each.content).decode())
@@ -94,17 +100,15 @@ def data_url(picture: Picture) -> str | None:
         with Image.open(path, formats=kinds) as image:
             fits = max(image.size) <= PICTURE_PX
             kind = (image.format or "png").lower() if fits else "jpeg"
-            data = path.read_bytes() if fits else _smaller(image)
+            data = path.read_bytes()
+            if not fits:
+                image.thumbnail((PICTURE_PX, PICTURE_PX))
+                buffer = BytesIO()
+                image.convert("RGB").save(buffer, format="JPEG", quality=85)
+                data = buffer.getvalue()
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
         return None
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
-
-
-def _smaller(image: Image) -> bytes:
-    image.thumbnail((PICTURE_PX, PICTURE_PX))
-    buffer = BytesIO()
-    image.convert("RGB").save(buffer, format="JPEG", quality=85)
-    return buffer.getvalue()
 
 
 def _cleaned(value: object) -> object:
@@ -147,36 +151,8 @@ def asset(name: str) -> str:
     return (folder / name).read_text(encoding="utf-8")
 
 
-@lru_cache(maxsize=1)
-def _plotly() -> str:
-    return packed(plotly_script())
-
-
-def plotly_script() -> bytes:
-    """Read the drawing library out of its package."""
-    return (resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes()
-
-
-def _severities(document: Document) -> dict[str, int]:
-    """Count what was found about the runs and their comparisons, for the top of the page."""
-    counts: Counter[str] = Counter(
-        item.finding.severity
-        for block in document.blocks()
-        if isinstance(block, FindingList)
-        for item in block.items
-    )
-    return {name: counts[name] for name in SEVERITIES if counts[name]}
-
-
-def _more_rows(document: Document) -> Iterator[tuple[str, list[list[list[object]]]]]:
-    for table in document.tables():
-        if len(table.rows) > OPEN_ROWS:
-            rows = table.rows[OPEN_ROWS:]
-            yield table.id, [[[cell.shown, _sortable(cell)] for cell in row] for row in rows]
-
-
 def _sortable(cell: Cell) -> float | int | str | None:
-    """Compute the value to sort by, where it is not the text itself."""
+    """The value to sort by, where it is not the text itself."""
     if isinstance(cell.value, bool) or cell.text is None:
         return None if isinstance(cell.value, (str, bool)) else cell.value
     return cell.value if isinstance(cell.value, (int, float)) else None
@@ -184,16 +160,3 @@ def _sortable(cell: Cell) -> float | int | str | None:
 
 def _evidence(value: object) -> str:
     return text_from_number(value) if isinstance(value, float) else str(value)
-
-
-def spec_from_figure(figure: Figure) -> Spec:
-    """Describe traces, layout and height of one figure."""
-    chart = figure.chart
-    if isinstance(chart, Lines):
-        return _plot_curves.lines(chart)
-    if isinstance(chart, Histogram):
-        return _plot_curves.histogram(chart)
-    if isinstance(chart, Bars):
-        return _plot_bars.bars(chart)
-    assert isinstance(chart, Boxes)
-    return _plot_bars.boxes(chart)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from trtbench.domain.codec import json_from_value
+from trtbench.core.codec import json_from_value
 from trtbench.host.files import write_output
 from trtbench.report.document import Document
 

@@ -6,16 +6,16 @@ Text from outside is escaped: a layer called ``<script>`` or ``a|b`` is shown, n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from trtbench.boundary import clean_line, clean_text
+from trtbench.core.safety import clean_line, clean_text
+from trtbench.core.units import text_from_count, text_from_number
 from trtbench.host.files import write_output
 from trtbench.report.document import (
     Block,
     Cards,
     Code,
-    Details,
     Document,
     Drawing,
     Figure,
@@ -27,9 +27,8 @@ from trtbench.report.document import (
     Table,
     Text,
 )
-from trtbench.report.finding_list import short_title
-from trtbench.report.numbers import text_from_count, text_from_number
 from trtbench.report.renderers import png
+from trtbench.report.sections.findings import short_title
 
 FILE = "report.md"
 INCLUDES = ("png",)
@@ -66,15 +65,17 @@ def markdown(document: Document, *, level: int = 1) -> str:
 
     The level is that of the title, for texts that become part of others.
     """
-    rows = BRIEF_ROWS if document.brief else MOST_ROWS
-    document = document.with_figures(()) if document.brief else document
-    sections = [each for each in document.sections if not document.brief or each.id in BRIEF]
+    brief = document.brief
     parts = [f"{'#' * level} {escape(document.title)}"] if document.title else []
-    if document.created and not document.brief:
+    if document.created and not brief:
         parts.append(f"Created {escape(document.created)} by trtbench.")
-    for section in sections:
-        shown = _first_blocks(section) if document.brief else section
-        parts += _section(shown, rows=rows, level=level + 1)
+    for section in (document.with_figures(()) if brief else document).sections:
+        if brief and section.id not in BRIEF:
+            continue
+        if section.title:
+            parts.append(f"{'#' * (level + 1)} {escape(section.title)}")
+        for block in _first_blocks(section) if brief else section.blocks:
+            parts += _block(block, rows=BRIEF_ROWS if brief else MOST_ROWS)
     return "\n\n".join(parts) + "\n"
 
 
@@ -85,40 +86,29 @@ def escape(text: str) -> str:
     return re.sub(r"^(\d*)([-+=.)])(?=\s|$)", r"\1\\\2", text)
 
 
-def _first_blocks(section: Section) -> Section:
+def _html(text: str) -> str:
+    text = clean_line(" ".join(text.split()))
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _first_blocks(section: Section) -> Iterator[Block]:
     """Keep of a section what comes up to its first numbers, and of findings a line each."""
-    kept: list[Block] = []
     for block in section.blocks:
         if isinstance(block, FindingList):
-            kept += _short_findings(block)
-        elif isinstance(block, Table):
-            kept.append(block.having(caption=None))
+            grave = [each for each in block.items if each.finding.severity != "note"]
+            short = tuple(
+                FindingOf(each.finding.having(evidence={}), title=short_title(each))
+                for each in grave[:BRIEF_FINDINGS]
+            )
+            if short:
+                yield FindingList(short)
+            if left := len(block.items) - len(short):
+                are = "are" if left > 1 else "is"
+                yield Text(f"{text_from_count(left)} more {are} in the whole report.")
         else:
-            kept.append(block)
+            yield block.having(caption=None) if isinstance(block, Table) else block
         if isinstance(block, (Table, Cards)):
-            break
-    return section.having(blocks=tuple(kept))
-
-
-def _short_findings(block: FindingList) -> list[Block]:
-    grave = [each for each in block.items if each.finding.severity != "note"]
-    short = [
-        each.having(
-            finding=each.finding.having(evidence={}), title=short_title(each), runs=(), cases=()
-        )
-        for each in grave[:BRIEF_FINDINGS]
-    ]
-    left = len(block.items) - len(short)
-    said = f"{text_from_count(left)} more {'are' if left > 1 else 'is'} in the whole report."
-    lines: list[Block] = [FindingList(items=tuple(short))] if short else []
-    return [*lines, *([Text(text=said)] if left else [])]
-
-
-def _section(section: Section, *, rows: int, level: int) -> Iterable[str]:
-    if section.title:
-        yield f"{'#' * level} {escape(section.title)}"
-    for block in section.blocks:
-        yield from _block(block, rows=rows)
+            return
 
 
 def _block(block: Block, *, rows: int, folded: bool = False) -> Iterable[str]:
@@ -126,29 +116,36 @@ def _block(block: Block, *, rows: int, folded: bool = False) -> Iterable[str]:
         yield from (escape(part) for part in block.text.split("\n\n"))
     elif isinstance(block, Table):
         yield from _table(block, rows=rows, fold=not folded)
-    elif isinstance(block, Figure):
+    elif isinstance(block, (Figure, Picture)):
         yield f"![{escape(block.title)}]({png.file_name(block)})"
         if block.caption:
             yield f"*{escape(block.caption)}*"
-    elif isinstance(block, FindingList):
-        yield from _findings(block)
-    elif isinstance(block, Cards):
-        yield _cards(block)
-    elif isinstance(block, Picture):
-        yield f"![{escape(block.title)}]({png.picture_name(block)})"
-        if block.caption:
-            yield f"*{escape(block.caption)}*"
     elif isinstance(block, Drawing):
-        yield f"[{escape(block.title)}]({png.drawing_name(block)})"
+        yield f"[{escape(block.title)}]({png.file_name(block)})"
+    elif isinstance(block, FindingList):
+        lines = [_finding(each) for each in block.items]
+        yield "\n".join(lines[:OPEN_FINDINGS])
+        if more := lines[OPEN_FINDINGS:]:
+            yield from _folded(f"{text_from_count(len(more))} more findings", ["\n".join(more)])
+    elif isinstance(block, Cards):
+        details = [f" ({escape(card.detail)})" if card.detail else "" for card in block.items]
+        yield "\n".join(
+            f"- {escape(card.title)}: **{escape(card.value)}**{detail}"
+            for card, detail in zip(block.items, details, strict=True)
+        )
     elif isinstance(block, Code):
-        yield _fenced(block)
+        longest = max((len(run) for run in re.findall(r"`+", block.text)), default=0)
+        fence = "`" * max(3, longest + 1)
+        yield f"{fence}{block.language}\n{clean_text(block.text.rstrip())}\n{fence}"
     elif isinstance(block, KeyValues):
-        yield _facts(block)
+        pairs = [(escape(name), escape(cell.shown)) for name, cell in block.pairs]
+        yield "\n".join(map(_line, [("Fact", "Value"), ("---", "---"), *pairs]))
     else:
-        yield from _details(block, rows=rows)
+        inner = [part for each in block.blocks for part in _block(each, rows=rows, folded=True)]
+        yield from _folded(block.summary, inner)
 
 
-def _table(table: Table, *, rows: int, fold: bool) -> Iterable[str]:
+def _table(table: Table, *, rows: int, fold: bool) -> list[str]:
     lines = [
         _line(escape(heading.title) for heading in table.headings),
         _line("---:" if heading.align == "right" else "---" for heading in table.headings),
@@ -160,18 +157,12 @@ def _table(table: Table, *, rows: int, fold: bool) -> Iterable[str]:
         parts.append(f"*{left} more rows are left out here; the csv and json formats have them.*")
     if table.caption:
         parts.append(f"*{escape(table.caption)}*")
-    if fold and len(table.rows) > FOLDED_FROM:
-        parts = _folded(f"{text_from_count(len(table.rows))} rows", parts)
-    return parts
+    folded = fold and len(table.rows) > FOLDED_FROM
+    return _folded(f"{text_from_count(len(table.rows))} rows", parts) if folded else parts
 
 
 def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def _details(details: Details, *, rows: int) -> list[str]:
-    inner = [part for block in details.blocks for part in _block(block, rows=rows, folded=True)]
-    return _folded(details.summary, inner)
 
 
 def _folded(summary: str, parts: list[str]) -> list[str]:
@@ -179,59 +170,22 @@ def _folded(summary: str, parts: list[str]) -> list[str]:
     return [f"<details><summary>{_html(summary)}</summary>", *parts, "</details>"]
 
 
-def _html(text: str) -> str:
-    text = clean_line(" ".join(text.split()))
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _findings(block: FindingList) -> list[str]:
-    lines = [_finding(each) for each in block.items]
-    parts = ["\n".join(lines[:OPEN_FINDINGS])]
-    if more := lines[OPEN_FINDINGS:]:
-        parts += _folded(f"{text_from_count(len(more))} more findings", ["\n".join(more)])
-    return parts
-
-
 def _finding(item: FindingOf) -> str:
-    finding = item.finding
+    finding, count = item.finding, len(item.runs)
     words = escape(item.title or finding.message)
-    lines = [f"- {ICONS[finding.severity]} **{words}** ({escape(finding.code)})"]
     cases = [f"{escape(run)}: {escape(words)}" for run, words in item.cases[:CASES]]
-    lines += [f"  <br>{case}" for case in cases]
+    more = list(cases)
     if finding.evidence and not cases:
-        pairs = (f"{name} = {_number(value)}" for name, value in finding.evidence.items())
-        lines.append(f"  <br>Evidence: {escape(', '.join(pairs))}")
+        pairs = (
+            f"{name} = {text_from_number(value) if isinstance(value, float) else value}"
+            for name, value in finding.evidence.items()
+        )
+        more.append(f"Evidence: {escape(', '.join(pairs))}")
     if finding.remedy:
-        lines.append(f"  <br>Remedy: {escape(finding.remedy)}")
-    if item.runs and (len(item.cases) != len(cases) or not cases):
-        lines.append(f"  <br>{escape(_who(item.runs))}")
-    return "\n".join(lines)
-
-
-def _who(runs: tuple[str, ...]) -> str:
-    shown = ", ".join(runs[:NAMED])
-    more = f" and {len(runs) - NAMED} more" if len(runs) > NAMED else ""
-    return f"{'Runs' if len(runs) > 1 else 'Run'}: {shown}{more}"
-
-
-def _number(value: object) -> str:
-    return text_from_number(value) if isinstance(value, float) else str(value)
-
-
-def _cards(cards: Cards) -> str:
-    lines = []
-    for card in cards.items:
-        detail = f" ({escape(card.detail)})" if card.detail else ""
-        lines.append(f"- {escape(card.title)}: **{escape(card.value)}**{detail}")
-    return "\n".join(lines)
-
-
-def _fenced(code: Code) -> str:
-    longest = max((len(run) for run in re.findall(r"`+", code.text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{code.language}\n{clean_text(code.text.rstrip())}\n{fence}"
-
-
-def _facts(facts: KeyValues) -> str:
-    rows = [_line((escape(name), escape(cell.shown))) for name, cell in facts.pairs]
-    return "\n".join([_line(("Fact", "Value")), _line(("---", "---")), *rows])
+        more.append(f"Remedy: {escape(finding.remedy)}")
+    if count and (len(item.cases) != len(cases) or not cases):
+        left = f" and {count - NAMED} more" if count > NAMED else ""
+        named = f"{'Runs' if count > 1 else 'Run'}: {', '.join(item.runs[:NAMED])}{left}"
+        more.append(escape(named))
+    first = f"- {ICONS[finding.severity]} **{words}** ({escape(finding.code)})"
+    return "\n".join([first, *(f"  <br>{each}" for each in more)])

@@ -19,41 +19,36 @@ def render(document: Document, folder: Path) -> list[Path]:
         for figure in (document.figures() if can_draw() else ())
     ]
     for picture in document.pictures():
-        path = folder / picture_name(picture)
+        path = folder / file_name(picture)
         if path.resolve() != Path(picture.path).resolve():
             shutil.copyfile(picture.path, path)
         paths.append(path)
     drawings = document.drawings()
-    return [*paths, *(write_output(folder / drawing_name(each), each.svg) for each in drawings)]
+    return [*paths, *(write_output(folder / file_name(each), each.svg) for each in drawings)]
 
 
 def can_draw() -> bool:
-    """Tell whether figures can be drawn here; a document without pictures is still one."""
+    """Whether figures can be drawn here; a document without pictures is still one."""
     return util.find_spec("matplotlib") is not None
 
 
-def file_name(figure: Figure) -> str:
-    """Name the picture's file; an id is made of letters that every file system takes."""
-    return f"{_safe(figure.id)}.png"
-
-
-def picture_name(picture: Picture) -> str:
-    """Name the copy of a picture, with the ending of the original."""
-    return f"{_safe(picture.id)}{Path(picture.path).suffix.lower()}"
-
-
-def drawing_name(drawing: Drawing) -> str:
-    """Name the file of a drawing."""
-    return f"{_safe(drawing.id)}.svg"
+def file_name(block: Figure | Picture | Drawing) -> str:
+    """Name the file of a block, with letters that every file system takes."""
+    endings = {Figure: ".png", Drawing: ".svg"}
+    picture = Path(block.path).suffix.lower() if isinstance(block, Picture) else ""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", block.id) + endings.get(type(block), picture)
 
 
 def png_bytes(figure: Figure) -> bytes:
     """Draw one figure."""
     # matplotlib takes most of a second to import: only those who want pictures pay.
-    from trtbench.report.renderers._drawing import picture
+    from trtbench.report.renderers._matplotlib import png_from_figure
 
-    return picture(figure)
+    return png_from_figure(figure)
 
 
-def _safe(id: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", id)
+def svg_text(figure: Figure) -> str:
+    """Draw one figure as SVG for a page."""
+    from trtbench.report.renderers._matplotlib import svg_from_figure
+
+    return svg_from_figure(figure)

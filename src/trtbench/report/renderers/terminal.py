@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text as Line
 
-from trtbench.boundary.texts import clean_line, clean_text
+from trtbench.core.safety import clean_line, clean_text
 from trtbench.host.files import write_output
 from trtbench.report.document import (
     Block,
@@ -25,31 +26,28 @@ from trtbench.report.document import (
     Code,
     Details,
     Document,
-    Drawing,
-    Figure,
     FindingList,
     FindingOf,
+    Heading,
     KeyValues,
-    Picture,
-    Section,
     Table,
     Text,
-)
-from trtbench.report.renderers._columns import (
-    GAP,
-    TableLayout,
-    layout_from_table,
-    lines_in_cell,
-    wrapped,
 )
 
 FILE = "report.txt"
 FILE_COLUMNS = 100
+GAP = 2
+LEAST_NAME = 20
+"""Names are not shortened below this: they would still differ, but no longer be recognized."""
+LEAST_PROSE = 20
 LEAST_NAMES, MOST_NAMES = 10, 20
 """Letters of a fact's name: blocks of short names line up, a longer one stands alone."""
-
 STYLES = {"good": "green", "bad": "red", "unclear": "yellow", "plain": ""}
 SEVERITIES = {"note": "dim", "warning": "yellow", "error": "bold red"}
+
+_UNITS = "%|[nµm]?s|min|h|B|[KMGT]iB|[kMGT]?B|[kMG]?Hz|dB|W|m?J|°C|nats|items/s|batches/s|qps|×"
+_WITHIN_NUMBERS = re.compile(rf"(?<=\d) (?=(?:\d{{3}}|{_UNITS})(?![\w/]))")
+_GLUE = "\u00a0"
 
 
 def render(document: Document, folder: Path) -> list[Path]:
@@ -85,20 +83,16 @@ def lines(document: Document, *, width: int | None) -> Iterator[Line]:
     if document.title:
         yield from _prose(document.title, width, style="bold", indent=2)
     for number, section in enumerate(document.sections):
-        yield from _section(section, width, first=number == 0 and not document.title)
-
-
-def _section(section: Section, width: int | None, *, first: bool) -> Iterator[Line]:
-    if section.title:
-        if not first:
-            yield Line()
-        yield from _prose(section.title, width, style="bold", indent=2)
-    before: Block | None = None
-    for block in section.blocks:
-        if isinstance(block, Table) and isinstance(before, Table):
-            yield Line()
-        yield from _block(block, width)
-        before = block
+        if section.title:
+            if number or document.title:
+                yield Line()
+            yield from _prose(section.title, width, style="bold", indent=2)
+        before: Block | None = None
+        for block in section.blocks:
+            if isinstance(block, Table) and isinstance(before, Table):
+                yield Line()
+            yield from _block(block, width)
+            before = block
 
 
 def _block(block: Block, width: int | None) -> Iterator[Line]:
@@ -116,78 +110,172 @@ def _block(block: Block, width: int | None) -> Iterator[Line]:
             yield from _prose(block.caption, width)
         yield from (Line(f"  {line}") for line in clean_text(block.text).splitlines())
     elif isinstance(block, Cards):
-        pairs = [
-            (card.title, Cell(text=_with_detail(card.value, card.detail), tone=card.tone))
-            for card in block.items
-        ]
+        pairs = []
+        for card in block.items:
+            words = f"{card.value} ({card.detail})" if card.detail else card.value
+            pairs.append((card.title, Cell(None, words, card.tone)))
         yield from _facts(pairs, width)
     elif isinstance(block, Details):
         yield from _prose(block.summary, width, style="bold")
         for inner in block.blocks:
             yield from _block(inner, width)
-    elif isinstance(block, Figure | Picture | Drawing):
+    else:
         yield from _prose(f"(picture: {block.title})", width, style="dim")
 
 
+# ---- tables
+
+
 def _table(table: Table, width: int | None) -> Iterator[Line]:
-    table = _cleaned(table)
-    layout = layout_from_table(table, width)
-    if layout is None:
-        yield from _blocks(table, width)
+    heads = table.headings
+    texts = [[clean_text(cell.shown, keep="\n") for cell in row] for row in table.rows]
+    widths = _widths(heads, texts, width)
+    if widths is None:  # rows as blocks, the first cell above the others
+        for row, shown in zip(table.rows, texts, strict=True):
+            yield from _prose(shown[0], width, style="bold")
+            pairs = zip(heads[1:], row[1:], strict=True)
+            yield from _facts([(head.title or " ", cell) for head, cell in pairs], width, indent=2)
     else:
-        yield from _grid(table, layout)
-        if layout.left_out:
-            words = f"too narrow for: {', '.join(layout.left_out)}"
+        places = sorted(widths)
+        if any(heads[place].title for place in places):
+            titles = [list(wrapped(heads[place].title, widths[place])) for place in places]
+            yield from _row(heads, widths, titles, ["dim"] * len(places))
+        for row, shown in zip(table.rows, texts, strict=True):
+            cells = [_in_cell(shown[place], heads[place], widths[place]) for place in places]
+            yield from _row(heads, widths, cells, [STYLES[row[place].tone] for place in places])
+        filled = _filled(texts, len(heads))
+        if hidden := [heads[place].title for place in filled if place not in widths]:
+            words = f"hidden, terminal too narrow: {', '.join(hidden)}"
             yield from _prose(words, width, style="dim")
     if table.caption:
         yield from _prose(table.caption, width, style="dim")
 
 
-def _cleaned(table: Table) -> Table:
-    rows = tuple(
-        tuple(cell.having(text=clean_text(cell.shown, keep="\n")) for cell in row)
-        for row in table.rows
-    )
-    return table.having(rows=rows)
-
-
-def _grid(table: Table, layout: TableLayout) -> Iterator[Line]:
-    heads = [table.headings[column.place] for column in layout.columns]
-    if any(head.title for head in heads):
-        cells = [
-            list(wrapped(head.title, column.width))
-            for head, column in zip(heads, layout.columns, strict=True)
-        ]
-        yield from _row(table, layout, cells, ["dim"] * len(cells))
-    for row in table.rows:
-        shown = [row[column.place] for column in layout.columns]
-        cells = [
-            lines_in_cell(cell.shown, head, column.width)
-            for cell, head, column in zip(shown, heads, layout.columns, strict=True)
-        ]
-        yield from _row(table, layout, cells, [STYLES[cell.tone] for cell in shown])
-
-
 def _row(
-    table: Table, layout: TableLayout, cells: Sequence[Sequence[str]], styles: Sequence[str]
+    heads: Sequence[Heading], widths: dict[int, int], cells: list[list[str]], styles: list[str]
 ) -> Iterator[Line]:
     for number in range(max(map(len, cells))):
         line = Line()
-        for column, texts, style in zip(layout.columns, cells, styles, strict=True):
+        for place, texts, style in zip(sorted(widths), cells, styles, strict=True):
             part = texts[number] if number < len(texts) else ""
-            space = " " * (column.width - cell_len(part))
-            right = table.headings[column.place].align == "right"
+            space = " " * (widths[place] - cell_len(part))
+            right = heads[place].align == "right"
             line.append(space + part if right else part + space, style=style)
             line.append(" " * GAP)
         yield line
 
 
-def _blocks(table: Table, width: int | None) -> Iterator[Line]:
-    """Write rows as blocks, the first cell above the others."""
-    for row in table.rows:
-        yield from _prose(row[0].shown, width, style="bold")
-        pairs = zip((head.title for head in table.headings[1:]), row[1:], strict=True)
-        yield from _facts([(name or " ", cell) for name, cell in pairs], width, indent=2)
+def _filled(texts: Sequence[Sequence[str]], count: int) -> list[int]:
+    """Places of the columns in which something stands."""
+    return [place for place in range(count) if not texts or any(row[place] for row in texts)]
+
+
+def _widths(
+    heads: Sequence[Heading], texts: Sequence[Sequence[str]], width: int | None
+) -> dict[int, int] | None:
+    """Width by place of the columns shown; ``None`` if even those that must stay do not fit.
+
+    Without a width, as in a pipe, every column is as wide as it wants to be.
+    """
+    filled = _filled(texts, len(heads))
+    wanted, least = {}, {}
+    for stack in (False, True):  # words of a title stand one above the other only where needed
+        for place in filled:
+            head, column = heads[place], [row[place] for row in texts]
+            words = head.title.split(" ") if stack and head.stack else [head.title]
+            title = max(map(cell_len, words))
+            longest = (cell_len(line) for each in column for line in each.split("\n"))
+            wanted[place] = max(title, max(longest, default=0))
+            narrow = wanted[place]
+            if head.fit == "wrap":
+                narrow = max(LEAST_PROSE, title)
+            elif head.fit == "shorten" and width is not None:  # names must still differ
+                narrow, different = max(LEAST_NAME, title), set(column)
+                while len({shortened_to(each, narrow) for each in different}) < len(different):
+                    narrow += 1
+            least[place] = min(wanted[place], narrow)
+        if width is None or _total(wanted, filled) <= width:
+            return wanted
+    assert width is not None
+    places = [place for place in filled if heads[place].rank == 0]
+    if _total(least, places) > width:
+        return None
+    for place in sorted(filled, key=lambda place: heads[place].rank):
+        if place not in places and _total(least, [*places, place]) <= width:
+            places.append(place)
+    shown = {place: wanted[place] for place in places}
+    while _total(shown, places) > width:  # the widest column that can gives a character
+        giving = [place for place in places if shown[place] > least[place]]
+        shown[max(giving, key=lambda place: (shown[place], -place))] -= 1
+    return shown
+
+
+def _total(widths: dict[int, int], places: Sequence[int]) -> int:
+    return sum(widths[place] for place in places) + GAP * (len(places) - 1)
+
+
+def _in_cell(text: str, heading: Heading, width: int) -> list[str]:
+    """Write one cell in a width: names lose their middle, prose is broken into lines."""
+    if heading.fit == "shorten" and "\n" not in text:
+        return [shortened_to(text, width)]
+    if heading.fit == "wrap" or "\n" in text:
+        return list(wrapped(text, width, fold=True))
+    return [text]
+
+
+def shortened_to(text: str, width: int) -> str:
+    """Cut the middle out of a name that is wider than this."""
+    if cell_len(text) <= width:
+        return text
+    tail = (width - 1) // 2
+    return _taken(text, width - 1 - tail) + "…" + _taken(text[::-1], tail)[::-1]
+
+
+def _taken(text: str, width: int) -> str:
+    """Take as many letters as fit; a letter of Chinese is two wide."""
+    taken = 0
+    for count, letter in enumerate(text):
+        taken += cell_len(letter)
+        if taken > width:
+            return text[:count]
+    return text
+
+
+# ---- words
+
+
+def wrapped(text: str, width: int | None, *, fold: bool = False) -> Iterator[str]:
+    """Break prose into lines, never between a number and its unit.
+
+    A word that is wider than a line stands out, so that paths and commands can be copied; only
+    where it would spoil a table it is folded.
+    """
+    for paragraph in text.split("\n"):
+        if not width:
+            yield paragraph
+            continue
+        words = []
+        for word in _WITHIN_NUMBERS.sub(_GLUE, paragraph).split(" "):
+            while fold and cell_len(word) > width:
+                words.append(_taken(word, width))
+                word = word[len(words[-1]) :]
+            words.append(word)
+        line = words[0]
+        for word in words[1:]:
+            joined = f"{line} {word}"
+            if line.strip() and cell_len(joined) > width:
+                yield line.replace(_GLUE, " ")
+                joined = word
+            line = joined
+        yield line.replace(_GLUE, " ")
+
+
+def _prose(words: str, width: int | None, *, style: str = "", indent: int = 0) -> Iterator[Line]:
+    """Break prose into lines; those after the first stand in by the indent."""
+    for paragraph in clean_text(words, keep="\n").split("\n"):
+        room = width - indent if width else None
+        for number, part in enumerate(wrapped(paragraph, room)):
+            yield Line(" " * indent * (number > 0) + part, style=style)
 
 
 def _facts(
@@ -195,8 +283,7 @@ def _facts(
 ) -> Iterator[Line]:
     names = [clean_line(name) for name, _ in pairs]
     least = 0 if indent else LEAST_NAMES
-    column = max((min(cell_len(name), MOST_NAMES) for name in names), default=0)
-    column = max(least, column)
+    column = max([least, *(min(cell_len(name), MOST_NAMES) for name in names)])
     margin = indent + column + GAP
     for name, (_, cell) in zip(names, pairs, strict=True):
         room = width - margin if width else None
@@ -220,15 +307,3 @@ def _finding(item: FindingOf, width: int | None) -> Iterator[Line]:
         yield from _prose(f"  {run}: {message}", width, indent=4)
     if finding.remedy and finding.severity != "note":
         yield from _prose(f"  → {finding.remedy}", width, style="dim", indent=4)
-
-
-def _prose(words: str, width: int | None, *, style: str = "", indent: int = 0) -> Iterator[Line]:
-    """Break prose into lines; those after the first stand in by the indent."""
-    for paragraph in clean_text(words, keep="\n").split("\n"):
-        room = width - indent if width else None
-        for number, part in enumerate(wrapped(paragraph, room)):
-            yield Line(" " * indent * (number > 0) + part, style=style)
-
-
-def _with_detail(value: str, detail: str) -> str:
-    return f"{value} ({detail})" if detail else value

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from trtbench.boundary import clean_line
+from trtbench.core.safety import clean_line
 from trtbench.host.files import write_output
-from trtbench.report.document import Document, Section, Table, Text
+from trtbench.report.document import Document, Table, Text
 
 FILE = "report.tex"
 FOLDER = "tables"
@@ -59,17 +59,23 @@ def tex_table(table: Table) -> str:
     rows = [" & ".join(escape(cell.shown) for cell in row) for row in table.rows[:MOST_ROWS]]
     head = " & ".join(rf"\textbf{{{escape(heading.title)}}}" for heading in table.headings)
     columns = "".join("r" if heading.align == "right" else "l" for heading in table.headings)
+    body = "".join(f"{row} \\\\\n" for row in rows)
+    top = f"\\toprule\n{head} \\\\\n\\midrule\n"
     if len(rows) > LONG_FROM:
-        return _long(table, columns, head, rows)
-    body = " \\\\\n".join(rows)
-    end = " \\\\\n" if rows else ""
-    inner = (
-        f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{head} \\\\\n\\midrule\n{body}{end}"
-        "\\bottomrule\n\\end{tabular}"
-    )
+        if left := len(table.rows) - len(rows):
+            body += f"\\multicolumn{{{len(table.headings)}}}{{l}}{{{left} more rows}} \\\\\n"
+        return (
+            f"{{\\small\n\\begin{{longtable}}{{{columns}}}\n{top}\\endhead\n{body}"
+            "\\bottomrule\n\\end{longtable}}\n"
+        )
+    inner = f"\\begin{{tabular}}{{{columns}}}\n{top}{body}\\bottomrule\n\\end{{tabular}}"
     if len(table.headings) >= WIDE_FROM:
         inner = f"\\resizebox{{\\linewidth}}{{!}}{{%\n{inner}}}"
-    return f"\\begin{{table}}[htbp]\n\\centering\n{_caption(table)}{inner}\n\\end{{table}}\n"
+    caption = ""
+    if table.caption:
+        label = re.sub(r"[^A-Za-z0-9-]+", "-", table.id)
+        caption = f"\\caption{{{escape(table.caption)}}}\n\\label{{tab:{label}}}\n"
+    return f"\\begin{{table}}[htbp]\n\\centering\n{caption}{inner}\n\\end{{table}}\n"
 
 
 def tex_document(document: Document) -> str:
@@ -78,40 +84,16 @@ def tex_document(document: Document) -> str:
         PREAMBLE,
         f"\\title{{{escape(document.title)}}}",
         f"\\date{{{escape(document.created)}}}",
+        r"\begin{document}",
+        r"\maketitle",
     ]
-    parts += [r"\begin{document}", r"\maketitle"]
     for section in document.sections:
-        parts += _section(section)
-    parts.append(r"\end{document}")
-    return "\n".join(parts) + "\n"
-
-
-def _section(section: Section) -> list[str]:
-    alone = Document(title="", created="", sections=(section,))
-    inside = [
-        f"\\input{{{FOLDER}/{block.id}.tex}}" if isinstance(block, Table) else _prose(block)
-        for block in alone.blocks()
-        if isinstance(block, (Table, Text))
-    ]
-    return [f"\\section*{{{escape(section.title)}}}", *inside, r"\clearpage"] if inside else []
-
-
-def _prose(text: Text) -> str:
-    return "\n\n".join(escape(part) for part in text.text.split("\n\n")) + "\n"
-
-
-def _long(table: Table, columns: str, head: str, rows: list[str]) -> str:
-    left = len(table.rows) - len(rows)
-    note = f"\\multicolumn{{{len(table.headings)}}}{{l}}{{{left} more rows}} \\\\\n" if left else ""
-    body = " \\\\\n".join(rows)
-    return (
-        f"{{\\small\n\\begin{{longtable}}{{{columns}}}\n"
-        f"\\toprule\n{head} \\\\\n\\midrule\n\\endhead\n{body} \\\\\n{note}"
-        "\\bottomrule\n\\end{longtable}}\n"
-    )
-
-
-def _caption(table: Table) -> str:
-    label = re.sub(r"[^A-Za-z0-9-]+", "-", table.id)
-    words = f"\\caption{{{escape(table.caption)}}}\n" if table.caption else ""
-    return f"{words}\\label{{tab:{label}}}\n" if words else ""
+        inside = []
+        for block in Document(sections=(section,)).blocks():
+            if isinstance(block, Table):
+                inside.append(f"\\input{{{FOLDER}/{block.id}.tex}}")
+            elif isinstance(block, Text):
+                inside.append("\n\n".join(map(escape, block.text.split("\n\n"))) + "\n")
+        if inside:
+            parts += [f"\\section*{{{escape(section.title)}}}", *inside, r"\clearpage"]
+    return "\n".join([*parts, r"\end{document}"]) + "\n"

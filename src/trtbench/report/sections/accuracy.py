@@ -1,30 +1,72 @@
-"""Whether the fast answer is still the right one: scores, and pictures of the worst cases.
+"""Accuracy: scores of evaluations and runs, against latency, with pictures of the worst cases.
 
-Scores as ``readings`` says; ``run.extra["pictures"]`` is a sequence of paths, or of mappings with
-``path`` and optionally ``title`` and ``caption``, relative to the run's folder.
+``run.extra["scores"]`` as ``run_facts`` says; ``run.extra["pictures"]`` is a sequence of paths, or
+of mappings with ``path`` and optionally ``title`` and ``caption``, relative to the run's folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from trtbench.domain.result import Run
-from trtbench.report.cells import bytes_cell, count_cell, duration_cell, number_cell, seconds_cell
-from trtbench.report.document import Block, Cell, Heading, Picture, Section, Text, table_from_rows
-from trtbench.report.headings import (
+from trtbench.analysis.onnx_graph import words_from_preparation
+from trtbench.core.metrics import is_share
+from trtbench.core.run import Run, Scalar
+from trtbench.core.units import (
+    MISSING,
+    common_unit,
+    counted,
+    text_from_bytes,
+    text_from_seconds,
+    unit_for_seconds,
+)
+from trtbench.report.charts import Axis, Line, curves
+from trtbench.report.document import (
     MEDIAN_HEADING,
     METRIC_HEADING,
+    MODEL_HEADING,
     PART_HEADINGS,
     PARTS_MEANING,
     RUN_HEADING,
     SIZE_HEADING,
+    Block,
+    Cell,
+    Column,
+    Document,
+    Figure,
+    Fit,
+    Picture,
+    Section,
+    Table,
+    Text,
+    bytes_cell,
     capitalized,
+    column,
+    duration_cell,
+    note_lines,
+    score_heading,
+    seconds_cell,
+    section_of,
+    table,
 )
-from trtbench.report.labels import file_stem, labels_from_runs
-from trtbench.report.numbers import MISSING, common_unit
-from trtbench.report.run_facts import headline_summary, joules_per_item
-from trtbench.report.run_scores import Reading, readings_from_run
+from trtbench.report.labels import file_stem
+from trtbench.report.run_facts import (
+    Reading,
+    headline_summary,
+    headline_title,
+    joules_per_item,
+    named,
+    readings_from_run,
+    text_from_score,
+)
+
+if TYPE_CHECKING:
+    from trtbench.analysis.pass_times import Evaluated, Evaluation, TableValue
+
 
 ORDER = 80
 
@@ -32,134 +74,125 @@ MOST_PICTURES = 12
 MOST_METRICS = 5
 """More columns than this are wider than a page; the table before has all."""
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif")
-
-HEADINGS = (
-    RUN_HEADING,
-    METRIC_HEADING,
-    Heading(key="value", title="Value", align="right"),
-    Heading(key="low", title="Low", align="right"),
-    Heading(key="high", title="High", align="right"),
-    Heading(key="count", title="Examples", align="right"),
-)
-
-COSTS = (
-    MEDIAN_HEADING,
-    Heading(key="host_memory_bytes", title="Host memory", align="right"),
-    Heading(key="device_memory_bytes", title="Device memory", align="right"),
-    Heading(key="energy_per_item_j", title="J per item", align="right"),
-    SIZE_HEADING,
-)
+SHOWN_ROWS = 50
+MOST_MARKS = 40
+MOST_TEXTS = 8
+"""Names that fit beside the marks of the front."""
+FAR = 4
+"""Latencies further apart than this have a logarithmic axis, or the fast ones would be one blot."""
 
 
-def make(runs: Sequence[Run]) -> Section | None:
+def make(runs: Sequence[Run]) -> list[Section]:
+    """Make every section of this file that has something to say."""
+    return [section for section in (make_pareto(runs), make_accuracy(runs)) if section]
+
+
+def make_accuracy(runs: Sequence[Run]) -> Section | None:
     """List every score of every run with its interval, and show the pictures runs carry."""
-    labels = labels_from_runs(runs)
     rows = [
-        (label, metric, *_cells(reading))
-        for label, run in zip(labels, runs, strict=True)
-        for metric, reading in readings_from_run(run).items()
+        (label, reading)
+        for label, run in named(runs)
+        for reading in readings_from_run(run).values()
     ]
     blocks: list[Block] = []
     if rows:
-        caption = "Low and high enclose the score with the confidence the evaluation states."
-        blocks.append(table_from_rows("accuracy", headings=HEADINGS, rows=rows, caption=caption))
-        blocks += _same_bytes(labels, runs)
-        blocks += _item_parts(labels, runs)
-    pictures = list(_pictures(zip(labels, runs, strict=True)))
+
+        def end(name: str, row: tuple[str, Reading]) -> Cell:
+            value = getattr(row[1], name)
+            return Cell(value, MISSING if value is None else row[1].text_of(value))
+
+        columns: tuple[Column, ...] = (
+            (RUN_HEADING, lambda row: row[0]),
+            (METRIC_HEADING, lambda row: row[1].metric),
+            column("value", "Value", lambda x: Cell(x[1].value, x[1].text), "cell"),
+            column("low", "Low", partial(end, "low"), "cell"),
+            column("high", "High", partial(end, "high"), "cell"),
+            column("count", "Examples", lambda row: row[1].count, "count"),
+        )
+        caption = "Low and high: the interval of the score, as the evaluation states it."
+        blocks.append(table("accuracy", rows, columns, caption=caption))
+        blocks += [*_same_bytes(runs), *_item_parts(runs)]
+    pictures = list(_run_pictures(runs))
     blocks += pictures[:MOST_PICTURES]
     if len(pictures) > MOST_PICTURES:
-        blocks.append(Text(text=f"{MOST_PICTURES} of {len(pictures)} pictures are shown."))
-    if not blocks:
-        return None
-    return Section(id="accuracy", title="Accuracy", blocks=tuple(blocks))
+        blocks.append(Text(f"{MOST_PICTURES} of {len(pictures)} pictures are shown."))
+    return section_of("accuracy", "Accuracy", blocks)
 
 
-def _same_bytes(labels: Sequence[str], runs: Sequence[Run]) -> list[Block]:
-    """Tell what is right, fast, small and cheap about the same bytes, side by side."""
+def _same_bytes(runs: Sequence[Run]) -> list[Block]:
+    """List scores, latency, memory, energy and size of the same model file side by side."""
     judged = [
         (label, run, readings, head)
-        for label, run in zip(labels, runs, strict=True)
+        for label, run in named(runs)
         if (readings := readings_from_run(run)) and (head := headline_summary(run))
     ]
     if not judged:
         return []
-    metrics = list(dict.fromkeys(m for _, _, readings, _ in judged for m in readings))[
-        :MOST_METRICS
-    ]
     unit = common_unit(head.typical for *_, head in judged)
-    headings = (
-        RUN_HEADING,
-        Heading(key="sha256", title="SHA-256"),
-        *(Heading(key=metric, title=metric, align="right") for metric in metrics),
-        *COSTS,
+
+    def score(metric: str, row: Any) -> Cell:
+        reading = row[2].get(metric)
+        if reading is None:
+            return Cell(text=MISSING)
+        return Cell(reading.value, reading.text)
+
+    def host(row: Any) -> float | None:
+        found = (each.peak_memory_bytes for each in row[1].record.launches)
+        return max((each for each in found if each), default=None)
+
+    def device(row: Any) -> float | None:
+        own = [e.process_memory_bytes for e in row[1].telemetry if e.process_memory_bytes]
+        used = [e.memory_used_bytes for e in row[1].telemetry if e.memory_used_bytes]
+        return max(own or used, default=None)
+
+    metrics = list(dict.fromkeys(metric for row in judged for metric in row[2]))[:MOST_METRICS]
+    columns: tuple[Column, ...] = (
+        (RUN_HEADING, lambda row: row[0]),
+        column("sha256", "SHA-256", lambda x: (x[1].record.spec.model.sha256 or MISSING)[:12]),
+        *(column(metric, metric, partial(score, metric), "cell") for metric in metrics),
+        (MEDIAN_HEADING, lambda row: duration_cell(row[3].typical, unit=unit)),
+        column("host_memory_bytes", "Host memory", host, "bytes"),
+        column("device_memory_bytes", "Device memory", device, "bytes"),
+        column("energy_per_item_j", "J per item", lambda row: joules_per_item(row[1]), "number"),
+        (SIZE_HEADING, lambda row: bytes_cell(row[1].record.spec.model.size_bytes)),
     )
-    rows: list[tuple[Cell | str, ...]] = [
-        (
-            label,
-            (run.record.spec.model.sha256 or MISSING)[:12],
-            *(_value(readings.get(metric)) for metric in metrics),
-            duration_cell(head.typical, unit=unit),
-            *_costs(run),
-        )
-        for label, run, readings, head in judged
-    ]
     caption = (
-        "Scores are those of the very bytes whose latency was measured. Memory is the most a "
-        "measuring process held; where a device does not tell it by process, the most in use on it."
+        "Scores are those of the very file whose latency was measured. Memory is the peak of a "
+        "measuring process; where a device does not report it by process, the peak on the device."
     )
-    return [table_from_rows("same_bytes", headings=headings, rows=rows, caption=caption)]
+    return [table("same_bytes", judged, columns, caption=caption)]
 
 
-def _item_parts(labels: Sequence[str], runs: Sequence[Run]) -> list[Block]:
-    """Tell where the time of one item went in the pass that took the scores."""
-    rows: list[tuple[Cell | str, ...]] = []
-    words: list[str] = []
-    for label, run in zip(labels, runs, strict=True):
-        carried = run.extra.get("item_parts")
-        if not isinstance(carried, Mapping) or not isinstance(carried.get("seconds"), Mapping):
-            continue
-        seconds = [carried["seconds"].get(name) for name in PART_HEADINGS]
-        rows.append((label, *(seconds_cell(s) for s in seconds)))
-        words.append(str(carried.get("timed") or ""))
+def _item_parts(runs: Sequence[Run]) -> list[Block]:
+    """List where the time of one item went in the pass that took the scores."""
+    carried = ((label, run.extra.get("item_parts")) for label, run in named(runs))
+    rows = [
+        (label, found)
+        for label, found in carried
+        if isinstance(found, Mapping) and isinstance(found.get("seconds"), Mapping)
+    ]
     if not rows:
         return []
-    told = capitalized("; ".join(dict.fromkeys(word for word in words if word)))
-    headings = (RUN_HEADING, *PART_HEADINGS.values())
-    caption = f"{told}. {PARTS_MEANING}"
-    return [table_from_rows("item_parts", headings=headings, rows=rows, caption=caption)]
-
-
-def _value(reading: Reading | None) -> Cell:
-    return Cell(text=MISSING) if reading is None else Cell(value=reading.value, text=reading.text)
-
-
-def _costs(run: Run) -> tuple[Cell, Cell, Cell, Cell]:
-    """Fill in memory, energy and size."""
-    record = run.record
-    host = [each.peak_memory_bytes for each in record.launches if each.peak_memory_bytes]
-    own = [each.process_memory_bytes for each in run.telemetry if each.process_memory_bytes]
-    device = own or [each.memory_used_bytes for each in run.telemetry if each.memory_used_bytes]
-    held = (max(host, default=None), max(device, default=None))
-    joules = joules_per_item(run)
-    size = record.spec.model.size_bytes
-    first, second = (bytes_cell(each) for each in held)
-    spent = number_cell(joules)
-    return first, second, spent, bytes_cell(size)
-
-
-def _cells(reading: Reading) -> tuple[Cell, Cell, Cell, Cell]:
-    low, high = (
-        Cell(value=end, text=MISSING if end is None else reading.text_of(end))
-        for end in (reading.low, reading.high)
+    timed = dict.fromkeys(str(found["timed"]) for _, found in rows if found.get("timed"))
+    columns: tuple[Column, ...] = (
+        (RUN_HEADING, lambda row: row[0]),
+        *_part_columns(lambda row: row[1]["seconds"]),
     )
-    count = count_cell(reading.count)
-    return Cell(value=reading.value, text=reading.text), low, high, count
+    caption = f"{capitalized('; '.join(timed))}. {PARTS_MEANING}"
+    return [table("item_parts", rows, columns, caption=caption)]
 
 
-def _pictures(named: Iterator[tuple[str, Run]]) -> Iterator[Picture]:
+def _part_columns(seconds: Callable[[Any], Mapping[str, float]]) -> Iterator[Column]:
+    def cell(name: str, row: Any) -> Cell:
+        return seconds_cell(seconds(row).get(name))
+
+    yield from ((heading, partial(cell, name)) for name, heading in PART_HEADINGS.items())
+
+
+def _run_pictures(runs: Sequence[Run]) -> Iterator[Picture]:
     taken: set[str] = set()
     seen: set[Path] = set()
-    for label, run in named:
+    for label, run in named(runs):
         carried = run.extra.get("pictures", ())
         for each in carried if isinstance(carried, (list, tuple)) else ():
             facts = each if isinstance(each, Mapping) else {"path": each}
@@ -173,3 +206,213 @@ def _pictures(named: Iterator[tuple[str, Run]]) -> Iterator[Picture]:
                 path=str(path),
                 caption=str(facts.get("caption") or label),
             )
+
+
+# ---- accuracy against latency
+
+
+def make_pareto(runs: Sequence[Run]) -> Section | None:
+    """Draw the metric most runs have against the latency per item, and the front."""
+    counts = Counter(metric for run in runs for metric in readings_from_run(run))
+    if not counts:
+        return None
+    metric = counts.most_common(1)[0][0]
+    points = [
+        _Point(label, f"run:{index}", head.typical / items, score, run.record.spec.model.size_bytes)
+        for index, (label, run) in enumerate(named(runs))
+        if (head := headline_summary(run))
+        and (score := readings_from_run(run).get(metric))
+        and (items := run.record.known_items)
+    ]
+    if len(points) < 2 or len({(point.per_item_s, point.score) for point in points}) < 2:
+        return None
+    figure = _pareto_figure(points[:MOST_MARKS], metric, runs)
+    return section_of("pareto", "Accuracy against latency", (figure,))
+
+
+@dataclass(frozen=True)
+class _Point:
+    name: str
+    role: str
+    per_item_s: float
+    score: Reading
+    size_bytes: int | None
+
+
+def front(points: Sequence[tuple[float, float]], *, less: bool) -> list[int]:
+    """Choose the points that no other beats: faster first, each more accurate than the last."""
+    chosen: list[int] = []
+    sign = 1 if less else -1
+    best = float("inf")
+    for place in sorted(range(len(points)), key=lambda i: (points[i][0], sign * points[i][1])):
+        if sign * points[place][1] < best:
+            chosen.append(place)
+            best = sign * points[place][1]
+    return chosen
+
+
+def _pareto_figure(points: Sequence[_Point], metric: str, runs: Sequence[Run]) -> Figure:
+    times = [point.per_item_s for point in points]
+    unit, scale = unit_for_seconds(min(times))
+    declared = points[0].score.declared
+    share = declared.is_share and all(point.score.value <= 1 for point in points)
+    whole = 100.0 if share else 1.0
+    less = declared.better == "low"
+    pairs = [(point.per_item_s, point.score.value) for point in points]
+    best = front(pairs, less=less) if declared.better else []
+    largest = max((each.size_bytes or 0 for each in points), default=0)
+    lines: list[Line] = []
+    if len(best) > 1:
+        lines.append(
+            Line(
+                name="Pareto front",
+                role="front",
+                x=tuple(points[i].per_item_s / scale for i in best),
+                y=tuple(whole * points[i].score.value for i in best),
+                texts=tuple(points[i].name for i in best) if len(best) <= MOST_TEXTS else (),
+                style="dotted",
+            )
+        )
+    for point in points:
+        size = point.size_bytes / largest if point.size_bytes and largest else 0.5
+        ends = point.score.bounds
+        lines.append(
+            Line(
+                name=f"{point.name} ({text_from_bytes(point.size_bytes)})",
+                role=point.role,
+                x=(point.per_item_s / scale,),
+                y=(whole * point.score.value,),
+                low=(whole * ends.low,) if ends else (),
+                high=(whole * ends.high,) if ends else (),
+                # Many large marks would cover each other.
+                sizes=(size if len(points) <= MOST_TEXTS else 0.4 * size,),
+                style="points",
+            )
+        )
+    title = f"{headline_title(runs)}, median per item"
+    far = max(times) > FAR * min(times)
+    x = Axis(title=title, unit=unit, scale="log" if far else "linear")
+    words = f"Best is the {'lower' if less else 'upper'} left."
+    if not best:
+        words = f"No front: the task does not declare whether a low or a high {metric} is better."
+    alone = f" {points[best[0]].name} is best in both." if len(best) == 1 else ""
+    return Figure(
+        id="pareto",
+        title=f"{metric} against latency",
+        chart=curves(x, Axis(title=metric, unit="%" if share else None), lines),
+        caption=f"{words}{alone} The area of a mark is the size of the model's file.",
+    )
+
+
+# ---- evaluations
+
+
+def document_from_evaluation(evaluation: Evaluation, *, rows: int = SHOWN_ROWS) -> Document:
+    """Describe scores, latencies and sizes of every model, and the tables of the task."""
+    blocks: list[Block] = [
+        Text(f"{capitalized(evaluation.method)}."),
+        _score_table(evaluation),
+        _split_table(evaluation),
+    ]
+    shared = evaluation.preparation
+    if words := words_from_preparation(shared):
+        blocks.append(Text(f"Images: {words}."))
+    for model in evaluation.models:
+        own = {key: value for key, value in model.preparation.items() if key not in shared}
+        if own:
+            blocks.append(Text(f"Images for {model.label}: {words_from_preparation(own)}."))
+    blocks += note_lines(evaluation.all_notes)
+    sections = [Section("scores", "", tuple(blocks))]
+    if lost := evaluation.unreadable:
+        columns = (
+            column("item", "Item", "name", fit="shorten"),
+            column("reason", "Reason", fit="wrap"),
+        )
+        more = f"{rows} of {len(lost)}; all are in eval.json." if len(lost) > rows else None
+        listed = table("unreadable", lost[:rows], columns, caption=more)
+        title = "Items that could not be read"
+        sections.append(Section("unreadable", title, (listed,)))
+    shown = (each for each in evaluation.tables if each.rows and not each.in_json_only)
+    sections += [_task_section(each, rows) for each in shown]
+    pictures = tuple(
+        Picture(Path(each.path).stem, each.title, each.path) for each in evaluation.pictures
+    )
+    if pictures:
+        sections.append(Section("pictures", "Worst cases", pictures))
+    title = f"{evaluation.task.capitalize()} on {Path(evaluation.data).name}"
+    return Document(title=title, created="", sections=tuple(sections))
+
+
+def _score_table(evaluation: Evaluation) -> Table:
+    def score(metric: str, model: Evaluated) -> Cell:
+        found = model.score(metric)
+        if found is None:
+            return Cell()
+        examples = "" if found.count == model.items else f", {found.count} examples"
+        return Cell(found.value, text_from_score(found) + examples)
+
+    def latency(name: str, model: Evaluated) -> Cell:
+        part = model.split.parts[name]
+        text = f"{text_from_seconds(part.mean_s)} / {text_from_seconds(part.max_s)}"
+        return Cell(part.mean_s, text)
+
+    metrics = dict.fromkeys(s.metric for model in evaluation.models for s in model.scores)
+    all_, alone = "Latency-all (mean / max)", "Latency-model (mean / max)"
+    columns: tuple[Column, ...] = (
+        (MODEL_HEADING, lambda model: model.label),
+        *((score_heading(each, k), partial(score, each)) for k, each in enumerate(metrics)),
+        column("items", "Examples", kind="count", rank=4),
+        column("latency_all", all_, partial(latency, "inference"), "cell", rank=3, stack=True),
+        column("latency_model", alone, partial(latency, "model"), "cell", rank=5, stack=True),
+        column("size_bytes", "Size", kind="bytes", rank=2),
+        column("layers", "Layers", kind="count", rank=7),
+        column("parameters", "Parameters", kind="count", rank=6),
+    )
+    first = evaluation.models[0]
+    warmup = counted(first.split.warmup_batches, "batch", "batches")
+    caption = (
+        f"Latencies are per batch of {first.batch}, taken in the same pass as the accuracy, after "
+        f"{warmup} of warm-up; trtbench bench measures latency alone. All: from the inputs on the "
+        "host to the outputs on the host; model: the network alone, synchronised. In brackets, "
+        "95 % intervals."
+    )
+    return table("scores", evaluation.models, columns, caption=caption)
+
+
+def _split_table(evaluation: Evaluation) -> Table:
+    """List where the time of an item went, in the pass that took the scores."""
+    columns: tuple[Column, ...] = (
+        (MODEL_HEADING, lambda model: model.label),
+        *_part_columns(lambda model: model.split.item_parts_s),
+        column("items_per_s", "Items/s inference", "split.items_per_s", "rate", stack=True),
+        column(
+            "items_per_s_all", "Items/s all", "split.items_per_s_all", "rate", rank=1, stack=True
+        ),
+    )
+    caption = f"{capitalized(evaluation.models[0].timed)}. {PARTS_MEANING}"
+    return table("split", evaluation.models, columns, caption=caption)
+
+
+def _task_section(found: TableValue, most: int) -> Section:
+    whole = found.title.startswith("Top-1")
+
+    def task_column(place: int, title: str) -> Column:
+        share = whole or is_share(title.split()[-1])
+        values = [row[place] for row in found.rows]
+        words = any(isinstance(each, str) and not each.endswith(" %") for each in values)
+
+        def cell(row: Sequence[Scalar]) -> Cell:
+            value = row[place]
+            if not isinstance(value, float):
+                return Cell(value)
+            return Cell(value, f"{100 * value:.2f} %" if share else f"{value:.4g}")
+
+        rank = max(0, place - 2)
+        fit: Fit = "shorten" if place == 0 else "whole"
+        return column(title, title, cell, "" if words else "cell", rank=rank, fit=fit, stack=True)
+
+    columns = [task_column(place, title) for place, title in enumerate(found.headings)]
+    count = len(found.rows)
+    more = f"{most} of {count} rows; all are in eval.json." if count > most else None
+    listed = table(found.id, found.rows[:most], columns, caption=more)
+    return Section(found.id, found.title, (listed,))

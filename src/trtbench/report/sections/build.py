@@ -1,20 +1,46 @@
-"""How engines were built: the record beside an engine, and what the log of its build tells.
+"""How models were made: engines built, ONNX files converted, and where the time of a build went.
 
-Runs carry the first as ``extra["build"]`` and the second as ``extra["build_log"]``.
+Runs carry the record beside an engine as ``extra["build"]`` and what the log of its build says as
+``extra["build_log"]``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
+from typing import Any, NamedTuple
 
-from trtbench.domain.result import Run, Scalar
-from trtbench.report.build_time import BuildTime, build_time_blocks, build_time_from_metadata
-from trtbench.report.cells import bytes_cell
-from trtbench.report.document import Cell, Details, Heading, Section, Text, table_from_rows
-from trtbench.report.labels import labels_from_runs, shortened
-from trtbench.report.numbers import text_from_duration
-from trtbench.units import text_from_bytes
+from trtbench.analysis.numeric import is_unusual
+from trtbench.analysis.onnx_graph import words_from_preparation
+from trtbench.core.results import Artefact, Sidecar, TensorDiff
+from trtbench.core.run import Run, Scalar
+from trtbench.core.units import (
+    counted,
+    text_from_bytes,
+    text_from_duration,
+    text_from_seconds,
+    text_from_share,
+    unit_for_seconds,
+)
+from trtbench.report.charts import Axis, Bars, bar_group
+from trtbench.report.document import (
+    Block,
+    Cell,
+    Column,
+    Details,
+    Document,
+    Figure,
+    Section,
+    Text,
+    column,
+    document_from_blocks,
+    form_cell,
+    key_values,
+    section_of,
+    table,
+)
+from trtbench.report.labels import shortened
+from trtbench.report.run_facts import named
 
 ORDER = 85
 
@@ -22,68 +48,69 @@ MOST_ENGINES = 8
 MOST_FACTS = 60
 MOST_LETTERS = 120
 MOST_INPUTS = 3
+MOST_LAYERS = 24
+MOST_NODES = 4
+NAME_LENGTH = 48
 LENGTH = 80
 
 
 def make(runs: Sequence[Run]) -> Section | None:
-    """Tell of each build in a sentence, draw its time, and fold away the facts of its record."""
-    records = _records(runs)
-    sentences = (
-        sentence_from_build(name, told) for name, told in list(records.items())[:MOST_ENGINES]
-    )
-    told = tuple(Text(text=each) for each in sentences if each)
-    blocks = (*told, *build_time_blocks(_times(runs)), *_facts(records))
-    return Section(id="build", title="Build", blocks=blocks) if blocks else None
-
-
-def _facts(records: Mapping[str, Mapping[object, object]]) -> Iterator[Details]:
-    """List everything the records hold, a row per fact and a column per engine."""
-    builds = {name: facts for name, told in records.items() if (facts := dict(_flat(told)))}
-    if not builds:
-        return
-    shown = dict(list(builds.items())[:MOST_ENGINES])
-    keys = list(dict.fromkeys(key for facts in shown.values() for key in facts))[:MOST_FACTS]
-    headings = (
-        Heading(key="fact", title="Fact"),
-        *(
-            Heading(key=f"engine_{number}", title=shortened(name, length=32))
-            for number, name in enumerate(shown, start=1)
-        ),
-    )
-    rows: list[tuple[Cell | str, ...]] = [
-        (_title(key), *(_cell(key, facts.get(key)) for facts in shown.values())) for key in keys
-    ]
-    caption = None
-    if len(builds) > len(shown):
-        caption = f"The first {len(shown)} of {len(builds)} engines."
-    table = table_from_rows("build", headings=headings, rows=rows, caption=caption)
-    yield Details(summary=f"All {len(rows)} facts of the record", blocks=(table,))
-
-
-def _times(runs: Sequence[Run]) -> list[BuildTime]:
-    found: dict[str, BuildTime] = {}
-    for label, run in zip(labels_from_runs(runs), runs, strict=True):
-        told = run.extra.get("build_log")
-        time = build_time_from_metadata(label, told) if isinstance(told, Mapping) else None
-        if time is not None:
-            found.setdefault(label, time)
-    return list(found.values())[:MOST_ENGINES]
-
-
-def _records(runs: Sequence[Run]) -> dict[str, Mapping[object, object]]:
-    """Name each engine once, by the first run of it."""
-    found: dict[str, Mapping[object, object]] = {}
+    """Describe each build in a sentence, draw its time, and fold away the facts of its record."""
+    records: dict[str, Mapping[str, object]] = {}  # each engine once, by the first run of it
+    times: dict[str, BuildTime] = {}
     seen = set()
-    for label, run in zip(labels_from_runs(runs), runs, strict=True):
-        build = run.extra.get("build")
+    for label, run in named(runs):
+        build, log = run.extra.get("build"), run.extra.get("build_log")
         engine = run.record.spec.model.sha256 or run.record.spec.model.path
         if isinstance(build, Mapping) and engine not in seen:
             seen.add(engine)
-            found[label] = build
-    return found
+            records[label] = build
+        time = _build_time(label, log) if isinstance(log, Mapping) else None
+        if time is not None:
+            times.setdefault(label, time)
+    shown = list(records.items())[:MOST_ENGINES]
+    sentences = (sentence_from_build(name, record) for name, record in shown)
+    blocks: list[Block] = [Text(each) for each in sentences if each]
+    blocks += [*_time_blocks(list(times.values())[:MOST_ENGINES]), *_record_blocks(records)]
+    return section_of("build", "Build", blocks)
 
 
-def _flat(value: Mapping[object, object], prefix: str = "") -> Iterator[tuple[str, Scalar]]:
+def _record_blocks(records: Mapping[str, Mapping[str, object]]) -> Iterator[Details]:
+    """List everything the records hold, a row per fact and a column per engine."""
+    builds = {name: facts for name, record in records.items() if (facts := dict(_flat(record)))}
+    if not builds:
+        return
+    shown = list(builds.items())[:MOST_ENGINES]
+    keys = list(dict.fromkeys(key for _, facts in shown for key in facts))[:MOST_FACTS]
+
+    def title(key: str) -> str:
+        return key.removesuffix("_s").removesuffix("_bytes").replace("_", " ").replace(".", " · ")
+
+    def engine(number: int, name: str, facts: Mapping[str, Scalar]) -> Column:
+        def cell(key: str) -> Cell:
+            value = facts.get(key)
+            if isinstance(value, bool):
+                return Cell(value, "yes" if value else "no")
+            if isinstance(value, (int, float)) and key.endswith("_s"):
+                return Cell(value, text_from_duration(value))
+            if isinstance(value, (int, float)) and key.endswith("_bytes"):
+                return Cell(value, text_from_bytes(value))
+            words = shortened(value, length=MOST_LETTERS) if isinstance(value, str) else None
+            return Cell(value, words)
+
+        return column(f"engine_{number}", shortened(name, length=32), cell)
+
+    columns = (
+        column("fact", "Fact", title),
+        *(engine(number, *each) for number, each in enumerate(shown, start=1)),
+    )
+    more = len(builds) > len(shown)
+    caption = f"The first {len(shown)} of {len(builds)} engines." if more else None
+    listed = table("build", keys, columns, caption=caption)
+    yield Details(f"All {len(keys)} facts of the record", (listed,))
+
+
+def _flat(value: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Scalar]]:
     for key, each in value.items():
         name = f"{prefix}{key}"
         if isinstance(each, Mapping):
@@ -94,96 +121,62 @@ def _flat(value: Mapping[object, object], prefix: str = "") -> Iterator[tuple[st
             yield name, each
 
 
-def _title(key: str) -> str:
-    for ending in ("_s", "_bytes"):
-        key = key.removesuffix(ending)
-    return key.replace("_", " ").replace(".", " · ")
-
-
-def _cell(key: str, value: Scalar) -> Cell:
-    if isinstance(value, bool):
-        return Cell(value=value, text="yes" if value else "no")
-    if isinstance(value, (int, float)) and key.endswith("_s"):
-        return Cell(value=value, text=text_from_duration(float(value)))
-    if isinstance(value, (int, float)) and key.endswith("_bytes"):
-        return bytes_cell(value)
-    if isinstance(value, str):
-        return Cell(value=value, text=shortened(value, length=MOST_LETTERS))
-    return Cell(value=value)
-
-
-def sentence_from_build(name: str, told: Mapping[object, object]) -> str | None:
-    """Tell of one engine what its record knows; ``None`` where that is nothing people ask for."""
-    spec = _mapping(told.get("spec"))
-    parts = [*_made(told, spec), *_sizes(told, spec), *_allowed(spec)]
-    return f"{name}: {'; '.join(parts)}." if parts else None
-
-
-def _made(told: Mapping[object, object], spec: Mapping[object, object]) -> Iterator[str]:
+def sentence_from_build(name: str, record: Mapping[str, object]) -> str | None:
+    """Describe one engine by what its record knows; ``None`` where that is nothing of interest."""
+    spec = _mapping(record.get("spec"))
     words = []
     if source := _text(_mapping(spec.get("model")).get("path")):
         words.append(f"from {shortened(PurePath(source).name, length=LENGTH)}")
     if precision := _text(spec.get("precision")):
         words.append(f"in {precision}")
-    if version := _text(told.get("tensorrt")) or _text(told.get("plan")):
+    if version := _text(record.get("tensorrt")) or _text(record.get("plan")):
         words.append(f"by TensorRT {version}")
-    if gpus := _names(told.get("gpus")):
-        words.append(f"on {gpus[0]}")
-    seconds = _number(told.get("build_s")) or _number(told.get("wall_s"))
-    if seconds:
+    gpus = record.get("gpus")
+    names = (
+        _text(_mapping(each).get("name"))
+        for each in (gpus if isinstance(gpus, (list, tuple)) else ())
+    )
+    if gpu := next(filter(None, names), None):
+        words.append(f"on {gpu}")
+    if seconds := _number(record.get("build_s")) or _number(record.get("wall_s")):
         words.append(f"in {text_from_duration(seconds)}")
-    if words:
-        yield f"built {' '.join(words)}"
-
-
-def _sizes(told: Mapping[object, object], spec: Mapping[object, object]) -> Iterator[str]:
-    if size := _number(told.get("size_bytes")):
-        yield f"its file holds {text_from_bytes(size)}"
-    if peak := _number(told.get("peak_memory_bytes")):
-        yield f"building took {text_from_bytes(peak)} of memory"
+    parts = [f"built {' '.join(words)}"] if words else []
+    if size := _number(record.get("size_bytes")):
+        parts.append(f"its file holds {text_from_bytes(size)}")
+    if peak := _number(record.get("peak_memory_bytes")):
+        parts.append(f"building took {text_from_bytes(peak)} of memory")
     shapes = _mapping(spec.get("shapes"))
-    ranges = [each for name, value in shapes.items() if (each := _range(str(name), value))]
+    ranges = [each for input, value in shapes.items() if (each := _range(input, value))]
     if ranges:
         more = f" and {len(ranges) - MOST_INPUTS} more" if len(ranges) > MOST_INPUTS else ""
-        yield f"it takes {', '.join(ranges[:MOST_INPUTS])}{more}"
-
-
-def _allowed(spec: Mapping[object, object]) -> Iterator[str]:
-    """Name what was asked for beyond the usual."""
+        parts.append(f"it takes {', '.join(ranges[:MOST_INPUTS])}{more}")
     if (workspace := _number(spec.get("workspace_bytes"))) is not None:
-        yield f"at most {text_from_bytes(workspace)} of workspace"
+        parts.append(f"at most {text_from_bytes(workspace)} of workspace")
     if (level := _number(spec.get("optimization_level"))) is not None:
-        yield f"optimization level {level:g}"
+        parts.append(f"optimization level {level:g}")
     if calibration := _text(spec.get("calibration")):
-        yield f"calibrated on {shortened(PurePath(calibration).name, length=LENGTH)}"
-    words = {
+        parts.append(f"calibrated on {shortened(PurePath(calibration).name, length=LENGTH)}")
+    flags = {
         "version_compatible": "for other versions too",
         "hardware_compatible": "for other GPUs too",
         "strip_weights": "without its weights",
         "refit": "with weights that can be replaced",
     }
-    yield from (said for key, said in words.items() if spec.get(key) is True)
+    parts += [words for key, words in flags.items() if spec.get(key) is True]
+    return f"{name}: {'; '.join(parts)}." if parts else None
 
 
 def _range(name: str, value: object) -> str | None:
-    low, best, high = (_shape(_mapping(value).get(key)) for key in ("min", "opt", "max"))
-    if best is None:
-        return None
-    if low == high or low is None or high is None:
-        return f"{name} {best}"
+    shapes = (_mapping(value).get(key) for key in ("min", "opt", "max"))
+    low, best, high = (
+        "x".join(map(str, each)) if isinstance(each, (list, tuple)) else None for each in shapes
+    )
+    if best is None or low == high or low is None or high is None:
+        return None if best is None else f"{name} {best}"
     return f"{name} {low} to {high}, best at {best}"
 
 
-def _shape(value: object) -> str | None:
-    return "x".join(str(dim) for dim in value) if isinstance(value, (list, tuple)) else None
-
-
-def _names(value: object) -> list[str]:
-    gpus = value if isinstance(value, (list, tuple)) else ()
-    return [name for each in gpus if (name := _text(_mapping(each).get("name")))]
-
-
-def _mapping(value: object) -> Mapping[object, object]:
+def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
@@ -193,3 +186,218 @@ def _text(value: object) -> str | None:
 
 def _number(value: object) -> float | None:
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+# ---- the time of a build, from its verbose log
+
+
+class BuildTime(NamedTuple):
+    """One build: seconds by phase, and its layers from the most costly on."""
+
+    name: str
+    phases_s: dict[str, float]
+    layers: list[dict[str, Any]]
+
+
+def _build_time(name: str, document: Mapping[str, object]) -> BuildTime | None:
+    """Read ``build.metadata.json``; ``None`` where it says nothing about time."""
+    trace, facts = _mapping(document.get("build_trace")), _mapping(document.get("build_facts"))
+    logged = _mapping(trace.get("phases_s"))
+    found = trace.get("layers")
+    layers = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    layers = sorted((each for each in layers if each.get("tried")), key=lambda each: -cost_s(each))
+
+    def fact(key: str) -> float:
+        return _number(facts.get(key)) or 0.0
+
+    def phase(key: str) -> float:
+        return _number(logged.get(key)) or 0.0
+
+    # Phases that do not contain one another.
+    parse, generate = fact("parse_s"), fact("generate_s")
+    compiled = phase("Subgraph compilation")
+    graph = phase("Graph construction") + phase("Graph optimization")
+    selection = max(phase("Tactic selection"), compiled)
+    parts = {
+        "parsing": parse,
+        "graph": graph,
+        "trying tactics": selection - compiled,
+        "compiling subgraphs": compiled,
+        "calibration": fact("calibration_s"),
+        "rest of the builder": max(generate - graph - selection, 0.0),
+    }
+    whole = fact("build_s") or parse + generate
+    parts["rest"] = max(whole - sum(parts.values()), 0.0)
+    phases = {name: seconds for name, seconds in parts.items() if whole and seconds > 0}
+    return BuildTime(name, phases, layers) if phases or layers else None
+
+
+def cost_s(layer: Mapping[str, Any]) -> float:
+    """Give the time spent on a layer or, unknown, that of one call of each tactic."""
+    spent = _number(layer.get("spent_s"))
+    return spent if spent is not None else (_number(layer.get("timed_ms")) or 0.0) / 1e3
+
+
+def tried_of(layer: Mapping[str, Any]) -> int:
+    """Count the tactics that were tried for a layer, those of operations inside of it too."""
+    return int((_number(layer.get("tried")) or 0) + (_number(layer.get("tried_within")) or 0))
+
+
+def _time_blocks(builds: Sequence[BuildTime]) -> Iterator[Block]:
+    """Say what each build spent, draw its phases, and the layers of the first that has any."""
+    phased = [each for each in builds if each.phases_s]
+    for build in phased:
+        whole = sum(build.phases_s.values())
+        phase, longest = max(build.phases_s.items(), key=lambda each: each[1])
+        words = f"{build.name}: built in {text_from_duration(whole)}"
+        if len(build.phases_s) > 1:
+            tried = sum(map(tried_of, build.layers))
+            were = "was" if tried == 1 else "were"
+            tactics = f"; {counted(tried, 'tactic')} {were} tried" if tried else ""
+            part = f"{text_from_duration(longest)} ({text_from_share(longest / whole)})"
+            words += f", most of it on {phase}: {part}{tactics}"
+        yield Text(f"{words}.")
+    if phased:
+        unit, scale = unit_for_seconds(max(sum(each.phases_s.values()) for each in phased))
+        names = dict.fromkeys(name for each in phased for name in each.phases_s)
+        groups = (
+            bar_group(name, f"run:{k}", [each.phases_s.get(name) for each in phased], scale=scale)
+            for k, name in enumerate(names)
+        )
+        engines = tuple(shortened(each.name, length=NAME_LENGTH) for each in phased)
+        chart = Bars(Axis("Time of the build", unit, low=0), "Engine", engines, tuple(groups))
+        yield Figure("build_phases", "Where the build's time went, by phase", chart)
+    tuned = [each for each in builds if each.layers]
+    if tuned:
+        first = tuned[0]
+        shown = first.layers[:MOST_LAYERS]
+        unit, scale = unit_for_seconds(cost_s(shown[0]) or 1e-3)
+        tactics_tried = [counted(tried_of(each), "tactic") for each in shown]
+        group = bar_group(
+            "time spent", "run:0", map(cost_s, shown), scale=scale, labels=tactics_tried
+        )
+        layers = tuple(shortened(str(each["name"]), length=NAME_LENGTH) for each in shown)
+        chart = Bars(Axis("Time spent trying tactics", unit, low=0), "Layer", layers, (group,))
+        more = len(first.layers) > len(shown)
+        words = f" The first {len(shown)} of {len(first.layers)}." if more else ""
+        title = "Where the build's time went, by layer"
+        yield Figure("build_layers", title, chart, f"{first.name}.{words}")
+        rows = [(each.name, layer) for each in tuned for layer in each.layers[:MOST_LAYERS]]
+        caption = (
+            "The layers whose tactics took longest to try. Where the log does not say how long "
+            "that was, one call of every tactic is counted."
+        )
+        yield table("build_tactics", rows, _tactic_columns(), caption=caption)
+
+
+def _tactic_columns() -> Iterator[Column]:
+    def seconds(tactic: object) -> float | None:
+        found = _number(_mapping(tactic).get("time_ms"))
+        return None if found is None else found / 1e3
+
+    def chosen(row: Any) -> str:
+        tactic = _mapping(row[1].get("chosen"))
+        return shortened(str(tactic.get("name") or tactic.get("id") or ""), length=80)
+
+    def fastest(row: Any) -> float | None:
+        found = row[1].get("fastest")
+        return seconds(found[0]) if isinstance(found, list) and found else None
+
+    yield column("engine", "Engine", lambda row: shortened(row[0], length=NAME_LENGTH))
+    yield column("layer", "Layer", lambda row: shortened(str(row[1]["name"]), length=80))
+    yield column("runner", "Runner", lambda row: str(row[1].get("runner") or ""))
+    yield column("tried", "Tactics tried", lambda row: tried_of(row[1]), "count")
+    yield column("spent_s", "Time spent", lambda row: cost_s(row[1]), "time")
+    yield column("chosen", "Tactic chosen", chosen)
+    yield column("chosen_s", "Its time", lambda row: seconds(row[1].get("chosen")), "time")
+    yield column("fastest_s", "Fastest", fastest, "time")
+
+
+# ---- what build, export and quantize made
+
+
+def document_from_artefact(artefact: Artefact) -> Document:
+    """Describe an engine that was built."""
+    facts, asked = artefact.conditions, artefact.spec.precision
+    flavour = facts.get("flavour")
+    rtx = flavour is not None and flavour.value == "tensorrt_rtx"
+    built = facts["precision"].value if "precision" in facts else None
+    precision = str(built or (f"unknown, {asked} was requested" if asked else "unknown"))
+    if "typing" in facts and facts["typing"].value == "weak":
+        precision += " (weak: the builder chooses)"
+    took, whole = (text_from_seconds(each) for each in (artefact.build_s, artefact.wall_s))
+    version = artefact.tensorrt or "of an unknown version"
+    pairs = {
+        "engine": artefact.path,
+        "size": f"{text_from_bytes(artefact.size_bytes)}, sha256 {artefact.sha256[:12]}",
+        "built by": f"TensorRT{'-RTX' * rtx} {version}",
+        "precision": precision,
+        "built in": f"{took} (with everything {whole})",
+        "other files": ", ".join(artefact.files) or "none",
+    }
+    found = [f"{each.severity} {each.code}: {each.message}" for each in artefact.findings]
+    lines = (Text(line, "unclear") for line in found)
+    return document_from_blocks("artefact", [key_values("facts", pairs.items()), *lines])
+
+
+def document_from_conversion(sidecar: Sidecar, *, size_bytes: int) -> Document:
+    """Describe an ONNX file that was exported, cast or quantized."""
+    blocks: list[Block] = [key_values("facts", _conversion(sidecar, size_bytes))]
+    if sidecar.difference:
+        caption = f"on {sidecar.compared_on}"
+        blocks.append(table("difference", sidecar.difference, _diff_columns(), caption=caption))
+    warnings = list(sidecar.notes)
+    if sidecar.unverified:
+        warnings.append(f"not compared with its source: {sidecar.unverified}")
+    for diff in sidecar.difference:
+        if is_unusual(diff, precision=sidecar.precision or "fp32"):
+            low = f"SQNR {diff.sqnr_db or 0:.1f} dB is low for {sidecar.precision}"
+            what = f"{diff.nonfinite} values are not finite" if diff.nonfinite else diff.note or low
+            warnings.append(f"{diff.name}: {what}")
+    blocks += [Text(line, "unclear") for line in warnings]
+    return document_from_blocks("artefact", blocks)
+
+
+def _conversion(sidecar: Sidecar, size_bytes: int) -> Iterator[tuple[str, str]]:
+    how = " ".join(filter(None, (sidecar.method, sidecar.exporter)))
+    yield "made", f"{sidecar.precision} by {how} in {text_from_seconds(sidecar.seconds, digits=2)}"
+    size = text_from_bytes(size_bytes)
+    yield "file", f"{size}, opset {sidecar.opset}, sha256 {sidecar.sha256[:12]}"
+    if sidecar.changed:
+        yield "changed", ", ".join(f"{count} {op}" for op, count in sidecar.changed.items())
+    reasons: dict[str, list[str]] = {}
+    for node, reason in sidecar.kept.items():
+        reasons.setdefault(reason, []).append(node)
+    for reason, nodes in reasons.items():
+        more = f" and {len(nodes) - MOST_NODES} more" if len(nodes) > MOST_NODES else ""
+        yield "kept", f"{', '.join(nodes[:MOST_NODES])}{more} ({reason})"
+    data = sidecar.calibration
+    if data is not None:
+        batches = f"{data.batches} batches of {data.batch}"
+        yield "calibration", f"{data.items} items in {batches} from {data.source}, seed {data.seed}"
+        if data.preprocessing:
+            yield "images", words_from_preparation(data.preprocessing)
+
+
+def _diff_columns() -> Iterator[Column]:
+    def number(key: str, title: str, form: str, rank: int = 0) -> Column:
+        return column(key, title, lambda x: form_cell(getattr(x, key), form), "right", rank=rank)
+
+    def sqnr(diff: TensorDiff) -> Cell:
+        cell = form_cell(diff.sqnr_db, ".1f", " dB")
+        return Cell(cell.value, "exact") if diff.rel_l2 == 0 else cell
+
+    def close(diff: TensorDiff) -> Cell:
+        if diff.close is None:
+            return Cell()
+        words = f"{diff.close * 100:.2f} % (rtol {diff.rtol:g}, atol {diff.atol:g})"
+        return Cell(diff.close, words)
+
+    yield column("output", "Output", "name", fit="shorten")
+    yield number("rel_l2", "Rel. L2", ".2e")
+    yield column("sqnr_db", "SQNR", sqnr, "right")
+    yield number("cosine", "Cosine", ".7f", 1)
+    yield number("max_abs", "Max |Δ|", ".3g", 2)
+    yield number("mean_abs", "Mean |Δ|", ".3g", 5)
+    yield column("close", "Close", close, "right", rank=3)
+    yield number("nonfinite", "Not finite", "d", 4)

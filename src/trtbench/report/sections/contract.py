@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from trtbench.domain.result import Run
+from trtbench.core.run import Run
 from trtbench.report.document import Section
 
 
@@ -15,5 +15,5 @@ class SectionModule(Protocol):
     ORDER: int
     """Where it stands in a document: the lowest comes first."""
 
-    def make(self, runs: Sequence[Run]) -> Section | None:
-        """Describe the runs; ``None`` when there is nothing to say."""
+    def make(self, runs: Sequence[Run]) -> Section | Sequence[Section] | None:
+        """Describe the runs in one section or several; ``None`` where there is nothing to say."""

@@ -1,56 +1,146 @@
-"""Where the runs took place, what differed between them, and the commands that made them."""
+"""Where the runs took place, what differed between them, and how the numbers were made."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from trtbench.domain.result import Run, Scalar
+from trtbench.analysis.summary import SAMPLE_LEVEL
+from trtbench.core.properties import protocol_of
+from trtbench.core.run import Run, RunRecord
+from trtbench.core.spec import Length
+from trtbench.core.units import text_from_count, text_from_seconds
 from trtbench.report.document import (
     Block,
     Cell,
     Code,
+    Column,
     Details,
-    Heading,
-    KeyValues,
     Section,
-    table_from_rows,
+    Text,
+    capitalized,
+    column,
+    key_values,
+    section_of,
+    table,
 )
-from trtbench.report.labels import labels_from_runs
-from trtbench.report.machine import facts_from_environment
+from trtbench.report.run_facts import facts_from_environment, named, summary_of
 
 ORDER = 90
 
 OPEN_COMMANDS = 4
 """More commands than this are folded away."""
+PROTOCOLS = {
+    "serve": "one query at a time: each is sent when the one before has been answered",
+    "pipeline": "two queries in flight on separate copy and compute streams",
+    "gpu": "back to back on the device, without transfers",
+    "coldl2": "back to back on the device, without transfers, the L2 cache emptied before each "
+    "query and outside its time",
+    "server": "queries arrive on a schedule, and latency counts from the scheduled start",
+    "first": "load, first inference and time to steady state",
+}
+SPANS = {
+    "wall time": "the wall time of the measurement",
+    "sum of host times": "the sum of their host times",
+    "device stamps": "the time from the first copy in to the last copy out, by device stamps",
+}
+COLUMNS = {
+    "host": "host time runs from before the call to after its completion, by the host's clock",
+    "latency": "latency is the sum of the H2D, GPU and D2H spans on the device, not host time",
+    "enqueue": "enqueue is the host time of handing a query over",
+    "end_to_end": "end to end runs from the start of H2D to the end of D2H, queueing included",
+}
 
 
-def make(runs: Sequence[Run]) -> Section:
-    """State what all runs share once, and what differs in a table with a row per run."""
-    facts = [facts_from_environment(run.record.environment) for run in runs]
-    names = list(dict.fromkeys(name for each in facts for name in each))
-    shared = [name for name in names if len({each.get(name) for each in facts}) == 1]
+def make(runs: Sequence[Run]) -> list[Section]:
+    """State what the runs share, what differs, and how the numbers were made."""
+    facts = {label: facts_from_environment(run.record.environment) for label, run in named(runs)}
+    names = list(dict.fromkeys(name for each in facts.values() for name in each))
+    shared = [name for name in names if len({each.get(name) for each in facts.values()}) == 1]
+    first = next(iter(facts.values()))
     blocks: list[Block] = []
     if shared:
-        pairs = tuple((name, Cell(value=facts[0][name])) for name in shared)
-        blocks.append(KeyValues(id="environment", pairs=pairs))
+        blocks.append(key_values("environment", ((name, Cell(first[name])) for name in shared)))
     if differing := [name for name in names if name not in shared]:
-        rows: list[tuple[Cell | Scalar, ...]] = [
-            (label, *(each.get(name) for name in differing))
-            for label, each in zip(labels_from_runs(runs), facts, strict=True)
-        ]
-        headings = tuple(Heading(key=name, title=name) for name in ("Run", *differing))
+
+        def fact(name: str) -> Column:
+            return column(name, name, lambda row: row[1].get(name))
+
+        columns = (column("Run", "Run", lambda row: row[0]), *map(fact, differing))
         caption = "What differed between the runs."
-        table = table_from_rows(
-            "environment_differences", headings=headings, rows=rows, caption=caption
+        blocks.append(table("environment_differences", facts.items(), columns, caption=caption))
+    commands = dict.fromkeys(run.record.environment.command for run in runs)
+    codes = tuple(Code(text) for text in commands if text)
+    folded = Details(f"The {len(codes)} commands", codes)
+    blocks += codes if len(codes) <= OPEN_COMMANDS else (folded,)
+    # Words that suit a paper.
+    records = [run.record for run in runs]
+    seen = {name for run in runs for name in run.times.durations()}
+    about = "; ".join(text for name, text in COLUMNS.items() if name in seen)
+    sentence = f"{capitalized(about)}." if about else ""
+    paragraphs = (_protocols(records), _lengths(records), sentence, _statistics(runs))
+    methods = Text("\n\n".join(filter(None, paragraphs)))
+    environment = section_of("environment", "Environment", blocks)
+    return [*([environment] if environment else []), Section("methods", "Methods", (methods,))]
+
+
+def _protocols(records: Sequence[RunRecord]) -> str:
+    kinds = list(dict.fromkeys(protocol_of(record) for record in records))
+    words = "; ".join(f"{kind}: {PROTOCOLS[kind]}" for kind in kinds)
+    text = f"All runs follow the protocol {words}."
+    if len(kinds) > 1:
+        text = f"Numbers of different protocols are not comparable. {capitalized(words)}."
+    count = sum(record.provenance == "imported" for record in records)
+    who = "All" if count == len(records) else f"{text_from_count(count)} of {len(records)}"
+    origin = "runs were imported from files of another tool; their settings are those on record."
+    return f"{text} {who} {origin}" if count else text
+
+
+def _lengths(records: Sequence[RunRecord]) -> str | None:
+    own = [record for record in records if record.provenance == "measured"]
+    if not own:
+        return None
+
+    def distinct(lengths: Iterable[Length]) -> str:
+        return " or ".join(dict.fromkeys(map(words, lengths)))
+
+    def words(length: Length) -> str:
+        parts = []
+        if length.iterations is not None:
+            parts.append(f"{text_from_count(length.iterations)} iterations")
+        if length.seconds is not None:
+            parts.append(text_from_seconds(length.seconds, digits=2))
+        return " and ".join(parts) or "no set length"
+
+    floors = distinct(record.spec.warmup.floor for record in own)
+    stops = distinct(record.spec.stop for record in own)
+    steady = any(record.spec.warmup.until_steady for record in own)
+    more = ", and then until two windows in a row agree" if steady else ""
+    return (
+        f"Each launch is a fresh process. It warms up for at least {floors}{more}; warm-up and the "
+        f"first inference are in no statistic. It then measures for at least {stops}."
+    )
+
+
+def _statistics(runs: Sequence[Run]) -> str:
+    launches = [summary_of(run).launches for run in runs]
+    percent = f"{SAMPLE_LEVEL * 100:g} %"
+    words = [
+        "Percentiles are observed samples (nearest rank). Samples of one process depend on one "
+        "another, so intervals count effective samples (samples divided by their correlation "
+        "time), and a percentile that they do not support is not shown."
+    ]
+    if max(launches, default=1) > 1:
+        words.append(
+            f"With several launches, the {percent} interval of the median is a t-interval on the "
+            "logarithms of the launches' medians and speaks of launches like these."
         )
-        blocks.append(table)
-    blocks += _commands(runs)
-    return Section(id="environment", title="Environment", blocks=tuple(blocks))
-
-
-def _commands(runs: Sequence[Run]) -> list[Block]:
-    commands = [run.record.environment.command for run in runs]
-    codes = tuple(Code(text=text) for text in dict.fromkeys(commands) if text)
-    if len(codes) <= OPEN_COMMANDS:
-        return list(codes)
-    return [Details(summary=f"The {len(codes)} commands", blocks=codes)]
+    if min(launches, default=1) == 1:
+        words.append(
+            f"With one launch, the {percent} interval of the median lies between two order "
+            "statistics and speaks of this launch only."
+        )
+    words.append("The standard deviation is that of the sample (n − 1).")
+    sources = {source for run in runs if (source := summary_of(run).throughput_from)}
+    if spans := " or ".join(sorted(SPANS.get(source, source) for source in sources)):
+        words.append(f"Throughput is the number of queries divided by {spans}.")
+    return " ".join(words)

@@ -1,111 +1,135 @@
-"""Which layers the time goes to, averaged per inference."""
+"""Layers of engines: the slowest, their kinds and precisions, two engines compared, and why.
+
+One set of functions for ``trtbench layers``, ``diff`` and ``why`` and for the section of reports.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 
-from trtbench.analysis.layers.difference import difference
-from trtbench.analysis.layers.engine_facts import facts_from_run
-from trtbench.analysis.layers.gpus import peak_of
-from trtbench.analysis.layers.join import join_layers
-from trtbench.analysis.layers.layer import LayerTable
-from trtbench.analysis.layers.precision import precision_truth
-from trtbench.analysis.layers.reconcile import reconcile
-from trtbench.analysis.layers.roofline import with_rates
-from trtbench.analysis.layers.why import why
-from trtbench.domain.result import Run
-from trtbench.domain.samples import LayerProfile, LayerTime
-from trtbench.report.cells import duration_cell, share_cell
-from trtbench.report.charts import Axis, BarGroup, Bars
-from trtbench.report.document import (
-    Block,
-    Cell,
-    Details,
-    Drawing,
-    Figure,
-    Heading,
-    Section,
-    Text,
-    table_from_rows,
-)
-from trtbench.report.documents.engine_diff import changes_table, totals, waterfall
-from trtbench.report.documents.layers import precision_blocks, sums_blocks
-from trtbench.report.documents.why import causes_table
-from trtbench.report.drawing.engine import svg_from_engine
-from trtbench.report.drawing.engines import svg_from_diff
-from trtbench.report.headings import MEDIAN_HEADING
-from trtbench.report.labels import labels_from_runs, shortened
-from trtbench.report.layer_kinds import BlockName, kind_blocks, shares
-from trtbench.report.numbers import (
-    UnitScale,
+from trtbench.core.run import Run
+from trtbench.core.samples import LayerProfile, LayerTime
+from trtbench.core.units import (
+    common_unit,
+    counted,
+    text_from_change,
     text_from_count,
+    text_from_difference,
     text_from_duration,
     text_from_share,
     unit_for_seconds,
 )
+from trtbench.layers import diff as engine_diff
+from trtbench.layers.cost import peak_of, with_rates
+from trtbench.layers.diff import Change, EngineDiff, Explained, Reconciliation, Why, why
+from trtbench.layers.join import join_layers
+from trtbench.layers.precision import PrecisionTruth, precision_truth
+from trtbench.layers.table import EngineFacts, Group, Layer, LayerTable, facts_from_run
+from trtbench.report.charts import Axis, BarGroup, Bars, bar_group
+from trtbench.report.document import (
+    Block,
+    Cell,
+    Code,
+    Details,
+    Document,
+    Drawing,
+    Figure,
+    Section,
+    Table,
+    Text,
+    Time,
+    Tone,
+    column,
+    form_cell,
+    key_values,
+    note_lines,
+    section_of,
+    table,
+)
+from trtbench.report.engine_svg import svg_from_diff, svg_from_engine
+from trtbench.report.labels import shortened
+from trtbench.report.run_facts import named
 
 ORDER = 60
 
 TOP = 30
 MOST_FIGURES = 6
 MOST_DRAWN = 1500
-"""Layers of an engine that is drawn in a page; trtbench layers --draw draws larger ones."""
-
-HEADINGS = (
-    Heading(key="name", title="Layer"),
-    Heading(key="average_s", title="Average", align="right"),
-    MEDIAN_HEADING,
-    Heading(key="share", title="Share", align="right"),
-)
+"""Layers of an engine that is drawn in a page; trtbench profile --draw draws larger ones."""
 MOST_PAIRS = 3
-"""Runs that are set against the first; a report of many runs has tables enough."""
+"""Runs that are compared with the first; a report of many runs has tables enough."""
 MOST_DRAWN_PAIRS = 800
+MOST_KINDS = 14
+UNKNOWN = "unknown"
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8", "fp8")
+ISLANDS_SHOWN = 5
+UNMET_SHOWN = 5
+STEPS = 12
+"""Changes that have a bar of their own in a waterfall; the rest is two bars, slower and faster."""
+SHOWN_CAUSES = 6
+LEAST = 0.01
+"""Share of the difference below which a cause is not worth a paragraph."""
 
 
 def make(runs: Sequence[Run]) -> Section | None:
-    """Show the slowest layers of each profiled run, what kind they are, and all folded away."""
-    named = [
-        (number, label, run)
-        for number, (label, run) in enumerate(zip(labels_from_runs(runs), runs, strict=True), 1)
+    """Show the slowest layers of each profiled run, their kinds, and all of them folded away."""
+    profiled = [
+        (number, label, run, join_layers(run.layers, run.graph))
+        for number, (label, run) in enumerate(named(runs), 1)
         if (run.layers and run.layers.layers) or (run.graph and run.graph.detailed)
     ]
     blocks: list[Block] = []
-    tables = [(label, run, join_layers(run.layers, run.graph)) for _, label, run in named]
-    for place, (number, label, run) in enumerate(named):
-        alone = len(runs) == 1
-        name = BlockName(label=None if alone else label, suffix="" if alone else f"_{number}")
-        blocks += _blocks(run, name, tables[place][2], drawn=place < MOST_FIGURES)
-    blocks += diff_blocks(tables)
-    return Section(id="layers", title="Layers", blocks=tuple(blocks)) if blocks else None
+    for place, (number, label, run, joined) in enumerate(profiled):
+        name, suffix = ("", "") if len(runs) == 1 else (label, f"_{number}")
+        blocks += _run_blocks(run, joined, name, suffix, drawn=place < MOST_FIGURES)
+    timed = [(label, run, joined) for _, label, run, joined in profiled if joined.timed]
+    for number, other in enumerate(timed[1 : 1 + MOST_PAIRS], 2):
+        blocks += _pair_blocks(timed[0], other, suffix="" if len(timed) == 2 else f"_{number}")
+    return section_of("layers", "Layers", blocks)
 
 
-def _blocks(run: Run, name: BlockName, table: LayerTable, *, drawn: bool) -> list[Block]:
-    blocks: list[Block] = []
+def _run_blocks(
+    run: Run, joined: LayerTable, name: str, suffix: str, *, drawn: bool
+) -> Iterator[Block]:
+    """Describe the layers of one run; a run alone needs no name and no suffix."""
     profile = run.layers if run.layers and run.layers.layers else None
+    of = f": {shortened(name)}" if name else ""
     if profile:
-        blocks.append(Text(text=_words(profile, name.label)))
+        count = text_from_count(profile.count) if profile.count else "an unknown number of"
+        yield Text(
+            f"{f'{name}: ' if name else ''}{text_from_count(len(profile.layers))} layers, averages "
+            f"per inference over {count} inferences, measured in a separate pass. Profiling slows "
+            "inference down, so the sum is larger than the latency, and layers that run in "
+            "parallel count twice."
+        )
         if drawn:
-            title = f"The slowest layers{name.of(': ')}"
-            blocks.append(layers_figure(profile, id=f"per_layer_time{name.suffix}", title=title))
+            title = f"The slowest layers{of}"
+            yield layers_figure(profile, id=f"per_layer_time{suffix}", title=title)
     if run.graph and run.graph.detailed:
-        blocks += kind_blocks(shares(profile, run.graph), name, drawn=drawn)
+        yield from _kind_blocks(joined, of, suffix, drawn=drawn)
     if profile:
-        blocks.append(_all_layers(profile, name))
-    if drawn:
-        blocks += _engine_blocks(run, name, table)
-    return blocks
-
-
-def _engine_blocks(run: Run, name: BlockName, table: LayerTable) -> list[Block]:
-    """Say what computes and what adds up, and draw the engine, folded away."""
+        ordered = _by_time(profile)
+        total = sum(layer.average_s for layer in ordered)
+        columns = (
+            column("name", "Layer"),
+            column("average_s", "Average", kind="time"),
+            column("median_s", "Median", kind="time"),
+            column("share", "Share", lambda x: x.average_s / total if total else None, "share"),
+        )
+        unit = unit_for_seconds(ordered[0].average_s)
+        every = table(f"layers{suffix}", ordered, columns, unit=unit)
+        some = f" of {shortened(name)}" if name else ""
+        yield Details(f"All {text_from_count(len(ordered))} layers{some}", (every,))
+    if not drawn:
+        return
     facts = facts_from_run(run)
-    rated = with_rates(table, peak_of(facts.gpu, sm_count=facts.sm_count))
-    blocks: list[Block] = []
+    rated = with_rates(joined, peak_of(facts.gpu, sm_count=facts.sm_count))
     if rated.detailed:
         truth = precision_truth(rated, asked=facts.asked)
-        found = tuple(precision_blocks(rated, truth, suffix=name.suffix))
-        blocks.append(Details(summary=f"What computes{name.of(': ')}", blocks=found))
-    sums = reconcile(
+        found = tuple(precision_blocks(rated, truth, suffix=suffix))
+        yield Details(f"By precision{of}", found)
+    sums = engine_diff.reconcile(
         rated,
         facts.gpu_s,
         profiled_gpu_s=facts.profiled_gpu_s,
@@ -113,126 +137,564 @@ def _engine_blocks(run: Run, name: BlockName, table: LayerTable) -> list[Block]:
         host_s=facts.host_s,
     )
     if sums is not None and sums.gpu_s is not None:
-        added = tuple(sums_blocks(rated, sums, suffix=name.suffix))
-        blocks.append(Details(summary=f"What adds up{name.of(': ')}", blocks=added))
+        yield Details(f"Breakdown{of}", tuple(sums_blocks(rated, sums, suffix=suffix)))
     if rated.detailed and len(rated.layers) <= MOST_DRAWN:
-        title = f"The engine{name.of(': ')}"
-        key = name.suffix.lstrip("_")
-        svg = svg_from_engine(rated, title=title, prefix=f"R{key}L", in_page=True)
-        drawing = Drawing(id=f"engine{name.suffix}", title=title, svg=svg)
-        blocks.append(Details(summary=f"Drawing of the engine{name.of(': ')}", blocks=(drawing,)))
-    return blocks
+        title = f"The engine{of}"
+        prefix = f"R{suffix.lstrip('_')}L"
+        svg = svg_from_engine(rated, title=title, prefix=prefix, in_page=True)
+        drawing = Drawing(f"engine{suffix}", title, svg)
+        yield Details(f"Drawing of the engine{of}", (drawing,))
 
 
-def by_time(profile: LayerProfile) -> list[LayerTime]:
-    """Order layers from the slowest on; layers that share a name stay apart."""
+def _pair_blocks(
+    one: tuple[str, Run, LayerTable], other: tuple[str, Run, LayerTable], *, suffix: str
+) -> Iterator[Block]:
+    (label_a, run_a, a), (label_b, run_b, b) = one, other
+    labels = label_a, label_b
+    facts = facts_from_run(run_a), facts_from_run(run_b)
+    diff = engine_diff.difference(a, b)
+    if not any(each.by != "none" for each in diff.changes):
+        return  # different networks: nothing can be aligned
+    yield Text(
+        f"A is {label_a}, B is {label_b}. Layers are aligned by the ONNX nodes they came from, "
+        "then by name, then by position."
+    )
+    yield from totals(diff, (facts[0].gpu_s, facts[1].gpu_s))
+    if figure := waterfall(diff, labels, id=f"layers_waterfall{suffix}"):
+        yield figure
+    found = why(a, b, baseline=facts[0], candidate=facts[1])
+    if found is not None and found.causes:
+        columns = (
+            column("cause", "Cause", "cause.title", fit="wrap"),
+            column("cost_s", "Costs", "cause.seconds", "time"),
+            column("explains_s", "Explains", kind="time"),
+            column("share", "Share", kind="share"),
+            column(
+                "evidence", "Evidence", lambda x: "; ".join(x.cause.evidence), fit="wrap", rank=2
+            ),
+            column("try", "What to try", "cause.try_", fit="wrap", rank=1),
+        )  # fmt: skip
+        yield table(f"layers_why{suffix}", found.causes, columns)
+    every = changes_table(diff, top=None, id=f"layers_diff{suffix}")
+    yield Details(f"All layers of {label_a} and {label_b} side by side", (every,))
+    if len(diff.changes) <= MOST_DRAWN_PAIRS:
+        svg = svg_from_diff(diff, a, b, labels=labels, in_page=True)
+        title = f"{label_a} and {label_b}, layer by layer"
+        drawing = Drawing(f"layers_both{suffix}", title, svg)
+        yield Details("Both engines in one drawing", (drawing,))
+
+
+def _by_time(profile: LayerProfile) -> list[LayerTime]:
     return sorted(profile.layers, key=lambda layer: -layer.average_s)
 
 
 def layers_figure(
     profile: LayerProfile, *, id: str = "per_layer_time", title: str = "The slowest layers"
 ) -> Figure:
-    """Describe the bars of the slowest layers, the rest in one bar below them."""
-    ordered = by_time(profile)
+    """Describe the bars of the slowest layers; the caption has the share of the others."""
+    ordered = _by_time(profile)
     top, rest = ordered[:TOP], ordered[TOP:]
     total = sum(layer.average_s for layer in ordered)
+
+    def share(layers: Sequence[LayerTime]) -> str:
+        return text_from_share(sum(each.average_s for each in layers) / total if total else None)
+
     unit, scale = unit_for_seconds(top[0].average_s)
-    labels = tuple(_label(layer.average_s, total, unit=(unit, scale)) for layer in top)
+    labels = (
+        f"{text_from_duration(layer.average_s, unit=(unit, scale))} ({share([layer])})"
+        for layer in top
+    )
+    values = [layer.average_s for layer in top]
     chart = Bars(
-        value=Axis(title="Average time per inference", unit=unit, low=0),
-        category_title="Layer",
-        categories=tuple(shortened(layer.name, length=40) for layer in top),
-        groups=(
-            BarGroup(
-                name="layer",
-                role="layer",
-                values=tuple(layer.average_s / scale for layer in top),
-                labels=labels,
-            ),
-        ),
+        Axis("Average time per inference", unit, low=0),
+        "Layer",
+        tuple(shortened(layer.name, length=40) for layer in top),
+        (bar_group("layer", "layer", values, scale=scale, labels=labels),),
     )
     caption = f"Sum over all {text_from_count(len(ordered))} layers: {text_from_duration(total)}."
     if rest:
-        share = sum(layer.average_s for layer in rest) / total if total else None
-        caption += f" The {text_from_count(len(rest))} not shown take {text_from_share(share)}."
-    return Figure(id=id, title=title, chart=chart, caption=caption)
+        caption += f" The {text_from_count(len(rest))} not shown take {share(rest)}."
+    return Figure(id, title, chart, caption)
 
 
-def _label(average_s: float, total: float, *, unit: UnitScale) -> str:
-    share = text_from_share(average_s / total if total else None)
-    return f"{text_from_duration(average_s, unit=unit)} ({share})"
+def _kind_blocks(joined: LayerTable, of: str, suffix: str, *, drawn: bool) -> Iterator[Block]:
+    """Show where the time (or, untimed, the layers) go by kind and precision."""
+    members: dict[tuple[str, str], list[Layer]] = {}
+    for layer in joined.layers:
+        key = (layer.kind or UNKNOWN, layer.precision or layer.precision_out or UNKNOWN)
+        members.setdefault(key, []).append(layer)
+    seconds = {key: sum(layer.seconds for layer in found) for key, found in members.items()}
+    rows = sorted(members, key=lambda key: (-seconds[key], -len(members[key]), key[0]))
+    total = sum(seconds.values())
+    if drawn and rows:
+        whole = total or len(joined.layers)
+        parts = {key: (seconds[key] if total else len(members[key])) / whole for key in rows}
+        yield _kind_figure(parts, of, suffix, timed=bool(total))
+    columns = (
+        column("kind", "Kind", lambda key: key[0]),
+        column("precision", get=lambda key: key[1]),
+        column("layers", "Layers", lambda key: len(members[key]), "right"),
+        column(
+            "average_s", "Time per inference",
+            lambda key: seconds[key] if joined.timed else None, "time",
+        ),
+        column(
+            "share", "Share", lambda key: seconds[key] / total if seconds[key] else None, "share"
+        ),
+    )  # fmt: skip
+    unit = unit_for_seconds(max(seconds.values(), default=None))
+    yield table(f"layer_kinds{suffix}", rows, columns, unit=unit)
 
 
-def _words(profile: LayerProfile, label: str | None) -> str:
-    who = f"{label}: " if label else ""
-    count = profile.count
-    passes = (
-        f"over {text_from_count(count)} inferences"
-        if count
-        else "over an unknown number of inferences"
-    )
-    return (
-        f"{who}{text_from_count(len(profile.layers))} layers, averages per inference {passes}, "
-        "measured in a pass of its own. Profiling slows inference down, so the sum is larger than "
-        "the latency, and layers that run side by side count twice."
-    )
-
-
-def _all_layers(profile: LayerProfile, name: BlockName) -> Details:
-    ordered = by_time(profile)
-    total = sum(layer.average_s for layer in ordered)
-    unit = unit_for_seconds(ordered[0].average_s)
-    rows: list[tuple[Cell | str, ...]] = [
-        (
-            layer.name,
-            duration_cell(layer.average_s, unit=unit),
-            duration_cell(layer.median_s, unit=unit),
-            share_cell(layer.average_s / total if total else None),
+def _kind_figure(
+    parts: Mapping[tuple[str, str], float], of: str, suffix: str, *, timed: bool
+) -> Figure:
+    sums: dict[str, float] = {}
+    for (kind, _), part in parts.items():
+        sums[kind] = sums.get(kind, 0.0) + part
+    kinds = sorted(sums, key=lambda kind: -sums[kind])[:MOST_KINDS]
+    seen = {precision for _, precision in parts}
+    precisions = [each for each in PRECISIONS if each in seen]
+    groups = (
+        bar_group(
+            precision,
+            precision if precision in PRECISIONS else "other",
+            [100 * parts.get((kind, precision), 0.0) for kind in kinds],
         )
-        for layer in ordered
+        for precision in (*precisions, *sorted(seen.difference(precisions)))
+    )
+    chart = Bars(
+        Axis("Share of layer time" if timed else "Share of layers", "%", low=0),
+        "Kind of layer",
+        tuple(shortened(kind, length=40) for kind in kinds),
+        tuple(groups),
+    )
+    title = f"{'Time' if timed else 'Layers'} by kind and precision{of}"
+    caption = "Precision is the type that computes; of a conversion, its output type."
+    return Figure(f"layer_kinds{suffix}", title, chart, caption)
+
+
+# ---- the layers of one engine
+
+
+def document_from_layers(
+    label: str,
+    layers: LayerTable,
+    shown: Sequence[Layer],
+    *,
+    facts: EngineFacts,
+    truth: PrecisionTruth,
+    sums: Reconciliation | None,
+    groups: Sequence[Group] = (),
+    by: str | None = None,
+    notes: Sequence[str] = (),
+    created: str = "",
+) -> Document:
+    """Describe the layers of one engine, as a screen and as data."""
+    remarks = [*notes, *layers.notes]
+    rows: dict[str, object]
+    if by is None:
+        first, rows = _layer_table(shown, layers), {"layers": engine_diff.rows_from_layers(shown)}
+    else:
+        columns = (
+            column("group", "Group", "name", fit="shorten"),
+            column("layers", "Layers", lambda group: form_cell(group.layers, ".4g"), "right"),
+            column("average_s", "Time", "seconds", "time"),
+            column("share", "Share", kind="share"),
+            column("precisions", "Computes in", rank=2),
+            column(
+                "flops", "GFLOP",
+                lambda x: Cell(x.flops, "–" if x.flops is None else f"{x.flops / 1e9:.3g}"),
+                "right", rank=3,
+            ),
+            column("traffic_bytes", "Moves", kind="bytes", rank=4),
+        )  # fmt: skip
+        unit = common_unit(group.seconds or 0.0 for group in groups)
+        first = table("groups", groups, columns, caption=f"by {by}", unit=unit)
+        rows = {"groups": engine_diff.rows_from_groups(groups, by=by)}
+    sections = (
+        section_of(first.id, "", [first]),
+        section_of("precision", "By precision", precision_blocks(layers, truth)),
+        section_of("sums", "Breakdown", sums_blocks(layers, sums) if sums is not None else ()),
+        section_of("notes", "", note_lines(dict.fromkeys(remarks))),
+    )
+    version = f"TensorRT {facts.tensorrt}" if facts.tensorrt else None
+    parts = [label, f"{len(layers.layers)} layers", layers.gpu or facts.gpu, version]
+    return Document(
+        title=" · ".join(part for part in parts if part),
+        created=created,
+        sections=tuple(each for each in sections if each),
+        data={
+            "engine": label,
+            "count": layers.count,
+            "sum_s": layers.total_s,
+            "gpu": layers.gpu,
+            "facts": facts,
+            "precision": truth,
+            "reconciliation": sums,
+            "notes": remarks,
+            **rows,
+        },
+    )
+
+
+def _layer_table(shown: Sequence[Layer], layers: LayerTable) -> Table:
+    unit = common_unit(layer.seconds for layer in shown)
+    sums = accumulate(layer.share or 0.0 for layer in shown)
+
+    def types(row: tuple[Layer, float]) -> str | None:
+        known = (row[0].precision_in, row[0].precision_out)
+        return " to ".join(each or "?" for each in known) if any(known) else None
+
+    def computes(row: tuple[Layer, float]) -> Cell:
+        other = f"({row[0].role})" if row[0].role != "compute" else "–"
+        return Cell(row[0].precision, row[0].precision or other)
+
+    def spread(row: tuple[Layer, float]) -> Cell:
+        ends = (row[0].min_s, row[0].max_s)
+        if None in ends:
+            return Cell(None, "–")
+        return Cell(None, " to ".join(text_from_duration(each, unit=unit) for each in ends))
+
+    columns = (
+        column("index", "#", lambda row: row[0].index, "right", rank=6),
+        column("name", "Layer", lambda row: row[0].name, fit="shorten"),
+        column("kind", "Kind", lambda row: row[0].kind, rank=3, fit="shorten"),
+        column("precision", "Computes", computes, rank=1),
+        column("types", "In, out", types, rank=5),
+        column("shape_out", "Output", lambda row: row[0].shape_out, rank=7),
+        column("average_s", "Average", lambda row: row[0].time_s, "time"),
+        column("median_s", "Median", lambda row: row[0].median_s, "time", rank=8),
+        column("spread", "Min to max", spread, "right", rank=10),
+        column("share", "Share", lambda row: row[0].share, "share"),
+        column(
+            "so_far", "Cumulative", lambda row: None if row[0].share is None else row[1], "share",
+            rank=4,
+        ),
+        column("roofline_share", "% of roofline", lambda row: row[0].roofline, "share", rank=2),
+        column("bound", "Bound", lambda row: row[0].bound, rank=9),
+    )  # fmt: skip
+    of = f" of {len(layers.layers)}" if len(layers.layers) > len(shown) else ""
+    inferences = "one inference" if layers.count == 1 else f"{layers.count or 'unknown'} inferences"
+    total = text_from_duration(layers.total_s)
+    times = f"of {total} in sum, averaged over {inferences}" if layers.timed else "not timed"
+    caption = f"{len(shown)}{of} layers, {times}"
+    return table("layers", zip(shown, sums, strict=True), columns, caption=caption, unit=unit)
+
+
+def precision_blocks(
+    layers: LayerTable, truth: PrecisionTruth, *, suffix: str = ""
+) -> Iterator[Block]:
+    """Write which types compute, what stayed wide, what conversions cost, and the islands."""
+    pairs: list[tuple[str, Cell]] = []
+    for each in truth.types:
+        words = [counted(each.layers, "layer")]
+        words += [f"{text_from_share(each.share)} of time"] if each.share is not None else []
+        words += [f"{text_from_share(each.flops_share)} of FLOPs"] if each.flops_share else []
+        pairs.append((each.precision, Cell(each.share, ", ".join(words))))
+    for change in truth.conversions:
+        took = f", {text_from_duration(change.seconds)}" if change.seconds is not None else ""
+        share = f" ({text_from_share(change.share)} of time)" if change.share is not None else ""
+        text = f"{counted(change.layers, 'layer')}{took}{share}"
+        pairs.append((change.role, Cell(change.seconds, text)))
+    if pairs:
+        yield key_values(f"precision{suffix}", pairs)
+    if truth.unmet:
+        first, more = truth.unmet[0], len(truth.unmet) - UNMET_SHOWN
+        names = "; ".join(
+            f"{each.name} ({each.got}, {text_from_duration(each.seconds)})"
+            for each in truth.unmet[:UNMET_SHOWN]
+        )
+        tail = f"; and {more} more" if more > 0 else ""
+        yield Text(
+            f"{len(truth.unmet)} layers do not compute in {first.asked.upper()}, requested "
+            f"by {first.because}: {names}{tail}"
+        )
+    if truth.islands:
+
+        def first_of(names: Sequence[str]) -> str | None:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            return f"{names[0]}{more}" if names else None
+
+        costly = sorted(truth.islands, key=lambda each: -(each.conversion_s or 0.0))
+        columns = (
+            column("layers", "Layers", lambda each: len(each.layers), "right"),
+            column(
+                "first", "Quantized from", lambda each: layers.layers[each.layers[0]].name,
+                fit="shorten",
+            ),
+            column("average_s", "Time", "seconds", "time"),
+            column("conversion_s", "Conversions", kind="time"),
+            column("before", "Before", lambda each: first_of(each.before), fit="shorten", rank=2),
+            column("after", "After", lambda each: first_of(each.after), fit="shorten", rank=1),
+        )  # fmt: skip
+        caption = f"{counted(len(truth.islands), 'quantized island')}; conversions: Q/DQ and casts"
+        yield table(f"islands{suffix}", costly[:ISLANDS_SHOWN], columns, caption=caption)
+
+
+def sums_blocks(layers: LayerTable, sums: Reconciliation, *, suffix: str = "") -> Iterator[Block]:
+    """Write how the layers add up to the GPU time."""
+    if sums.gpu_s is None:
+        whole = "how long a query takes without it was not measured"
+        if sums.host_s is not None:
+            whole = f"without it a query takes {text_from_duration(sums.host_s)} (host, median)"
+        total = text_from_duration(sums.layers_s)
+        yield Text(f"layers sum to {total} with the profiler on; {whole}")
+        return
+    hint = engine_diff.hint_of(sums, layers) or ""
+    rows = [
+        ("sum of the layers", sums.layers_s, "", f"{len(layers.layers)} layers, averages"),
+        *((f"− {each.name}", each.seconds, each.evidence, each.because) for each in sums.parts),
+        ("− unexplained", sums.unexplained_s, "", hint),
+        ("GPU time", sums.gpu_s, "", "median of an inference without the profiler"),
     ]
-    table = table_from_rows(f"layers{name.suffix}", headings=HEADINGS, rows=rows)
-    summary = f"All {text_from_count(len(rows))} layers{name.of(' of ')}"
-    return Details(summary=summary, blocks=(table,))
 
+    def size(row: tuple[str, float | None, str, str]) -> Cell | Time:
+        return Time(row[1]) if row[1] is not None else Cell(None, "unknown")
 
-def diff_blocks(named: Sequence[tuple[str, Run, LayerTable]]) -> list[Block]:
-    """Set each profiled run against the first one, where both know their layers."""
-    timed = [each for each in named if each[2].timed]
-    blocks: list[Block] = []
-    for number, other in enumerate(timed[1 : 1 + MOST_PAIRS], 2):
-        blocks += _pair(timed[0], other, suffix="" if len(timed) == 2 else f"_{number}")
-    return blocks
-
-
-def _pair(
-    one: tuple[str, Run, LayerTable], other: tuple[str, Run, LayerTable], *, suffix: str
-) -> list[Block]:
-    (label_a, run_a, a), (label_b, run_b, b) = one, other
-    facts = facts_from_run(run_a), facts_from_run(run_b)
-    diff = difference(a, b)
-    if not any(each.by != "none" for each in diff.changes):
-        return []  # another network: nothing stands beside anything
-    labels = label_a, label_b
-    found = why(a, b, baseline=facts[0], candidate=facts[1])
-    figure = waterfall(diff, labels, id=f"layers_waterfall{suffix}")
-    blocks: list[Block] = [
-        Text(text=f"A is {label_a}, B is {label_b}. Layers are aligned by the ONNX nodes they came "
-             "from, then by name, then by their place."),
-        *totals(diff, (facts[0].gpu_s, facts[1].gpu_s)),
-        *((figure,) if figure else ()),
-    ]  # fmt: skip
-    if found is not None and found.causes:
-        blocks.append(causes_table(found, id=f"layers_why{suffix}"))
-    blocks.append(
-        Details(
-            summary=f"All layers of {label_a} and {label_b} side by side",
-            blocks=(changes_table(diff, top=None, id=f"layers_diff{suffix}"),),
-        )
+    columns = (
+        column("part", "", lambda row: row[0]),
+        column("seconds_s", "Time", size, "right"),
+        column("evidence", "Known", lambda row: row[2], rank=1),
+        column("because", "Because", lambda row: row[3], fit="wrap"),
     )
-    if len(diff.changes) <= MOST_DRAWN_PAIRS:
-        svg = svg_from_diff(diff, a, b, labels=labels, in_page=True)
-        title = f"{label_a} and {label_b}, layer beside layer"
-        drawing = Drawing(id=f"layers_both{suffix}", title=title, svg=svg)
-        blocks.append(Details(summary="Both engines in one drawing", blocks=(drawing,)))
-    return blocks
+    yield table(f"sums{suffix}", rows, columns)
+
+
+# ---- two engines
+
+
+def document_from_diff(
+    diff: EngineDiff,
+    labels: tuple[str, str],
+    *,
+    top: int | None,
+    gpu_s: tuple[float | None, float | None] = (None, None),
+    notes: Sequence[str] = (),
+) -> Document:
+    """Describe the difference of two engines, as a screen and as data."""
+    sections = (
+        section_of("totals", "", totals(diff, gpu_s)),
+        section_of("changes", "", [changes_table(diff, top=top)]),
+        section_of("fusions", "", _fusions(diff)),
+        section_of("notes", "", note_lines(notes)),
+    )
+    return Document(
+        title=f"A {labels[0]} · B {labels[1]}",
+        sections=tuple(each for each in sections if each),
+        data={
+            "a": labels[0],
+            "b": labels[1],
+            "a_s": diff.a_s,
+            "b_s": diff.b_s,
+            "delta_s": diff.delta_s,
+            "explained": diff.explained,
+            "changes": engine_diff.rows_from_diff(diff)[:top],
+            "notes": list(notes),
+        },
+    )
+
+
+def totals(diff: EngineDiff, gpu_s: tuple[float | None, float | None]) -> Iterator[Block]:
+    """Write both sums, their difference and how much of it is accounted for."""
+    pairs = []
+    for name, value, gpu in zip(("A", "B"), (diff.a_s, diff.b_s), gpu_s, strict=True):
+        whole = f", {text_from_duration(gpu)} of GPU time in all" if gpu is not None else ""
+        pairs.append((name, Cell(value, f"{text_from_duration(value)} in layers{whole}")))
+    if diff.delta_s is not None and diff.a_s:
+        change = text_from_change(diff.delta_s / diff.a_s, digits=1)
+        words = f"{text_from_difference(diff.delta_s)} ({change})"
+        pairs.append(("difference", Cell(diff.delta_s, words)))
+        words = f"{text_from_share(diff.explained)} is in layers that both have, or in conversions"
+        pairs.append(("explained", Cell(diff.explained, words)))
+    yield key_values("totals", pairs)
+    alone = []
+    for side in ("a", "b"):
+        if found := [each for each in diff.only(side) if each.a_s or each.b_s]:
+            seconds = text_from_duration(sum(each.a_s + each.b_s for each in found))
+            alone.append(f"only in {side.upper()}: {counted(len(found), 'layer')}, {seconds}")
+    if alone:
+        yield Text("; ".join(alone))
+
+
+def changes_table(diff: EngineDiff, *, top: int | None, id: str = "changes") -> Table:
+    """List aligned layers side by side, those that changed most first."""
+    moved = [each for each in diff.changes if each.a_s or each.b_s or diff.delta_s is None]
+    shown = moved[:top]
+    unit = common_unit(max(each.a_s, each.b_s) for each in shown)
+    timed_a, timed_b = diff.a_s is not None, diff.b_s is not None
+
+    def name(names: str | None, count: int) -> str:
+        first = "–" if names is None else names.split("\n")[0]
+        return first if count <= 1 else f"{first} (+{count - 1})"
+
+    def name_a(each: Change) -> Cell:
+        alone = f"+ {name(each.name_b, len(each.b))}"
+        return Cell(each.name_a, name(each.name_a, len(each.a)) if each.a else alone)
+
+    def delta(each: Change) -> Cell:
+        value = each.delta_s if timed_a and timed_b else None
+        tone: Tone = "plain" if not value else "bad" if value > 0 else "good"
+        return Cell(value, text_from_difference(value, unit=unit), tone)
+
+    def types(each: Change) -> str | None:
+        known = filter(None, (each.precision_a, each.precision_b))
+        return " → ".join(dict.fromkeys(known)) or None
+
+    columns = (
+        column("name_a", "Layer of A, or + of B alone", name_a, fit="shorten"),
+        column("a_s", "A", lambda x: x.a_s if x.a and timed_a else None, "time"),
+        column(
+            "name_b", "Layer of B", lambda x: Cell(x.name_b, name(x.name_b, len(x.b))),
+            fit="shorten", rank=3,
+        ),
+        column("b_s", "B", lambda x: x.b_s if x.b and timed_b else None, "time"),
+        column("delta_s", "Change", delta, "right"),
+        column("types", "Types", types, rank=2),
+        column("changed", "Changed", lambda x: ", ".join(x.changed) or None, rank=4),
+        column("aligned_by", "By", lambda x: x.by if x.by != "none" else None, rank=5),
+    )  # fmt: skip
+    left = len(moved) - len(shown)
+    caption = f"{left} layers that changed less are not shown" if left else None
+    return table(id, shown, columns, caption=caption, unit=unit)
+
+
+def _fusions(diff: EngineDiff) -> Iterator[Block]:
+    fusions = diff.fusions()
+    if not fusions:
+        return
+    split = sum(len(each.b) > len(each.a) for each in fusions)
+    joined = sum(len(each.b) < len(each.a) for each in fusions)
+    counts = {"split": split, "joined": joined, "of other nodes": len(fusions) - split - joined}
+    words = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    yield Text(f"fusions that changed from A to B: {words}")
+    for each in sorted(fusions, key=lambda change: -abs(change.delta_s))[:3]:
+        sides = [(names or "").replace("\n", " | ") for names in (each.name_a, each.name_b)]
+        yield Text(f"  {sides[0]}\n  → {sides[1]}")
+
+
+def waterfall(diff: EngineDiff, labels: tuple[str, str], *, id: str) -> Figure | None:
+    """Describe the way from A's sum to B's, the largest changes first."""
+    if diff.a_s is None or diff.b_s is None or not max(diff.a_s, diff.b_s):
+        return None
+    changes = [each for each in diff.changes if each.delta_s]
+    steps = [
+        (shortened(each.name.replace("\n", " | "), length=40), each.delta_s)
+        for each in changes[:STEPS]
+    ]
+    rest = [each.delta_s for each in changes[STEPS:]]
+    more = (("slower", sum(d for d in rest if d > 0)), ("faster", sum(d for d in rest if d < 0)))
+    steps += [(f"the rest, {word}", delta) for word, delta in more if delta]
+    unit, scale = unit_for_seconds(max(diff.a_s, diff.b_s))
+    bars = [(0.0, diff.a_s, 0.0, text_from_duration(diff.a_s))]
+    at = diff.a_s
+    for _, delta in steps:
+        bars.append((min(at, at + delta), abs(delta), delta, text_from_difference(delta)))
+        at += delta
+    bars.append((0.0, diff.b_s, 0.0, text_from_duration(diff.b_s)))
+
+    def group(name: str, role: str, sign: int) -> BarGroup:
+        values = (
+            length if (delta > 0) - (delta < 0) == sign else None for _, length, delta, _ in bars
+        )
+        texts = [] if sign else [words for *_, words in bars]
+        return bar_group(name, role, values, scale=scale, labels=texts)
+
+    chart = Bars(
+        Axis("Sum of layer times", unit, low=0),
+        "Layer",
+        (labels[0], *(name for name, _ in steps), labels[1]),
+        (
+            group("sum of layers", "total", 0),
+            group("slower", "slower", 1),
+            group("faster", "faster", -1),
+        ),
+        starts=tuple(start / scale for start, *_ in bars),
+    )
+    title = f"From {shortened(labels[0])} to {shortened(labels[1])}"
+    return Figure(id, title, chart, "Changes add up to the difference.")
+
+
+# ---- why one engine is not faster than another
+
+
+def document_from_why(
+    found: Why, labels: tuple[str, str], *, show_all: bool = False, notes: Sequence[str] = ()
+) -> Document:
+    """Describe causes, as a screen and as data."""
+
+    def command(each: Explained) -> str | None:
+        text = each.cause.command
+        return text and text.replace("BASELINE", labels[0]).replace("CANDIDATE", labels[1])
+
+    causes = list(found.causes)
+    if not show_all:
+        matter = (e for e in causes if e.cause.seconds is None or (e.share or 0.0) >= LEAST)
+        causes = list(matter)[:SHOWN_CAUSES]
+    sections = [section_of("totals", "", _why_totals(found))]
+    for number, each in enumerate(causes, 1):
+        cause = each.cause
+        title = f"{number}. {cause.title} (seen, not timed)"
+        if cause.seconds is not None:
+            share = f", explains {text_from_share(each.share)}" if each.share is not None else ""
+            title = f"{number}. {cause.title}: {text_from_duration(cause.seconds)}{share}"
+        blocks: list[Block] = [Text(f"  {line}") for line in cause.evidence]
+        blocks += [Text(f"  try: {cause.try_}")] if cause.try_ else []
+        blocks += [Code(text)] if (text := command(each)) else []
+        sections.append(section_of(f"cause_{number}", title, blocks))
+    sections.append(section_of("notes", "", note_lines(notes)))
+    return Document(
+        title=f"Why {labels[1]} is not faster than {labels[0]}",
+        sections=tuple(each for each in sections if each),
+        data={
+            "baseline": labels[0],
+            "candidate": labels[1],
+            "baseline_s": found.baseline_s,
+            "candidate_s": found.candidate_s,
+            "expected_s": found.expected_s,
+            "gain": found.gain,
+            "shortfall_s": found.shortfall_s,
+            "gains_s": found.gains_s,
+            "unexplained_s": found.unexplained_s,
+            "causes": [
+                {
+                    "code": each.cause.code,
+                    "title": each.cause.title,
+                    "cost_s": each.cause.seconds,
+                    "explains_s": each.explains_s,
+                    "share": each.share,
+                    "layers": list(each.cause.layers),
+                    "nodes": list(each.cause.nodes),
+                    "evidence": list(each.cause.evidence),
+                    "try": each.cause.try_,
+                    "command": command(each),
+                }
+                for each in found.causes
+            ],
+            "notes": list(notes),
+        },
+    )
+
+
+def _why_totals(found: Why) -> Iterator[Block]:
+    missing = max(0.0, found.shortfall_s)
+    pairs = [
+        (name, Cell(seconds, f"{text_from_duration(seconds)} in layers"))
+        for name, seconds in (("baseline", found.baseline_s), ("candidate", found.candidate_s))
+    ]
+    if found.gain > 1:
+        words = (
+            f"{text_from_duration(found.expected_s)}, if all products and convolutions were "
+            f"{found.gain:.2f} times as fast, like those that gained"
+        )
+        pairs.append(("expected", Cell(found.expected_s, words)))
+    pairs.append(("to explain", Cell(missing, text_from_duration(missing))))
+    if found.gains_s:
+        words = f"{text_from_duration(-found.gains_s)}, where it is better than expected"
+        pairs.append(("gained elsewhere", Cell(found.gains_s, words)))
+    if found.unexplained_s > LEAST * missing:
+        words = text_from_duration(found.unexplained_s)
+        pairs.append(("unexplained", Cell(found.unexplained_s, words)))
+    yield key_values("totals", pairs)
+    if not missing:
+        yield Text("nothing is missing: it is as fast as can be expected", "good")

@@ -1,149 +1,146 @@
-"""Model by precision by batch in one table, as ArtTRT prints it, and all times as bars."""
+"""Sweeps: what one would do, a row for every case it did, the best of them, and all as files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trtbench.analysis.scores import is_share
-from trtbench.domain.result import Run
-from trtbench.report.cells import duration_cell, number_cell
-from trtbench.report.charts import Axis, BarGroup, Bars
-from trtbench.report.document import Cell, Figure, Heading, Section, table_from_rows
-from trtbench.report.headings import (
-    BATCH_HEADING,
-    ID_HEADING,
-    ITEMS_HEADING,
-    NETWORK_HEADING,
-    PRECISION_HEADING,
-    RUNTIME_HEADING,
-    SIZE_HEADING,
-    score_heading,
-)
-from trtbench.report.labels import (
-    labels_from_runs,
-    network_name,
-    precision_name,
-    protocol_name,
-    shortened,
-)
-from trtbench.report.layer_kinds import PRECISIONS
-from trtbench.report.numbers import (
+from trtbench.analysis.summary import ColumnSummary
+from trtbench.analysis.sweep import Chosen, SweepRow, compares_models, quantities, quantities_of
+from trtbench.core.codec import json_from_value
+from trtbench.core.properties import network_name, protocol_name
+from trtbench.core.run import Run, Scalar, precision_of
+from trtbench.core.units import (
     MISSING,
-    UnitScale,
     common_unit,
-    text_from_count,
     text_from_duration,
+    text_from_long_time,
+    text_from_number,
+    text_from_rate,
     unit_for_seconds,
 )
+from trtbench.report.charts import Axis, Bars, bar_group
+from trtbench.report.document import (
+    Block,
+    Cell,
+    Column,
+    Document,
+    Figure,
+    Section,
+    Table,
+    Text,
+    Time,
+    column,
+    document_from_blocks,
+    form_cell,
+    score_heading,
+    section_of,
+    table,
+)
+from trtbench.report.labels import labels_from_runs, shortened
+from trtbench.report.renderers.csv import csv_from_lines
 from trtbench.report.run_facts import (
+    SAME,
+    Reading,
     headline_column,
     headline_summary,
     headline_title,
+    quantile_cell,
+    readings_from_run,
     summary_of,
     words_on_protocols,
 )
-from trtbench.report.run_scores import Reading, readings_from_run
-from trtbench.units import text_from_bytes
+from trtbench.report.sections.findings import gather, short_title
+from trtbench.report.sections.layers import PRECISIONS
+
+if TYPE_CHECKING:
+    from trtbench.sweep.plan import KindEstimate, SweepPlan
+
 
 ORDER = 75
 
 MOST_BARS = 24
 DENSE = 0.6
 """Of all pairs of network and kind; with fewer, groups of bars are mostly gaps."""
-SAME = {"top-1": "top1", "prec@1": "top1", "top-5": "top5", "prec@5": "top5"}
-"""What the two accuracies of classifiers are called by others who take them."""
-
-HEADINGS = (
-    NETWORK_HEADING,
-    BATCH_HEADING,
-    RUNTIME_HEADING,
-    PRECISION_HEADING,
-    Heading(key="protocol", title="Protocol"),
-    Heading(key="latency_mean_s", title="Latency avg", align="right"),
-    Heading(key="latency_max_s", title="Latency max", align="right"),
-    ITEMS_HEADING,
-    Heading(key="spread_s", title="95 % of samples", align="right"),
-    SIZE_HEADING,
-)
-TAIL = (
-    Heading(key="layers", title="Layers", align="right"),
-    Heading(key="parameters", title="Parameters", align="right"),
-    ID_HEADING,
-)
 
 
 def make(runs: Sequence[Run]) -> Section | None:
     """List runs by network, batch and precision, where at least two of these differ."""
     chosen = [run for run in runs if headline_summary(run)]
     batches = {run.record.batch for run in chosen}
-    kinds = {(precision_name(run.record), run.record.spec.runtime) for run in chosen}
+    kinds = {(precision_of(run.record), run.record.spec.runtime) for run in chosen}
     networks = {network_name(run.record) for run in chosen}
     if sum(len(each) > 1 for each in (batches, kinds, networks)) < 2:
         return None
-    ordered = sorted(chosen, key=_order)
-    roles = {run.id: f"run:{index}" for index, run in enumerate(runs)}
+
+    def order(run: Run) -> tuple[str, int, str, int]:
+        record, kind = run.record, precision_of(run.record)
+        rank = PRECISIONS.index(kind) if kind in PRECISIONS else len(PRECISIONS)
+        return network_name(record), record.items_per_query, record.spec.runtime, rank
+
+    ordered = sorted(chosen, key=order)
     unit = common_unit(head.mean for run in ordered if (head := headline_summary(run)))
-    caption = "95 % of samples: from the 2.5th to the 97.5th percentile of the latencies seen."
     scores = {run.id: _scores(run) for run in ordered}
-    metrics = list(dict.fromkeys(name for found in scores.values() for name in found))
-    table = table_from_rows(
-        "sweep",
-        headings=(*HEADINGS, *(score_heading(m, k) for k, m in enumerate(metrics)), *TAIL),
-        rows=[
-            (*_row(run, unit), *(_score(scores[run.id], m) for m in metrics), *_tail(run))
-            for run in ordered
-        ],
-        caption=caption,
-    )
-    return Section(id="sweep", title="Sweep", blocks=(_bars(ordered, roles), table))
 
+    def statistic(name: str) -> Callable[[Run], Time]:
+        return lambda run: Time(getattr(headline_summary(run), name))
 
-def _order(run: Run) -> tuple[str, int, str, int]:
-    record = run.record
-    kind = precision_name(record)
-    rank = PRECISIONS.index(kind) if kind in PRECISIONS else len(PRECISIONS)
-    return network_name(record), record.items_per_query, record.spec.runtime, rank
+    def spread(run: Run) -> Cell:
+        samples = headline_column(run)
+        if not len(samples):
+            return Cell(None, MISSING)
+        low, high = (float(q) for q in np.quantile(samples, (0.025, 0.975)))
+        words = " to ".join(text_from_duration(end, unit=unit) for end in (low, high))
+        return Cell(high - low, words)
 
+    def fact(run: Run, name: str, found: Scalar) -> int | None:
+        value = found or run.record.facts.get(name)
+        return value if isinstance(value, int) else None
 
-def _row(run: Run, unit: UnitScale) -> tuple[Cell | str | int | None, ...]:
-    spec, head, summary = run.record.spec, headline_summary(run), summary_of(run)
-    assert head is not None  # only runs that have one are listed
-    spread = _spread(run, unit)
-    size = spec.model.size_bytes or run.record.facts.get("parameter_bytes")
-    return (
-        network_name(run.record),
-        run.record.batch,
-        spec.runtime,
-        precision_name(run.record),
-        protocol_name(run.record),
-        duration_cell(head.mean, unit=unit),
-        duration_cell(head.max, unit=unit),
-        number_cell(summary.items_per_s),
-        spread,
-        Cell(value=size, text=text_from_bytes(size if isinstance(size, int) else None)),
-    )
+    def weights(run: Run) -> int | None:
+        return sum(each.weights_count or 0 for each in run.graph.layers) if run.graph else None
 
+    def score(metric: str) -> Callable[[Run], Cell]:
+        def cell(run: Run) -> Cell:
+            reading = scores[run.id].get(metric)
+            if reading is None:
+                return Cell(None, MISSING)
+            share = reading.declared.is_share
+            return Cell(reading.value, reading.text if share else text_from_number(reading.value))
 
-def _tail(run: Run) -> tuple[Cell | str, ...]:
-    """Count layers and parameters, of an engine by its inspector, of PyTorch by its modules."""
-    facts, graph = run.record.facts, run.graph
-    layers = len(graph.layers) if graph else facts.get("modules")
-    weights = sum(each.weights_count or 0 for each in graph.layers) if graph else None
-    parameters = weights or facts.get("parameters")
-    text = text_from_count(parameters if isinstance(parameters, int) else None)
-    return (Cell(value=layers), Cell(value=parameters, text=text), run.id)
+        return cell
 
-
-def _spread(run: Run, unit: UnitScale) -> Cell:
-    column = headline_column(run)
-    if not len(column):
-        return Cell(text=MISSING)
-    low, high = (float(q) for q in np.quantile(column, (0.025, 0.975)))
-    words = " to ".join(text_from_duration(end, unit=unit) for end in (low, high))
-    return Cell(value=high - low, text=words)
+    metrics = dict.fromkeys(name for found in scores.values() for name in found)
+    columns: list[Column] = [
+        column("network", get=lambda run: network_name(run.record)),
+        column("batch", get="record.batch"),
+        column("runtime", get="record.spec.runtime"),
+        column("precision", get=lambda run: precision_of(run.record)),
+        column("protocol", get=lambda run: protocol_name(run.record)),
+        column("latency_mean_s", "Latency avg", statistic("mean"), "right"),
+        column("latency_max_s", "Latency max", statistic("max"), "right"),
+        column("items_per_s", get=lambda run: summary_of(run).items_per_s),
+        column("spread_s", "95 % of samples", spread, "right"),
+        column(
+            "size_bytes",
+            get=lambda x: fact(x, "parameter_bytes", x.record.spec.model.size_bytes),
+        ),
+        *((score_heading(name, place), score(name)) for place, name in enumerate(metrics)),
+        column(
+            "layers", "Layers",
+            lambda x: len(x.graph.layers) if x.graph else x.record.facts.get("modules"), "right",
+        ),
+        column("parameters", "Parameters", lambda x: fact(x, "parameters", weights(x)), "count"),
+        column("id"),
+    ]  # fmt: skip
+    roles = {run.id: f"run:{index}" for index, run in enumerate(runs)}
+    caption = "95 % of samples: from the 2.5th to the 97.5th percentile of the latencies seen."
+    listed = table("sweep", ordered, columns, caption=caption, unit=unit)
+    return section_of("sweep", "Sweep", (_bars(ordered, roles), listed))
 
 
 def _scores(run: Run) -> dict[str, Reading]:
@@ -151,75 +148,266 @@ def _scores(run: Run) -> dict[str, Reading]:
     return {metric: replace(reading, metric=metric) for metric, reading in found.items()}
 
 
-def _score(scores: dict[str, Reading], metric: str) -> Cell:
-    reading = scores.get(metric)
-    if reading is None:
-        return Cell(text=MISSING)
-    if not is_share(metric):
-        return number_cell(reading.value)
-    return Cell(value=reading.value, text=reading.text)
-
-
 def _bars(runs: Sequence[Run], roles: dict[str, str]) -> Figure:
     """Draw mean times by network and batch, or a bar for each run where few of these meet."""
     heads = {run.id: head.mean for run in runs if (head := headline_summary(run))}
     unit, scale = unit_for_seconds(float(np.median(list(heads.values()))))
-    means = {id: value / scale for id, value in heads.items()}
-    rows = {(network_name(run.record), run.record.batch) for run in runs}
-    kinds = {_kind(run, runs) for run in runs}
-    cells = {(network_name(run.record), run.record.batch, _kind(run, runs)) for run in runs}
-    dense = len(cells) == len(runs) and len(cells) >= DENSE * len(rows) * len(kinds)
-    title, names, groups = (_grouped if dense else _single)(runs, roles, means)
-    chart = Bars(
-        value=Axis(title=f"{headline_title(runs)}, mean per batch", unit=unit, low=0),
-        category_title=title,
-        categories=tuple(names[:MOST_BARS]),
-        groups=groups,
-        stacked=False,
-    )
-    words = (
-        f"The first {MOST_BARS} of {len(names)}." if len(names) > MOST_BARS else None,
-        words_on_protocols(runs),
-    )
-    return Figure(
-        id="inference_time_bar_all",
-        title="Inference time of all",
-        chart=chart,
-        caption=" ".join(filter(None, words)) or None,
-    )
+    several = len({run.record.spec.runtime for run in runs}) > 1
 
+    def place(run: Run) -> tuple[str, int | None]:
+        return network_name(run.record), run.record.batch
 
-def _grouped(
-    runs: Sequence[Run], roles: dict[str, str], means: dict[str, float]
-) -> tuple[str, list[str], tuple[BarGroup, ...]]:
-    """Make a group of bars for each network and batch; a kind keeps its colour."""
-    rows = list(dict.fromkeys((network_name(r.record), r.record.batch) for r in runs))
-    kinds = {_kind(run, runs): roles[run.id] for run in reversed(runs)}
-    at = {(network_name(r.record), r.record.batch, _kind(r, runs)): means.get(r.id) for r in runs}
-    groups = tuple(
-        BarGroup(
-            name=kind, role=role, values=tuple(at.get((*row, kind)) for row in rows[:MOST_BARS])
+    def kind(run: Run) -> str:
+        precision = precision_of(run.record) or "as is"
+        return f"{run.record.spec.runtime} {precision}" if several else precision
+
+    rows = list(dict.fromkeys(map(place, runs)))
+    means = {(place(run), kind(run)): heads[run.id] for run in runs if run.id in heads}
+    kinds = {kind(run): roles[run.id] for run in reversed(runs)}  # a kind keeps its colour
+    if len(means) == len(runs) and len(means) >= DENSE * len(rows) * len(kinds):
+        title = "Network and batch"
+        short = [(shortened(name, length=28), batch) for name, batch in rows]
+        names = [f"{name} · batch {batch}" if batch else name for name, batch in short]
+        groups = tuple(
+            bar_group(each, role, (means.get((row, each)) for row in rows[:MOST_BARS]), scale=scale)
+            for each, role in reversed(kinds.items())
         )
-        for kind, role in reversed(kinds.items())
+    else:
+        title, names = "Run", list(labels_from_runs(runs))
+        known = [heads.get(run.id) for run in runs[:MOST_BARS]]
+        groups = (bar_group("mean", roles[runs[0].id], known, scale=scale),)
+    axis = Axis(f"{headline_title(runs)}, mean per batch", unit, low=0)
+    chart = Bars(axis, title, tuple(names[:MOST_BARS]), groups, stacked=False)
+    first = f"The first {MOST_BARS} of {len(names)}." if len(names) > MOST_BARS else None
+    caption = " ".join(filter(None, (first, words_on_protocols(runs)))) or None
+    return Figure("inference_time_bar_all", "Inference time of all", chart, caption)
+
+
+# ---- the sweep command
+
+
+def document_from_sweep(
+    rows: Sequence[SweepRow],
+    *,
+    title: str = "",
+    chosen: Chosen | None = None,
+    where: str = "",
+    by: str = "",
+    advice: Sequence[str] = (),
+) -> Document:
+    """Describe every case, model by model, and where a condition is given what meets it."""
+    if compares_models(rows):
+        sections = [section_of("models", "", [_cases("sweep", rows, models=True)])]
+    else:
+        sections = []
+        for number, model in enumerate(dict.fromkeys(row.model for row in rows)):
+            cases = _cases(f"sweep_{number}", [row for row in rows if row.model == model])
+            sections.append(section_of(f"model-{number}", model, [cases]))
+    sections.append(section_of("remarks", "", [*map(Text, advice), *_remarks(rows)]))
+    if chosen is not None:
+        blocks: list[Block] = []
+        if chosen.rows:
+            blocks.append(_cases("chosen", chosen.rows, models=True))
+            blocks.append(Text(f"best by {by}: {_name(chosen.rows[0])}", "good"))
+        for name, number in chosen.unknown.items():
+            how = "longer runs give it" if name[:1] == "p" else "--data gives accuracies"
+            blocks.append(Text(f"{name} is not known for {number} rows: {how}", "unclear"))
+        measured = sum(row.reason is None for row in rows)
+        words = f"where {where}: {len(chosen.rows)} of {measured}"
+        sections.append(Section("chosen", words, tuple(blocks)))
+    return Document(title=title, sections=tuple(each for each in sections if each))
+
+
+def document_from_plan(plan: SweepPlan, kinds: Sequence[KindEstimate]) -> Document:
+    """Describe what a sweep would do: how much of each kind, what is kept, how long it takes."""
+
+    def time(each: KindEstimate) -> Cell:
+        if each.count == each.cached:
+            return Cell()
+        if each.seconds is None:
+            return Cell(None, "unknown")
+        basis = f"{each.guessed} by their settings alone" if each.guessed else "as before"
+        return Cell(each.seconds, f"{text_from_long_time(each.seconds)} ({basis})")
+
+    work = (
+        column("work", "Work", "kind"),
+        column("count", "Count", kind="right"),
+        column("kept", "Kept", "cached", "right", rank=1),
+        column("to_do", "To do", lambda each: each.count - each.cached, "right"),
+        column("time_s", "Time", time, fit="wrap"),
     )
-    return "Network and batch", [_category(row) for row in rows], groups
+    blocks: list[Block] = [table("work", kinds, work)]
+    if plan.steps:
+        steps = (
+            column("kind", "Step"),
+            column("key", "Key", lambda step: step.key[:8], rank=1),
+            column("title", "What", fit="wrap"),
+        )
+        blocks.append(table("steps", plan.steps.values(), steps))
+    if plan.elsewhere:
+        words = (
+            "Each case is quantized, built, measured and judged on the machine it is sent to; the "
+            "steps are planned there."
+        )
+        blocks.append(Text(words))
+    rounds = f", {plan.matrix.rounds} rounds" if plan.matrix.rounds > 1 else ""
+    blocks.append(Text(f"{len(plan.cases)} cases{rounds}:"))
+    cases = (
+        column("case", "Case", lambda row: row[1].name, fit="wrap"),
+        column(
+            "needs", "Needs", lambda row: " ".join(key[:8] for key in plan.chains[row[0]]),
+            fit="wrap", rank=1,
+        ),
+    )  # fmt: skip
+    rows = [each for each in enumerate(plan.cases) if each[0] not in plan.refused]
+    blocks.append(table("cases", rows, cases))
+    for reason, count in Counter(plan.refused.values()).items():
+        blocks.append(Text(f"{count} cannot be measured: {reason}", "unclear"))
+    known = [each.seconds for each in kinds if each.seconds is not None]
+    bound = "" if len(known) == len(kinds) else "at least "
+    blocks.append(Text(f"time: {bound}{text_from_long_time(sum(known))}"))
+    return document_from_blocks("plan", blocks)
 
 
-def _single(
-    runs: Sequence[Run], roles: dict[str, str], means: dict[str, float]
-) -> tuple[str, list[str], tuple[BarGroup, ...]]:
-    """Make a bar for each run, all of one colour."""
-    values = tuple(means.get(run.id) for run in runs[:MOST_BARS])
-    group = BarGroup(name="mean", role=roles[runs[0].id], values=values)
-    return "Run", list(labels_from_runs(runs)), (group,)
+def _cases(id: str, rows: Sequence[SweepRow], *, models: bool = False) -> Table:
+    """List cases; columns that none of them can fill are left out."""
+    columns = list(_case_columns(rows))
+    if models:
+        star = column("model", get=lambda row: row.model + (" ★" if row.on_front else ""))
+        one = len({row.label for row in rows}) == 1
+        columns = [star, *(each for each in columns if not one or each[0].key != "case")]
+    return table(id, rows, columns)
 
 
-def _kind(run: Run, runs: Sequence[Run]) -> str:
-    several = len({each.record.spec.runtime for each in runs}) > 1
-    precision = precision_name(run.record) or "as is"
-    return f"{run.record.spec.runtime} {precision}" if several else precision
+def _case_columns(rows: Sequence[SweepRow]) -> Iterator[Column]:
+    def median(row: SweepRow) -> Cell | Time:
+        if row.head is None:
+            return Cell(None, "failed", "bad")
+        return Time(row.head.median, row.head.median_interval)
+
+    def pair(found: ColumnSummary | None) -> Cell:
+        if found is None:
+            return Cell()
+        unit = unit_for_seconds(found.mean)
+        ends = (text_from_duration(each, unit=unit) for each in (found.mean, found.max))
+        return Cell(found.mean, " / ".join(ends))
+
+    def p99(row: SweepRow) -> Cell:
+        head = row.head
+        return quantile_cell(head.quantile(0.99), unit_for_seconds(head.median)) if head else Cell()
+
+    def rate(row: SweepRow) -> Cell:
+        value = row.summary.items_per_s if row.summary else None
+        return Cell(value, text_from_rate(value))
+
+    def sqnr(row: SweepRow) -> Cell:
+        cell = form_cell(row.sqnr_db, ".1f", " dB")
+        return Cell(cell.value, "same") if row.max_abs == 0 else cell
+
+    def score(metric: str) -> Callable[[SweepRow], Cell]:
+        def cell(row: SweepRow) -> Cell:
+            found = row.scores.get(metric)
+            if found is None:
+                return Cell()
+            share = found.declared.is_share
+            return Cell(
+                found.value, f"{100 * found.value:.2f} %" if share else f"{found.value:.4g}"
+            )
+
+        return cell
+
+    def known(name: str) -> bool:
+        return any(getattr(row, name) is not None for row in rows)
+
+    if len({row.batch for row in rows}) > 1 or any(row.batch not in (None, 1) for row in rows):
+        yield column("batch")
+    yield column("case", "Case", lambda x: x.label + (" ★" if x.on_front else ""), fit="wrap")
+    yield column("median_s", get=median)
+    yield column("latency_s", "Latency", lambda row: pair(row.head), "right", rank=5)
+    if any(row.column("gpu") for row in rows):
+        yield column("gpu_s", "GPU", lambda row: pair(row.column("gpu")), "right", rank=4)
+    yield column("p99_s", get=p99)
+    yield column("items_per_s", get=rate)
+    if any(row.size_bytes for row in rows):
+        yield column("size_bytes")
+    for place, metric in enumerate(dict.fromkeys(name for row in rows for name in row.scores)):
+        yield score_heading(metric, place), score(metric)
+    if known("max_abs"):
+        yield column("max_abs", "Max abs", lambda x: form_cell(x.max_abs, ".3g"), "right", rank=4)
+        yield column("sqnr_db", "SQNR", sqnr, "right", rank=3)
+    for name in ("layers", "parameters"):
+        if known(name):
+            yield column(name, name.capitalize(), kind="count", rank=8)
 
 
-def _category(row: tuple[str, int | None]) -> str:
-    name = shortened(row[0], length=28)
-    return f"{name} · batch {row[1]}" if row[1] else name
+def _remarks(rows: Sequence[SweepRow]) -> Iterator[Text]:
+    """Say what columns and marks mean, what failed, and what makes numbers doubtful."""
+    if any(row.summary for row in rows):
+        gpu = any(row.column("gpu") for row in rows)
+        words = "Latency: mean / maximum per batch as the host sees it"
+        yield Text(words + (", GPU the same of GPU time, where known." if gpu else "."))
+    if any(row.max_abs is not None for row in rows):
+        words = (
+            "Max abs, SQNR: difference of outputs from those of the model as given (SQNR: signal "
+            "to noise; higher is closer)."
+        )
+        yield Text(words)
+    if any(row.on_front for row in rows):
+        of = "the table" if compares_models(rows) else "the model"
+        yield Text(f"★ no other row of {of} beats it in all of latency, throughput, accuracy.")
+    for row in rows:
+        if row.reason is not None:
+            yield Text(f"failed: {_name(row)}: {row.reason}", "bad")
+    for remark in dict.fromkeys(row.remark for row in rows if row.remark):
+        yield Text(f"note: {remark}")
+    measured = [row for row in rows if row.reason is None]
+    by_name = compares_models(rows) and len({row.model for row in measured}) == len(measured)
+    grave = gather(
+        (row.model if by_name else str(place), each)
+        for place, row in enumerate(measured)
+        for each in row.findings
+        if each.severity != "note"
+    )
+    said = []
+    for item in grave.items if grave else ():
+        which = ", ".join(item.runs) if by_name else f"{len(item.runs)} of {len(measured)} rows"
+        some = "" if len(item.runs) == len(measured) else f" ({which})"
+        said.append(f"{item.finding.code} {short_title(item)}{some}")
+    if said:
+        yield Text(f"warnings: {', '.join(said)}; the report says more.", "unclear")
+
+
+def _name(row: SweepRow) -> str:
+    return f"{row.model} · {row.label}" + (f" · batch {row.batch}" if row.batch else "")
+
+
+def csv_from_rows(rows: Sequence[SweepRow]) -> str:
+    """Write one line per case, in seconds, bytes and per cent."""
+    names = quantities(rows)
+    tail = ("interval_low", "interval_high", "launches", "on_front", "reason", "remark", "runs")
+
+    def line(row: SweepRow) -> list[object]:
+        values, interval = quantities_of(row), row.interval
+        return [
+            *(values.get(name) for name in names),
+            interval.low if interval else None,
+            interval.high if interval else None,
+            row.summary.launches if row.summary else None,
+            int(row.on_front),
+            row.reason,
+            row.remark,
+            " ".join(row.runs),
+        ]
+
+    return csv_from_lines([*names, *tail], map(line, rows))
+
+
+def json_from_rows(rows: Sequence[SweepRow], *, title: str) -> str:
+    """Write the rows with all their statistics."""
+    document = [
+        {**quantities_of(row), "reason": row.reason, "remark": row.remark, "runs": row.runs,
+         "on_front": row.on_front, "summary": row.summary, "scores": row.scores,
+         "findings": [f"{each.code} {each.message}" for each in row.findings]}
+        for row in rows
+    ]  # fmt: skip
+    return json_from_value({"title": title, "rows": document}).decode()

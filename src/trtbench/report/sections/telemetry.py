@@ -1,145 +1,197 @@
-"""What the GPU did while it was measured: load, memory, clock, power and temperature."""
+"""The GPU while it was measured: load, memory, clock, power, and the cost of changing shapes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from statistics import fmean
+from typing import NamedTuple
 
-from trtbench.domain.ran import protocol_of
-from trtbench.domain.result import Run
-from trtbench.domain.samples import TelemetrySample
-from trtbench.report.cells import number_cell
-from trtbench.report.charts import Axis, Line, Lines, Panel
-from trtbench.report.document import Block, Cell, Figure, Heading, Section, table_from_rows
-from trtbench.report.headings import RUN_HEADING
-from trtbench.report.labels import labels_from_runs
-from trtbench.report.run_facts import joules_per_item
+from trtbench.analysis.pass_times import SwitchCost, switches_from_facts
+from trtbench.core.properties import protocol_of
+from trtbench.core.run import Run
+from trtbench.core.samples import TelemetrySample
+from trtbench.core.units import counted
+from trtbench.report.charts import Axis, Lines, Panel, line
+from trtbench.report.document import (
+    Block,
+    Cell,
+    Column,
+    Figure,
+    Section,
+    Text,
+    column,
+    fraction_cell,
+    section_of,
+    table,
+)
+from trtbench.report.run_facts import (
+    cost_in_words,
+    joules_per_item,
+    memory_of,
+    name_of_part,
+    named,
+    words_from_memory,
+)
 
 ORDER = 65
 
 MOST_CURVES = 6
 MOST_POINTS = 1200
-SUFFIXES = {"%": "percent", "GiB": "gib", "MHz": "mhz", "W": "w", "°C": "c"}
-"""Units as the names of columns end."""
 
 
-@dataclass(frozen=True)
-class _Quantity:
-    """One thing that is looked at: where it is found, and how it is shown."""
+class _Quantity(NamedTuple):
+    """One quantity that is sampled: where it is found, and how it is shown."""
 
     key: str
     title: str
     unit: str
-    read: Callable[[TelemetrySample], float | None]
+    field: str
+    factor: float = 1.0
     highest: float | None = None
 
+    def values(self, samples: Sequence[TelemetrySample]) -> list[float | None]:
+        found = (getattr(sample, self.field) for sample in samples)
+        return [None if value is None else value * self.factor for value in found]
 
-def _part(value: float | None, factor: float) -> float | None:
-    return None if value is None else value * factor
 
-
-UTILIZATION = (
-    _Quantity("gpu_util", "GPU", "%", lambda s: _part(s.gpu_util, 100), 100),
-    _Quantity("memory_util", "Memory controller", "%", lambda s: _part(s.memory_util, 100), 100),
-    _Quantity("memory_used", "Memory used", "GiB", lambda s: _part(s.memory_used_bytes, 2**-30)),
-    _Quantity("sm_clock", "SM clock", "MHz", lambda s: _part(s.sm_clock_hz, 1e-6)),
-)
-POWER = (
-    _Quantity("power", "Power", "W", lambda s: s.power_w),
-    _Quantity("temperature", "Temperature", "°C", lambda s: s.temperature_c),
+QUANTITIES = (
+    _Quantity("gpu_util_mean_percent", "GPU", "%", "gpu_util", 100, 100),
+    _Quantity("memory_util_mean_percent", "Memory controller", "%", "memory_util", 100, 100),
+    _Quantity("memory_used_mean_gib", "Memory used", "GiB", "memory_used_bytes", 2**-30),
+    _Quantity("sm_clock_mean_mhz", "SM clock", "MHz", "sm_clock_hz", 1e-6),
+    _Quantity("power_mean_w", "Power", "W", "power_w"),
+    _Quantity("temperature_mean_c", "Temperature", "°C", "temperature_c"),
 )
 FIGURES = (
-    ("gpu_utilization", "The GPU while it was measured", UTILIZATION),
-    ("gpu_power", "Power and temperature", POWER),
+    ("gpu_utilization", "The GPU while it was measured", QUANTITIES[:4]),
+    ("gpu_power", "Power and temperature", QUANTITIES[4:]),
 )
 
 
-def make(runs: Sequence[Run]) -> Section | None:
-    """Draw every quantity that was seen over time, and list what it was on average."""
-    seen = [
-        (index, label, run)
-        for index, (label, run) in enumerate(zip(labels_from_runs(runs), runs, strict=True))
-        if run.telemetry
-    ]
+def make(runs: Sequence[Run]) -> list[Section]:
+    """Show the samples of the GPU, its memory, and what changes of shape cost."""
+    made = (
+        section_of("telemetry", "Telemetry", _telemetry_blocks(runs)),
+        section_of("memory", "GPU memory", _memory_blocks(runs)),
+        section_of("switches", "Changes of shape", _switch_blocks(runs)),
+    )
+    return [section for section in made if section]
+
+
+def _telemetry_blocks(runs: Sequence[Run]) -> Iterator[Block]:
+    """Draw every quantity that was sampled over time, and list its mean."""
+    seen = [(k, label, run) for k, (label, run) in enumerate(named(runs)) if run.telemetry]
     if not seen:
-        return None
-    figures = (
-        _figure(id, title, quantities, seen[:MOST_CURVES]) for id, title, quantities in FIGURES
-    )
-    blocks: list[Block] = [figure for figure in figures if figure]
-    return Section(id="telemetry", title="Telemetry", blocks=(*blocks, _table(seen)))
+        return
+    for id, title, quantities in FIGURES:
+        panels = [panel for each in quantities if (panel := _panel(each, seen[:MOST_CURVES]))]
+        if panels:
+            x = Axis("Time since the first sample", "s")
+            chart = Lines(x, panels[0].y or Axis(""), tuple(panels))
+            outside = "Sampled from outside the measuring process."
+            yield Figure(id, title, chart, f"{outside} Memory is that of the whole device.")
 
+    def mean(quantity: _Quantity) -> Column:
+        def value(row: tuple[int, str, Run]) -> float | None:
+            values = [each for each in quantity.values(row[2].telemetry) if each is not None]
+            return fmean(values) if values else None
 
-def _figure(
-    id: str, title: str, quantities: Sequence[_Quantity], seen: Sequence[tuple[int, str, Run]]
-) -> Figure | None:
-    panels = [panel for each in quantities if (panel := _panel(each, seen))]
-    if not panels:
-        return None
-    chart = Lines(
-        x=Axis(title="Time since the first look", unit="s"),
-        y=panels[0].y or Axis(title=""),
-        panels=tuple(panels),
+        return column(quantity.key, f"{quantity.title} ({quantity.unit})", value, "number")
+
+    energy = column(
+        "energy_per_item_j", "Energy per item (J)", lambda x: joules_per_item(x[2]), "number"
     )
-    caption = "Looked at from outside the measuring process. Memory is that of the whole device."
-    return Figure(id=id, title=title, chart=chart, caption=caption)
+    columns = (
+        column("run", get=lambda row: row[1]),
+        column("looks", "Samples", lambda row: len(row[2].telemetry), "right"),
+        *map(mean, QUANTITIES),
+        energy,
+    )
+    caption = "Means of the samples; energy from the device's own counter, or the sampled power."
+    if any(protocol_of(run.record) == "coldl2" for *_, run in seen):
+        caption += " With coldl2 it includes emptying the cache, which its times do not."
+    yield table("telemetry", seen, columns, caption=caption)
 
 
 def _panel(quantity: _Quantity, seen: Sequence[tuple[int, str, Run]]) -> Panel | None:
     lines = []
     for index, label, run in seen:
-        step = -(-len(run.telemetry) // MOST_POINTS)
-        begin = run.telemetry[0].at_s
-        points = [(each.at_s - begin, quantity.read(each)) for each in run.telemetry[::step]]
-        if any(value is not None for _, value in points):
-            x, y = zip(*points, strict=True)
-            lines.append(Line(name=label, role=f"run:{index}", x=x, y=y))
+        shown = run.telemetry[:: -(-len(run.telemetry) // MOST_POINTS)]
+        values = quantity.values(shown)
+        if any(value is not None for value in values):
+            x = [each.at_s - shown[0].at_s for each in shown]
+            lines.append(line(label, f"run:{index}", x, values))
     if not lines:
         return None
-    top = max(value for line in lines for value in line.y if value is not None)
-    # A range that is no wider than a wobble makes the wobble look like a cliff.
+    top = max(value for each in lines for value in each.y if value is not None)
+    # A range that is no wider than the noise makes the noise look like a step.
     high = quantity.highest or top * 1.08 or 1.0
-    return Panel(
-        title=quantity.title,
-        low=0.0,
-        high=high,
-        y=Axis(title=quantity.title, unit=quantity.unit),
-        lines=tuple(lines),
-    )
+    axis = Axis(quantity.title, quantity.unit)
+    return Panel(quantity.title, 0.0, high, axis, tuple(lines))
 
 
-def _table(seen: Sequence[tuple[int, str, Run]]) -> Block:
-    quantities = [*UTILIZATION, *POWER]
-    headings = (
-        RUN_HEADING,
-        Heading(key="looks", title="Looks", align="right"),
-        *(
-            Heading(
-                key=f"{each.key}_mean_{SUFFIXES[each.unit]}",
-                title=f"{each.title} ({each.unit})",
-                align="right",
-            )
-            for each in quantities
-        ),
-        Heading(key="energy_per_item_j", title="Energy per item (J)", align="right"),
+def _memory_blocks(runs: Sequence[Run]) -> Iterator[Block]:
+    """List what runs took of the GPU's memory, part by part, and how many of each fit."""
+    rows: list[tuple[str, str, float | None, float | None, str]] = []
+    fits: list[Block] = []
+    for label, run in named(runs):
+        use = memory_of(run)
+        if use is None:
+            continue
+        for part in use.parts:
+            per = "context" if part.per_context else "process"
+            name = name_of_part(part, use)
+            rows.append((label, name, part.predicted_bytes, part.measured_bytes, per))
+        contexts = f", {counted(use.contexts, 'context')}" if use.contexts > 1 else ""
+        rows.append((label, f"total{contexts}, peak", None, use.peak_bytes, "process"))
+        if use.counted_bytes is not None:
+            rows.append((label, f"driver's count{contexts}", None, use.counted_bytes, "process"))
+        words_of = words_from_memory(use)
+        fits += [Text(f"{label}, {name}: {words}") for name, words in words_of if name != "memory"]
+    if not rows:
+        return
+    columns = (
+        column("run", get=lambda row: row[0]),
+        column("part", "Part", lambda row: row[1]),
+        column("predicted_bytes", "Predicted", lambda row: row[2], "bytes"),
+        column("measured_bytes", "Measured", lambda row: row[3], "bytes"),
+        column("per", "For each", lambda row: row[4]),
     )
-    rows: list[tuple[Cell | str | int, ...]] = [
-        (label, len(run.telemetry), *(_mean(each, run) for each in quantities), _energy(run))
-        for _, label, run in seen
+    caption = (
+        "Predicted: as the engine reports, for the engine the size of its file. Measured: decrease "
+        "of free memory on the device during the step, including other processes; CUDA allocates "
+        "in pieces of 2 MiB. Parts add up to the total: those of a process once, those of a "
+        "context as often as there were contexts."
+    )
+    yield table("memory", rows, columns, caption=caption)
+    yield from fits
+
+
+def _switch_blocks(runs: Sequence[Run]) -> Iterator[Block]:
+    """List what the first query after a change of shape or profile costs, in both directions."""
+    rows = [
+        (label, each)
+        for label, run in named(runs)
+        for each in switches_from_facts(run.record.facts)
     ]
-    caption = "Means over the looks; energy from the device's own counter, or the power seen."
-    if any(protocol_of(run.record) == "coldl2" for _, _, run in seen):
-        caption += " Of coldl2 it includes emptying the cache, which its times do not."
-    return table_from_rows("telemetry", headings=headings, rows=rows, caption=caption)
 
+    def share(row: tuple[str, SwitchCost]) -> Cell:
+        part = row[1].cost_s / row[1].stay_s if row[1].stay_s else None
+        return fraction_cell(part, digits=1, signed=True)
 
-def _mean(quantity: _Quantity, run: Run) -> Cell:
-    values = [value for each in run.telemetry if (value := quantity.read(each)) is not None]
-    if not values:
-        return Cell()
-    return number_cell(fmean(values))
-
-
-def _energy(run: Run) -> Cell:
-    return number_cell(joules_per_item(run))
+    columns = (
+        column("run", get=lambda row: row[0]),
+        column("to", "Change to", lambda row: row[1].to),
+        column("stay_s", "Staying", lambda row: row[1].stay_s, "seconds"),
+        column(
+            "cost_s", "First query after it (95 %)",
+            lambda row: Cell(row[1].cost_s, cost_in_words(row[1])),
+        ),
+        column("share", "Share", share, "right", rank=1),
+    )  # fmt: skip
+    caption = (
+        "Whole queries as the host sees them, without a CUDA graph, four of a shape in a row: the "
+        "first of each four against the median of the others."
+    )
+    if rows:
+        yield table("switches", rows, columns, caption=caption)

@@ -1,140 +1,626 @@
-"""What is faster, by how much, and how sure that is; where runs carry comparisons.
+"""What is faster, by how much, and how sure that is: comparisons, builds, gates and the demo.
 
-``run.extra["comparisons"]`` is a sequence of ``Comparison`` values with the run as candidate.
+One set of functions for the screens of ``compare``, ``lottery``, ``upgrade``, ``gate``,
+``explain`` and ``demo`` and for the section of reports. ``run.extra["comparisons"]`` is a sequence
+of ``Comparison`` values with the run as candidate.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
-from trtbench.analysis.verdict import sentence
-from trtbench.domain.comparison import Comparison, Verdict
-from trtbench.domain.result import Run
-from trtbench.report.cells import change_cell
-from trtbench.report.document import Block, Card, Cards, Cell, Heading, Section, table_from_rows
-from trtbench.report.documents.comparison import TONES, also_in_cycles, interval_text
-from trtbench.report.finding_list import gather
-from trtbench.report.headings import CHANGE_HEADING, METRIC_HEADING
-from trtbench.report.labels import labels_from_runs
-from trtbench.report.numbers import text_from_change
-from trtbench.report.run_scores import readings_from_run
+from trtbench.analysis.builds import Aspect, Draw, Lottery
+from trtbench.analysis.ladder import COUNTS, Ladder
+from trtbench.analysis.summary import guide_speedup
+from trtbench.analysis.verdict import WORTH_WHILE, in_cycles, sentence, would_tell
+from trtbench.core.properties import model_name
+from trtbench.core.results import Comparison, GateResult, Verdict
+from trtbench.core.run import Run, known_value, precision_of
+from trtbench.core.units import (
+    Ends,
+    counted,
+    text_from_change,
+    text_from_difference,
+    text_from_duration,
+    text_from_fraction,
+    text_from_rate,
+    unit_for_seconds,
+)
+from trtbench.report.document import (
+    Block,
+    Card,
+    Cards,
+    Cell,
+    Column,
+    Document,
+    Read,
+    Section,
+    Table,
+    Text,
+    Time,
+    Tone,
+    column,
+    document_from_blocks,
+    key_values,
+    note_lines,
+    section_of,
+    table,
+)
+from trtbench.report.run_facts import (
+    headline_summary,
+    interval_text,
+    named,
+    of_head,
+    quantile_cell,
+    readings_from_run,
+    summary_of,
+    text_from_score,
+    typical_time,
+)
+from trtbench.report.sections.devices import device_blocks, device_names
+from trtbench.report.sections.findings import gather
+from trtbench.report.sections.summary import finding_blocks, statistics_of, title_of
+
+if TYPE_CHECKING:
+    from trtbench.analysis.builds import NetworksCompared, Upgrade, UpgradeSide
+    from trtbench.core.results import Compared, Failed, Gate
+    from trtbench.workflows.demo import Demo
+
 
 ORDER = 5
 
-HEADINGS = (
-    Heading(key="candidate", title="Candidate"),
-    Heading(key="baseline", title="Baseline"),
-    METRIC_HEADING,
-    Heading(key="verdict", title="Verdict"),
-    CHANGE_HEADING,
-    Heading(key="interval", title="99 % interval", align="right"),
-    Heading(key="launches", title="Launches", align="right"),
-    Heading(key="measured", title="Measured"),
-)
+TONES: dict[str, Tone] = {"faster": "good", "slower": "bad", "same": "plain"}
+"""Of verdicts; the others are unclear."""
+UNDECIDED = ("unclear", "incomparable")
 MOST_CARDS = 8
-_DESIGNS = {
-    "duet": "in turn",
-    "bursts": "bursts and series in turn",
-    "launches": "launches in turn",
-    "apart": "apart",
+SHOWN_METRICS = 2
+CONTENDED = "H09"
+"""The finding that other work held the CPU."""
+DESIGNS = {
+    "duet": "interleaved",
+    "bursts": "bursts and series interleaved",
+    "launches": "launches interleaved",
+    "apart": "separately",
     "builds": "builds",
+}
+MODES = {
+    "one-process": "interleaved within one process",
+    "lock-step": "interleaved, two processes in lock-step",
+    "bursts": "bursts and series interleaved, two processes at once",
+    "launches": "fresh launches, interleaved (ABBA)",
+    "stored runs": "as they were stored",
 }
 
 
 def make(runs: Sequence[Run]) -> Section | None:
     """Put the headline of every comparison on a card, and all verdicts into one table."""
-    found = list(_comparisons(runs))
+    labels = {run.id: label for label, run in named(runs)}
+    found = []
+    for run in runs:
+        carried = run.extra.get("comparisons")
+        for each in carried if isinstance(carried, (list, tuple)) else ():
+            if isinstance(each, Comparison):
+                found.append((labels[run.id], labels.get(each.baseline, each.baseline), each))
     if not found:
         return None
     rows = [
-        _row(names, comparison, verdict)
-        for names, comparison in found
+        (candidate, baseline, comparison, verdict)
+        for candidate, baseline, comparison in found
         for verdict in also_in_cycles(comparison.verdicts)
     ]
+    columns = (
+        column("candidate", "Candidate", lambda row: row[0]),
+        column("baseline", "Baseline", lambda row: row[1]),
+        column("metric", get=lambda row: row[3].metric),
+        column("verdict", "Verdict", lambda row: row[3].kind),
+        column("change", get=lambda row: _change(row[3])),
+        column("interval", "99 % interval", lambda row: interval_text(row[3]), "right"),
+        column("launches", "Launches", lambda row: row[3].launches, "right"),
+        column("measured", "Measured", lambda row: DESIGNS[row[2].design]),
+    )
     by_id = {run.id: run for run in runs}
-    findings = gather(
-        (names[0], finding) for names, comparison in found for finding in comparison.findings
-    )
-    cards = Cards(items=tuple(_card(names, each, by_id) for names, each in found[:MOST_CARDS]))
-    table = table_from_rows("verdicts", headings=HEADINGS, rows=rows)
-    blocks: list[Block] = [cards, table]
-    if findings:
-        blocks.append(findings)
-    return Section(id="verdicts", title="Verdicts", blocks=tuple(blocks))
+    cards = Cards(tuple(_card(*each, by_id) for each in found[:MOST_CARDS]))
+    findings = gather((name, finding) for name, _, each in found for finding in each.findings)
+    blocks: list[Block] = [cards, table("verdicts", rows, columns)]
+    return section_of("verdicts", "Verdicts", [*blocks, *([findings] if findings else [])])
 
 
-def _comparisons(runs: Sequence[Run]) -> Iterator[tuple[tuple[str, str], Comparison]]:
-    labels = labels_from_runs(runs)
-    names = {run.id: label for run, label in zip(runs, labels, strict=True)}
-    for run, label in zip(runs, labels, strict=True):
-        carried = run.extra.get("comparisons", ())
-        for comparison in carried if isinstance(carried, (list, tuple)) else ():
-            if isinstance(comparison, Comparison):
-                yield (label, names.get(comparison.baseline, comparison.baseline)), comparison
+def _change(verdict: Verdict) -> float | None:
+    return None if verdict.ratio is None else verdict.ratio - 1
 
 
-def _row(
-    names: tuple[str, str], comparison: Comparison, verdict: Verdict
-) -> tuple[Cell | str | int, ...]:
-    change = None if verdict.ratio is None else verdict.ratio - 1
-    return (
-        names[0],
-        names[1],
-        verdict.metric,
-        verdict.kind,
-        change_cell(change),
-        interval_text(verdict),
-        verdict.launches,
-        _DESIGNS[comparison.design],
-    )
-
-
-def _card(names: tuple[str, str], comparison: Comparison, by_id: Mapping[str, Run]) -> Card:
-    """Say what is faster, by how much, how sure that is, and whether it is still right."""
+def _card(candidate: str, baseline: str, comparison: Comparison, by_id: Mapping[str, Run]) -> Card:
+    """Say what is faster, by how much, how sure that is, and whether accuracy is kept."""
     verdict = comparison.verdicts[0]
-    candidate, baseline = (by_id.get(each) for each in (comparison.candidate, comparison.baseline))
-    rightness = "; ".join((_rightness(candidate, baseline), *_errors(candidate, baseline)))
-    title = f"{names[0]} against {names[1]}"
-    if verdict.ratio is None or verdict.kind in ("unclear", "incomparable"):
-        detail = "; ".join((sentence(verdict), rightness))
-        return Card(title=title, value=verdict.kind, detail=detail, tone="unclear")
-    change = text_from_change(verdict.ratio - 1, digits=1)
-    facts = [f"{change} {verdict.metric} {_noun(verdict)}", *_sureness(comparison), rightness]
-    value = "as fast" if verdict.kind == "same" else _times(verdict)
-    return Card(title=title, value=value, detail="; ".join(facts), tone=TONES[verdict.kind])
-
-
-def _times(verdict: Verdict) -> str:
-    ratio = verdict.ratio or 1.0
-    speed = ratio if verdict.metric == "throughput" else 1 / ratio
-    return f"{speed:.2f} × as fast" if speed >= 1 else f"{1 / speed:.2f} × as slow"
-
-
-def _noun(verdict: Verdict) -> str:
-    return "" if verdict.metric == "throughput" else "time"
-
-
-def _sureness(comparison: Comparison) -> list[str]:
-    verdict = comparison.verdicts[0]
-    facts = [f"measured {_DESIGNS[comparison.design]}, {verdict.launches} launches"]
-    if verdict.interval is not None:
-        words = interval_text(verdict, digits=1)
-        facts.insert(0, f"{verdict.interval.level * 100:g} % interval {words}")
-    return facts
-
-
-def _errors(candidate: Run | None, baseline: Run | None) -> Iterator[str]:
-    """Name what makes the time of a side alone worthless: a wrong result has no speed."""
-    for side, run in (("candidate", candidate), ("baseline", baseline)):
+    sides = {
+        "candidate": by_id.get(comparison.candidate),
+        "baseline": by_id.get(comparison.baseline),
+    }
+    after, before = (readings_from_run(run) if run else {} for run in sides.values())
+    shared = next((metric for metric in after if metric in before), None)
+    accuracy = ["accuracy not compared"]
+    if shared is not None:
+        accuracy = [f"{shared} {after[shared].text} against {before[shared].text}"]
+    for side, run in sides.items():  # a wrong result has no speed
         codes = {each.code for each in run.findings if each.severity == "error"} if run else ()
         if codes:
-            yield f"{' and '.join(sorted(codes))} found in the {side}: see findings"
+            accuracy.append(f"{' and '.join(sorted(codes))} found in the {side}: see findings")
+    title = f"{candidate} against {baseline}"
+    if verdict.ratio is None or verdict.kind in UNDECIDED:
+        return Card(title, verdict.kind, "; ".join((sentence(verdict), *accuracy)), "unclear")
+    rate = verdict.metric == "throughput"
+    speed = verdict.ratio if rate else 1 / verdict.ratio
+    times = f"{speed:.2f} × as fast" if speed >= 1 else f"{1 / speed:.2f} × as slow"
+    change = text_from_change(verdict.ratio - 1, digits=1)
+    facts = [f"{change} {verdict.metric} {'' if rate else 'time'}"]
+    if verdict.interval is not None:
+        level = f"{verdict.interval.level * 100:g} % interval"
+        facts.append(f"{level} {interval_text(verdict, digits=1)}")
+    facts.append(f"measured {DESIGNS[comparison.design]}, {verdict.launches} launches")
+    value = "as fast" if verdict.kind == "same" else times
+    return Card(title, value, "; ".join((*facts, *accuracy)), TONES[verdict.kind])
 
 
-def _rightness(candidate: Run | None, baseline: Run | None) -> str:
-    after = readings_from_run(candidate) if candidate else {}
-    before = readings_from_run(baseline) if baseline else {}
-    shared = next((metric for metric in after if metric in before), None)
-    if shared is None:
-        return "accuracy not compared"
-    return f"{shared} {after[shared].text} against {before[shared].text}"
+# ---- comparisons
+
+
+def document_from_comparisons(found: Sequence[Compared], *, selftest: bool = False) -> Document:
+    """Describe every candidate against the baseline, and where there are several, all in a row."""
+    sections = [_comparison(each, number, selftest) for number, each in enumerate(found)]
+    if len(found) > 1:
+        columns = (
+            column("candidate", "Candidate", lambda each: _names(each)[0], fit="shorten"),
+            column("median_s", get=lambda each: of_head(typical_time)(each.candidate)),
+            *_verdict_columns("comparison"),
+        )
+        blocks = (table("ranking", found, columns),)
+        sections.append(Section("ranking", "Against the baseline", blocks))
+    runs = list({run.id: run for each in found for run in (each.baseline, each.candidate)}.values())
+    if devices := tuple(device_blocks(runs, device_names(runs))):
+        sections.append(Section("devices", "Devices side by side", devices))
+    created = max(each.candidate.record.created for each in found)
+    return Document(created=created, sections=tuple(sections))
+
+
+def verdict_table(verdicts: Sequence[Verdict], *, id: str = "verdicts") -> Table:
+    """List the verdict on each metric with its change and interval."""
+    return table(id, also_in_cycles(verdicts), (column("metric"), *_verdict_columns()))
+
+
+def _verdict_columns(of: str = "") -> Iterator[Column]:
+    """Columns of verdicts, or of the first verdict of a comparison that is an attribute of rows."""
+
+    def cell(place: int) -> Read:
+        def read(row: Any) -> Cell:
+            return verdict_cells(getattr(row, of).verdicts[0] if of else row)[place]
+
+        return read
+
+    yield column("verdict", "Verdict", cell(0))
+    yield column("change", get=cell(1))
+    yield column("interval", "Interval", cell(2), rank=1)
+
+
+def also_in_cycles(verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
+    """Add the verdict in clock cycles to each verdict on seconds whose clocks are known."""
+    for verdict in verdicts:
+        yield verdict
+        if (cycles := in_cycles(verdict)) is not None:
+            yield cycles
+
+
+def verdict_cells(verdict: Verdict) -> tuple[Cell, Cell, Cell]:
+    """Write a verdict, the change it is about, and the interval of that."""
+    level = f"{verdict.interval.level * 100:g} %: " if verdict.interval else ""
+    words = f"{verdict.kind}, across devices" if verdict.across_devices else verdict.kind
+    change = _change(verdict)
+    return (
+        Cell(verdict.kind, words, TONES.get(verdict.kind, "unclear")),
+        Cell(change, text_from_change(change)),
+        Cell(None, level + interval_text(verdict)),
+    )
+
+
+def reasons(verdicts: Sequence[Verdict]) -> Iterator[Text]:
+    """Say once why there is no verdict, and what would give one."""
+    metrics: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        if verdict.kind in UNDECIDED:
+            words = verdict.reason + would_tell(verdict.launches_needed)
+            metrics.setdefault(words, []).append(verdict.metric)
+    for words, names in metrics.items():
+        yield Text(f"{', '.join(names)}: {words}", "unclear")
+
+
+def _comparison(compared: Compared, number: int, selftest: bool) -> Section:
+    sides = {"baseline": compared.baseline, "candidate": compared.candidate}
+    verdicts = compared.comparison.verdicts
+    facts = [*((side, title_of(run)) for side, run in sides.items()), *_design(compared)]
+    worth = list(_worth(compared, selftest))
+    errors = (
+        finding.having(concerns=side)  # a wrong result has no speed
+        for side, run in sides.items()
+        for finding in run.findings
+        if finding.severity == "error"
+    )
+    blocks: list[Block] = [
+        key_values(f"sides_{number}", facts),
+        *statistics_of(sides, id=f"statistics_{number}"),
+        verdict_table(verdicts, id=f"verdicts_{number}"),
+        *reasons(verdicts),
+        *([key_values(f"worth_{number}", worth)] if worth else []),
+        *finding_blocks((*errors, *compared.comparison.findings)),
+    ]
+    candidate, baseline = _names(compared)
+    title = f"{candidate} against {'itself' if selftest else baseline}"
+    return Section(f"comparison-{number}", title, tuple(blocks))
+
+
+def _names(compared: Compared) -> list[str]:
+    """Name candidate and baseline by their models, and by their devices where those differ."""
+    sides = (compared.candidate, compared.baseline)
+    devices = device_names(sides)
+    differ = len(set(devices.values())) > 1
+    return [model_name(run.record) + (f" on {devices[run.id]}" if differ else "") for run in sides]
+
+
+def _design(compared: Compared) -> Iterator[tuple[str, str]]:
+    sides = (compared.baseline, compared.candidate)
+    # Where no ratio was computed: launches of the side that has fewer.
+    count = compared.comparison.verdicts[0].launches or min(
+        len(run.record.launches) for run in sides
+    )
+    launches = counted(count, "launch", "launches")
+    yield "measured", f"{MODES.get(compared.mode, compared.mode)}, {launches} a side"
+    bursts = [[each for each in run.record.launches if each.burst_s] for run in sides]
+    if all(bursts):
+        times = []
+        for side in bursts:  # with the digits in which launches agree
+            seconds = [median(each.burst_s) for each in side]
+            ends = Ends(min(seconds), max(seconds))
+            times.append(text_from_duration(median(seconds), bounds=ends))
+        graph = known_value(compared.baseline.record.conditions.get("cuda_graph"))
+        what = "graph launches" if graph is True else "plain enqueues (no CUDA graph)"
+        first = bursts[0][0]
+        how = f"{len(first.burst_s)} bursts of {first.burst_size} {what}, {len(bursts[0])} launches"
+        yield "GPU time", f"{' against '.join(times)}: {how}"
+    if compared.interference:
+        moved = " and ".join(text_from_change(part) for part in compared.interference)
+        yield "interleaving", f"changes times by {moved} (baseline and candidate)"
+    alone = compared.comparison.alone
+    if alone is not None and alone.ratio is not None and alone.interval is not None:
+        yield "alone", f"{text_from_change(alone.ratio - 1)}, {interval_text(alone, digits=1)}"
+
+
+def _worth(compared: Compared, selftest: bool) -> Iterator[tuple[str, str]]:
+    """State the speed-up where there is one, the least difference seen, and the selftest."""
+    verdicts = compared.comparison.verdicts
+    head = verdicts[0]
+    if head.kind in ("faster", "slower") and head.ratio and head.interval is not None:
+        ends = sorted(1 / end for end in (head.interval.low, head.interval.high))
+        yield "speed-up", f"{1 / head.ratio:.3f}x, {ends[0]:.3f}x to {ends[1]:.3f}x"
+    rates = next((verdict for verdict in verdicts if verdict.metric == "throughput"), None)
+    first, second = compared.baseline.times.host, compared.candidate.times.host
+    if first is not None and second is not None and rates and rates.kind in ("faster", "slower"):
+        numbers = guide_speedup(first, second)
+        gained = text_from_change(numbers["fps_improvement_percent"] / 100, digits=1)
+        yield "of means", f"{numbers['speedup']:.3f}x, FPS {gained}"
+    if compared.comparison.detectable is not None:
+        size = text_from_fraction(compared.comparison.detectable)
+        yield "detectable", f"smallest detectable difference {size} (80 % power)"
+    if selftest:
+        word = "as expected" if head.kind == "same" else "this machine misleads comparisons"
+        yield "selftest", f"the model against itself is {head.kind}: {word}"
+
+
+# ---- several builds of one network, of two, or by two versions
+
+
+def document_from_lottery(found: Lottery) -> Document:
+    """Describe every build, in what they differ, and what a claim needs."""
+    blocks: list[Block] = [
+        _builds_table(found),
+        *note_lines(found.notes, tone="unclear"),
+        key_values("aspects", ((each.name, _aspect(each)) for each in found.aspects)),
+    ]
+    if (spread := found.spread) is not None:
+        needed = ", ".join(f"{claim}: {count}" for claim, count in spread.needed.items())
+        pairs = (
+            ("between builds", Cell(spread.between, f"± {_percent(spread.between)}")),
+            (
+                "within one",
+                Cell(spread.within, f"± {_percent(spread.within)} from launch to launch"),
+            ),
+            ("claims need", f"{needed} builds a side (99 % confidence, 80 % power)"),
+        )
+        blocks.append(key_values("spread", pairs))
+        if spread.between >= 0.01:
+            words = (
+                f"Comparing one build each cannot show differences below about "
+                f"{_percent(spread.range)}: use trtbench compare A.onnx B.onnx --builds 3, or one "
+                "timing cache for both."
+            )
+            blocks.append(Text(words, "unclear"))
+    title = f"{len(found.draws)} builds of {_file_name(found.model)} by {found.builder}"
+    return document_from_blocks("lottery", blocks, title=title)
+
+
+def document_from_networks(found: Sequence[NetworksCompared]) -> Document:
+    """Describe networks by their builds, the verdict first."""
+    sections = []
+    for number, each in enumerate(found):
+        blocks = (
+            verdict_table(each.comparison.verdicts, id=f"verdict_{number}"),
+            *_build_reasons(each.comparison.verdicts),
+            Text(f"based on {each.mode}, {len(each.baseline.draws)} of each side"),
+            *_sides(each.baseline, each.candidate, number),
+        )
+        title = f"{_file_name(each.candidate.model)} against {_file_name(each.baseline.model)}"
+        sections.append(Section(f"networks_{number}", title, blocks))
+    return Document(sections=tuple(sections))
+
+
+def document_from_upgrade(found: Upgrade) -> Document:
+    """Describe two versions: one verdict, then outputs, accuracy, layers and every build."""
+
+    def version(side: UpgradeSide) -> str:
+        unknown = "" if side.version else " of an unknown version"
+        return f"{side.name}: {side.builds.builder}{unknown}, {side.python}"
+
+    new = {score.metric: score for score in found.new.scores}
+    scores = (
+        (old.metric, f"{text_from_score(old)} before, {text_from_score(new[old.metric])} after")
+        for old in found.old.scores
+        if old.metric in new
+    )
+    pairs: list[tuple[str, Cell | str]] = [
+        ("old", version(found.old)),
+        ("new", version(found.new)),
+        ("outputs", _aspect(found.outputs)),
+        *scores,
+        ("layers", found.layers),
+    ]
+    blocks: list[Block] = [
+        verdict_table([found.verdict]),
+        *_build_reasons([found.verdict]),
+        key_values("versions", pairs),
+        *note_lines(found.notes, tone="unclear"),
+        *_sides(found.old.builds, found.new.builds, 0),
+    ]
+    title = f"{_file_name(found.model)}: {found.new.name} against {found.old.name}"
+    return document_from_blocks("upgrade", blocks, title=title)
+
+
+def _builds_table(found: Lottery, *, id: str = "builds") -> Table:
+    """List every build with its time and how it differs from the first."""
+    first = found.draws[0].typical_s
+
+    def change(draw: Draw) -> Cell:
+        value = draw.typical_s / first - 1 if draw.typical_s and first else None
+        return Cell(value, text_from_change(value))
+
+    columns = (
+        column("build", "Build", "label"),
+        column("median_s", get="typical_s"),
+        column("change", "Against 1st", change, "right", rank=1),
+        column("build_s", "Built in", kind="seconds", rank=2),
+        column("size_bytes", "Size", kind="bytes", rank=3),
+        column("layers", "Layers", kind="right", rank=5),
+        column("sha256", "SHA-256", lambda draw: Cell(draw.sha256, draw.sha256[:12]), rank=4),
+        column("run", "Run", rank=6),
+    )
+    count = found.spread.launches if found.spread else 1
+    launches = "1 launch" if count == 1 else f"{count} launches in rounds"
+    caption = f"median {found.metric} time of {launches}" if found.metric else None
+    return table(id, found.draws, columns, caption=caption)
+
+
+def _sides(baseline: Lottery, candidate: Lottery, number: int) -> Iterator[Block]:
+    for name, side in (("baseline", baseline), ("candidate", candidate)):
+        yield Text(f"{name}: {_file_name(side.model)}, built by {side.builder}")
+        yield _builds_table(side, id=f"{name}_{number}")
+        if side.spread is not None:
+            between, within = (_percent(p) for p in (side.spread.between, side.spread.within))
+            yield Text(f"± {between} between builds, ± {within} within one")
+
+
+def _aspect(aspect: Aspect) -> Cell:
+    words: dict[bool | None, tuple[str, Tone]] = {
+        True: ("same", "good"), False: ("different", "bad"), None: ("unknown", "unclear"),
+    }  # fmt: skip
+    word, tone = words[aspect.same]
+    return Cell(aspect.same, f"{word}: {aspect.text}", tone)
+
+
+def _build_reasons(verdicts: Sequence[Verdict]) -> Iterator[Text]:
+    for verdict in verdicts:
+        if verdict.kind in UNDECIDED:
+            needed = verdict.launches_needed
+            few = needed and needed <= WORTH_WHILE
+            more = f"; about {needed} builds would be enough" if few else ""
+            yield Text(f"{verdict.metric}: {verdict.reason}{more}", "unclear")
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:.2g} %"
+
+
+def _file_name(model: str) -> str:
+    return model.replace("\\", "/").rsplit("/", 1)[-1]
+
+
+# ---- gates
+
+
+def rule_table(results: Sequence[GateResult]) -> Table:
+    """List rules with their outcome and what was measured."""
+    tones: dict[str, Tone] = {"pass": "good", "fail": "bad", "unclear": "unclear"}
+
+    def outcome(each: GateResult) -> Cell:
+        text = "FAIL" if each.outcome == "fail" else each.outcome
+        return Cell(each.outcome, text, tones[each.outcome])
+
+    def measured(each: GateResult) -> str:
+        return f"{each.message}{would_tell(each.launches_needed)}"
+
+    columns = (
+        column("outcome", "Outcome", outcome),
+        column("rule", "Rule", "rule.text"),
+        column("measured", "Measured", measured, fit="wrap"),
+    )
+    return table("gate", results, columns)
+
+
+def document_from_gates(found: Sequence[Gate], failed: Sequence[Failed] = ()) -> Document:
+    """Describe the rules of one gate, or of several, and the errors of runs."""
+
+    def title_of_gate(gate: Gate) -> str:
+        count: Counter[str] = Counter(result.outcome for result in gate.results)
+        outcomes = ("pass", "fail", "unclear")
+        tally = ", ".join(f"{count[key]} {key}" for key in outcomes if count[key]) or "no rules"
+        return f"Gate {'open' if gate.open else 'closed'}: {gate.name}: {tally}"
+
+    alone = len(found) + len(failed) == 1
+    sections = []
+    for each in found:
+        blocks: list[Block] = [rule_table(each.results)]
+        blocks += [Text(f"closed by {reason}", "bad") for reason in each.closed_by]
+        if facts := tuple(_gate_facts(each)):
+            blocks.append(key_values("facts", facts))
+        if each.candidate is not None:
+            blocks += finding_blocks(e for e in each.candidate.findings if e.severity == "error")
+        id, title = ("gate", "") if alone else (f"gate_{each.name}", title_of_gate(each))
+        sections.append(Section(id, title, tuple(blocks)))
+    for broken in failed:
+        reason = broken.facts.get("reason")
+        words = f"not measured: {broken.reason}{f': {reason}' if reason else ''}"
+        block = Text(words, "bad")
+        sections.append(Section(f"gate_{broken.model}", f"Gate closed: {broken.model}", (block,)))
+    closed = [each.name for each in found if not each.open] + [each.model for each in failed]
+    state = f"closed by {', '.join(closed)}" if closed else "open"
+    several = f"Gate {state}: {len(found) + len(failed)} models"
+    title = title_of_gate(found[0]) if alone and found else several
+    return Document(title=title, sections=tuple(sections))
+
+
+def _gate_facts(found: Gate) -> Iterator[tuple[str, Cell]]:
+    """State both medians, the machine and the versions, for whoever reads a job's page."""
+    sides = {"baseline": found.compared.baseline if found.compared is not None else None}
+    for name, run in (sides | {"candidate": found.candidate}).items():
+        head = headline_summary(run) if run is not None else None
+        if run is not None and head is not None and head.typical is not None:
+            time = text_from_duration(head.typical)
+            yield name, Cell(head.typical, f"median {time} ({run.times.headline}), run {run.id}")
+    if found.candidate is not None:
+        where = found.candidate.record.environment
+        gpus = ", ".join(gpu.name for gpu in where.gpus)
+        yield "machine", Cell(None, ", ".join(filter(None, (where.label, gpus, where.cpu))))
+        versions = ", ".join(f"{name} {version}" for name, version in where.versions.items())
+        if versions:
+            yield "versions", Cell(None, versions)
+
+
+# ---- two numbers of one model, step by step
+
+
+def document_from_ladder(
+    ladder: Ladder, labels: tuple[str, str], *, measured: bool, hint: str | None = None
+) -> Document:
+    """Describe a ladder, as a screen and as data."""
+    at = ladder.a_s
+    rows: list[tuple[str, str, str, float | None, float | None, str, str]] = [
+        (labels[0], "", "", None, at, "", f"median {ladder.metric_a}")
+    ]
+    for rung in ladder.rungs:
+        counts = rung.evidence in COUNTS and rung.seconds is not None
+        at = at + (rung.seconds or 0.0) if at is not None and counts else at
+        reached = at if counts else None
+        rows.append(
+            (rung.title, rung.a, rung.b, rung.seconds, reached, rung.evidence, rung.because)
+        )
+    rows.append(("unexplained", "", "", ladder.unexplained_s, None, "", ""))
+    rows.append((labels[1], "", "", None, ladder.b_s, "", f"median {ladder.metric_b}"))
+
+    def adds(row: Sequence[Any]) -> Cell:
+        shown = row[1] or row[3] is not None
+        return Cell(row[3], text_from_difference(row[3]) if shown else "")
+
+    def reached_at(row: Sequence[Any]) -> Cell | Time:
+        return Cell(None, "") if row[4] is None else Time(row[4])
+
+    columns = (
+        column("rung", "", lambda row: row[0], fit="shorten"),
+        column("a", "From", lambda row: row[1], fit="shorten", rank=2),
+        column("b", "To", lambda row: row[2], fit="shorten", rank=2),
+        column("seconds_s", "Adds", adds, "right"),
+        column("reached_s", "Reached", reached_at, "right", rank=1),
+        column("evidence", "Known", lambda row: row[5], rank=3),
+        column("because", "Because", lambda row: row[6], fit="wrap"),
+    )
+    blocks = (table("ladder", rows, columns), *((Text(hint),) if hint else ()))
+    return Document(
+        title=f"From {labels[0]} to {labels[1]}",
+        sections=(Section("ladder", "", blocks),),
+        data={
+            "run": labels[0],
+            "against": labels[1],
+            "measured": measured,
+            "metric": [ladder.metric_a, ladder.metric_b],
+            "from_s": ladder.a_s,
+            "to_s": ladder.b_s,
+            "rungs": list(ladder.rungs),
+            "unexplained_s": ladder.unexplained_s,
+        },
+    )
+
+
+# ---- the demo
+
+
+def document_from_demo(found: Demo) -> Document:
+    """Describe what the demo measured and judged."""
+
+    def rate(run: Run) -> Cell:
+        value = summary_of(run).items_per_s
+        return Cell(value, text_from_rate(value, what="items"))
+
+    def top1(run: Run) -> float:
+        return found.scores[precision_of(run.record) or ""].scores[0].value
+
+    p99 = of_head(lambda head: quantile_cell(head.quantile(0.99), unit_for_seconds(head.median)))
+    columns = (
+        column("model", get=lambda run: model_name(run.record)),
+        column("precision", get=lambda run: precision_of(run.record)),
+        column("batch", get="record.spec.batch"),
+        column("median_s", get=of_head(lambda head: Time(head.median, head.median_interval))),
+        column("p99_s", get=p99),
+        column("items_per_s", "Throughput", rate, "right", rank=2),
+        column("top1", "Top-1", top1, "percent", rank=1),
+        column("size_bytes", get="record.spec.model.size_bytes"),
+    )
+    sections = [Section("runs", "", (table("demo", found.runs, columns),))]
+    for batch, compared in found.compared.items():
+        verdicts = compared.comparison.verdicts[:SHOWN_METRICS]
+        blocks: tuple[Block, ...] = (
+            verdict_table(verdicts, id=f"verdicts_{batch}"),
+            *reasons(verdicts),
+        )
+        sections.append(Section(f"batch-{batch}", f"INT8 against FP32, batch {batch}", blocks))
+    if words := words_on_neighbours(found.runs):
+        sections.append(Section("neighbours", "", (Text(words, "unclear"),)))
+    created = max(run.record.created for run in found.runs)
+    return Document(created=created, sections=tuple(sections))
+
+
+def words_on_neighbours(runs: Sequence[Run]) -> str | None:
+    """Say that the machine did other work meanwhile: that, not the tool, blurs the answers."""
+    found = [each for run in runs for each in run.findings if each.code == CONTENDED]
+    if not found:
+        return None
+    return (
+        f"This machine did other work meanwhile, in {len(found)} of {len(runs)} runs: times are "
+        "longer and answers less clear than on a quiet one. Stop it, then: trtbench demo"
+    )

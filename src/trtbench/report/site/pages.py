@@ -1,4 +1,7 @@
-"""The pages of the site: one for all runs, one for each network, one for a run, one for two."""
+"""The pages of the site: one for all runs, one for each network, one for a run, one for two.
+
+What the pages are given: a row for every run, series with their changes, and single runs.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,44 @@ import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
 
-from trtbench.boundary import clean_text
-from trtbench.domain.spec import Value
-from trtbench.report import style
-from trtbench.report.labels import file_stem
-from trtbench.report.renderers.html import asset, plotly_script
+import numpy as np
 
-ASSETS = ("site.css", "core.js", "table.js", "pages.js")
-SCRIPTS = ("core.js", "tables.js", "table.js", "plotly.min.js", "charts.js", "pages.js")
+from trtbench.analysis.history import Series
+from trtbench.analysis.summary import ColumnSummary
+from trtbench.core.properties import PROPERTIES, model_name, network_name, protocol_of
+from trtbench.core.run import (
+    AnyRecord,
+    FailedRun,
+    Run,
+    RunRecord,
+    Scalar,
+    gpu_of,
+    known_value,
+    precision_of,
+)
+from trtbench.core.safety import clean_text
+from trtbench.core.spec import Length
+from trtbench.core.units import unit_for_seconds
+from trtbench.report import style
+from trtbench.report.charts import Axis, Line, Lines, LineStyle, curves, line
+from trtbench.report.document import Figure
+from trtbench.report.labels import file_stem
+from trtbench.report.renderers.html import asset
+from trtbench.report.run_facts import (
+    PHASES,
+    facts_from_environment,
+    headline_column,
+    readings_from_run,
+    summary_of,
+)
+from trtbench.report.sections.history import figure_from_series
+from trtbench.version import __version__
+
+ASSETS = ("site.css", "core.js", "table.js", "charts.js", "pages.js")
+SCRIPTS = ("core.js", "tables.js", "table.js", "charts.js", "pages.js")
 """In the order in which they are loaded; the first takes the data in, the last begins."""
-SHARED = ("tables.js", "charts.js")
+SHARED = ("tables.js",)
 """Scripts of the report that the site uses, too."""
-DRAWING = ("plotly.min.js", "charts.js")
-"""Only pages with pictures load these."""
 DATA = "data/site.js"
 PAGE = """<!doctype html>
 <html lang="en">
@@ -45,33 +73,45 @@ PAGE = """<!doctype html>
 </noscript></main>
 <footer>{footer}</footer>
 <div class="toast" role="status" aria-live="polite"></div>
-<script type="application/json" id="palette">{palette}</script>
 {scripts}
 </body>
 </html>
 """
 
 
-class SiteFacts(Value, frozen=True, kw_only=True):
-    """What every page says of the whole."""
-
-    title: str
-    created: str
-    runs: int
-    version: str
-
-
-def pages_from_networks(networks: Mapping[str, str], facts: SiteFacts) -> dict[str, str]:
+def pages_from_networks(
+    networks: Mapping[str, str], *, site: str, created: str, runs: int
+) -> dict[str, str]:
     """Write every page, by its file name; ``networks`` maps file names to names."""
     pages = {
-        "index.html": _page("runs", "All runs", facts),
-        "models.html": _page("models", "Models", facts),
-        "run.html": _page("run", "Run", facts),
-        "compare.html": _page("compare", "Two runs", facts),
+        "index.html": ("runs", "All runs", ""),
+        "models.html": ("models", "Models", ""),
+        "run.html": ("run", "Run", ""),
+        "compare.html": ("compare", "Two runs", ""),
+        **{file: ("model", name, name) for file, name in networks.items()},
     }
-    for file, name in networks.items():
-        pages[file] = _page("model", name, facts, network=name)
-    return pages
+    scripts = "\n".join(
+        f'<script src="{name}"></script>'
+        for name in (f"assets/{SCRIPTS[0]}", DATA, *(f"assets/{name}" for name in SCRIPTS[1:]))
+    )
+    made = f"made {created[:16].replace('T', ' ')} by trtbench {__version__}"
+    return {
+        file: PAGE.format(
+            title=html.escape(f"{heading} · {site}"),
+            site=html.escape(site),
+            heading=html.escape(heading),
+            page=page,
+            network=html.escape(network),
+            **{
+                f"here_{name}": ' aria-current="page"' if page == name else ""
+                for name in ("runs", "models", "compare")
+            },
+            body='<div id="view"><p class="dim">Loading…</p></div>',
+            footer=html.escape(f"{runs} runs · {made}"),
+            scripts=scripts,
+        )
+        for file, (page, heading, network) in pages.items()
+    }
 
 
 def assets() -> dict[str, bytes]:
@@ -79,44 +119,16 @@ def assets() -> dict[str, bytes]:
     folder = resources.files(__name__.rpartition(".")[0]) / "assets"
     files = {f"assets/{name}": (folder / name).read_bytes() for name in ASSETS}
     shared = {f"assets/{name}": asset(name).encode() for name in SHARED}
-    return files | shared | {"assets/plotly.min.js": plotly_script()}
+    return files | shared
 
 
 def script_from_data(name: str, data: object) -> bytes:
     """Wrap data as a script: pages opened from a disk may load scripts and nothing else."""
-    return f"{name}({_json(data)});\n".encode()
-
-
-def _page(page: str, heading: str, facts: SiteFacts, *, network: str = "") -> str:
-    here = ' aria-current="page"'
-    drawn = page in ("model", "run", "compare")
-    first, *rest = (f"assets/{name}" for name in SCRIPTS if drawn or name not in DRAWING)
-    scripts = [first, DATA, *rest]
-    return PAGE.format(
-        title=html.escape(f"{heading} · {facts.title}"),
-        site=html.escape(facts.title),
-        heading=html.escape(heading),
-        page=page,
-        network=html.escape(network),
-        here_runs=here if page == "runs" else "",
-        here_models=here if page == "models" else "",
-        here_compare=here if page == "compare" else "",
-        body='<div id="view"><p class="dim">Loading…</p></div>',
-        footer=html.escape(
-            f"{facts.runs} runs · made {facts.created[:16].replace('T', ' ')} "
-            f"by trtbench {facts.version}"
-        ),
-        palette=_json(style.TOKENS),
-        scripts="\n".join(f'<script src="{name}"></script>' for name in scripts),
-    )
-
-
-def _json(data: object) -> str:
-    """Write JSON that can stand in a script; a closing tag or a line separator would end it."""
     text = json.dumps(_plain(data), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    # A closing tag or a line separator would end the script.
     for bad, good in (("</", "<\\/"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029")):
         text = text.replace(bad, good)
-    return text
+    return f"{name}({text});\n".encode()
 
 
 def _plain(data: object) -> object:
@@ -133,8 +145,223 @@ def _plain(data: object) -> object:
 def file_names(networks: Sequence[str]) -> dict[str, str]:
     """Name a file for every network; they may differ in case or signs only."""
     taken: set[str] = set()
-    found: dict[str, str] = {}
-    for name in sorted(networks):
-        stem = file_stem(name.lower(), taken=taken)
-        found[f"model-{stem}.html"] = name
-    return found
+    return {f"model-{file_stem(each.lower(), taken=taken)}.html": each for each in sorted(networks)}
+
+
+MOST_POINTS = 400
+"""Of a series of samples: as many as a screen has room for."""
+RANKS = tuple(k / 100 for k in range(101))
+BLOCKING = tuple(each.words for each in PROPERTIES if each.compare == "block")
+"""Differences that make a ratio meaningless."""
+
+
+def shared_figures() -> dict[str, dict[str, object]]:
+    """Describe the charts of runs that meet only in a browser, which fills in their numbers.
+
+    ``{unit}`` stands for a unit that suits the numbers.
+    """
+
+    def empty(role: str, style: LineStyle) -> Line:
+        return line(None, role, (), (), style)
+
+    time, share = Axis("Time", "{unit}"), Axis("Samples", "%")
+    median, ratio = Axis("Median", "{unit}"), Axis("B over A", "%")
+    lines, rings = ([empty(f"run:{k}", style) for k in (0, 1)] for style in ("line", "ring"))
+    zero = line(None, "mark", (1, 99), (0, 0), "dotted")
+    charts = {
+        "ranks": ("Share of samples at or below", time, share, lines),
+        "shift": (
+            "B over A, percentile by percentile", Axis("Percentile"), ratio, [lines[1], zero]
+        ),
+        "launches": ("Median of every launch", Axis("Launch"), median, rings),
+    }  # fmt: skip
+    return {
+        id: chart_data(Figure(id, title, curves(x, y, drawn)))
+        for id, (title, x, y, drawn) in charts.items()
+    }
+
+
+def chart_data(figure: Figure) -> dict[str, object]:
+    """Describe a chart of one panel for the script of the pages, which draws it."""
+    chart = figure.chart
+    assert isinstance(chart, Lines)
+
+    def rounded(value: float | None) -> float | None:
+        """Keep the digits that a screen can show, and of seconds since 1970 the seconds."""
+        return None if value is None or not math.isfinite(value) else float(f"{value:.10g}")
+
+    return {
+        "title": figure.title,
+        "x": {"label": chart.x.label, "time": chart.x.scale == "time"},
+        "y": {"label": chart.y.label},
+        "lines": [
+            {
+                "name": line.name,
+                "colour": style.token(line.role),
+                "style": line.style,
+                "x": list(map(rounded, line.x)),
+                "y": list(map(rounded, line.y)),
+                "texts": list(line.texts),
+            }
+            for line in chart.panels[0].lines
+        ],
+    }
+
+
+def row_from_record(
+    record: AnyRecord, *, median_s: float | None, items_per_s: float | None, reported: bool = False
+) -> dict[str, object]:
+    """Describe a run in a line of the list; short names, because there are thousands."""
+    findings = record.findings if isinstance(record, RunRecord) else ()
+    gpu = gpu_of(record)
+    return {
+        "id": record.id,
+        "at": record.created,
+        "network": network_name(record),
+        "model": model_name(record),
+        "runtime": record.spec.runtime,
+        "precision": precision_of(record),
+        "batch": record.known_items if isinstance(record, RunRecord) else record.spec.batch,
+        "protocol": protocol_of(record),
+        "machine": record.environment.host,
+        "device": gpu.name if gpu else record.environment.cpu,
+        "median": median_s,
+        "reported": reported,
+        "items": items_per_s,
+        "tags": list(record.tags),
+        "warnings": sum(each.severity != "note" for each in findings),
+        "failed": record.reason if isinstance(record, FailedRun) else None,
+    }
+
+
+def series_data(series: Series, *, network: str) -> dict[str, object]:
+    """Describe a series by the ids of its runs, its levels and its changes."""
+    return {
+        "network": network,
+        "name": series.key.name,
+        "runs": [point.run for point in series.points],
+        "figure": chart_data(figure_from_series(series, "series")),
+        "changes": [
+            {
+                "index": change.at.index,
+                "run": change.run,
+                "at": change.created,
+                "before": change.at.before,
+                "after": change.at.after,
+                "change": change.at.change,
+                "confirmed": change.at.confirmed,
+                "causes": [[cause.name, cause.before, cause.after] for cause in change.causes],
+            }
+            for change in series.changes
+        ],
+    }
+
+
+def run_data(run: Run) -> dict[str, object]:
+    """Describe one run for its own page and for comparisons."""
+    record, summary, headline = run.record, summary_of(run), run.times.headline
+    samples = headline_column(run)
+    parts = run.times.by_launch(headline) if headline in run.times.durations() else ()
+    return {
+        **_common(record),
+        "headline": PHASES.get(summary.headline, summary.headline),
+        "reported": summary.reported,
+        "columns": [_column(each) for each in summary.columns],
+        "items": summary.items_per_s,
+        "queries": summary.queries_per_s,
+        "interval": [summary.interval.low, summary.interval.high] if summary.interval else None,
+        "ranks": np.quantile(samples, RANKS).tolist() if len(samples) else [],
+        "samples": chart_data(_samples(run)) if len(samples) else None,
+        "count": len(samples),
+        "launches": [float(np.median(part)) for part in parts if len(part)],
+        "scores": {
+            name: [reading.value, reading.low, reading.high]
+            for name, reading in readings_from_run(run).items()
+        },
+        "findings": [
+            [each.severity, each.code, each.message, each.remedy] for each in record.findings
+        ],
+        "notes": list(record.notes),
+        "basis": basis(record),
+    }
+
+
+def failed_data(record: FailedRun) -> dict[str, object]:
+    """Describe a run that did not finish."""
+    log = list(record.log_tail)
+    return {**_common(record), "failed": record.reason, "stage": record.stage, "log": log}
+
+
+def basis(record: RunRecord) -> dict[str, object]:
+    """Collect what two runs must share for a ratio to mean something, by its name in words."""
+    shapes = ", ".join(f"{'x'.join(map(str, each.shape))} {each.dtype}" for each in record.inputs)
+    own = {
+        "inputs": shapes or None,
+        "batch": record.known_items,
+        "host": record.environment.kind,  # host names of runners change
+    }
+    declared = {
+        each.words: own.get(each.name, value)
+        for each in PROPERTIES
+        if each.compare and (isinstance(value := each.read(record), Scalar) or each.name in own)
+    }
+    named = {each.name for each in PROPERTIES}
+    others = {n: known_value(f) for n, f in record.conditions.items() if n not in named}
+    return {**declared, **others}
+
+
+def _common(record: AnyRecord) -> dict[str, object]:
+    model, spec = record.spec.model, record.spec
+    own: dict[str, Scalar] = {
+        "warm-up": _words(spec.warmup.floor),
+        "length": _words(spec.stop),
+        "launches": spec.launches,
+        "inputs": spec.inputs.source or f"random, seed {spec.inputs.seed}",
+    }
+    # Properties of the register that are set on the command line, as they ran.
+    set_by_flags = {
+        each.words: each.text(record)
+        for each in PROPERTIES
+        if each.asked and each.step is not None and isinstance(record, RunRecord)
+    }
+    return {
+        "id": record.id,
+        "path": model.path,
+        "sha256": model.sha256,
+        "size": model.size_bytes,
+        "tags": list(record.tags),
+        "command": record.environment.command,
+        "environment": facts_from_environment(record.environment),
+        "options": own
+        | {words: text for words, text in set_by_flags.items() if text}
+        | {f"option {key}": value for key, value in spec.options.items()},
+    }
+
+
+def _words(length: Length) -> str | None:
+    parts = [f"{length.seconds:g} s" if length.seconds else ""]
+    parts += [f"{length.iterations} iterations" if length.iterations else ""]
+    return ", ".join(filter(None, parts)) or None
+
+
+def _column(column: ColumnSummary) -> dict[str, object]:
+    names = ("median", "mean", "std", "min", "max")
+    values: dict[str, float | None] = {name: getattr(column, name) for name in names}
+    values |= {each.name: each.value for each in column.quantiles if each.q >= 0.9}
+    shown = {k: v if v is not None and math.isfinite(v) else None for k, v in values.items()}
+    return {"name": PHASES.get(column.column, column.column), "n": column.count, **shown}
+
+
+def _samples(run: Run) -> Figure:
+    """Draw samples; of every stretch the least and the largest, so that what stands out is kept."""
+    samples = headline_column(run)
+    kept = np.arange(len(samples))
+    if len(samples) > MOST_POINTS:
+        parts = np.array_split(kept, MOST_POINTS // 2)
+        ends = [(part[samples[part].argmin()], part[samples[part].argmax()]) for part in parts]
+        kept = np.unique(ends)
+    unit, scale = unit_for_seconds(float(np.median(samples)))
+    points = line(None, "run:0", kept.astype(float), samples[kept], "points", scale=scale)
+    title = f"{PHASES.get(run.times.headline, run.times.headline)} time"
+    chart = curves(Axis("Sample"), Axis(title, unit), [points])
+    return Figure("samples", f"{title}, sample by sample", chart)

@@ -1,95 +1,75 @@
-"""What is not installed on this machine of what a run needs, and the command that installs it."""
+"""Refuse work for which this machine lacks a runtime, a builder or a package."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from trtbench.build.builders import BUILDERS
-from trtbench.build.builders.contract import Builder
-from trtbench.errors import UnavailableError
-from trtbench.executors import can_import, check_interpreter
-from trtbench.extras import missing_package
+from trtbench.convert.build import refuse_without_builder
+from trtbench.convert.builders import BUILDERS
+from trtbench.convert.builders.contract import Builder
+from trtbench.core.errors import UnavailableError
+from trtbench.core.plugins import missing_package
+from trtbench.host.workers import can_import, check_interpreter
+from trtbench.requests.run_spec import for_format
+from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES
 from trtbench.runtimes.contract import Runtime
 from trtbench.workflows.look.probe import PluginKind, probe
-from trtbench.workflows.request.choice import for_format, refuse_without_builder
-from trtbench.workflows.request.config import Config
 
 
 def refuse_lacking(libraries: Sequence[str], config: Config) -> None:
     """Refuse work that needs what is neither here nor in an interpreter that is named for it.
 
-    A word that ends with ``@PATH`` is about this interpreter, others about that of the settings.
+    Words are ``runtime:NAME``, ``builder:NAME``, ``format:NAME`` (any runtime that executes it) or
+    ``package:RUNTIME/NAME``; with ``@PATH`` they concern that interpreter, else the configured one.
     """
-    kinds = {"runtime": _runtime, "builder": _builder, "format": _format, "package": _package}
     for word in libraries:
         kind, _, rest = word.partition(":")
         name, _, python = rest.partition("@")
-        if kind in kinds:  # a newer asker may know more
-            kinds[kind](name, _always(python) if python else config.python_for)
-
-
-Pythons = Callable[[str], str | None]
-"""Names the interpreter for a runtime or builder; ``None`` is the own one."""
-
-
-def _always(python: str) -> Pythons:
-    return lambda name: python
-
-
-def _runtime(name: str, pythons: Pythons) -> None:
-    _refuse_all("runtime", [(name, RUNTIMES.load(name))], pythons)
-
-
-def _builder(name: str, pythons: Pythons) -> None:
-    found = [(name, BUILDERS.load(name))] if name else list(BUILDERS.loaded())
-    if not name and not any(pythons(each) for each, _ in found):
-        refuse_without_builder(Config(store=""), {})
-    else:
-        _refuse_all("builder", found, pythons)
-
-
-def _format(name: str, pythons: Pythons) -> None:
-    _refuse_all("runtime", for_format(name), pythons)  # type: ignore[arg-type]
+        if kind == "runtime":
+            _refuse_all("runtime", [(name, RUNTIMES.load(name))], python, config)
+        elif kind == "format":
+            _refuse_all("runtime", for_format(name), python, config)  # type: ignore[arg-type]
+        elif kind == "builder":
+            builders = [(name, BUILDERS.load(name))] if name else list(BUILDERS.loaded())
+            if name or python or any(config.python_for(each) for each, _ in builders):
+                _refuse_all("builder", builders, python, config)
+            else:
+                refuse_without_builder(Config(store=""), {})
+        elif kind == "package":  # a newer sender may name further kinds
+            runtime, _, package = name.rpartition("/")
+            _refuse_package(package, python or config.python_for(runtime))
 
 
 def _refuse_all(
-    kind: PluginKind, found: Sequence[tuple[str, Runtime | Builder]], pythons: Pythons
+    kind: PluginKind,
+    found: Sequence[tuple[str, Runtime | Builder]],
+    python: str,
+    config: Config,
 ) -> None:
     """Refuse work that any of these could do, when none of them can be used."""
-    first = None
+    first: UnavailableError | None = None
     for name, module in found:
-        problem = _problem(kind, name, module, pythons(name))
-        if problem is None:
+        facts = {}
+        if interpreter := python or config.python_for(name):
+            check_interpreter(interpreter)
+            answer = probe(name, kind=kind, python=interpreter)
+            reason, facts = answer.reason or answer.problem, {"interpreter": interpreter}
+            pip = f"{interpreter} -m pip install"
+            fix = answer.fix and answer.fix.replace("pip install", pip, 1)
+        else:
+            reason, fix = module.available(), module.fix()
+        if reason is None:
             return
-        first = first or problem
+        message = f"a machine lacks what {name} needs"
+        first = first or UnavailableError(message, facts={"reason": reason, **facts}, fix=fix)
     if first is not None:
         raise first
 
 
-def _problem(
-    kind: PluginKind, name: str, module: Runtime | Builder, python: str | None
-) -> UnavailableError | None:
-    """Say why it cannot be used here, or in another interpreter, which is asked itself."""
-    if python is None:
-        reason, fix, facts = module.available(), module.fix(), {}
-    else:
-        check_interpreter(python)
-        answer = probe(name, kind=kind, python=python)
-        reason, facts = answer.reason or answer.problem, {"interpreter": python}
-        fix = answer.fix and answer.fix.replace("pip install", f"{python} -m pip install", 1)
-    if reason is None:
-        return None
-    return UnavailableError(
-        f"a machine lacks what {name} needs", facts={"reason": reason, **facts}, fix=fix
-    )
-
-
-def _package(name: str, pythons: Pythons) -> None:
-    runtime, _, package = name.rpartition("/")
-    python = pythons(runtime)
+def _refuse_package(package: str, python: str | None) -> None:
     if can_import(python, package) if python else importlib.util.find_spec(package) is not None:
         return
     problem = ModuleNotFoundError(name=package)

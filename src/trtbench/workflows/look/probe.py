@@ -8,17 +8,17 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from trtbench.build.builders import BUILDERS
-from trtbench.build.builders.contract import Builder
-from trtbench.domain.spec import Value
-from trtbench.errors import TrtbenchError
-from trtbench.executors import WORKER_NEEDS, worker_environment
-from trtbench.host.process import Exit, run_process, tail
-from trtbench.host.unfinished import temporary_folder
+from trtbench.convert.builders import BUILDERS
+from trtbench.convert.builders.contract import Builder
+from trtbench.core.errors import TrtbenchError
+from trtbench.core.spec import Value
+from trtbench.host.files import temporary_folder
+from trtbench.host.process import run_process, tail
+from trtbench.host.workers import WORKER_NEEDS, worker_environment
 from trtbench.runtimes import RUNTIMES
 from trtbench.runtimes.contract import Runtime
 
@@ -34,11 +34,11 @@ m = u.module_from_spec(s); sys.modules['trtbench'] = m; s.loader.exec_module(m)
 from trtbench.workflows.look.probe import answer
 answer(sys.argv[1], events=int(sys.argv[2]), kind=sys.argv[3])
 """
-"""Another interpreter is lent this very package, as it is for a measurement."""
+"""Another interpreter uses this very package, as it does for a measurement."""
 
 
 class ProbeAnswer(Value, frozen=True, kw_only=True):
-    """What a runtime said of itself, or how it failed to."""
+    """What a runtime reports of itself, or how it failed to."""
 
     reason: str | None = None
     """Why it is not available; ``None`` when it works."""
@@ -54,64 +54,51 @@ def probe(
     python: str = sys.executable,
     timeout_s: float = TIMEOUT_S,
 ) -> ProbeAnswer:
-    """Ask one of them in a fresh process of the interpreter that would work with it."""
-    heard: dict[str, Any] = {}
+    """Ask a runtime or builder in a fresh process of the interpreter that would run it."""
+    package = Path(__file__).resolve().parents[2]
+    code = _CODE.format(init=str(package / "__init__.py"), folder=str(package))
+    heard: dict[str, str | None] = {}
     with temporary_folder() as folder:
         log = folder / "log.txt"
         try:
             end = run_process(
-                [python, "-c", _child_code(), name, "{events}", kind],
+                [python, "-c", code, name, "{events}", kind],
                 log=log,
                 timeout_s=timeout_s,
                 env=worker_environment(python),
                 on_line=lambda line: heard.update(msgspec.json.decode(line)),
             )
         except OSError as problem:
-            return ProbeAnswer(
-                problem=f"the interpreter {python} does not start: {problem.strerror}"
-            )
-        if "reason" in heard or "problem" in heard:
-            return msgspec.convert(heard, type=ProbeAnswer)
-        return _answer_from_silence(end, tail(log), fix=heard.get("fix"), python=python)
+            said = f"the interpreter {python} does not start: {problem.strerror}"
+            return ProbeAnswer(problem=said)
+        last = next(reversed(tail(log)), "no output")
+    if "reason" in heard or "problem" in heard:
+        return msgspec.convert(heard, type=ProbeAnswer)
+    fix = heard.get("fix")
+    if last.startswith("ModuleNotFoundError") and not end.timed_out and not end.signal:
+        fix = f"{python} -m pip install {' '.join(WORKER_NEEDS)}"
+    if end.timed_out:
+        said = f"it did not answer within {end.seconds:.0f} s"
+    elif end.signal:
+        said = f"its process crashed ({end.signal})"
+    else:
+        said = f"its process ended with status {end.status}: {last}"
+    return ProbeAnswer(problem=said, fix=fix)
 
 
 def answer(name: str, *, events: int, kind: str) -> None:
-    """Answer for one of them, in the child: first the fix, then whether it works."""
+    """Answer in the child: first the fix, then whether it works."""
     try:
         module: Runtime | Builder = (BUILDERS if kind == "builder" else RUNTIMES).load(name)
         _say(events, fix=module.fix())
         _say(events, reason=module.available())
-    except (Exception, SystemExit) as problem:
-        _say(events, problem=_described(problem))
-
-
-def _described(problem: Exception | SystemExit) -> str:
-    """Make one line about what went wrong; of our own errors, what lies behind them."""
-    if isinstance(problem, TrtbenchError):
+    except TrtbenchError as problem:
         reason = problem.facts.get("reason")
-        return f"{problem.message}: {reason}" if reason else problem.message
-    first_line = str(problem).partition("\n")[0]
-    return f"{type(problem).__name__}: {first_line}".removesuffix(": ")
+        _say(events, problem=f"{problem.message}: {reason}" if reason else problem.message)
+    except (Exception, SystemExit) as problem:
+        line = str(problem).partition("\n")[0]
+        _say(events, problem=f"{type(problem).__name__}: {line}".removesuffix(": "))
 
 
 def _say(events: int, **parts: str | None) -> None:
     os.write(events, msgspec.json.encode(parts) + b"\n")
-
-
-def _child_code() -> str:
-    package = Path(__file__).resolve().parents[2]
-    return _CODE.format(init=str(package / "__init__.py"), folder=str(package))
-
-
-def _answer_from_silence(
-    end: Exit, log: tuple[str, ...], *, fix: str | None, python: str
-) -> ProbeAnswer:
-    """Say how a child ended that told nothing."""
-    if end.timed_out:
-        return ProbeAnswer(problem=f"it did not answer within {end.seconds:.0f} s", fix=fix)
-    if end.signal:
-        return ProbeAnswer(problem=f"its process crashed ({end.signal})", fix=fix)
-    last = log[-1] if log else "no output"
-    if last.startswith("ModuleNotFoundError"):
-        fix = f"{python} -m pip install {' '.join(WORKER_NEEDS)}"
-    return ProbeAnswer(problem=f"its process ended with status {end.status}: {last}", fix=fix)

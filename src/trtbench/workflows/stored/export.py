@@ -7,26 +7,23 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from trtbench.analysis.summary import summary_from_run
-from trtbench.boundary import mask
-from trtbench.domain.ran import graph_of, setting_of
-from trtbench.domain.result import FailedRun, Run, gpu_of
-from trtbench.domain.samples import DURATIONS
-from trtbench.domain.short_view import ShortView
-from trtbench.errors import InputError, StoreError, UsageError, write_error
-from trtbench.extras import optional_library
-from trtbench.store.contents import own_files
-from trtbench.store.entries import Entry
+from trtbench.core.errors import InputError, StoreError, UsageError, write_error
+from trtbench.core.plugins import optional_library
+from trtbench.core.properties import graph_of, setting_of
+from trtbench.core.results import ShortView
+from trtbench.core.run import FailedRun, Run, gpu_of
+from trtbench.core.safety import mask
+from trtbench.core.samples import DURATIONS
+from trtbench.core.units import instant_from_text
+from trtbench.requests.execution import Event, Listener, silent
+from trtbench.store.directory import Entry, own_files
 from trtbench.store.store import Store
-from trtbench.units import instant_from_text
-from trtbench.workflows.request.progress import Event, Listener, silent
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
-    from pyarrow import Schema, Table
 
 RUNS, SAMPLES = "runs.parquet", "samples.parquet"
 TARGETS = ("parquet", "mlflow")
@@ -77,6 +74,8 @@ def row_from_run(entry: Entry, run: Run | FailedRun) -> Row:
     record = run.record if isinstance(run, Run) else run
     spec, environment = record.spec, record.environment
     gpu = gpu_of(record)
+    findings = run.findings if isinstance(run, Run) else ()
+    grave = [each.code for each in findings if each.severity != "note"]
     return {
         "id": record.id,
         "kind": entry.kind,
@@ -106,7 +105,7 @@ def row_from_run(entry: Entry, run: Run | FailedRun) -> Row:
         "provenance": entry.provenance,
         "tags": ",".join(record.tags),
         "versions": ",".join(f"{k}={v}" for k, v in sorted(environment.versions.items())),
-        "findings": _findings(run),
+        "findings": ",".join(grave),
         "reason": record.reason if isinstance(record, FailedRun) else None,
         **(metrics_from_run(run) if isinstance(run, Run) else {}),
     }
@@ -120,14 +119,9 @@ def metrics_from_run(run: Run) -> dict[str, float]:
         found |= {"items_per_s": summary.items_per_s, "queries_per_s": summary.queries_per_s}
         for column in summary.columns:
             name = column.column
-            found |= {
-                f"{name}_median_s": column.median,
-                f"{name}_mean_s": column.mean,
-                f"{name}_std_s": column.std,
-                f"{name}_min_s": column.min,
-                f"{name}_max_s": column.max,
-                f"{name}_count": None if column.reported else float(column.count),
-            }
+            for statistic in ("median", "mean", "std", "min", "max"):
+                found[f"{name}_{statistic}_s"] = getattr(column, statistic)
+            found[f"{name}_count"] = None if column.reported else float(column.count)
             for each in column.quantiles:
                 if each.q in SHOWN:
                     found[f"{name}_p{each.q * 100:g}_s"] = each.value
@@ -138,28 +132,16 @@ def metrics_from_run(run: Run) -> dict[str, float]:
         found[field] = sum(known) / len(known) if known else None
     joules = run.record.facts.get("energy_per_query_j")
     found["energy_per_query_j"] = joules if isinstance(joules, (int, float)) else None
-    for metric, score in _scores(run):
-        found[f"score_{metric}"] = score
-    return {k: float(v) for k, v in found.items() if v is not None and math.isfinite(v)}
-
-
-def _scores(run: Run) -> Iterator[tuple[str, float]]:
     scores = run.extra.get("scores")
     if isinstance(scores, dict):
-        for metric, score in scores.items():
-            yield str(metric), float(score.value)
-
-
-def _findings(run: Run | FailedRun) -> str:
-    if isinstance(run, FailedRun):
-        return ""
-    return ",".join(each.code for each in run.findings if each.severity != "note")
+        found |= {f"score_{metric}": float(score.value) for metric, score in scores.items()}
+    return {k: float(v) for k, v in found.items() if v is not None and math.isfinite(v)}
 
 
 def _loaded(
     entries: list[Entry], store: Store, problems: list[str], listen: Listener
 ) -> Iterator[tuple[Entry, Run | FailedRun]]:
-    """Read one run after the other; one that cannot be read is told and left out."""
+    """Read one run after the other; one that cannot be read is reported and left out."""
     for number, entry in enumerate(entries):
         listen(Event(kind="stage", text=entry.id, done=number / len(entries)))
         try:
@@ -173,16 +155,27 @@ def _to_parquet(entries: list[Entry], store: Store, folder: Path, listen: Listen
     arrow, parquet = (optional_library("pyarrow"), optional_library("pyarrow.parquet"))
     problems: list[str] = []
     rows: list[Row] = []
-    schema = _samples_schema(arrow)
+    columns = [(name, arrow.float64()) for name in COLUMNS]
+    schema = arrow.schema([("run", arrow.string()), ("launch", arrow.int32()), *columns])
     partial = {name: folder / f".{name}.partial" for name in (RUNS, SAMPLES)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with parquet.ParquetWriter(partial[SAMPLES], schema, compression="zstd") as writer:
             for entry, run in _loaded(entries, store, problems, listen):
                 rows.append(row_from_run(entry, run))
-                if isinstance(run, Run) and len(run.times):
-                    writer.write_table(_samples_table(arrow, run, schema))
-        parquet.write_table(_runs_table(arrow, rows), partial[RUNS], compression="zstd")
+                if not isinstance(run, Run) or not len(run.times):
+                    continue
+                count, found = len(run.times), dict(run.times.columns())
+                unknown = {"run": [run.id] * count, "launch": [0] * count}
+                data = {
+                    name: arrow.array(found.get(name, unknown.get(name, [None] * count)), kind)
+                    for name, kind in zip(schema.names, schema.types, strict=True)
+                }
+                writer.write_table(arrow.table(data, schema=schema))
+        # Every run has every field; what one does not have is null.
+        names = dict.fromkeys(name for row in rows for name in row)
+        whole = arrow.table({name: arrow.array([row.get(name) for row in rows]) for name in names})
+        parquet.write_table(whole, partial[RUNS], compression="zstd")
         for name, path in partial.items():
             path.replace(folder / name)
     except OSError as problem:
@@ -193,46 +186,27 @@ def _to_parquet(entries: list[Entry], store: Store, folder: Path, listen: Listen
     return Exported(runs=len(rows), problems=tuple(problems), where=str(folder))
 
 
-def _runs_table(arrow: ModuleType, rows: list[Row]) -> Table:
-    """Make a table in which every run has every field; what one does not have is null."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return arrow.table({name: arrow.array([row.get(name) for row in rows]) for name in names})
-
-
-def _samples_schema(arrow: ModuleType) -> Schema:
-    columns = [(name, arrow.float64()) for name in COLUMNS]
-    return arrow.schema([("run", arrow.string()), ("launch", arrow.int32()), *columns])
-
-
-def _samples_table(arrow: ModuleType, run: Run, schema: Schema) -> Table:
-    count = len(run.times)
-    found = dict(run.times.columns())
-    launch = found.get("launch")
-    data = {
-        "run": arrow.array([run.id] * count, arrow.string()),
-        "launch": arrow.array(launch if launch is not None else [0] * count, arrow.int32()),
-        **{
-            name: arrow.array(found[name] if name in found else [None] * count, arrow.float64())
-            for name in COLUMNS
-        },
-    }
-    return arrow.table(data, schema=schema)
-
-
 def _to_mlflow(
     entries: list[Entry], store: Store, uri: str, experiment: str, listen: Listener
 ) -> Exported:
     """Log runs to an MLflow tracking server or folder, with their files as artefacts."""
     tracking = optional_library("mlflow.tracking")
+    refused: type[Exception] = importlib.import_module("mlflow.exceptions").MlflowException
     problems: list[str] = []
-    count = skipped = 0
+    known: set[str] = set()
+    count = 0
     try:
         client = tracking.MlflowClient(tracking_uri=uri)
         found = client.get_experiment_by_name(experiment)
         place = found.experiment_id if found else client.create_experiment(experiment)
-        known = _known_ids(client, place)
+        token = None
+        while True:
+            page = client.search_runs([place], max_results=1000, page_token=token)
+            known |= {run.data.tags[ID_TAG] for run in page if ID_TAG in run.data.tags}
+            token = page.token
+            if not token:
+                break
         new = [entry for entry in entries if entry.id not in known]
-        skipped = len(entries) - len(new)
         for entry, run in _loaded(new, store, problems, listen):
             _log_run(client, place, entry, run)
             count += 1
@@ -240,24 +214,14 @@ def _to_mlflow(
         raise StoreError(
             "MLflow cannot be written", facts={"place": uri, "reason": problem}
         ) from None
-    except _errors_of_mlflow() as problem:
+    except refused as problem:
         raise StoreError(
             "MLflow refused a run",
             facts={"place": uri, "reason": problem},
             fix="-o http://HOST:5000, or -o sqlite:///mlflow.db (newer MLflow refuses folders)",
         ) from None
+    skipped = len(entries) - len(new)
     return Exported(runs=count, skipped=skipped, problems=tuple(problems), where=mask(uri))
-
-
-def _known_ids(client: MlflowClient, experiment: str) -> set[str]:
-    known: set[str] = set()
-    token = None
-    while True:
-        page = client.search_runs([experiment], max_results=1000, page_token=token)
-        known |= {run.data.tags[ID_TAG] for run in page if ID_TAG in run.data.tags}
-        token = page.token
-        if not token:
-            return known
 
 
 def _log_run(client: MlflowClient, experiment: str, entry: Entry, run: Run | FailedRun) -> None:
@@ -266,8 +230,9 @@ def _log_run(client: MlflowClient, experiment: str, entry: Entry, run: Run | Fai
     row = row_from_run(entry, run)
     metrics = metrics_from_run(run) if isinstance(run, Run) else {}
     instant_ms = int((row["instant_s"] or 0.0) * 1e3)
-    made = client.create_run(experiment, start_time=instant_ms, run_name=_title(row))
-    key = made.info.run_id
+    parts = (row["model"], row["runtime"], row["precision"], f"batch {row['batch']}")
+    title = " ".join(str(part) for part in parts if part)
+    key = client.create_run(experiment, start_time=instant_ms, run_name=title).info.run_id
     parameters = [
         entities.Param(name, str(value)[:500])
         for name, value in row.items()
@@ -276,28 +241,16 @@ def _log_run(client: MlflowClient, experiment: str, entry: Entry, run: Run | Fai
     values = [entities.Metric(_safe(k), v, instant_ms, 0) for k, v in metrics.items()]
     client.log_batch(key, params=parameters, metrics=values)
     folder = run.path if isinstance(run, Run) else None
-    if folder is not None:
-        for name in own_files(folder):
-            below = str(PurePath(name).parent)
-            client.log_artifact(key, str(folder / name), None if below == "." else below)
-    for tag in row["tags"].split(","):
-        if tag:
-            client.set_tag(key, _safe(f"tag.{tag}"), "true")
+    for name in own_files(folder) if folder else ():
+        below = str(PurePath(name).parent)
+        client.log_artifact(key, str(Path(folder or "", name)), None if below == "." else below)
+    for tag in filter(None, row["tags"].split(",")):
+        client.set_tag(key, _safe(f"tag.{tag}"), "true")
     client.set_tag(key, ID_TAG, entry.id)
     status = "FINISHED" if entry.kind == "run" else "FAILED"
     client.set_terminated(key, status=status, end_time=instant_ms)
 
 
-def _title(row: Row) -> str:
-    parts = (row["model"], row["runtime"], row["precision"], f"batch {row['batch']}")
-    return " ".join(str(part) for part in parts if part)
-
-
 def _safe(name: str) -> str:
     """Write a name with the letters, digits and few signs that MLflow takes."""
     return "".join(c if c.isalnum() or c in "_-. /" else "_" for c in name)
-
-
-def _errors_of_mlflow() -> type[Exception]:
-    kind: type[Exception] = importlib.import_module("mlflow.exceptions").MlflowException
-    return kind

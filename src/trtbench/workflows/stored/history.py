@@ -16,22 +16,20 @@ from trtbench.analysis.history import (
     key_from_record,
     series_from_points,
 )
-from trtbench.domain.labels import batch_that_ran
-from trtbench.domain.result import FailedRun, RunRecord
-from trtbench.domain.short_view import ShortView
-from trtbench.domain.spec import RunSpec
-from trtbench.errors import TrtbenchError, UsageError, writing
-from trtbench.host.environment import read_environment
+from trtbench.compare.compare import duet_spec, stored_run
+from trtbench.core.errors import TrtbenchError, UsageError, writing
+from trtbench.core.properties import run_alike
+from trtbench.core.results import ShortView
+from trtbench.core.run import FailedRun, RunRecord, batch_that_ran
+from trtbench.host.machine import read_environment
 from trtbench.report.compose import write_document
-from trtbench.report.documents.history import document_from_series
-from trtbench.store.directory import read_record
-from trtbench.store.entries import Entry
+from trtbench.report.sections.history import document_from_series
+from trtbench.requests.measure import GateRequest
+from trtbench.requests.run_spec import pick
+from trtbench.requests.settings import Config
+from trtbench.requests.stored import HistoryRequest
+from trtbench.store.directory import Entry, read_record
 from trtbench.store.store import TAG, Store
-from trtbench.workflows.compare.compare import duet_spec, stored_run
-from trtbench.workflows.request.comparing import GateRequest
-from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.keeping import HistoryRequest
-from trtbench.workflows.request.spec import pick
 from trtbench.workflows.stored.runs import list_runs
 
 SESSION_S = 1800.0
@@ -70,23 +68,28 @@ def read_history(request: HistoryRequest, *, store: Store) -> History:
 
 
 def baseline_run(request: GateRequest, *, store: Store, config: Config) -> str:
-    """Name the stored run a candidate is held against: ``last``, ``best`` or ``tag:NAME``."""
+    """The stored run a candidate is compared with: ``last``, ``best`` or ``tag:NAME``."""
     how, candidate = request.baseline or "", str(request.candidate)
     if how not in (LAST, BEST) and not how.startswith(TAG):
         raise UsageError(
             f"--baseline {how} cannot be read", fix="--baseline last, best or tag:NAME"
         )
     comparable = _comparable(request, store, config)
-    if how.startswith(TAG):
-        wanted = how.removeprefix(TAG)
-        tagged = [p for each in comparable for p in each.points if wanted in p.tags]
-        if not tagged:
-            raise _no_baseline(how, candidate, comparable)
+    tag = how.removeprefix(TAG) if how.startswith(TAG) else None
+    tagged = [p for each in comparable for p in each.points if tag in p.tags]
+    if tagged:
         return max(tagged, key=lambda point: instant(point.created)).run
-    if not comparable:
-        raise _no_baseline(how, candidate, comparable)
-    series = comparable[0]
-    return best_point(series).run if how == BEST else series.points[-1].run
+    if not comparable or tag is not None:
+        what = f"with the tag {tag!r} " if tag is not None else ""
+        raise UsageError(
+            f"there is no run {what}that {candidate} could be compared with",
+            facts={
+                "needed": "the same model name, runtime, shape, settings and machine",
+                "comparable runs": sum(len(each.points) for each in comparable),
+            },
+            fix="trtbench history, or name a run with --against",
+        )
+    return best_point(comparable[0]).run if how == BEST else comparable[0].points[-1].run
 
 
 def write_history(found: History, folder: Path, *, formats: Sequence[str]) -> list[Path]:
@@ -99,7 +102,7 @@ def write_history(found: History, folder: Path, *, formats: Sequence[str]) -> li
 
 
 def _comparable(request: GateRequest, store: Store, config: Config) -> list[Series]:
-    """Find the series a candidate would go on with, the likeliest first."""
+    """The series that a candidate would continue, the likeliest first."""
     candidate = str(request.candidate)
     stored = stored_run(candidate, store)
     if stored is not None:
@@ -113,28 +116,19 @@ def _comparable(request: GateRequest, store: Store, config: Config) -> list[Seri
     spec = duet_spec(request, candidate, runtime, config=config, place=(-1, 2))
     batch = spec.batch or batch_that_ran(spec.shapes.values(), asked=None, told=None)
     here = read_environment(command=None, folder=Path.cwd(), label=config.machine).kind
-    entries = [
-        entry
-        for entry in store.index.find(model=spec.model.name, runtime=spec.runtime, kind="run")
-        if entry.model == spec.model.name
-        and (None in (batch, entry.batch) or batch == entry.batch)
-        and entry.protocol == spec.protocol
-        and _asked_alike(entry, spec, store, machine=here)
-    ]
+    entries = []
+    for entry in store.index.find(model=spec.model.name, runtime=spec.runtime, kind="run"):
+        record = _record(entry, store) if entry.model == spec.model.name else None
+        if (
+            record is not None
+            and (None in (batch, entry.batch) or batch == entry.batch)
+            and record.environment.kind == here
+            and run_alike(record.spec, spec, history=True)
+        ):
+            entries.append(entry)
     found = [series_from_points(key, points) for key, points in _groups(entries, store, {})]
     found.sort(key=lambda each: (APART in each.key.settings, -instant(each.points[-1].created)))
     return found
-
-
-def _asked_alike(entry: Entry, spec: RunSpec, store: Store, *, machine: str) -> bool:
-    """Say whether a run was on such a machine, and asked for in the same precision.
-
-    Only running it tells the precision it has.
-    """
-    record = _record(entry, store)
-    if record is None or record.environment.kind != machine:
-        return False
-    return record.spec.precision == spec.precision
 
 
 def _groups(
@@ -148,7 +142,16 @@ def _groups(
             left_out[why] = left_out.get(why, 0) + 1
             continue
         key = key_from_record(record)
-        groups.setdefault(repr(key), (key, []))[1].append(_point(entry, record))
+        point = Point(
+            run=entry.id,
+            created=record.created,
+            value=entry.median_s,
+            median_s=entry.median_s,
+            items_per_s=entry.items_per_s,
+            tags=entry.tags,
+            facts=facts_from_record(record),
+        )
+        groups.setdefault(repr(key), (key, []))[1].append(point)
     return list(groups.values())
 
 
@@ -158,19 +161,6 @@ def _record(entry: Entry, store: Store) -> RunRecord | None:
     except TrtbenchError:
         return None
     return None if isinstance(record, FailedRun) else record
-
-
-def _point(entry: Entry, record: RunRecord) -> Point:
-    assert entry.median_s is not None
-    return Point(
-        run=entry.id,
-        created=record.created,
-        value=entry.median_s,
-        median_s=entry.median_s,
-        items_per_s=entry.items_per_s,
-        tags=entry.tags,
-        facts=facts_from_record(record),
-    )
 
 
 def _reference(store: Store, name: str) -> list[tuple[Entry, str]]:
@@ -208,15 +198,3 @@ def _against(
         if ratios:
             found.append((key, ratios))
     return found
-
-
-def _no_baseline(how: str, candidate: str, comparable: Sequence[Series]) -> UsageError:
-    what = f"with the tag {how.removeprefix(TAG)!r} " if how.startswith(TAG) else ""
-    return UsageError(
-        f"there is no run {what}that {candidate} could be compared with",
-        facts={
-            "needed": "the same model name, runtime, shape, protocol and machine",
-            "comparable runs": sum(len(each.points) for each in comparable),
-        },
-        fix="trtbench history, or name a run with --against",
-    )

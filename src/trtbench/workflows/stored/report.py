@@ -11,27 +11,25 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from trtbench import boundary
 from trtbench.analysis.findings import findings_over_batches
-from trtbench.domain.comparison import Comparison
-from trtbench.domain.price import PRICES, UNDER, Price, price_of
-from trtbench.domain.result import FailedRun, Finding, Run
-from trtbench.domain.spec import Value
-from trtbench.errors import InputError, TrtbenchError, UsageError, reading, writing
-from trtbench.extras import optional_library
-from trtbench.formats.evaluation_toolkit import report_keys
-from trtbench.models.sidecar import kept_value
+from trtbench.compare.compare import comparison_from_runs
+from trtbench.compare.turns import paired
+from trtbench.core import safety as boundary
+from trtbench.core.errors import InputError, TrtbenchError, UsageError, reading, writing
+from trtbench.core.plugins import optional_library
+from trtbench.core.results import PRICES, UNDER, Comparison, Price, price_of
+from trtbench.core.run import FailedRun, Run
+from trtbench.core.spec import Value
+from trtbench.formats.toolkit import report_keys
+from trtbench.models.identity import kept_value
 from trtbench.report.compose import RENDERERS, document_from_runs, write_document
-from trtbench.report.device_table import priced_name
 from trtbench.report.document import Attachment
 from trtbench.report.labels import labels_from_runs
+from trtbench.report.sections.devices import priced_name
+from trtbench.requests.fields import seconds, words_from_text
+from trtbench.requests.stored import ReportRequest
 from trtbench.store.directory import read_run, run_directories, unreadable_run
-from trtbench.store.known_scores import known_folders, known_scores
-from trtbench.store.store import Store
-from trtbench.workflows.compare.compare import comparison_from_runs
-from trtbench.workflows.compare.sides import paired
-from trtbench.workflows.request.keeping import ReportRequest
-from trtbench.workflows.request.kinds import seconds, words_from_text
+from trtbench.store.store import Store, known_folders, known_scores
 
 SWEEP = "sweep.json"
 """In a folder: it is that of a sweep, whose runs are in a store."""
@@ -43,40 +41,8 @@ KEPT_PICTURES = ("depth_comparison.png",)
 BESIDE = {"output_comparison": "output_diff.json", "checks": "checks.json"}
 
 
-def load_runs(names: Sequence[str], *, store: Store) -> tuple[list[Run], list[FailedRun]]:
-    """Read runs by id, tag or folder; a folder of runs, a store or a sweep gives all its runs."""
-    found: list[Run | FailedRun] = []
-    for name in names:
-        folder = Path(name)
-        inside = _folders(folder, store) if folder.is_dir() else []
-        alone = len(names) == 1 and not inside
-        found += [_read(each) for each in inside] or [_load(name, store, alone=alone)]
-    runs = {run.id: with_files(run, store=store) for run in found if isinstance(run, Run)}
-    failed = {run.id: run for run in found if isinstance(run, FailedRun)}
-    return list(runs.values()), list(failed.values())
-
-
 BUILD_METADATA = "build.metadata.json"
-"""What a log told of the build, beside an imported run."""
-
-
-def _read(folder: Path) -> Run | FailedRun:
-    """Read a run; one that is damaged among others is a row with its reason."""
-    try:
-        return read_run(folder)
-    except TrtbenchError as problem:
-        return unreadable_run(folder, problem.message)
-
-
-def _load(name: str, store: Store, *, alone: bool) -> Run | FailedRun:
-    try:
-        return store.load(name)
-    except UsageError:
-        raise
-    except TrtbenchError as problem:
-        if alone:
-            raise
-        return unreadable_run(Path(name), problem.message)
+"""What a log says of the build, beside an imported run."""
 
 
 class _Outline(Value, frozen=True, kw_only=True):
@@ -84,6 +50,28 @@ class _Outline(Value, frozen=True, kw_only=True):
 
     tag: str
     store: str
+
+
+def load_runs(names: Sequence[str], *, store: Store) -> tuple[list[Run], list[FailedRun]]:
+    """Read runs by id, tag or folder; a folder of runs, a store or a sweep gives all its runs.
+
+    A run that is damaged among others is a failed run with the reason.
+    """
+    found: list[Run | FailedRun] = []
+    for name in names:
+        folder = Path(name)
+        inside = _folders(folder, store) if folder.is_dir() else []
+        for each in inside or [folder]:
+            try:
+                found.append(read_run(each) if inside else store.load(name))
+            except TrtbenchError as problem:
+                alone = len(names) == 1 and not inside
+                if alone or (isinstance(problem, UsageError) and not inside):
+                    raise
+                found.append(unreadable_run(each, problem.message))
+    runs = {run.id: with_files(run, store=store) for run in found if isinstance(run, Run)}
+    failed = {run.id: run for run in found if isinstance(run, FailedRun)}
+    return list(runs.values()), list(failed.values())
 
 
 def _folders(folder: Path, store: Store) -> list[Path]:
@@ -109,8 +97,8 @@ def with_files(run: Run, *, store: Store | None = None) -> Run:
     known = known_folders(run, store) if store else [run.path] if run.path else []
     for folder in known:
         for key, name in BESIDE.items():
-            if key not in extra and (told := _json(folder / name)) is not None:
-                extra[key] = told
+            if key not in extra and (content := _json(folder / name)) is not None:
+                extra[key] = content
         if "pictures" not in extra and (pictures := _pictures(folder)):
             extra["pictures"] = [
                 each if folder == run.path else str(folder / each) for each in pictures
@@ -152,8 +140,8 @@ def prices_from_file(path: Path) -> dict[str, Price]:
     prices, name = {}, None
     try:
         with reading(path):
-            for name, told in msgspec.convert(boundary.read_toml(path), type=dict).items():
-                prices[name] = msgspec.convert(told, type=Price)
+            for name, price in msgspec.convert(boundary.read_toml(path), type=dict).items():
+                prices[name] = msgspec.convert(price, type=Price)
         if not prices:
             raise ValueError("it names no device")
         return prices
@@ -166,14 +154,14 @@ def prices_from_file(path: Path) -> dict[str, Price]:
 
 
 def _with_prices(runs: list[Run], request: ReportRequest) -> list[Run]:
-    """Lay beside the runs what a report is told about devices."""
+    """Add to the runs what the request says about devices."""
     prices = prices_from_file(Path(request.prices)) if request.prices is not None else None
-    told: dict[str, object] = {} if prices is None else {PRICES: prices}
+    extra: dict[str, object] = {} if prices is None else {PRICES: prices}
     if request.under is not None:
-        told[UNDER] = seconds(request.under)
+        extra[UNDER] = seconds(request.under)
         if seconds(request.under) <= 0:
             raise UsageError("no latency is under 0 s", fix="--under 10ms")
-    runs = [replace(run, extra={**run.extra, **told}) for run in runs] if told else runs
+    runs = [replace(run, extra={**run.extra, **extra}) for run in runs] if extra else runs
     if prices and not any(price_of(run, priced_name(run)) for run in runs):
         devices = dict.fromkeys(map(priced_name, runs))
         raise UsageError(
@@ -199,15 +187,20 @@ def write_report(
         raise UsageError("a report needs a format", fix=f"--format {','.join(FORMATS)}")
     for name in formats:
         RENDERERS.load(name)
-    given = [*comparisons, *_duets(runs)]
-    flat = findings_over_batches(runs)
-    carriers = [
-        replace(
-            _with_findings(run, flat.get(run.id, ())),
-            extra={**run.extra, "comparisons": [c for c in given if c.candidate == run.id]},
-        )
-        for run in runs
-    ]
+    sided = [run for run in runs if run.record.duet is not None]
+    given = list(comparisons)
+    for first, second in permutations(sided, 2):
+        duet = first.record.duet
+        if duet and duet.side == 0 and paired(first, second) is not None:
+            given.append(comparison_from_runs(first, second))
+    flat = findings_over_batches(runs)  # what shows only beside runs of other batch sizes
+    carriers = []
+    for run in runs:
+        record = run.record
+        if more := flat.get(run.id, ()):
+            record = record.having(findings=(*record.findings, *more))
+        mine = [each for each in given if each.candidate == run.id]
+        carriers.append(replace(run, record=record, extra={**run.extra, "comparisons": mine}))
     document = document_from_runs(carriers, failed=failed, title=title, data=report_keys(carriers))
     attachments = samples_from_runs(runs) if "html" in formats else ()
     document = document.having(brief=brief, attachments=attachments)
@@ -216,34 +209,16 @@ def write_report(
         return write_document(document, folder, formats=formats)
 
 
-def _with_findings(run: Run, more: Sequence[Finding]) -> Run:
-    """Add to a run's findings what shows only beside runs of other batch sizes."""
-    if not more:
-        return run
-    findings = (*run.record.findings, *more)
-    return replace(run, record=run.record.having(findings=findings))
-
-
-def _duets(runs: Sequence[Run]) -> list[Comparison]:
-    """Compare the runs among these that were measured in turn with each other."""
-    sided = [run for run in runs if run.record.duet is not None]
-    return [
-        comparison_from_runs(first, second)
-        for first, second in permutations(sided, 2)
-        if first.record.duet and first.record.duet.side == 0 and paired(first, second) is not None
-    ]
-
-
 def _json(path: Path) -> object | None:
     if not path.is_file():
         return None
     try:
-        told: object = msgspec.json.decode(boundary.read_bytes(path))
+        content: object = msgspec.json.decode(boundary.read_bytes(path))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
         raise InputError(
             f"{path} is not JSON", facts={"reason": problem}, fix="repair or remove the file"
         ) from None
-    return told
+    return content
 
 
 def _pictures(folder: Path) -> list[str]:
@@ -264,13 +239,12 @@ def _build(run: Run) -> object | None:
     if model.format != "engine":
         return None
     try:
-        told = _json(Path(f"{model.path}.json"))
+        record = _json(Path(f"{model.path}.json"))
     except InputError:
         return None  # a record that nobody asked for must not stop a report
-    if not isinstance(told, dict):
-        return None
     # Any JSON file could be named by a record of somebody else's.
-    return told if told.get("sha256") and told["sha256"] == model.sha256 else None
+    digest = record.get("sha256") if isinstance(record, dict) else None
+    return record if digest and digest == model.sha256 else None
 
 
 BUDGET_BYTES = 2_300_000
@@ -285,13 +259,16 @@ def samples_from_runs(runs: Sequence[Run]) -> tuple[Attachment, ...]:
     share = BUDGET_BYTES / max(1, len(runs))
     found = []
     for label, run in zip(labels_from_runs(runs), runs, strict=True):
-        names = _fitting(run, share)
-        if names:
-            text = csv_from_columns(run, names)
-            packed = gzip.compress(text.encode(), LEVEL, mtime=0)
-            what = "all columns" if len(names) > 1 or len(run.times.durations()) == 1 else names[0]
-            title = f"{label}: {len(run.times)} samples, {what}"
-            found.append(Attachment(name=f"{run.id}.samples.csv", title=title, content=packed))
+        every = [name for name, _ in run.times.columns() if name != "launch"]
+        headline = [run.times.headline] if run.times.headline in every else []
+        for names in (every, headline):
+            if names and len(run.times) * len(names) * BYTES_PER_VALUE <= share:
+                packed = gzip.compress(csv_from_columns(run, names).encode(), LEVEL, mtime=0)
+                whole = len(names) > 1 or len(run.times.durations()) == 1
+                what = "all columns" if whole else names[0]
+                title = f"{label}: {len(run.times)} samples, {what}"
+                found.append(Attachment(f"{run.id}.samples.csv", title, packed))
+                break
     return tuple(found)
 
 
@@ -306,12 +283,3 @@ def csv_from_columns(run: Run, names: Iterable[str]) -> str:
         head, pattern, table = ["launch", *head], f"%d,{pattern}", [launch, *table]
     rows = zip(*(np.asarray(column).tolist() for column in table), strict=True)
     return "\n".join([",".join(head), *(pattern % row for row in rows)]) + "\n"
-
-
-def _fitting(run: Run, share: float) -> list[str]:
-    every = [name for name, _ in run.times.columns() if name != "launch"]
-    headline = [run.times.headline] if run.times.headline in every else []
-    for names in (every, headline):
-        if names and len(run.times) * len(names) * BYTES_PER_VALUE <= share:
-            return names
-    return []

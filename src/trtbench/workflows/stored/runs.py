@@ -1,21 +1,28 @@
-"""Look after stored runs: list them, and make the index anew."""
+"""Look after stored runs: list them, and make the index anew.
+
+Runs of a store as a list that shows itself: as a table, in a notebook too, or as a frame.
+"""
 
 from __future__ import annotations
 
 import datetime
+import html
 import re
 from pathlib import Path
 from typing import Literal
 
-from trtbench.errors import UsageError
-from trtbench.store.directory import RECORD, read_record
-from trtbench.store.entries import Entry
-from trtbench.store.health import Checkup
-from trtbench.store.store import Store
-from trtbench.workflows.request.cached import cached_from_run
-from trtbench.workflows.request.fields import converted
-from trtbench.workflows.request.groups import FilterFields
-from trtbench.workflows.request.keeping import ExportRunsRequest, RunsRequest
+from msgspec.structs import asdict
+
+from trtbench.core.errors import UsageError
+from trtbench.core.plugins import optional_library
+from trtbench.report.listings import document_from_entries
+from trtbench.report.renderers.terminal import text
+from trtbench.requests.fields import converted
+from trtbench.requests.groups import FilterFields
+from trtbench.requests.settings import cached_from_run
+from trtbench.requests.stored import ExportRunsRequest, RunsRequest
+from trtbench.store.directory import RECORD, Entry, read_record
+from trtbench.store.store import Checkup, Store
 
 _AGO = re.compile(r"(\d+)d")
 
@@ -74,7 +81,16 @@ def day_from_text(text: str) -> datetime.date:
 def reindex_store(store: Store, folders: tuple[Path, ...] = ()) -> Checkup:
     """Index every run directory of the store, and of folders elsewhere."""
     for folder in folders:
-        for run in _runs_below(folder):
+        found = [folder]
+        if not (folder / RECORD).is_file():
+            below = folder.rglob(RECORD)
+            found = sorted(path.parent for path in below if path.parent.name[0] != ".")
+        if not found:
+            raise UsageError(
+                f"there is no run directory in {folder}",
+                fix="give a folder that holds run.json; trtbench import reads other files",
+            )
+        for run in found:
             store.add(read_record(run), path=run.absolute())
     return store.reindex(cached_from_run)
 
@@ -84,13 +100,37 @@ def check_store(store: Store, *, mend: bool = True) -> Checkup:
     return store.check(cached_from_run, mend=mend)
 
 
-def _runs_below(folder: Path) -> list[Path]:
-    if (folder / RECORD).is_file():
-        return [folder]
-    found = sorted(path.parent for path in folder.rglob(RECORD) if path.parent.name[0] != ".")
-    if not found:
-        raise UsageError(
-            f"there is no run directory in {folder}",
-            fix="give a folder that holds run.json; trtbench import reads other files",
+WIDTH = 80
+MOST_SHOWN = 20
+
+
+class Entries(list[Entry]):
+    """Entries of the index, newest first."""
+
+    def __repr__(self) -> str:
+        if not self:
+            return "no runs"
+        shown = text(document_from_entries(self[:MOST_SHOWN]), width=WIDTH).rstrip()
+        return shown + self._more()
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for table in document_from_entries(self[:MOST_SHOWN]).tables():
+            rows.append(("th", [heading.title for heading in table.headings]))
+            rows += [("td", [cell.shown for cell in row]) for row in table.rows]
+        body = "".join(
+            f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
+            for tag, cells in rows
         )
-    return found
+        return f"<table>{body}</table>{html.escape(self._more())}"
+
+    def to_pandas(self) -> object:
+        """Make a DataFrame with a row per run; its index is the run's id, times are in seconds."""
+        pandas = optional_library("pandas")
+        frame = pandas.DataFrame([asdict(each) for each in self], columns=Entry.__struct_fields__)
+        frame["created"] = pandas.to_datetime(frame["created"], utc=True, format="ISO8601")
+        return frame.set_index("id")
+
+    def _more(self) -> str:
+        left = len(self) - MOST_SHOWN
+        return f"\nand {left} more" if left > 0 else ""

@@ -141,69 +141,19 @@
     return text === "" || text.startsWith("–") ? null : text;
   };
 
-  // ---- charts -------------------------------------------------------------------------------
-
-  let specs = {};
-  const draw = (place) => {
-    const spec = specs[place.dataset.figure];
-    if (spec) charts.draw(place, spec, place.dataset.figure);
-  };
-  const redraw = () => all(".plot[data-drawn]").forEach(draw);
-
-  const start = async () => {
-    const places = all(".plot");
-    if (!places.length) return;
-    places.forEach((place) => {
-      place.replaceChildren(Object.assign(document.createElement("p"), { className: "loading", textContent: "Drawing …" }));
-      place.addEventListener("keydown", charts.steer(draw));
-    });
-    try {
-      const [script, packed] = await Promise.all([unpackOnce("plotly"), unpackOnce("figures")]);
-      specs = JSON.parse(packed);
-      const element = document.createElement("script");
-      element.textContent = script;
-      document.head.append(element);
-    } catch {
-      places.forEach((place) => {
-        place.replaceChildren(Object.assign(document.createElement("p"), {
-          className: "failed", textContent: "This browser is too old to draw the chart; its numbers are in the tables.",
-        }));
-        place.style.height = "auto";
-      });
-      return;
-    }
-    // What is seen is drawn first; the rest follows, so that printing finds it.
-    const waiting = new Set(places);
-    const seen = new IntersectionObserver((entries) => {
-      for (const entry of entries) if (entry.isIntersecting && waiting.delete(entry.target)) draw(entry.target);
-    }, { rootMargin: "300px" });
-    places.forEach((place) => seen.observe(place));
-    const next = () => {
-      const [place] = waiting;
-      if (!place) { seen.disconnect(); root.dataset.ready = "yes"; return; }
-      waiting.delete(place);
-      draw(place);
-      setTimeout(next, 0);
-    };
-    setTimeout(next, 50);
-    // A chart inside something folded away has no width until it is opened.
-    all("details").forEach((each) => each.addEventListener("toggle", () => all(".plot[data-drawn]", each).forEach(draw)));
-  };
-
   // ---- page ---------------------------------------------------------------------------------
 
   const theme = document.querySelector(".theme");
+  const prefersDark = matchMedia("(prefers-color-scheme: dark)");
   const label = () => { theme.textContent = `Theme: ${root.dataset.theme ?? "auto"}`; };
   theme.hidden = false;
   label();
   theme.addEventListener("click", () => {
-    const next = { undefined: charts.isDark() ? "light" : "dark", dark: "light", light: "dark" }[root.dataset.theme];
+    const next = { undefined: prefersDark.matches ? "light" : "dark", dark: "light", light: "dark" }[root.dataset.theme];
     root.dataset.theme = next;
     try { localStorage.setItem("trtbench-theme", next); } catch { /* a page from a mail may not keep anything */ }
     label();
-    redraw();
   });
-  charts.prefersDark.addEventListener("change", redraw);
 
   all("figure.table").forEach((figure) => new SortedTable(figure));
   all(".copy-code").forEach((button) => {
@@ -224,12 +174,5 @@
     }
   }, { rootMargin: "-10% 0px -75% 0px" });
   all("main > section").forEach((section) => watch.observe(section));
-
-  addEventListener("beforeprint", () => {
-    charts.print(true);
-    redraw();
-  });
-  addEventListener("afterprint", () => { charts.print(false); redraw(); });
-
-  start();
+  root.dataset.ready = "yes";
 })();

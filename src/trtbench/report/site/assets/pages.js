@@ -48,24 +48,15 @@ function showModel(network) {
 
 const COLOURS = ["blue", "vermillion"];
 
-// plotly reads a little HTML in texts.
-function plain(text) { return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;"); }
-
 // Runs that meet only on this page: the chart is described with the site, and gets its numbers here.
 function filled(name, lines, unit = "") {
-  const { title, spec } = JSON.parse(JSON.stringify(site.figures[name]).replaceAll("{unit}", unit));
-  lines.forEach((line, k) => Object.assign(spec.data[k], line));
-  return figure({ ...spec, data: spec.data.filter((trace) => trace.x.length) }, title);
+  const spec = JSON.parse(JSON.stringify(site.figures[name]).replaceAll("{unit}", unit));
+  lines.forEach((line, k) => Object.assign(spec.lines[k], line));
+  return figure(spec, spec.title);
 }
 
-function figure(spec, title, { notes = [], click } = {}) {
-  const place = el("div", { class: "plot", role: "img", tabindex: "0", "aria-label": `${title}. Plus and minus zoom, arrows move, 0 shows all.` });
-  const draw = () => charts.draw(place, spec);
-  place.addEventListener("keydown", charts.steer(draw));
-  charts.prefersDark.addEventListener("change", draw);
-  // A place has a width once it stands in the page.
-  requestAnimationFrame(() => { draw(); if (click) place.on("plotly_click", (event) => click(event.points[0])); });
-  return el("figure", { class: "chart" }, el("figcaption", {}, el("strong", {}, title)), place, ...notes);
+function figure(spec, title, { notes = [], ...options } = {}) {
+  return el("figure", { class: "chart" }, el("figcaption", {}, el("strong", {}, title)), charts.draw(spec, options), ...notes);
 }
 
 function legend(names) {
@@ -74,11 +65,9 @@ function legend(names) {
 
 function seriesFigure(series) {
   const runs = series.runs.map((id) => site.byId.get(id));
-  const spec = structuredClone(series.figure);
-  spec.data[0].text = runs.map((run) => [minuteText(run.at), timeText(run.median) + (run.reported ? "*" : ""), ...run.tags].map(plain).join("<br>"));
-  spec.data[0].hoverinfo = "text";
-  const click = (point) => { if (point.curveNumber === 0) location.href = link("run.html", { id: series.runs[point.pointIndex] }); };
-  return figure(spec, series.name, { notes: [changeList(series)].filter(Boolean), click });
+  const titles = { runs: runs.map((run) => [minuteText(run.at), timeText(run.median) + (run.reported ? "*" : ""), ...run.tags].join("\n")) };
+  const click = (place) => { location.href = link("run.html", { id: series.runs[place] }); };
+  return figure(series.figure, series.name, { notes: [changeList(series)].filter(Boolean), titles, click });
 }
 
 function changeList(series) {
@@ -120,8 +109,8 @@ function finishedParts(run, data) {
 function numberCards(data) {
   const main = data.columns[0];
   const cards = [
-    ["Median", main ? timeText(main.median) : "–", data.interval ? `95 % over launches: ${timeText(data.interval[0])} to ${timeText(data.interval[1])}` : "one launch: nothing is known about repeating it"],
-    ["p99", main ? timeText(main.p99) : "–", main && main.p99 === null ? "too few samples to tell" : `${data.count} samples`],
+    ["Median", main ? timeText(main.median) : "–", data.interval ? `95 % over launches: ${timeText(data.interval[0])} to ${timeText(data.interval[1])}` : "repeatability unknown (1 launch)"],
+    ["p99", main ? timeText(main.p99) : "–", main && main.p99 === null ? "too few samples" : `${data.count} samples`],
     ["Throughput", `${numberText(data.items)} items/s`, `${numberText(data.queries)} batches/s`],
     ...Object.entries(data.scores).map(([name, [value, low, high]]) => [name, numberText(value), low === null || low === undefined ? "" : `${numberText(low)} to ${numberText(high)}`]),
   ];
@@ -225,7 +214,7 @@ function ratios([a, b]) {
     const known = x && y;
     return el("article", { class: "card", "data-ratio": name }, el("p", { class: "dim" }, `${name} of ${a.headline}`),
       el("p", { class: "big" }, known ? percentText(y / x - 1) : "–"),
-      el("p", { class: "dim" }, known ? `${timeText(x)} → ${timeText(y)}` : "too few samples to tell"));
+      el("p", { class: "dim" }, known ? `${timeText(x)} → ${timeText(y)}` : "too few samples"));
   });
   const rate = el("article", { class: "card", "data-ratio": "items" }, el("p", { class: "dim" }, "items/s"),
     el("p", { class: "big" }, a.items && b.items ? percentText(b.items / a.items - 1) : "–"),
@@ -252,7 +241,7 @@ function differencesPart(differing, [a, b]) {
   const bytes = a.sha256 !== b.sha256 ? [["model file", (a.sha256 || "").slice(0, 12), (b.sha256 || "").slice(0, 12)]] : [];
   const rows = [...differing, ...bytes, ...surroundings];
   if (!rows.length) return el("p", {}, "Nothing else that was recorded differs.");
-  const cell = (value) => el("td", {}, value === null ? "not told" : String(value));
+  const cell = (value) => el("td", {}, value === null ? "not recorded" : String(value));
   return el("section", {}, el("h2", {}, "What differs"), el("div", { class: "scroll" }, el("table", { id: "differences" },
     el("thead", {}, el("tr", {}, ["", "A", "B"].map((name) => el("th", { scope: "col" }, name)))),
     el("tbody", {}, rows.map(([name, x, y]) => el("tr", { class: site.blocking.includes(name) && x !== null && y !== null ? "blocks" : null }, el("td", {}, name), cell(x), cell(y)))))));

@@ -1,0 +1,1 @@
+"""Outputs compared, models evaluated on data, layers that lose accuracy. Does not know verdicts."""

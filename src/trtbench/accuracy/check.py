@@ -1,0 +1,435 @@
+"""Runs models on the same inputs and compares their outputs."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from trtbench.analysis.check import Candidate, Checked, OutputCheck, OutputTally, Side, pair_outputs
+from trtbench.analysis.findings import Evidence, findings_from_evidence
+from trtbench.analysis.findings.evidence import PreparationFacts, UnreadableFacts
+from trtbench.core.codec import json_from_value
+from trtbench.core.errors import InputError, UsageError, writing
+from trtbench.core.results import Distribution, Feed, InferOutcome
+from trtbench.core.run import Finding, Scalar, may_be_alike
+from trtbench.core.spec import ModelFormat, ModelRef, RunSpec
+from trtbench.host.arrays import Chunks, refuse_missing
+from trtbench.host.files import write_output, write_whole
+from trtbench.host.workers import check_interpreter
+from trtbench.measure.jobs import Failures, stream
+from trtbench.measure.model_facts import precision_of_pass, preparation_of_model
+from trtbench.measure.remote import run_verb_elsewhere, sides_need
+from trtbench.models.identity import index_limits, model_ref
+from trtbench.report.document import Document
+from trtbench.report.renderers.md import markdown
+from trtbench.report.sections.checks import document_from_check
+from trtbench.requests.accuracy import CheckRequest, RunningFields, span
+from trtbench.requests.execution import Event, Execution, Steps
+from trtbench.requests.run_spec import default_runtime, pick, side_spec
+from trtbench.requests.settings import Config
+from trtbench.runtimes import RUNTIMES
+from trtbench.store.store import Store, judged_folder
+from trtbench.tasks import TASKS
+from trtbench.tasks._feed import open_feed, open_feed_of_pass
+from trtbench.tasks.contract import completed, preparation_from_source
+
+CHEAP_S = 30.0
+"""A reference that takes less runs twice by default: its difference from itself is the floor."""
+BESIDE = "checks.json"
+"""In the directory of a run: what its report shows as numeric checks."""
+FIRST_COLUMNS = (
+    "close", "max_abs", "mean_abs", "rel_l2", "sqnr_db", "cosine", "argmax_match",
+    "top5_agreement", "kl", "nan", "inf",
+)  # fmt: skip
+_UNSAFE = re.compile(r"[^\w.-]+")
+
+SettledSide = tuple[RunSpec, str | None]
+"""How a side is run, and the interpreter it runs in."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """A side whose outputs are in a folder."""
+
+    spec: RunSpec
+    side: Side
+    outcome: InferOutcome
+    feed: Feed
+    chunks: Chunks
+
+    @property
+    def preparation(self) -> dict[str, Scalar]:
+        """How the task prepared the items; empty where none did."""
+        if self.feed.task is None:
+            return {}
+        source = open_feed(self.feed, self.outcome.inputs, spec=self.spec)
+        return preparation_from_source(self.feed.task, source)
+
+
+def run_check(
+    request: CheckRequest,
+    *,
+    store: Store,
+    config: Config,
+    execution: Execution | None = None,
+    sides: Sequence[SettledSide] = (),
+) -> Checked:
+    """Run every side on the same inputs and compare each candidate with the reference.
+
+    ``sides``, the reference first, replace what the request says of them.
+    """
+    execution = execution or Execution()
+    names = [str(each) for each in (request.reference, *request.candidates)]
+    if not request.candidates:
+        raise UsageError("a check needs a candidate", fix="trtbench check REFERENCE CANDIDATE")
+    return execution.executor.do(
+        lambda: _check(request, names, sides, store, config, execution),
+        lambda: run_verb_elsewhere(
+            "check", request, Checked, config=config, execution=execution,
+            needs=sides_need(request, names), output=Path(request.output),
+        ),
+    )  # fmt: skip
+
+
+def _check(
+    request: CheckRequest,
+    names: Sequence[str],
+    given: Sequence[SettledSide],
+    store: Store,
+    config: Config,
+    execution: Execution,
+) -> Checked:
+    sides = [
+        (with_source(spec, request), python)
+        for spec, python in given or sides_of(request, names, config=config)
+    ]
+    output = Path(request.output)
+    feed = feed_of(request, [Path(spec.model.path) for spec, _ in sides])
+    steps = Steps(execution, len(sides) + 1)
+    with store.scratch() as folder:
+        first = _run(sides[0], feed, folder / "reference", store, steps)
+        floor, reason, took_s = None, None, first.side.seconds
+        if request.floor == "off":
+            reason = "not asked for"
+        elif request.floor == "auto" and took_s > CHEAP_S:
+            reason = f"the reference takes {took_s:.0f} s; --floor on runs it twice"
+        else:
+            again = _run(sides[0], feed, folder / "again", store, steps)
+            own = {tensor.name: tensor.name for tensor in first.outcome.outputs}
+            floor = _checks(first, again, request, own)
+        feed = feed.having(names=tuple(tensor.name for tensor in first.outcome.inputs))
+        candidates, files, failed = [], [], Failures(len(names) - 1)
+        for number, side in enumerate(sides[1:]):
+            with failed.collecting(names[1 + number]):
+                other = _run(side, feed, folder / f"side-{number}", store, steps)
+                candidate = _compare(first, other, request)
+                files += _write_worst(first, other, candidate, output, number=number)
+                candidates.append(candidate)
+    items = first.outcome.items
+    if request.preparing_task is not None:
+        inputs = f"{items} items of {request.images}, task {request.preparing_task}"
+    elif request.inputs is not None:
+        inputs = f"{items} items of {request.inputs}"
+    else:
+        ends = span(request.range) if request.range is not None else None
+        between = f" from {ends[0]:g} to {ends[1]:g}" if ends else ""
+        inputs = f"{items} random inputs, {request.distribution}{between}, seed {request.seed}"
+    return Checked(
+        reference=first.side,
+        candidates=tuple(candidates),
+        inputs=inputs,
+        items=items,
+        inputs_sha256=first.outcome.inputs_sha256,
+        preparation=first.preparation,
+        floor=floor,
+        floor_reason=reason,
+        files=tuple(map(str, files)),
+        failed=tuple(failed.found),
+    )
+
+
+def sides_of(request: RunningFields, names: Sequence[str], *, config: Config) -> list[SettledSide]:
+    """Settle how every side runs, and the interpreter it runs in."""
+    sides = []
+    for index, name in enumerate(names):
+        runtime = pick(request.runtime, index, len(names), what="-r")
+        if not runtime and "runtime" not in config.defaults and Path(name).is_file():
+            runtime = default_runtime(model_ref(Path(name)), config, with_outputs=True)
+        spec = side_spec(request, name, runtime, config)
+        python = pick(request.python, index, len(names), what="--python")
+        python = python or config.python_for(spec.runtime)
+        if python is not None:
+            check_interpreter(python)
+        sides.append((spec, python))
+    return sides
+
+
+def feed_of(request: CheckRequest, models: Sequence[Path]) -> Feed:
+    """Describe the inputs of all sides."""
+    task = request.preparing_task
+    if task is not None:
+        return Feed(
+            kind="task",
+            task=task,
+            settings=completed(TASKS.load(task).FLAGS, request.preparing),
+            count=request.limit,
+            seed=request.seed,
+        )
+    if request.inputs is not None:
+        return Feed(kind="arrays", count=request.limit)
+    ranges = _recorded(models) if request.distribution == "recorded" else {}
+    if request.range is not None:
+        # Names are not known before a model is loaded: the empty one stands for all.
+        ranges = {"": span(request.range)}
+    limits: dict[str, int] = {}  # rows that all sides have for the integers of an input
+    for path in models:
+        format: ModelFormat = "onnx" if path.suffix == ".onnx" else "engine"
+        own = index_limits(ModelRef(path=str(path.absolute()), format=format))
+        limits |= {name: min(rows, limits.get(name, rows)) for name, rows in own.items()}
+    kind: Distribution = "normal" if request.distribution == "normal" else "uniform"
+    return Feed(
+        kind="random", count=request.random, seed=request.seed, distribution=kind, ranges=ranges,
+        limits=limits,
+    )  # fmt: skip
+
+
+def with_source(spec: RunSpec, request: CheckRequest) -> RunSpec:
+    """Have a side read its inputs from the file that was given."""
+    if request.inputs is None:
+        return spec
+    given = Path(request.inputs).absolute()
+    refuse_missing(given)
+    return spec.having(inputs=spec.inputs.having(source=str(given)))
+
+
+def _recorded(models: Sequence[Path]) -> dict[str, tuple[float, float]]:
+    """Return the range an ONNX file among the sides was quantized for at its inputs."""
+    from trtbench.models.onnx_model import input_ranges
+
+    for path in models:
+        if path.suffix == ".onnx" and (found := input_ranges(path)):
+            return found
+    raise InputError(
+        "no side has a recorded range of its inputs: none is an ONNX file quantized there",
+        fix="--range 0:1, or --inputs data.npz",
+    )
+
+
+def _run(side: SettledSide, feed: Feed, folder: Path, store: Store, steps: Steps) -> Ran:
+    spec, python = side
+    execution = steps.next(spec.model.name)
+    began = time.monotonic()
+    outcome = stream(
+        spec, feed, folder=folder, store=store, execution=replace(execution, python=python),
+        on_progress=lambda done, text: execution.listen(Event(kind="stage", text=text, done=done)),
+    )  # fmt: skip
+    ran = Side(
+        model=spec.model,
+        runtime=spec.runtime,
+        precision=precision_of_pass(spec, outcome.conditions),
+        python=outcome.python,
+        versions=outcome.versions,
+        seconds=time.monotonic() - began,
+    )
+    return Ran(spec=spec, side=ran, outcome=outcome, feed=feed, chunks=Chunks(folder))
+
+
+def _compare(first: Ran, other: Ran, request: CheckRequest) -> Candidate:
+    name = other.side.model.name
+    findings = preparation_findings(name, other.side.model, other.preparation)
+    passes = [(ran.side.model.name, ran.outcome) for ran in (first, other)]
+    findings += unreadable_findings(passes)[1:]
+    notes = [f"{each.severity} {each.code}: {each.message}" for each in findings]
+    notes += other.outcome.notes
+    same = first.outcome.inputs_sha256 == other.outcome.inputs_sha256
+    if not same and first.feed.kind == "task":
+        notes.append("the sides saw different inputs: their preprocessing or its libraries differ")
+    ours, theirs = (
+        {tensor.name: tensor for tensor in ran.outcome.outputs} for ran in (first, other)
+    )
+    pairs = pair_outputs(ours, theirs)
+    if not pairs:
+        raise InputError(
+            "the sides have no output in common",
+            facts={"reference": ", ".join(ours), "candidate": ", ".join(theirs)},
+        )
+    if any(own != its for own, its in pairs.items()):
+        notes.append("outputs have other names; they were matched by their place")
+    alone = [name for name in ours if name not in pairs]
+    alone += [name for name in theirs if name not in pairs.values()]
+    return Candidate(
+        side=other.side,
+        checks=_checks(first, other, request, pairs),
+        unmatched=tuple(alone),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _checks(
+    first: Ran, other: Ran, request: CheckRequest, pairs: Mapping[str, str]
+) -> tuple[OutputCheck, ...]:
+    names = open_feed_of_pass(first.feed, first.outcome, spec=first.spec).names
+    tallies = {
+        name: OutputTally(name, rtol=request.rtol, atol=request.atol, classes=request.classes)
+        for name in pairs
+    }
+    return tuple(
+        tally.result(names) for tally in tallied(first.chunks, other.chunks, pairs, tallies)
+    )
+
+
+def tallied(
+    reference: Chunks,
+    candidate: Chunks,
+    pairs: Mapping[str, str],
+    tallies: Mapping[str, OutputTally],
+) -> list[OutputTally]:
+    """Compare chunk by chunk: memory does not grow with the number of inputs."""
+    for start, wanted in reference:
+        found = candidate.rows(start, start + len(next(iter(wanted.values()))))
+        for name, tally in tallies.items():
+            tally.add(wanted[name], found[pairs[name]], start=start)
+    return list(tallies.values())
+
+
+def preparation_findings(
+    label: str, model: ModelRef, judged: Mapping[str, Scalar]
+) -> tuple[Finding, ...]:
+    """Report whether a model's images were prepared differently for calibration than here."""
+    calibrated = preparation_of_model(model)
+    facts = PreparationFacts(model=label, calibrated=calibrated, judged=dict(judged))
+    return tuple(findings_from_evidence(Evidence(preparation=facts)))
+
+
+def unreadable_findings(passes: Sequence[tuple[str, InferOutcome]]) -> tuple[Finding, ...]:
+    """Report models that were not judged on all items; all must have read the same ones."""
+    places = {tuple(each.place for each in outcome.unreadable) for _, outcome in passes}
+    if len(places) > 1:
+        raise InputError(
+            "the models could not all read the same items",
+            facts={
+                label: ", ".join(each.name for each in outcome.unreadable[:3]) or "read all"
+                for label, outcome in passes
+            },
+            fix="repair these items, or take them out of the folder",
+        )
+    found: list[Finding] = []
+    for label, outcome in passes:
+        if lost := outcome.unreadable:
+            facts = UnreadableFacts(
+                model=label, count=len(lost), items=outcome.items + len(lost),
+                example=lost[0].name, reason=lost[0].reason,
+            )  # fmt: skip
+            found += findings_from_evidence(Evidence(unreadable=facts))
+    return tuple(found)
+
+
+def _write_worst(
+    first: Ran, other: Ran, candidate: Candidate, folder: Path, *, number: int
+) -> list[Path]:
+    """Save the inputs a candidate is worst on, with the outputs of both sides."""
+    items = {worst.item: worst.name for check in candidate.checks for worst in check.worst}
+    if not items:
+        return []
+    source = open_feed_of_pass(first.feed, first.outcome, spec=first.spec)
+    paths = []
+    stem = _UNSAFE.sub("_", Path(candidate.side.model.name).stem)
+    target = folder / "worst"
+    with writing(target):
+        target.mkdir(parents=True, exist_ok=True)
+        for item, name in items.items():
+            path = target / f"{stem}-{number}-{_UNSAFE.sub('_', name)[-80:]}.npz"
+            arrays = {f"input/{k}": v for k, v in source.prepare(source.load(item)).items()}
+            for side, ran in (("reference", first), ("candidate", other)):
+                rows = ran.chunks.rows(item, item + 1)
+                arrays |= {f"{side}/{key}": value[0] for key, value in rows.items()}
+            np.savez(path, **arrays)  # type: ignore[arg-type]
+            paths.append(path)
+    return paths
+
+
+def write_both(stem: Path, value: object, document: Document) -> list[Path]:
+    """Write a value as JSON, and what the screen shows of it as Markdown."""
+    return [
+        write_output(stem.with_suffix(".json"), json_from_value(value)),
+        write_output(stem.with_suffix(".md"), markdown(document)),
+    ]
+
+
+def write_check(checked: Checked, folder: Path) -> list[Path]:
+    """Write ``check.json`` and ``check.md``."""
+    return write_both(folder / "check", checked, document_from_check(checked))
+
+
+def join_checks(checked: Checked, store: Store) -> list[str]:
+    """Put each candidate's numbers beside every stored run of the same bytes; returns their ids.
+
+    They are kept by hash too, for runs that are measured later. Runs of the same bytes in another
+    precision are left alone.
+    """
+    joined = []
+    for candidate in checked.candidates:
+        sha256, rows = candidate.side.model.sha256, rows_of(checked, candidate)
+        if sha256 is None:
+            continue
+        folder = judged_folder(store, sha256, precision=candidate.side.precision)
+        with contextlib.suppress(OSError):
+            write_whole(folder / BESIDE, json_from_value(rows))
+        for entry in store.index.find(kind="run"):
+            alike = may_be_alike(entry.precision, candidate.side.precision)
+            if entry.sha256 != sha256 or not alike:
+                continue
+            with contextlib.suppress(OSError):  # a run on a disk that is gone is no reason to fail
+                write_whole(store.path(entry) / BESIDE, json_from_value(rows))
+                joined.append(entry.id)
+    return joined
+
+
+def rows_of(checked: Checked, candidate: Candidate) -> tuple[dict[str, Scalar], ...]:
+    """Return what a run keeps of its check, one row per output, the usual metrics first."""
+    found = []
+    for check in candidate.checks:
+        numbers = check.numbers()
+        names = [*FIRST_COLUMNS, *(name for name in numbers if name not in FIRST_COLUMNS)]
+        row: dict[str, Scalar] = {
+            "output": check.output, "reference": checked.reference.model.name,
+        }  # fmt: skip
+        for name in names:
+            value = numbers.get(name)
+            if name not in ("equality", "nonfinite") and value is not None:
+                row[name] = value
+        found.append({**row, **({"note": check.note} if check.note else {})})
+    return tuple(found)
+
+
+def vanilla_name(
+    runtime: str, precision: str | None, *, engine: str | None = None,
+    options: Mapping[str, Scalar] | None = None,
+) -> str:  # fmt: skip
+    """Name a model as ArtTRT does: PyTorch is Vanilla, engines are TRT, with their kind."""
+    formats = RUNTIMES.load(runtime).FORMATS if runtime in RUNTIMES.names() else ()
+    if "torch" in formats:
+        plain = precision in (None, "fp32", "tf32")
+        parts = ["Vanilla", *([] if plain else [str(precision)])]
+    elif "engine" in formats:
+        parts = ["TRT", f"{precision or 'as it is'}{f'-{engine}' if engine else ''}"]
+    else:
+        parts = [runtime, *([precision] if precision else [])]
+    return " ".join([*parts, *(f"{key}={value}" for key, value in (options or {}).items())])
+
+
+def unique_names(names: Sequence[str], specs: Sequence[RunSpec]) -> list[str]:
+    """Make names of models unique: by runtime, file or folder, else by their number."""
+    pairs = list(zip(names, specs, strict=True))
+    by_runtime = [f"{name} ({spec.runtime})" for name, spec in pairs]
+    by_file = [f"{spec.model.name} {name}" for name, spec in pairs]
+    by_folder = [f"{Path(spec.model.path).parent.name}/{name}" for name, spec in pairs]
+    numbered = [f"{name} {place}" for place, name in enumerate(by_runtime, start=1)]
+    ways = (list(names), by_runtime, by_file, by_folder, numbered)
+    return next(way for way in ways if len(set(way)) == len(names))

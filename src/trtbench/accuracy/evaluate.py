@@ -1,0 +1,337 @@
+"""Runs models over data with known answers: scores, and latency in the same pass."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from trtbench.accuracy.check import (
+    preparation_findings,
+    sides_of,
+    unique_names,
+    unreadable_findings,
+    vanilla_name,
+    write_both,
+)
+from trtbench.analysis.pass_times import (
+    Evaluated,
+    Evaluation,
+    PictureValue,
+    split_from_columns,
+    times_in_words,
+)
+from trtbench.core.errors import InputError, StoreError, UsageError, writing
+from trtbench.core.results import Feed, InferOutcome
+from trtbench.core.run import RunRecord, Scalar, Scores
+from trtbench.core.safety import is_inside, shown
+from trtbench.core.spec import ModelRef, RunSpec
+from trtbench.host.arrays import Chunks
+from trtbench.measure.jobs import Failures, stream, write_scores
+from trtbench.measure.model_facts import precision_of_pass, stamps_of_engine
+from trtbench.measure.remote import run_verb_elsewhere, sides_need
+from trtbench.models.identity import record_of_engine
+from trtbench.report.sections.accuracy import document_from_evaluation
+from trtbench.requests.accuracy import EvalRequest
+from trtbench.requests.execution import Event, Execution
+from trtbench.requests.fields import fraction
+from trtbench.requests.settings import Config
+from trtbench.runtimes._stream import TIMES
+from trtbench.store.directory import demand_finished, read_record
+from trtbench.store.store import Store, judged_folder
+from trtbench.tasks import TASKS
+from trtbench.tasks._feed import open_feed_of_pass
+from trtbench.tasks.contract import Predicted, completed, preparation_from_source
+
+EVAL_JSON, EVAL_MD = "eval.json", "eval.md"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalSide:
+    """How a model is run, and its label in tables and pictures."""
+
+    spec: RunSpec
+    python: str | None = None
+    label: str
+    latency_s: float | None = None
+    """Per item, measured warm; by default that of the pass itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pass:
+    """One model's pass over the data."""
+
+    model: Evaluated
+    side: EvalSide
+    outcome: InferOutcome
+    predicted: Predicted
+
+
+def run_evaluation(
+    request: EvalRequest,
+    *,
+    store: Store,
+    config: Config,
+    execution: Execution | None = None,
+    open_batch: int | None = None,
+    sides: Sequence[EvalSide] = (),
+) -> Evaluation:
+    """Run every model over the data and judge them all.
+
+    ``open_batch`` is for models that leave theirs open, where none is asked for. ``sides`` replace
+    the models of the request.
+    """
+    execution = execution or Execution()
+    names = [side.label for side in sides] or [str(model) for model in request.models]
+    if not names:
+        raise UsageError("an evaluation needs a model", fix="trtbench eval MODEL --task NAME")
+
+    def checked(found: Evaluation, _: Path) -> Evaluation:
+        for picture in found.pictures:  # they are copied beside runs, and into reports
+            if not is_inside(Path(request.output), Path(picture.path)):
+                raise StoreError(
+                    "the result names a picture that did not come with it",
+                    facts={"picture": shown(picture.path)},
+                )
+        return found
+
+    return execution.executor.do(
+        lambda: _evaluate(request, names, sides, open_batch, store, config, execution),
+        lambda: run_verb_elsewhere(
+            "evaluate", request, Evaluation, config=config, execution=execution,
+            needs=sides_need(request, names), output=Path(request.output), take=checked,
+        ),
+    )  # fmt: skip
+
+
+def _evaluate(
+    request: EvalRequest,
+    names: Sequence[str],
+    sides: Sequence[EvalSide],
+    open_batch: int | None,
+    store: Store,
+    config: Config,
+    execution: Execution,
+) -> Evaluation:
+    task = TASKS.load(request.task)
+    settings = completed(task.FLAGS, request.judging)
+    feed = Feed(
+        kind="task", task=request.task, settings=settings, count=request.limit,
+        open_batch=open_batch,
+    )  # fmt: skip
+    sides = sides or [
+        EvalSide(spec=spec, python=python, label=spec.model.name)
+        for spec, python in sides_of(request, names, config=config)
+    ]
+    refuse_other_bytes(request.join, [side.spec.model for side in sides], store=store)
+    with store.scratch() as folder:
+        passes, failed = [], Failures(len(sides))
+        for number, side in enumerate(sides):
+            part = execution.part(number / len(sides), (number + 1) / len(sides))
+            with failed.collecting(names[number]):
+                passes.append(
+                    _run_pass(side, feed, folder / f"model-{number}", number, request, store, part)
+                )
+        labels = [each.model.label for each in passes]
+        if request.names == "vanilla":
+            labels = [vanilla_name(p.model.runtime, p.model.precision) for p in passes]
+        labels = unique_names(labels, [each.side.spec for each in passes])
+        outcomes = [each.outcome for each in passes]
+        findings = [*unreadable_findings(list(zip(labels, outcomes, strict=True)))]
+        models = [
+            each.model.having(label=label) for each, label in zip(passes, labels, strict=True)
+        ]
+        source = open_feed_of_pass(feed, outcomes[0], spec=passes[0].side.spec)
+        predicted = [
+            replace(each.predicted, label=label) for each, label in zip(passes, labels, strict=True)
+        ]
+        judgement = task.judge(source, predicted, settings, folder=Path(request.output))
+    models = [
+        model.having(scores=tuple(
+            # Declared for readers without the task.
+            each.having(better=each.declared.better, kind=each.declared.kind) for each in scores
+        ))
+        for model, scores in zip(models, judgement.scores, strict=True)
+    ]  # fmt: skip
+    for model in models:
+        findings += preparation_findings(model.label, model.model, model.preparation)
+    notes = list(judgement.notes)
+    if len({each.inputs_sha256 for each in outcomes}) > 1:
+        notes.append(
+            "the models saw different tensors: their input sizes, or the libraries that prepare "
+            "images, differ"
+        )
+    if len({model.batch for model in models}) > 1:
+        sizes = ", ".join(f"{model.label} {model.batch}" for model in models)
+        notes.append(f"batches differ, so latencies per batch do not compare: {sizes}")
+    return Evaluation(
+        task=request.task,
+        data=str(request.data),
+        method=judgement.method,
+        models=tuple(models),
+        inputs_sha256=outcomes[0].inputs_sha256,
+        preparation={
+            key: value
+            for key, value in models[0].preparation.items()
+            if all(each.preparation.get(key) == value for each in models)
+        },
+        unreadable=outcomes[0].unreadable,
+        tables=judgement.tables,
+        pictures=tuple(
+            PictureValue(path=str(each.path), title=each.title, model=each.model)
+            for each in judgement.pictures
+        ),
+        notes=tuple(dict.fromkeys(notes)),
+        failed=tuple(failed.found),
+        findings=tuple(findings),
+    )
+
+
+def _run_pass(
+    side: EvalSide,
+    feed: Feed,
+    work: Path,
+    place: int,
+    request: EvalRequest,
+    store: Store,
+    execution: Execution,
+) -> _Pass:
+    spec = side.spec
+
+    def report(done: float, text: str) -> None:
+        execution.listen(Event(kind="stage", text=f"{side.label}: {text}", done=done))
+
+    outcome = stream(
+        spec, feed, folder=work, store=store, decode=True,
+        execution=replace(execution, python=side.python), on_progress=report,
+    )  # fmt: skip
+    with np.load(work / TIMES) as times:
+        columns = {name: times[name] for name in times.files}
+    split = split_from_columns(columns, warmup=fraction(request.warmup))
+    size, layers, parameters = _size_of(spec.model, outcome.facts)
+    # Networks differ in the images they take, so each has its own preparation.
+    source = open_feed_of_pass(feed, outcome, spec=spec)
+    model = Evaluated(
+        label=side.label,
+        place=place,
+        model=spec.model,
+        runtime=spec.runtime,
+        scores=(),
+        split=split,
+        items=outcome.items,
+        batch=outcome.batch,
+        load_s=outcome.load_s,
+        timed=times_in_words(split),
+        size_bytes=size,
+        layers=layers,
+        parameters=parameters,
+        versions=outcome.versions,
+        notes=(*outcome.notes, *stamps_of_engine(spec.model)),
+        preparation=preparation_from_source(request.task, source),
+        precision=precision_of_pass(spec, outcome.conditions),
+    )
+    latency_s = side.latency_s or (1 / split.items_per_s if split.items_per_s else None)
+    predicted = Predicted(label=side.label, chunks=Chunks(work), latency_s=latency_s)
+    return _Pass(model=model, side=side, outcome=outcome, predicted=predicted)
+
+
+def _size_of(
+    model: ModelRef, session: Mapping[str, Scalar]
+) -> tuple[int | None, int | None, int | None]:
+    """Return bytes, layers and parameters, by an ONNX file, an engine's record or a session."""
+    if model.format == "onnx":
+        from trtbench.models.onnx_model import read_onnx
+
+        try:
+            known = read_onnx(Path(model.path))
+        except InputError:
+            return model.size_bytes, None, None
+        return model.size_bytes, len(known.nodes), known.parameters
+    record = record_of_engine(model)
+    facts = {**session, **(record.facts if record else {})}
+    found = (facts.get(key) for key in ("parameter_bytes", "modules", "layers", "parameters"))
+    held, modules, layers, parameters = (v if isinstance(v, int) else None for v in found)
+    return model.size_bytes or held, layers or modules, parameters
+
+
+def scores_of(evaluation: Evaluation, model: Evaluated) -> Scores:
+    """Return the scores of one model as runs keep them, with the hash of its bytes."""
+    return Scores(
+        sha256=model.model.sha256,
+        scores=model.scores,
+        data=f"{model.items} items of {Path(evaluation.data).name}, {evaluation.task}",
+        preparation=model.preparation,
+        precision=model.precision,
+        findings=tuple(each for each in evaluation.findings if each.concerns == model.label),
+        item_parts_s=model.split.item_parts_s,
+        timed=model.timed,
+    )
+
+
+def refuse_other_bytes(runs: Sequence[str], models: Sequence[ModelRef], *, store: Store) -> None:
+    """Refuse to join runs that measured other bytes than are evaluated."""
+    known = {model.identity for model in models}
+    for name in runs:
+        record = demand_finished(read_record(store.resolve(name)))
+        if record.spec.model.identity not in known:
+            raise InputError(
+                "the run measured other bytes than are evaluated: they are not joined",
+                facts={
+                    "run": f"{record.spec.model.name}, {record.spec.model.identity}",
+                    **{f"model {model.name}": model.identity for model in models},
+                },
+                fix="evaluate the file that was measured; a rebuilt engine is another one",
+            )
+
+
+def join(evaluation: Evaluation, store: Store, *, runs: Sequence[str] = ()) -> Evaluation:
+    """Keep every model's scores beside all stored runs of the same bytes, and those named.
+
+    They are kept by hash too, for runs that are measured later. Named runs must be of the same
+    bytes as one of the models. Runs of these bytes in another precision, or on images of another
+    size, are left alone.
+    """
+    models = {model.model.sha256: model for model in evaluation.models if model.model.sha256}
+    refuse_other_bytes(runs, [model.model for model in evaluation.models], store=store)
+    entries = [entry for entry in store.index.find(kind="run") if entry.sha256 in models]
+    folders = [store.path(entry) for entry in entries]
+    folders += [store.resolve(name) for name in runs]
+    joined: dict[str, tuple[str, ...]] = {}
+    others: dict[str, list[str]] = {}
+    for folder in dict.fromkeys(folder.resolve() for folder in folders if folder.is_dir()):
+        record = read_record(folder)
+        model = models[record.spec.model.sha256 or ""]
+        scores = scores_of(evaluation, model)
+        reason = scores.not_of(record) if isinstance(record, RunRecord) else None
+        if reason is not None:
+            others.setdefault(reason, []).append(record.id)
+            continue
+        _keep(evaluation, model, folder)
+        store.publish(folder)
+        joined[model.label] = (*joined.get(model.label, ()), record.id)
+    for sha256, model in models.items():
+        _keep(evaluation, model, judged_folder(store, sha256, precision=model.precision))
+    notes = list(evaluation.notes)
+    for reason, ids in others.items():
+        named = f"the run {ids[0]}" if len(ids) == 1 else f"{len(ids)} runs"
+        notes.append(f"no scores for {named} of the same bytes: {reason}")
+    return evaluation.having(joined=joined, notes=tuple(notes))
+
+
+def _keep(evaluation: Evaluation, model: Evaluated, folder: Path) -> None:
+    """Write a model's scores and pictures into a folder."""
+    write_scores(folder, scores_of(evaluation, model))
+    number = evaluation.models.index(model)
+    with writing(folder):
+        for picture in evaluation.pictures:
+            if picture.model in (None, number):
+                (folder / "pictures").mkdir(exist_ok=True)
+                shutil.copyfile(picture.path, folder / "pictures" / Path(picture.path).name)
+
+
+def write_evaluation(evaluation: Evaluation, folder: Path) -> list[Path]:
+    """Write ``eval.json`` and ``eval.md``."""
+    return write_both(folder / "eval", evaluation, document_from_evaluation(evaluation))

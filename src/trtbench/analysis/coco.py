@@ -1,0 +1,477 @@
+"""Boxes and key points: overlap, suppression, letterboxing, COCO's average precision, and PCK.
+
+The best detections come first; each takes the free truth it is most similar to, be it by IoU of
+boxes or by OKS of people. Truths that do not count (crowds, other sizes) take what fits nothing
+else, and neither is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.core.samples import AnyArray, Floats
+from trtbench.core.spec import Value
+
+Bools = NDArray[np.bool_]
+Whole = NDArray[np.int64]
+
+BLOCK = 256
+"""Boxes that are compared with each other at a time: many per call of numpy, in little memory."""
+THRESHOLDS = np.linspace(0.5, 0.95, 10)
+RECALLS = np.linspace(0.0, 1.0, 101)
+AT_75 = 5
+"""Index of 0.75 among the thresholds."""
+SIZES = {"": (0.0, 1e10), "small": (0.0, 32.0**2), "medium": (32.0**2, 96.0**2),
+         "large": (96.0**2, 1e10)}  # fmt: skip
+"""Areas in pixels of the image, both ends included; the empty name is all of them."""
+MOST_DETECTIONS = 100
+"""Per image and class."""
+RECALL_AT = (1, 10, 100)
+
+
+class Letterbox(Value, frozen=True, kw_only=True):
+    """How an image was put into a network's input: scaled, then padded."""
+
+    scale_x: float
+    scale_y: float
+    left: int
+    top: int
+
+    def undo(self, x: AnyArray, y: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """Turn coordinates of the input into those of the image."""
+        return (x - self.left) / self.scale_x, (y - self.top) / self.scale_y
+
+
+def letterbox_of(
+    size: tuple[int, int], target: tuple[int, int], *, centred: bool = True
+) -> tuple[Letterbox, tuple[int, int]]:
+    """Fit (height, width) into a target; returns the geometry and the size inside the frame."""
+    scale = min(target[0] / size[0], target[1] / size[1])
+    high, wide = (max(1, round(side * scale)) for side in size)
+    geometry = Letterbox(
+        scale_x=wide / size[1],
+        scale_y=high / size[0],
+        left=(target[1] - wide) // 2 if centred else 0,
+        top=(target[0] - high) // 2 if centred else 0,
+    )
+    return geometry, (high, wide)
+
+
+def corners_from_centres(boxes: AnyArray) -> Floats:
+    """Turn (cx, cy, w, h) into (x0, y0, x1, y1)."""
+    centre, half = boxes[:, :2], boxes[:, 2:4] / 2
+    return np.asarray(np.concatenate([centre - half, centre + half], axis=1), np.float64)
+
+
+def _shared_areas(first: AnyArray, second: AnyArray) -> AnyArray:
+    """Intersections of boxes given by corners, [first, second], in the type of the boxes."""
+    sides = [
+        np.minimum(first[:, None, end], second[None, :, end])
+        - np.maximum(first[:, None, end - 2], second[None, :, end - 2])
+        for end in (2, 3)
+    ]
+    return np.asarray(np.maximum(sides[0], 0) * np.maximum(sides[1], 0))
+
+
+def iou_matrix(first: AnyArray, second: AnyArray) -> AnyArray:
+    """Compute intersection over union of boxes given by corners: [first, second]."""
+    shared = _shared_areas(first, second)
+    areas = [np.clip(each[:, 2:4] - each[:, :2], 0, None).prod(axis=1) for each in (first, second)]
+    union = areas[0][:, None] + areas[1][None, :] - shared
+    return np.asarray(np.divide(shared, union, out=np.zeros_like(shared), where=union > 0))
+
+
+def suppress(
+    boxes: AnyArray,
+    scores: AnyArray,
+    *,
+    classes: AnyArray | None = None,
+    iou: float = 0.7,
+    most: int = 300,
+) -> Whole:
+    """Apply greedy non-maximum suppression; returns the indices of the boxes kept, best first.
+
+    With classes, boxes of different ones do not suppress each other. Overlaps are computed in
+    single precision, as detectors' own suppression does: where one equals the limit, rounding
+    decides, and decides alike.
+    """
+    boxes = np.asarray(boxes, np.float32)
+
+    def doubles(first: Whole, second: Whole) -> Bools:
+        over = iou_matrix(boxes[first], boxes[second]).astype(np.float64) > iou
+        if classes is not None:
+            over &= np.asarray(classes)[first][:, None] == np.asarray(classes)[second]
+        return np.asarray(over)
+
+    order = np.argsort(-np.asarray(scores), kind="stable")
+    kept = np.zeros(0, np.int64)
+    for start in range(0, len(order), BLOCK):
+        block = order[start : start + BLOCK]
+        block = block[~doubles(kept, block).any(axis=0)]
+        double = doubles(block, block)
+        stays = np.ones(len(block), bool)
+        for place in range(len(block)):
+            if stays[place]:
+                stays[place + 1 :] &= ~double[place, place + 1 :]
+        kept = np.concatenate([kept, block[stays]])
+        if len(kept) >= most:
+            break
+    return kept[:most]
+
+
+def match_detections(similar: Floats, *, ignored: Bools, crowd: Bools) -> tuple[Bools, Bools]:
+    """Match the detections of one image with its truths, at every threshold.
+
+    ``similar`` is [detections, truths], the best detection first; ``ignored`` is [views, truths]:
+    which truths do not count, in each view. Returns which detections took a truth, and which took
+    one that does not count, each [views, thresholds, detections].
+    """
+    views, truths = ignored.shape
+    least = np.minimum(THRESHOLDS, 1 - 1e-10)[:, None]
+    hits = np.zeros((views, len(THRESHOLDS), len(similar)), bool)
+    passed = np.zeros_like(hits)
+    free = np.ones((views, len(THRESHOLDS), truths), bool)
+    beside = ignored[:, None, :]
+    for place in np.flatnonzero((similar >= THRESHOLDS[0]).any(axis=1)):
+        row = similar[place]
+        fits = (free | crowd) & (row >= least)
+        counted = fits & ~beside
+        fits = np.where(counted.any(axis=2, keepdims=True), counted, fits & beside)
+        view, level = np.nonzero(fits.any(axis=2))
+        # Of equal ones COCO takes the last.
+        values = np.where(fits[view, level], row, -1.0)[:, ::-1]
+        chosen = truths - 1 - values.argmax(axis=1)
+        free[view, level, chosen] = False
+        hits[view, level, place] = True
+        passed[view, level, place] = ignored[view, chosen]
+    return hits, passed
+
+
+def precision_and_recall(right: Floats, wrong: Floats, truths: float) -> tuple[Floats, Floats]:
+    """Compute precision at 101 recalls, and the largest recall, of detections with the best first.
+
+    ``right`` and ``wrong`` are [thresholds, detections], how often each counts.
+    """
+    hits, misses = np.cumsum(right, axis=1), np.cumsum(wrong, axis=1)
+    recall = hits / truths
+    precision = hits / (hits + misses + np.spacing(1))
+    envelope = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
+    values = np.zeros((len(right), len(RECALLS)))
+    for level, (own, highest) in enumerate(zip(recall, envelope, strict=True)):
+        places = np.searchsorted(own, RECALLS, side="left")
+        inside = places < len(highest)
+        values[level, inside] = highest[places[inside]]
+    largest = recall[:, -1] if recall.shape[1] else np.zeros(len(right))
+    return values, np.asarray(largest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objects:
+    """The objects of one image: annotated, or detected."""
+
+    boxes: Floats
+    """[objects, 4]: x, y, width, height, in pixels of the image."""
+    classes: Whole
+    scores: Floats
+    areas: Floats
+    crowd: Bools
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoxMatches:
+    """The matches in one image, at every threshold, for every size."""
+
+    scores: Floats
+    classes: Whole
+    ranks: Whole
+    """Of a detection among those of its image and class, from 0."""
+    hits: Bools
+    """[sizes, thresholds, detections]"""
+    ignored: Bools
+    truths: Whole
+    """Classes of the annotated objects."""
+    counted: Bools
+    """[sizes, truths]: no crowd, and of the size."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassScores:
+    """Precision and recall of one class, at one size."""
+
+    number: int
+    truths: float
+    precision: Floats
+    """[thresholds, recalls]"""
+    recall: dict[int, Floats]
+    """By detections per image: [thresholds]."""
+
+
+def boxes_from_corners(
+    corners: AnyArray, classes: AnyArray, scores: AnyArray | None = None
+) -> Objects:
+    """Describe objects given by x0, y0, x1, y1."""
+    sides = np.asarray(corners, np.float64).reshape(-1, 4)
+    boxes = np.concatenate([sides[:, :2], sides[:, 2:] - sides[:, :2]], axis=1)
+    count = len(boxes)
+    return Objects(
+        boxes=boxes,
+        classes=np.asarray(classes, np.int64).reshape(count),
+        scores=np.ones(count) if scores is None else np.asarray(scores, np.float64),
+        areas=boxes[:, 2] * boxes[:, 3],
+        crowd=np.zeros(count, bool),
+    )
+
+
+def overlaps(found: Objects, truth: Objects) -> Floats:
+    """Compute intersection over union of every detection with every truth.
+
+    With a crowd it is the part of the detection that lies in it.
+    """
+    corners = [
+        np.concatenate([each.boxes[:, :2], each.boxes[:, :2] + each.boxes[:, 2:]], axis=1)
+        for each in (found, truth)
+    ]
+    shared = _shared_areas(*corners)
+    own, other = (each.boxes[:, 2] * each.boxes[:, 3] for each in (found, truth))
+    union = np.where(truth.crowd[None], own[:, None], own[:, None] + other[None] - shared)
+    return np.asarray(np.divide(shared, union, out=np.zeros_like(shared), where=union > 0))
+
+
+def match_boxes(found: Objects, truth: Objects) -> BoxMatches:
+    """Match the detections of one image with its objects, class by class."""
+    order = np.argsort(-found.scores, kind="stable")
+    classes = found.classes[order]
+    by_class = np.argsort(classes, kind="stable")
+    starts = np.searchsorted(classes[by_class], classes[by_class], side="left")
+    ranks = np.empty(len(classes), np.int64)
+    ranks[by_class] = np.arange(len(classes)) - starts
+    order, ranks = order[ranks < MOST_DETECTIONS], ranks[ranks < MOST_DETECTIONS]
+    classes = found.classes[order]
+    similar = overlaps(found, truth)[order]
+    similar[classes[:, None] != truth.classes[None]] = -1.0
+    ignored = truth.crowd | _outside(truth.areas)
+    hits, passed = match_detections(similar, ignored=ignored, crowd=truth.crowd)
+    return BoxMatches(
+        scores=found.scores[order],
+        classes=classes,
+        ranks=ranks,
+        hits=hits,
+        ignored=passed | (~hits & _outside(found.areas[order])[:, None, :]),
+        truths=truth.classes,
+        counted=~ignored,
+    )
+
+
+def _outside(areas: Floats) -> Bools:
+    """Return which objects are not of a size: [sizes, objects]."""
+    return np.array([(areas < low) | (areas > high) for low, high in SIZES.values()]).reshape(
+        len(SIZES), len(areas)
+    )
+
+
+class BoxTally:
+    """All images of a data set, their detections sorted once by class and score."""
+
+    def __init__(self, matches: Sequence[BoxMatches]) -> None:
+        self.images = len(matches)
+        scores = np.concatenate([each.scores for each in matches])
+        classes = np.concatenate([each.classes for each in matches])
+        image = np.repeat(np.arange(self.images), [len(each.scores) for each in matches])
+        order = np.lexsort((-scores, classes))
+        self._image = image[order]
+        self._ranks = np.concatenate([each.ranks for each in matches])[order]
+        self._hits = np.concatenate([each.hits for each in matches], axis=2)[..., order]
+        self._ignored = np.concatenate([each.ignored for each in matches], axis=2)[..., order]
+        self._sorted = classes[order]
+        self._truths = np.concatenate([each.truths for each in matches])
+        self._counted = np.concatenate([each.counted for each in matches], axis=1)
+        self._owner = np.repeat(np.arange(self.images), [len(each.truths) for each in matches])
+
+    @property
+    def detections(self) -> int:
+        return len(self._sorted)
+
+    def by_class(
+        self, *, size: str = "", weights: AnyArray | None = None, at: Sequence[int] = RECALL_AT
+    ) -> list[ClassScores]:
+        """Score every class that has objects of a size, each image counted by its weight."""
+        view = list(SIZES).index(size)
+        counts = np.ones(self.images) if weights is None else np.asarray(weights, np.float64)
+        found = []
+        for number in np.unique(self._truths[self._counted[view]]):
+            own = (self._truths == number) & self._counted[view]
+            truths = float(counts[self._owner[own]].sum())
+            if not truths:
+                continue
+            part = slice(*np.searchsorted(self._sorted, [number, number + 1]))
+            weight = counts[self._image[part]]
+            hits, ignored = self._hits[view][:, part], self._ignored[view][:, part]
+            right, wrong = weight * (hits & ~ignored), weight * (~hits & ~ignored)
+            precision, _ = precision_and_recall(right, wrong, truths)
+            within = {most: self._ranks[part] < most for most in at}
+            recall = {most: right[:, in_].sum(axis=1) / truths for most, in_ in within.items()}
+            found.append(
+                ClassScores(number=int(number), truths=truths, precision=precision, recall=recall)
+            )
+        return found
+
+    def summary(self) -> dict[str, float]:
+        """Compute COCO's twelve numbers; those without an object are left out."""
+        values: dict[str, float] = {}
+        for size in SIZES:
+            classes = self.by_class(size=size)
+            if not classes:
+                continue
+            end = f"_{size}" if size else ""
+            values |= {f"{name}{end}": value for name, value in precisions(classes).items()
+                       if not size or name == "mAP"}  # fmt: skip
+            for most in RECALL_AT if not size else (MOST_DETECTIONS,):
+                recall = float(np.mean([each.recall[most] for each in classes]))
+                values[f"AR{most}" if not size else f"AR{end}"] = recall
+        return values
+
+
+def precisions(classes: Sequence[ClassScores]) -> dict[str, float]:
+    """Compute means over classes: of all thresholds, at 0.5, and at 0.75."""
+    if not classes:
+        return dict.fromkeys(("mAP", "mAP50", "mAP75"), float("nan"))
+    mean = np.mean([each.precision.mean(axis=1) for each in classes], axis=0)
+    return {"mAP": float(mean.mean()), "mAP50": float(mean[0]), "mAP75": float(mean[AT_75])}
+
+
+def mean_curve(classes: Sequence[ClassScores], *, level: int = 0) -> Floats:
+    """Compute precision at 101 recalls, averaged over classes, at one threshold."""
+    if not classes:
+        return np.full(len(RECALLS), np.nan)
+    return np.asarray(np.mean([each.precision[level] for each in classes], axis=0))
+
+
+COCO_SIGMAS = tuple(
+    part / 10
+    for part in (
+        0.26, 0.25, 0.25, 0.35, 0.35, 0.79, 0.79, 0.72, 0.72, 0.62, 0.62, 1.07, 1.07, 0.87, 0.87,
+        0.89, 0.89,
+    )
+)  # fmt: skip
+COCO_SKELETON = (
+    (15, 13), (13, 11), (16, 14), (14, 12), (11, 12), (5, 11), (6, 12), (5, 6), (5, 7), (6, 8),
+    (7, 9), (8, 10), (1, 2), (0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 6),
+)  # fmt: skip
+MOST_PEOPLE = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class People:
+    """The people of one image: as annotated, or as found."""
+
+    keypoints: Floats
+    """[people, points, 3]: x, y, and visibility or confidence."""
+    boxes: Floats
+    """[people, 4]: x, y, width, height."""
+    areas: Floats
+    scores: Floats
+    ignored: Bools
+    """Annotated crowds, and people without a labelled point."""
+    crowd: Bools
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matches:
+    """What matching one image gave, for every threshold."""
+
+    scores: Floats
+    hits: Bools
+    """[thresholds, detections]"""
+    ignored: Bools
+    people: int
+    """Annotated and not ignored."""
+
+
+def default_sigmas(points: int) -> tuple[float, ...]:
+    """Choose COCO's for its 17 points; else the same for all, as YOLO networks are evaluated."""
+    return COCO_SIGMAS if points == len(COCO_SIGMAS) else (1.0 / points,) * points
+
+
+def oks_matrix(found: People, truth: People, sigmas: Sequence[float]) -> Floats:
+    """Compute similarity of every detection with every annotated person."""
+    variances = (2 * np.asarray(sigmas)) ** 2
+    result = np.zeros((len(found.keypoints), len(truth.keypoints)))
+    for column, person in enumerate(truth.keypoints):
+        seen = person[:, 2] > 0
+        dx = found.keypoints[:, :, 0] - person[:, 0]
+        dy = found.keypoints[:, :, 1] - person[:, 1]
+        if not seen.any():  # no point is known: how far outside of twice the box
+            box, x, y = truth.boxes[column], found.keypoints[:, :, 0], found.keypoints[:, :, 1]
+            (x0, y0), (x1, y1) = box[:2] - box[2:], box[:2] + 2 * box[2:]
+            dx = np.maximum(0, x0 - x) + np.maximum(0, x - x1)
+            dy = np.maximum(0, y0 - y) + np.maximum(0, y - y1)
+        error = (dx**2 + dy**2) / variances / (truth.areas[column] + np.spacing(1)) / 2
+        error = error[:, seen] if seen.any() else error
+        result[:, column] = np.exp(-error).sum(axis=1) / error.shape[1]
+    return result
+
+
+def match(found: People, truth: People, sigmas: Sequence[float]) -> Matches:
+    """Match the detections of one image with its people, at every threshold."""
+    order = np.argsort(-found.scores, kind="stable")[:MOST_PEOPLE]
+    oks = oks_matrix(found, truth, sigmas)[order]
+    hits, passed = match_detections(oks, ignored=truth.ignored[None], crowd=truth.crowd)
+    return Matches(
+        scores=found.scores[order],
+        hits=hits[0],
+        ignored=passed[0],
+        people=int((~truth.ignored).sum()),
+    )
+
+
+def average_precision(
+    matches: Sequence[Matches], *, weights: AnyArray | None = None
+) -> dict[str, float]:
+    """Compute AP, AP50, AP75 and AR over images, each counted as often as its weight says."""
+    counts = np.ones(len(matches)) if weights is None else np.asarray(weights, np.float64)
+    people = float(sum(w * each.people for w, each in zip(counts, matches, strict=True)))
+    if not people:
+        return dict.fromkeys(("AP", "AP50", "AP75", "AR"), float("nan"))
+    scores = np.concatenate([each.scores for each in matches])
+    order = np.argsort(-scores, kind="stable")
+    weight = np.repeat(counts, [len(each.scores) for each in matches])[order]
+    hits = np.concatenate([each.hits for each in matches], axis=1)[:, order]
+    ignored = np.concatenate([each.ignored for each in matches], axis=1)[:, order]
+    precision, recall = precision_and_recall(
+        weight * (hits & ~ignored), weight * (~hits & ~ignored), people
+    )
+    return {
+        "AP": float(precision.mean()),
+        "AP50": float(precision[0].mean()),
+        "AP75": float(precision[AT_75].mean()),
+        "AR": float(recall.mean()),
+    }
+
+
+def pck(found: People, truth: People, sigmas: Sequence[float], *, part: float) -> tuple[int, int]:
+    """Count labelled points found within this part of the larger side of a person's box, of all.
+
+    Every person is compared with the free detection that is most similar; points of people
+    without one are missed.
+    """
+    oks = oks_matrix(found, truth, sigmas)
+    free = np.ones(len(found.keypoints), bool)
+    right = total = 0
+    for column in np.argsort(-oks.max(axis=0, initial=0.0), kind="stable"):
+        person = truth.keypoints[column]
+        seen = person[:, 2] > 0
+        if truth.ignored[column] or not seen.any():
+            continue
+        total += int(seen.sum())
+        similar = np.where(free, oks[:, column], -1.0)
+        if not len(similar) or similar.max() <= 0:
+            continue
+        best = int(similar.argmax())
+        free[best] = False
+        away = np.hypot(*(found.keypoints[best, :, :2] - person[:, :2]).T)
+        right += int((away[seen] <= part * truth.boxes[column, 2:].max()).sum())
+    return right, total

@@ -1,0 +1,560 @@
+"""The command line: makes commands of the verbs, and prints errors in one form.
+
+Makes no decision a Python user could not make. A verb's module imports nothing heavy at the top,
+so that ``trtbench --help`` stays quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import io
+import itertools
+import os
+import pkgutil
+import re
+import select
+import shlex
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trtbench import verbs
+from trtbench.core.errors import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_UNREAD,
+    EXIT_USAGE,
+    FULL,
+    JobError,
+    TrtbenchError,
+    UsageError,
+    near_miss,
+    write_error,
+)
+from trtbench.core.plugins import missing_package
+from trtbench.core.safety import clean_line, clean_text, mask
+from trtbench.requests.fields import FILE, Argument, Option, RequestField, VerbRequest, fields_of
+from trtbench.verbs._verb import AnyVerb, Caller, help_parts, is_model
+
+if TYPE_CHECKING:
+    from trtbench.tasks.contract import Flag
+
+ON_MODELS = (
+    "bench", "build", "check", "compare", "eval", "export", "gate", "inspect", "localize",
+    "profile", "quantize", "sweep",
+)  # fmt: skip
+"""Verbs that a word beside a model may have meant."""
+IMAGES_TASK = "classification"
+"""Whose preprocessing images get when nobody says."""
+TASK, ADDED = "trtbench.task", "trtbench.added"
+"""Where a command notes its task, and the flags that the task added; these become ``settings``."""
+
+
+def verb_named(name: str) -> AnyVerb | None:
+    """Import a verb by its name on the command line; some are words of Python: ``import_.py``."""
+    stem = name.replace("-", "_")
+    if name in ("lottery", "upgrade"):
+        from trtbench.verbs.compare import old_verbs
+
+        return old_verbs[name]
+    for module in (stem, f"{stem}_"):
+        path = f"{verbs.__name__}.{module}"
+        if stem.isidentifier() and stem[0] != "_" and importlib.util.find_spec(path):
+            found: AnyVerb = importlib.import_module(path).verb
+            return found
+    return None
+
+
+OLD_VERBS = {"layers": ["profile"], "why": ["diff", "--why"], "export-runs": ["runs", "export"]}
+
+
+class Verbs(click.Group):
+    """The verbs are the modules of their folder, imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        names = {info.name for info in pkgutil.iter_modules(verbs.__path__) if info.name[0] != "_"}
+        return sorted(name.rstrip("_").replace("_", "-") for name in names)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        verb = verb_named(cmd_name)
+        return command_from_verb(cmd_name, verb) if verb else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        args = _as_it_is_now(ctx, args)
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as problem:
+            word = shlex.quote(args[0])
+            if is_model(args[0]):
+                raise _no_verb(args[0], args) from problem
+            model = next(filter(is_model, args), None)
+            known = ON_MODELS if model else self.list_commands(ctx)
+            guess = near_miss(args[0].lower(), known) or ("bench" if model else None)
+            if guess:
+                fix = f"trtbench {guess}" + (f" {shlex.join(args[1:])}" if model else "")
+            elif Path(args[0]).exists():
+                fix = f"trtbench inspect {word}, or trtbench import {word}"
+            else:
+                fix = "trtbench --help"
+            raise UsageError(f"there is no command {args[0]!r}", fix=fix) from problem
+
+
+def _as_it_is_now(ctx: click.Context, args: list[str]) -> list[str]:
+    """Rewrite verbs of earlier versions, which are now part of others."""
+    verb, *rest = args
+    if verb in OLD_VERBS:
+        return [*OLD_VERBS[verb], *rest]
+    if verb == "explain":  # --against names what is now the second model
+        text = "\0".join(rest)
+        other = re.findall(r"(?:^|\0)--against[=\0]([^\0]+)", text)
+        kept = re.sub(r"(?:^|\0)--against[=\0][^\0]+", "", text).strip("\0")
+        return ["compare", "--why", *(kept.split("\0") if kept else []), *other]
+    if verb == "trust":
+        flag = "--distrust" if "--remove" in rest else "--trust"
+        paths = [word for word in rest if word != "--remove"]
+        asks = any(word in ("-h", "--help") for word in rest)
+        return ["doctor", *([flag, *paths] if paths and not asks else paths or ["--trusted"])]
+    if verb == "schema":
+        _show_schema(ctx, None, " ".join(rest) or "list")
+    return args
+
+
+def _show_schema(ctx: click.Context, _: click.Parameter | None, name: str | None) -> None:
+    if name is None or ctx.resilient_parsing:
+        return
+    from trtbench.verbs._outputs import FILES, OUTPUTS, schema_of
+    from trtbench.verbs._screen import print_json
+
+    names = [*OUTPUTS, *FILES]
+    if name == "list":
+        click.echo("\n".join(names))
+    elif name in names:
+        print_json(schema_of(name))
+    else:
+        guess = shlex.quote(near_miss(name, names) or "list")
+        fix = f"trtbench --json-schema {guess}"
+        raise UsageError(f"{name!r} prints no JSON document", fix=fix)
+    ctx.exit()
+
+
+def _no_verb(model: str, args: list[str]) -> UsageError:
+    return UsageError(
+        f"no command given for {model}",
+        facts={"commands": "bench, build, profile, check, compare, inspect, ..."},
+        fix=f"trtbench bench {shlex.join(args)}",
+    )
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from trtbench.version import __version__
+
+        click.echo(f"trtbench {__version__}")
+        ctx.exit()
+
+
+@click.group(
+    cls=Verbs,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog='Shell completion: eval "$(_TRTBENCH_COMPLETE=bash_source trtbench)" '
+    "(or zsh_source, fish_source).",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    callback=_show_version,
+    expose_value=False,
+    is_eager=True,
+    help="Show the version.",
+)
+@click.option(
+    "--json-schema",
+    metavar="VERB|FILE",
+    callback=_show_schema,
+    expose_value=False,
+    is_eager=True,
+    help="Print the JSON Schema of what a verb prints with --json, or of a file such as run.json; "
+    "'list' names those there are.",
+)
+def trtbench() -> None:
+    """Build, benchmark, profile, check and compare TensorRT engines and the models they come from.
+
+    \b
+    Examples:
+      trtbench demo                        the whole tool, no GPU needed
+      trtbench bench model.onnx --batch 8  measure a model
+      trtbench runs                        what was measured so far
+      trtbench doctor                      what works here, how to get the rest
+    """
+
+
+# From a verb to a command
+
+
+class VerbCommand(click.Command):
+    """The command of a verb; ``--task`` adds the flags of that task."""
+
+    def __init__(self, verb: AnyVerb, **named: Any) -> None:
+        super().__init__(**named)
+        self.verb = verb
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        fields = (*fields_of(self.verb.request), *fields_of(self.verb.view))
+        old = {word: f.flag for f in fields if isinstance(f.about, Option) for word in f.about.was}
+        end = args.index("--") if "--" in args else len(args)
+        own, rest = args[:end], args[end:]
+        if old:
+            parts = (word.partition("=") for word in own)
+            own = [old.get(flag, flag) + equals + value for flag, equals, value in parts]
+        if self.verb.joins_dims:
+            own = joined_dims(own)
+        if self.verb.task:
+            # The flags of a task must be known before click reads the others.
+            spread = [part for word in own for part in word.split("=", 1)]
+            named = [b for a, b in itertools.pairwise(spread) if a == "--task"]
+            if named or self.verb.images_flag in spread:
+                ctx.meta[TASK] = named[0] if named else IMAGES_TASK
+        return super().parse_args(ctx, [*own, *rest])
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        params = list(super().get_params(ctx))
+        task = ctx.meta.get(TASK)
+        if task is None:
+            return params
+        taken = {name for param in params for name in param.opts}
+        added = [flag for flag in self.flags_of(task) if f"--{flag.name}" not in taken]
+        ctx.meta[ADDED] = [flag.key for flag in added]
+        own = [_task_option(flag, only_given=self.verb.task == "typed") for flag in added]
+        return [*params[:-1], *own, params[-1]]  # --help stays last
+
+    def flags_of(self, task: str) -> list[Flag]:
+        """The flags that a task adds to this command."""
+        from trtbench.tasks import TASKS
+
+        flags = TASKS.load(task).FLAGS
+        return [flag for flag in flags if flag.preprocessing or self.verb.task != "images"]
+
+
+def command_from_verb(name: str, verb: AnyVerb) -> click.Command:
+    """Make the command of a verb, and of those within it."""
+    prose, examples, _ = help_parts(verb.text)
+    fields = [*fields_of(verb.request), *fields_of(verb.view)]
+    named: dict[str, Any] = {
+        "name": name,
+        "short_help": prose.splitlines()[0] if prose else "",
+        "help": f"{prose}\n\n\b\nExamples:\n{examples}" if examples else prose,
+        "params": [parameter(field) for field in fields if field.name != "settings"],
+        "callback": lambda **typed: _call(verb, typed),
+        "hidden": verb.hidden,
+    }
+    if not verb.within:
+        return VerbCommand(verb, **named)
+    group = click.Group(invoke_without_command=True, **named)
+    for word, each in verb.within.items():
+        group.add_command(command_from_verb(word, each))
+    return group
+
+
+def _call(verb: AnyVerb, typed: dict[str, object]) -> None:
+    from trtbench import one_thread as one_thread  # before numpy is used
+    from trtbench.verbs._screen import Talk, say
+
+    context = click.get_current_context()
+    request = request_from_flags(verb.request, typed)
+    view = request_from_flags(verb.view, typed)
+    context.obj = getattr(request, "store", None)
+    if context.invoked_subcommand is not None:
+        return
+    command = shlex.join(["trtbench", *sys.argv[1:]])
+    caller = Caller(command=command, say=say, progress=Talk, on_terminal=True)
+    for one in verb.each(request, view) if verb.each else [request]:
+        if verb.plan is not None and getattr(view, "dry_run", False):
+            verb.plan(one, view, caller)
+            continue
+        status = verb.show(verb.run(one, caller), one, view)
+        if status:
+            context.exit(status)
+
+
+def request_from_flags(request: type[VerbRequest], typed: dict[str, object]) -> VerbRequest:
+    """Take a request's values out of what click has read."""
+    values: dict[str, object] = {}
+    context = click.get_current_context()
+    fields = fields_of(request)
+    for field in fields:
+        given = typed.pop(field.name, None)
+        if given is None and field.name == "store" and context.parent is not None:
+            given = context.parent.obj  # of the group: runs --store DIR show
+        if given is None:  # its default stands
+            continue
+        kind = field.about.kind
+        if kind is not None and kind.read is not None:
+            assert isinstance(given, tuple)
+            given = kind.read(given)
+        elif isinstance(field.about, Option) and field.about.per_side:
+            given = given or None
+        values[field.name] = given
+    if any(field.name == "settings" for field in fields):
+        added = {name: typed.pop(name) for name in context.meta.get(ADDED, ())}
+        if added:
+            values["settings"] = added
+    return request(**values)
+
+
+def joined_dims(args: list[str]) -> list[str]:
+    """Put the numbers after ``--input-shape`` together: ``-1 3 224`` becomes ``-1x3x224``."""
+    joined: list[str] = []
+    rest = list(args)
+    while rest:
+        joined.append(rest.pop(0))
+        if joined[-1] == "--input-shape":
+            dims = list(itertools.takewhile(re.compile(r"-1|\d+").fullmatch, rest))
+            del rest[: len(dims)]
+            joined += ["x".join(dims)] if dims else []
+    return joined
+
+
+# From a field to a parameter
+
+
+def parameter(field: RequestField) -> click.Parameter:
+    """The parameter of a command for a field."""
+    about = field.about
+    many = field.item is not None
+    if isinstance(about, Argument):
+        return click.Argument(
+            [field.name],
+            type=click.UNPROCESSED if about.rest else _type(field),
+            nargs=-1 if many else 1,
+            required=about.needed and (many or field.is_required) and not about.rest,
+            metavar=f"[{about.metavar}]..." if about.rest else about.metavar,
+        )
+    names, default = [*field.flags, field.name], None if field.is_required else field.default
+    named: dict[str, Any] = {"help": about.help}
+    if field.type is bool:
+        if default is True and "/" not in names[0]:  # --no-wait: there is no flag that says yes
+            named |= {"is_flag": True, "callback": lambda context, option, value: not value}
+        elif "/" in field.flags[-1]:
+            named |= {"default": default, "show_default": default is not None}
+        else:
+            named |= {"is_flag": True}
+        return click.Option(names, **named)
+    kind = about.kind
+    named["metavar"] = about.metavar or (kind.metavar if kind and kind is not FILE else None)
+    if default not in (None, (), {}):
+        named |= {"default": default, "show_default": True}
+    several = many or about.per_side or (kind is not None and kind.read is not None)
+    named |= {"type": _type(field), "multiple": several, "required": field.is_required}
+    if about.bare is not None:
+        return ValueIfAny(names, looks_like=about.bare_unless, flag_value=about.bare, **named)
+    return click.Option(names, **named)
+
+
+def _type(field: RequestField) -> object:
+    if field.choices:
+        return click.Choice(field.choices)
+    if field.about.kind is FILE:
+        return click.Path(path_type=Path)
+    plain = field.item if field.item is not None else field.type
+    return int if plain is int else float if plain is float else str
+
+
+def _task_option(flag: Flag, *, only_given: bool) -> click.Option:
+    names, default = [f"--{flag.name}", flag.key], None if only_given else flag.default
+    if flag.kind == "switch":
+        names[0] += f"/--no-{flag.name}"
+        kind: object = bool
+        default = None if only_given else bool(flag.default)
+    else:
+        kinds: dict[str, type] = {"text": str, "whole": int, "number": float}
+        kind = click.Choice(flag.choices) if flag.choices else kinds[flag.kind]
+    return click.Option(
+        names, type=kind, default=default, show_default=default is not None, help=flag.help
+    )
+
+
+class ValueIfAny(click.Option):
+    """An option whose value may be left out: ``--telemetry``, ``--telemetry 50ms``.
+
+    click takes the word after such an option for its value, so that ``--telemetry model.engine``
+    would lose its model. A word that cannot be the value is given back.
+    """
+
+    def __init__(self, names: list[str], *, looks_like: str, **named: Any) -> None:
+        super().__init__(names, **{**named, "is_flag": False})
+        self._looks_like = re.compile(looks_like, re.IGNORECASE)
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        super().add_to_parser(parser, ctx)
+        for name in self.opts:
+            option = parser._long_opt[name]
+            option.process = partial(self._process, option.process)
+
+    def _process(self, process: Callable[[object, Any], None], value: object, state: Any) -> None:
+        if isinstance(value, str) and not self._looks_like.fullmatch(value):
+            state.rargs.insert(0, value)
+            value = self.flag_value
+        process(value, state)
+
+
+# Running a command
+
+
+def main() -> None:
+    """Run the command line and exit with its status."""
+    # A stream that was closed (``>&-``) is replaced: no file may take its number.
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without µ gets a question mark
+            stream.reconfigure(errors="replace")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP on purpose
+            signal.signal(number, _terminate)
+    sys.exit(_run_while_read(sys.argv[1:]))
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _run_while_read(arguments: list[str]) -> int:
+    """Run one command; when the reader of its output leaves (``| head``), end as other tools do.
+
+    Writing to a pipe without a reader fails in many places, and libraries turn that into a status
+    or put another file in its place: a copy of the descriptor shows whose fault it was.
+    """
+    copies = {number: os.dup(number) for number in (1, 2)}
+    try:
+        status = run(arguments)
+        sys.stdout.flush()
+        return status
+    except (OSError, SystemExit) as problem:
+        unread = []
+        for number, copy in copies.items():
+            pipe = select.poll()
+            pipe.register(copy, 0)
+            if any(event & select.POLLERR for _, event in pipe.poll(0)):
+                unread.append(number)
+        if isinstance(problem, OSError) and problem.errno in FULL:
+            show_error(write_error("the output", problem))
+        elif not unread:
+            raise
+        for number in unread or [1]:  # what is still buffered is dropped quietly
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+        return EXIT_UNREAD if unread else EXIT_FAILED
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and show its errors; only a bug has a traceback."""
+    try:
+        # Without a word, the help: newer releases of click would call it an error.
+        asked = arguments or ["--help"]
+        result = trtbench.main(asked, prog_name="trtbench", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except TrtbenchError as problem:
+        show_error(problem)
+        return problem.exit_status
+    except ModuleNotFoundError as problem:
+        missing = missing_package(problem)
+        if missing is None:
+            raise
+        show_error(missing)
+        return missing.exit_status
+    except click.NoSuchOption as problem:
+        model = next(filter(is_model, arguments), None)
+        of_no_verb = problem.ctx is not None and problem.ctx.parent is None
+        lost = model if of_no_verb and not set(ON_MODELS).intersection(arguments) else None
+        show_error(_no_verb(lost, arguments) if lost else _no_flag(problem))
+        return EXIT_USAGE
+    except click.ClickException as problem:
+        _say_error(f"{problem.format_message()}\nfix: {_way_out(problem)}")
+        return EXIT_USAGE if isinstance(problem, click.UsageError) else EXIT_FAILED
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted: nothing half-done was kept", err=True)
+        return EXIT_INTERRUPTED
+
+
+def _no_flag(problem: click.NoSuchOption) -> UsageError:
+    """Explain a flag that a verb does not have."""
+    from trtbench.requests.groups import ExecutorFields
+
+    flag, context = problem.option_name, problem.ctx
+    command = context.command if context else None
+    verb = command.name if command else None
+    if flag in {name for field in fields_of(ExecutorFields) for name in field.flags}:
+        found = {name: verb_named(name) for name in ON_MODELS}
+        able = [n for n, each in found.items() if each and issubclass(each.request, ExecutorFields)]
+        if verb not in able:
+            way = "give the command on the machine that is meant"
+            if verb == "export":
+                way = (
+                    "trtbench sweep --executor quantizes and builds there and --fetch-engines "
+                    "brings the files back"
+                )
+            return UsageError(
+                f"{verb} is done on this machine: it takes no {flag}",
+                facts={"done elsewhere, too": " ".join(able)},
+                fix=way,
+            )
+    name = flag.removeprefix("--").removeprefix("no-")
+    if verb == "sweep":
+        from trtbench.sweep.matrix import FLAGS
+
+        axis = name.replace("-", "_")
+        if axis in FLAGS:
+            return UsageError(problem.format_message(), fix=f"--axis {axis}=VALUE")
+    if isinstance(command, VerbCommand) and command.verb.task:
+        from trtbench.tasks import TASKS
+
+        names = sorted(TASKS.names(), key=lambda each: each != IMAGES_TASK)
+        tasks = [each for each in names if any(name == f.name for f in command.flags_of(each))]
+        if tasks:
+            return UsageError(
+                f"{flag} is a flag of a task that --task does not name",
+                facts={"tasks that have it": ", ".join(tasks)},
+                fix=f"--task {tasks[0]} {flag} ...",
+            )
+    return UsageError(problem.format_message(), fix="add --help to the command to see its flags")
+
+
+def show_error(problem: TrtbenchError) -> None:
+    """Write an error to stderr: what is wrong, the facts, the end of a log, the fix."""
+    if isinstance(problem, JobError) and problem.log_tail:
+        click.echo(f"the last {len(problem.log_tail)} lines of its log:", err=True)
+        for line in problem.log_tail:
+            click.echo(f"  | {mask(clean_line(line))}", err=True)
+    _say_error(str(problem))
+
+
+def _way_out(problem: click.ClickException) -> str:
+    """A command that works where an argument is missing, else where the flags are listed."""
+    context = problem.ctx if isinstance(problem, click.UsageError) else None
+    if context is None:
+        return "trtbench --help"
+    path = context.command_path
+    if isinstance(context.command, click.Group):  # a word that it does not know
+        return f"{path}, or with {', '.join(context.command.list_commands(context))}"
+    lines = map(str.strip, (context.command.help or "").splitlines())
+    first = next((line for line in lines if line.startswith(f"{path} ")), "\\")
+    if isinstance(problem, click.MissingParameter) and not first.endswith("\\"):
+        return f"write it like {first}"
+    return "add --help to the command to see its flags"
+
+
+def _say_error(text: str) -> None:
+    label = "error:"
+    if sys.stderr.isatty() and "NO_COLOR" not in os.environ:
+        label = click.style(label, fg="red", bold=True)
+    click.echo(f"{label} {mask(clean_text(text))}", err=True)

@@ -1,0 +1,1 @@
+"""Two sides and a verdict: measured in turn, or stored; gates. Does not know builds and sweeps."""

@@ -1,0 +1,632 @@
+"""Build an engine, here or on another machine: made under another name, put in place when whole."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+
+from trtbench.analysis.inspection import parameters_of
+from trtbench.analysis.onnx_graph import PREPARATION, text_from_preparation
+from trtbench.convert.builders import BUILDERS
+from trtbench.convert.builders._precision import TYPED, notes_of, step_spec
+from trtbench.convert.calibration import (
+    HELD_OUT_SEED,
+    batch_of,
+    item_limit,
+    random_items,
+    save_feeds,
+)
+from trtbench.convert.conversions import (
+    refuse_folder,
+    refuse_without_task,
+    run_conversion,
+    task_items,
+    verify,
+)
+from trtbench.core.codec import json_from_value
+from trtbench.core.errors import (
+    ERROR_KINDS,
+    InputError,
+    JobError,
+    ParseError,
+    TrtbenchError,
+    UnavailableError,
+    UsageError,
+    writing,
+)
+from trtbench.core.jobs import BuildJob, BuildOutcome, JobEnd, QuantizeJob, progress_from_line
+from trtbench.core.properties import without_tf32
+from trtbench.core.results import Artefact, QuantOutcome, TensorDiff
+from trtbench.core.run import Environment, Scalar
+from trtbench.core.safety import file_name_from_text, mask, mask_values, mask_words
+from trtbench.core.spec import BuildSpec, ShapeProfile
+from trtbench.core.units import text_from_bytes, text_from_shape
+from trtbench.host.files import alone, remove_abandoned, scratch_directory, write_whole
+from trtbench.host.locks import hold
+from trtbench.host.tensorrt_build import preparation_of_scales
+from trtbench.host.workers import check_interpreter
+from trtbench.measure.jobs import (
+    CHANGED,
+    carry_out_job,
+    environment_of,
+    fail_if_model_changed,
+    read_outcome,
+)
+from trtbench.measure.model_facts import preparation_of_onnx, stamps_of_onnx
+from trtbench.measure.remote import run_verb_elsewhere
+from trtbench.models.identity import demand_unchanged, index_limits, model_ref, sha256_of
+from trtbench.models.inputs import (
+    assumption,
+    fixed_batch,
+    refuse_open,
+    with_assumed_shapes,
+    with_same_dims,
+)
+from trtbench.models.onnx_model import count_parameters, input_specs, load_onnx
+from trtbench.models.onnx_outline import sides_of
+from trtbench.requests.convert import BuildRequest
+from trtbench.requests.execution import Event, Execution
+from trtbench.requests.fields import File, fields_of, size_bytes, words_from_text
+from trtbench.requests.settings import Config
+from trtbench.runtimes._session import demand_room_for_batch, with_batch
+from trtbench.store.directory import now
+from trtbench.trtexec.exports import graph_from_json
+from trtbench.trtexec.version import HEADER_BYTES, plan_from_bytes
+
+Shapes = Mapping[str, Sequence[int]]
+
+PATIENCE_S = 6 * 3600.0
+"""Large networks at a high optimization level take hours; longer counts as hung."""
+LOG = ".build.log"
+CACHE = ".timing.cache"
+GRAPH = ".graph.json"
+IMAGES = "calibration-images.npz"
+BATCHES = (1, 128, 256)
+"""Least, best and largest batch that -1 stands for."""
+COMPARED = 4
+"""Items on which a typed model is compared: enough to see a wrong cast, cheap for a large one."""
+LARGEST_BYTES = 1 << 30
+"""Models above this are not run on the CPU without being asked."""
+_STAGES = {
+    "load": ("parsing", 0.02),
+    "cast": ("casting", 0.0),
+    "quantize": ("quantizing", 0.0),
+    "build": ("building", 0.1),
+    "save": ("saving", 0.98),
+}
+"""The words for each stage, and the part of the work that is done when it begins."""
+_RECORDED = {"bug", "memory", "StoreError", "ProgramError", "JobError", CHANGED}
+"""Errors of the work itself; others are about what was asked for and are passed on as they are."""
+MADE = (
+    "model", "output", "runtime", "shapes", "timing_cache", "options", "plugins", "calibration",
+    "calibration_cache",
+)  # fmt: skip
+"""Fields of a spec that are worked out here; all others that a request has are as it says."""
+
+
+def default_builder(config: Config, options: Mapping[str, str]) -> str:
+    """Choose what builds when none is named: the first that works here, else the first.
+
+    An option that only some builders know, such as the path of a program, names them.
+    """
+    ranked = sorted(BUILDERS.loaded(), key=lambda each: (each[1].CHOSEN, each[0]))
+    ranked = [each for each in ranked if all(key in each[1].OPTIONS for key in options)] or ranked
+    for name, builder in ranked:
+        if config.python_for(name) is not None or builder.available() is None:
+            return name
+    return ranked[0][0]
+
+
+def refuse_without_builder(config: Config, options: Mapping[str, str]) -> None:
+    """Refuse a build where nothing builds engines, and name what would: one needs no GPU.
+
+    Settings, or an option, may name a builder that is not found by itself.
+    """
+    if options or any(config.python_for(name) for name in BUILDERS.names()):
+        return
+    reasons = {name: builder.available() for name, builder in BUILDERS.loaded()}
+    if all(reasons.values()):
+        raise UnavailableError(
+            "nothing that builds engines is installed here",
+            facts=reasons,
+            fix="pip install 'trtbench[rtx]', which builds without a GPU; "
+            "for TensorRT: sudo apt install libnvinfer-bin, or pip install tensorrt",
+        )
+
+
+def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
+    """Settle a build; the timing cache lies beside the engine by default."""
+    reference = model_ref(Path(request.model))
+    model = Path(reference.path)
+    name = request.runtime or default_builder(config, request.options)
+    module = BUILDERS.load(name)
+    if reference.format not in ("onnx", "unknown"):
+        raise UsageError(
+            "engines are built from ONNX files",
+            facts={"file": reference.name, "format": reference.format},
+            fix="give the ONNX file; trtbench export makes one of a PyTorch model",
+        )
+    engine = _engine_path(request)
+    if engine == model:
+        raise UsageError("the engine would overwrite the model", fix="-o model.engine")
+    first, *more = all_profiles(request.shapes_min, request.shapes_opt, request.shapes_max)
+    fixed = {n: _span((tuple(dims),) * 3) for n, dims in request.shapes.items()}
+    spans = {**fixed, **spans_of_batches(request.input_shapes, model), **first}
+    assumed, note = _assumed_spans(model, spans, batch=request.batch)
+    calibration, cache = _absolute(request.calibration), _absolute(request.calibration_cache)
+    refuse_without_task(calibration, request.task)
+    scales = Path(cache) if cache is not None and calibration is None else None
+    options = {**config.options_for(name), **request.options}
+    if (request.precision == "fp8" or "quantizer" in options) and module.step_ahead is not None:
+        here = sys.executable if importlib.util.find_spec("modelopt") is not None else None
+        interpreter = config.python_for("modelopt") or here
+        options = {"modelopt": interpreter, **options} if interpreter else options
+    spec = BuildSpec(
+        model=reference,
+        output=str(engine),
+        runtime=name,
+        shapes={**assumed, **spans},
+        assumed=note,
+        more_profiles=tuple(more),
+        workspace_bytes=size_bytes(request.workspace) if request.workspace is not None else None,
+        timing_cache=_timing_cache_of(request, engine, keeps=module.TIMING_CACHE),
+        calibration=calibration,
+        calibration_cache=cache,
+        prepared=preparation_of_scales(scales, reference) if scales else {},
+        plugins=tuple(str(Path(path).absolute()) for path in request.plugins),
+        targets=words_from_text(request.target or ()),
+        task_settings=dict(request.settings),
+        options=options,
+    )
+    same = {
+        field.name: value
+        for field in fields_of(BuildRequest)
+        if field.name in BuildSpec.__struct_fields__ and field.name not in MADE
+        if (value := getattr(request, field.name)) is not None
+    }
+    return spec.having(**same)
+
+
+def _engine_path(request: BuildRequest) -> Path:
+    usual = Path(request.model).with_suffix(".engine")
+    engine = Path(request.output or usual).absolute()
+    refuse_folder(engine, name=usual.name)
+    return engine
+
+
+def _timing_cache_of(request: BuildRequest, engine: Path, *, keeps: bool) -> str | None:
+    if request.no_timing_cache:
+        return None
+    return _absolute(request.timing_cache) or (f"{engine}{CACHE}" if keeps else None)
+
+
+def _absolute(path: File | None) -> str | None:
+    """A path independent of the working folder, so that a record can be repeated elsewhere."""
+    return None if path is None else path if path == "random" else str(Path(path).absolute())
+
+
+def all_profiles(*ends: Shapes | Sequence[Shapes] | None) -> list[dict[str, ShapeProfile]]:
+    """Every profile by its least, best and largest shapes; shapes not given are as their neighbour.
+
+    A profile whose shapes are not all given takes the rest from the first.
+    """
+    lists = [[end] if isinstance(end, Mapping) else list(end or ()) for end in ends]
+    longest = max(1, *map(len, lists))
+    padded = [[*each, *({} for _ in range(longest - len(each)))] for each in lists]
+    found = []
+    for least, best, most in zip(*padded, strict=True):
+        profiles = {}
+        for name in dict.fromkeys([*least, *best, *most]):
+            opt = tuple(best.get(name) or most.get(name) or least[name])
+            low, high = tuple(least.get(name) or opt), tuple(most.get(name) or opt)
+            if not len(low) == len(opt) == len(high) or not all(
+                a <= b <= c for a, b, c in zip(low, opt, high, strict=True)
+            ):
+                shown = {"min": low, "opt": opt, "max": high}
+                raise UsageError(
+                    f"the shapes of {name!r} do not rise from min over opt to max",
+                    facts={key: text_from_shape(dims) for key, dims in shown.items()},
+                )
+            profiles[name] = _span((low, opt, high))
+        found.append(profiles)
+    return found
+
+
+def _span(ends: Sequence[tuple[int, ...]]) -> ShapeProfile:
+    return ShapeProfile(min=ends[0], opt=ends[1], max=ends[2])
+
+
+def spans_of_batches(texts: Sequence[str], model: Path) -> dict[str, ShapeProfile]:
+    """Read ``-1x3x224x224`` or ``NAME:-1x3x224x224``; without a name it is the only input.
+
+    -1 is, as in the toolkits, a batch of 1 to 256, best at 128; other shapes are fixed.
+    """
+    spans = {}
+    for text in texts:
+        name, _, shape = text.rpartition(":")
+        words = re.split(r"[x ,]+", shape.strip())
+        if not all(re.fullmatch(r"-1|\d+", word) for word in words):
+            raise UsageError(
+                f"--input-shape {text} cannot be read",
+                fix="write it like --input-shape -1 3 224 224",
+            )
+        first, *rest = map(int, words)
+        if any(dim < 0 for dim in rest):
+            raise UsageError(
+                "only the batch, the first dimension, can be -1",
+                facts={"shape": " ".join(words)},
+                fix="--shape-min, --shape-opt and --shape-max for other dynamic dimensions",
+            )
+        ends = BATCHES if first < 0 else (first,) * 3
+        spans[name or _only_input(model)] = _span([(end, *rest) for end in ends])
+    return spans
+
+
+def _only_input(model: Path) -> str:
+    inputs = input_specs(load_onnx(model, weights=False))
+    if len(inputs) == 1:
+        return inputs[0].name
+    flags = []
+    for tensor in inputs:  # the batch open, other open dimensions 8
+        dims = [str(dim) if isinstance(dim, int) else "8" for dim in tensor.shape]
+        if tensor.shape and not isinstance(tensor.shape[0], int):
+            dims[0] = "-1"
+        flags.append(f"--input-shape {shlex.quote(tensor.name + ':' + 'x'.join(dims))}")
+    raise UsageError(
+        "the model has several inputs: say whose shape it is",
+        facts={"inputs": ", ".join(each.name for each in inputs)},
+        fix=" ".join(flags),
+    )
+
+
+def _assumed_spans(
+    model: Path, given: Mapping[str, ShapeProfile], *, batch: int | None = None
+) -> tuple[dict[str, ShapeProfile], str | None]:
+    """One profile of assumed sizes for open inputs that were given no shape, and a line on it.
+
+    With ``batch`` they are for so many items, else for one. Inputs that suggest no size are
+    refused: a builder, or trtexec in silence, would take ones.
+    """
+    try:
+        inputs = input_specs(load_onnx(model, weights=False))
+    except TrtbenchError:  # the builder reports what is wrong with the model
+        return {}, None
+    demand_room_for_batch([each for each in inputs if each.name not in given], batch=batch)
+    ends: list[dict[str, tuple[int, ...]]] = []
+    for end in ("min", "opt", "max"):  # a dimension of the same name goes along with a given one
+        known = [
+            each.having(shape=getattr(given[each.name], end))
+            if each.name in given
+            else with_batch(each, batch)
+            for each in inputs
+        ]
+        filled = with_same_dims(inputs, known)
+        settled = with_assumed_shapes(filled, sides=sides_of(model, filled))
+        refuse_open(settled, flag="--shape-opt")
+        ends.append({t.name: tuple(d for d in t.shape if isinstance(d, int)) for t in settled})
+        if end == "opt":
+            note = assumption(filled, settled)
+    spans = {
+        each.name: _span([end[each.name] for end in ends])
+        for each in inputs
+        if each.name not in given and not each.is_static
+    }
+    return spans, note and note.replace("--shape ", "--shape-opt ")
+
+
+def run_build(spec: BuildSpec, *, execution: Execution | None = None) -> Artefact:
+    """Build an engine in a child process; a build that fails leaves its log and no engine."""
+    execution = execution or Execution()
+    if execution.python is not None:
+        check_interpreter(execution.python)
+    engine = Path(spec.output)
+    device = BUILDERS.load(spec.runtime).device(spec)
+    environment = environment_of(execution)
+    what = execution.command or f"trtbench build {engine.name}"
+    with writing(engine):
+        engine.parent.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(engine.parent)
+        with (
+            hold(device, what=what, wait=execution.wait),
+            scratch_directory(engine.parent) as folder,
+        ):
+            return _carry_out(spec, folder, environment, execution)
+
+
+def _carry_out(
+    spec: BuildSpec, folder: Path, environment: Environment, execution: Execution
+) -> Artefact:
+    engine, cache = Path(spec.output), folder / "timing.cache"
+    demand_unchanged(spec.model)
+    spec = with_arrays(spec, folder)
+    inner = spec.having(output=str(folder / engine.name))
+    if spec.timing_cache is not None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copyfile(spec.timing_cache, cache)
+        inner = inner.having(timing_cache=str(cache))
+    notes, wall_s = _quantize_ahead(spec, folder=folder, execution=execution)
+
+    def listen(stage: str) -> None:
+        text, done = _STAGES.get(stage, (stage, 0.0))
+        if (progress := progress_from_line(stage)) is not None:
+            begin, end = _STAGES["build"][1], _STAGES["save"][1]
+            text, done = progress[1], begin + (end - begin) * progress[0]
+        execution.listen(Event(kind="stage", text=text, done=done))
+
+    end = carry_out_job(
+        BuildJob(spec=inner),
+        folder=folder,
+        execution=execution,
+        patience_s=PATIENCE_S,
+        python=execution.python,
+        on_stage=listen,
+    )
+    end = fail_if_model_changed(end, spec.model)
+    if not end.ok:
+        raise _failure(end, spec, folder)
+    outcome = read_outcome(folder, BuildOutcome)
+    apart = _difference_note(spec, folder=folder, execution=execution)
+    further = [each for each in (spec.assumed, apart) if each]
+    outcome = outcome.having(notes=(*notes, *outcome.notes, *further))
+    made = Path(inner.output)
+    artefact = _artefact(spec, made, outcome, end.seconds + wall_s, environment, folder)
+    record = folder / "record"
+    record.write_bytes(json_from_value(artefact))
+    for ending, name in outcome.files.items():
+        (folder / name).replace(engine.with_name(engine.name + ending))
+    if spec.timing_cache is not None and cache.is_file():
+        target = Path(spec.timing_cache)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(target, cache.read_bytes())
+    made.replace(engine)
+    record.replace(engine.with_name(f"{engine.name}.json"))
+    return artefact
+
+
+def with_arrays(spec: BuildSpec, folder: Path) -> BuildSpec:
+    """Have the task make arrays of the data to calibrate with, and keep how it did so."""
+    if spec.task is None:  # arrays as they are: images without a task were refused
+        return spec
+    inputs = [
+        each.having(shape=spec.shapes[each.name].opt) if each.name in spec.shapes else each
+        for each in input_specs(load_onnx(Path(spec.model.path), weights=False))
+    ]
+    items, prepared = task_items(
+        str(spec.calibration), inputs, task=spec.task, settings=spec.task_settings,
+        limit=item_limit(spec), seed=0,
+    )  # fmt: skip
+    arrays = folder / IMAGES
+    np.savez(arrays, **items.rows)  # type: ignore[arg-type]
+    return spec.having(calibration_arrays=str(arrays), prepared=prepared)
+
+
+def _quantize_ahead(
+    spec: BuildSpec, *, folder: Path, execution: Execution
+) -> tuple[tuple[str, ...], float]:
+    """Quantize with NVIDIA ModelOpt, in its own interpreter, if the build needs it.
+
+    The model is left in the folder of the build; notes and the time it took are returned.
+    """
+    builder = BUILDERS.load(spec.runtime)
+    step = builder.step_ahead(spec) if builder.step_ahead is not None else None
+    if step is None:
+        return (), 0.0
+    work = folder / "ahead"
+    work.mkdir()
+    job = QuantizeJob(spec=step_spec(spec, step, work))
+    end = run_conversion(job, folder=work, execution=execution, python=spec.options["modelopt"])
+    outcome = read_outcome(work, QuantOutcome)
+    for made in work.glob(f"{TYPED}*"):
+        made.replace(folder / made.name)
+    return notes_of(spec, step, outcome), end.seconds
+
+
+def _difference_note(spec: BuildSpec, *, folder: Path, execution: Execution) -> str | None:
+    """How far a model cast or quantized for the build is from its source, on random inputs.
+
+    ``None`` where the model was built as it is.
+    """
+    if not (folder / TYPED).is_file():
+        return None
+    if (spec.model.size_bytes or 0) > LARGEST_BYTES:
+        size = text_from_bytes(LARGEST_BYTES)
+        return f"its difference was not measured: above {size}, trtbench check does"
+    source, work = Path(spec.model.path), folder / "difference"
+    try:
+        inputs = input_specs(load_onnx(source, weights=False))
+        items = fixed_batch(inputs) or COMPARED
+        drawn = random_items(
+            inputs, count=items, seed=HELD_OUT_SEED, model=source,
+            shapes={name: ends.opt for name, ends in spec.shapes.items()},
+            limits=index_limits(spec.model, inputs),
+        )  # fmt: skip
+        batch = batch_of(inputs, asked=None, default=items)
+        work.mkdir()
+        save_feeds(work / "inputs.npz", drawn.feeds(batch=batch, fixed=bool(fixed_batch(inputs))))
+        found = verify(
+            folder / TYPED, reference=source, inputs=work / "inputs.npz",
+            precision=spec.precision or "fp16", folder=work / "verify", execution=execution,
+        )  # fmt: skip
+        problem = found.problem
+    except TrtbenchError as error:  # the engine is whole whatever this says
+        problem = error.message
+    if problem is not None:
+        return f"its difference from the model was not measured: {problem}"
+
+    def words(diff: TensorDiff) -> str:
+        if diff.note is not None or diff.rel_l2 is None:
+            return f"{diff.name} {diff.note or 'cannot be compared'}"
+        noise = "exact" if diff.sqnr_db is None else f"SQNR {diff.sqnr_db:.1f} dB"
+        lost = f", {diff.nonfinite} values not finite" if diff.nonfinite else ""
+        return f"{diff.name} rel. L2 {diff.rel_l2:.2g}, {noise}{lost}"
+
+    shown = "; ".join(map(words, found.diffs))
+    return f"its difference from the model on {items} random inputs (ONNX Runtime): {shown}"
+
+
+def _artefact(
+    spec: BuildSpec,
+    made: Path,
+    outcome: BuildOutcome,
+    wall_s: float,
+    environment: Environment,
+    folder: Path,
+) -> Artefact:
+    engine, model = Path(spec.output), Path(spec.model.path)
+    command = outcome.command or ""  # with the files where they are, not where they were made
+    if spec.timing_cache:
+        command = command.replace(str(folder / "timing.cache"), spec.timing_cache)
+    command = command.replace(str(folder / "graph.json"), f"{spec.output}.graph.json")
+    command = command.replace(str(folder), str(engine.parent))
+    with open(made, "rb") as file:
+        head = file.read(HEADER_BYTES)
+    plan = None
+    with contextlib.suppress(ParseError):
+        plan = plan_from_bytes(head, where=engine.name).version
+    facts: dict[str, Scalar] = dict(outcome.facts)
+    if (name := outcome.files.get(GRAPH)) is not None:  # layers and parameters, and who counted
+        with contextlib.suppress(ParseError):
+            graph = graph_from_json((folder / name).read_bytes(), where=name)
+            facts["layers"] = len(graph.layers)
+            facts.setdefault("layers_from", "engine")
+            if (parameters := parameters_of(graph)) is not None:
+                facts |= {"parameters": parameters, "parameters_from": "engine"}
+    if facts.get("parameters") is None:
+        with contextlib.suppress(InputError, UnavailableError):
+            facts |= {"parameters": count_parameters(model), "parameters_from": "ONNX file"}
+    if prepared := spec.prepared or preparation_of_onnx(model):
+        facts[PREPARATION] = text_from_preparation(prepared)
+    return Artefact(
+        path=str(engine),
+        filename=engine.name,
+        size_bytes=made.stat().st_size,
+        sha256=sha256_of(made),
+        created=now(),
+        spec=spec.having(
+            calibration_arrays=None,
+            options=mask_values(spec.options),
+            extra_args=tuple(mask_words(spec.extra_args)),
+        ),
+        tensorrt=outcome.version,
+        plan=plan,
+        command=mask(command) or None,
+        build_s=outcome.build_s,
+        wall_s=wall_s,
+        gpus=environment.gpus,
+        host=environment.machine or environment.host,
+        conditions=without_tf32(outcome.conditions, os.environ),
+        facts=facts,
+        files=tuple(engine.name + ending for ending in outcome.files),
+        notes=(*outcome.notes, *stamps_of_onnx(model)),
+        findings=outcome.findings,
+    )
+
+
+def _failure(end: JobEnd, spec: BuildSpec, folder: Path) -> TrtbenchError:
+    """The error of a build that failed; its log is kept."""
+    reported, kept, source = end.error, Path(spec.output + LOG), folder / "build.log"
+    if reported is not None and reported.kind not in _RECORDED:
+        kind = ERROR_KINDS.get(reported.kind, TrtbenchError)
+        known: dict[str, object] = dict(reported.facts)
+        if reported.kind == "InputError" and source.is_file():  # the parser says more there
+            with contextlib.suppress(OSError):
+                known["log"] = shutil.copyfile(source, kept)
+        return kind(reported.message, facts=known, fix=reported.fix)
+    with contextlib.suppress(OSError):
+        shutil.copyfile(source if source.is_file() else folder / "log.txt", kept)
+    facts: dict[str, object] = {"model": spec.model.name, "builder": spec.runtime}
+    facts |= reported.facts if reported is not None else {}
+    error = JobError(
+        f"the engine was not built: {end.reason}",
+        facts={**facts, "stage": end.stage, "log": kept},
+        fix=(reported.fix if reported is not None else None) or f"look into {kept}",
+    )
+    error.log_tail = end.log_tail
+    return error
+
+
+def built(request: BuildRequest, *, config: Config, execution: Execution) -> Artefact:
+    """Build an engine in the executor; from another machine it comes with its record and log."""
+
+    def here() -> Artefact:
+        spec = build_spec(request, config)
+        if request.runtime is None and request.python is None:
+            refuse_without_builder(config, request.options)
+        python = execution.python or config.python_for(spec.runtime)
+        return run_build(spec, execution=replace(execution, python=python))
+
+    return execution.executor.do(here, lambda: _build_elsewhere(request, config, execution))
+
+
+def _build_elsewhere(request: BuildRequest, config: Config, execution: Execution) -> Artefact:
+    engine = _engine_path(request)
+    first = min(BUILDERS.loaded(), key=lambda each: (each[1].CHOSEN, each[0]))[0]
+    runtime = request.runtime or first
+    builder, spec = BUILDERS.load(runtime), BuildSpec(
+        model=model_ref(Path(request.model)), output=str(engine), runtime=runtime,
+        extra_args=tuple(request.extra_args),
+    )  # fmt: skip
+    cache = _timing_cache_of(request, engine, keeps=builder.TIMING_CACHE)
+    sent = _content(Path(cache)) if cache else None
+    request = replace(request, timing_cache=cache if sent is not None else None)
+
+    def take(artefact: Artefact, came: Path) -> Artefact:
+        return _take_cache(artefact, came, Path(cache), sent) if cache else artefact
+
+    artefact = run_verb_elsewhere(
+        "build", request, Artefact, config=config, execution=execution,
+        needs=(
+            builder.device(spec) != "cpu",
+            () if request.options else (f"builder:{request.runtime or ''}",),
+        ),
+        output=engine, take=take,
+    )  # fmt: skip
+    with writing(engine):
+        write_whole(engine.with_name(f"{engine.name}.json"), json_from_value(artefact))
+    return artefact
+
+
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
+
+
+def _take_cache(artefact: Artefact, came: Path, target: Path, sent: bytes | None) -> Artefact:
+    """Put the timing cache that came back in the place of the one that was sent.
+
+    One that is no longer what was sent, or that was refused there, has times that the new one
+    lacks: it stays, and the new one is put beside it.
+    """
+    names = [came / f"{artefact.filename}{CACHE}{end}" for end in ("", ".old")]
+    data = _content(names[0])
+    for name in names:
+        name.unlink(missing_ok=True)
+    artefact = artefact.having(spec=artefact.spec.having(timing_cache=str(target)))
+    if data is None or data == sent:
+        return artefact
+    facts, host = artefact.facts, artefact.host or "the machine that built it"
+    refused = facts.get("timing_cache") == "refused" or facts.get("timing_cache_refused") is True
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with alone(target.parent):
+            changed, kept = _content(target) != sent, target
+            if changed or refused:  # a name beside it that holds nothing else yet
+                first = f"{target.name}.{file_name_from_text(host)}"
+                paths = (target.with_name(first if n == 1 else f"{first}-{n}") for n in count(1))
+                kept = next(each for each in paths if _content(each) in (None, data))
+            write_whole(kept, data)
+    note = f"timing cache {target} has what was timed on {host} now"
+    if kept != target:
+        why = "was changed meanwhile" if changed else "is of another TensorRT or GPU"
+        note = f"timing cache {target} {why} and stays; that of {host} is {kept}"
+    return artefact.having(notes=(*artefact.notes, note))

@@ -1,0 +1,313 @@
+"""One vocabulary of precisions for every version: what it takes to build what was asked for.
+
+A weakly typed builder (TensorRT up to 10) is allowed a precision and chooses by itself; a strongly
+typed one builds the types that the model carries, so a precision means to cast or quantize first.
+Nothing is ever quietly built in another precision than the one that was asked for.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Literal
+
+from trtbench.core.errors import UnavailableError, UsageError
+from trtbench.core.jobs import Stage
+from trtbench.core.plugins import MAKE_MODELOPT
+from trtbench.core.results import QuantOutcome, QuantSpec
+from trtbench.core.spec import BuildSpec, Precision, Value
+from trtbench.host.tensorrt import Abilities
+from trtbench.models.onnx_outline import ModelOutline
+
+FLAGS = {"fp16": "FP16", "bf16": "BF16", "int8": "INT8", "fp8": "FP8"}
+"""Members of ``BuilderFlag``."""
+
+HALF = ("fp16", "bf16")
+QUANTIZED = ("int8", "fp8")
+TYPED, FEEDS = "typed.onnx", "calibration.npz"
+
+
+class PrecisionStep(Value, frozen=True, kw_only=True):
+    """Something to do to the model before it is built."""
+
+    verb: Literal["cast", "quantize"]
+    precision: Precision
+    reason: str
+    by: Literal["trtbench", "onnxruntime", "modelopt"] = "trtbench"
+
+    @property
+    def text(self) -> str:
+        how = " with Q/DQ nodes" if self.by != "trtbench" else ""
+        how += ", by NVIDIA ModelOpt" if self.by == "modelopt" else ""
+        return f"{self.verb} the model to {self.precision}{how}: {self.reason}"
+
+
+class PrecisionPlan(Value, frozen=True, kw_only=True):
+    """How a precision is built."""
+
+    typing: Literal["weak", "strong"]
+    precision: str
+    """What the engine may compute in, for the record: ``fp32``, ``int8+fp16``."""
+    tf32: bool
+    flags: tuple[str, ...] = ()
+    """Members of ``BuilderFlag`` to set."""
+    steps: tuple[PrecisionStep, ...] = ()
+    calibrate: bool = False
+    """Whether INT8 scales come from a calibrator."""
+
+
+class PrecisionWish(Value, frozen=True, kw_only=True):
+    """What a plan is made from."""
+
+    precision: Precision | None
+    """``None``: as the model's types say."""
+    model: str
+    carried: frozenset[str] = frozenset()
+    """Precisions in the model's own types."""
+    calibration: bool = False
+    """Whether there are data, or a cache of scales, to calibrate with."""
+    strong: bool = False
+    """Whether the builder must keep the types of the model, where it has a choice."""
+    data: bool = False
+    """Whether there are data; a cache alone is of no use to a quantizer."""
+    quantizer: str | None = None
+    """``modelopt``: NVIDIA ModelOpt makes INT8 too."""
+    modelopt: str | None = None
+    """The interpreter that has NVIDIA ModelOpt."""
+
+    def fix(self, precision: str) -> str:
+        data = " --calibration DATA" if precision in QUANTIZED else ""
+        return f"trtbench quantize {shlex.quote(self.model)} --precision {precision}{data}"
+
+
+def wish_from_spec(spec: BuildSpec, outline: ModelOutline, *, strong: bool) -> PrecisionWish:
+    """What the precision plan of a build depends on."""
+    return PrecisionWish(
+        precision=spec.precision,
+        model=spec.model.path,
+        carried=outline.carried,
+        calibration=spec.calibration is not None or spec.calibration_cache is not None,
+        strong=strong,
+        data=spec.calibration is not None,
+        quantizer=spec.options.get("quantizer"),
+        modelopt=spec.options.get("modelopt"),
+    )
+
+
+def precision_plan(asked: PrecisionWish, *, abilities: Abilities) -> PrecisionPlan:
+    """How a version builds a precision, or an error why it cannot."""
+    wanted, carried = asked.precision, asked.carried
+    if wanted and carried and wanted not in carried and wanted not in ("best", *QUANTIZED):
+        shown = "+".join(sorted(carried))
+        raise UsageError(
+            f"{wanted} was asked for, and the model carries {shown} in its own types",
+            facts={"model": asked.model},
+            fix=f"leave --precision out, or build the model that {shown} was made from",
+        )
+    ahead = step_ahead(asked)
+    if ahead is not None:
+        plan = precision_plan(quantized_ahead(asked), abilities=abilities)
+        return plan.having(steps=(ahead, *plan.steps))
+    if asked.strong and not abilities.strong:
+        raise UsageError(
+            f"{abilities.title} cannot be held to the types of a model",
+            facts={"needs": "TensorRT 10 or later, or TensorRT-RTX"},
+            fix="leave --opt typing=strong out",
+        )
+    strong = not abilities.weak or asked.strong or (carried and abilities.strong)
+    plan = _strong(asked, abilities) if strong else _weak(asked, abilities)
+    if asked.calibration and not plan.calibrate and not plan.steps:
+        raise UsageError(
+            f"calibration would have no effect: the engine is built in {plan.precision}",
+            fix="--precision int8, or leave --calibration and --calibration-cache out",
+        )
+    return plan
+
+
+def step_ahead(asked: PrecisionWish) -> PrecisionStep | None:
+    """What NVIDIA ModelOpt does to the model before the builder is started, if anything.
+
+    It lives in an interpreter of its own, and what it makes is the same for every version.
+    """
+    wanted = asked.precision
+    if asked.quantizer is not None and (asked.quantizer != "modelopt" or wanted not in QUANTIZED):
+        raise UsageError(
+            f"--opt quantizer={asked.quantizer} has no effect",
+            fix="--opt quantizer=modelopt with --precision int8, or leave it out",
+        )
+    if wanted not in QUANTIZED or wanted in asked.carried:
+        return None
+    if wanted == "int8" and asked.quantizer is None:
+        return None
+    reason = f"{wanted.upper()} is built from a model that was quantized to it"
+    if not asked.data:
+        raise UsageError(
+            f"{reason}, and there are no data to do so",
+            facts={"model": asked.model},
+            fix=f"--calibration DATA.npz, or first: {asked.fix(wanted)}",
+        )
+    if asked.modelopt is None:
+        raise UnavailableError(
+            f"{reason} by NVIDIA ModelOpt, and no interpreter is set that has it",
+            facts={"setting": "runtimes.modelopt.python in trtbench.toml, or --opt modelopt=PATH"},
+            fix=f"{MAKE_MODELOPT}, then set it to modelopt/bin/python",
+        )
+    return PrecisionStep(verb="quantize", precision=wanted, reason=reason, by="modelopt")
+
+
+def quantized_ahead(asked: PrecisionWish) -> PrecisionWish:
+    """What is asked for once the model has been quantized."""
+    carried = asked.carried | {str(asked.precision)}
+    return asked.having(carried=carried, calibration=False, data=False, quantizer=None)
+
+
+def _strong(asked: PrecisionWish, abilities: Abilities) -> PrecisionPlan:
+    wanted = asked.precision
+    if wanted == "best":
+        raise UsageError(
+            f"'best' means nothing to {abilities.title}: the types of the model decide",
+            fix="--precision fp16, or another one by name",
+        )
+    steps: tuple[PrecisionStep, ...] = ()
+    if wanted in FLAGS and wanted is not None and wanted not in asked.carried:
+        reason = f"{abilities.title} builds the types that the model carries"
+        if wanted not in HALF and not asked.calibration:
+            raise UsageError(
+                f"{wanted} needs data to quantize the model with",
+                facts={"model": asked.model, "because": reason},
+                fix=f"--calibration DATA.npz, or first: {asked.fix(wanted)}",
+            )
+        step = PrecisionStep(verb="cast", precision=wanted, reason=reason)
+        steps = (step if wanted in HALF else step.having(verb="quantize", by="onnxruntime"),)
+    types = _ordered({*asked.carried, *(step.precision for step in steps)})
+    return PrecisionPlan(
+        typing="strong",
+        precision="+".join(types) or ("tf32" if wanted == "tf32" else "fp32"),
+        tf32=wanted == "tf32" or bool(types),
+        steps=steps,
+    )
+
+
+def _weak(asked: PrecisionWish, abilities: Abilities) -> PrecisionPlan:
+    wanted = asked.precision
+    int8 = asked.calibration and abilities.calibrates
+    found = {*asked.carried, *([wanted] if wanted in FLAGS and wanted else [])}
+    if wanted == "best":
+        found |= {name for name in HALF if abilities.has(f"BuilderFlag.{FLAGS[name]}")}
+        found |= {"int8"} if int8 else set()
+    allowed = _ordered(found)
+    for precision in allowed:  # none may end as FP32, or as scales that were never measured
+        has_flag = abilities.has(f"BuilderFlag.{FLAGS[precision]}")  # FP8's is older than its use
+        if not has_flag or (precision == "fp8" and not abilities.strong):
+            raise UsageError(
+                f"{abilities.title} cannot build {precision}",
+                facts={"needs": "TensorRT 10 or later, or TensorRT-RTX"},
+                fix="--precision fp16",
+            )
+        if precision == "int8" and precision not in asked.carried and not int8:
+            raise UsageError(
+                "INT8 needs scales: calibration data, a calibration cache, or a quantized model",
+                facts={"model": asked.model},
+                fix=f"--calibration DATA.npz, or first: {asked.fix('int8')}",
+            )
+    plain = "tf32" if wanted == "tf32" else "fp32"
+    return PrecisionPlan(
+        typing="weak",
+        precision="+".join([*allowed, "fp32"]) if allowed else plain,
+        tf32=wanted == "tf32" or bool(allowed),
+        flags=tuple(FLAGS[precision] for precision in allowed),
+        calibrate="int8" in allowed and "int8" not in asked.carried,
+    )
+
+
+def _ordered(precisions: set[str]) -> list[str]:
+    return [name for name in ("fp8", "int8", "fp16", "bf16") if name in precisions]
+
+
+def too_new(outline: ModelOutline, *, abilities: Abilities) -> tuple[str, ...]:
+    """What is newer in the model than the parser documents."""
+    found, title = [], abilities.title
+    opset, limit = outline.opset, abilities.max_opset
+    if opset is not None and limit is not None and opset > limit:
+        words = f"the model has opset {opset}, and {title} documents up to {limit}"
+        found.append(f"{words}: export it with --opset {limit}")
+    version, limit = outline.ir_version, abilities.max_ir
+    if limit is not None and version > limit:
+        words = f"the model has ONNX IR {version}, and the parser of {title} was made for {limit}"
+        found.append(f"{words}: export it for that version")
+    return tuple(found)
+
+
+class PreparedModel(Value, frozen=True, kw_only=True):
+    """The model that is built, and what was done to get it."""
+
+    path: Path
+    files: dict[str, str] = {}
+    """What is kept beside the engine, by the ending of its name."""
+    notes: tuple[str, ...] = ()
+
+
+def made_ahead(folder: Path) -> Path | None:
+    """The model with its types, where the folder of the job came with one."""
+    return folder / TYPED if (folder / TYPED).is_file() else None
+
+
+def prepare_model(
+    spec: BuildSpec, plan: PrecisionPlan, *, folder: Path, stage: Stage
+) -> PreparedModel:
+    """Do the steps of a plan; without any, the model is built as it is, or as it was made ahead."""
+    ahead, notes = made_ahead(folder), tuple[str, ...]()
+    if ahead is None and not plan.steps:
+        return PreparedModel(path=Path(spec.model.path))
+    if ahead is None:
+        step = plan.steps[0]
+        stage(step.verb)
+        try:
+            from trtbench.convert.quantize import quantize
+
+            outcome = quantize(step_spec(spec, step, folder), folder=folder, stage=Stage())
+        except (ImportError, UnavailableError) as problem:
+            missing = problem.name if isinstance(problem, ImportError) else problem
+            model = shlex.quote(spec.model.path)
+            raise UnavailableError(
+                f"this interpreter cannot {step.verb} the model, and {step.reason}",
+                facts={"missing": missing or problem},
+                fix=f"first: trtbench quantize {model} --precision {step.precision}",
+            ) from None
+        notes = notes_of(spec, step, outcome)
+    # Kept beside the engine, unless its weights are in files of other names.
+    alone = len(list(folder.glob(f"{TYPED}*"))) == 1
+    files = {f".{spec.precision}.onnx": TYPED} if alone else {}
+    return PreparedModel(path=folder / TYPED, files=files, notes=notes)
+
+
+def notes_of(spec: BuildSpec, step: PrecisionStep, outcome: QuantOutcome) -> tuple[str, ...]:
+    """What a reader of the engine's record must know of a step."""
+    done = f"{step.text}; {sum(outcome.changed.values())} nodes changed"
+    random = ("quantized with random data: no evidence of accuracy",)
+    return (done, *(random if spec.calibration == "random" else ()), *outcome.notes)
+
+
+def step_spec(spec: BuildSpec, step: PrecisionStep, folder: Path) -> QuantSpec:
+    """A step as the conversion it is; data for it are put into the folder, in batches."""
+    made = QuantSpec(
+        model=spec.model,
+        output=str(folder / TYPED),
+        precision=step.precision,
+        via="cast" if step.verb == "cast" else step.by,  # type: ignore[arg-type]
+        keep_io=True,  # as a weakly typed builder leaves inputs and outputs alone
+        method="minmax" if spec.calibration_method == "minmax" else "entropy",
+    )
+    if step.verb == "cast":
+        return made
+    from trtbench.convert.calibration import batch_of, calibration_items, save_calibration
+    from trtbench.models.onnx_model import input_specs, load_onnx
+
+    inputs = input_specs(load_onnx(Path(spec.model.path), weights=False))
+    shapes = {name: span.opt for name, span in spec.shapes.items()}
+    reference = save_calibration(
+        folder / FEEDS, calibration_items(spec, inputs, shapes=shapes), inputs,
+        source=str(spec.calibration), batch=batch_of(inputs, asked=None),
+        preprocessing=spec.prepared,
+    )  # fmt: skip
+    return made.having(calibration=reference)

@@ -1,0 +1,771 @@
+"""Builds an engine with TensorRT's Python API, whatever its version and flavour.
+
+Runs in a worker of its own, because TensorRT may crash. What is built, how and with what is in the
+outcome; the engine appears under its name only when it is whole.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shlex
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Literal
+
+from trtbench.convert.builders._precision import (
+    FLAGS,
+    PrecisionPlan,
+    PrecisionStep,
+    PrecisionWish,
+    made_ahead,
+    precision_plan,
+    prepare_model,
+    quantized_ahead,
+    step_ahead,
+    too_new,
+    wish_from_spec,
+)
+from trtbench.convert.calibration import RANDOM, FeedArrays, calibration_items, feeds_sha256
+from trtbench.core.codec import json_from_value
+from trtbench.core.errors import (
+    InputError,
+    JobError,
+    ParseError,
+    UnavailableError,
+    UsageError,
+    refuse_unknown_options,
+)
+from trtbench.core.jobs import BuildOutcome, Stage
+from trtbench.core.run import Fact, Scalar
+from trtbench.core.spec import BuildSpec, ShapeProfile, TensorSpec
+from trtbench.core.units import text_from_shape
+from trtbench.host.files import cache_folder
+from trtbench.host.machine import distribution_versions
+from trtbench.host.tensorrt import (
+    TITLES,
+    TYPES,
+    Abilities,
+    Flavour,
+    Heard,
+    LogProgress,
+    abilities_of_version,
+    inspect_engine,
+    keep_until_exit,
+    load,
+    make_logger,
+    make_monitor,
+    version_numbers,
+)
+from trtbench.host.tensorrt_build import (
+    USES,
+    CacheKey,
+    ScaleCache,
+    TimingCache,
+    driver_problem,
+    make_calibrator,
+)
+from trtbench.models.identity import model_ref
+from trtbench.models.inputs import refuse_open, unknown_input, with_ones
+from trtbench.models.onnx_outline import ModelOutline, outline_of
+from trtbench.trtexec.exports import graph_from_json
+from trtbench.trtexec.log import log_from_text
+
+if TYPE_CHECKING:
+    from tensorrt import (
+        IBuilder,
+        IBuilderConfig,
+        IHostMemory,
+        ILogger,
+        INetworkDefinition,
+        IOptimizationProfile,
+        ITensor,
+        OnnxParser,
+    )
+
+Ranges = dict[str, ShapeProfile]
+
+OPTIONS = {
+    "typing": "strong: hold the builder to the types of the model (TensorRT 10)",
+    "calibration_items": "how many items to calibrate with at most (default: 256)",
+    "quantizer": "modelopt: NVIDIA ModelOpt quantizes to int8, as it does to fp8",
+    "modelopt": "interpreter that has it (default: runtimes.modelopt.python in trtbench.toml)",
+    "tactic_sources": "libraries whose kernels may be taken, as -CUBLAS,-CUDNN or none",
+    "version": "version to plan for with --dry-run where TensorRT is not installed",
+}
+"""What ``--opt key=value`` may set."""
+ASSUMED: dict[Flavour, str] = {"tensorrt": "11.0", "tensorrt_rtx": "1.7"}
+NEEDS_GPU = "TensorRT needs a GPU to build; TensorRT-RTX does not"
+LOG, GRAPH = "build.log", "graph.json"
+BANNER = "&&&& RUNNING TensorRT.trtbench # trtbench build"
+"""What the reader of trtexec's logs begins with; the lines that follow are the same."""
+_LOGGED = ("peak_cpu_bytes", "peak_gpu_bytes", "scratch_bytes", "weights_bytes", "optimize_s")
+
+PARSER_HINTS = (
+    (
+        r"plugin not found|no importer registered|unsupported operator|not supported yet",
+        "an operator this parser does not know: {plugin}, a newer version, or export the model "
+        "without it",
+    ),
+    (
+        r"non-zero zero point|zero.?point.*not supported",
+        "quantize symmetrically: trtbench quantize {model} --precision int8 --calibration DATA",
+    ),
+    (
+        r"dequantizelinear.*int32|int32.*dequantizelinear",
+        "quantize without biases: trtbench quantize {model} --precision int8 --calibration DATA",
+    ),
+    (
+        r"external|weights? file|could not (?:open|find) file",
+        "keep the files of an export together",
+    ),
+    (r"deserialize|parse the onnx|protobuf", "export the model again; the file is damaged"),
+    (
+        r"static|dynamic|shape|dims|dimension|rank",
+        "fix the shapes when exporting, or simplify the model (onnxsim) so that they are known",
+    ),
+)
+"""What to try, by what the parser says; the first that fits."""
+BUILD_HINTS = (
+    (
+        r"symboladdress for (?:cublas|cudnn)|(?:cublas|cudnn)\S* could not be loaded",
+        "install cuBLAS and cuDNN as this TensorRT names them, or do without their kernels: "
+        "--opt tactic_sources=none",
+    ),
+    (
+        r"workspace|insufficient memory|no tactics|any implementation for node|out.?of.?memory",
+        "give more scratch memory (--workspace 4GiB), or leave --workspace out",
+    ),
+    (
+        r"hw-specific datatypes",
+        "leave out the targets that lack the type: bf16 needs sm_80, fp8 needs sm_89",
+    ),
+    (r"fp32 gemm is not supported", "--target sm_80 or newer, or --precision fp16"),
+    (r"optimization profile", "--shape-min, --shape-opt and --shape-max for every dynamic input"),
+    (r"cudaerror 35|driver version is insufficient", "build where an NVIDIA driver is installed"),
+)
+
+
+RTX_LACKS = {
+    "tactic_sources": ("--opt tactic_sources", "its kernels are its own"),
+    "hardware_compatible": ("--hardware-compatible", "--target names the GPUs"),
+    "version_compatible": ("--version-compatible", "the lean runtime it needs does not exist"),
+    "timing_cache": ("--timing-cache", "kernels are chosen when the engine runs"),
+    "plugins": ("--plugin", "it has no plugins"),
+    "dla_core": ("--dla-core", "it builds for GPUs"),
+    "calibration_cache": ("--calibration-cache", "it has no calibrators"),
+}
+"""What TensorRT-RTX would ignore or fail at, and why."""
+_TARGET = re.compile(r"(?:sm_?)?(\d{1,2})\.?(\d)\Z", re.IGNORECASE)
+_PRINTED = {"FLOAT": "Float", "HALF": "Half", "INT8": "Int8", "INT32": "Int32", "BOOL": "Bool"}
+"""As the engine inspector words them."""
+
+
+def wish_of(spec: BuildSpec, outline: ModelOutline) -> PrecisionWish:
+    """What the precision plan depends on; the outline is that of the model itself."""
+    refuse_unknown_options(f"builder {spec.runtime}", spec.options, OPTIONS)
+    return wish_from_spec(spec, outline, strong=spec.options.get("typing") == "strong")
+
+
+def ahead_of(spec: BuildSpec) -> PrecisionStep | None:
+    """What is done to the model before the builder is started, if anything."""
+    return step_ahead(wish_of(spec, outline_of(Path(spec.model.path))))
+
+
+def plan_lines(spec: BuildSpec, *, flavour: Flavour) -> list[str]:
+    """The steps of a build, and the command that repeats it; nothing is imported or built."""
+    title, notes = TITLES[flavour], []
+    version = spec.options.get("version")
+    if version is not None:
+        notes.append(f"for {title} {version}, as asked for")
+    else:
+        version = next(iter(distribution_versions(flavour.replace("_", "-")).values()), None)
+    if version is None:
+        version = ASSUMED[flavour]
+        notes.append(
+            f"{title} is not installed in this interpreter: for {version} (--opt version=10.9)"
+        )
+    abilities = abilities_of_version(version, flavour=flavour)
+    outline = outline_of(Path(spec.model.path))
+    plan = precision_plan(wish_of(spec, outline), abilities=abilities)
+    steps = [
+        *(step.text for step in plan.steps),
+        f"parse {spec.model.name} (opset {outline.opset}) with {abilities.title}",
+    ]
+    if plan.calibrate:
+        steps.append(f"calibrate with {spec.calibration or spec.calibration_cache}")
+    flags = f", allowed: {' '.join(plan.flags)}" if plan.flags else ""
+    tf32 = "allowed" if plan.tf32 else "off"
+    steps.append(f"build {plan.precision}, {plan.typing}ly typed{flags}, TF32 {tf32}")
+    numbered = [f"# {number}. {text}" for number, text in enumerate(steps, start=1)]
+    notes += too_new(outline, abilities=abilities)
+    return [*(f"# {text}" for text in notes), *numbered, reproduce_line(spec)]
+
+
+def reproduce_line(spec: BuildSpec) -> str:
+    """The command that asks for the same build again."""
+    words = ["trtbench", "build", spec.model.path, "-o", spec.output]
+    words += ["-r", spec.runtime.replace("_", "-")]
+    valued = {
+        "--precision": spec.precision,
+        "--workspace": f"{spec.workspace_bytes}B" if spec.workspace_bytes is not None else None,
+        "--optimization-level": spec.optimization_level,
+        "--timing-cache": spec.timing_cache,
+        "--calibration": spec.calibration,
+        "--calibration-method": spec.calibration_method if spec.calibration else None,
+        "--calibration-cache": spec.calibration_cache,
+        "--task": spec.task,
+        **{f"--{key.replace('_', '-')}": value for key, value in spec.task_settings.items()},
+        "--dla-core": spec.dla_core,
+        "--target": ",".join(spec.targets) or None,
+    }
+    for flag, value in valued.items():
+        words += [] if value is None else [flag, str(value)]
+    for ranges in (spec.shapes, *spec.more_profiles):
+        for name, span in ranges.items():
+            for end in ("min", "opt", "max"):
+                words += [f"--shape-{end}", f"{name}:{'x'.join(map(str, getattr(span, end)))}"]
+    switches = ("version_compatible", "hardware_compatible", "strip_weights", "refit", "verbose")
+    words += [f"--{name.replace('_', '-')}" for name in switches if getattr(spec, name)]
+    rtx = spec.runtime.endswith("rtx")
+    words += ["--no-timing-cache"] if spec.timing_cache is None and not rtx else []
+    for path in spec.plugins:
+        words += ["--plugin", path]
+    for key, value in spec.options.items():
+        words += ["--opt", f"{key}={value}"] if key != "version" else []
+    return shlex.join(words)
+
+
+def profiles_of(spec: BuildSpec, inputs: Sequence[TensorSpec]) -> list[Ranges]:
+    """The optimization profiles; none for a model whose shapes are all fixed."""
+    known = {each.name: each for each in inputs}
+    wanted = [spec.shapes, *({**spec.shapes, **each} for each in spec.more_profiles)]
+    for name, span in (item for ranges in wanted for item in ranges.items()):
+        if name not in known:
+            raise unknown_input(name, inputs)
+        tensor = known[name]
+        for end, shape in (("min", span.min), ("opt", span.opt), ("max", span.max)):
+            fits = len(shape) == len(tensor.shape) and all(
+                dim is None or dim == given for dim, given in zip(tensor.shape, shape, strict=True)
+            )
+            if not fits:
+                raise UsageError(
+                    f"the {end} shape of {tensor.name!r} does not fit the model",
+                    facts={"given": text_from_shape(shape), "model": text_from_shape(tensor.shape)},
+                    fix=f"--shape-{end} {shlex.quote(with_ones(tensor))}",
+                )
+    dynamic = [each for each in inputs if not each.is_static]
+    without = [each for each in dynamic if any(each.name not in ranges for ranges in wanted)]
+    refuse_open(without, flag="--shape-opt")
+    return [dict(ranges) for ranges in wanted] if dynamic else []
+
+
+class BuildWork:
+    """One build under way."""
+
+    def __init__(
+        self,
+        spec: BuildSpec,
+        trt: ModuleType,
+        abilities: Abilities,
+        plan: PrecisionPlan,
+        outline: ModelOutline,
+        folder: Path,
+        stage: Stage,
+    ) -> None:
+        self.spec, self.trt, self.abilities, self.plan = spec, trt, abilities, plan
+        self.outline, self.folder, self.stage = outline, folder, stage
+        self.heard = Heard()
+        self.notes: list[str] = []
+        self.facts: dict[str, Scalar] = {}
+        self.files: dict[str, str] = {}
+        """Further files in the folder to keep, by the ending of their names beside the engine."""
+        self.cancelled = threading.Event()
+        self.monitored = abilities.has("IBuilderConfig.progress_monitor")
+        """Whether TensorRT itself reports progress, and asks whether to go on."""
+
+    def build(self, model: Path, *, gpu: bool) -> None:
+        """Build the engine, and write it with its layers."""
+        trt, spec, abilities, plan = self.trt, self.spec, self.abilities, self.plan
+        by_log = LogProgress(self.stage.progress)
+        logger = make_logger(
+            trt,
+            path=self.folder / LOG,
+            heard=self.heard,
+            verbose=spec.verbose,
+            watch=None if self.monitored else by_log,
+        )
+        if not abilities.targets:
+            self._load_plugins(logger)
+        builder = trt.Builder(logger)
+        for flag, name in (("FP16", "platform_has_fast_fp16"), ("INT8", "platform_has_fast_int8")):
+            known = flag in plan.flags and abilities.has(f"Builder.{name}")
+            if known and not getattr(builder, name):  # it would emulate or silently replace it
+                raise UsageError(
+                    f"this GPU does not compute in {flag}",
+                    fix="--precision fp32, or build on another GPU",
+                )
+        flags, kind = 0, trt.NetworkDefinitionCreationFlag  # TensorRT 11 needs neither flag
+        if abilities.weak and version_numbers(abilities.version) < (10,):
+            flags |= 1 << int(kind.EXPLICIT_BATCH)
+        if plan.typing == "strong" and abilities.strong:
+            flags |= 1 << int(kind.STRONGLY_TYPED)
+        network = builder.create_network(flags)
+        parser = trt.OnnxParser(network, logger)
+        config = builder.create_builder_config()
+        keep_until_exit(logger, builder, network, parser, config)
+        started = time.perf_counter()
+        # From a file, so that weights beside it are found; the parser holds them for the network.
+        if not parser.parse_from_file(os.fspath(model.absolute())):
+            raise self._parser_error(parser)
+        self.facts["parse_s"] = time.perf_counter() - started
+        by_log.layers = int(network.num_layers)
+        self._configure(config)
+        profiles = profiles_of(spec, tensors_of(network, "input"))
+        for ranges in profiles:
+            if config.add_optimization_profile(_profile(builder, network, ranges)) < 0:
+                given = {name: f"{each.min} {each.opt} {each.max}" for name, each in ranges.items()}
+                raise UsageError("the shapes do not fit the model's inputs", facts=given)
+        finish = self._calibrate(builder, config, network, profiles) if plan.calibrate else None
+        cache = None
+        if spec.timing_cache is not None:
+            cache = TimingCache(config, path=Path(spec.timing_cache), abilities=abilities)
+        data = self._serialize(builder, network, config)
+        keep_until_exit(finish, cache, data)
+        if finish is not None:
+            finish()
+        if cache is not None:
+            use, facts = cache.save()
+            self.notes.append(f"timing cache {USES[use]}")
+            self.facts |= facts
+            if use == "refused":
+                self.files[".timing.cache.old"] = f"{Path(str(spec.timing_cache)).name}.old"
+        part = Path(f"{spec.output}.part")
+        with open(part, "wb") as file:
+            file.write(memoryview(data))
+        part.replace(spec.output)
+        shapes = {name: span.opt for name, span in profiles[0].items()} if profiles else {}
+        loads = gpu and not spec.strip_weights
+        found = inspect_engine(trt, logger, data, shapes=shapes) if loads else None
+        self._describe(network, found)
+
+    def _load_plugins(self, logger: ILogger) -> None:
+        """Register NVIDIA's plugins and load the libraries of others."""
+        self.trt.init_libnvinfer_plugins(logger, "")
+        registry = self.trt.get_plugin_registry()
+        for path in self.spec.plugins:
+            if not Path(path).is_file():
+                raise InputError(f"there is no plugin library {path}")
+            if registry.load_library(os.fspath(Path(path).absolute())) is None:
+                raise InputError(f"the plugin library {path} cannot be loaded")
+
+    def _configure(self, config: IBuilderConfig) -> None:
+        """Write everything but profiles and caches into the configuration."""
+        trt, spec, abilities = self.trt, self.spec, self.abilities
+        if spec.workspace_bytes is not None:
+            config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, spec.workspace_bytes)
+        if spec.optimization_level is not None:
+            config.builder_optimization_level = spec.optimization_level
+        if spec.detailed_layers:
+            config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
+        (config.set_flag if self.plan.tf32 else config.clear_flag)(trt.BuilderFlag.TF32)
+        if spec.strip_weights and not abilities.has("BuilderFlag.STRIP_PLAN"):
+            raise UsageError(
+                f"{abilities.title} cannot leave weights out of an engine",
+                facts={"needs": "TensorRT 10 or later"},
+                fix="leave --strip-weights out",
+            )
+        kinds = {
+            "VERSION_COMPATIBLE": spec.version_compatible,
+            "STRIP_PLAN": spec.strip_weights,
+            "REFIT": spec.refit,
+        }
+        for name in (*self.plan.flags, *(name for name, needed in kinds.items() if needed)):
+            config.set_flag(getattr(trt.BuilderFlag, name))
+        if abilities.shares_profiles_on_request:  # as later versions always do: --streams needs it
+            config.set_preview_feature(trt.PreviewFeature.PROFILE_SHARING_0806, True)
+        if spec.hardware_compatible:
+            config.hardware_compatibility_level = trt.HardwareCompatibilityLevel.AMPERE_PLUS
+        if spec.dla_core is not None:
+            config.default_device_type = trt.DeviceType.DLA
+            config.DLA_core = spec.dla_core
+            config.set_flag(trt.BuilderFlag.GPU_FALLBACK)
+        if "tactic_sources" in spec.options:
+            known = {name: 1 << int(each) for name, each in trt.TacticSource.__members__.items()}
+            usual = config.get_tactic_sources()
+            chosen = tactic_sources(spec.options["tactic_sources"], known=known, usual=usual)
+            config.set_tactic_sources(chosen)
+        if not spec.targets:
+            return
+        names = [name for name in trt.ComputeCapability.__members__ if name.startswith("SM")]
+        facts = {"known": " ".join(f"sm_{name[2:]}" for name in names)}
+        config.num_compute_capabilities = len(spec.targets)
+        for index, text in enumerate(spec.targets):
+            match = _TARGET.match(text.strip())
+            name = f"SM{match[1]}{match[2]}" if match else ""
+            if name not in names:
+                message = f"{text!r} is no GPU that {abilities.title} knows"
+                raise UsageError(message, facts=facts, fix="write it like --target sm_86,sm_89")
+            if not config.set_compute_capability(getattr(trt.ComputeCapability, name), index):
+                raise UsageError(f"{abilities.title} cannot build for {text}", facts=facts)
+
+    def _parser_error(self, parser: OnnxParser) -> InputError:
+        """The node, its operator and what to try; a too new opset is the likeliest cause."""
+        count, abilities, model = parser.num_errors, self.abilities, self.spec.model
+        text, index, name, operator = "the parser gave no reason", -1, "", ""
+        if count:
+            problem = parser.get_error(0)
+            text, index = str(problem.desc()), int(problem.node())
+            if hasattr(problem, "node_name"):
+                name, operator = problem.node_name() or "", problem.node_operator() or ""
+        if index >= 0 and (node := self.outline.node(index)) is not None:
+            operator, name = operator or node.operator, name or node.name or node.outputs[0]
+        facts: dict[str, object] = {"model": model.name}
+        if operator:
+            facts["node"] = f"number {index}, {name!r}" if name else f"number {index}"
+            facts["operator"] = operator
+        facts["reason"] = _plain(text)
+        if count > 1:
+            facts["further"] = f"{count - 1} more, see the log"
+        facts["parser"] = abilities.title
+        what = f"the operator {operator}" if operator else "the model"
+        plugin = "--plugin LIB that has it"
+        plugin = f"-r tensorrt with {plugin}" if abilities.targets else plugin
+        newer = next(iter(too_new(self.outline, abilities=abilities)), None)
+        hint = _hint(PARSER_HINTS, text, model=model.path, plugin=plugin)
+        return InputError(
+            f"{abilities.title} cannot parse {what}",
+            facts=facts,
+            fix=newer or hint or "look into the log with --verbose",
+        )
+
+    def _calibrate(
+        self,
+        builder: IBuilder,
+        config: IBuilderConfig,
+        network: INetworkDefinition,
+        profiles: list[Ranges],
+    ) -> Callable[[], None]:
+        """Attach one of the calibrators of TensorRT up to 10; what to call after the build."""
+        spec, feeds, items = self.spec, list[FeedArrays](), 0
+        if spec.calibration is not None:
+            inputs, ranges = tensors_of(network, "input"), profiles[0] if profiles else {}
+            shapes = {
+                each.name: ranges[each.name].opt
+                if each.name in ranges
+                else tuple(int(dim or 1) for dim in each.shape)
+                for each in inputs
+            }
+            found = calibration_items(spec, inputs, shapes=shapes)
+            batch = shapes[next(iter(found.rows or shapes))][0]
+            feeds = found.feeds(batch=batch, fixed=True)
+            if not feeds:
+                raise InputError(
+                    "there are fewer items to calibrate with than one batch holds",
+                    facts={"items": len(found), "batch": batch},
+                    fix="give more data, or a smaller --shape-opt",
+                )
+            for name, values in feeds[0].items():
+                if values.shape != shapes[name]:
+                    raise InputError(
+                        f"the data for {name!r} do not have the shape of the input",
+                        facts={"data": values.shape, "input": shapes[name]},
+                    )
+            items = len(feeds) * batch
+        scales = self._scale_cache(feeds)
+
+        def report(done: int, count: int) -> None:
+            self.stage.progress(0.0, f"calibrating, batch {done + 1} of {count}")
+
+        method = spec.calibration_method
+        calibrator = make_calibrator(
+            self.trt, algorithm=method, cache=scales, feeds=feeds, report=report
+        )
+        config.int8_calibrator = calibrator
+        if feeds and profiles:
+            fixed = {name: ShapeProfile(min=s, opt=s, max=s) for name, s in shapes.items()}
+            config.set_calibration_profile(_profile(builder, network, fixed))
+
+        def finish() -> None:
+            failed = calibrator.problem  # what went wrong inside TensorRT's calls
+            if failed is not None:
+                raise InputError("calibration failed", facts={"reason": failed}) from failed
+            self.facts["calibration"] = method
+            if items:  # unknown for the scales of a file
+                self.facts["calibration_items"] = items
+            self.facts["calibration_cache"] = "hit" if scales.used else "new"
+            source = f"scales of {scales.path}" if scales.used else f"{items} items"
+            self.notes.append(f"calibrated INT8 ({method}) with {source}")
+            if spec.calibration == RANDOM:
+                self.notes.append("calibrated with random data: no evidence of accuracy")
+
+        return finish
+
+    def _scale_cache(self, feeds: Sequence[FeedArrays]) -> ScaleCache:
+        """The cache of this very calibration; one that was named without data is taken as it is."""
+        spec = self.spec
+        given = spec.calibration_cache
+        if not feeds:
+            if given is None or not Path(given).is_file():
+                raise UsageError(
+                    f"there is no calibration cache {given}", fix="--calibration DATA.npz makes one"
+                )
+            return ScaleCache(Path(given), key=None)
+        key = CacheKey(
+            model=spec.model.sha256 or model_ref(Path(spec.model.path)).sha256 or "",
+            data=feeds_sha256(feeds),
+            batch=len(next(iter(feeds[0].values()))),
+            algorithm=spec.calibration_method,
+            tensorrt=self.abilities.version,
+            prepared=spec.prepared,
+        )
+        name = f"{key.model[:12]}-{key.data[:12]}-b{key.batch}-{key.algorithm}-{key.tensorrt}.cache"
+        path = Path(given) if given else cache_folder() / "calibration" / name
+        return ScaleCache(path, key=key)
+
+    def _serialize(
+        self, builder: IBuilder, network: INetworkDefinition, config: IBuilderConfig
+    ) -> IHostMemory:
+        self.stage("build")
+        if self.monitored:
+            config.progress_monitor = make_monitor(
+                self.trt, tell=self.stage.progress, cancelled=self.cancelled.is_set
+            )
+        before = {}
+        if self.monitored and threading.current_thread() is threading.main_thread():
+            # TensorRT asks whether to go on: a signal ends the build at its next step.
+            for number in (signal.SIGTERM, signal.SIGINT):
+                before[number] = signal.signal(number, lambda *_: self.cancelled.set())
+        started = time.perf_counter()
+        try:
+            data = builder.build_serialized_network(network, config)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        self.facts["build_s"] = time.perf_counter() - started
+        if self.cancelled.is_set():
+            raise JobError("the build was cancelled")
+        if data is None:
+            cause = self.heard.cause() or "it gave no reason"
+            text = _plain(cause)
+            short = text if len(text) <= 160 else f"{text[:160]}…"
+            raise JobError(
+                f"{self.abilities.title} did not build the engine: {short}",
+                facts={"model": self.spec.model.name, "reason": text},
+                fix=_hint(BUILD_HINTS, cause, model=self.spec.model.path),
+            )
+        return data
+
+    def _describe(
+        self, network: INetworkDefinition, found: tuple[str, dict[str, Scalar]] | None
+    ) -> None:
+        """Write the layers: the engine's own where it could be loaded, else the network's."""
+        self.facts["network_layers"] = int(network.num_layers)
+        for kind in ("input", "output"):
+            tensors = tensors_of(network, kind)
+            shown = (f"{each.name} {each.dtype} " + text_from_shape(each.shape) for each in tensors)
+            self.facts[f"{kind}s"] = ", ".join(shown)
+        if found is None:
+            (self.folder / GRAPH).write_bytes(json_from_value(layers_of(network)))
+            self.facts["layers_from"] = "network"
+            return
+        text, facts = found
+        (self.folder / GRAPH).write_text(text, encoding="utf-8")
+        self.facts |= {**facts, "layers_from": "engine"}
+        try:
+            layers = graph_from_json(text, where=GRAPH).layers
+        except ParseError:
+            return
+        kinds = Counter(each.dtype for made in layers for each in made.outputs if each.dtype)
+        if not kinds:
+            return
+        self.facts["layer_outputs"] = ", ".join(f"{kind} {n}" for kind, n in kinds.most_common())
+        asked = self.spec.precision
+        if asked in FLAGS and asked not in kinds and self.plan.typing == "weak":
+            self.notes.append(
+                f"{asked} was allowed, and the builder chose it for no layer: this engine "
+                f"computes in {kinds.most_common(1)[0][0]}"
+            )
+
+
+def build(spec: BuildSpec, *, folder: Path, stage: Stage, flavour: Flavour) -> BuildOutcome:
+    """Build one engine; log and layers are left in the folder."""
+    stage("load")
+    ahead = made_ahead(folder)
+    outline = outline_of(ahead or Path(spec.model.path))
+    trt, abilities = load(flavour)
+    given = spec.options.get("version")
+    if given and not f"{abilities.version}.".startswith(f"{given}."):
+        raise UsageError(
+            f"{abilities.title} is installed here, not {given}",
+            fix="leave --opt version out, or --python PATH of an interpreter that has it",
+        )
+    refuse_ineffective(spec, abilities=abilities)
+    asked = wish_of(spec, outline)
+    plan = precision_plan(quantized_ahead(asked) if ahead else asked, abilities=abilities)
+    gpu = _demand_gpu(spec, abilities)
+    work = BuildWork(spec, trt, abilities, plan, outline, folder, stage)
+    for text in too_new(outline, abilities=abilities):
+        work.notes.append(text)
+        stage.progress(0.0, text)
+    prepared = prepare_model(spec, plan, folder=folder, stage=stage)
+    work.notes += prepared.notes
+    work.build(prepared.path, gpu=gpu)
+    facts: dict[str, Scalar] = {}
+    try:  # TensorRT's own lines state memory, times and sizes
+        text = (folder / LOG).read_text(encoding="utf-8", errors="replace")
+        runs = log_from_text(f"{BANNER}\n{text}", where=LOG)
+    except (OSError, ParseError):
+        runs = ()
+    if runs:  # without a GPU its allocators print zero, which is not a measurement
+        values = {name: getattr(runs[-1].facts, name, None) for name in _LOGGED}
+        facts = {name: value for name, value in values.items() if value}
+    facts |= work.facts
+    build_s = facts.pop("build_s", None)
+    facts["peak_host_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    endings = {".build.log": LOG, ".graph.json": GRAPH, **prepared.files, **work.files}
+    conditions: dict[str, Scalar] = {
+        "flavour": abilities.flavour,
+        "typing": plan.typing,
+        "precision": plan.precision,
+        "tf32": plan.tf32,
+    }
+    return BuildOutcome(
+        command=reproduce_line(spec),
+        version=abilities.version,
+        build_s=float(build_s) if isinstance(build_s, int | float) else None,
+        conditions={name: Fact(value=value) for name, value in conditions.items()},
+        facts=facts,
+        files={end: name for end, name in endings.items() if (folder / name).is_file()},
+        notes=tuple(dict.fromkeys(work.notes)),
+    )
+
+
+def refuse_ineffective(spec: BuildSpec, *, abilities: Abilities) -> None:
+    """Refuse what this flavour would ignore: no flag is ever silently without effect."""
+    if not abilities.targets:
+        if spec.targets:
+            raise UsageError(
+                f"{abilities.title} builds for the GPU of this machine, not for a target",
+                fix="-r tensorrt-rtx, or leave --target out",
+            )
+        return
+    for name, (flag, reason) in RTX_LACKS.items():
+        value = spec.options.get(name) if name in OPTIONS else getattr(spec, name)
+        if value is not None and value is not False and value != ():
+            raise UsageError(
+                f"{flag} has no effect with {abilities.title}: {reason}", fix=f"leave {flag} out"
+            )
+
+
+def _demand_gpu(spec: BuildSpec, abilities: Abilities) -> bool:
+    """Look for a driver before TensorRT does, because that may crash; whether there is one."""
+    missing = driver_problem()
+    if missing is None:
+        return True
+    if not abilities.targets:
+        raise UnavailableError(
+            NEEDS_GPU, facts={"here": missing}, fix="build where a GPU is, or -r tensorrt-rtx"
+        )
+    if spec.refit or spec.strip_weights:
+        flag = "--refit" if spec.refit else "--strip-weights"
+        raise UnavailableError(
+            f"{abilities.title} needs a GPU for {flag}", facts={"here": missing},
+            fix=f"leave {flag} out, or build where a GPU is",
+        )  # fmt: skip
+    return False
+
+
+def tactic_sources(text: str, *, known: Mapping[str, int], usual: int) -> int:
+    """Add and remove libraries, as ``+CUDNN,-CUBLAS`` says; ``none`` leaves TensorRT's own."""
+    if text.strip().lower() == "none":
+        return 0
+    for word in (each.strip().upper() for each in text.split(",")):
+        bit = known.get(word[1:])
+        if bit is None or word[0] not in "+-":
+            raise UsageError(
+                f"{word!r} adds or takes away no library of kernels",
+                facts={"known": " ".join(known)},
+                fix="--opt tactic_sources=-CUBLAS,-CUDNN, or none",
+            )
+        usual = usual | bit if word[0] == "+" else usual & ~bit
+    return usual
+
+
+def _profile(
+    builder: IBuilder, network: INetworkDefinition, ranges: Mapping[str, ShapeProfile]
+) -> IOptimizationProfile:
+    """One optimization profile; shape tensors take their values from the same ranges."""
+    profile = builder.create_optimization_profile()
+    for index in range(network.num_inputs):
+        tensor = network.get_input(index)
+        if (span := ranges.get(tensor.name)) is not None:
+            put = profile.set_shape_input if tensor.is_shape_tensor else profile.set_shape
+            put(tensor.name, span.min, span.opt, span.max)
+    return profile
+
+
+def tensors_of(network: INetworkDefinition, kind: Literal["input", "output"]) -> list[TensorSpec]:
+    """The inputs or outputs of a network; a dimension of -1 may change."""
+    inputs = kind == "input"
+    found = []
+    for index in range(network.num_inputs if inputs else network.num_outputs):
+        tensor = network.get_input(index) if inputs else network.get_output(index)
+        shape = tuple(dim if dim >= 0 else None for dim in _dims(tensor))
+        name = str(getattr(tensor.dtype, "name", tensor.dtype))
+        dtype = TYPES.get(name, (name.lower(),))[0]
+        found.append(TensorSpec(name=tensor.name, dtype=dtype, shape=shape))
+    return found
+
+
+def layers_of(network: INetworkDefinition) -> dict[str, object]:
+    """The network's layers in the form of the engine inspector, before any is fused."""
+
+    def edge(tensor: ITensor) -> dict[str, object]:
+        name = str(getattr(tensor.dtype, "name", tensor.dtype))
+        kind = _PRINTED.get(name, name)
+        return {"Name": tensor.name, "Dimensions": list(_dims(tensor)), "Format/Datatype": kind}
+
+    layers = []
+    for number in range(network.num_layers):
+        layer = network.get_layer(number)
+        inputs = [layer.get_input(index) for index in range(layer.num_inputs)]
+        outputs = [layer.get_output(index) for index in range(layer.num_outputs)]
+        layers.append(
+            {
+                "Name": layer.name,
+                "LayerType": str(getattr(layer.type, "name", layer.type)),
+                "Inputs": [edge(tensor) for tensor in inputs if tensor is not None],
+                "Outputs": [edge(tensor) for tensor in outputs if tensor is not None],
+                "Metadata": layer.metadata,
+            }
+        )
+    tensors = [*tensors_of(network, "input"), *tensors_of(network, "output")]
+    names = [each.name for each in tensors]
+    return {"Layers": layers, "Bindings": names, "Source": "network before optimization"}
+
+
+def _dims(tensor: ITensor) -> tuple[int, ...]:
+    try:
+        return tuple(int(dim) for dim in tensor.shape)
+    except ValueError:  # what pybind11 raises for a rank that is not known yet
+        return ()
+
+
+def _hint(
+    table: Sequence[tuple[str, str]], text: str, *, model: str, plugin: str = ""
+) -> str | None:
+    found = next((hint for pattern, hint in table if re.search(pattern, text.lower())), None)
+    return found.format(model=shlex.quote(model), plugin=plugin) if found else None
+
+
+def _plain(text: str) -> str:
+    """One line, without the place in TensorRT's own source."""
+    line = " ".join(text.split())
+    return re.sub(r"\s*\(?In \S+ at \S+:\d+\)?|\s*\[\S+\.cpp::\S+::\d+\]", "", line).strip()

@@ -1,0 +1,305 @@
+"""Builds engines with NVIDIA's trtexec; success needs an engine, not only status 0."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from trtbench.analysis.findings import Evidence, findings_from_evidence
+from trtbench.analysis.onnx_graph import RANDOM_DATA
+from trtbench.convert.builders import _precision
+from trtbench.convert.builders._precision import (
+    FLAGS,
+    QUANTIZED,
+    PrecisionPlan,
+    PrecisionStep,
+    PreparedModel,
+    made_ahead,
+    precision_plan,
+    prepare_model,
+    quantized_ahead,
+    too_new,
+    wish_from_spec,
+)
+from trtbench.core.codec import json_from_value
+from trtbench.core.errors import InputError, ParseError, TrtbenchError, UsageError
+from trtbench.core.jobs import BuildOutcome, Stage
+from trtbench.core.run import Scalar
+from trtbench.core.spec import BuildSpec
+from trtbench.host.process import (
+    INSTALL,
+    Exit,
+    ended_how,
+    help_text,
+    run_logged,
+    status_of,
+    trtexec_binary,
+    trtexec_missing,
+)
+from trtbench.host.tensorrt import abilities_of_version
+from trtbench.models.onnx_outline import outline_of
+from trtbench.trtexec.command import (
+    TrtexecAbilities,
+    abilities_from_help,
+    build_command,
+    load_command,
+    text_from_command,
+)
+from trtbench.trtexec.conditions import (
+    build_metadata_from_log,
+    conditions_from_log,
+    failure,
+    last_run,
+)
+from trtbench.trtexec.log import LogRun
+from trtbench.trtexec.version import HEADER_BYTES, plan_from_bytes, target_from_options
+
+CHOSEN = 1
+OPTIONS = {
+    "binary": "path of trtexec (default: on PATH, or where NVIDIA's packages put it)",
+    "version": "TensorRT version to write commands for where trtexec is not installed",
+    "typing": "strong: the types of the ONNX file hold",
+    "quantizer": "modelopt: NVIDIA ModelOpt quantizes to int8, as it does to fp8",
+    "modelopt": "interpreter that has it (default: runtimes.modelopt.python in trtbench.toml)",
+    "calibration_items": "how many items to calibrate with at most (default: 256)",
+    "sparsity": "disable, enable or force",
+    "avg_timing": "how often a tactic is timed",
+    "tempdir": "folder for temporary files",
+}
+"""What ``--opt key=value`` may set."""
+STEP_OPTIONS = ("quantizer", "modelopt", "calibration_items")
+"""Options of a quantization, which trtexec itself must not see."""
+MADE_UP = f"trtexec makes up INT8 scales, as from {RANDOM_DATA}: no evidence of accuracy"
+"""It does so whenever it is given neither a cache nor a quantized model."""
+PARSED = "Finished parsing network model"
+LOG = "build.log"
+LOAD_LOG = "load.log"
+METADATA = "build.metadata.json"
+GRAPH = "graph.json"
+
+
+def available() -> str | None:
+    return trtexec_missing()
+
+
+def fix() -> str | None:
+    return INSTALL
+
+
+def tools() -> dict[str, str]:
+    """The program by its file: asking it for a version takes a second."""
+    try:
+        binary = Path(trtexec_binary(None)).resolve()
+    except TrtbenchError:
+        return {}
+    facts = binary.stat()
+    return {"trtexec": f"{binary} {facts.st_size} {facts.st_mtime_ns}"}
+
+
+def needs_types(options: Mapping[str, str]) -> bool:
+    """Whether trtexec takes no precisions, as that of TensorRT 11."""
+    return _only_typed(trtexec_binary(options.get("binary")))
+
+
+@cache
+def _only_typed(binary: str) -> bool:
+    return abilities_from_help(help_text(binary), where=f"{binary} --help").inverted
+
+
+def device(spec: BuildSpec) -> str:
+    """The device, which building needs for itself: it times kernels."""
+    given = [each for each in spec.extra_args if each.startswith("--device=")]
+    return f"cuda:{given[-1].partition('=')[2]}" if given else "cuda:0"
+
+
+def command_lines(spec: BuildSpec) -> list[str]:
+    """What would be run, ready to paste; layer information goes beside the engine."""
+    target = target_from_options(spec.options, find=trtexec_binary, ask=help_text)
+    folder = Path(spec.output).parent
+    plan = _types_plan(spec, abilities=target.abilities)
+    steps = plan.steps if plan is not None else ()
+    model = Path(f"{spec.output}.{spec.precision}.onnx") if steps else None
+    typed = _typed_spec(spec, plan, model=model) if plan is not None else spec
+    command = build_command(
+        _passed_on(typed), binary=target.binary, abilities=target.abilities, folder=folder
+    )
+    named = [each.replace(str(folder / GRAPH), f"{spec.output}.{GRAPH}") for each in command]
+    notes = [target.note] if target.note else []
+    notes += [f"# {text}" for text in _warnings(spec, typed, target.abilities.version)]
+    notes += [f"# {number}. {step.text}" for number, step in enumerate(steps, start=1)]
+    return [*notes, text_from_command(named)]
+
+
+def step_ahead(spec: BuildSpec) -> PrecisionStep | None:
+    """What NVIDIA ModelOpt does to the model before trtexec is started, if anything."""
+    if spec.precision != "fp8" and "quantizer" not in spec.options:
+        return None
+    outline = outline_of(Path(spec.model.path))
+    return _precision.step_ahead(wish_from_spec(spec, outline, strong=False))
+
+
+def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
+    """Build one engine; its log, metadata and layers are left in the folder."""
+    stage("load")
+    binary = trtexec_binary(spec.options.get("binary"))
+    abilities = abilities_from_help(help_text(binary), where=f"{binary} --help")
+    typed, prepared = spec, PreparedModel(path=Path(spec.model.path))
+    plan = _types_plan(spec, abilities=abilities, ahead=made_ahead(folder) is not None)
+    if plan is not None:
+        prepared = prepare_model(spec, plan, folder=folder, stage=stage)
+        typed = _typed_spec(spec, plan, model=prepared.path)
+    command = build_command(_passed_on(typed), binary=binary, abilities=abilities, folder=folder)
+    warnings = _warnings(spec, typed, abilities.version)
+    for text in warnings:
+        stage.progress(0.0, text)
+    log, rest = folder / LOG, ""
+
+    def watch(text: str) -> None:
+        nonlocal rest
+        before, rest = rest, rest[-200:] + text
+        if PARSED in rest and PARSED not in before:
+            stage("build")
+
+    end = run_logged(command, log=log, on_text=watch)
+    data = log.read_bytes()
+    run = last_run(data, where=LOG)
+    # It may say PASSED and crash on the way out: the engine counts if a fresh one can load it.
+    crashed = end.signal is not None and run is not None and run.outcome == "passed"
+    _demand_success(end, data, Path(spec.output), tolerant=crashed)
+    if crashed:
+        command_again = load_command(typed, binary=binary, abilities=abilities)
+        again = run_logged(command_again, log=folder / LOAD_LOG)
+        loaded = last_run((folder / LOAD_LOG).read_bytes(), where=LOAD_LOG)
+        if again.status != 0 or loaded is None or loaded.outcome != "passed":
+            raise failure(
+                f"trtexec {ended_how(end)} after its log said PASSED, and a fresh one cannot load "
+                f"the engine ({ended_how(again)})",
+                data=data,
+                status=status_of(end),
+            )
+    if run is not None:
+        document = json_from_value(build_metadata_from_log(run))
+        (folder / METADATA).write_bytes(document)
+    made = _outcome(run, abilities, command, folder)
+    shown = made.command
+    for ending in prepared.files:  # the typed model by the name it is kept under
+        shown = shown and shown.replace(str(prepared.path), f"{spec.output}{ending}")
+    return made.having(
+        command=shown,
+        files={**made.files, **prepared.files},
+        notes=(*warnings, *prepared.notes, *made.notes),
+        findings=findings_from_evidence(Evidence(crashed=ended_how(end))) if crashed else (),
+    )
+
+
+def _warnings(spec: BuildSpec, typed: BuildSpec, version: str | None) -> tuple[str, ...]:
+    """What is newer than that version documents, and scales that were never measured."""
+    try:
+        outline = outline_of(Path(spec.model.path))
+    except InputError:  # trtexec itself says what is wrong with the file
+        return ()
+    found: list[str] = []
+    if version is not None:
+        found += too_new(outline, abilities=abilities_of_version(version, flavour="tensorrt"))
+    chosen = typed.precision in ("int8", "best") and typed.calibration_cache is None
+    if chosen and typed.model.path == spec.model.path and "int8" not in outline.carried:
+        found.append(MADE_UP)
+    return tuple(found)
+
+
+def _passed_on(spec: BuildSpec) -> BuildSpec:
+    """The spec without options that are not trtexec's; what it has no flags for is refused."""
+    refused = {
+        "several optimization profiles": spec.more_profiles,
+        "calibration with data": spec.calibration,
+        "other GPUs as targets": spec.targets,
+    }
+    for what, given in refused.items():
+        if given:
+            quantize = f"trtbench quantize {shlex.quote(spec.model.path)} --precision int8"
+            raise UsageError(
+                f"trtexec cannot be asked for {what}",
+                facts={"asked for": given},
+                fix=f"-r tensorrt, or first: {quantize} --calibration {shlex.quote(str(given))}"
+                if given is spec.calibration
+                else None,
+            )
+    kept = {key: value for key, value in spec.options.items() if key != "version"}
+    return spec.having(options=kept)
+
+
+def _demand_success(end: Exit, data: bytes, engine: Path, *, tolerant: bool = False) -> None:
+    if end.status != 0 and not tolerant:
+        raise failure(f"trtexec {ended_how(end)}", data=data, status=status_of(end))
+    if not engine.is_file() or engine.stat().st_size == 0:
+        message = "trtexec ended with status 0 and did not write the engine"
+        raise failure(message, data=data, status=0)
+    with open(engine, "rb") as file:
+        head = file.read(HEADER_BYTES)
+    try:
+        plan_from_bytes(head, where=engine.name)
+    except ParseError as problem:
+        raise failure(f"trtexec wrote no engine: {problem.message}", data=data, status=0) from None
+
+
+def _outcome(
+    run: LogRun | None, abilities: TrtexecAbilities, command: list[str], folder: Path
+) -> BuildOutcome:
+    names = {".build.log": LOG, ".build.metadata.json": METADATA, ".graph.json": GRAPH}
+    files = {ending: name for ending, name in names.items() if (folder / name).is_file()}
+    text = text_from_command(command)
+    if run is None:
+        note = "the log of trtexec could not be understood"
+        return BuildOutcome(command=text, version=abilities.version, files=files, notes=(note,))
+    facts: dict[str, Scalar] = {
+        name: value
+        for name, value in msgspec.structs.asdict(run.facts).items()
+        if isinstance(value, int | float | str) and value is not False
+    }
+    conditions = conditions_from_log(run)
+    warnings = [
+        each.meaning
+        for each in run.messages
+        if each.level == "W" and each.meaning and each.code != "timing-cache-new"
+    ]
+    return BuildOutcome(
+        command=text,
+        version=run.version or abilities.version,
+        build_s=run.facts.build_s,
+        conditions={name: conditions[name] for name in ("typing", "precision", "tf32")},
+        facts=facts,
+        files=files,
+        notes=tuple(f"trtexec warns: {meaning}" for meaning in dict.fromkeys(warnings)),
+    )
+
+
+def _types_plan(
+    spec: BuildSpec, *, abilities: TrtexecAbilities, ahead: bool = False
+) -> PrecisionPlan | None:
+    """The plan of a precision that the types of the model must carry; ``None`` for a mere flag."""
+    typed = abilities.inverted or spec.options.get("typing") == "strong"
+    quantized = spec.precision == "fp8" or "quantizer" in spec.options
+    if spec.precision not in (*FLAGS, "best") or not (typed or quantized):
+        return None
+    known = abilities_of_version(abilities.version or "11.0", flavour="tensorrt")
+    asked = wish_from_spec(spec, outline_of(Path(spec.model.path)), strong=typed)
+    return precision_plan(quantized_ahead(asked) if ahead else asked, abilities=known)
+
+
+def _typed_spec(spec: BuildSpec, plan: PrecisionPlan, *, model: Path | None = None) -> BuildSpec:
+    """The spec for trtexec, without what the types of the model say by now."""
+    strong = plan.typing == "strong"
+    quantized = any(step.precision in QUANTIZED for step in plan.steps) or not plan.steps
+    used = STEP_OPTIONS if quantized else ()
+    options = {key: value for key, value in spec.options.items() if key not in used}
+    reference = spec.model.having(path=str(model)) if model else spec.model
+    return spec.having(
+        model=reference,
+        precision=None if strong else spec.precision,
+        calibration=None if quantized else spec.calibration,
+        options={**options, "typing": "strong"} if strong else options,
+    )

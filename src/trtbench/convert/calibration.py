@@ -1,0 +1,248 @@
+"""Arrays for calibration and for comparing: from ``.npz``, from images, or at random.
+
+Items are cut into batches here, once, so that every quantizer sees the same ones."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from trtbench.core.errors import InputError, UsageError
+from trtbench.core.results import CalibrationRef
+from trtbench.core.run import Scalar
+from trtbench.core.samples import Array
+from trtbench.core.spec import BuildSpec, TensorSpec
+from trtbench.host.arrays import read_arrays
+from trtbench.models.identity import index_limits
+from trtbench.models.inputs import (
+    assumption,
+    batch_place,
+    fixed_batch,
+    has_rows,
+    random_inputs,
+    refuse_open,
+    refuse_other_than_tensors,
+    with_assumed_shapes,
+    with_same_dims,
+)
+from trtbench.models.onnx_outline import sides_of
+
+FeedArrays = dict[str, Array]
+
+RANDOM = "random"
+ITEMS = 256
+"""More calibration data hardly moves the scales, and every item costs a run of the network."""
+HELD_OUT_SEED = 1_000_003
+"""Added to the seed of random values that a difference is taken on: never those calibrated with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Items:
+    """Arrays by input: those with one row per item, and those that are the same for all."""
+
+    rows: FeedArrays
+    constant: FeedArrays
+
+    def __len__(self) -> int:
+        return min((len(array) for array in self.rows.values()), default=1)
+
+    def part(self, start: int, stop: int) -> Items:
+        rows = {name: array[start:stop] for name, array in self.rows.items()}
+        return Items(rows=rows, constant=self.constant)
+
+    def feeds(self, *, batch: int, fixed: bool) -> list[FeedArrays]:
+        """The items in batches; a model of fixed batch cannot take a short last one."""
+        if not self.rows:
+            return [dict(self.constant)]
+        stop = len(self) - len(self) % batch if fixed else len(self)
+        return [
+            {**{name: a[at : at + batch] for name, a in self.rows.items()}, **self.constant}
+            for at in range(0, stop, batch)
+        ]
+
+
+def batch_of(inputs: Sequence[TensorSpec], *, asked: int | None, default: int = 8) -> int:
+    """The batch a model takes: its own where it is fixed, else the one that was asked for."""
+    fixed = fixed_batch(inputs)
+    if fixed is None:
+        return asked or default
+    if asked is not None and asked != fixed:
+        raise UsageError(
+            f"the model takes batches of {fixed}, not {asked}",
+            fix="leave --batch out, or export with a dynamic batch",
+        )
+    return fixed
+
+
+def given_items(
+    inputs: Sequence[TensorSpec], shapes: Mapping[str, tuple[int, ...]]
+) -> list[TensorSpec]:
+    """Inputs with the shapes given for one item; a leading batch and the rest stay as they are."""
+    given = [
+        each.having(
+            shape=shapes[each.name]
+            if batch_place(each)
+            else (each.shape[0], *shapes[each.name][1:])
+        )
+        if each.name in shapes and each.shape
+        else each
+        for each in inputs
+    ]
+    return list(with_same_dims(inputs, given))
+
+
+def settled_items(
+    inputs: Sequence[TensorSpec], shapes: Mapping[str, tuple[int, ...]], *, model: Path | str
+) -> tuple[tuple[TensorSpec, ...], str | None]:
+    """Inputs with all but the batch settled, as given or assumed; and a line on the latter."""
+    refuse_other_than_tensors(inputs)
+    given = given_items(inputs, shapes)
+    settled = with_assumed_shapes(given, batch=False, sides=sides_of(model, given))
+    refuse_open(settled, batch=False)
+    return settled, assumption(given, settled)
+
+
+def random_items(
+    inputs: Sequence[TensorSpec],
+    *,
+    count: int,
+    seed: int,
+    shapes: dict[str, tuple[int, ...]],
+    model: Path | str,
+    limits: Mapping[str, int] | None = None,
+) -> Items:
+    """Items drawn at random, seeded; open dimensions that were not given are assumed."""
+    rows = [each for each in inputs if has_rows(each, inputs)]
+    settled, _ = settled_items(inputs, shapes, model=model)
+    settled = tuple(
+        each.having(shape=(count, *each.shape[1:])) if was in rows else each
+        for was, each in zip(inputs, settled, strict=True)
+    )
+    try:
+        arrays = dict(random_inputs(settled, seed=seed, limits=limits))
+    except (ValueError, TypeError) as problem:
+        raise InputError(
+            f"random values cannot be drawn: {problem}",
+            fix="give data of your own: an .npz with an array for every input",
+        ) from None
+    names = {each.name for each in rows}
+    return Items(
+        rows={name: array for name, array in arrays.items() if name in names},
+        constant={name: array for name, array in arrays.items() if name not in names},
+    )
+
+
+def array_items(source: Path, inputs: Sequence[TensorSpec]) -> Items:
+    """Read items from an ``.npz`` or ``.npy``, checked against the inputs."""
+    opened = [
+        each.having(shape=(None, *each.shape[1:])) if has_rows(each, inputs) else each
+        for each in inputs
+    ]
+    arrays = dict(read_arrays(source, opened))
+    rows = {each.name: arrays[each.name] for each in inputs if has_rows(each, inputs)}
+    lengths = {name: len(array) for name, array in rows.items()}
+    if len(set(lengths.values())) > 1 or not all(lengths.values()):
+        raise InputError(
+            "the arrays do not hold the same number of items",
+            facts={name: f"{length} items" for name, length in lengths.items()},
+            fix="give every input as many items",
+        )
+    constant = {name: array for name, array in arrays.items() if name not in rows}
+    return Items(rows=rows, constant=constant)
+
+
+def item_limit(spec: BuildSpec) -> int:
+    """The most items to calibrate with."""
+    text = spec.options.get("calibration_items", str(ITEMS))
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f"{text!r} is no number of items", fix="--opt calibration_items=256")
+    return int(text)
+
+
+def calibration_items(
+    spec: BuildSpec, inputs: Sequence[TensorSpec], *, shapes: Mapping[str, tuple[int, ...]]
+) -> Items:
+    """Read what ``spec.calibration`` names, at most so many items as the options say.
+
+    Images have become arrays before: a task prepares them.
+    """
+    source, count = spec.calibration_arrays or str(spec.calibration), item_limit(spec)
+    if source == RANDOM:
+        limits = index_limits(spec.model, inputs)
+        return random_items(
+            inputs, count=count, seed=0, shapes=dict(shapes), model=spec.model.path, limits=limits
+        )
+    return array_items(Path(source), inputs).part(0, count)
+
+
+def save_feeds(path: Path, feeds: Sequence[FeedArrays]) -> None:
+    """Write batches to one file."""
+    arrays = {
+        f"{index}/{name}": array for index, f in enumerate(feeds) for name, array in f.items()
+    }
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+
+
+class FeedFile:
+    """Batches of a file, read one at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = np.load(path, allow_pickle=False)
+        self._names: dict[int, list[str]] = {}
+        for key in self._file.files:
+            index, _, name = key.partition("/")
+            self._names.setdefault(int(index), []).append(name)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, index: int) -> FeedArrays:
+        return {name: self._file[f"{index}/{name}"] for name in self._names[index]}
+
+    def __iter__(self) -> Iterator[FeedArrays]:
+        return (self[index] for index in range(len(self)))
+
+
+def save_calibration(
+    path: Path,
+    items: Items,
+    inputs: Sequence[TensorSpec],
+    *,
+    source: str,
+    batch: int,
+    preprocessing: Mapping[str, Scalar],
+    seed: int = 0,
+) -> CalibrationRef:
+    """Write the calibration batches; the reference says what they are."""
+    feeds = items.feeds(batch=batch, fixed=fixed_batch(inputs) is not None)
+    if not feeds:
+        raise InputError(
+            "there is not one full batch of calibration data",
+            facts={"items": len(items), "batch": batch},
+            fix="give more items, or fewer per batch with --batch N",
+        )
+    save_feeds(path, feeds)
+    return CalibrationRef(
+        source=source,
+        kind="random" if source == RANDOM else "images" if preprocessing else "arrays",
+        items=len(items),
+        batch=batch,
+        sha256=feeds_sha256(feeds),
+        seed=seed,
+        preprocessing=dict(preprocessing),
+        file=str(path),
+    )
+
+
+def feeds_sha256(feeds: Sequence[FeedArrays]) -> str:
+    """Hash of what is fed: names, types, shapes and values, whatever file it came from."""
+    digest = hashlib.sha256()
+    for feed in feeds:
+        for name, array in sorted(feed.items()):
+            digest.update(f"{name}\0{array.dtype}\0{array.shape}\0".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,562 @@
+"""Export, cast and quantize: a job in a child process, a comparison, a record, files put in place.
+
+Neither the file nor its record is there when anything fails. Images to calibrate with are prepared
+as a task prepares them for judging the same network.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from trtbench.analysis.numeric import TOLERANCES
+from trtbench.analysis.onnx_graph import random_note
+from trtbench.convert.calibration import (
+    HELD_OUT_SEED,
+    ITEMS,
+    RANDOM,
+    Items,
+    array_items,
+    batch_of,
+    given_items,
+    random_items,
+    save_calibration,
+    save_feeds,
+    settled_items,
+)
+from trtbench.convert.export import INPUTS, OUTPUTS
+from trtbench.core.codec import json_from_value
+from trtbench.core.errors import InputError, UsageError, refuse_unknown, writing
+from trtbench.core.jobs import ConversionJob, ExportJob, JobEnd, QuantizeJob, VerifyJob
+from trtbench.core.results import (
+    ExportOutcome,
+    ExportSpec,
+    InputShape,
+    Quantizer,
+    QuantOutcome,
+    QuantSpec,
+    Sidecar,
+    VerifyOutcome,
+    VerifySpec,
+)
+from trtbench.core.run import Scalar
+from trtbench.core.spec import TensorSpec
+from trtbench.core.units import text_from_shape
+from trtbench.host.files import remove_abandoned, scratch_directory, write_whole
+from trtbench.host.workers import check_interpreter
+from trtbench.measure.jobs import carry_out_job, raise_unfinished, read_outcome
+from trtbench.measure.remote import run_verb_elsewhere
+from trtbench.models.identity import demand_unchanged, index_limits, kept_value, model_ref
+from trtbench.models.inputs import fitted, fixed_batch, has_rows, unknown_input
+from trtbench.models.onnx_model import input_specs, load_onnx, opset_of
+from trtbench.requests.convert import ExportRequest, QuantizeRequest
+from trtbench.requests.execution import Event, Execution
+from trtbench.requests.settings import Config
+from trtbench.store.directory import now
+from trtbench.tasks import TASKS
+from trtbench.tasks.contract import calibrating, preparation_from_source
+from trtbench.version import __version__
+
+PATIENCE_S = 2 * 3600.0
+"""Calibrating a large network on a CPU takes long; longer than this counts as hung."""
+_STAGES = {
+    "load": ("loading", 0.05),
+    "export": ("exporting", 0.2),
+    "cast": ("casting", 0.2),
+    "calibrate": ("calibrating", 0.2),
+    "save": ("saving", 0.7),
+    "compare": ("comparing", 0.8),
+}
+"""The words for each stage, and the part of the work that is done when it begins."""
+TARGETS: Mapping[str, int] = {
+    "tensorrt-8.6": 17,
+    "tensorrt-10": 20,
+    "tensorrt-10.15": 24,
+    "tensorrt-11": 24,
+    "tensorrt-rtx": 24,
+}
+"""The newest opset that the ONNX parser of each takes."""
+OLDEST_DYNAMO = 18
+"""The dynamo exporter makes nothing older, and says nothing when asked for it."""
+_SHAPE = re.compile(r"(?:(?P<name>[^:]+):)?(?P<dims>-?\d+(?:x-?\d+)*)(?::(?P<dtype>[a-z]+\d*))?")
+VIA: Mapping[str, Quantizer] = {
+    "fp16": "cast",
+    "bf16": "cast",
+    "int8": "onnxruntime",
+    "fp8": "modelopt",
+}
+"""What makes a precision by default."""
+HELD_OUT = 32
+COMPARED = 16
+"""Random items a difference is taken on where there is no data."""
+
+
+def run_conversion(
+    job: ConversionJob, *, folder: Path, execution: Execution, python: str | None = None
+) -> JobEnd:
+    """Do one conversion in a child process; whatever goes wrong is raised."""
+    if python is not None:
+        check_interpreter(python)
+
+    def listen(stage: str) -> None:
+        text, done = _STAGES.get(stage, (stage, 0.0))
+        done = 0.8 if isinstance(job, VerifyJob) else done
+        execution.listen(Event(kind="stage", text=text, done=done))
+
+    end = carry_out_job(
+        job,
+        folder=folder,
+        execution=execution,
+        patience_s=PATIENCE_S,
+        python=python,
+        on_stage=listen,
+    )
+    if not end.ok:
+        raise_unfinished(end, "the work did not finish")
+    return end
+
+
+def verify(
+    model: Path,
+    *,
+    reference: Path,
+    inputs: Path,
+    precision: str,
+    folder: Path,
+    execution: Execution,
+) -> VerifyOutcome:
+    """Check a model and compare it with its source, in this interpreter."""
+    rtol, atol = TOLERANCES[precision]
+    spec = VerifySpec(
+        model=str(model), reference=str(reference), inputs=str(inputs), rtol=rtol, atol=atol
+    )
+    run_conversion(VerifyJob(spec=spec), folder=folder, execution=execution)
+    return read_outcome(folder, VerifyOutcome)
+
+
+def refuse_folder(output: Path, *, name: str) -> None:
+    """Refuse, before the work, an output that is a folder."""
+    if output.is_dir():
+        raise UsageError(f"{output} is a folder, not a file to write", fix=f"-o {output / name}")
+
+
+def _output(given: object, usual: Path, source: Path | None) -> Path:
+    output = Path(str(given or usual))
+    if source is not None and output.absolute() == source.absolute():
+        raise UsageError("the result would overwrite its source", fix="give another name with -o")
+    refuse_folder(output, name=usual.name)
+    return output.absolute()
+
+
+@contextmanager
+def _made(output: Path) -> Iterator[tuple[Path, list[Sidecar]]]:
+    """A folder to make a file in; when the block ends the file and its record are put in place."""
+    records: list[Sidecar] = []
+    with writing(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(output.parent)
+        with scratch_directory(output.parent) as folder:
+            (folder / "work").mkdir()
+            yield folder, records
+            put_in_place(folder / "work" / output.name, output)
+    _write_sidecar(records[0], output)
+
+
+def put_in_place(made: Path, output: Path) -> None:
+    """Move a model, and its data file first, to where they belong."""
+    data = made.with_name(made.name + ".data")
+    with writing(output):
+        if data.is_file():
+            data.replace(output.with_name(output.name + ".data"))
+        made.replace(output)
+
+
+def _write_sidecar(sidecar: Sidecar, model: Path) -> None:
+    """Keep beside a model how it was made: ``model.json``, unless that is somebody else's."""
+    path = model.with_suffix(".json")
+    if path.exists() and kept_value(path, Sidecar) is None:
+        path = model.with_name(model.name + ".json")
+    with writing(path):
+        write_whole(path, json_from_value(sidecar))
+
+
+def export_spec(request: ExportRequest) -> ExportSpec:
+    """Settle an export, with the exporter and opset that suit the target."""
+    target, opset, exporter = request.target, request.opset, request.exporter
+    limit = _newest_opset(target)
+    if limit is not None and opset is not None and opset > limit:
+        raise UsageError(
+            f"the ONNX parser of {target} takes opset {limit} at most, not {opset}",
+            fix=f"--opset {limit}",
+        )
+    wanted = opset or (limit if limit is not None and limit < OLDEST_DYNAMO else None)
+    old = wanted is not None and wanted < OLDEST_DYNAMO
+    if old and exporter == "dynamo":
+        raise UsageError(
+            f"the dynamo exporter makes opset {OLDEST_DYNAMO} and later, not {wanted}",
+            fix="--exporter legacy",
+        )
+    name, weights = str(request.source), str(request.weights)
+    if name.lower().endswith(".onnx"):
+        raise UsageError(f"{name} is an ONNX file already", fix=f"trtbench bench {name}")
+    file = None if ":" in name else Path(name)
+    usual = Path(f"{Path(name.rpartition(':')[2]).stem}.onnx")
+    own = weights not in ("default", "none")
+    return ExportSpec(
+        source=name if file is None else str(file.absolute()),
+        output=str(_output(request.output, usual, file)),
+        weights=str(Path(weights).absolute()) if own else weights,
+        inputs=input_shapes(request.input_shapes),
+        opset=wanted,
+        exporter=exporter or ("legacy" if old else "dynamo"),
+        folder=str(Path.cwd()),
+        half=request.half,
+        trust=request.trust,
+        factory=request.factory,
+        seed=request.seed,
+    )
+
+
+def input_shapes(texts: Sequence[str]) -> tuple[InputShape, ...]:
+    """Read ``-1x3x224x224``, ``images:-1x3x224x224`` or ``ids:-1x128:int64``."""
+    found = []
+    for text in texts:
+        match = _SHAPE.fullmatch(text.strip().replace(" ", "x").replace(",", "x"))
+        if not match:
+            raise UsageError(
+                f"--input-shape {text} cannot be read",
+                fix="write it like -1 3 224 224, images:-1x3x224x224 or ids:-1x128:int64",
+            )
+        dims = tuple(int(dim) for dim in match["dims"].split("x"))
+        if any(dim == 0 or dim < -1 for dim in dims):
+            raise UsageError(
+                f"--input-shape {text}: a dimension is above 0, or -1 for open",
+                fix="--input-shape -1 3 224 224",
+            )
+        found.append(InputShape(name=match["name"], shape=dims, dtype=match["dtype"]))
+    return tuple(found)
+
+
+def _newest_opset(target: str | None) -> int | None:
+    if target is None:
+        return None
+    refuse_unknown(target, TARGETS, f"nothing is known of {target!r}", flag="--for")
+    return TARGETS[target]
+
+
+def run_export(request: ExportRequest, *, execution: Execution | None = None) -> Sidecar:
+    """Make the ONNX file and its sidecar."""
+    spec, execution = export_spec(request), execution or Execution()
+    output, precision = Path(spec.output), "fp16" if spec.half else "fp32"
+    with _made(output) as (folder, records):
+        work = folder / "work"
+        made = work / output.name
+        job = ExportJob(spec=spec.having(output=str(made)))
+        end = run_conversion(job, folder=work, execution=execution, python=execution.python)
+        outcome = read_outcome(work, ExportOutcome)
+        limit, opset = _newest_opset(request.target), opset_of(load_onnx(made, weights=False))
+        if limit is not None and opset is not None and opset > limit:
+            raise InputError(
+                f"the exporter made opset {opset}; the ONNX parser of {request.target} takes "
+                f"{limit} at most",
+                fix=f"--opset {limit}",
+            )
+        verified = verify(
+            made, reference=work / OUTPUTS, inputs=work / INPUTS, precision=precision,
+            folder=folder / "verify", execution=execution,
+        )  # fmt: skip
+        sidecar = Sidecar(
+            made_by=f"trtbench {__version__}",
+            step="export",
+            file=made.name,
+            sha256=model_ref(made).sha256 or "",
+            created=now(),
+            source=spec.source,
+            source_sha256=outcome.source_sha256,
+            precision=precision,
+            method=outcome.kind,
+            exporter=outcome.exporter,
+            opset=opset,
+            facts={"parameters": outcome.parameters, "weights": spec.weights, "seed": spec.seed},
+            seconds=end.seconds,
+            versions={**outcome.versions, **verified.versions},
+            difference=verified.diffs,
+            compared_on="one call with random inputs, ONNX Runtime against PyTorch",
+            unverified=verified.problem,
+            command=execution.command,
+            notes=outcome.notes,
+        )
+        records.append(sidecar)
+    return sidecar
+
+
+def quant_spec(request: QuantizeRequest) -> QuantSpec:
+    """Settle a cast or a quantization."""
+    path, precision = Path(request.model), request.precision
+    means = request.via or VIA[precision]
+    if (means == "cast") != (VIA[precision] == "cast"):
+        raise UsageError(f"{precision} is not made with {means}", fix="leave --via out")
+    if means == "modelopt" and request.method == "percentile":
+        raise UsageError("ModelOpt calibrates by minmax or entropy", fix="--method entropy")
+    output = _output(request.output, path.with_suffix(f".{precision}.onnx"), path)
+    spec = QuantSpec(
+        model=model_ref(path),
+        output=str(output),
+        precision=precision,
+        via=means,
+        keep_io=request.keep_io,
+        keep=(*request.exclude, *request.keep),
+    )
+    if means == "cast":
+        return spec
+    return spec.having(
+        method=request.method,
+        percentile=request.percentile,
+        per_channel=request.per_channel,
+        operators=tuple(request.operators),
+        rest=request.rest,
+    )
+
+
+def quantized(request: QuantizeRequest, *, config: Config, execution: Execution) -> Sidecar:
+    """Make the file in the executor of the request; its files end up here."""
+
+    def away() -> Sidecar:
+        spec = quant_spec(request)
+        packages = ["package:onnx", *([f"package:{v}/{v}"] if (v := spec.via) != "cast" else [])]
+        made = run_verb_elsewhere(
+            "quantize", request, Sidecar, config=config, execution=execution,
+            needs=(False, packages), output=Path(spec.output),
+        )  # fmt: skip
+        made = made.having(command=execution.command)
+        _write_sidecar(made, Path(spec.output))
+        return made
+
+    return execution.executor.do(lambda: run_quantize(request, execution=execution), away)
+
+
+def run_quantize(request: QuantizeRequest, *, execution: Execution | None = None) -> Sidecar:
+    """Make the file and its sidecar."""
+    spec, execution = quant_spec(request), execution or Execution()
+    source, output, precision = Path(spec.model.path), Path(spec.output), spec.precision
+    cast, batch = spec.via == "cast", request.batch
+    assumed = settle_data(spec, request)
+    inputs = input_specs(load_onnx(source, weights=False))
+    calibrated, held_out, compared_on, prepared = _prepare(spec, request, inputs)
+    with _made(output) as (folder, records):
+        work = folder / "work"
+        made, feeds = work / output.name, folder / "held-out.npz"
+        inner = spec.having(output=str(made))
+        if calibrated is not None:
+            reference = save_calibration(
+                work / "calibration.npz", calibrated, inputs, source=str(request.calibration),
+                batch=batch_of(inputs, asked=batch), preprocessing=prepared, seed=request.seed,
+            )  # fmt: skip
+            inner = inner.having(calibration=reference)
+        size = batch_of(inputs, asked=None, default=batch or 8)
+        save_feeds(feeds, held_out.feeds(batch=size, fixed=bool(fixed_batch(inputs))))
+        job = QuantizeJob(spec=inner)
+        end = run_conversion(job, folder=work, execution=execution, python=execution.python)
+        demand_unchanged(spec.model)
+        outcome = read_outcome(work, QuantOutcome)
+        # A stand-in shows what a cast costs where the file itself cannot be run.
+        compare = partial(
+            verify, reference=source, inputs=feeds, precision=precision, execution=execution
+        )
+        stand_in = work / outcome.stand_in if outcome.stand_in else None
+        verified = compare(stand_in or made, folder=folder / "verify")
+        if stand_in is not None and precision == "fp16":
+            itself = compare(made, folder=folder / "verify-file")
+            verified = verified.having(problem=itself.problem)
+        calibration = inner.calibration and inner.calibration.having(file=None)
+        facts: dict[str, Scalar] = {**outcome.facts, "keep_io": spec.keep_io}
+        notes = [*([assumed] if assumed else []), *outcome.notes]
+        if calibration and calibration.kind == "random":
+            notes.append(random_note(precision))
+        if verified.problem and verified.diffs:
+            notes.append(f"ONNX Runtime here cannot run the file itself: {verified.problem}")
+        sidecar = Sidecar(
+            made_by=f"trtbench {__version__}",
+            step="cast" if cast else "quantize",
+            file=made.name,
+            sha256=model_ref(made).sha256 or "",
+            created=now(),
+            source=spec.model.path,
+            source_sha256=spec.model.sha256,
+            precision=precision,
+            method=spec.via if cast else f"{spec.via} {spec.method}",
+            opset=opset_of(load_onnx(made, weights=False)),
+            calibration=calibration,
+            kept=outcome.kept,
+            changed=outcome.changed,
+            facts=facts if cast else {**facts, "per_channel": spec.per_channel},
+            seconds=end.seconds,
+            versions={**outcome.versions, **verified.versions},
+            difference=verified.diffs,
+            compared_on=compared_on + (" (every tensor rounded, sums in FP32)" if stand_in else ""),
+            unverified=None if verified.diffs else verified.problem,
+            command=execution.command,
+            recipe=_recipe(spec, request),
+            notes=tuple(notes),
+        )
+        records.append(sidecar)
+    return sidecar
+
+
+def settle_data(spec: QuantSpec, request: QuantizeRequest) -> str | None:
+    """Refuse data that a conversion cannot use; a line on what open dimensions were assumed."""
+    calibration = request.calibration
+    refuse_without_task(calibration, request.task)
+    if spec.via == "cast" and calibration is not None:
+        raise UsageError("a cast needs no calibration", fix="--inputs for the comparison")
+    if spec.via != "cast" and calibration is None:
+        raise UsageError(
+            f"{spec.precision} needs data to calibrate with",
+            fix="--calibration FOLDER, --calibration data.npz, or --calibration random",
+        )
+    inputs = input_specs(load_onnx(Path(spec.model.path), weights=False))
+    batch_of(inputs, asked=request.batch)
+    known = {each.name: each for each in inputs}
+    for name, given in request.shapes.items():
+        if name not in known:
+            raise unknown_input(name, inputs)
+        fitted(known[name], given)
+    if calibration != RANDOM and (request.inputs is not None or calibration is not None):
+        return None
+    return settled_items(inputs, _shapes(request), model=spec.model.path)[1]
+
+
+def _shapes(request: QuantizeRequest) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(dims) for name, dims in request.shapes.items()}
+
+
+def _prepare(
+    spec: QuantSpec, request: QuantizeRequest, inputs: Sequence[TensorSpec]
+) -> tuple[Items | None, Items, str, dict[str, Scalar]]:
+    """Calibration items, items to compare on, words for the latter, and how they were prepared."""
+    batch, source, shapes = (
+        batch_of(inputs, asked=request.batch),
+        request.calibration,
+        _shapes(request),
+    )
+    draw = partial(
+        random_items, inputs, shapes=shapes, model=spec.model.path,
+        limits=index_limits(spec.model, inputs),
+    )  # fmt: skip
+    held_out, words = None, f"items of {request.inputs}"
+    if request.inputs is not None:
+        held_out = array_items(Path(request.inputs), inputs)
+    elif source in (None, RANDOM):
+        words = "random inputs"
+        held_out = draw(count=max(COMPARED, batch), seed=request.seed + HELD_OUT_SEED)
+    prepared: dict[str, Scalar] = {}
+    if source is None:
+        assert held_out is not None
+        return None, held_out, words, prepared
+    limit = request.items + HELD_OUT
+    if source == RANDOM:
+        items = draw(count=request.items, seed=request.seed)
+    elif request.task is not None:
+        items, prepared = task_items(
+            str(source), given_items(inputs, shapes), task=request.task,
+            settings=request.settings, limit=limit, seed=request.seed,
+        )  # fmt: skip
+    else:
+        items = array_items(Path(source), inputs).part(0, limit)
+    if held_out is not None:
+        return items, held_out, words, prepared
+    # The last items, a fifth at most; only a fixed batch must be filled, else a fifth is a fifth.
+    batch = batch if fixed_batch(inputs) else 1
+    count = min(HELD_OUT, len(items) // 5) // batch * batch or min(batch, len(items) // 2)
+    if not count:
+        raise InputError(
+            "there is too little calibration data to hold any out",
+            facts={"items": len(items), "batch": batch},
+            fix="--inputs data.npz for the comparison, a smaller --batch, or more data",
+        )
+    cut = len(items) - count
+    words = f"{count} items held out of the calibration data"
+    return items.part(0, min(cut, request.items)), items.part(cut, len(items)), words, prepared
+
+
+def _recipe(spec: QuantSpec, request: QuantizeRequest) -> tuple[str, ...]:
+    """The flags that make a file again; those that say the default are left out."""
+    shapes = [w for name, dims in request.shapes.items()
+              for w in ("--shape", f"{name}:{text_from_shape(dims)}")]  # fmt: skip
+    if spec.via == "cast":
+        return (*shapes, *(("--keep-io",) if spec.keep_io else ()))
+    usual = QuantSpec(model=spec.model, output="", precision=spec.precision)
+    given: dict[str, tuple[object, object]] = {
+        "calibration": (request.calibration, None), "method": (spec.method, usual.method),
+        "percentile": (spec.percentile, usual.percentile), "rest": (spec.rest, usual.rest),
+        "via": (spec.via, VIA[spec.precision]), "items": (request.items, ITEMS),
+        "seed": (request.seed, 0), "task": (request.task, None),
+    }  # fmt: skip
+    flags = TASKS.load(request.task).FLAGS if request.task else ()
+    given |= {flag.name: (request.settings.get(flag.key), flag.default) for flag in flags}
+    words = [*shapes, *(w for name, (own, other) in given.items() if own not in (None, other)
+                        for w in (f"--{name}", str(own)))]  # fmt: skip
+    words += [] if spec.per_channel else ["--per-tensor"]
+    return (*words, *(w for kind in spec.operators for w in ("--op", kind)))
+
+
+def are_images(calibration: object) -> bool:
+    """Whether data are images, in a folder or named by a data.yaml, which a task prepares."""
+    if calibration in (None, RANDOM):
+        return False
+    path = Path(str(calibration))
+    return path.is_dir() or path.suffix.lower() in (".yaml", ".yml")
+
+
+def refuse_without_task(calibration: object, task: str | None) -> None:
+    """Refuse images without a task that prepares them, and a task without images."""
+    if task is not None and calibration in (None, RANDOM):
+        raise UsageError("--task says how images are prepared", fix="--calibration FOLDER")
+    if task is None and are_images(calibration):
+        raise UsageError(
+            "images are prepared by a task, the same way for calibrating and for judging",
+            facts={"images": calibration, "tasks": ", ".join(TASKS.names())},
+            fix="--task classification",
+        )
+
+
+def task_items(
+    data: str,
+    inputs: Sequence[TensorSpec],
+    *,
+    task: str,
+    settings: Mapping[str, Scalar],
+    limit: int,
+    seed: int,
+) -> tuple[Items, dict[str, Scalar]]:
+    """Items of a task in a seeded order, which mixes the classes, and how they were prepared."""
+    module = TASKS.load(task)
+    known = calibrating(module.FLAGS, {**settings, "data": data, "unlabelled": True})
+    source = module.open_source(known, list(inputs))
+    order = np.random.default_rng(seed).permutation(len(source.names))[:limit]
+    if not len(order):
+        raise InputError(
+            f"there is nothing to calibrate with in {data}",
+            fix="give a folder of images, or an .npz",
+        )
+    prepared = [source.prepare(source.load(int(index))) for index in order]
+    rows = {}
+    for tensor in inputs:
+        if tensor.name not in prepared[0] or not has_rows(tensor, inputs):
+            raise InputError(
+                f"the task {task} does not feed the input {tensor.name!r}",
+                fix="give an .npz with an array for every input",
+            )
+        if len({np.shape(each[tensor.name]) for each in prepared}) > 1:
+            raise InputError(
+                "images are calibrated with in batches, and these are prepared to several sizes",
+                fix="--fit letterbox",
+            )
+        stacked = np.stack([each[tensor.name] for each in prepared])
+        rows[tensor.name] = stacked.astype(tensor.dtype, copy=False)
+    return Items(rows=rows, constant={}), preparation_from_source(task, source)

@@ -1,0 +1,359 @@
+"""From a PyTorch model to an ONNX file; runs in the interpreter that has PyTorch.
+
+Leaves beside the model one set of inputs and what PyTorch returns for them, so that another
+interpreter, which has ONNX Runtime, can compare.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trtbench.convert.calibration import save_feeds
+from trtbench.core.errors import InputError, UnavailableError, UsageError, first_line
+from trtbench.core.jobs import Stage
+from trtbench.core.results import Exporter, ExportOutcome, ExportSpec, InputShape
+from trtbench.core.units import text_from_shape
+from trtbench.host.machine import library_versions
+from trtbench.models.inputs import has_meaning
+from trtbench.models.onnx_model import ONE_FILE_BYTES, load_onnx, opset_of, save_onnx
+from trtbench.models.torch_models import TorchSource, import_torch, load_source, rows_of_tables
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+    from torch.export import ExportedProgram
+    from torch.nn import Module
+
+INPUTS, OUTPUTS = "inputs.npz", "outputs.npz"
+LEGACY_OPSET = 17
+"""The newest that the ONNX parser of TensorRT 8.6 takes."""
+OPEN_SIZE, OPEN_SIDE = 2, 64
+"""What an open dimension is while exporting, or the side of an image where the model suggests none:
+0 and 1 would be taken for constants, and images of a few pixels are lost on the way."""
+IDS = 100
+"""Ids stay below this, and below the rows that a model has for them."""
+LIBRARIES = ("trtbench", "torch", "torchvision", "timm", "ultralytics", "onnx", "onnxscript")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """Inputs for one call, and which of their dimensions are open."""
+
+    inputs: dict[str, Tensor]
+    open_axes: dict[str, dict[int, str]]
+    by_name: bool
+    """Whether the model is called with keywords."""
+
+    @property
+    def arguments(self) -> tuple[Tensor, ...]:
+        return () if self.by_name else tuple(self.inputs.values())
+
+    @property
+    def keywords(self) -> dict[str, Tensor]:
+        return dict(self.inputs) if self.by_name else {}
+
+
+def export(spec: ExportSpec, *, folder: Path, stage: Stage) -> ExportOutcome:
+    """Make the file ``spec.output`` in the folder of the job."""
+    torch = import_torch()
+    if spec.folder is not None:
+        sys.path.append(spec.folder)  # last, so that nothing installed is shadowed
+    torch.manual_seed(spec.seed)
+    attention = getattr(torch.backends, "mha", None)
+    if attention is not None:  # its fused call in eval mode has no form in ONNX
+        attention.set_fastpath_enabled(False)
+    stage("load")
+    source = load_source(spec, torch=torch)
+    model = source.model
+    if source.program is None:
+        model = model.eval().half() if spec.half else model.eval()
+        example = _example(spec, source, torch)
+    else:
+        for flag, given in (("--half", spec.half), ("--input-shape", spec.inputs),
+                            ("--exporter legacy", spec.exporter == "legacy")):  # fmt: skip
+            if given:
+                raise UsageError(
+                    f"{flag} cannot change an ExportedProgram, whose graph is fixed",
+                    fix=f"leave {flag} out, or export it anew from the module",
+                )
+        arguments, keywords = source.program.example_inputs or ((), {})
+        signature, values = source.program.graph_signature, [*arguments, *keywords.values()]
+        names = [node for node in signature.user_inputs if isinstance(node, str)]
+        if not all(hasattr(value, "numpy") for value in values) or len(values) != len(names):
+            raise InputError(
+                "the ExportedProgram takes inputs that are not tensors, or brings no example",
+                fix="export the module it was made of, with --input-shape",
+            )
+        inputs = dict(zip(names, values, strict=True))
+        example = Example(inputs=inputs, open_axes={}, by_name=False)
+    reference = _run(model, example, torch)
+    stage("export")
+    exporter, notes = _exporter(spec, source, torch)
+    write_onnx(
+        source.program or model, example, reference, Path(spec.output), spec.opset,
+        exporter=exporter, torch=torch,
+    )  # fmt: skip
+    stage("save")
+    save_feeds(folder / INPUTS, [{k: v.numpy() for k, v in example.inputs.items()}])
+    arrays = {}
+    for name, value in reference.items():
+        plain = value.detach().cpu()  # numpy has no bfloat16
+        plain = plain.float() if str(plain.dtype) == "torch.bfloat16" else plain
+        arrays[name] = np.asarray(plain.numpy())
+    save_feeds(folder / OUTPUTS, [arrays])
+    if spec.weights == "none":
+        notes = (*notes, "the weights are random: speed is meaningful, outputs are not")
+    zeros = [name for name, value in reference.items() if value.numel() and not value.any()]
+    return ExportOutcome(
+        exporter=exporter,
+        kind=source.kind,
+        versions=library_versions(LIBRARIES),
+        source_sha256=source.sha256,
+        parameters=source.parameters,
+        notes=(
+            *source.notes,
+            *notes,
+            *(f"{name} is zero everywhere: that it agrees says nothing" for name in zeros),
+        ),
+    )
+
+
+def _exporter(
+    spec: ExportSpec, source: TorchSource, torch: ModuleType
+) -> tuple[Exporter, tuple[str, ...]]:
+    """The exporter that was asked for, or the one there is for this model, with a note."""
+    if spec.exporter == "legacy":
+        return "legacy", ()
+    if source.kind == "TorchScript":
+        return "legacy", ("TorchScript is exported with the legacy exporter",)
+    if source.program is not None or _has_dynamo(torch):
+        return "dynamo", ()
+    if spec.opset is not None:
+        raise UsageError(
+            f"PyTorch {torch.__version__} has the legacy exporter alone, for opset "
+            f"{LEGACY_OPSET} and below",
+            fix=f"--opset {LEGACY_OPSET}, or PyTorch 2.5 and later",
+        )
+    return "legacy", (f"PyTorch {torch.__version__} has the legacy exporter alone",)
+
+
+def _has_dynamo(torch: ModuleType) -> bool:
+    """Whether this PyTorch has the newer exporter, from 2.5 on; those for Jetsons are older."""
+    return "dynamo" in inspect.signature(torch.onnx.export).parameters
+
+
+def _example(spec: ExportSpec, source: TorchSource, torch: ModuleType) -> Example:
+    """Settle the inputs, and draw values for one call."""
+    given = spec.inputs or source.inputs
+    if not given:
+        raise UsageError(
+            "the shape of the input is not known",
+            facts={"source": spec.source},
+            fix="--input-shape -1 3 224 224 (-1 is a dimension that may change)",
+        )
+    if len(given) > 1 and any(shape.name is None for shape in given):
+        raise UsageError(
+            "several inputs need names", fix="--input-shape ids:-1x128 --input-shape mask:-1x128"
+        )
+    shapes, by_name = _ordered(given, source.model)
+    usual = source.inputs if len(source.inputs) == len(shapes) else (None,) * len(shapes)
+    generator = torch.Generator().manual_seed(spec.seed)
+    names = [shape.name or "input" for shape in shapes]
+    whole = [n for n, s in zip(names, shapes, strict=True) if (s.dtype or "").startswith("int")]
+    rows = rows_of_tables(source.model, [name for name in whole if not has_meaning(name)])
+    inputs = {
+        name: _draw(
+            shape,
+            _sizes(shape.shape, own.shape if own else ()),
+            generator,
+            half=spec.half,
+            torch=torch,
+            rows=min(IDS, rows.get(name, IDS)),
+        )
+        for name, shape, own in zip(names, shapes, usual, strict=True)
+    }
+    open_axes = {
+        name: {
+            axis: "batch" if axis == 0 else f"{name}_{axis}"
+            for axis, dim in enumerate(shape.shape)
+            if dim < 0
+        }
+        for name, shape in zip(names, shapes, strict=True)
+    }
+    return Example(inputs=inputs, open_axes=open_axes, by_name=by_name)
+
+
+def _ordered(shapes: Sequence[InputShape], model: Module) -> tuple[list[InputShape], bool]:
+    """Named inputs in the order of the parameters, and whether they must be passed by name.
+
+    Exporters give names in the order of the parameters, whatever the order of keywords.
+    """
+    try:
+        parameters = list(inspect.signature(model.forward).parameters)
+    except (TypeError, ValueError):
+        return list(shapes), False
+    if len(shapes) < 2 or not all(shape.name in parameters for shape in shapes):
+        return list(shapes), False
+    ordered = sorted(shapes, key=lambda shape: parameters.index(shape.name or ""))
+    leading = [shape.name for shape in ordered] == parameters[: len(ordered)]
+    return ordered, not leading
+
+
+def _sizes(dims: Sequence[int], usual: Sequence[int]) -> list[int]:
+    """Open dimensions as the model suggests, else the sides of images and the rest."""
+    images = len(dims) == len("NCHW")
+    known = usual if len(usual) == len(dims) else (-1,) * len(dims)
+    sizes = [OPEN_SIDE if images and axis > 1 else OPEN_SIZE for axis in range(len(dims))]
+    return [
+        dim if dim > 0 else own if own > 0 else size
+        for dim, own, size in zip(dims, known, sizes, strict=True)
+    ]
+
+
+def _draw(
+    shape: InputShape,
+    dims: Sequence[int],
+    generator: Generator,
+    *,
+    half: bool,
+    torch: ModuleType,
+    rows: int,
+) -> Tensor:
+    """Uniform values for floats, small ids for integers, ones for booleans."""
+    if shape.dtype is None:
+        values = torch.rand(dims, generator=generator)
+        return values.half() if half else values
+    dtype = getattr(torch, shape.dtype, None)
+    if not isinstance(dtype, torch.dtype):
+        raise UsageError(
+            f"PyTorch has no type {shape.dtype!r}", fix="--input-shape ids:-1x128:int64"
+        )
+    if dtype.is_floating_point:
+        return torch.rand(dims, generator=generator).to(dtype)
+    if dtype == torch.bool:
+        return torch.ones(dims, dtype=dtype)
+    return torch.randint(0, rows, dims, generator=generator).to(dtype)
+
+
+def _run(model: Module, example: Example, torch: ModuleType) -> dict[str, Tensor]:
+    """Call the model once; tuples and mappings are flattened to the outputs of the ONNX file."""
+    with torch.no_grad():
+        try:
+            result = model(*example.arguments, **example.keywords)
+        except Exception as problem:  # its authors' own code: it may assert, or miss a key
+            shapes = {n: text_from_shape(v.shape) for n, v in example.inputs.items()}
+            raise InputError(
+                "the model does not run on inputs of this shape",
+                facts={**shapes, "reason": first_line(problem)},
+                fix="give other shapes with --input-shape",
+            ) from None
+    if isinstance(result, Mapping):
+        named = {str(key): value for key, value in result.items()}
+        if all(isinstance(value, torch.Tensor) for value in named.values()):
+            return named
+    leaves = [leaf for leaf in torch.utils._pytree.tree_leaves(result) if leaf is not None]
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    if not tensors or len(tensors) != len(leaves):
+        raise InputError(
+            "the model gives something that is not tensors",
+            facts={"type": type(result).__name__},
+            fix="wrap it in a module that returns tensors",
+        )
+    if len(tensors) == 1:
+        return {"output": tensors[0]}
+    return {f"output{index}": tensor for index, tensor in enumerate(tensors)}
+
+
+def write_onnx(
+    model: Module | ExportedProgram,
+    example: Example,
+    outputs: dict[str, Tensor],
+    path: Path,
+    opset: int | None,
+    *,
+    exporter: Exporter,
+    torch: ModuleType,
+) -> None:
+    """Write a model with one of PyTorch's two exporters.
+
+    The legacy one traces, for opset 17 and below; its outputs are taken to be open where inputs
+    are. The dimensions of an ExportedProgram are settled already.
+    """
+    program = type(model).__name__ == "ExportedProgram"
+    tensors = model.state_dict.values() if program else (*model.parameters(), *model.buffers())
+    large = sum(int(t.numel()) * int(t.element_size()) for t in tensors) > ONE_FILE_BYTES
+    given: dict[str, Any] = {}
+    if not program:
+        given = {"args": example.arguments, "kwargs": example.keywords}
+    if exporter == "legacy":
+        axes = {name: dict(found) for name, found in example.open_axes.items() if found}
+        if any("batch" in found.values() for found in axes.values()):
+            size = next(iter(example.inputs.values())).shape[0]
+            axes |= {n: {0: "batch"} for n, v in outputs.items() if v.dim() and v.shape[0] == size}
+        given |= {"opset_version": opset or LEGACY_OPSET, "dynamic_axes": axes or None}
+        if _has_dynamo(torch):
+            given["dynamo"] = False
+        else:  # keywords go behind the other arguments, as a dictionary
+            named = (given.pop("kwargs"),)
+            given["args"] = (*example.arguments, *(named if example.by_name else ()))
+    else:
+        try:
+            import onnxscript  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
+        except ImportError as problem:
+            raise UnavailableError(
+                "the dynamo exporter needs onnxscript",
+                facts={"reason": problem},
+                fix="pip install onnxscript, or --exporter legacy",
+            ) from None
+        given |= {"opset_version": opset, "dynamo": True, "external_data": large}
+        labels = {label for axes in example.open_axes.values() for label in axes.values()}
+        if not program and labels:
+            dims = {label: torch.export.Dim(label, min=1) for label in sorted(labels)}
+            shapes = {
+                name: {axis: dims[label] for axis, label in example.open_axes[name].items()} or None
+                for name in example.inputs
+            }
+            given["dynamic_shapes"] = shapes if example.by_name else tuple(shapes.values())
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(
+                model,
+                f=str(path),
+                input_names=list(example.inputs),
+                output_names=list(outputs),
+                **given,
+            )
+    except Exception as problem:  # each exporter has its own errors, hundreds of lines long
+        cause = problem.__cause__ or problem.__context__ or problem
+        fixes = {
+            "dynamo": "--exporter legacy may work; a dimension of --input-shape that cannot be -1 "
+            "needs a number",
+            "legacy": "--exporter dynamo may work, with PyTorch 2.5 or later",
+        }
+        raise InputError(
+            "PyTorch could not export the model",
+            facts={"exporter": exporter, "reason": first_line(cause) or first_line(problem)},
+            fix=fixes[exporter],
+        ) from problem
+    if exporter == "legacy" and large:  # the many files of a large legacy export become one
+        before = set(path.parent.iterdir()) - {path}
+        save_onnx(load_onnx(path), path)
+        for file in before:
+            if file.suffix not in (".json", ".txt", ".npz", ".data") and file.is_file():
+                file.unlink()
+    if exporter == "dynamo" and opset is not None:  # where it cannot convert down it says nothing
+        have = opset_of(load_onnx(path, weights=False))
+        if have != opset:
+            raise InputError(
+                f"the dynamo exporter made opset {have}, not {opset}",
+                fix=f"--opset {have}, or --exporter legacy for opset {LEGACY_OPSET} and below",
+            )

@@ -1,0 +1,390 @@
+"""Changes the precision of an ONNX file: a cast, or a quantization by one of two libraries.
+
+INT8 is made by ONNX Runtime's quantizer with the options that TensorRT's parser takes, or by NVIDIA
+ModelOpt, which makes FP8 too. ModelOpt pins old releases of onnx and onnxruntime, so it runs in an
+interpreter of its own; without data it would calibrate on random numbers and say nothing, so here
+it always gets data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from importlib import util
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, get_args
+
+import numpy as np
+
+from trtbench.analysis.onnx_graph import PREFIX, PREPARATION, text_from_preparation
+from trtbench.convert.calibration import FeedArrays, FeedFile
+from trtbench.convert.cast import (
+    ASKED_FOR,
+    FLOAT,
+    FLOAT16,
+    QDQ_OPSET,
+    Low,
+    at_opset,
+    cast,
+    matching_nodes,
+    prepared,
+)
+from trtbench.core.errors import InputError, UnavailableError, UsageError, first_line
+from trtbench.core.jobs import Stage
+from trtbench.core.plugins import MAKE_MODELOPT, optional_library
+from trtbench.core.results import QuantOutcome, QuantSpec
+from trtbench.host.machine import library_versions
+from trtbench.models.onnx_model import (
+    ONE_FILE_BYTES,
+    check_onnx,
+    load_onnx,
+    opset_of,
+    save_onnx,
+    sort_nodes,
+    subgraphs,
+)
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+    from onnxruntime.quantization import CalibrationDataReader
+
+STAND_IN = "stand-in.onnx"
+OPERATORS = (
+    "Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "AveragePool", "GlobalAveragePool", "MaxPool",
+)  # fmt: skip
+"""What TensorRT has INT8 kernels for; others would only gain conversions."""
+_LIBRARIES = ("trtbench", "onnx", "onnxruntime", "numpy", "nvidia-modelopt", "torch")
+_METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
+_MODELOPT_METHODS = {"minmax": "max", "entropy": "entropy"}
+_ACCEPTED = ("INT8", "FLOAT8E4M3FN", "INT4", "FLOAT4E2M1")
+_SLIPS = (KeyError, AttributeError, IndexError, TypeError)
+"""What ONNX Runtime's quantizer raises over graphs it was not made for."""
+
+
+def quantize(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
+    """Make the file ``spec.output``; the folder is the job's own."""
+    if spec.via == "cast":
+        return _cast(spec, folder=folder, stage=stage)
+    if spec.calibration is None or spec.calibration.file is None:
+        raise UsageError(
+            "a quantization needs data to calibrate with",
+            fix="--calibration FOLDER, --calibration data.npz, or --calibration random",
+        )
+    make = quantize_int8 if spec.via == "onnxruntime" else quantize_modelopt
+    return make(spec, folder=folder, stage=stage)
+
+
+def _cast(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
+    stage("load")
+    model = load_onnx(Path(spec.model.path))
+    stage("cast")
+    low = spec.precision
+    if low not in get_args(Low):
+        raise UsageError(f"a cast makes fp16 or bf16, not {low}", fix="--precision fp16")
+    before = opset_of(model)
+    made = cast(model, precision=low, keep_io=spec.keep_io, keep=spec.keep)  # type: ignore[arg-type]
+    if not made.changed:
+        raise InputError(
+            "there is nothing to cast: no node of the model computes in FP32",
+            facts={"model": spec.model.path},
+            fix="use it as it is; trtbench inspect shows its types",
+        )
+    stage("save")
+    _finish(made.model, spec)
+    save_onnx(made.stand_in, folder / STAND_IN)
+    notes = []
+    if opset_of(made.model) != before:
+        notes.append(f"raised from opset {before} to {opset_of(made.model)}, which {low} needs")
+    if lost := made.facts["weights_rounded_to_zero"]:
+        notes.append(f"{lost} weights became zero in {low}")
+    return QuantOutcome(
+        versions=library_versions(_LIBRARIES),
+        changed=made.changed,
+        kept=made.kept,
+        facts=dict(made.facts),
+        notes=tuple(notes),
+        stand_in=STAND_IN,
+    )
+
+
+def _finish(model: ModelProto, spec: QuantSpec) -> None:
+    """Write into a model how it was made, save it, and refuse it if it breaks the rules of ONNX."""
+    facts = {
+        "step": "cast" if spec.via == "cast" else "quantize",
+        "precision": spec.precision,
+        "source_sha256": spec.model.sha256,
+    }
+    if spec.calibration is not None:
+        facts["method"] = f"{spec.via} {spec.method}"
+        facts["calibration"] = Path(spec.calibration.source).name  # anywhere, the same bytes
+        facts["calibration_sha256"] = spec.calibration.sha256
+        if spec.calibration.preprocessing:
+            facts[PREPARATION] = text_from_preparation(spec.calibration.preprocessing)
+    known = {entry.key: entry for entry in model.metadata_props}
+    for key, value in facts.items():
+        if value is not None:
+            entry = known.get(PREFIX + key) or model.metadata_props.add()
+            entry.key, entry.value = PREFIX + key, value
+    # Quantizers list every operator domain they know; a body may use what is not used around it.
+    used = {node.domain for node in model.graph.node} | {""}
+    if not any(a.HasField("g") for node in model.graph.node for a in node.attribute):
+        for entry in [each for each in model.opset_import if each.domain not in used]:
+            model.opset_import.remove(entry)
+    save_onnx(model, Path(spec.output))
+    check_onnx(Path(spec.output))
+
+
+def quantized_operators(model: ModelProto) -> dict[str, int]:
+    """Nodes that read through a DequantizeLinear, by kind; control flow does not count."""
+    sources = {name: node.op_type for node in model.graph.node for name in node.output}
+    kinds = Counter(
+        node.op_type
+        for node in model.graph.node
+        if node.op_type != "QuantizeLinear"
+        and not any(True for _ in subgraphs(node))
+        and any(sources.get(name) == "DequantizeLinear" for name in node.input)
+    )
+    return dict(kinds.most_common())
+
+
+def quantize_modelopt(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
+    """Quantize with ModelOpt on the CPU; what is not quantized becomes ``spec.rest``."""
+    if spec.method not in _MODELOPT_METHODS:
+        raise UsageError(
+            f"ModelOpt has no method {spec.method}",
+            facts={"methods": ", ".join(_MODELOPT_METHODS)},
+            fix=f"--method {next(iter(_MODELOPT_METHODS))}",
+        )
+    stage("load")
+    try:
+        from modelopt.onnx.quantization import quantize  # type: ignore[import-not-found]
+    except ImportError as problem:
+        raise UnavailableError(
+            "NVIDIA ModelOpt is not installed in this interpreter",
+            facts={"reason": problem},
+            fix=f"{MAKE_MODELOPT}, then --python modelopt/bin/python, or runtimes.modelopt.python "
+            "in trtbench.toml",
+        ) from None
+    stage("calibrate")
+    assert spec.calibration is not None
+    assert spec.calibration.file is not None
+    feeds = FeedFile(Path(spec.calibration.file))
+
+    def rows(feed: FeedArrays) -> int:
+        return len(next(iter(feed.values())))
+
+    whole = [feed for feed in feeds if rows(feed) == rows(feeds[0])]  # which it cuts up again
+    raw = folder / "quantized.onnx"
+    try:
+        quantize(
+            onnx_path=spec.model.path,
+            quantize_mode=spec.precision,
+            calibration_data={name: np.concatenate([f[name] for f in whole]) for name in feeds[0]},
+            calibration_shapes=",".join(
+                f"{name}:{'x'.join(map(str, a.shape))}" for name, a in feeds[0].items()
+            ),
+            calibration_method=_MODELOPT_METHODS[spec.method],
+            calibration_eps=["cpu"],
+            op_types_to_quantize=list(spec.operators) or None,
+            nodes_to_exclude=[re.escape(name).replace(r"\*", ".*") for name in spec.keep] or None,
+            high_precision_dtype=spec.rest,
+            output_path=str(raw),
+        )
+    except Exception as problem:  # it raises whatever the libraries below it raise
+        raise InputError(
+            "ModelOpt could not quantize the model",
+            facts={"reason": f"{type(problem).__name__}: {first_line(problem)}"},
+            fix="look at the end of the log",
+        ) from problem
+    stage("save")
+    model = load_onnx(raw)
+    changed = quantized_operators(model)
+    if not changed:
+        raise InputError(
+            "ModelOpt quantized nothing of the model",
+            facts={"operators": " ".join(spec.operators) or "those of its own choice"},
+            fix="--precision fp16: it leaves small convolutions and products alone",
+        )
+    _finish(model, spec)
+    return QuantOutcome(
+        versions=library_versions(_LIBRARIES),
+        changed=changed,
+        kept=dict.fromkeys(spec.keep, "asked for"),
+        facts={"rest": spec.rest},
+        notes=(f"what is not quantized is {spec.rest}",),
+    )
+
+
+def quantize_int8(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
+    """Put Q/DQ nodes around the operators, with scales from the calibration data."""
+    if spec.precision != "int8":
+        raise UsageError(
+            f"ONNX Runtime quantizes to int8, not {spec.precision}", fix="--via modelopt"
+        )
+    quantization = optional_library("onnxruntime.quantization")
+    stage("load")
+    source, kept = _prepare(spec, folder)
+    assert spec.calibration is not None
+    assert spec.calibration.file is not None
+    feeds = FeedFile(Path(spec.calibration.file))
+    stage("calibrate")
+    raw = folder / "quantized.onnx"
+    options = {  # zero points of zero and FP32 biases, as TensorRT wants them
+        "ActivationSymmetric": True,
+        "WeightSymmetric": True,
+        "QuantizeBias": False,
+        # One batch at a time: otherwise every activation of every batch is held in memory.
+        "CalibStridedMinMax": 1,
+        **({"CalibPercentile": spec.percentile} if spec.method == "percentile" else {}),
+    }
+    _refusing(
+        spec,
+        quantization.quantize_static,
+        str(source),
+        str(raw),
+        _reader(quantization, feeds),
+        quant_format=quantization.QuantFormat.QDQ,
+        op_types_to_quantize=list(spec.operators or OPERATORS),
+        per_channel=spec.per_channel,
+        activation_type=quantization.QuantType.QInt8,
+        weight_type=quantization.QuantType.QInt8,
+        nodes_to_exclude=sorted(kept),
+        use_external_data_format=source.stat().st_size > ONE_FILE_BYTES // 2,
+        calibrate_method=getattr(quantization.CalibrationMethod, _METHODS[spec.method]),
+        extra_options=options,
+    )
+    stage("save")
+    model = load_onnx(raw)
+    _read_unrounded(model, {name for name, reason in kept.items() if reason == ASKED_FOR})
+    sort_nodes(model.graph)  # the quantizer does not see what bodies of control flow read
+    problems = refusals(model)
+    if problems:
+        raise InputError(
+            "the quantized model is not one that TensorRT takes",
+            facts={f"node {index}": text for index, text in enumerate(problems[:5], start=1)},
+            fix="hold the nodes with --exclude, or report this",
+        )
+    changed = quantized_operators(model)
+    if not changed:
+        raise InputError(
+            "nothing was quantized",
+            facts={"operators": " ".join(spec.operators or OPERATORS)},
+            fix="--op MatMul and the like name the operators to quantize",
+        )
+    _finish(model, spec)
+    return QuantOutcome(versions=library_versions(_LIBRARIES), changed=changed, kept=kept)
+
+
+def _refusing(
+    spec: QuantSpec, call: Callable[..., object], *given: object, **named: object
+) -> None:
+    """Call ONNX Runtime's quantizer; whatever it raises becomes one error."""
+    try:
+        call(*given, **named)
+    except MemoryError:
+        raise
+    except Exception as problem:  # its exceptions share no base class of their own
+        reason, fix = first_line(problem), None
+        random = spec.calibration is not None and spec.calibration.kind == "random"
+        if random and "while running" in reason:
+            fix = "--calibration data.npz with inputs that the model takes"
+        elif isinstance(problem, _SLIPS):
+            reason = f"{type(problem).__name__}: {reason}"
+            fix = "pip install -U onnxruntime, or --exclude the node it cannot handle"
+        version = library_versions(_LIBRARIES).get("onnxruntime")
+        raise InputError(
+            "ONNX Runtime could not quantize the model",
+            facts={"reason": reason, "method": spec.method, "onnxruntime": version},
+            fix=fix,
+        ) from problem
+
+
+def _prepare(spec: QuantSpec, folder: Path) -> tuple[Path, dict[str, str]]:
+    """The model, named, inferred and with batch norms folded; and nodes to leave alone, and why."""
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    model = prepared(load_onnx(Path(spec.model.path)))
+    if any(node.op_type == "QuantizeLinear" for node in model.graph.node):
+        raise InputError(
+            "the model is quantized already",
+            facts={"model": spec.model.path},
+            fix="start from the model in FP32",
+        )
+    if any(tensor.data_type == FLOAT16 for tensor in model.graph.initializer):
+        model = at_opset(model, QDQ_OPSET, what="int8 in an FP16 model")
+    stored = {tensor.name for tensor in model.graph.initializer if tensor.data_type == FLOAT}
+    kept = {  # TensorRT takes such additions only into weighted layers
+        node.name: "adds a constant"
+        for node in model.graph.node
+        if node.op_type == "Add" and stored & set(node.input)
+    } | matching_nodes(model, spec.keep)
+    named, ready = folder / "named.onnx", folder / "prepared.onnx"
+    large = len(save_onnx(model, named)) > 1
+    _refusing(
+        spec,
+        quant_pre_process,
+        str(named),
+        str(ready),
+        skip_symbolic_shape=util.find_spec("sympy") is None,
+        save_as_external_data=large,
+    )
+    return ready, kept
+
+
+def _reader(quantization: ModuleType, feeds: FeedFile) -> CalibrationDataReader:
+    class Reader(quantization.CalibrationDataReader):  # type: ignore[misc, name-defined]
+        """Hands the batches to the quantizer, a range of them at a time."""
+
+        rest = iter(range(len(feeds)))
+
+        def __len__(self) -> int:
+            return len(feeds)
+
+        def set_range(self, start_index: int, end_index: int) -> None:
+            self.rest = iter(range(start_index, end_index))
+
+        def get_next(self) -> FeedArrays | None:
+            index = next(self.rest, None)
+            return None if index is None else feeds[index]
+
+    return Reader()
+
+
+def _read_unrounded(model: ModelProto, names: set[str]) -> None:
+    """Have nodes that are left alone read what others made, not what was rounded for others.
+
+    The quantizer rounds behind every node it quantizes, also for readers it must leave alone.
+    """
+    makers = {name: node for node in model.graph.node for name in node.output}
+    for node in model.graph.node:
+        for index, name in enumerate(node.input if node.name in names else ()):
+            back = makers.get(name)
+            if back is None or back.op_type != "DequantizeLinear":
+                continue
+            forth = makers.get(back.input[0])
+            if forth is not None and forth.op_type == "QuantizeLinear":
+                node.input[index] = forth.input[0]
+
+
+def refusals(model: ModelProto) -> tuple[str, ...]:
+    """Every Q/DQ node that TensorRT's ONNX parser would refuse, and why."""
+    from onnx import TensorProto, numpy_helper
+
+    stored = {tensor.name: tensor for tensor in model.graph.initializer}
+    found = []
+    for node in model.graph.node:
+        if node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
+            continue
+        name = node.name or node.output[0]
+        weights = stored.get(node.input[0])
+        zero = stored.get(node.input[2]) if len(node.input) > 2 else None
+        for tensor in (weights if node.op_type == "DequantizeLinear" else None, zero):
+            kind = TensorProto.DataType.Name(tensor.data_type) if tensor is not None else "INT8"
+            if kind not in _ACCEPTED:
+                found.append(f"{name}: the type is {kind}, TensorRT takes {' '.join(_ACCEPTED)}")
+                break
+        if zero is not None and np.any(numpy_helper.to_array(zero).astype(np.float32)):
+            found.append(f"{name}: the zero point is not zero")
+    return tuple(found)

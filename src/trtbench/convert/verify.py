@@ -1,0 +1,287 @@
+"""ONNX files run on ONNX Runtime's CPU and compared: their outputs, or every tensor in between.
+
+Graphs run as they are written, without optimizations, which would fuse what is looked at and hide
+what a conversion did. Tensors are matched by name: casts and quantizations of the same source keep
+the names.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from trtbench.analysis.numeric import tensor_diff, tensor_diffs
+from trtbench.convert.calibration import FeedArrays, FeedFile
+from trtbench.convert.cast import name_nodes
+from trtbench.core.errors import InputError, first_line
+from trtbench.core.jobs import Stage
+from trtbench.core.plugins import optional_library
+from trtbench.core.results import (
+    LayerDrift,
+    LayersOutcome,
+    LayersSpec,
+    TensorDiff,
+    VerifyOutcome,
+    VerifySpec,
+)
+from trtbench.host.files import temporary_folder
+from trtbench.host.machine import library_versions
+from trtbench.models.inputs import fixed_batch, has_rows
+from trtbench.models.onnx_model import (
+    ONE_FILE_BYTES,
+    check_onnx,
+    input_specs,
+    load_onnx,
+    read_onnx,
+    save_onnx,
+    spec_from_value,
+)
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+    from onnxruntime import InferenceSession
+
+MOST_TENSORS = 64
+"""To look at in one pass: loading a network again costs, and so does holding tensors."""
+FOLLOWERS = (
+    "Relu", "LeakyRelu", "PRelu", "Clip", "Sigmoid", "HardSigmoid", "HardSwish", "Tanh", "Elu",
+    "Gelu", "BatchNormalization", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose",
+    "Identity", "Dropout", "Cast",
+)  # fmt: skip
+"""Operators that are computed, and quantized, with the one before them."""
+_FLOATING = {"float32", "float16", "float64", "bfloat16", None}
+_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
+
+
+class CannotRunError(Exception):
+    """ONNX Runtime lacks what the model needs; the model may be right all the same."""
+
+
+class Sized(Protocol):
+    @property
+    def size_bytes(self) -> int | None: ...
+
+
+P = TypeVar("P", bound=Sized)
+
+
+def verify(spec: VerifySpec, *, folder: Path, stage: Stage) -> VerifyOutcome:
+    """Check a model, run it on every batch of inputs, and compare all outputs at once."""
+    stage("load")
+    path, reference = Path(spec.model), Path(spec.reference)
+    check_onnx(path)
+    model = load_onnx(path, weights=False)
+    outcome = VerifyOutcome(
+        inputs=input_specs(model),
+        outputs=tuple(spec_from_value(v) for v in model.graph.output),
+        versions=library_versions(("onnx", "onnxruntime", "numpy")),
+    )
+    stage("compare")
+    feeds = FeedFile(Path(spec.inputs))
+    drawn = reference.suffix != ".npz"
+    try:
+        found = run_all(path, feeds)
+        wanted = run_all(reference, feeds) if drawn else _joined(list(FeedFile(reference)))
+    except CannotRunError as problem:
+        return outcome.having(problem=str(problem))
+    except InputError as problem:
+        if not drawn:
+            raise
+        raise InputError(
+            "the model does not run on the inputs that were drawn for the comparison",
+            facts=problem.facts,
+            fix="--inputs data.npz with inputs that it takes",
+        ) from None
+    return outcome.having(diffs=tensor_diffs(wanted, found, rtol=spec.rtol, atol=spec.atol))
+
+
+def run_all(path: Path, feeds: FeedFile) -> FeedArrays:
+    """Run a model on every batch; the outputs are joined along the first axis."""
+
+    def reason(problem: Exception) -> str:  # without its numbers and the folder of the job
+        first = first_line(problem).replace(str(path), path.name)
+        return re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", first)
+
+    try:
+        session = _session(str(path))
+    except Exception as problem:  # its exceptions share no base class of their own
+        raise CannotRunError(reason(problem)) from None
+    names = [each.name for each in session.get_outputs()]
+    try:
+        parts = [session.run(names, _typed(session, feed)) for feed in feeds]
+    except Exception as problem:
+        raise InputError(
+            f"{path.name} does not run on ONNX Runtime", facts={"reason": reason(problem)}
+        ) from None
+    return _joined([dict(zip(names, values, strict=True)) for values in parts])
+
+
+def _joined(parts: list[FeedArrays]) -> FeedArrays:
+    """Batches one after another; an output without a batch is compared batch by batch too."""
+    return {
+        name: np.concatenate([np.atleast_1d(each[name]) for each in parts]) for name in parts[0]
+    }
+
+
+def _session(source: bytes | str) -> InferenceSession:
+    onnxruntime = optional_library("onnxruntime")
+    onnxruntime.set_default_logger_severity(4)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
+def _typed(session: InferenceSession, feed: FeedArrays) -> FeedArrays:
+    """What the model takes of a feed, floating-point arrays in the type of the input."""
+    types = {each.name: _TYPES.get(each.type) for each in session.get_inputs()}
+    return {
+        name: array.astype(types[name]) if types[name] and array.dtype.kind == "f" else array
+        for name, array in feed.items()
+        if name in types
+    }
+
+
+def session_of(model: ModelProto, names: Sequence[str]) -> InferenceSession:
+    """Load a graph with these tensors as its outputs."""
+    from onnx import ValueInfoProto
+
+    known = {each.name: each for each in (*model.graph.value_info, *model.graph.output)}
+    chosen = []
+    for name in names:
+        value = ValueInfoProto()
+        if name in known:
+            value.CopyFrom(known[name])
+            if value.type.tensor_type.HasField("shape"):
+                value.type.tensor_type.ClearField("shape")  # inferred shapes may be too narrow
+        value.name = name
+        chosen.append(value)
+    del model.graph.output[:]
+    model.graph.output.extend(chosen)
+    try:
+        if model.ByteSize() < ONE_FILE_BYTES:
+            return _session(model.SerializeToString())
+        with temporary_folder() as folder:
+            return _session(str(save_onnx(model, folder / "model.onnx")[0]))
+    except Exception as problem:
+        raise InputError(
+            "ONNX Runtime does not take the graph", facts={"reason": first_line(problem)}
+        ) from None
+
+
+def outputs_of(session: InferenceSession, names: Sequence[str], feed: FeedArrays) -> FeedArrays:
+    """Run a session once."""
+    try:
+        values = session.run(list(names), _typed(session, feed))
+    except Exception as problem:
+        raise InputError(
+            "ONNX Runtime does not run the graph", facts={"reason": first_line(problem)}
+        ) from None
+    return dict(zip(names, values, strict=True))
+
+
+def grouped(places: Sequence[P], memory_bytes: int) -> Iterator[list[P]]:
+    """Groups of tensors that fit into the memory; one of unknown size counts an eighth."""
+    group: list[P] = []
+    held = 0
+    for place in places:
+        size = place.size_bytes if place.size_bytes is not None else memory_bytes // 8
+        if group and (held + size > memory_bytes or len(group) == MOST_TENSORS):
+            yield group
+            group, held = [], 0
+        group.append(place)
+        held += size
+    if group:
+        yield group
+
+
+class _Place(NamedTuple):
+    """One tensor of the reference, and where it comes from."""
+
+    tensor: str
+    node: NodeProto
+    position: int
+    size_bytes: int | None
+
+
+def compare_layers(spec: LayersSpec, *, stage: Stage) -> LayersOutcome:
+    """Measure the drift of every tensor that both graphs have."""
+    stage("load")
+    reference, candidate = load_onnx(Path(spec.reference)), load_onnx(Path(spec.candidate))
+    name_nodes(reference)
+    with np.load(spec.inputs, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    inputs = input_specs(reference)
+    rows = [each.name for each in inputs if has_rows(each, inputs)]
+    items, fixed = len(arrays[rows[0]]) if rows else 1, fixed_batch(inputs)
+    feeds = [arrays]
+    if rows and fixed and fixed != items:  # cut to the batch of the model
+        feeds = [
+            {n: a[at : at + fixed] if n in rows else a for n, a in arrays.items()}
+            for at in range(0, items - fixed + 1, fixed)
+        ]
+    known = read_onnx(Path(spec.reference), batch=items)
+    tensors = {tensor.name: tensor for node in known.nodes for tensor in node.outputs}
+    places = []
+    for position, node in enumerate(reference.graph.node):
+        for name in node.output if node.op_type not in ("Constant", "QuantizeLinear") else ():
+            tensor = tensors.get(name)
+            if name and (tensor is None or tensor.dtype in _FLOATING):
+                size = tensor.size_bytes if tensor is not None else None
+                places.append(_Place(name, node, position, size))
+    theirs = {name for node in candidate.graph.node for name in node.output if name}
+    shared = [place for place in places if place.tensor in theirs]
+    if not shared:
+        raise InputError(
+            "the two graphs have no tensor name in common",
+            facts={"reference": spec.reference, "candidate": spec.candidate},
+            fix="compare a model with what `trtbench quantize` made of it",
+        )
+    stage("measure")
+    groups = list(grouped(shared, spec.memory_bytes))
+    diffs: dict[str, TensorDiff] = {}
+    for number, group in enumerate(groups, start=1):
+        names = [place.tensor for place in group]
+        sides = []
+        for model in (reference, candidate):
+            session = session_of(model, names)
+            sides.append(_joined([outputs_of(session, names, feed) for feed in feeds]))
+        for name in names:
+            wanted, found = sides[0][name], sides[1][name]
+            if wanted.dtype.kind == "f" and found.dtype.kind == "f":
+                diffs[name] = tensor_diff(wanted, found, name=name)
+        stage.progress(number / len(groups), f"{len(diffs)} of {len(shared)} tensors")
+    makers: dict[str, str] = {}
+    owners: dict[str, str] = {}
+    """The node that each node is computed with."""
+    for node in reference.graph.node:
+        first = makers.get(node.input[0]) if node.input else None
+        owner = first if first is not None and node.op_type in FOLLOWERS else node.name
+        owners[node.name] = owner
+        makers |= dict.fromkeys(node.output, owner)
+    drifts = []
+    for place in (each for each in shared if each.tensor in diffs):
+        node, own = place.node, diffs[place.tensor].rel_l2
+        before = max((diffs[n].rel_l2 or 0.0 for n in node.input if n in diffs), default=0.0)
+        drifts.append(
+            LayerDrift(
+                node=node.name,
+                op=node.op_type,
+                position=place.position,
+                diff=diffs[place.tensor],
+                before=before,
+                owner=owners[node.name],
+                added=None if own is None else math.sqrt(max(0.0, own**2 - before**2)),
+            )
+        )
+    return LayersOutcome(
+        drifts=tuple(drifts),
+        unmatched=tuple(place.tensor for place in places if place.tensor not in theirs),
+        only_candidate=len(theirs - {place.tensor for place in places}),
+        items=items,
+        passes=len(groups),
+    )

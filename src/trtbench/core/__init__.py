@@ -1,0 +1,5 @@
+"""The values that everything else is about, and what is declared once about them.
+
+Knows errors, units, properties of runs, metrics and conditions; does not know how anything is
+measured, stored or shown.
+"""

@@ -1,0 +1,115 @@
+"""The versioned JSON form of records."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from trtbench.core.errors import InputError
+from trtbench.core.jobs import Job
+from trtbench.core.run import SCHEMA, AnyRecord
+from trtbench.core.safety import check_id, clean_text, tag_from_text
+
+T = TypeVar("T")
+
+_NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises on bytes that are no JSON, no UTF-8, or nested beyond reason."""
+
+MIGRATIONS: dict[int, Callable[[dict[str, object]], dict[str, object]]] = {}
+"""From schema N to N+1, applied in turn to the decoded JSON of an older record."""
+
+
+_LEARNED: set[object] = set()
+_LEARNING = threading.Lock()
+
+
+def learned(kind: type[T]) -> type[T]:
+    """Have msgspec look at a kind before values of it are read; gives the kind.
+
+    Threads that are the first to read values of one kind at the same time end the process (0.22).
+    """
+    if kind not in _LEARNED:
+        with _LEARNING:
+            msgspec.json.Decoder(kind)
+            _LEARNED.add(kind)
+    return kind
+
+
+def json_from_value(value: object) -> bytes:
+    """Write any value as JSON that people can read, ending with a newline.
+
+    What could steer a terminal is escaped, which JSON reads back as it was; bytes of a name that
+    are not UTF-8, for which JSON has no words, are written visibly.
+    """
+    try:
+        data = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        data = msgspec.json.encode(_cleaned(msgspec.to_builtins(value)))
+    if not data.isascii():
+        data = _STEERING.sub(_escaped, data.decode()).encode()
+    return msgspec.json.format(data, indent=2) + b"\n"
+
+
+_STEERING = re.compile("[\u007f-\u009f\u2028-\u202e\u2066-\u2069]")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
+
+
+def _cleaned(value: object) -> object:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, dict):
+        return {clean_text(str(name)): _cleaned(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_cleaned(inner) for inner in value]
+    return value
+
+
+def value_from_json(data: bytes | str, kind: type[T], *, where: str) -> T:
+    """Read a value of a known kind; a wrong field is named by its path."""
+    try:
+        return msgspec.json.decode(data, type=learned(kind))
+    except _NOT_JSON as problem:
+        raise InputError(f"{where} is not a valid {kind.__name__}: {problem}") from None
+
+
+def job_from_json(data: bytes | str, *, where: str) -> Job:
+    """Read a job of any kind."""
+    try:
+        return msgspec.json.decode(data, type=learned(Job))  # type: ignore[arg-type]
+    except _NOT_JSON as problem:
+        raise InputError(f"{where} is not a valid job: {problem}") from None
+
+
+def record_from_json(data: bytes | str, *, where: str) -> AnyRecord:
+    """Read a run record of this or an older schema; a newer one is refused."""
+    try:
+        raw = msgspec.json.decode(data)
+    except _NOT_JSON as problem:
+        raise InputError(f"{where} is not a run record: {problem}") from None
+    if not isinstance(raw, dict) or "kind" not in raw:
+        raise InputError(f"{where} is not a run record: it has no 'kind'")
+    schema = raw.get("schema", SCHEMA)
+    if not isinstance(schema, int) or schema > SCHEMA:
+        raise InputError(
+            f"{where} was written by a newer trtbench",
+            facts={"its schema": schema, "known here": SCHEMA},
+            fix="pip install --upgrade trtbench",
+        )
+    if schema < SCHEMA and schema not in MIGRATIONS:
+        raise InputError(f"{where} is not a run record: there was never a schema {schema}")
+    for version in range(schema, SCHEMA):
+        raw = MIGRATIONS[version](raw)
+    try:
+        record: AnyRecord = msgspec.convert(raw, type=learned(AnyRecord))  # type: ignore[arg-type]
+    except _NOT_JSON as problem:
+        raise InputError(f"{where} is not a valid run record: {problem}") from None
+    check_id(record.id, where=where)
+    tags = tuple(map(tag_from_text, record.tags))
+    return record if tags == record.tags else record.having(tags=tags)

@@ -1,0 +1,371 @@
+"""The language of conditions: ``p99<5ms and top1>=baseline-0.5%``.
+
+Gates, checks, expectations on layers, filters of sweeps and service levels are written in it. A
+text is divided into names, numbers with units and signs; Python's parser makes a tree of them, and
+nothing in it is ever evaluated by Python. What is not known makes a condition unknown, never true.
+
+``baseline`` alone is the baseline's value of the quantity on the other side; ``baseline.p99`` names
+one. A bare number between two shares is in percentage points, as tables show them:
+``baseline-0.5`` is ``baseline-0.5%``. A limit needs its sign: ``top1>=0.7`` may be 0.7 % or 70 %.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NoReturn
+
+from trtbench.core.errors import UsageError, near_miss
+from trtbench.core.metrics import Kind
+from trtbench.core.units import BYTES, HERTZ, SECONDS
+
+Content = float | str | None
+Row = Mapping[str, Content]
+
+EXAMPLE = "p99<5ms and top1>=baseline-0.5%"
+MOST_BRACKETS, MOST_WORDS = 50, 300
+"""A condition with more is a mistake, and could exhaust Python's stack."""
+UNITS: Mapping[str, float] = {**SECONDS, **BYTES, **HERTZ, "%": 0.01, "dB": 1.0}
+_KINDS: Mapping[str, Kind] = {
+    **dict.fromkeys(SECONDS, "time"), **dict.fromkeys(BYTES, "size"),
+    **dict.fromkeys(HERTZ, "rate"), "%": "share", "dB": "level",
+}  # fmt: skip
+_NEEDED: Mapping[Kind, str] = {"time": "{:g}ms", "size": "{:g}MiB"}
+"""How a number without a unit should have been written, where several units are usual."""
+_RELATIONS: Mapping[type[ast.cmpop], tuple[str, Callable[[Any, Any], bool]]] = {
+    ast.Lt: ("<", operator.lt), ast.LtE: ("<=", operator.le), ast.Gt: (">", operator.gt),
+    ast.GtE: (">=", operator.ge), ast.Eq: ("==", operator.eq), ast.NotEq: ("!=", operator.ne),
+}  # fmt: skip
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+}  # fmt: skip
+_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+_UNIT = "|".join(sorted(map(re.escape, UNITS), key=len, reverse=True))
+_NAME = r"[A-Za-z_]\w*(?:@\d+(?:\.\d+)?)?(?:\.\w+)*"
+"""A quantity may have its parameter in its name: ``PCK@0.2``."""
+_TOKEN = re.compile(
+    rf"""\s*(?:
+    (?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?:\s*(?P<unit>{_UNIT})(?![\w]))?
+    | (?P<call>[a-z]+\([^()<>!]*\))
+    | (?P<name>{_NAME})
+    | (?P<text>'[^']*'|"[^"]*")
+    | (?P<sign><=|>=|==|!=|<|>|=|≤|≥|[-+*/()])
+    )""",
+    re.VERBOSE,
+)
+_SIGNS = {"=": "==", "≤": "<=", "≥": ">="}
+
+
+class _Atom(NamedTuple):
+    """A name, a number or a text; the tree refers to it by its place."""
+
+    name: str | None = None
+    of_baseline: bool = False
+    value: float | str = 0.0
+    unit: str = ""
+    end: int = 0
+    """Where it ends in the text."""
+
+    @property
+    def is_number(self) -> bool:
+        return self.name is None and not isinstance(self.value, str)
+
+    def __str__(self) -> str:
+        assert isinstance(self.value, float)
+        return f"{self.value / UNITS.get(self.unit, 1.0):g}{self.unit}"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition that was read; ``text`` has every per cent sign that it means."""
+
+    text: str
+    names: tuple[str, ...] = field(compare=False)
+    """The quantities it asks for, each once."""
+    tree: ast.expr = field(compare=False, repr=False)
+    atoms: tuple[_Atom, ...] = field(compare=False, repr=False)
+
+
+class Limit(NamedTuple):
+    """One comparison of a quantity with a number: ``p99<5ms``."""
+
+    name: str
+    sign: str
+    value: float
+
+
+def condition_from_text(
+    text: str,
+    *,
+    names: Iterable[str] | Callable[[str], bool],
+    kinds: Mapping[str, Kind] | Callable[[str], Kind | None] | None = None,
+    functions: Iterable[str] = (),
+) -> Condition:
+    """Read a condition; every name in it must be one of ``names``.
+
+    A number beside a quantity of a known kind needs a unit of that kind. A function with its
+    brackets is a quantity of that name: ``count(Einsum)``.
+    """
+    reader = _Reader(text, functions)
+    tree = reader.tree()
+    if not callable(names):
+        names = frozenset(names)
+    for atom in reader.atoms:
+        if atom.name and not (names(atom.name) if callable(names) else atom.name in names):
+            known = () if callable(names) else sorted(names)
+            guess = near_miss(atom.name, known)
+            raise UsageError(
+                f"there is no quantity called {atom.name!r}",
+                facts={"quantities": " ".join(known)},
+                fix=f"did you mean {guess}?" if guess else f"put texts in quotes: '{atom.name}'",
+            )
+    points = reader.check(tree, kinds if callable(kinds) else (kinds or {}).get)
+    written = text
+    for end in sorted(points, reverse=True):
+        written = f"{written[:end]}%{written[end:]}"
+    atoms = tuple(
+        atom._replace(value=float(atom.value) * 0.01, unit="%")
+        if atom.is_number and atom.end in points
+        else atom
+        for atom in reader.atoms
+    )
+    own = dict.fromkeys(atom.name for atom in atoms if atom.name and not atom.of_baseline)
+    return Condition(text=written, names=tuple(own), tree=tree, atoms=atoms)
+
+
+def holds(condition: Condition, row: Row, *, baseline: Row | None = None) -> bool | None:
+    """Whether a row meets a condition; ``None`` when too little is known."""
+    return _truth(condition.tree, condition.atoms, row, baseline or {})
+
+
+def unknown_names(condition: Condition, row: Row) -> list[str]:
+    """The quantities that a condition asks for and a row does not have."""
+    return [name for name in condition.names if row.get(name) is None]
+
+
+def limits_of(condition: Condition) -> list[Limit] | None:
+    """The comparisons of quantities with numbers that ``and`` joins; ``None`` of anything else."""
+    tree, atoms = condition.tree, condition.atoms
+    is_joined = isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And)
+    found = []
+    for part in tree.values if is_joined else [tree]:  # type: ignore[attr-defined]
+        if not isinstance(part, ast.Compare):
+            return None
+        for left, sign, right in _pairs(part):
+            if not _names(left, atoms):  # the number stands first
+                left, sign, right = right, _FLIPPED[sign], left
+            if not isinstance(left, ast.Name) or _names(right, atoms):
+                return None
+            atom, limit = atoms[int(left.id[1:])], _value(right, atoms, {}, {})
+            if not atom.name or atom.of_baseline or not isinstance(limit, float):
+                return None
+            found.append(Limit(atom.name, sign, limit))
+    return found
+
+
+class _Reader:
+    """Divides a text into atoms and signs, and has Python's parser make a tree of them."""
+
+    def __init__(self, text: str, functions: Iterable[str]) -> None:
+        self.text, self.functions = text.rstrip(), tuple(functions)
+        self.atoms: list[_Atom] = []
+
+    def refuse(self, problem: str) -> NoReturn:
+        raise UsageError(
+            f"the condition {self.text!r} cannot be read: {problem}",
+            fix=f"write it like {EXAMPLE}",
+        )
+
+    def tree(self) -> ast.expr:
+        words = list(self._words())
+        if len(words) > MOST_WORDS:
+            raise UsageError(
+                "the condition is too long", facts={"words": f"more than {MOST_WORDS}"},
+                fix="write several conditions",
+            )  # fmt: skip
+        depth = deepest = 0
+        for word in words:
+            depth += (word == "(") - (word == ")")
+            deepest = max(deepest, depth)
+            if depth < 0:
+                self.refuse("a ')' is too much")
+        if deepest > MOST_BRACKETS:
+            raise UsageError("the condition has too many brackets within brackets")
+        if depth:
+            self.refuse("a closing bracket is missing")
+        try:
+            return ast.parse(" ".join(words), mode="eval").body
+        except SyntaxError:
+            self.refuse("a quantity, a number or a comparison is missing, or one is too much")
+
+    def _words(self) -> Iterator[str]:
+        place = 0
+        while place < len(self.text):
+            match = _TOKEN.match(self.text, place)
+            call = match["call"] if match else None
+            if match and call and call.partition("(")[0] not in self.functions:
+                # Not a function of this condition: "and (p99<5ms)" has a bracket after a word.
+                match = re.compile(rf"\s*(?P<name>{_NAME})").match(self.text, place)
+                call = None
+            if match is None:
+                self.refuse(f"{self.text[place:].strip()[:20]!r} has no meaning here")
+            place = match.end()
+            found = match.groupdict()
+            if call:
+                yield self._add(_Atom(name=call, end=place))
+            elif found.get("number"):
+                unit = found["unit"] or ""
+                value = float(found["number"]) * UNITS.get(unit, 1.0)
+                yield self._add(_Atom(value=value, unit=unit, end=place))
+                word = re.match(r"\s*(?!(?:and|or|not)\b)([A-Za-zµ]\w*)", self.text[place:])
+                if word and not unit:
+                    self.refuse(f"{word[1]!r} is no unit; there are {' '.join(UNITS)}")
+            elif found.get("text"):
+                yield self._add(_Atom(value=found["text"][1:-1], end=place))
+            elif (name := found.get("name")) in ("and", "or", "not"):
+                yield str(name)
+            elif name:
+                head, _, rest = name.partition(".")
+                of_baseline = head == "baseline"
+                yield self._add(_Atom(rest if of_baseline else name, of_baseline, end=place))
+            else:
+                yield _SIGNS.get(found["sign"], found["sign"])
+
+    def _add(self, atom: _Atom) -> str:
+        self.atoms.append(atom)
+        return f"_{len(self.atoms) - 1}"
+
+    def check(self, node: ast.expr, kind_of: Callable[[str], Kind | None]) -> set[int]:
+        """Refuse what is no condition; gives the ends of bare numbers in percentage points."""
+        if isinstance(node, ast.BoolOp):
+            return set().union(*(self.check(part, kind_of) for part in node.values))
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return self.check(node.operand, kind_of)
+        if not isinstance(node, ast.Compare):
+            self.refuse("a comparison such as < or >= is missing")
+        points = set()
+        for left, _, right in _pairs(node):
+            for side in (left, right):
+                for part in ast.walk(side):
+                    if isinstance(part, (ast.Compare, ast.BoolOp, ast.Call)):
+                        self.refuse("a comparison cannot be compared")
+            addends = [*_addends(left, self.atoms), *_addends(right, self.atoms)]
+            points |= self._check_units(addends, kind_of)
+            for side, other in ((left, right), (right, left)):
+                for place in _places(side):
+                    if not self.atoms[place].of_baseline or self.atoms[place].name:
+                        continue
+                    # A bare baseline is of the one quantity on the other side.
+                    names = {name for name in _names(other, self.atoms) if name}
+                    if len(names) != 1:
+                        self.refuse(
+                            "baseline needs one quantity on the other side, or a name: baseline.p99"
+                        )
+                    self.atoms[place] = self.atoms[place]._replace(name=names.pop())
+        return points
+
+    def _check_units(self, addends: list[_Atom], kind_of: Callable[[str], Kind | None]) -> set[int]:
+        names = [atom.name for atom in addends if atom.name is not None]
+        kinds = {name: kind for name in names if (kind := kind_of(name)) is not None}
+        points = set()
+        for number in addends:
+            if not number.is_number or not (number.value or number.unit):
+                continue
+            assert isinstance(number.value, float)
+            if not number.unit and "share" in kinds.values() and len(names) > 1:
+                points.add(number.end)
+                continue
+            for name, kind in kinds.items():
+                if _KINDS.get(number.unit, "count") == kind:
+                    continue
+                if number.unit:
+                    way = f"; write baseline*{1 + number.value:g}" if number.unit == "%" else ""
+                    self.refuse(f"{number} is no {kind}, and {name} is one{way}")
+                if kind == "share":
+                    said = f"{number} % or {100 * number.value:g} %"
+                    self.refuse(f"{number} has no unit, {said} may be meant; write the %")
+                if kind in _NEEDED:
+                    way = _NEEDED[kind].format(number.value)
+                    self.refuse(f"{number} has no unit; write {way}")
+        return points
+
+
+def _pairs(node: ast.Compare) -> Iterator[tuple[ast.expr, str, ast.expr]]:
+    """The comparisons of a chain: ``1ms<p99<5ms`` has two."""
+    left = node.left
+    for sign, right in zip(node.ops, node.comparators, strict=True):
+        yield left, _RELATIONS[type(sign)][0], right
+        left = right
+
+
+def _places(node: ast.expr) -> list[int]:
+    return [int(part.id[1:]) for part in ast.walk(node) if isinstance(part, ast.Name)]
+
+
+def _names(node: ast.expr, atoms: Sequence[_Atom]) -> list[str]:
+    return [name for place in _places(node) if (name := atoms[place].name) is not None]
+
+
+def _addends(node: ast.expr, atoms: Sequence[_Atom]) -> list[_Atom]:
+    """What is added up in a term; a factor is a number without a unit by right.
+
+    Of a product of numbers alone the unit is that of any of them.
+    """
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div)):
+        factors = [atoms[place] for place in _places(node)]
+        names = [each for each in factors if each.name is not None]
+        units = [each for each in factors if each.is_number and each.unit]
+        return names or (units or factors)[:1]
+    if isinstance(node, ast.BinOp):
+        return [*_addends(node.left, atoms), *_addends(node.right, atoms)]
+    return [atoms[place] for place in _places(node)]
+
+
+def _truth(node: ast.expr, atoms: tuple[_Atom, ...], row: Row, baseline: Row) -> bool | None:
+    if isinstance(node, ast.UnaryOp):
+        inner = _truth(node.operand, atoms, row, baseline)
+        return None if inner is None else not inner
+    if isinstance(node, ast.BoolOp):
+        parts = [_truth(part, atoms, row, baseline) for part in node.values]
+        decisive = isinstance(node.op, ast.Or)
+    else:
+        assert isinstance(node, ast.Compare)
+        sides = [_value(each, atoms, row, baseline) for each in (node.left, *node.comparators)]
+        parts, decisive = [], False
+        for left, sign, right in zip(sides, node.ops, sides[1:], strict=False):
+            if left is None or right is None:
+                parts.append(None)
+                continue
+            if isinstance(left, str) != isinstance(right, str):
+                raise UsageError(
+                    f"{left!r} and {right!r} cannot be compared", fix="texts stand in quotes"
+                )
+            parts.append(_RELATIONS[type(sign)][1](left, right))
+    if decisive in parts:
+        return decisive
+    return None if None in parts else not decisive
+
+
+def _value(node: ast.expr, atoms: tuple[_Atom, ...], row: Row, baseline: Row) -> Content:
+    if isinstance(node, ast.Name):
+        atom = atoms[int(node.id[1:])]
+        if atom.name is None:
+            return atom.value
+        return (baseline if atom.of_baseline else row).get(atom.name)
+    if isinstance(node, ast.UnaryOp):
+        value = _value(node.operand, atoms, row, baseline)
+        if isinstance(value, str):
+            raise UsageError("texts cannot be added", fix=f"write it like {EXAMPLE}")
+        return None if value is None else value if isinstance(node.op, ast.UAdd) else -value
+    assert isinstance(node, ast.BinOp)
+    left, right = (_value(each, atoms, row, baseline) for each in (node.left, node.right))
+    if left is None or right is None:
+        return None
+    if isinstance(left, str) or isinstance(right, str):
+        raise UsageError("texts cannot be added", fix=f"write it like {EXAMPLE}")
+    if isinstance(node.op, ast.Div) and right == 0:
+        return None
+    return _ARITHMETIC[type(node.op)](left, right)

@@ -1,0 +1,219 @@
+"""Jobs: what a worker process is asked to do, and what it leaves behind, as plain values."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from trtbench.core.errors import ERROR_KINDS, JobError, TrtbenchError
+from trtbench.core.results import ExportSpec, Feed, LayersSpec, LocalizeSpec, QuantSpec, VerifySpec
+from trtbench.core.run import Fact, Finding, LaunchFacts, Scalar
+from trtbench.core.samples import LayerProfile
+from trtbench.core.spec import BuildSpec, RunSpec, TensorSpec, Value
+from trtbench.core.units import text_from_seconds
+
+PROGRESS_MARK = "~"
+"""Begins a line that names no stage but the progress of one: ``~0.420 Tactic timing``."""
+DONE = "done"
+"""The stage of a launch in turns that has left all its results, and only has to end."""
+_SIGNAL_HINTS = {
+    "SIGKILL": " (the kernel does that when memory runs out)",
+    "SIGSEGV": " (a crash in native code)",
+    "SIGABRT": " (native code gave up)",
+}
+
+
+def progress_from_line(line: str) -> tuple[float, str] | None:
+    """Read the progress of a stage, and its step; ``None`` for a line that says something else."""
+    if not line.startswith(PROGRESS_MARK):
+        return None
+    done, _, text = line.removeprefix(PROGRESS_MARK).partition(" ")
+    return float(done), text
+
+
+class Stage:
+    """Is called with the name of each stage of a job as it begins, and with its progress."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+
+    def __call__(self, name: str) -> None:
+        self.begun.append(name)
+
+    def progress(self, done: float, text: str) -> None:
+        """Report the progress of the stage, from 0 to 1, and its step."""
+
+
+class BenchJob(Value, frozen=True, kw_only=True, tag="bench", tag_field="job"):
+    """Measure one launch of a run."""
+
+    spec: RunSpec
+    launch: int = 0
+
+
+class DuetJob(Value, frozen=True, kw_only=True, tag="duet", tag_field="job"):
+    """Measure two sides in turn, iteration by iteration; one process has one side or both."""
+
+    sides: tuple[RunSpec, RunSpec]
+    mine: Literal[0, 1] | None = None
+    """The side this process runs, in lock-step with another one; ``None`` runs both here."""
+    pairs: int | None = None
+    """In turn; ``None`` is as many as a launch has time for."""
+    seed: int = 0
+    """Of the order within the pairs."""
+    launch: int = 0
+    series: bool = False
+    """Whole series of queries take turns instead of single ones, as a GPU needs it."""
+    bursts: bool = True
+    """Before the series, bursts of queries back to back take turns: they give GPU time."""
+    load_order: int = 0
+    """Its place among processes that load one after the other; two of each launch follow."""
+
+
+class InferJob(Value, frozen=True, kw_only=True, tag="infer", tag_field="job"):
+    """Run a model once over every item of its inputs file, batch by batch, and keep the outputs."""
+
+    spec: RunSpec
+    """``inputs.source`` holds the items, ``batch`` the size of the batches."""
+    feed: Feed | None = None
+    """Other items than those of the file; outputs are then left in chunks, with an outcome."""
+    decode: bool = False
+    """Whether the task makes predictions of the outputs before they are kept."""
+
+
+class LayersJob(Value, frozen=True, kw_only=True, tag="layers", tag_field="job"):
+    """Compare the intermediate tensors of two ONNX files."""
+
+    spec: LayersSpec
+
+
+class LocalizeJob(Value, frozen=True, kw_only=True, tag="localize", tag_field="job"):
+    """Find the nodes that cost an ONNX file its accuracy."""
+
+    spec: LocalizeSpec
+
+
+class BuildJob(Value, frozen=True, kw_only=True, tag="build", tag_field="job"):
+    """Build one engine."""
+
+    spec: BuildSpec
+    """``output`` lies in the folder of the job; whoever gave the job puts it in its place."""
+
+
+class ExportJob(Value, frozen=True, kw_only=True, tag="export", tag_field="job"):
+    """Make an ONNX file from a PyTorch model, and keep its inputs and outputs for one call."""
+
+    spec: ExportSpec
+
+
+class QuantizeJob(Value, frozen=True, kw_only=True, tag="quantize", tag_field="job"):
+    """Make an ONNX file with other types from another one."""
+
+    spec: QuantSpec
+
+
+class VerifyJob(Value, frozen=True, kw_only=True, tag="verify", tag_field="job"):
+    """Run an ONNX file and compare its outputs with those of a reference."""
+
+    spec: VerifySpec
+
+
+ConversionJob = ExportJob | QuantizeJob | VerifyJob
+Job = BenchJob | DuetJob | InferJob | LayersJob | LocalizeJob | BuildJob | ConversionJob
+
+
+class BenchOutcome(Value, frozen=True, kw_only=True):
+    """What one launch leaves beside its samples: ``outcome.json``."""
+
+    facts: LaunchFacts
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs: tuple[TensorSpec, ...] = ()
+    conditions: dict[str, Fact] = {}
+    versions: dict[str, str] = {}
+    python: str | None = None
+    notes: tuple[str, ...] = ()
+    reported: dict[str, Scalar] = {}
+    """What a program that measured (trtexec) printed, as printed, and its command."""
+    evidence: dict[str, Scalar] = {}
+    """What findings look at beside the samples; becomes the ``facts`` of the record."""
+    layers: LayerProfile | None = None
+    """Times of single layers, where a pass of its own took them."""
+
+
+class BuildOutcome(Value, frozen=True, kw_only=True):
+    """What building left beside the engine: ``outcome.json``."""
+
+    command: str | None = None
+    """The command line of the program that built, where there was one."""
+    version: str | None = None
+    """Of the TensorRT that built."""
+    build_s: float | None = None
+    conditions: dict[str, Fact] = {}
+    """Typing, precisions and the like, as far as the builder states them."""
+    facts: dict[str, Scalar] = {}
+    """What the builder states about the engine: sizes, memory, times."""
+    files: dict[str, str] = {}
+    """Files in the folder of the job, by what is added to the engine's name for them."""
+    notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+class ReportedError(Value, frozen=True, kw_only=True):
+    """An error that another process or machine wrote down: ``error.json``."""
+
+    kind: str
+    """Name of a class of trtbench.core.errors; ``bug`` when the process itself broke."""
+    message: str
+    facts: dict[str, str] = {}
+    fix: str | None = None
+    stage: str = "start"
+    program_status: int | None = None
+    """Exit status of a program the worker started; below zero, the signal that ended it."""
+    log_tail: tuple[str, ...] = ()
+    """The last lines of that program; empty when the worker's own say it all."""
+
+    @classmethod
+    def of(cls, problem: TrtbenchError, *, stage: str = "start") -> ReportedError:
+        """Write down an error."""
+        return cls(
+            kind=type(problem).__name__,
+            message=problem.message,
+            facts=problem.facts,
+            fix=problem.fix,
+            stage=stage,
+            program_status=getattr(problem, "program_status", None),
+            log_tail=getattr(problem, "log_tail", ()),
+        )
+
+    def error(self, default: type[TrtbenchError] = TrtbenchError) -> TrtbenchError:
+        """Return the error; one of an unknown kind is of the given one."""
+        error = ERROR_KINDS.get(self.kind, default)(self.message, facts=self.facts, fix=self.fix)
+        if isinstance(error, JobError):
+            error.log_tail = self.log_tail
+        return error
+
+
+class JobEnd(Value, frozen=True, kw_only=True):
+    """How a job's process ended."""
+
+    seconds: float
+    stage: str
+    exit_status: int | None = None
+    signal: str | None = None
+    timed_out: bool = False
+    error: ReportedError | None = None
+    log_tail: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_status == 0 and self.error is None
+
+    @property
+    def reason(self) -> str:
+        """Why the job did not finish, in a few words."""
+        if self.timed_out:
+            return f"no end after {text_from_seconds(self.seconds, digits=3)}: stopped"
+        if self.signal is not None:
+            return f"ended by {self.signal}{_SIGNAL_HINTS.get(self.signal, '')}"
+        if self.error is not None:
+            return self.error.message
+        return f"ended with exit status {self.exit_status}"

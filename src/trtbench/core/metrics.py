@@ -1,0 +1,117 @@
+"""Metrics: the kind, the direction and the spelling of every number that can be compared.
+
+Declared here are the numbers of this package and the usual ones of the field; a task that has
+others declares them in its ``METRICS``. Nothing is concluded from how a name begins or ends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from trtbench.core.errors import UsageError
+
+Kind = Literal["time", "size", "rate", "share", "level", "count"]
+"""What a number is, as far as its unit goes; a share is written in per cent, a level in dB."""
+Better = Literal["low", "high"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric; ``#`` in its name stands for a number: ``top#``, ``PCK@#``."""
+
+    name: str
+    better: Better | None = None
+    """Whether a low or a high value is a good one; ``None`` where neither is."""
+    kind: Kind | None = None
+    """``None``: a number without a unit that has a kind of its own."""
+
+    @property
+    def is_share(self) -> bool:
+        return self.kind == "share"
+
+
+PERCENTILES = ("p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p99.9")
+TIMES = (
+    "median", "mean", "min", "max", "std", "gpu", "gpu_mean", "gpu_max", "per_item", *PERCENTILES,
+)  # fmt: skip
+
+
+def _all(better: Better | None, kind: Kind | None, *names: str) -> tuple[Metric, ...]:
+    return tuple(Metric(name, better, kind) for name in names)
+
+
+DECLARED = (
+    # of runs
+    *_all("low", "time", *TIMES),
+    *_all("high", "rate", "throughput", "items"),
+    *_all("low", "share", "cov", "jitter"),
+    *_all("low", "size", "size"),
+    *_all("low", "count", "layers", "parameters"),
+    *_all("high", "count", "batch"),
+    # of outputs against a reference
+    *_all("low", "count", "max_abs"),
+    *_all("high", "level", "sqnr"),
+    *_all("high", None, "sqnr_db", "cosine", "close", "equality", "argmax_match",
+          "top5_agreement", "psnr", "ssim"),
+    *_all("low", None, "nan", "inf", "nonfinite", "shape_mismatch", "argmax_mismatch", "mean_abs",
+          "max_rel", "mean_rel", "rel_l2", "bias", "kl", "kl_max", "js", "lpips", "fid"),
+    # of tasks
+    *_all("high", "share", "top#", "prec@#", "agreement",
+          "accuracy", "precision_score", "recall", "f1",
+          "mAP", "mAP#", "mAP_small", "mAP_medium", "mAP_large", "AP", "AP#", "AR", "AR#",
+          "PCK@#", "iou", "miou", "dice", "iou_to_first", "oks_to_first", "delta#", "delta_#"),
+    *_all("low", "share", "wer", "cer", "ece", "error_rate", "eer"),
+    *_all("low", None, "abs_rel", "sq_rel", "rmse", "rmse_log", "mae", "mse", "log10", "silog",
+          "mae_to_first", "rmse_to_first", "max_error", "max_error_to_first", "loss", "nll",
+          "perplexity", "brier", "epe"),
+    *_all("high", None, "d#", "bleu", "rouge", "auc", "mcc", "r2"),
+)  # fmt: skip
+
+_TASKS: dict[str, Metric] = {}
+
+
+def declare(metrics: Iterable[Metric]) -> None:
+    """Add what a task declares; it has the last word about its own metrics."""
+    _TASKS.update({each.name.lower(): each for each in metrics})
+
+
+def metric(name: str) -> Metric:
+    """What is declared of a metric; neither kind nor direction where nothing is."""
+    key = name.lower().replace("-", "")  # others write top-1
+    for known in (_TASKS, _KNOWN):
+        found = known.get(key) or known.get(re.sub(r"\d+(?:\.\d+)?", "#", key))
+        if found is not None:
+            return found
+    return Metric(name)
+
+
+_KNOWN = {each.name.lower(): each for each in DECLARED}
+
+
+def less_is_better(name: str) -> bool:
+    """Whether a low value is a good one; a metric nobody declared is refused."""
+    return demand_direction(metric(name)) == "low"
+
+
+def is_share(name: str) -> bool:
+    """Whether a metric is a part of a whole, which people read in per cent."""
+    return metric(name).is_share
+
+
+def demand_direction(found: Metric) -> Better:
+    """The direction of a metric, needed to rank by it; one without is refused."""
+    if found.better is None:
+        raise UsageError(
+            f"nobody declares whether a low or a high {found.name} is better",
+            fix=f'METRICS = (Metric("{found.name}", better="low"),) in the task that takes it',
+        )
+    return found.better
+
+
+def kinds(names: Iterable[str]) -> dict[str, Kind]:
+    """The kinds of those metrics that have one, for conditions on them."""
+    found = {name: metric(name).kind for name in names}
+    return {name: kind for name, kind in found.items() if kind is not None}

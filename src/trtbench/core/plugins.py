@@ -1,0 +1,250 @@
+"""Plug-ins and optional libraries: found by name, imported on use, checked against a contract.
+
+The folder is the registry.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
+
+from trtbench.core.errors import UnavailableError, UsageError, near_miss
+
+if TYPE_CHECKING:
+    from importlib import metadata
+
+
+T = TypeVar("T")
+
+CONTRACT = "contract"
+"""The module of a folder that says what its plug-ins offer; it is none itself."""
+
+
+class ForeignPlugIn(NamedTuple):
+    """A plug-in that another installed package brings."""
+
+    noun: str
+    name: str
+    package: str
+    version: str
+    value: str
+    folder: str
+
+
+def foreign_plug_ins() -> list[ForeignPlugIn]:
+    """The plug-ins of all kinds that other packages bring, without importing any."""
+    from importlib import metadata
+
+    found = []
+    for each in metadata.distributions():
+        package, folder = each.metadata["Name"] or "an unnamed package", str(each.locate_file(""))
+        for entry in each.entry_points:
+            group, _, noun = entry.group.rpartition(".")
+            if group == "trtbench":
+                noun = noun.removesuffix("s")
+                found.append(
+                    ForeignPlugIn(noun, entry.name, package, each.version, entry.value, folder)
+                )
+    return sorted(found)
+
+
+class Registry(Generic[T]):
+    """The plug-ins of one package: its public modules, and entry points from other packages.
+
+    ``T`` is the contract, a Protocol. A member without a value there must be in the module; one
+    with a value is an ability that a plug-in may leave out, and then has that value.
+    """
+
+    def __init__(self, package: str, *, noun: str, contract: type[T]) -> None:
+        self.package = package
+        self.noun = noun
+        self.contract = contract
+        self.group = package
+        """Entry points in the group of the same name (``trtbench.runtimes``) add plug-ins."""
+        self._held: dict[str, T] = {}
+
+    def names(self) -> list[str]:
+        """The plug-ins, as a user types them, without importing any."""
+        return sorted({*self._modules(), *self.entry_points()})
+
+    def load(self, name: str) -> T:
+        """Import one plug-in by the name a user types, and check it against the contract."""
+        if name not in self._held:
+            module = self._import(name)
+            hold_to_contract(module, self.contract, noun=self.noun)
+            self._held[name] = cast(T, module)
+        return self._held[name]
+
+    def loaded(self) -> Iterator[tuple[str, T]]:
+        """Load all plug-ins, by name."""
+        for name in self.names():
+            yield name, self.load(name)
+
+    def entry_points(self) -> dict[str, metadata.EntryPoint]:
+        """The plug-ins that other packages add, without importing them."""
+        from importlib import metadata  # slow to import, and only needed for other packages
+
+        return {entry.name: entry for entry in metadata.entry_points(group=self.group)}
+
+    def _import(self, name: str) -> ModuleType:
+        modules = self._modules()
+        if name in modules:
+            return importlib.import_module(f"{self.package}.{modules[name]}")
+        entry = self.entry_points().get(name)
+        if entry is None:
+            known = self.names()
+            guess = near_miss(name, known)
+            raise UsageError(
+                f"there is no {self.noun} called {name!r}",
+                facts={"known": ", ".join(known)},
+                fix=f"did you mean {guess}?" if guess else "choose one of those that are known",
+            )
+        try:
+            loaded = entry.load()
+        except Exception as problem:  # another package's fault must not look like our bug
+            raise UnavailableError(
+                f"the {self.noun} {name!r} cannot be imported",
+                facts={
+                    "entry point": entry.value,
+                    "package": entry.dist.name if entry.dist else "unknown",
+                    "reason": f"{type(problem).__name__}: {problem}",
+                },
+            ) from problem
+        if not isinstance(loaded, ModuleType):
+            raise UsageError(
+                f"the {self.noun} {name!r} is not a module", facts={"entry point": entry.value}
+            )
+        return loaded
+
+    def _modules(self) -> dict[str, str]:
+        path = importlib.import_module(self.package).__path__
+        return {
+            info.name.replace("_", "-"): info.name
+            for info in pkgutil.iter_modules(path)
+            if not info.name.startswith("_") and info.name != CONTRACT
+        }
+
+
+def hold_to_contract(module: ModuleType, contract: type, *, noun: str) -> None:
+    """Refuse a module that lacks a part of the contract; abilities it leaves out get their values.
+
+    The error names the file and the part, and a similar name that the file has.
+    """
+    shown = {name: value for name, value in vars(contract).items() if not name.startswith("_")}
+    needed = {name: each for name, each in shown.items() if isinstance(each, FunctionType)}
+    annotated = [name for name in inspect.get_annotations(contract) if not name.startswith("_")]
+    abilities = {name: shown[name] for name in annotated if name in shown}
+    constants = [name for name in annotated if name not in abilities]
+    own = [name for name in vars(module) if not name.startswith("_")]
+    for name in (*constants, *needed):
+        if name not in own:
+            raise _broken(module, noun, f"it has no {name}", near_miss(name, own))
+    for name, pattern in needed.items():
+        if problem := _difference(vars(module)[name], pattern):
+            raise _broken(module, noun, f"{name} {problem}")
+    for name, value in abilities.items():
+        if name in own:
+            if problem := _other_kind(vars(module)[name], value):
+                raise _broken(module, noun, f"{name} {problem}")
+            continue
+        written = near_miss(name, [each for each in own if each not in abilities], least=0.85)
+        if written is not None and written.isupper() == name.isupper():
+            raise _broken(module, noun, f"it has {written}, which is not read", name)
+        setattr(module, name, value)
+
+
+def _difference(found: object, pattern: FunctionType) -> str | None:
+    """How the parameters of a function differ, by name, from those the contract shows."""
+    if not callable(found):
+        return "is not a function"
+    theirs = dict(inspect.signature(found).parameters)
+    ours = list(inspect.signature(pattern).parameters.values())[1:]  # without self
+    if any(each.kind is each.VAR_KEYWORD for each in theirs.values()):
+        return None
+    for each in ours:
+        if theirs.pop(each.name, None) is None:
+            return f"takes no {each.name}"
+    extra = [
+        each.name
+        for each in theirs.values()
+        if each.default is each.empty and each.kind is not each.VAR_POSITIONAL
+    ]
+    return f"needs {', '.join(extra)}, which is never given" if extra else None
+
+
+def _other_kind(found: object, value: object) -> str | None:
+    """How an ability differs in kind from its default; one that is ``None`` is a function."""
+    if value is None:
+        return None if callable(found) else "is not a function"
+    if isinstance(value, bool) is not isinstance(found, bool):
+        return "is not true or false"
+    if isinstance(value, (str, tuple, dict)) and not isinstance(found, type(value)):
+        return f"is no {type(value).__name__}"
+    return None
+
+
+def _broken(module: ModuleType, noun: str, problem: str, guess: str | None = None) -> UsageError:
+    return UsageError(
+        f"the {noun} {module.__name__.rpartition('.')[2]!r} breaks its contract: {problem}",
+        facts={"file": module.__file__ or module.__name__},
+        fix=f"did you mean {guess}?" if guess else None,
+    )
+
+
+class Extra(NamedTuple):
+    """One extra: ``pip install 'trtbench[name]'``."""
+
+    packages: tuple[str, ...]
+    """What it brings, as Python imports them."""
+    adds: str
+    """What one can do with it."""
+
+
+MAKE_MODELOPT = (
+    "python3 -m venv modelopt && modelopt/bin/pip install 'nvidia-modelopt[onnx]' msgspec"
+)
+"""NVIDIA ModelOpt pins old releases of onnx and onnxruntime: it gets an interpreter of its own."""
+EXTRAS: dict[str, Extra] = {
+    "onnx": Extra(
+        ("onnx", "onnxruntime"), "ONNX files: ONNX Runtime, build, quantize, check, inspect"
+    ),
+    "plots": Extra(("matplotlib", "PIL"), "pictures: PNG, and in Markdown and LaTeX reports"),
+    "html": Extra(("jinja2", "matplotlib", "PIL"), "HTML reports and sites"),
+    "tasks": Extra(("PIL", "matplotlib"), "eval and calibration on images"),
+    "torch": Extra(("torch", "onnxscript"), "PyTorch models: bench and export"),
+    "rtx": Extra(("tensorrt_rtx",), "TensorRT-RTX, whose builder needs no GPU"),
+    "cu12": Extra(("cuda",), "engines in this process, driver of CUDA 12"),
+    "cu13": Extra(("cuda",), "engines in this process, driver of CUDA 13"),
+    "postgres": Extra(("psycopg",), "a store in PostgreSQL"),
+    "remote": Extra(("fsspec", "s3fs"), "runs in an object store"),
+    "ray": Extra(("ray",), "runs on a Ray cluster"),
+    "parquet": Extra(("pyarrow",), "tables as Parquet"),
+    "pandas": Extra(("pandas",), "runs, lists and layers as tables of pandas"),
+    "mlflow": Extra(("mlflow",), "runs to MLflow"),
+}
+
+
+def missing_package(problem: ImportError, name: str | None = None) -> UnavailableError | None:
+    """Say which command installs what could not be imported; ``None`` when it is none of ours."""
+    package = (name or problem.name or "").partition(".")[0]
+    extra = next((name for name, extra in EXTRAS.items() if package in extra.packages), None)
+    if extra is None:
+        return None
+    absent = isinstance(problem, ModuleNotFoundError)
+    return UnavailableError(
+        f"the package {package} {'is not installed' if absent else 'cannot be imported'}",
+        facts={"it is for": EXTRAS[extra].adds, **({} if absent else {"reason": problem})},
+        fix=f"pip install 'trtbench[{extra}]'",
+    )
+
+
+def optional_library(name: str) -> ModuleType:
+    """Import a library of an extra; without it, say which extra brings it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as problem:
+        raise missing_package(problem, name) or problem from problem

@@ -1,0 +1,679 @@
+"""A run: its record, its samples, its findings and scores, and how it is shown in Python.
+
+What is unknown is ``None``.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+import numpy as np
+
+from trtbench.core.errors import UnavailableError, UsageError
+from trtbench.core.metrics import Better, Kind, Metric, metric
+from trtbench.core.plugins import optional_library
+from trtbench.core.safety import clean_line, mask, mask_values, mask_words
+from trtbench.core.samples import (
+    Column,
+    EngineGraph,
+    IterationTimes,
+    LayerProfile,
+    TelemetrySample,
+)
+from trtbench.core.samples import Interval as Interval
+from trtbench.core.spec import RunSpec, TensorSpec, Value, batch_from_shapes
+from trtbench.core.units import counted, text_from_seconds, text_from_shape
+from trtbench.core.words import Scalar as Scalar
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+Shape = Sequence[int | str | None]
+
+SCHEMA = 1
+"""Version of run.json; a reader refuses a newer one and migrates older ones."""
+UNKNOWN = "unknown"
+"""Host and system of a run that was imported from files which do not name them."""
+LOWEST_FIRST = (
+    "int2", "fp4", "int4", "fp8", "int8", "int16", "fp16", "half", "bf16", "tf32", "fp32", "fp64",
+)  # fmt: skip
+"""Order in which the types of a mixed precision are named; FP32 beside others is left out."""
+_FULL = frozenset({"fp32", "tf32"})
+_SPELLINGS = {
+    "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float": "fp32", "float8": "fp8",
+}  # fmt: skip
+FAR = 99.5
+"""A picture ends at this percentile: one late sample must not squeeze the rest into a bar."""
+
+
+# Batch and precision that ran
+
+
+def batch_that_ran(
+    shapes: Iterable[Shape], *, asked: int | None, told: object, outputs: Iterable[Shape] = ()
+) -> int | None:
+    """The items of a query: as the program that ran it reports, else by its inputs.
+
+    A program reports 1 for every explicit batch, so its 1 comes last. Inputs that differ in their
+    leading dimension leave the choice open; one that has the size asked for settles it.
+    """
+    items = told if isinstance(told, int) and not isinstance(told, bool) and told > 0 else None
+    if items is not None and items > 1:
+        return items
+    inputs, made = list(shapes), list(outputs)
+    if asked is not None and any(shape and shape[0] == asked for shape in inputs):
+        return asked
+    size = batch_from_shapes(inputs)
+    if size is None:
+        return items
+    # A leading dimension is a batch, and not channels, where outputs have it next to their front.
+    # Colours in front of an output that is an image again prove nothing.
+    if all(map(may_be_colours, inputs)):
+        made = [shape for shape in made if not may_be_colours(shape)]
+        if not made:
+            return items
+    fronts = [shape[:2] for shape in made]
+    unknown = any(not isinstance(dim, int) or dim < 0 for front in fronts for dim in front)
+    bare = size > 1 and max(map(len, inputs)) < len("NCHW")
+    counts = not bare or not fronts or unknown or any(size in front for front in fronts)
+    return size if counts else items
+
+
+def may_be_colours(shape: Shape) -> bool:
+    """Whether a shape is one of a single image, colours first: 3 x height x width."""
+    sides = [dim for dim in shape[1:] if isinstance(dim, int)]
+    likely = len(shape) == len(sides) + 1 == len("CHW") and shape[0] == len("RGB")
+    return likely and min(sides) >= 8 and max(sides) <= 4 * min(sides)  # others are sequences
+
+
+def precision_that_ran(told: object, *, asked: str | None) -> str | None:
+    """The precision on record, by the name it was asked for where the two agree."""
+    types = types_of(told)
+    if not types:
+        return None
+    return asked if asked is not None and fits(asked, types) else name_of(types)
+
+
+def types_of(told: object) -> frozenset[str]:
+    """The types of a precision as somebody wrote it: ``FP32+FP16`` has two."""
+    words = str(told).lower().replace(",", "+").split("+") if told is not None else ()
+    found = (_SPELLINGS.get(word.strip(), word.strip()) for word in words)
+    return frozenset(word for word in found if word in LOWEST_FIRST or word == "best")
+
+
+def fits(asked: str, types: frozenset[str]) -> bool:
+    """Whether the types that ran are what a precision means: the lowest type, and above it any."""
+    if asked == "best":
+        return "best" in types or len(types - _FULL) > 1
+    if asked in _FULL:
+        return types <= _FULL and (asked == "tf32" or "tf32" not in types or "fp32" in types)
+    below = LOWEST_FIRST[: LOWEST_FIRST.index(asked)] if asked in LOWEST_FIRST else ()
+    return asked in types and not types.intersection(below)
+
+
+def may_be_alike(one: str | None, other: str | None) -> bool:
+    """Whether two precisions have the same lowest type, as far as both are known."""
+    return len({lowest_type(one), lowest_type(other)} - {None}) < 2
+
+
+def lowest_type(precision: str | None) -> str | None:
+    """The lowest type of a precision, TF32 as FP32; ``None`` when unknown."""
+    types = types_of(precision)
+    lowest = name_of(types).split("+")[0] if types else None
+    return "fp32" if lowest == "tf32" else lowest
+
+
+def name_of(types: frozenset[str]) -> str:
+    """Write types, the lowest first: ``int8+fp16``; FP32 and FP64 only alone."""
+    if "best" in types:
+        return "best"
+    types = types - {"fp64"} or types
+    lower = [name for name in LOWEST_FIRST if name in types and name not in _FULL]
+    full = [name for name in ("tf32", "fp32") if name in types]
+    return "+".join(lower) or full[0]
+
+
+# A search for the highest rate under load
+
+Decision = Literal["accepted", "refused", "unclear"]
+
+
+class Slo(Value, frozen=True, kw_only=True):
+    """A bound on a percentile of latency under load."""
+
+    text: str
+    statistic: str
+    q: float
+    limit_s: float
+
+
+class Window(Value, frozen=True, kw_only=True):
+    """One window at a rate; latency counts from the moment a query was due."""
+
+    run: str
+    offered_hz: float
+    achieved_hz: float
+    queue_grows: bool = False
+    late_share: float = 0.0
+
+
+class RatePoint(Value, frozen=True, kw_only=True):
+    """One rate of arrivals, with all its windows together."""
+
+    rate_hz: float
+    decision: Decision
+    overloaded: bool
+    """The queue grew: latencies depend on the length of the window."""
+    samples: int
+    median_s: float
+    percentile_s: float
+    interval: Interval | None
+    """Of the percentile; ``None`` where there are too few samples."""
+    achieved_hz: float
+    late_share: float
+    """Queries that the sender itself sent late, in the worst window."""
+    windows: tuple[Window, ...]
+
+
+class LoadSearch(Value, frozen=True, kw_only=True):
+    """The highest rate that keeps a bound, and the curve of latency against rate."""
+
+    slo: Slo
+    capacity_hz: float
+    """Queries per second, one after the other: what no rate can exceed for long."""
+    lone_s: float
+    """The percentile of queries one after the other, without any load."""
+    highest_hz: float | None
+    """``None``: no rate that was tried keeps the bound."""
+    next_hz: float | None
+    """The lowest rate above it that was refused or stayed unclear."""
+    broken_hz: float | None = None
+    """The lowest rate that surely breaks the bound: the true one lies below it."""
+    likely_hz: float | None = None
+    """Where the curve crosses the bound: the best guess between those two."""
+    at_least: bool = False
+    """The highest rate to try keeps the bound: there may be more."""
+    knee_hz: float | None = None
+    """Where rate over latency is largest: from here on, more load costs more than it brings."""
+    points: tuple[RatePoint, ...] = ()
+    complete: bool = True
+    """All rates were tried: neither interrupted nor out of time."""
+
+
+# The record
+
+Severity = Literal["note", "warning", "error"]
+
+
+class Finding(Value, frozen=True, kw_only=True):
+    """What a rule says of a result, with evidence and a remedy."""
+
+    code: str
+    severity: Severity
+    message: str
+    evidence: dict[str, Scalar] = {}
+    remedy: str | None = None
+    concerns: str | None = None
+    """The number it stands beside: ``host``, ``gpu``, ``p99``; ``None`` is the whole run."""
+
+    @property
+    def line(self) -> str:
+        return f"{self.severity} {self.code}: {self.message}"
+
+
+class Gpu(Value, frozen=True, kw_only=True):
+    """One GPU as it was seen before a run."""
+
+    name: str
+    uuid: str | None = None
+    driver: str | None = None
+    cuda: str | None = None
+    compute_capability: str | None = None
+    memory_bytes: int | None = None
+    sm_clock_hz: float | None = None
+    sm_clock_max_hz: float | None = None
+    memory_clock_hz: float | None = None
+    power_limit_w: float | None = None
+    temperature_c: float | None = None
+    persistence: bool | None = None
+    ecc: bool | None = None
+    sm_count: int | None = None
+    l2_bytes: int | None = None
+    sm_clock_default_hz: float | None = None
+    clocks_locked: bool | None = None
+    pcie_gen: int | None = None
+    pcie_gen_max: int | None = None
+    pcie_width: int | None = None
+    pcie_width_max: int | None = None
+
+
+class Environment(Value, frozen=True, kw_only=True):
+    """Where a run took place; what could not be read is ``None``."""
+
+    host: str
+    os: str
+    python: str | None = None
+    cpu: str | None = None
+    cpu_cores: int | None = None
+    cpu_physical_cores: int | None = None
+    cpu_governor: str | None = None
+    virtual_machine: bool | None = None
+    load_before: tuple[float, float, float] | None = None
+    """Load averages over 1, 5 and 15 minutes before the run."""
+    memory_bytes: int | None = None
+    memory_available_bytes: int | None = None
+    gpus: tuple[Gpu, ...] = ()
+    versions: dict[str, str] = {}
+    """Versions of the libraries that matter, in the interpreter that measured."""
+    git_commit: str | None = None
+    command: str | None = None
+    machine: str | None = None
+    """What its owner calls it (``machine`` in ``trtbench.toml``); host names of runners change."""
+    extra: dict[str, Scalar] = {}
+
+    @property
+    def label(self) -> str:
+        """The machine's name for people: what its owner calls it, else its host name."""
+        return self.machine or self.host
+
+    @property
+    def kind(self) -> str:
+        """Which machines count as this one: those of its label, else those of its GPUs and CPU."""
+        if self.machine is not None:
+            return self.machine
+        gpus = [gpu.name for gpu in self.gpus]
+        parts = [*gpus, *([f"{self.cpu}, {self.cpu_cores} cores"] if self.cpu else [])]
+        return " + ".join(parts) or self.host
+
+
+class LaunchFacts(Value, frozen=True, kw_only=True):
+    """What one fresh process reports beside its samples."""
+
+    load_s: float | None = None
+    first_s: float | None = None
+    """First inference, never averaged in."""
+    warmup_s: float | None = None
+    warmup_iterations: int | None = None
+    steady: bool | None = None
+    """Whether the warm-up ended because times were steady; ``None`` when not checked."""
+    wall_s: float | None = None
+    solo_median_s: float | None = None
+    """Median of a side's queries alone, before two sides took turns."""
+    alone_s: tuple[float, ...] = ()
+    """Medians of its blocks of queries alone; blocks of both sides alternated, in pairs."""
+    load_order: int | None = None
+    """Its place among the processes that loaded one after the other on an empty GPU."""
+    burst_s: tuple[float, ...] = ()
+    """GPU seconds per query, one per burst; bursts of both sides alternated, in pairs."""
+    burst_size: int | None = None
+    """Queries back to back in one burst."""
+    burst_enqueue_s: float | None = None
+    """Quickest enqueueing of a query before a burst: as long as a query, and the GPU waited."""
+    burst_clock_hz: float | None = None
+    """Mean of the SM clock right after each burst; seen in the first launches alone."""
+    timer_floor_s: float | None = None
+    involuntary_switches: int | None = None
+    cpu_s: float | None = None
+    peak_memory_bytes: int | None = None
+    violations_s: dict[str, float] = {}
+    """Growth of the GPU's limit counters while measuring: ``power``, ``thermal``, ..."""
+    energy_j: float | None = None
+    idle_power_w: float | None = None
+    profiled_gpu_s: float | None = None
+    """Median GPU time with the layer profiler attached."""
+
+
+FactSource = Literal["stated", "recorded", "implied", "unknown"]
+"""``recorded``: by a file beside the model; nothing that ran reports it."""
+
+
+class Fact(Value, frozen=True, kw_only=True):
+    """One condition a number depends on, and how it is known."""
+
+    value: Scalar
+    source: FactSource = "stated"
+
+
+class DuetRef(Value, frozen=True, kw_only=True):
+    """The duet a run is one side of: its rows pair with those of the other side."""
+
+    id: str
+    side: Literal[0, 1]
+    design: Literal["duet", "bursts", "launches"]
+
+
+class RunRecord(Value, frozen=True, kw_only=True, tag="run", tag_field="kind"):
+    """One finished measurement: the content of run.json."""
+
+    schema: int = SCHEMA
+    id: str
+    created: str
+    spec: RunSpec
+    environment: Environment
+    findings: tuple[Finding, ...] = ()
+    tags: tuple[str, ...] = ()
+    provenance: Literal["measured", "imported"] = "measured"
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs: tuple[TensorSpec, ...] = ()
+    launches: tuple[LaunchFacts, ...] = ()
+    conditions: dict[str, Fact] = {}
+    """Comparability: transfers, cuda_graph, spin_wait, streams, typing, tf32, ..."""
+    reported: dict[str, Scalar] = {}
+    """Numbers another tool printed (``throughput_qps``), kept as printed."""
+    duet: DuetRef | None = None
+    sources: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    facts: dict[str, Scalar] = {}
+    """What findings look at beside the samples: ``flops``, ``outputs_finite``, ..."""
+
+    @property
+    def batch(self) -> int | None:
+        """Items of one query, by the names of dimensions or their sizes."""
+        named = self.facts.get("items_per_query")
+        if isinstance(named, int):
+            return named
+        shapes, outputs = ([each.shape for each in side] for side in (self.inputs, self.outputs))
+        told = known_value(self.conditions.get("batch"))
+        return batch_that_ran(shapes, asked=self.spec.batch, told=told, outputs=outputs)
+
+    @property
+    def items_per_query(self) -> int:
+        """Items of one query; 1 when unknown."""
+        return self.batch or 1
+
+    @property
+    def known_items(self) -> int | None:
+        """Items of one query; ``None`` when its inputs leave that open."""
+        return self.batch if self.inputs else self.items_per_query
+
+
+class FailedRun(Value, frozen=True, kw_only=True, tag="failed", tag_field="kind"):
+    """A measurement that did not finish, with all that is known about why."""
+
+    schema: int = SCHEMA
+    id: str
+    created: str
+    spec: RunSpec
+    environment: Environment
+    tags: tuple[str, ...] = ()
+    stage: str
+    """What the process was doing: ``start``, ``load``, ``warm-up``, ``measure``, ``save``."""
+    reason: str
+    cause: str | None = None
+    """The kind of error its worker reported: ``memory``, ``CudaError``."""
+    exit_status: int | None = None
+    signal: str | None = None
+    program_status: int | None = None
+    """Exit status of the program that measured (trtexec); below zero, the signal that ended it."""
+    log_tail: tuple[str, ...] = ()
+
+
+AnyRecord = RunRecord | FailedRun
+
+
+R = TypeVar("R", bound=RunRecord | FailedRun)
+
+
+def known_value(fact: Fact | None) -> Scalar:
+    """The value of a condition; ``None`` when unknown."""
+    return fact.value if fact is not None and fact.source != "unknown" else None
+
+
+def precision_of(record: AnyRecord) -> str | None:
+    """The precision that ran, ``None`` when unknown; of a failed run, the one asked for."""
+    if isinstance(record, FailedRun):
+        return record.spec.precision
+    return precision_in(record.conditions, asked=record.spec.precision)
+
+
+def precision_in(conditions: Mapping[str, Fact], *, asked: str | None) -> str | None:
+    """The precision in conditions, by the name it was asked for where they agree."""
+    if asked == "tf32" and known_value(conditions.get("tf32")) is False:
+        asked = None
+    return precision_that_ran(known_value(conditions.get("precision")), asked=asked)
+
+
+def without_secrets(record: R) -> R:
+    """Hide passwords, tokens and credentials in the commands and options of a record."""
+    spec, environment = record.spec, record.environment
+    spec = spec.having(
+        options=mask_values(spec.options),
+        extra_args=tuple(mask_words(spec.extra_args)),
+    )
+    if environment.command is not None:
+        environment = environment.having(command=mask(environment.command))
+    if isinstance(record, RunRecord):
+        reported: dict[str, Scalar] = {
+            name: mask(value) if isinstance(value, str) else value
+            for name, value in record.reported.items()
+        }
+        return record.having(spec=spec, environment=environment, reported=reported)
+    return record.having(
+        spec=spec,
+        environment=environment,
+        reason=mask(record.reason),
+        log_tail=tuple(map(mask, record.log_tail)),
+    )
+
+
+def gpu_number(record: AnyRecord) -> int:
+    """Which of the machine's GPUs a run was on, as NVML counts; the first when unknown."""
+    seen = record.facts.get("gpu_index") if isinstance(record, RunRecord) else None
+    if isinstance(seen, int):
+        return seen
+    _, _, number = (record.spec.device or "").partition(":")
+    return int(number) if number.isdecimal() else 0
+
+
+def gpu_of(record: AnyRecord) -> Gpu | None:
+    """The GPU a run was on; of a run on the CPU, the first of its machine."""
+    gpus, number = record.environment.gpus, gpu_number(record)
+    return gpus[number if number < len(gpus) else 0] if gpus else None
+
+
+# The run as Python users handle it
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Run:
+    """A finished run with its samples as numpy columns.
+
+    ``print(run)``, ``run`` in a notebook, ``run.to_pandas()`` and ``run.plot()`` show it.
+    """
+
+    record: RunRecord
+    times: IterationTimes
+    path: Path | None = None
+    layers: LayerProfile | None = None
+    graph: EngineGraph | None = None
+    telemetry: tuple[TelemetrySample, ...] = ()
+    load: LoadSearch | None = None
+    """The search for a rate that ended with this run."""
+    extra: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        return self.record.id
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return self.record.findings
+
+    @property
+    def title(self) -> str:
+        """What ran, in a few words."""
+        spec = self.record.spec
+        return f"{spec.model.name} on {spec.runtime}, batch {self.record.known_items or 'unknown'}"
+
+    def __repr__(self) -> str:
+        """One line: which run, of what, its median, and how many warnings it has."""
+        head = self.times.durations().get(self.times.headline)
+        parts = [self.title]
+        if head is not None and len(head):
+            median = text_from_seconds(float(np.nanmedian(head)))
+            parts.append(f"{self.times.headline} median {median} of {len(head)}")
+        found = Counter(each.severity for each in self.findings)
+        parts += [counted(found[name], name) for name in ("error", "warning") if found[name]]
+        return clean_line(f"<Run {self.id}: {', '.join(parts)}>")
+
+    def __str__(self) -> str:
+        """What was measured, the median of every column, and the findings."""
+        lines = [self.title]
+        for name, low, median, high, count in self._summary():
+            lines.append(f"  {name:<10} median {median}, {low} to {high}, n={count}")
+        lines += [f"  {each.line}" for each in self.findings]
+        lines.append(f"  run {self.id}" + (f" in {self.path}" if self.path else ""))
+        return "\n".join(map(clean_line, lines))
+
+    def _repr_html_(self) -> str:
+        rows = [("Time", "Min", "Median", "Max", "Samples"), *self._summary()]
+        return notebook_page(f"{self.title}, run {self.id}", rows, self.findings, self.plot)
+
+    def _summary(self) -> list[tuple[str, str, str, str, int]]:
+        found = []
+        for name, column in self.times.durations().items():
+            if len(column):
+                ends = np.nanquantile(column, (0.0, 0.5, 1.0))
+                low, median, high = (text_from_seconds(float(value)) for value in ends)
+                found.append((name, low, median, high, len(column)))
+        return found
+
+    def to_pandas(self) -> DataFrame:
+        """A DataFrame of the times: a row per iteration, columns in seconds."""
+        pandas = optional_library("pandas")
+        columns: dict[str, Column | object] = {
+            f"{name}_s": column for name, column in self.times.durations().items()
+        }
+        further = {"start_s": self.times.start, "launch": self.times.launch}
+        columns |= {name: column for name, column in further.items() if column is not None}
+        frame: DataFrame = pandas.DataFrame(columns)
+        frame.index.name = "iteration"
+        return frame
+
+    def plot(self, column: str | None = None) -> Figure:
+        """Draw the distribution of one column and its course over time."""
+        name = column or self.times.headline
+        values = self.times.durations().get(name)
+        if values is None or not len(values):
+            known = ", ".join(self.times.durations()) or "none: the run keeps no samples"
+            raise UsageError(
+                f"the run has no times called {name}",
+                facts={"columns": known},
+                fix=f"plot({self.times.headline!r})" if self.times.durations() else None,
+            )
+        pyplot = optional_library("matplotlib.pyplot")
+        far = float(np.nanpercentile(values, FAR))
+        units = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
+        unit, scale = next((each for each in units if far >= each[1]), units[-1])
+        figure: Figure
+        figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
+        left.hist(np.minimum(values, far) / scale, bins=60)
+        left.axvline(float(np.nanmedian(values)) / scale, linestyle="--", color="black")
+        left.set(xlabel=f"{name} ({unit})", ylabel="samples")
+        right.plot(np.asarray(values) / scale, ".", markersize=2)
+        right.set(xlabel="iteration", ylabel=f"{name} ({unit})", ylim=(0, far / scale * 1.05))
+        figure.suptitle(clean_line(self.title), fontsize="medium", parse_math=False)
+        return figure
+
+
+def notebook_page(
+    title: str,
+    rows: Sequence[Sequence[object]],
+    findings: Iterable[Finding] = (),
+    plot: Callable[[], Figure] | None = None,
+) -> str:
+    """HTML for a notebook: a title, a table (head first), a picture, and the findings."""
+    lines = [
+        f"<tr>{''.join(f'<{tag}>{_escaped(cell)}</{tag}>' for cell in row)}</tr>"
+        for tag, row in zip(["th", *["td"] * len(rows)], rows, strict=False)
+    ]
+    grave = [f"<li>{_escaped(each.line)}</li>" for each in findings if each.severity != "note"]
+    parts = [f"<p><b>{_escaped(title)}</b></p>"]
+    parts += [f"<table>{''.join(lines)}</table>"] if len(lines) > 1 else []
+    parts += [_svg(plot)] if plot else []
+    parts += [f"<ul>{''.join(grave)}</ul>"] if grave else []
+    return "".join(parts)
+
+
+def _escaped(cell: object) -> str:
+    import html  # workers do not need it
+
+    return html.escape(clean_line(str(cell)))
+
+
+def _svg(plot: Callable[[], Figure]) -> str:
+    try:
+        figure = plot()
+    except (UsageError, UnavailableError):  # nothing to draw, or nothing to draw with
+        return ""
+    picture = io.StringIO()
+    figure.savefig(picture, format="svg")
+    optional_library("matplotlib.pyplot").close(figure)  # else a notebook shows it a second time
+    text = picture.getvalue()
+    return text[text.index("<svg") :]
+
+
+# Accuracy beside a run
+
+
+class Score(Value, frozen=True, kw_only=True):
+    """How right a model is by one metric, with its interval and the examples it rests on."""
+
+    metric: str
+    value: float
+    interval: Interval | None = None
+    count: int | None = None
+    better: Better | None = None
+    """As the task declares it; ``None`` in records of older versions."""
+    kind: Kind | None = None
+
+    @property
+    def declared(self) -> Metric:
+        """What is declared of the metric: by the task that took it, else in general."""
+        known = metric(self.metric)
+        return Metric(self.metric, self.better or known.better, self.kind or known.kind)
+
+
+class Scores(Value, frozen=True, kw_only=True):
+    """The scores of one artefact: ``scores.json``; the hash says of which bytes."""
+
+    sha256: str | None
+    scores: tuple[Score, ...]
+    data: str | None = None
+    preparation: dict[str, Scalar] = {}
+    precision: str | None = None
+    """In which the bytes were run: a file of weights can be run in several."""
+    item_parts_s: dict[str, float] = {}
+    """Median time per item of every part of that pass: load, preprocess, ..., postprocess."""
+    timed: str | None = None
+    findings: tuple[Finding, ...] = ()
+
+    def by_metric(self) -> dict[str, Score]:
+        """Scores by the name of their metric."""
+        return {score.metric: score for score in self.scores}
+
+    def not_of(self, record: RunRecord) -> str | None:
+        """Why they do not apply to a run of the same bytes; ``None`` where they do."""
+        ran = precision_of(record)
+        if not may_be_alike(ran, self.precision):
+            return f"{self.precision} was judged, and {ran} was measured"
+        size = self.preparation.get("size") or self.preparation.get("crop")
+        images = [each.shape for each in record.inputs if len(each.shape) == 4]
+        sizes = [text_from_shape(part) for shape in images for part in (shape[2:], shape[1:3])]
+        varies = self.preparation.get("fit") == "rect"  # every image has its own
+        if size and images and size not in sizes and not varies:
+            return f"images of {size} were judged, and {text_from_shape(images[0])} was measured"
+        return None
+
+    def as_extra(self) -> dict[str, object]:
+        """What a run of the same bytes carries of them in ``extra``."""
+        carried: dict[str, object] = {"scores": self.by_metric()} if self.scores else {}
+        if self.item_parts_s:
+            carried["item_parts"] = {"seconds": self.item_parts_s, "timed": self.timed}
+        return carried

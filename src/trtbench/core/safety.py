@@ -1,0 +1,537 @@
+"""The one check of everything that comes from outside: names, paths, owners, texts and sizes.
+
+Everything that reads what another person, machine or file wrote asks here first.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import sys
+import unicodedata
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from trtbench.core.errors import InputError, UsageError
+
+
+def clean_text(text: str, *, keep: str = "\n\t") -> str:
+    """Make what could steer a terminal visible: escapes, control and direction characters.
+
+    Bytes of a name that are not UTF-8 are shown as ``\\xNN``.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        each if each in keep or not _is_control(each) else _escaped(each) for each in text
+    )
+
+
+def clean_line(text: str) -> str:
+    """Make visible whatever would not stay on one line."""
+    return clean_text(text, keep="")
+
+
+def shown(text: str, *, most: int = 80) -> str:
+    """Quote a text from outside for a message: short, on one line, without controls."""
+    line = clean_line(text)
+    return repr(line if len(line) <= most else line[: most - 1] + "…")
+
+
+def xml_text(text: str) -> str:
+    """Make visible the characters that no XML document may hold."""
+    return clean_text(text).replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
+
+
+def csv_cell(value: object) -> object:
+    """Keep a spreadsheet from taking a text for a formula; numbers stay as they are."""
+    if not isinstance(value, str) or not _FORMULA.search(value):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return _FORMULA.sub(r"\1'\2", value)
+    return value
+
+
+_FORMULA = re.compile(r"(^|[;\t\n\r])([=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])")
+"""What begins one, wide signs of eastern keyboards too, in a cell or behind a mark that some
+spreadsheets take for the end of one."""
+
+
+def _is_control(character: str) -> bool:
+    # Cc: escapes; Cf: directions and invisible joiners; Cs: bytes that are not UTF-8.
+    category = unicodedata.category(character)
+    return category in ("Cc", "Cs", "Zl", "Zp") or (category == "Cf" and character != "\u200d")
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:  # how Python keeps a byte that is not UTF-8
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+MOST_BYTES = 2**30
+"""A file that is read as a whole is refused beyond this; models and arrays are read in pieces."""
+MOST_TEXT_BYTES = 2**20
+"""Files that people write by hand: settings, sweeps, lists of hosts."""
+MOST_DEPTH = 64
+"""Brackets within brackets; files of trtexec and of ours stay below ten."""
+MOST_PARTS = 10**6
+"""Values within values, counted as often as they are repeated."""
+MOST_BITS = 64
+"""Of a whole number; longer ones cannot be written as text, or turned into seconds."""
+MOST_UNPACKED_BYTES = 2**33
+"""What an archive may say that it unpacks to, unless the caller knows better."""
+MOST_NOTHING = 2**32
+"""Bytes that a file may say it has and that were never written: they would be read for hours."""
+_CHUNK = 1 << 16
+
+
+def check_file(path: Path) -> os.stat_result:
+    """Refuse what is no ordinary file, before anything waits for it: pipes, devices, sockets."""
+    try:
+        facts = path.stat()
+    except FileNotFoundError:
+        raise InputError(f"there is no file {clean_line(str(path))}") from None
+    except (OSError, ValueError) as problem:
+        raise InputError(
+            f"{clean_line(str(path))} cannot be read",
+            facts={"reason": getattr(problem, "strerror", None) or problem},
+        ) from None
+    _check_facts(path, facts, None)
+    check_filled(path)
+    return facts
+
+
+def check_filled(path: Path) -> None:
+    """Refuse a file most of which was never written: a small one may say that it has terabytes."""
+    empty = at = end = 0
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return  # it was taken away meanwhile: who reads it says so
+    try:
+        end = os.fstat(descriptor).st_size
+        while end > MOST_NOTHING and at < end and empty <= MOST_NOTHING:
+            data = os.lseek(descriptor, at, os.SEEK_DATA)
+            empty += data - at
+            at = os.lseek(descriptor, data, os.SEEK_HOLE)
+    except OSError as problem:  # no more data, or a file system that does not report holes
+        empty += end - at if problem.errno == errno.ENXIO else 0
+    finally:
+        os.close(descriptor)
+    if empty > MOST_NOTHING:
+        raise InputError(
+            f"{clean_line(str(path))} has gigabytes that were never written",
+            facts={"bytes": end},
+            fix="copy it again: most of it never came",
+        )
+
+
+def read_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes:
+    """Read an ordinary file of bounded size; a pipe or device is refused and never waited for.
+
+    What the system says of a file that is not there, or not allowed, is raised as it is.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        facts = os.fstat(descriptor)
+        _check_facts(path, facts, most)
+        # Never asked for more than there is: Python would set the memory aside first.
+        parts = [file.read(facts.st_size + 1)]
+        while parts[-1] and sum(map(len, parts)) <= most:
+            parts.append(file.read(_CHUNK))
+        data = b"".join(parts) if len(parts) > 2 else parts[0]
+    if len(data) > most:  # it grew, or is one of the system's files, whose size is not told
+        raise _too_large(path, len(data), most)
+    return data
+
+
+def read_text(path: Path, *, most: int = MOST_TEXT_BYTES) -> str:
+    """Read a text that people write by hand; editors on Windows put a mark before it."""
+    return read_bytes(path, most=most).decode("utf-8-sig")
+
+
+def read_toml(path: Path) -> dict[str, object]:
+    """Read settings, a sweep, rules or hosts; what is no TOML, or too deep, is a ValueError."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    text = read_text(path)
+    try:
+        found: dict[str, object] = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    check_parts(found, where=str(path))
+    return found
+
+
+def read_settings(path: Path) -> dict[str, object]:
+    """Read TOML that a user wrote; what cannot be read is said as an error of the user's."""
+    try:
+        return read_toml(path)
+    except (OSError, ValueError) as problem:
+        there = path.is_file()
+        raise UsageError(
+            f"{path} cannot be read",
+            facts={"reason": problem},
+            fix="correct it; it is written in TOML" if there else "give a file that is there",
+        ) from None
+
+
+def check_archive(path: Path, *, most: int = MOST_UNPACKED_BYTES) -> None:
+    """Refuse a zip file that unpacks to more than it may, by what its directory says.
+
+    A reader gets no more of a member than the directory says, whatever is packed in it.
+    """
+    check_file(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            total = sum(member.file_size for member in archive.infolist())
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError) as problem:
+        raise InputError(
+            f"{clean_line(str(path))} is damaged",
+            facts={"reason": clean_line(str(problem))},
+            fix="copy it again, or make it anew",
+        ) from None
+    if total > most:
+        raise InputError(
+            f"{clean_line(str(path))} unpacks to more than is allowed",
+            facts={"bytes": total, "at most": most},
+        )
+
+
+def check_nesting(data: bytes | str, *, where: str) -> None:
+    """Refuse JSON-like text whose brackets are nested deeper than any real file's.
+
+    Brackets within quoted texts do not count.
+    """
+    text = data if isinstance(data, str) else data.decode("latin-1")
+    if text.count("[") + text.count("{") <= MOST_DEPTH:
+        return
+    depth, quoted = 0, False
+    for mark in _MARKS.finditer(text):
+        if mark[0] == '"':
+            quoted = not quoted
+        elif not quoted and mark[0] in "[{":
+            depth += 1
+            if depth > MOST_DEPTH:
+                raise _too_deep(where)
+        elif not quoted and mark[0] in "]}":
+            depth -= 1
+
+
+_MARKS = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
+
+
+def check_parts(value: object, *, where: str) -> None:
+    """Refuse a decoded value that is nested too deeply, contains itself, or repeats itself.
+
+    Parts that stand in several places count as often: anchors of YAML make billions of few lines.
+    """
+    known: dict[int, tuple[int, int]] = {}
+
+    def measure(part: object, left: int) -> tuple[int, int]:
+        if not isinstance(part, (Mapping, list, tuple)):
+            if isinstance(part, int) and part.bit_length() > MOST_BITS:
+                raise InputError(
+                    f"{clean_line(where)} holds a number that nothing can be done with",
+                    facts={"bits": part.bit_length(), "at most": MOST_BITS},
+                )
+            return 1, 0
+        if left == 0:
+            raise _too_deep(where)
+        if id(part) not in known:
+            inner = part.values() if isinstance(part, Mapping) else part
+            sizes = [measure(each, left - 1) for each in inner]
+            known[id(part)] = (
+                1 + sum(size for size, _ in sizes),
+                1 + max((height for _, height in sizes), default=0),
+            )
+        size, height = known[id(part)]
+        if height > left or size > MOST_PARTS:
+            raise _too_deep(where)
+        return size, height
+
+    measure(value, MOST_DEPTH)
+
+
+def _check_facts(path: Path, facts: os.stat_result, most: int | None) -> None:
+    mode = facts.st_mode
+    if not stat.S_ISREG(mode):
+        kinds = (
+            (stat.S_ISDIR, "folder"), (stat.S_ISFIFO, "pipe"), (stat.S_ISSOCK, "socket"),
+            (stat.S_ISCHR, "device"), (stat.S_ISBLK, "device"),
+        )  # fmt: skip
+        kind = next((name for test, name in kinds if test(mode)), "thing of another kind")
+        raise InputError(
+            f"{clean_line(str(path))} is a {kind}, not a file", fix="give an ordinary file"
+        )
+    if most is not None and facts.st_size > most:
+        raise _too_large(path, facts.st_size, most)
+
+
+def _too_large(path: Path, size: int, most: int) -> InputError:
+    return InputError(
+        f"{clean_line(str(path))} is too large to be read as a whole",
+        facts={"bytes": size, "at most": most},
+    )
+
+
+def _too_deep(where: str) -> InputError:
+    return InputError(
+        f"{clean_line(where)} is nested too deeply, or repeats itself without end",
+        facts={"levels": f"more than {MOST_DEPTH}"},
+    )
+
+
+def stranger(path: Path) -> str | None:
+    """Why a file must not steer what this user does; ``None`` when it may.
+
+    It and its folder belong to this user, to whoever called sudo, or to the system, and nobody
+    else can write to them. A sticky folder such as /tmp keeps others from replacing the file.
+    """
+    trusted, caller = {os.getuid(), 0}, os.environ.get("SUDO_UID", "")
+    if os.getuid() == 0 and caller.isdecimal():
+        trusted.add(int(caller))
+    folder = path.absolute().parent
+    for each, facts in ((path, path.lstat()), (path, path.stat()), (folder, folder.stat())):
+        if facts.st_uid not in trusted:
+            return f"{each} belongs to {user_name(facts.st_uid)}, not to {user_name(os.getuid())}"
+        sticky = stat.S_ISDIR(facts.st_mode) and facts.st_mode & stat.S_ISVTX
+        link = stat.S_ISLNK(facts.st_mode)
+        if facts.st_mode & stat.S_IWOTH and not sticky and not link:
+            return f"{each} can be written by everyone"
+    return None
+
+
+def user_name(number: int) -> str:
+    """The name of a user; a number without one stays a number."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
+
+
+SECRET = "***"
+
+_URL = re.compile(
+    r"(?P<scheme>[A-Za-z][\w+.-]{0,30}://)(?P<user>[^\s/@:'\"]{0,200}):(?!\d{1,9}(?:[/',;)\]]|\s|$))"
+    r"[^\s\"]{1,500}@"
+)
+"""To the last @ of the word: a password may hold one. Digits and a slash are a port."""
+_USER = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]{0,30}://)[^\s/@:'\"]{20,500}@")
+"""A user's name that is this long is a token."""
+_WORD = (
+    r"(?:[\w-]*(?:password|passwd|passphrase|passcode|secret|token|credentials?|signature"
+    r"|(?:api|access|account|private|secret|encryption|signing|session|storage|master|auth)[_-]?key)"
+    r"|(?:[\w-]*[_-])?(?:pwd|sig|auth)|(?-i:[A-Z][A-Z0-9_]*_PASS))"
+)
+_VALUE = r"(?P<value>(?:'[^']*')+|\"[^\"]*\"|[^\s&;,'\"]+)"
+_FLAG = re.compile(
+    rf"(?P<name>(?<!\S)-{{1,2}}{_WORD})(?P<gap>=|[ \t]+(?:\\\r?\n\s*)?)(?!-){_VALUE}", re.I
+)
+_ASSIGNED = re.compile(
+    rf"(?P<name>(?<![\w-]){_WORD})(?P<gap>\s*[=:]\s*)(?!\d+(?:x\d+)+\b){_VALUE}", re.I
+)
+_QUERY = re.compile(r"(?P<name>[?&](?:key|pass))(?P<gap>=)(?P<value>[^\s&'\"]+)", re.I)
+_QUOTED = re.compile(
+    rf"(?P<name>(?P<mark>\\?['\"]){_WORD}(?P=mark))(?P<gap>\s{{0,9}}:\s{{0,9}})"
+    r"(?!\\?['\"]\d+(?:x\d+)+\b)(?P<value>(?P=mark)[^'\"\\]*(?P=mark)|\"(?:[^\"\\]|\\.)*\")",
+    re.I,
+)
+"""A name and its value as JSON and Python write them."""
+_HEADER = re.compile(
+    r"(?P<name>\bauthorization)(?P<gap>['\"]?\s{0,9}[=:]\s{0,9}['\"]?"
+    r"(?:(?:bearer|basic|token|apikey|negotiate|digest)\s{1,9})?)(?P<value>[^\s'\",]+)",
+    re.I,
+)
+_COOKIE = re.compile(
+    r"(?P<name>\bcookie)(?P<gap>['\"]?\s{0,9}:\s{0,9}['\"]?)(?P<value>[^\s'\"][^'\"\r\n]*)", re.I
+)
+_TYPED = re.compile(r"(?P<name>\bsshpass)(?P<gap>\s{1,9}-p\s{0,9})" + _VALUE)
+_BEARER = re.compile(r"(?P<name>\b(?:bearer|basic))(?P<gap>\s+)(?P<value>[\w.~+/=-]{8,})", re.I)
+_KNOWN = re.compile(
+    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}|\bhf_\w{20,}"
+    r"|\bglpat-[\w-]{16,}|\bsk-[\w-]{20,}|\bxox[abp]-[\w-]{10,}|\bnvapi-[\w-]{20,}"
+    r"|\bAIza[\w-]{30,}|\beyJ[\w-]{10,2000}\.[\w-]{10,2000}\.[\w-]{0,2000}"
+    r"|-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[\s\S]{0,4000}?(?:-----END [A-Z ]{0,30}KEY-----|\Z)"
+)
+
+
+_SUSPECT = (
+    *("://", "secret", "token", "key", "credential", "pwd", "sig", "auth"),
+    *("bearer", "basic", "akia", "asia", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+    *("hf_", "glpat-", "sk-", "xox", "eyj", "nvapi-", "aiza", "cookie"),
+    *("passw", "passphrase", "passcode", "_pass", "?pass", "&pass", "sshpass"),
+)
+"""What every secret that is found here has, in small letters; most lines have none of it."""
+
+
+def may_hold_secret(text: str) -> bool:
+    """Whether a text has any of the words without which there is no secret in it."""
+    small = text.casefold()
+    for word in _SUSPECT:  # noqa: SIM110 - ten times as fast as one pattern of all
+        if word in small:
+            return True
+    return False
+
+
+def mask(text: str) -> str:
+    """Hide passwords, tokens and credentials of URLs in a command or any other text."""
+    if not may_hold_secret(text):
+        return text
+    # Of a user with a password the name is no secret.
+    text = _URL.sub(lambda found: f"{found['scheme']}{found['user']}:{SECRET}@", text)
+    text = _USER.sub(lambda found: f"{found['scheme']}{SECRET}@", text)
+    text = _KNOWN.sub(SECRET, text)
+    for pattern in (_HEADER, _COOKIE, _QUOTED, _FLAG, _ASSIGNED, _QUERY, _TYPED, _BEARER):
+        text = pattern.sub(_masked_value, text)
+    return text
+
+
+def mask_words(words: Sequence[str]) -> list[str]:
+    """Hide secrets in the words of a command, where a value stands alone behind its flag."""
+    found: list[str] = []
+    for place, word in enumerate(words):
+        before = words[place - 1] if place else ""
+        alone = before.startswith("-") and "=" not in before and not word.startswith("-")
+        is_secret = alone and re.fullmatch(rf"-{{1,2}}{_WORD}", before, re.I) is not None
+        found.append(SECRET if is_secret else mask(word))
+    return found
+
+
+def mask_values(values: Mapping[str, str]) -> dict[str, str]:
+    """Hide the values of names that say they are secret, and secrets within the others."""
+    is_secret = re.compile(_WORD, re.I).fullmatch
+    return {name: SECRET if is_secret(name) else mask(value) for name, value in values.items()}
+
+
+def _masked_value(found: re.Match[str]) -> str:
+    quotes = re.match(r"\\?['\"]", found["value"])
+    quote = quotes[0] if quotes else ""
+    return f"{found['name']}{found['gap']}{quote}{SECRET}{quote}"
+
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_TAG = re.compile(r"[^\W_][\w .:@/+=#%~,-]{0,199}")
+_TITLE_CHARACTERS = 200
+_FILE_NAME_BYTES = 100
+LONGEST_NAME, LONGEST_PART = 4000, 255
+"""What file systems take; beyond it they answer with errors of their own."""
+
+
+def at_home(text: str) -> Path:
+    """Take ``~`` for a home, as a shell does: where no user has the name, it stays as it is."""
+    return Path(os.path.expanduser(text))  # noqa: PTH111 - Path's own raises
+
+
+def check_id(text: str, *, what: str = "run id", where: object = None) -> str:
+    """Refuse an id that could be anything but the name of one folder."""
+    if _ID.fullmatch(text) and ".." not in text:
+        return text
+    raise _refusal(
+        f"{shown(text)} is no {what}",
+        where,
+        fix="ids are made of letters, digits, '-', '_' and '.'",
+    )
+
+
+def check_tag(text: str, *, where: object = None) -> str:
+    """Refuse a tag that is empty, too long, or holds anything that a line of text may not."""
+    if mask(text) != text:
+        raise _refusal(
+            "the tag holds what looks like a secret", where, fix="tags are shown to everybody"
+        )
+    if _TAG.fullmatch(text):
+        return text
+    raise _refusal(
+        f"{shown(text)} cannot be a tag",
+        where,
+        fix="a tag begins with a letter or digit; letters, digits, spaces and ._:@/+=#%~,- follow",
+    )
+
+
+def tag_from_text(text: str) -> str:
+    """Make a tag of what a record says is one; one that is a tag stays as it is."""
+    if _TAG.fullmatch(text):
+        return text
+    return re.sub(r"^[\W_]+", "", re.sub(r"[^\w .:@/+=#%~,-]", "_", text))[:200] or "unnamed"
+
+
+def check_title(text: str, *, where: object = None) -> str:
+    """Refuse a title that is not one line of printable text."""
+    if text.strip() and len(text) <= _TITLE_CHARACTERS and clean_line(text) == text:
+        return text
+    raise _refusal(
+        f"{shown(text)} cannot be a title",
+        where,
+        fix=f"a title is one line of at most {_TITLE_CHARACTERS} printable characters",
+    )
+
+
+def file_name_from_text(text: str, *, otherwise: str = "unnamed") -> str:
+    """Make of any text the name of one file: no folder, no leading dot or dash, not too long."""
+    plain = unicodedata.normalize("NFC", text)
+    name = re.sub(r"[^\w.+-]+", "-", plain).strip(".-")
+    name = re.sub(r"\.{2,}", ".", name)
+    while len(name.encode("utf-8", "replace")) > _FILE_NAME_BYTES:
+        name = name[:-1]
+    return name or otherwise
+
+
+def check_name(name: str, *, what: str = "name", where: object = None) -> PurePosixPath:
+    """Refuse a name that is absolute, leads upwards, or is none; it says nothing about links."""
+    path = PurePosixPath(name)
+    sizes = [len(part.encode("utf-8", "replace")) for part in path.parts]
+    if len(name) > LONGEST_NAME or any(size > LONGEST_PART for size in sizes):
+        raise _refusal(f"the {what} {shown(name)} is too long", where, fix="give it a shorter name")
+    bad = not name or "\0" in name or path.is_absolute() or ".." in path.parts or not path.parts
+    # Another system may take a backslash or a drive for a way out.
+    if bad or "\\" in name or re.match(r"[A-Za-z]:", name) or name.startswith("~"):
+        raise _refusal(
+            f"the {what} {shown(name)} leads out of its folder",
+            where,
+            fix="only files in the same folder, or in folders below it, are used",
+        )
+    return path
+
+
+def inside(folder: Path, name: str, *, what: str = "name", where: object = None) -> Path:
+    """Find a name below a folder; one that passes through a link on the way is refused."""
+    relative = check_name(name, what=what, where=where)
+    path = folder
+    for part in relative.parts:
+        path = path / part
+        if path.is_symlink():
+            raise _refusal(
+                f"the {what} {shown(name)} passes through a link",
+                where,
+                facts={"link": path},
+                fix="put the file itself there: cp -L copies what a link points to",
+            )
+    return path
+
+
+def is_inside(folder: Path, path: Path) -> bool:
+    """Whether a path, links followed, is below a folder."""
+    try:
+        found, root = path.resolve(), folder.resolve()
+    except (OSError, RuntimeError):  # a circle of links
+        return False
+    return found != root and found.is_relative_to(root)
+
+
+def _refusal(
+    message: str, where: object, *, facts: Mapping[str, object] | None = None, fix: str
+) -> InputError:
+    found = {} if where is None else {"in": clean_line(str(where))}
+    return InputError(message, facts={**found, **(facts or {})}, fix=fix)

@@ -1,0 +1,195 @@
+"""What was measured: columns of seconds, one row per iteration, and times of single layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.core.spec import Value
+
+Column = NDArray[np.float64]
+
+DURATIONS = ("host", "latency", "enqueue", "h2d", "gpu", "d2h", "end_to_end")
+"""Columns that are durations, in the order in which tables show them."""
+
+
+class Interval(Value, frozen=True, kw_only=True):
+    """A range, how often ranges made this way hold the truth, and the truth about what."""
+
+    low: float
+    high: float
+    level: float
+    meaning: str
+
+    @property
+    def half_width(self) -> float:
+        """Half the width relative to the middle."""
+        return (self.high - self.low) / (self.high + self.low)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class IterationTimes:
+    """Columns of equal length in seconds; a phase that was not seen is ``None``, never zero."""
+
+    host: Column | None = None
+    """From before the call to after its completion, by the host's clock."""
+    latency: Column | None = None
+    """h2d + gpu + d2h, a sum of spans on the device as trtexec defines it; not host time."""
+    enqueue: Column | None = None
+    h2d: Column | None = None
+    gpu: Column | None = None
+    d2h: Column | None = None
+    end_to_end: Column | None = None
+    """From start of h2d to end of d2h, queueing included (trtexec up to TensorRT 8.2)."""
+    start: Column | None = None
+    """When an iteration began, from the start of its launch's measurement."""
+    launch: NDArray[np.int64] | None = None
+    """Which launch (fresh process) a row belongs to, from 0."""
+    stamps: Mapping[str, Column] = field(default_factory=dict)
+    """Other points in time, such as ``start_h2d`` and ``end_d2h`` of trtexec's files."""
+
+    def __post_init__(self) -> None:
+        lengths = {name: len(column) for name, column in self.columns()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"columns differ in length: {lengths}")
+
+    def __len__(self) -> int:
+        return next((len(column) for _, column in self.columns()), 0)
+
+    def columns(self) -> Iterator[tuple[str, NDArray[np.generic]]]:
+        """List every column that exists, stamps last."""
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name != "stamps" and value is not None:
+                yield each.name, value
+        yield from self.stamps.items()
+
+    def durations(self) -> dict[str, Column]:
+        """Collect the duration columns that exist, in the order tables show them."""
+        found = ((name, getattr(self, name)) for name in DURATIONS)
+        return {name: column for name, column in found if column is not None}
+
+    @property
+    def headline(self) -> str:
+        """Name the column that stands for the run: host time if seen, else trtexec's latency."""
+        return next(iter(self.durations()), "host")
+
+    def by_launch(self, name: str) -> list[Column]:
+        """Split one duration column into launches."""
+        column: Column = getattr(self, name)
+        if self.launch is None:
+            return [column]
+        return [column[self.launch == index] for index in np.unique(self.launch)]
+
+
+def times_from_columns(columns: Mapping[str, NDArray[np.generic]]) -> IterationTimes:
+    """Rebuild from named columns; names that are not fields become stamps."""
+    names = {each.name for each in fields(IterationTimes)} - {"stamps"}
+    known = {name: np.asarray(column) for name, column in columns.items() if name in names}
+    stamps = {name: np.asarray(c, float) for name, c in columns.items() if name not in names}
+    everything = {**known, **stamps}
+    odd = [name for name, c in everything.items() if c.ndim != 1 or c.dtype.kind not in "fiub"]
+    if odd or len({len(column) for column in everything.values()}) > 1:
+        raise ValueError(f"the columns {sorted(odd or everything)} are no table of numbers")
+    return IterationTimes(**known, stamps=stamps)
+
+
+def join_launches(launches: list[IterationTimes]) -> IterationTimes:
+    """Put launches one after another; only columns that every launch has are kept."""
+    tables = [dict(times.columns()) for times in launches]
+    shared = set.intersection(*(set(table) for table in tables)) - {"launch"}
+    columns: dict[str, NDArray[np.generic]] = {
+        name: np.concatenate([table[name] for table in tables]) for name in shared
+    }
+    columns["launch"] = np.repeat(np.arange(len(launches)), [len(times) for times in launches])
+    return times_from_columns(columns)
+
+
+class LayerTime(Value, frozen=True, kw_only=True):
+    """Time of one layer of an engine, per inference, in seconds."""
+
+    name: str
+    total_s: float
+    average_s: float
+    median_s: float | None = None
+    min_s: float | None = None
+    max_s: float | None = None
+    share: float | None = None
+    """Part of the sum over all layers, from 0 to 1; ``None`` when the sum is zero."""
+
+
+class LayerProfile(Value, frozen=True, kw_only=True):
+    """Layer times of one profiling pass, in execution order; names may repeat."""
+
+    count: int | None
+    """Iterations profiled; ``None`` when the source does not say."""
+    layers: tuple[LayerTime, ...]
+
+
+class LayerInfo(Value, frozen=True, kw_only=True):
+    """What an engine's inspector tells about one layer; absent facts are empty or ``None``."""
+
+    name: str
+    type: str | None = None
+    inputs: tuple[TensorInfo, ...] = ()
+    outputs: tuple[TensorInfo, ...] = ()
+    tactic: str | None = None
+    stream: int | None = None
+    origin: tuple[str, ...] = ()
+    """ONNX nodes the layer came from."""
+    weights_count: int | None = None
+    extra: dict[str, object] = {}
+
+
+class TensorInfo(Value, frozen=True, kw_only=True):
+    """One tensor at the edge of an engine layer."""
+
+    name: str
+    dimensions: tuple[int, ...] = ()
+    format: str | None = None
+    """Layout and type as the inspector words it."""
+    dtype: str | None = None
+    """``fp32 fp16 bf16 int8 fp8 int32 int64 bool ...`` where the wording tells."""
+    location: str | None = None
+
+
+class EngineGraph(Value, frozen=True, kw_only=True):
+    """The layers of an engine in execution order, and the names of its inputs and outputs."""
+
+    layers: tuple[LayerInfo, ...]
+    io_tensors: tuple[str, ...] = ()
+    detailed: bool = True
+    extra: dict[str, object] = {}
+
+
+class TelemetrySample(Value, frozen=True, kw_only=True):
+    """One look at the machine; what a device does not tell is ``None``."""
+
+    at_s: float
+    gpu_util: float | None = None
+    memory_util: float | None = None
+    memory_used_bytes: int | None = None
+    sm_clock_hz: float | None = None
+    memory_clock_hz: float | None = None
+    power_w: float | None = None
+    temperature_c: float | None = None
+    event_reasons: int | None = None
+    process_memory_bytes: int | None = None
+    """Of the process that was measured, its context included."""
+    pcie_sent_bytes_s: float | None = None
+    pcie_received_bytes_s: float | None = None
+    energy_j: float | None = None
+    """Counter of the device, from some start of its own."""
+
+
+AnyArray = NDArray[Any]
+"""Of numbers whose type only the data tells: numpy's own types can say no more of them."""
+
+Array = NDArray[np.generic]
+Arrays = Mapping[str, Array]
+"""Arrays by the names of the inputs or outputs they are for."""
+Floats = NDArray[np.float64]

@@ -1,0 +1,209 @@
+"""What is asked for: models, shapes, inputs, runs and builds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeVar
+
+import msgspec
+
+from trtbench.core.words import Arrivals as Arrivals
+from trtbench.core.words import CudaGraph as CudaGraph
+from trtbench.core.words import ModelFormat as ModelFormat
+from trtbench.core.words import Precision as Precision
+from trtbench.core.words import Protocol as Protocol
+from trtbench.core.words import Scalar
+
+V = TypeVar("V", bound="Value")
+ON_DEVICE: tuple[Protocol, ...] = ("gpu", "coldl2")
+"""Protocols without transfers, launched as a CUDA graph."""
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all values: immutable, keyword-only, equal by content."""
+
+    def having(self: V, **changes: object) -> V:
+        """Make another that differs in these fields."""
+        return msgspec.structs.replace(self, **changes)
+
+
+SEQUENCE, MAP, SPARSE, OPTIONAL = NO_TENSORS = ("sequence", "map", "sparse tensor", "optional")
+"""What ONNX models may take and give beside tensors."""
+
+
+class TensorSpec(Value, frozen=True, kw_only=True):
+    """One input or output of a model."""
+
+    name: str
+    dtype: str
+    """numpy's name (``float32``, ``bool``); ``bfloat16`` and ``float8_*`` as ONNX says. What is
+    no tensor is one of ``NO_TENSORS``."""
+    shape: tuple[int | str | None, ...]
+    """An integer is fixed; a text is a named dynamic dimension; ``None`` is unknown."""
+
+    @property
+    def is_static(self) -> bool:
+        return all(isinstance(dim, int) and dim >= 0 for dim in self.shape)
+
+
+def batch_from_shapes(shapes: Iterable[Sequence[int | str | None]]) -> int | None:
+    """Make the leading dimension all inputs of several dimensions share; ``None`` if none does."""
+    leading = {shape[0] for shape in shapes if len(shape) > 1}
+    size = leading.pop() if len(leading) == 1 else None
+    return size if isinstance(size, int) and size > 0 else None
+
+
+class ModelFile(Value, frozen=True, kw_only=True):
+    """A file that belongs to a model beside the one it is called by: weights, a shard."""
+
+    name: str
+    """Relative to the folder of the model."""
+    sha256: str
+    size_bytes: int
+
+
+class ModelRef(Value, frozen=True, kw_only=True):
+    """A model, with all files that belong to it, as it was when it was asked about."""
+
+    path: str
+    format: ModelFormat
+    sha256: str | None = None
+    """Of all its bytes; of a single file, the hash that other tools give it."""
+    size_bytes: int | None = None
+    modified: str | None = None
+    """Local time of the last change, ISO 8601 with offset."""
+    files: tuple[ModelFile, ...] = ()
+    """What belongs to it beside the file at ``path``."""
+    made_with: tuple[str, ...] = ()
+    """Options that make another model of the same bytes: ``factory=nets:small``."""
+
+    @property
+    def identity(self) -> str:
+        """What tells it from others: its hash, or the name under which a library has it."""
+        return self.sha256 or self.path
+
+    @property
+    def name(self) -> str:
+        return self.path.replace("\\", "/").rsplit("/", 1)[-1]
+
+
+class InputSpec(Value, frozen=True, kw_only=True):
+    """Where input tensors come from."""
+
+    source: str | None = None
+    """An ``.npz``, an ``.npy``, a folder of raw binaries, or an image; ``None`` draws values."""
+    seed: int = 0
+    task: str | None = None
+    settings: dict[str, Scalar] = {}
+
+
+class Length(Value, frozen=True, kw_only=True):
+    """How long a phase lasts: it ends when every limit that is set has been reached."""
+
+    seconds: float | None = None
+    iterations: int | None = None
+
+
+class Warmup(Value, frozen=True, kw_only=True):
+    """Warm up at least as long as the floor says, then until steady, at most up to the cap."""
+
+    floor: Length = Length(seconds=0.2)
+    until_steady: bool = True
+    cap_s: float = 10.0
+
+
+class ShapeProfile(Value, frozen=True, kw_only=True):
+    """The range of shapes one input of an engine is built for."""
+
+    min: tuple[int, ...]
+    opt: tuple[int, ...]
+    max: tuple[int, ...]
+
+
+class RunSpec(Value, frozen=True, kw_only=True):
+    """One measurement, completely described.
+
+    A field of the same name in ``BenchRequest`` fills it; it becomes a property of runs
+    (``core/properties.py``), so that titles, labels, comparability and history follow.
+    """
+
+    model: ModelRef
+    runtime: str
+    shapes: dict[str, tuple[int, ...]] = {}
+    """Shapes the user gave, by input name."""
+    batch: int | None = None
+    """Value for every dynamic leading dimension; what items per second are counted with."""
+    inputs: InputSpec = InputSpec()
+    warmup: Warmup = Warmup()
+    stop: Length = Length(seconds=3.0, iterations=10)
+    protocol: Protocol = "serve"
+    launches: int = 1
+    """Fresh processes; only the spread over launches says how repeatable a number is."""
+    streams: int = 1
+    cuda_graph: CudaGraph = "off"
+    transfers: bool = True
+    spin_wait: bool = False
+    gap_s: float = 0.0
+    rate_hz: float | None = None
+    arrivals: Arrivals = "poisson"
+    """How queries of the protocol server arrive at this rate."""
+    arrival_times_s: tuple[float, ...] = ()
+    """Of a trace, from its first query on; stretched to the rate, and repeated where too short."""
+    profile_index: int = 0
+    switch_shapes: dict[str, tuple[int, ...]] = {}
+    """Also tell what changing to these shapes and back costs, in a pass of its own."""
+    switch_profile: int | None = None
+    telemetry_s: float | None = None
+    """Look at the GPU this often, in a pass of its own; ``None`` does not look."""
+    lock_clocks: str | None = None
+    """Lock the GPU's clock while measuring: ``base``, ``max`` or megahertz."""
+    profile: bool = False
+    """Also time single layers, in a pass of its own."""
+    separate_profile_run: bool = True
+    precision: Precision | None = None
+    threads: int | None = None
+    device: str | None = None
+    options: dict[str, str] = {}
+    """Options of the runtime itself, given as ``--opt key=value``."""
+    extra_args: tuple[str, ...] = ()
+    """Passed on verbatim to runtimes that are programs (trtexec)."""
+
+
+class BuildSpec(Value, frozen=True, kw_only=True):
+    """One engine to be built from an ONNX file."""
+
+    model: ModelRef
+    output: str
+    runtime: str = "tensorrt"
+    precision: Precision | None = None
+    """``None``: as the model's own types say; FP32, without TF32, where they say nothing."""
+    shapes: dict[str, ShapeProfile] = {}
+    more_profiles: tuple[dict[str, ShapeProfile], ...] = ()
+    """Further optimization profiles; an input they leave out is as in ``shapes``."""
+    assumed: str | None = None
+    """What open dimensions nobody gave a value were taken to be, in words."""
+    workspace_bytes: int | None = None
+    optimization_level: int | None = None
+    timing_cache: str | None = None
+    calibration: str | None = None
+    """Data for INT8: an ``.npz`` of arrays by input name, a folder of images, or ``random``."""
+    calibration_arrays: str | None = None
+    task: str | None = None
+    """Prepares images for calibration as it does for judging."""
+    task_settings: dict[str, float | int | str | bool | None] = {}
+    prepared: dict[str, float | int | str | bool | None] = {}
+    calibration_method: Literal["entropy2", "minmax"] = "entropy2"
+    calibration_cache: str | None = None
+    version_compatible: bool = False
+    hardware_compatible: bool = False
+    strip_weights: bool = False
+    refit: bool = False
+    plugins: tuple[str, ...] = ()
+    dla_core: int | None = None
+    targets: tuple[str, ...] = ()
+    """GPUs to build for, as ``sm_86``; empty leaves it to the builder (TensorRT-RTX only)."""
+    detailed_layers: bool = True
+    """Ask for detailed layer information, so that the engine can be explained later."""
+    verbose: bool = False
+    options: dict[str, str] = {}
+    extra_args: tuple[str, ...] = ()

@@ -1,0 +1,259 @@
+"""Seconds, bytes and hertz inside; people's units at the edge.
+
+Numbers are written with as many digits as their interval supports.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from trtbench.core.errors import UsageError, near_miss
+
+SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+BYTES = {
+    "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
+}  # fmt: skip
+HERTZ = {"/s": 1.0, "Hz": 1.0, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9, "/min": 1 / 60}
+
+_QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(\S*)\s*$")
+
+
+def seconds_from_text(text: str) -> float:
+    """Read a duration such as ``500ms``, ``3s`` or ``2min``; a unit is required."""
+    return _read(text, SECONDS, example="500ms or 3s", what="duration")
+
+
+def bytes_from_text(text: str) -> int:
+    """Read a size such as ``4GiB`` or ``500MB``; a unit is required."""
+    return int(_read(text, BYTES, example="4GiB or 500MB", what="size"))
+
+
+def hertz_from_text(text: str) -> float:
+    """Read a rate such as ``500/s`` or ``1.5kHz``; a unit is required."""
+    return _read(text, HERTZ, example="500/s", what="rate")
+
+
+def fraction_from_text(text: str) -> float:
+    """Read ``3%`` as the fraction 0.03; a bare 0.5 is refused, 0.5 % and 50 % may be meant."""
+    value = _read(text, {"%": 0.01, "": 1.0}, example="3%", what="fraction")
+    return value if "%" in text else demand_part(value, most=0)
+
+
+def demand_part(value: float, *, most: float = 1) -> float:
+    """Refuse a number that is no part of one: 3 % may be meant, and 300 %."""
+    if not 0 <= value <= most:
+        one, other = f"{value:g}", f"{100 * value:g}"
+        raise UsageError(f"{one} may mean {one} % or {other} %", fix=f"write {one}% or {other}%")
+    return value
+
+
+def _read(text: str, units: Mapping[str, float], *, example: str, what: str) -> float:
+    match = _QUANTITY.match(text)
+    if not match:
+        raise UsageError(f"{text!r} is not a {what}", fix=f"write it like {example}")
+    number, unit = match.groups()
+    if unit not in units:
+        known = [name for name in units if name]
+        guess = next((name for name in known if name.lower() == unit.lower()), None)
+        guess = guess or near_miss(unit, known)
+        raise UsageError(
+            f"the {what} {text!r} has " + (f"the unknown unit {unit!r}" if unit else "no unit"),
+            facts={"units": " ".join(known)},
+            fix=f"{number}{guess}" if guess and unit else f"write it like {example}",
+        )
+    value = float(number) * units[unit]
+    if not math.isfinite(value) or value < 0:
+        raise UsageError(
+            f"{text!r} is not a usable {what}: it must be finite and not negative",
+            fix=f"write it like {example}",
+        )
+    return value
+
+
+def text_from_seconds(value: float | None, *, digits: int = 4) -> str:
+    """Write a duration in the unit that suits it: ``532.1 µs``, ``1.204 ms``, ``3 s``."""
+    if value is None or math.isnan(value):
+        return "–"
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if abs(value) >= scale:
+            return f"{_digits(value / scale, digits)} {unit}"
+    # Below a picosecond nothing was measured: it is what rounding leaves of zero.
+    return f"{_digits(value / 1e-9, digits)} ns" if abs(value) >= 1e-12 else "0 s"
+
+
+def text_from_long_time(seconds: float) -> str:
+    """Write a time to wait, in the unit people plan with: ``45 s``, ``12 min``, ``1.5 h``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def text_from_bytes(value: float | None, *, digits: int = 3) -> str:
+    """Write a size in binary units: ``1.5 MiB``."""
+    if value is None:
+        return "–"
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if abs(value) >= scale:
+            return f"{_digits(value / scale, digits)} {unit}"
+    return f"{int(value)} B"
+
+
+def text_from_rate(value: float | None, *, what: str = "", digits: int = 4) -> str:
+    """Write a rate per second: ``1 204 items/s``."""
+    if value is None or math.isnan(value):
+        return "–"
+    name = f" {what}" if what else ""
+    return f"{_digits(value, digits)}{name}/s"
+
+
+def text_from_fraction(value: float | None, *, digits: int = 2, signed: bool = False) -> str:
+    """Write a fraction as per cent: ``1.7 %``."""
+    if value is None or math.isnan(value):
+        return "–"
+    sign = "+" if signed else ""
+    return with_minus(f"{value * 100:{sign}.{digits}f} %")
+
+
+def with_minus(number: str) -> str:
+    """Write the sign of a number as a minus; exponents stay as programs read them: ``−1e-06``."""
+    return f"−{number[1:]}" if number.startswith("-") else number
+
+
+def counted(count: int, noun: str, many: str | None = None) -> str:
+    """Write how many there are of something: ``1 run``, ``1 204 runs``, ``2 summaries``."""
+    return f"{count:,} ".replace(",", " ") + (noun if count == 1 else many or f"{noun}s")
+
+
+def text_from_shape(shape: Sequence[int | str | None]) -> str:
+    """Write ``1x3x224x224``; a dimension nobody knows is ``?``, a shape without any a scalar."""
+    return "x".join("?" if dim is None else str(dim) for dim in shape) or "scalar"
+
+
+def _digits(value: float, digits: int) -> str:
+    if value == 0:
+        return "0"
+    return _grouped(value, max(0, digits - 1 - math.floor(math.log10(abs(value)))))
+
+
+def instant_from_text(created: str) -> float | None:
+    """Read a time as records carry it, in seconds since 1970; ``None`` when it is none."""
+    try:
+        return datetime.datetime.fromisoformat(created.replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+UnitScale = tuple[str, float]
+"""A unit's name and its length in seconds."""
+
+UNITS: tuple[UnitScale, ...] = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
+UNSURE_DIGITS = 3
+"""Significant digits of a number without an interval."""
+MOST_DIGITS = 6
+"""However narrow an interval is, no one reads more."""
+EQUAL_DIGITS = 4
+"""Of an interval without width: then it is the clock's step that leaves digits in doubt."""
+MISSING = "–"
+
+
+class Bounds(Protocol):
+    """Anything with two ends, such as an interval of the summary."""
+
+    @property
+    def low(self) -> float: ...
+
+    @property
+    def high(self) -> float: ...
+
+
+class Ends(NamedTuple):
+    """The two ends of a range."""
+
+    low: float
+    high: float
+
+
+def common_unit(values_s: Iterable[float]) -> UnitScale:
+    """Choose one unit for durations that stand side by side: that of the one in the middle."""
+    known = sorted(value for value in values_s if math.isfinite(value) and value > 0)
+    return unit_for_seconds(known[len(known) // 2] if known else None)
+
+
+def unit_for_seconds(value: float | None) -> UnitScale:
+    """Choose the unit in which a duration reads best."""
+    if value is None or not math.isfinite(value) or value == 0:
+        return UNITS[1]
+    return next((unit for unit in UNITS if abs(value) >= unit[1]), UNITS[-1])
+
+
+def decimals(value: float, *, bounds: Bounds | None = None) -> int:
+    """How many places after the point a number deserves.
+
+    The last digit shown is the first that the half width of the interval leaves in doubt; a half
+    width from 1.0 to 1.5 gets one place more. Two significant digits are always shown.
+    """
+    size = math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
+    if bounds is None or not math.isfinite(bounds.high - bounds.low):
+        return max(0, UNSURE_DIGITS - 1 - size)
+    half = (bounds.high - bounds.low) / 2
+    if half <= 0:
+        return max(0, EQUAL_DIGITS - 1 - size)
+    place = math.floor(math.log10(half))
+    wanted = -place + (1 if half / 10**place < 1.5 else 0)
+    return max(0, 1 - size, min(wanted, MOST_DIGITS - 1 - size))
+
+
+def text_from_number(value: float | None, *, bounds: Bounds | None = None) -> str:
+    """Write a bare number with the digits its bounds support."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return _grouped(value, decimals(value, bounds=bounds))
+
+
+def text_from_duration(
+    value_s: float | None, *, bounds: Bounds | None = None, unit: UnitScale | None = None
+) -> str:
+    """Write a duration with the digits its bounds support: ``1.204 ms``."""
+    if value_s is None or not math.isfinite(value_s):
+        return MISSING
+    if value_s == 0:
+        return f"0 {(unit or UNITS[1])[0]}"
+    name, scale = unit or unit_for_seconds(value_s)
+    ends = Ends(bounds.low / scale, bounds.high / scale) if bounds is not None else None
+    places = decimals(value_s / scale, bounds=ends)
+    return f"{_grouped(value_s / scale, places)} {name}"
+
+
+def text_from_share(value: float | None) -> str:
+    """Write a part of a whole as per cent with three digits at most: ``12.3 %``."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return "< 0.1 %" if 0 < value < 0.0005 else f"{value * 100:.1f} %"
+
+
+def text_from_change(value: float | None, *, digits: int = 2) -> str:
+    """Write a change as per cent with its sign: ``−12.30 %``."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return text_from_fraction(value, digits=digits, signed=True)
+
+
+def text_from_difference(value_s: float | None, *, unit: UnitScale | None = None) -> str:
+    """Write a duration that something takes more or less, with its sign: ``+1.20 ms``."""
+    text = text_from_duration(value_s, unit=unit)
+    return f"+{text}" if value_s is not None and value_s > 0 else text
+
+
+def text_from_count(value: int | None) -> str:
+    """Write a count in groups of three digits."""
+    return MISSING if value is None else _grouped(value, 0)
+
+
+def _grouped(value: float, places: int) -> str:
+    # A thin space would be nicer to read, but tables in plain text then lose their alignment.
+    return with_minus(f"{value:,.{places}f}".replace(",", " "))

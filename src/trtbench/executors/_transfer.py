@@ -1,0 +1,363 @@
+"""Files and run directories on their way between machines: ``python -m ..._transfer SERVICE``.
+
+Files travel by the hash of their content and are kept in a cache, so that each is sent once to a
+machine; folders travel as one archive. Texts name files by marks, because every machine has them
+in another place. As a program it serves a machine that was reached by ssh: see ``main``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from trtbench.core import safety as boundary
+from trtbench.core.codec import json_from_value, learned, value_from_json
+from trtbench.core.errors import InputError, StoreError, write_error
+from trtbench.core.spec import Value
+from trtbench.core.units import counted
+from trtbench.executors.contract import FileGroup, RemoteJob
+from trtbench.models.identity import sha256_of
+
+FILE_MARK = "trtbench-file:"
+"""Begins a text that stands for a file of the sender."""
+OUTPUT_MARK = "trtbench-output:"
+"""Begins a text that stands for a file that a job wrote."""
+_BENEATH = r"(?:/[^\s'\"]+|(?=['\"\s]|$))"
+FILES = "files"
+MOST_FILES = 2_000_000
+"""Of one job; a folder of more was hardly meant."""
+CACHE_VARIABLE = "TRTBENCH_CACHE"
+"""Names the folder where a machine keeps the files that it was sent."""
+FORGOTTEN_S = 7 * 86400.0
+"""After so long without a change, what was begun is abandoned."""
+_CHUNK = 1 << 20
+
+
+def renamed(tree: object, rename: Callable[[str], str]) -> object:
+    """Return a tree of plain values with every text rewritten; keys stay."""
+    if isinstance(tree, str):
+        return rename(tree)
+    if isinstance(tree, Mapping):
+        return {str(key): renamed(value, rename) for key, value in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [renamed(value, rename) for value in tree]
+    return tree
+
+
+def with_files_in(job: RemoteJob, folder: Path) -> RemoteJob:
+    """Return a job with the places of its files here; names that lead out are refused."""
+
+    def place(name: str) -> str:
+        return str(boundary.inside(folder, name, what="name of a file", where="the request"))
+
+    return _with_places(job, place).having(placed=str(folder))
+
+
+def with_own_files(job: RemoteJob) -> RemoteJob:
+    """Return a job that is carried out on the machine that sends it: its files are in place."""
+    return _with_places(job, partial(_own_path, job.files))
+
+
+def _own_path(files: Mapping[str, FileGroup], name: str) -> str:
+    number, _, inner = name.partition("/")
+    if number not in files:
+        return name
+    folder = Path(files[number].folder)
+    return str(
+        folder / boundary.check_name(inner, what="file", where="a request") if inner else folder
+    )
+
+
+def _with_places(job: RemoteJob, place: Callable[[str], str]) -> RemoteJob:
+    """Rewrite every name of a file in a job; a text may hold several, joined by commas."""
+
+    def rewrite(text: str) -> str:
+        head, *names = text.split(FILE_MARK)
+        parts = [*(name.rpartition(",") for name in names[:-1]), *((n, "", "") for n in names[-1:])]
+        return head + "".join(f"{place(name)}{comma}{rest}" for name, comma, rest in parts)
+
+    return msgspec.convert(renamed(msgspec.to_builtins(job), rewrite), type=learned(RemoteJob))
+
+
+def with_marks(tree: object, *, files: Path, output: Path) -> object:
+    """Return a tree in which marks stand for the files and outputs of this machine."""
+
+    def hide(text: str) -> str:
+        return text.replace(f"{output}/", OUTPUT_MARK).replace(f"{files}/", FILE_MARK)
+
+    return renamed(tree, hide)
+
+
+def with_own_names(tree: object, *, files: Mapping[str, FileGroup], output: Path) -> object:
+    """Return a tree that came back, with the names that files have here.
+
+    Outputs stay within their folder.
+    """
+
+    def path_of(text: str) -> str:
+        if text.startswith(OUTPUT_MARK):
+            inner = text.removeprefix(OUTPUT_MARK)
+            return str(boundary.inside(output, inner, what="output", where="what came back"))
+        return _own_path(files, text.removeprefix(FILE_MARK))
+
+    def name(text: str) -> str:
+        if text.startswith((OUTPUT_MARK, FILE_MARK)):
+            return path_of(text)
+        return within.sub(lambda found: path_of(found[0]), text)  # a command line, for one
+
+    # Names that are known may hold spaces; the others end where a word does.
+    sent = [
+        f"{FILE_MARK}{number}/{name}" for number, group in files.items() for name in group.names
+    ]
+    known = [re.escape(each) + _BENEATH for each in sorted(sent, key=len)[::-1] if " " in each]
+    within = re.compile("|".join([*known, rf"(?:{OUTPUT_MARK}|{FILE_MARK})[^\s'\"]+"]))
+    return renamed(tree, name)
+
+
+def pack(folder: Path, target: Path) -> None:
+    """Write a folder's files into one archive."""
+    with tarfile.open(target, "w") as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and not path.is_symlink():
+                archive.add(path, arcname=str(path.relative_to(folder)), recursive=False)
+
+
+def unpack(source: Path, folder: Path) -> None:
+    """Write out the files of ``pack``; what is no file, or points elsewhere, is refused."""
+    try:
+        with tarfile.open(source, "r:") as archive:  # packed as it is: nothing swells
+            for member in archive:
+                # A sparse member says that it is large, and brings nothing.
+                plain = member.isreg() and not member.issparse()
+                content = archive.extractfile(member) if plain else None
+                if content is None:
+                    raise StoreError(
+                        "what came back is no run directory",
+                        facts={"member": boundary.shown(member.name)},
+                    )
+                target = boundary.inside(folder, member.name, what="file", where="what came back")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with content, open(target, "wb") as file:
+                    shutil.copyfileobj(content, file)
+    except (tarfile.TarError, ValueError, OverflowError) as problem:
+        raise StoreError("what came back is damaged", facts={"reason": problem}) from None
+    except OSError as problem:
+        raise write_error(folder, problem) from None
+
+
+def remove_forgotten(cache: Path) -> None:
+    """Remove jobs, and halves of files, of senders that were killed or cut off."""
+    for path in (*cache.glob("work/*"), *cache.glob("blobs/.*"), *cache.glob("code/*.*")):
+        with contextlib.suppress(OSError):
+            newest = max(each.lstat().st_mtime for each in (path, *path.rglob("*")))
+            if time.time() - newest < FORGOTTEN_S:
+                continue
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def cache_folder() -> Path:
+    """Return the folder where this machine keeps what it was sent."""
+    named = os.environ.get(CACHE_VARIABLE)
+    base = os.environ.get("XDG_CACHE_HOME")
+    folder = Path(named) if named else (Path(base) if base else Path.home() / ".cache") / "trtbench"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def blob(cache: Path, sha256: str) -> Path:
+    """Return the place of a content in a cache."""
+    return cache / "blobs" / boundary.check_id(sha256, what="hash of a content")
+
+
+def keep_blob(cache: Path, sha256: str, chunks: Iterable[bytes]) -> None:
+    """Put a content into a cache, whole or not at all, and only if it is what it should be."""
+    target = blob(cache, sha256)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{sha256[:16]}.{secrets.token_hex(4)}")
+    try:
+        with open(temporary, "wb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+        if sha256_of(temporary) != sha256:
+            raise StoreError("a file was damaged on its way", facts={"sha256": sha256})
+        temporary.chmod(0o444)  # names are hard links: a job must not change what others use
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def place_blob(cache: Path, sha256: str, target: Path) -> None:
+    """Put a content into a folder under its name, as a link where no other job has one.
+
+    A link changes the times of a file, by which whoever measures sees that it was not replaced.
+    """
+    source = blob(cache, sha256)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.stat().st_nlink == 1:
+        with contextlib.suppress(OSError):  # another file system, or one without links
+            os.link(source, target)
+    if not target.exists():
+        shutil.copyfile(source, target)
+
+
+class UploadFile(Value, frozen=True, kw_only=True):
+    """One file to send: where it is here, its content, and its name there."""
+
+    source: str
+    sha256: str
+    name: str
+
+
+class Upload(Value, frozen=True, kw_only=True):
+    """A job and the files it needs."""
+
+    job: RemoteJob
+    files: tuple[UploadFile, ...] = ()
+    folders: tuple[str, ...] = ()
+    """Empty folders: a class without images is one of the classes."""
+
+    @property
+    def contents(self) -> dict[str, Path]:
+        """Each content once, with a file here that has it."""
+        return {file.sha256: Path(file.source) for file in self.files}
+
+
+def upload_from_job(job: RemoteJob) -> Upload:
+    """List all files of a job; they are read for their hashes only when all may be sent."""
+    found: dict[str, Path] = {}
+    for number, group in job.files.items():
+        for path, name in _listed(group):
+            found[f"{FILES}/{number}/{name}"] = path
+            if len(found) > MOST_FILES:
+                raise InputError(
+                    f"there are more than {MOST_FILES:,} files to send",
+                    facts={"folder": Path(group.folder) / group.names[0]},
+                    fix="name a smaller folder",
+                )
+    files, folders = [], []
+    for name, path in found.items():
+        try:
+            if path.is_dir():
+                folders.append(name)
+            else:
+                files.append(UploadFile(source=str(path), sha256=sha256_of(path), name=name))
+        except OSError as problem:
+            raise InputError(f"{path} cannot be sent", facts={"reason": problem.strerror}) from None
+    return Upload(job=job.having(files={}), files=tuple(files), folders=tuple(folders))
+
+
+def text_of_files(paths: Sequence[Path]) -> str:
+    """Name what is sent: the first file, and how many more."""
+    more = f" and {counted(len(paths) - 1, 'more file')}" if len(paths) > 1 else ""
+    return f"{paths[0].name}{more}"
+
+
+def upload_from_bytes(data: bytes) -> Upload:
+    return value_from_json(data, Upload, where="the request")
+
+
+def place_upload(upload: Upload, *, cache: Path, folder: Path) -> RemoteJob:
+    """Put the files where they are needed; returns the job with their names there."""
+
+    def target(name: str) -> Path:
+        return boundary.inside(folder, name, what="name of a file", where="the request")
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in upload.files:
+        place_blob(cache, file.sha256, target(file.name))
+    for name in upload.folders:
+        target(name).mkdir(parents=True, exist_ok=True)
+    return with_files_in(upload.job, folder / FILES)
+
+
+def _listed(group: FileGroup) -> Iterator[tuple[Path, str]]:
+    """List the files of a group, and empty folders.
+
+    What the job names may be a link; what that refers to may neither be one nor lead out.
+    """
+    folder = Path(group.folder)
+    for place, name in enumerate(group.names):
+        what, where = "file that belongs to it", folder / group.names[0]
+        if place:
+            top = boundary.inside(folder, name, what=what, where=where)
+        else:
+            top = folder / boundary.check_name(name, what=what, where=where)
+        if not top.is_dir():
+            yield top, name
+            continue
+        for here, folders, files in os.walk(top):
+            paths = [Path(here, each) for each in (*folders, *files)]
+            for path in paths:
+                if path.is_symlink() and (path.is_dir() or not boundary.is_inside(top, path)):
+                    whither = "to a folder" if path.is_dir() else "that leads out of its folder"
+                    raise InputError(
+                        f"{path} is a link {whither}",
+                        fix="put the files themselves there: cp -rL copies what links point to",
+                    )
+            folders.sort()
+            for each in sorted(path for path in paths if path.is_file()) if paths else [Path(here)]:
+                yield each, f"{name}/{each.relative_to(top)}" if each != top else name
+
+
+def main(arguments: list[str]) -> int:
+    """Do one service for a sender; the working folder is the one this machine keeps things in.
+
+    ``missing`` reads hashes and prints those whose contents are not here, ``keep SHA`` takes one
+    from standard input, ``keep-all`` many in an archive, ``place FOLDER`` an upload, ``pack
+    FOLDER`` writes a folder to standard output, and ``remove FOLDER`` deletes one.
+    """
+    service, *names = arguments
+    here = Path.cwd()
+    standard_input = sys.stdin.buffer
+    folder = here
+    if service in ("place", "pack", "remove"):
+        folder = boundary.inside(here, names[0], what="folder", where="the request")
+    if service == "missing":
+        asked = standard_input.read().decode().split()
+        gone = [name for name in asked if not blob(here, name).is_file()]
+        sys.stdout.write("".join(f"{name}\n" for name in gone))
+    elif service == "keep":
+        keep_blob(here, names[0], iter(lambda: standard_input.read(_CHUNK), b""))
+    elif service == "keep-all":
+        with tarfile.open(fileobj=standard_input, mode="r|") as archive:
+            for member in archive:
+                content = archive.extractfile(member)
+                if content is None:
+                    facts = {"member": boundary.shown(member.name)}
+                    raise StoreError("only files are sent", facts=facts)
+                with content:
+                    keep_blob(here, member.name, iter(partial(content.read, _CHUNK), b""))
+    elif service == "place":
+        remove_forgotten(here)
+        upload = upload_from_bytes(standard_input.read())
+        job = place_upload(upload, cache=here, folder=folder)
+        (folder / "request.json").write_bytes(json_from_value(job))
+    elif service == "pack":
+        left = folder / "left"
+        left.mkdir()
+        for name in ("run", "error.json"):
+            if (folder / name).exists():
+                (folder / name).rename(left / name)
+        pack(left, folder / "left.tar")
+        with open(folder / "left.tar", "rb") as file:
+            shutil.copyfileobj(file, sys.stdout.buffer)
+    elif service == "remove":
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

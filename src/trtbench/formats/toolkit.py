@@ -1,0 +1,544 @@
+"""The trtexec evaluation toolkit's files: each is one value that is written and read here.
+
+Its definitions (interpolated percentiles, throughput from the mean) are kept and named; ours stand
+beside them under our own names. What a file does not state, or states in a way that cannot be
+meant, is unknown.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar, get_args, get_origin
+
+import msgspec
+import numpy as np
+
+from trtbench.analysis.stored_comparison import COMPARISON_COLUMNS
+from trtbench.analysis.summary import (
+    COMPARED_STATISTICS,
+    coarse_step_s,
+    reported_statistics,
+    summary_block,
+    throughput_from_mean,
+    torch_benchmark_metrics,
+)
+from trtbench.core.codec import json_from_value
+from trtbench.core.properties import model_name
+from trtbench.core.run import Run, Scalar
+from trtbench.core.samples import Column, LayerProfile, LayerTime
+from trtbench.core.spec import Value
+from trtbench.host.files import write_output
+from trtbench.report.compose import document_from_runs
+from trtbench.report.renderers.csv import csv_from_lines
+from trtbench.report.run_facts import summary_of
+
+V = TypeVar("V", bound=msgspec.Struct)
+
+ALIASES: dict[str, tuple[str, ...]] = {
+    "path": ("engine_path",),
+    "size_bytes": ("engine_size_bytes",),
+    "size_megabytes": ("size_mib",),
+    "modified_iso": ("modified",),
+    "batch": ("batch_size",),
+    "iterations": ("iters",),
+    "warmup": ("warmUp",),
+    "avg_runs": ("avgRuns",),
+    "use_cuda_graph": ("useCudaGraph",),
+    "command": ("cmd",),
+    "trtexec_binary": ("trtexec",),
+    "timestamp_iso": ("timestamp",),
+}
+"""Other spellings of a key, which its parsers take as well."""
+BLOCKS = {"enqueue": "enqueue", "compute": "gpu", "end_to_end": "end_to_end"}
+"""Its names for columns, and ours."""
+
+
+class EngineMetadata(Value, frozen=True, kw_only=True):
+    """``engine_metadata.json``: the file that was run."""
+
+    path: str | None = None
+    filename: str | None = None
+    size_bytes: int | None = None
+    size_megabytes: float | None = None
+    modified_iso: str | None = None
+    sha256: str | None = None
+    built_from: str | None = None
+    """The model, where of its engine no more than the name is known."""
+
+
+class RunConfig(Value, frozen=True, kw_only=True):
+    """``run_config.json``: what was asked for, and the command."""
+
+    timestamp_iso: str | None = None
+    batch: int | None = None
+    iterations: int | None = None
+    warmup: float | None = None
+    """Milliseconds, which is what trtexec takes, although the toolkit calls it iterations."""
+    avg_runs: int | None = None
+    use_cuda_graph: bool | None = None
+    profile_enabled: bool | None = None
+    separate_profile_run: bool | None = None
+    trtexec_binary: str | None = None
+    command: str | None = None
+    outdir: str | None = None
+    duration_s: float | None = None
+    runtime: str | None = None
+    protocol: str | None = None
+    launches: int | None = None
+    precision: str | None = None
+
+
+class StatisticsBlock(Value, frozen=True, kw_only=True):
+    """One column of ``summary.json``."""
+
+    count: int | None = None
+    min_ms: float | None = None
+    max_ms: float | None = None
+    mean_ms: float | None = None
+    std_ms: float | None = None
+    median_ms: float | None = None
+    percentiles_ms: dict[str, float] = {}
+    """``p99_5`` and the like."""
+
+
+class ToolkitSummary(Value, frozen=True, kw_only=True):
+    """``summary.json``, and in one row under dotted names ``summary.csv``."""
+
+    batch: int | None = None
+    samples: int | None = None
+    throughput_qps: float | None = None
+    queries_per_s: float | None = None
+    items_per_s: float | None = None
+    latency: StatisticsBlock | None = None
+    enqueue: StatisticsBlock | None = None
+    compute: StatisticsBlock | None = None
+    end_to_end: StatisticsBlock | None = None
+    host: StatisticsBlock | None = None
+    engine: EngineMetadata | None = None
+    run_config: RunConfig | None = None
+    reported: bool = False
+    """Another tool printed these numbers; there are no samples."""
+    definitions: dict[str, str] = {}
+
+
+class TorchBenchmark(Value, frozen=True, kw_only=True):
+    """``bench_pt_result.json``; ``bench_pt_result.csv`` has its metrics alone."""
+
+    model_path: str | None = None
+    device: str | None = None
+    batch: int | None = None
+    shape: tuple[int | str | None, ...] | None = None
+    dtype: str | None = None
+    tf32: bool | None = None
+    iters: int | None = None
+    warmup: int | None = None
+    throughput_qps: float | None = None
+    """Batches, not items."""
+    total_host_walltime_s: float | None = None
+    metrics: dict[str, dict[str, float]] = {}
+    """``host``, ``h2d``, ``gpu``, ``d2h``: statistics in milliseconds."""
+
+
+LAYER_COLUMNS = (
+    "name", "avg_time_ms", "min_time_ms", "max_time_ms", "calls", "percent_of_total",
+)  # fmt: skip
+
+
+def value_from_document(kind: type[V], document: object) -> V:
+    """Read what a decoded file tells of each field; what is missing or odd stays unknown."""
+    told = document if isinstance(document, Mapping) else {}
+    found = {}
+    for field in msgspec.structs.fields(kind):
+        for name in (field.name, *ALIASES.get(field.name, ())):
+            value = _converted(told.get(name), field.type)
+            if value is not None:
+                found[field.name] = value
+                break
+    return kind(**found)
+
+
+def _converted(value: object, kind: object) -> object:
+    """Convert one value, text that holds a number too; ``None`` for what is something else."""
+    kinds = get_args(kind) or (kind,)
+    struct = next((k for k in kinds if isinstance(k, type) and issubclass(k, msgspec.Struct)), None)
+    if struct is not None:
+        return value_from_document(struct, value) if isinstance(value, Mapping) else None
+    if get_origin(kind) is dict:
+        items = value.items() if isinstance(value, Mapping) else ()
+        converted = {str(key): _converted(each, kinds[1]) for key, each in items}
+        return {key: each for key, each in converted.items() if each is not None}
+    try:
+        return msgspec.convert(value, kind, strict=False)
+    except (msgspec.ValidationError, OverflowError):
+        return None
+
+
+def csv_from_summary(summary: ToolkitSummary) -> str:
+    """Write the summary in one row under dotted names."""
+    flat: dict[str, object] = {}
+
+    def flatten(values: dict[str, object], prefix: str) -> None:
+        for key, value in values.items():
+            if isinstance(value, dict) and value:
+                flatten(value, f"{prefix}{key}.")
+            else:
+                flat[f"{prefix}{key}"] = None if isinstance(value, dict) else value
+
+    flatten(msgspec.to_builtins(summary), "")
+    return csv_from_lines(list(flat), [list(flat.values())])
+
+
+MOST_PARTS = 8
+"""Names within names that a column's may have."""
+
+
+def _rows(text: str) -> list[dict[str, str]]:
+    """Read the rows of a table; one that is none has none."""
+    try:
+        return list(csv.DictReader(io.StringIO(text, newline="")))
+    except csv.Error:
+        return []
+
+
+def summary_from_csv(text: str) -> ToolkitSummary:
+    """Read the one row back; a name without a value is unknown."""
+    row = next(iter(_rows(text)), {})
+    document: dict[str, object] = {}
+    for name, value in row.items():
+        *path, last = str(name).split(".", MOST_PARTS)
+        place = document
+        for part in path:
+            inner = place.setdefault(part, {})
+            place = inner if isinstance(inner, dict) else {}
+        if value:
+            place[last] = value
+    return value_from_document(ToolkitSummary, document)
+
+
+def csv_from_series(column_s: Column, *, name: str) -> str:
+    """Write a ``*_series.csv``: one column in milliseconds, a row per sample."""
+    values = column_s * 1e3
+    if not np.isfinite(values).all():
+        return "\n".join([f"{name}_ms", *map(repr, values.tolist()), ""])
+    # A list in JSON has the same numbers, and is written thirty times as fast; there are millions.
+    listed = msgspec.json.encode(values.tolist()).decode()
+    return "\n".join([f"{name}_ms", listed[1:-1].replace(",", "\n"), ""])
+
+
+def series_from_csv(text: str) -> tuple[str, Column]:
+    """Read the name of a series and its seconds; what is no number raises ``ValueError``."""
+    name, *lines = text.split() or [""]
+    return name.strip('"').lower().removesuffix("_ms"), np.array(lines, np.float64) / 1e3
+
+
+def layer_rows(profile: LayerProfile) -> list[dict[str, Scalar]]:
+    """List layers from the slowest on; two layers of one name and time are two layers."""
+    total = sum(layer.average_s for layer in profile.layers)
+    return [
+        {
+            "name": layer.name,
+            "avg_time_ms": layer.average_s * 1e3,
+            "min_time_ms": None if layer.min_s is None else layer.min_s * 1e3,
+            "max_time_ms": None if layer.max_s is None else layer.max_s * 1e3,
+            "calls": profile.count,
+            "percent_of_total": layer.average_s / total * 100 if total else None,
+        }
+        for layer in sorted(profile.layers, key=lambda layer: -layer.average_s)
+    ]
+
+
+def csv_from_layers(profile: LayerProfile) -> str:
+    """Write ``per_layer_times.csv``: averages per inference."""
+    return csv_from_lines(LAYER_COLUMNS, (list(row.values()) for row in layer_rows(profile)))
+
+
+def layers_from_csv(text: str) -> LayerProfile | None:
+    """Read ``per_layer_times.csv``; rows without an average are none, and so is a file of them."""
+    known: list[tuple[str, dict[str, float]]] = []
+    for row in _rows(text):
+        found = {name: _converted(row.get(name) or None, float) for name in LAYER_COLUMNS[1:]}
+        numbers = {k: v for k, v in found.items() if isinstance(v, float) and np.isfinite(v)}
+        if "avg_time_ms" in numbers:
+            known.append((str(row.get("name")), numbers))
+    counts = {int(row["calls"]) for _, row in known if row.get("calls")}
+    count = counts.pop() if len(counts) == 1 else None
+    layers = tuple(
+        LayerTime(
+            name=name,
+            total_s=row["avg_time_ms"] / 1e3 * (count or 1),
+            average_s=row["avg_time_ms"] / 1e3,
+            min_s=row["min_time_ms"] / 1e3 if "min_time_ms" in row else None,
+            max_s=row["max_time_ms"] / 1e3 if "max_time_ms" in row else None,
+            share=row["percent_of_total"] / 100 if "percent_of_total" in row else None,
+        )
+        for name, row in known
+    )
+    return LayerProfile(count=count, layers=layers) if layers else None
+
+
+def csv_from_metrics(metrics: Mapping[str, Mapping[str, float]], names: Sequence[str]) -> str:
+    """Write ``bench_pt_result.csv``: a row per metric, six decimals of a millisecond."""
+    lines = ((metric, *(f"{row[name]:.6f}" for name in names)) for metric, row in metrics.items())
+    return csv_from_lines(("metric", *names), lines)
+
+
+def metrics_from_csv(text: str) -> dict[str, dict[str, float]]:
+    """Read ``bench_pt_result.csv``; what is no number raises ``ValueError``."""
+    rows = _rows(text)
+    if any("metric" not in row or None in row for row in rows):
+        raise ValueError("rows of metric, min, max, mean, ...")
+    return {
+        row["metric"]: {k: float(v) for k, v in row.items() if k != "metric" and v} for row in rows
+    }
+
+
+TOP_LAYERS = 10
+
+DEFINITIONS = {
+    "percentiles_ms": "linear interpolation between samples, as numpy.percentile",
+    "std_ms": "of the population (n)",
+    "throughput_qps": "batch * 1000 / latency.mean_ms",
+    "queries_per_s": "queries divided by the wall time of the measurement where it is known",
+    "items_per_s": "queries_per_s * batch",
+    "size_megabytes": "bytes / 1024^2",
+    "warmup": "milliseconds at least, before anything is counted",
+}
+REPORTED_DEFINITIONS = {
+    "reported": "numbers as another tool printed them; there are no samples",
+    "percentiles_ms": "as printed, by the rule of the tool that measured",
+    "throughput_qps": "items per second, as printed",
+    "queries_per_s": "as printed",
+}
+LATENCY_DEFINITIONS = {
+    "latency": "h2d + gpu + d2h, spans on the device",
+    "host": "from before the call to after its completion, by the host's clock",
+}
+
+SERIES_ROWS = 100_000
+"""Beyond so many samples, text with a line for each takes ten times the space of the samples."""
+
+
+def data_files(run: Run, *, series: bool | None = None) -> dict[str, bytes]:
+    """Write every file that holds data, by name; files about what was not measured are left out.
+
+    Series, with a line for every sample, are left out of long runs unless they are asked for.
+    """
+    if series is None:
+        series = len(run.times) <= SERIES_ROWS
+    times, content = run.times, summary(run)
+    files = {
+        "summary.json": json_from_value(content),
+        "summary.csv": csv_from_summary(content).encode(),
+        "engine_metadata.json": json_from_value(content.engine),
+        "run_config.json": json_from_value(content.run_config),
+    }
+    name, latency = _latency(run)
+    if name is not None:
+        if series:
+            files["latency_series.csv"] = csv_from_series(latency, name="latency").encode()
+        tails = content.latency.percentiles_ms if content.latency is not None else {}
+        rows = ([name[1:].replace("_", "."), value] for name, value in tails.items())
+        listed = csv_from_lines(["percentile", "latency_ms"], rows)
+        files["latency_percentiles.csv"] = listed.encode()
+    for block, column_name in BLOCKS.items():
+        column = getattr(times, column_name)
+        if column_name == "enqueue" and _enqueue_step_s(run) is not None:
+            continue  # steps, not times: a table of them would be read as exact
+        if series and column is not None and len(column):
+            files[f"{block}_series.csv"] = csv_from_series(column, name=block).encode()
+    if torch := torch_benchmark(run):
+        files["bench_pt_result.json"] = json_from_value(torch)
+        metrics = csv_from_metrics(torch.metrics, COMPARED_STATISTICS)
+        files["bench_pt_result.csv"] = metrics.encode()
+    if run.layers and run.layers.layers:
+        files["per_layer_times.csv"] = csv_from_layers(run.layers).encode()
+    return files
+
+
+def write_toolkit_files(run: Run, folder: Path) -> list[Path]:
+    """Write all files it lists that this run can fill, the report and its three pictures too."""
+    from trtbench.report.renderers import md, png  # they draw, and most of these files are data
+
+    document = document_from_runs([run], title=f"Benchmark of {model_name(run.record)}")
+    document = document.with_figures(("latency_hist", "percentiles", "per_layer_time"))
+    files = data_files(run) | {"report.json": json_from_value(report(run))}
+    files["report.md"] = md.markdown(document).encode()
+    files |= {png.file_name(figure): png.png_bytes(figure) for figure in document.figures()}
+    return [write_output(folder / name, content) for name, content in files.items()]
+
+
+def summary(run: Run) -> ToolkitSummary:
+    """The content of ``summary.json``, of samples or of numbers another tool printed."""
+    ours, (name, latency) = summary_of(run), _latency(run)
+    batch, times = run.record.known_items, run.times
+    common = ToolkitSummary(
+        batch=batch,
+        queries_per_s=ours.queries_per_s,
+        items_per_s=ours.items_per_s,
+        engine=engine_metadata(run),
+        run_config=run_config(run),
+    )
+    if ours.reported:
+        known = {column.column: _printed_block(run, column.column) for column in ours.columns}
+        return common.having(
+            samples=0,
+            reported=True,
+            throughput_qps=ours.items_per_s,
+            latency=known.get("latency", known.get("host")),
+            enqueue=known.get("enqueue"),
+            compute=known.get("gpu"),
+            end_to_end=known.get("end_to_end"),
+            host=known.get("host"),
+            definitions={**DEFINITIONS, **REPORTED_DEFINITIONS},
+        )
+    definitions = DEFINITIONS | ({"latency": LATENCY_DEFINITIONS[name]} if name else {})
+    enqueue = _block(times.enqueue)
+    if (step := _enqueue_step_s(run)) is not None:
+        steps = f"its samples come in steps of {step * 1e6:g} µs, left out"
+        definitions["enqueue"] = f"as printed; {steps}"
+        printed = _printed_block(run, "enqueue")
+        enqueue = printed if printed.median_ms is not None else None
+    return common.having(
+        samples=len(times),
+        throughput_qps=throughput_from_mean(latency, batch=batch) if batch else None,
+        latency=None if name is None else _block(latency),
+        enqueue=enqueue,
+        compute=_block(times.gpu),
+        end_to_end=_block(times.end_to_end),
+        host=_block(times.host),
+        definitions=definitions,
+    )
+
+
+def _enqueue_step_s(run: Run) -> float | None:
+    """The steps of enqueue times that were made of rounded stamps."""
+    column = run.times.enqueue
+    if column is None or not len(column):
+        return None
+    return coarse_step_s(run.record, float(np.median(column)))
+
+
+def _block(column: Column | None) -> StatisticsBlock | None:
+    return None if column is None else StatisticsBlock(**summary_block(_finite(column)))
+
+
+def _printed_block(run: Run, column: str) -> StatisticsBlock:
+    values = {name: value * 1e3 for name, value in reported_statistics(run.record, column).items()}
+    tails = {f"p{name[1:].replace('.', '_')}": v for name, v in values.items() if name[0] == "p"}
+    named = {f"{k}_ms": values.get(k) for k in ("min", "max", "mean", "median", "std")}
+    count = run.record.reported.get("queries")
+    known = int(count) if isinstance(count, (int, float)) else None
+    return StatisticsBlock(count=known, **named, percentiles_ms=tails)
+
+
+def engine_metadata(run: Run) -> EngineMetadata:
+    """The content of ``engine_metadata.json``; without an engine it describes the model."""
+    model = run.record.spec.model
+    named = run.record.facts.get("engine_path")
+    if isinstance(named, str) and named != model.path and model.format != "engine":
+        name = named.replace("\\", "/").rsplit("/", 1)[-1]  # it is known by its name alone
+        return EngineMetadata(path=named, filename=name, built_from=model.path)
+    size = model.size_bytes
+    return EngineMetadata(
+        path=model.path,
+        filename=model.name,
+        size_bytes=size,
+        size_megabytes=None if size is None else size / 2**20,
+        modified_iso=model.modified,
+        sha256=model.sha256,
+    )
+
+
+def run_config(run: Run) -> RunConfig:
+    """The content of ``run_config.json``: what was asked for, and the command."""
+    record, spec = run.record, run.record.spec
+    warmup = spec.warmup.floor.seconds
+    graph = record.conditions.get("cuda_graph")
+    return RunConfig(
+        timestamp_iso=_text(record.facts.get("measured_at")) or record.created,
+        batch=record.known_items,
+        iterations=spec.stop.iterations,
+        warmup=None if warmup is None else warmup * 1e3,
+        avg_runs=_integer(spec.options.get("avg_runs")),
+        use_cuda_graph=_flag(graph.value) if graph else spec.cuda_graph == "on",
+        profile_enabled=spec.profile or run.layers is not None,
+        separate_profile_run=spec.separate_profile_run,
+        trtexec_binary=_text(record.reported.get("binary")) or spec.options.get("binary"),
+        command=_text(record.reported.get("command")) or record.environment.command,
+        outdir=None if run.path is None else str(run.path),
+        duration_s=spec.stop.seconds,
+        runtime=spec.runtime,
+        protocol=spec.protocol,
+        launches=spec.launches,
+        precision=spec.precision,
+    )
+
+
+def torch_benchmark(run: Run) -> TorchBenchmark | None:
+    """The content of ``bench_pt_result.json``; ``None`` for runs that are not of PyTorch."""
+    record, host = run.record, run.times.host
+    if record.spec.model.format != "torch" or host is None or not len(host):
+        return None
+    total_s = float(host.sum())
+    condition = {name: fact.value for name, fact in record.conditions.items()}
+    return TorchBenchmark(
+        model_path=record.spec.model.path,
+        device=record.spec.device or "cuda:0",
+        batch=record.known_items,
+        shape=record.inputs[0].shape if record.inputs else None,
+        dtype=_text(condition.get("precision")),
+        tf32=_flag(condition.get("tf32")),
+        iters=len(run.times),
+        warmup=sum(launch.warmup_iterations or 0 for launch in record.launches) or None,
+        throughput_qps=len(run.times) / total_s,
+        total_host_walltime_s=total_s,
+        metrics={
+            name: torch_benchmark_metrics(column)
+            for name in COMPARISON_COLUMNS
+            if (column := getattr(run.times, name)) is not None
+        },
+    )
+
+
+def report(run: Run) -> dict[str, object]:
+    """The content of ``report.json``: summary, slowest layers, comparison of outputs."""
+    top = layer_rows(run.layers)[:TOP_LAYERS] if run.layers else []
+    content: dict[str, object] = {"summary": summary(run), "top_layers": top}
+    if "output_comparison" in run.extra:
+        content["output_comparison"] = run.extra["output_comparison"]
+    return content
+
+
+def report_keys(runs: Sequence[Run]) -> dict[str, object]:
+    """The keys of its report.json for one run; several are a list."""
+    if len(runs) == 1:
+        return report(runs[0])
+    return {"reports": [{"run": run.id, **report(run)} for run in runs]} if runs else {}
+
+
+def _latency(run: Run) -> tuple[str | None, Column]:
+    """Choose what its files call latency: the device's spans, or host time where there are none."""
+    for name in ("latency", "host"):
+        column = getattr(run.times, name)
+        if column is not None and np.isfinite(column).any():
+            return name, _finite(column)
+    return None, np.empty(0)
+
+
+def _finite(column: Column) -> Column:
+    return np.asarray(column[np.isfinite(column)])
+
+
+def _integer(text: str | None) -> int | None:
+    return int(text) if text and text.isdecimal() else None
+
+
+def _text(value: Scalar) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _flag(value: Scalar) -> bool | None:
+    return value if isinstance(value, bool) else None

@@ -1,0 +1,293 @@
+"""Worker processes on this machine: the interpreters they run in, their start and their end.
+
+A worker in another interpreter inherits the environment of this one. Where this one's libraries
+are (PYTHONHOME), and folders of PYTHONPATH with modules compiled for this version, would keep the
+other from starting or from importing its own numpy.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from itertools import chain, islice
+from pathlib import Path
+
+from trtbench.core.codec import json_from_value, value_from_json
+from trtbench.core.errors import TrtbenchError, UnavailableError, writing
+from trtbench.core.jobs import DONE, PROGRESS_MARK, Job, JobEnd, ReportedError
+from trtbench.core.safety import mask
+from trtbench.host.files import temporary_folder
+from trtbench.host.process import Child, Exit, run_process, run_together, tail
+
+WORKER_NEEDS = ("msgspec", "numpy")
+"""What another interpreter must have; it gets trtbench itself from here."""
+OLDEST = (3, 10)
+PROBE_S = 60.0
+"""Starting Python and importing numpy from a cold disk takes seconds; longer is a hang."""
+ASK_S = 20.0
+"""Timeout for asking an interpreter for its version."""
+_LOOKED_AT = 64
+"""Compiled modules looked at in a folder: all of one installation are of one version."""
+_TAG = re.compile(r"\.(cpython-\d+)")
+_RESULTS = ("outcome.json", "*/outcome.json", "outputs.npz")
+"""What a job that has done its work leaves in its folder."""
+
+_BOOTSTRAP = """
+import importlib.util as u, sys
+if sys.path[:1] == ['']: del sys.path[0]
+s = u.spec_from_file_location('trtbench', {init!r}, submodule_search_locations=[{folder!r}])
+m = u.module_from_spec(s); sys.modules['trtbench'] = m; s.loader.exec_module(m)
+from trtbench.worker import leave, main
+leave(main(sys.argv[1:]))
+"""
+_PROBE = """
+import sys
+if sys.path[:1] == ['']: del sys.path[0]
+missing = []
+for name in {needs!r}:
+    try:
+        __import__(name)
+    except ImportError:
+        missing.append(name)
+sys.stdout.write('\\n%s %d.%d %s\\n' % ({word!r}, sys.version_info[0], sys.version_info[1],
+                 ' '.join(missing)))
+"""
+_WORD = "trtbench-probe"
+
+
+def worker_environment(python: str | None = None) -> dict[str, str]:
+    """Return the environment of a worker; the working folder must not shadow libraries."""
+    # GPUs in the driver's order: CUDA's own puts the fastest first, and NVML would mean another.
+    order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    inherited = environment_for(python, os.environ)
+    return {**order, **inherited, "PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
+
+
+def worker_command(python: str | None) -> list[str]:
+    """Return the beginning of a worker's command line; another interpreter gets this package."""
+    # Python 3.10 would import from the working folder first.
+    if _is_own(python) and sys.version_info >= (3, 11):
+        return [sys.executable, "-m", "trtbench.worker"]
+    package = Path(__file__).resolve().parents[1]
+    code = _BOOTSTRAP.format(init=str(package / "__init__.py"), folder=str(package))
+    return [python or sys.executable, "-c", code]
+
+
+def check_interpreter(python: str) -> None:
+    """Raise unless workers can run in an interpreter."""
+    if shutil.which(python) is None:
+        inside = Path(python) / "bin" / "python"
+        fix = "--python PATH, or runtimes.<name>.python in trtbench.toml"
+        raise UnavailableError(
+            f"there is no Python interpreter at {python}",
+            fix=f"--python {inside}" if inside.is_file() else fix,
+        )
+    version, missing = _probe(python)
+    here, oldest = ".".join(map(str, version)), ".".join(map(str, OLDEST))
+    if version < OLDEST:
+        raise UnavailableError(
+            "the other interpreter is too old for a worker",
+            facts={"interpreter": python, "Python": here, "needed": oldest},
+            fix=f"--python PATH of Python {oldest} or later",
+        )
+    if missing:
+        raise UnavailableError(
+            "the other interpreter lacks what a worker needs",
+            facts={"interpreter": python, "missing": " ".join(missing)},
+            fix=f"{python} -m pip install {' '.join(missing)}",
+        )
+
+
+def can_import(python: str, module: str) -> bool:
+    """Return whether an interpreter has a module, and nothing keeps it from being imported."""
+    try:
+        return not _probe(python, (module,))[1]
+    except UnavailableError:
+        return False
+
+
+def _probe(python: str, needs: tuple[str, ...] = WORKER_NEEDS) -> tuple[tuple[int, ...], list[str]]:
+    """Ask an interpreter, new or very old, for its version and for what it lacks."""
+    command = [python, "-c", _PROBE.format(needs=needs, word=_WORD)]
+    _, lines = _answer(command, PROBE_S, worker_environment(python))
+    for line in lines:
+        word, *facts = line.split() or [""]
+        if word == _WORD:
+            return tuple(int(part) for part in facts[0].split(".")), facts[1:]
+    raise UnavailableError(
+        f"{python} is not a Python interpreter that works",
+        facts={"it said": next(filter(None, lines), "nothing")},
+        fix="--python PATH of an interpreter, such as ENVIRONMENT/bin/python",
+    )
+
+
+def _answer(
+    command: list[str], limit_s: float, variables: Mapping[str, str], *, own_group: bool = True
+) -> tuple[int | None, tuple[str, ...]]:
+    """Return the status and the last lines of a short program, or why it cannot be started."""
+    with temporary_folder() as folder:
+        log = folder / "log.txt"
+        try:
+            end = run_process(
+                command, log=log, timeout_s=limit_s, env=variables, own_group=own_group
+            )
+        except OSError as problem:
+            return None, (str(problem.strerror),)
+        return end.status, tail(log)
+
+
+def _is_own(python: str | None) -> bool:
+    return python is None or Path(python).absolute() == Path(sys.executable).absolute()
+
+
+def environment_for(python: str | None, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that a process in this interpreter should inherit.
+
+    Of PYTHONPATH, folders whose compiled modules, if there are any, are for its version.
+    """
+    if _is_own(python):
+        return dict(given)
+    kept = {name: value for name, value in given.items() if name != "PYTHONHOME"}
+    tag = cache_tag(str(python))
+    if tag is None or "PYTHONPATH" not in kept:
+        return kept
+
+    def fits(folder: str) -> bool:
+        found = chain.from_iterable(
+            Path(folder).glob(f"{way}.cpython-*.so") for way in ("*/*", "*/*/*")
+        )
+        try:
+            names = [path.name for path in islice(found, _LOOKED_AT)]
+        except OSError:
+            return True
+        tags = {match.group(1) for name in names if (match := _TAG.search(name))}
+        return not tags or tag in tags
+
+    entries = filter(fits, kept["PYTHONPATH"].split(os.pathsep))
+    return {**kept, "PYTHONPATH": os.pathsep.join(entries)}
+
+
+@cache
+def cache_tag(python: str) -> str | None:
+    """Return the tag of an interpreter, ``cpython-312``; ``None`` where it does not say."""
+    code = "import sys; sys.stdout.write(sys.implementation.cache_tag)"
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONHOME"}
+    status, lines = _answer([python, "-I", "-c", code], ASK_S, variables, own_group=False)
+    tag = "".join(lines[-1:])
+    return tag if status == 0 and tag.startswith("cpython-") else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assignment:
+    """One job with its folder and the interpreter it runs in."""
+
+    job: Job
+    folder: Path
+    python: str | None = None
+    descriptors: tuple[int, ...] = ()
+    """Shared with other jobs, to take turns and to wait for one another."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Further environment variables of its process."""
+
+
+@dataclass
+class _Heard:
+    """What a worker said over its pipe."""
+
+    stage: str = "start"
+    error: ReportedError | None = None
+
+
+def run_jobs(
+    assignments: Sequence[Assignment],
+    *,
+    timeout_s: float | None = None,
+    memory_bytes: int | None = None,
+    on_stage: Callable[[str], None] | None = None,
+    on_started: Callable[[], None] | None = None,
+    on_done: Callable[[], None] | None = None,
+    tick_s: float | None = None,
+    on_tick: Callable[[], None] | None = None,
+) -> list[JobEnd]:
+    """Run jobs at the same time, each in a fresh process that leaves its files in its folder.
+
+    ``on_done`` is called when all have said that their results are there, before they have ended.
+    """
+    heard = [_Heard() for _ in assignments]
+
+    def hear(mine: _Heard, line: str) -> None:
+        if line.startswith("{"):  # an error for which the disk has no room
+            mine.error = value_from_json(line, ReportedError, where="the worker's pipe")
+            return
+        if not line.startswith(PROGRESS_MARK):
+            mine.stage = line
+        if on_stage is not None:
+            on_stage(line)
+        if line == DONE and on_done is not None and all(each.stage == DONE for each in heard):
+            on_done()
+
+    starts = [
+        partial(_start, each, memory_bytes=memory_bytes, on_line=partial(hear, mine))
+        for each, mine in zip(assignments, heard, strict=True)
+    ]
+    exits = run_together(
+        starts, timeout_s=timeout_s, on_started=on_started, tick_s=tick_s, on_tick=on_tick
+    )
+    return [
+        _job_end(ended, each.folder, mine)
+        for ended, each, mine in zip(exits, assignments, heard, strict=True)
+    ]
+
+
+def _start(
+    assignment: Assignment, *, memory_bytes: int | None, on_line: Callable[[str], None]
+) -> Child:
+    folder, numbers = assignment.folder, assignment.descriptors
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "job.json").write_bytes(json_from_value(assignment.job))
+        (folder / "log.txt").touch()
+    arguments = [str(folder / "job.json"), str(folder), "{events}", *map(str, numbers)]
+    try:
+        return Child(
+            [*worker_command(assignment.python), *arguments],
+            log=folder / "log.txt",
+            env={**worker_environment(assignment.python), **assignment.variables},
+            memory_bytes=memory_bytes,
+            pass_fds=numbers,
+            on_line=on_line,
+        )
+    except OSError as problem:
+        raise UnavailableError(
+            "no process can be started for the measurement", facts={"reason": problem}
+        ) from None
+
+
+def _job_end(ended: Exit, folder: Path, heard: _Heard) -> JobEnd:
+    error = heard.error
+    try:
+        data = (folder / "error.json").read_bytes()
+        error = value_from_json(data, ReportedError, where=str(folder / "error.json"))
+    except (OSError, TrtbenchError):  # nothing, or only half of it on a full disk
+        pass
+    left = any(True for pattern in _RESULTS for _ in folder.glob(pattern))
+    if error is None and ended.status == 0 and not left:
+        message = "it ended without leaving a result"
+        error = ReportedError(kind="bug", message=message, stage=heard.stage)
+    # The last lines of the worker, or of the program it had started when it was ended.
+    logs = [folder / "log.txt", *sorted(folder.glob("*.log"))]
+    lines = (error.log_tail if error else ()) or next(filter(None, map(tail, logs)), ())
+    return JobEnd(
+        seconds=ended.seconds,
+        stage=error.stage if error else heard.stage,
+        exit_status=ended.status,
+        signal=ended.signal,
+        timed_out=ended.timed_out,
+        error=error,
+        log_tail=tuple(map(mask, lines)),
+    )

@@ -1,0 +1,429 @@
+"""Which files are meant, what kind each is, and what it holds, read briefly."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trtbench.core.errors import InputError, ParseError, near_miss, reading
+from trtbench.core.safety import at_home, check_filled, read_bytes
+from trtbench.core.samples import Column
+from trtbench.core.spec import Value
+from trtbench.formats.toolkit import (
+    EngineMetadata,
+    RunConfig,
+    ToolkitSummary,
+    TorchBenchmark,
+    metrics_from_csv,
+    series_from_csv,
+    summary_from_csv,
+    value_from_document,
+)
+from trtbench.models.identity import sha256_of
+from trtbench.store.directory import RECORD
+from trtbench.trtexec.conditions import log_from_metadata
+from trtbench.trtexec.exports import (
+    calibration_from_text,
+    graph_from_json,
+    outputs_from_json,
+    profiles_from_json,
+)
+from trtbench.trtexec.log import LogRun, LogText, read_log
+from trtbench.trtexec.log_text import unpacked
+from trtbench.trtexec.sniff import is_archive, kind_of, kind_of_stream
+from trtbench.trtexec.statistics import TrtexecMetric, trtexec_statistics
+from trtbench.trtexec.times import TimesArray, TimesFile, read_times
+from trtbench.trtexec.version import HEADER_BYTES, plan_from_bytes
+
+MOST_TEXT_BYTES = 512 * 2**20
+"""A log or a JSON document above this is refused; times files are read piece by piece."""
+_GLOB = re.compile(r"[*?\[]")
+_ROLE = "|".join((
+    "export",
+    "times|timings?|trace",
+    "profile|profiling|layer_?latency",
+    "graph|layer_?info|layers?|engine_?info|engine_?inspector|inspector",
+    "output_?diff|outputs?",
+    "build|metadata|engine_?metadata|run_?config",
+    "trtexec|stdout|stderr|log|raw|report",
+    "summary|percentiles|per_?layer_?times?|(?:latency|enqueue|compute|end_to_end)_?series",
+    "latency_?percentiles|bench_?pt_?result|calib|calibration|int8cache",
+))  # fmt: skip
+_BEFORE = re.compile(rf"(?:{_ROLE})(?:[._-]+|\Z)", re.IGNORECASE)
+_AFTER = re.compile(rf"(?:[._-]+|\A)(?:{_ROLE})\Z", re.IGNORECASE)
+_RUN_TOGETHER = re.compile(r"[._-]export(?:Times|Profile|LayerInfo|Output)\Z", re.IGNORECASE)
+_ENDINGS = re.compile(
+    r"\.(?:json|csv|log|txt|md|out|ipynb|html?|cache|int8cache|profile)\Z", re.IGNORECASE
+)
+_MODEL_ENDINGS = re.compile(r"\.(?:engine|plan|trt|onnx|pt|pth)\Z", re.IGNORECASE)
+_KINDS_BY_NAME = {
+    "engine_metadata.json": "toolkit-engine-metadata",
+    "run_config.json": "toolkit-run-config",
+    "output_diff.json": "toolkit-output-diff",
+}
+_DEVICE = re.compile(rb'\s*\[\s*\{\s*"Name"\s*:.{1,200}"ComputeCapability"', re.DOTALL)
+"""Attributes of a device, as TREx keeps them beside an engine."""
+KINDS = {
+    "unknown": "not recognised as anything of trtexec's or the toolkits'",
+    "archive": "an archive within an archive; unpack it, and import the folder",
+    "empty": "empty",
+    "log": "has words of trtexec's, but no run of it",
+}
+
+
+class Unused(Value, frozen=True, kw_only=True):
+    """A file that became no part of a run, and why."""
+
+    path: str
+    kind: str
+    reason: str
+    named: bool = False
+    """Whether the user named this very file."""
+    broken: bool = False
+    """Whether the file is damaged, as against one that has nothing to import."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundFile:
+    """One file that was asked about."""
+
+    path: Path
+    kind: str
+    named: bool
+    inside: str | None = None
+    """Of a file that was taken out of an archive: the archive, and its name in there."""
+
+    @property
+    def shown(self) -> str:
+        """The file as the user knows it."""
+        return plain(self.path) if self.inside is None else self.inside
+
+    @property
+    def place(self) -> str:
+        """The file, whatever the current folder is."""
+        return plain(Path(self.inside or self.path).absolute())
+
+    @property
+    def folder(self) -> Path:
+        return self.path.parent
+
+    @property
+    def key(self) -> str:
+        """What the file's name says beside the part it plays; empty for ``times.json``."""
+        return key_of(plain(self.path.name))
+
+    @cached_property
+    def sha256(self) -> str:
+        return sha256_of(self.path)
+
+
+def plain(path: Path | str) -> str:
+    """Write a path so that it can be printed and kept; bytes that are no text are replaced."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def key_of(name: str) -> str:
+    """Take words like ``times``, ``profile`` or ``stdout`` off a file's name, and its endings."""
+    text = _ENDINGS.sub("", name)
+    before = None
+    while text != before:
+        before = text
+        text = _RUN_TOGETHER.sub("", text)
+        text = _AFTER.sub("", _BEFORE.sub("", text, count=1) if _BEFORE.match(text) else text)
+    for _ in range(2):  # net.onnx.engine
+        text = _MODEL_ENDINGS.sub("", text)
+    return text.strip("._-")
+
+
+def files_from_paths(paths: Sequence[str]) -> tuple[list[tuple[Path, bool]], list[Unused]]:
+    """List every file once, with whether it was named itself; folders are searched."""
+    found: dict[Path, tuple[Path, bool]] = {}
+    left: list[Unused] = []
+    for text in paths:
+        given = at_home(text)
+        matches, named = [given], True
+        if not given.exists():
+            # Path.glob takes no absolute pattern.
+            names = glob.glob(str(given), recursive=True) if _GLOB.search(text) else []  # noqa: PTH207
+            matches, named = [Path(each) for each in sorted(names)], False
+        if not matches:
+            raise _nothing(text, given)
+        for path in matches:
+            if path.is_dir():
+                for each, real in _below(path, left):
+                    found.setdefault(real, (each, False))
+            else:
+                found[path.resolve()] = (path, named)
+    return list(found.values()), left
+
+
+def _nothing(text: str, path: Path) -> InputError:
+    if _GLOB.search(text):
+        return InputError(f"no file matches {text}")
+    folder = path.parent
+    names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
+    guess = near_miss(path.name, names)
+    return InputError(
+        f"there is no file or folder {text}",
+        fix=f"trtbench import {folder / guess}" if guess else "give a file of trtexec, or a folder",
+    )
+
+
+def _below(folder: Path, left: list[Unused]) -> Iterator[tuple[Path, Path]]:
+    """List the files below a folder, each with where it lies when links are followed."""
+    for place, folders, names in os.walk(folder):
+        here, real = Path(place), Path(place).resolve()
+        if RECORD in names:
+            reason = "a run of trtbench already; to list it: trtbench runs reindex FOLDER"
+            left.append(Unused(path=plain(here), kind="run directory", reason=reason))
+            folders.clear()
+            continue
+        for name in sorted(each for each in folders if each.startswith(".")):
+            reason = "a hidden folder, not looked into"
+            left.append(Unused(path=plain(here / name), kind="folder", reason=reason))
+        folders[:] = sorted(each for each in folders if not each.startswith("."))
+        for name in sorted(names):
+            path = here / name
+            is_link = path.is_symlink()
+            if path.is_file():
+                yield path, path.resolve() if is_link else real / name
+                continue
+            reason = "a link to nothing" if is_link else "no regular file"
+            left.append(Unused(path=plain(path), kind="unknown", reason=reason))
+
+
+def found_from_path(path: Path, *, named: bool, inside: str | None = None) -> FoundFile:
+    """Recognise the kind of a file by its first bytes, then by its name."""
+    shown = inside or plain(path)
+    if not path.is_file():
+        raise InputError(f"{shown} is no regular file", fix="write it to a file first")
+    check_filled(path)
+    with reading(shown), open(path, "rb") as file:
+        kind, head = kind_of_stream(file, name=path.name)
+        is_packed = kind == "unknown" and not file.seek(0) and unpacked(file) is not None
+    found: str = kind
+    if kind == "unknown":
+        found = _KINDS_BY_NAME.get(path.name.lower(), kind)
+        found = "device" if _DEVICE.match(head) else found
+        inner = kind_of(head, name=path.stem) if is_packed else "unknown"
+        is_inside = inner not in ("unknown", "onnx", "plan")
+        found = "archive" if is_archive(head) or is_inside else found
+    found = found if head.strip() else "empty"
+    return FoundFile(path=path, kind=found, named=named, inside=inside)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FilePart:
+    """One thing a file states; a file of several exports has several parts."""
+
+    file: FoundFile
+    slot: str
+    """The place it takes in a run: ``log``, ``times``, ``profile``, ``graph``, ..."""
+    index: int = 0
+    of: int = 1
+    value: Any = None
+    """A LogRun, names of layers, a decoded document, or ``None`` for what is read later."""
+    text: LogText | None = None
+    """Of a log: all that was found in the file."""
+    shelf: TimesShelf | None = None
+    """Where the rows of times lie, or are fetched again."""
+
+    def times(self) -> TimesArray:
+        """The rows of a times array, warm-up and all."""
+        assert self.shelf is not None
+        return self.shelf.read(self.file).arrays[self.index]
+
+
+class TimesShelf:
+    """Times files with all their rows, as many as memory allows; others are read again."""
+
+    MOST_BYTES = 256 * 2**20
+
+    def __init__(self) -> None:
+        self._files: dict[object, TimesFile] = {}
+        self._statistics: dict[object, dict[str, TrtexecMetric]] = {}
+
+    def metrics(self, times: FilePart, *, warmup_ms: float) -> dict[str, TrtexecMetric]:
+        """What trtexec would have printed of an array; many logs may ask about the same."""
+        key = (times.file.path, times.index, warmup_ms)
+        if key not in self._statistics:
+            columns = self.read(times.file).arrays[times.index].columns
+            self._statistics[key] = trtexec_statistics(columns, warmup_ms=warmup_ms).metrics
+        return self._statistics[key]
+
+    def read(self, found: FoundFile) -> TimesFile:
+        """Read a file with its warm-up rows, unless it is still held."""
+        known = self._files.pop(found.path, None)
+        if known is None:
+            size = found.path.stat().st_size
+            while self._files and self._held() + size > self.MOST_BYTES:
+                self._files.pop(next(iter(self._files)))  # the one that was asked for longest ago
+            with open(found.path, "rb") as stream:
+                known = read_times(stream, where=found.shown, warmup_ms=0.0)
+        self._files[found.path] = known
+        return known
+
+    def _held(self) -> int:
+        arrays = (array for file in self._files.values() for array in file.arrays)
+        return sum(column.nbytes for array in arrays for column in array.columns.values())
+
+    def clear(self) -> None:
+        """Let go of what was read."""
+        self._files.clear()
+
+
+def parts_from_file(found: FoundFile, shelf: TimesShelf) -> list[FilePart]:
+    """Look into a file; one that is damaged is a ``ParseError``."""
+    kind, where = found.kind, found.shown
+    if kind == "log":
+        with open(found.path, "rb") as stream:
+            text = read_log(stream, where=where)
+        return [
+            FilePart(file=found, slot=_log_slot(run), index=i, of=len(text.runs), value=run,
+                     text=text)
+            for i, run in enumerate(text.runs)
+        ]  # fmt: skip
+    slot, values = kind, list[Any]([None])
+    if kind == "times":
+        values *= len(shelf.read(found).arrays)
+    elif kind == "profile":
+        profiles = profiles_from_json(data_of(found), where=where)
+        values = [tuple(layer.name for layer in each.layers) for each in profiles]
+    elif kind == "layers":
+        graph = graph_from_json(data_of(found), where=where)
+        slot, values = "graph", [tuple(layer.name for layer in graph.layers)]
+    elif kind == "output":
+        values *= len(outputs_from_json(data_of(found), where=where))
+    elif kind == "metadata":
+        document = document_of(found)
+        slot, values = "build_metadata", [document]
+        if document.keys() & {"performance_summary", "inference_options"}:
+            slot, values = "profile_metadata", [log_from_metadata(document, where=where)]
+    elif kind == "calibration":
+        cache = calibration_from_text(data_of(found), where=where)
+        values = [f"{cache.header}, {len(cache.scales)} tensors"]
+    elif kind == "plan":
+        with open(found.path, "rb") as file:
+            values = [plan_from_bytes(file.read(HEADER_BYTES), where=where)]
+    elif kind == "device":
+        devices = _decoded(found, "a list of devices")
+        values = [[each for each in devices if isinstance(each, Mapping)]]
+    elif kind.startswith("toolkit-"):
+        slot, value = _toolkit_part(found, kind.removeprefix("toolkit-"))
+        values = [value]
+    elif kind == "timing-cache":
+        slot = "timing_cache"
+    elif kind != "onnx":
+        return []
+    return [
+        FilePart(file=found, slot=slot, index=i, of=len(values), value=value, shelf=shelf)
+        for i, value in enumerate(values)
+    ]
+
+
+def _log_slot(run: LogRun) -> str:
+    """The place of a log: of a measurement, a build, a failure, or a help text."""
+    if run.outcome == "help":
+        return "help"
+    if run.summary is not None or run.profile is not None:
+        return "log"
+    built = run.facts.build_s is not None or run.facts.generate_s is not None
+    if run.outcome in ("failed", "crashed") or (run.announced and run.outcome == "cut"):
+        return "build_log" if run.outcome == "cut" and built else "failed_log"
+    return "build_log" if built or run.outcome != "cut" else "excerpt"
+
+
+_TYPED: dict[str, type[msgspec.Struct]] = {
+    "torch-bench": TorchBenchmark,
+    "engine-metadata": EngineMetadata,
+    "run-config": RunConfig,
+}
+
+
+def _toolkit_part(found: FoundFile, kind: str) -> tuple[str, object]:
+    """The place and the value of a file of the trtexec evaluation toolkit."""
+    is_csv = found.path.suffix.lower() == ".csv"
+    slot = {"layers": "layer_csv", "torch-bench": "torch"}.get(kind, kind.replace("-", "_"))
+    if kind == "series":
+        name, column = series_of(found)
+        return f"{name}_series", len(column)
+    if kind == "summary" and is_csv:
+        return "summary_csv", summary_from_csv(text_of(found))
+    if kind == "summary":
+        document = document_of(found)
+        inner = document.get("summary")  # report.json holds the summary
+        if isinstance(inner, Mapping):
+            return "report", value_from_document(ToolkitSummary, inner)
+        return slot, value_from_document(ToolkitSummary, document)
+    if kind == "torch-bench" and is_csv:
+        try:
+            return "torch_csv", TorchBenchmark(metrics=metrics_from_csv(text_of(found)))
+        except ValueError:
+            raise _broken(found, "rows of metric, min, max, mean, ...") from None
+    if kind == "output-diff":
+        return slot, document_of(found)
+    return slot, value_from_document(_TYPED[kind], document_of(found)) if kind in _TYPED else None
+
+
+def data_of(found: FoundFile) -> bytes:
+    """Read a file that is taken as a whole."""
+    try:
+        if found.path.stat().st_size > MOST_TEXT_BYTES:
+            raise _broken(found, f"at most {MOST_TEXT_BYTES >> 20} MiB of {found.kind}")
+        return read_bytes(found.path)
+    except OSError as problem:
+        raise _broken(found, "a file that can be read", problem.strerror) from None
+
+
+def text_of(found: FoundFile) -> str:
+    """Read a file of text, whatever bytes are in it."""
+    return data_of(found).decode("utf-8", "replace")
+
+
+def series_of(found: FoundFile) -> tuple[str, Column]:
+    """Read a ``*_series.csv`` of the trtexec evaluation toolkit: its name and seconds."""
+    try:
+        name, column = series_from_csv(text_of(found))
+    except ValueError:
+        raise _broken(found, "one column of numbers under its name") from None
+    if not len(column):
+        raise _broken(found, "at least one row")
+    return name, column
+
+
+def document_of(found: FoundFile) -> dict[str, Any]:
+    """Read a JSON object."""
+    value = _decoded(found, "a JSON object")
+    if not isinstance(value, dict):
+        raise _broken(found, "a JSON object", f"a {type(value).__name__}")
+    return value
+
+
+def _decoded(found: FoundFile, expected: str) -> Any:
+    try:
+        return msgspec.json.decode(data_of(found))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
+        raise _broken(found, expected, str(problem)) from None
+
+
+def _broken(found: FoundFile, expected: str, reason: str | None = None) -> ParseError:
+    facts = {"expected": expected, **({"found": reason} if reason else {})}
+    return ParseError(f"{found.shown} is not what it was taken for ({found.kind})", facts=facts)
+
+
+def broken_file(
+    shown: str, kind: str, problem: InputError | OSError, *, named: bool = False
+) -> Unused:
+    """A file that cannot be used, with what is wrong with it."""
+    reason = str(problem) if isinstance(problem, InputError) else f"{problem.strerror or problem}"
+    lines = [" ".join(line.split()) for line in reason.splitlines()]
+    said = "; ".join(line for line in lines if line != f"file {shown}").removeprefix(f"{shown} ")
+    return Unused(path=shown, kind=kind, reason=said, named=named, broken=True)

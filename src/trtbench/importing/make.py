@@ -1,0 +1,663 @@
+"""Runs made of parts: what was measured, what was printed, and how each condition is known.
+
+Nothing is guessed: what no file states stays unknown, and what the user states wins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from trtbench.analysis.findings import findings_from_run
+from trtbench.analysis.summary import summary_from_run
+from trtbench.core.errors import UsageError
+from trtbench.core.run import (
+    LOWEST_FIRST,
+    UNKNOWN,
+    Environment,
+    Fact,
+    FailedRun,
+    Gpu,
+    LaunchFacts,
+    Run,
+    RunRecord,
+    Scalar,
+    batch_that_ran,
+)
+from trtbench.core.samples import Column, EngineGraph, IterationTimes, times_from_columns
+from trtbench.core.spec import (
+    Length,
+    ModelFormat,
+    ModelRef,
+    Precision,
+    Protocol,
+    RunSpec,
+    TensorSpec,
+    Warmup,
+)
+from trtbench.core.units import counted, text_from_seconds
+from trtbench.formats.toolkit import (
+    BLOCKS,
+    EngineMetadata,
+    RunConfig,
+    StatisticsBlock,
+    ToolkitSummary,
+    TorchBenchmark,
+    layers_from_csv,
+)
+from trtbench.importing.files import data_of, plain, series_of, text_of
+from trtbench.importing.match import SHARED, Draft, warmup_ms_of
+from trtbench.layers.join import types_of_layers
+from trtbench.measure.model_facts import check_precision_against_layers
+from trtbench.models.identity import SUFFIXES, model_ref
+from trtbench.report.run_facts import remember_summary
+from trtbench.store.directory import now
+from trtbench.trtexec.conditions import (
+    cause_of_failure,
+    conditions_from_log,
+    log_from_metadata,
+    protocol_from_log,
+    reported_from_log,
+    tensors_from_log,
+    warnings_from_log,
+)
+from trtbench.trtexec.exports import graph_from_json, profiles_from_json
+from trtbench.trtexec.log import LogRun, LogSection, time_of_log
+from trtbench.trtexec.times import TimesArray, TimesFile, times_from_file, without_warmup
+from trtbench.trtexec.version import number
+
+_VERSION = re.compile(r"\d{1,2}(?:\.\d{1,4}){0,3}")
+_QUANTITY = re.compile(r"([\d.]+)\s*(GHz|MHz|kHz|Hz|GiB|MiB|KiB|bits)?", re.IGNORECASE)
+_SCALE = {"ghz": 1e9, "mhz": 1e6, "khz": 1e3, "hz": 1.0, "gib": 2.0**30, "mib": 2.0**20}
+_SECONDS = re.compile(r"\s*([\d.]+)\s*s\b")
+_SHAPE = re.compile(r"([^=,]+?)[=:](\d+(?:x\d+)*)(?:,|\Z)")
+
+NOTHING = LogRun(where="", line=1, outcome="passed")
+"""A run of which no file states anything."""
+
+_TOOLKIT_COLUMNS = {
+    "latency": "latency",
+    "enqueue": "enqueue_time",
+    "compute": "gpu_compute_time",
+    "end_to_end": "end_to_end_host_latency",
+}
+_TORCH_COLUMNS = {"h2d": "h2d_latency", "gpu": "gpu_compute_time", "d2h": "d2h_latency"}
+"""Other tools' names for columns, and those that trtexec's printed rows go by."""
+_SUMMARIES = ("summary", "report", "summary_csv")
+"""Files of the evaluation toolkit that hold its summary."""
+_DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
+_MODEL_FLAGS = ("--loadEngine", "--onnx", "--deploy", "--model", "--uff", "--saveEngine")
+_MODEL_OPTIONS = ("Load engine", "Model", "Prototxt", "Uff", "loadEngine", "onnx", "deploy", "uff")
+_PRECISIONS: tuple[Precision, ...] = ("fp8", "int8", "bf16", "fp16", "fp32")
+"""The narrowest that was allowed names the run, as the flags do."""
+_DECIDING = (
+    "--sleepTime", "--threads", "--useManagedMemory", "--useDLACore", "--loadInputs",
+    "--useRuntime", "--weightStreamingBudget", "--allocationStrategy", "--persistentCacheRatio",
+)  # fmt: skip
+"""Arguments that decide what is timed and that are no condition of their own."""
+_OF_THE_BUILD = ("typing", "tf32", "precision")
+"""Conditions that the log of a loaded engine does not state, and the log of its build does."""
+_OF_TORCH: dict[str, Scalar] = {
+    "transfers": True, "cuda_graph": False, "cuda_graph_fell_back": False, "spin_wait": True,
+    "streams": 1, "protocol": "serve", "typing": "strong",
+}  # fmt: skip
+"""What the evaluation toolkit's PyTorch benchmark always does."""
+_VERSIONS = {
+    "7.0": "7.0", "7.1": "7.1 or 7.2", "8.0": "8.0 to 8.2", "8.4": "8.4", "8.5": "8.5 or later",
+}  # fmt: skip
+"""Which TensorRT writes a schema of times files."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stated:
+    """What the user states, which wins over what the files state."""
+
+    batch: int | None = None
+    engine: ModelRef | None = None
+    warmup_s: float | None = None
+    tags: tuple[str, ...] = ()
+    gpu: str | None = None
+    tensorrt: str | None = None
+    date: datetime.datetime | None = None
+    precision: str | None = None
+
+    def notes(self) -> Iterator[str]:
+        """What was stated, for the notes of a run."""
+        pairs = {"GPU": self.gpu, "TensorRT": self.tensorrt, "precision": self.precision}
+        stated = [f"{name} {value}" for name, value in pairs.items() if value]
+        if self.date is not None:
+            stated.append(f"measured {self.date.isoformat(timespec='seconds')}")
+        if stated:
+            yield f"stated on import: {', '.join(stated)}"
+
+    def warnings(self, draft: Draft, log: LogRun) -> Iterator[str]:
+        """Where the files state something else."""
+        device, version, batch = gpu_from_log(log), log.version, recorded_batch(draft)
+        if self.gpu and device is not None and device.name != self.gpu:
+            yield f"the GPU on record is {device.name}; --gpu {self.gpu} is used instead"
+        # As far as both are given: 8.5 and 8.5.2 do not contradict.
+        pairs = zip((version or "").split("."), (self.tensorrt or "").split("."), strict=False)
+        if self.tensorrt and version and any(one != other for one, other in pairs):
+            instead = f"--tensorrt {self.tensorrt} is used instead"
+            yield f"the version on record is TensorRT {version}; {instead}"
+        if self.batch is not None and batch is not None and batch != self.batch:
+            yield f"batch {batch} is on record; --batch {self.batch} is used instead"
+
+
+def version_from_user(text: str | None) -> str | None:
+    """Read ``--tensorrt 8.5``."""
+    if text is None or _VERSION.fullmatch(text):
+        return text
+    raise UsageError(f"{text!r} is not a version of TensorRT", fix="write it like 8.5 or 10.3.0")
+
+
+def date_from_user(text: str | None) -> datetime.datetime | None:
+    """Read ``--date 2024-05-17`` or ``2024-05-17T08:30``; without a zone it is this machine's."""
+    if text is None:
+        return None
+    try:
+        found = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+        return found if found.tzinfo else found.astimezone()
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"{text!r} is not a date", fix="write it like 2024-05-17 or 2024-05-17T08:30"
+        ) from None
+
+
+def log_of(draft: Draft) -> LogRun:
+    """What log, metadata and configuration state together, the most trusted first."""
+    slots = ("log", "failed_log", "profile_metadata", *(("build_log",) if draft.built else ()))
+    found: list[LogRun] = [draft.parts[slot].value for slot in slots if slot in draft.parts]
+    if part := draft.parts.get("build_metadata"):
+        found.append(log_from_metadata(part.value, where=part.file.shown))
+    if part := draft.parts.get("run_config"):
+        config: RunConfig = part.value
+        graph = config.use_cuda_graph
+        options = {
+            "CUDA Graph": None if graph is None else "Enabled" if graph else "Disabled",
+            "Duration": None if config.warmup is None else f"(+ {config.warmup:g}ms warm up)",
+            "Iterations": None if config.iterations is None else f"{config.iterations:g}",
+            "Averages": None if config.avg_runs is None else f"{config.avg_runs:g} inferences",
+        }
+        entries = tuple((label, value) for label, value in options.items() if value is not None)
+        section = LogSection(name="Inference Options", entries=entries)
+        command = config.command or None
+        where = part.file.shown
+        found.append(
+            NOTHING.having(where=where, command=command, tool="run_config", sections=(section,))
+        )
+    base = found[0] if found else NOTHING
+    for other in found[1:]:
+        names = {section.name for section in base.sections}
+        extra = tuple(each for each in other.sections if each.name not in names)
+        base = base.having(
+            version=base.version or other.version,
+            command=base.command or other.command,
+            tool=base.tool if base.command else other.tool,
+            sections=(*base.sections, *extra),
+            summary=base.summary or other.summary,
+        )
+    return base
+
+
+def run_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun | None = None) -> Run:
+    """Make a run; ``log`` is what :func:`log_of` gives, if that is known already."""
+    log = log or log_of(draft)
+    if stated.tensorrt:
+        log = log.having(version=stated.tensorrt)  # so that its defaults are known
+    times, array = _times(draft, log, warmup_s=stated.warmup_s)
+    layers = draft.log.profile if draft.log is not None else None
+    if part := draft.parts.get("profile"):
+        layers = profiles_from_json(data_of(part.file), where=part.file.shown)[part.index]
+    elif layers is None and (part := draft.parts.get("layer_csv")):
+        layers = layers_from_csv(text_of(part.file))
+    part = draft.parts.get("graph")
+    graph = graph_from_json(data_of(part.file), where=part.file.shown) if part else None
+    if log.bindings or graph is None:
+        inputs, outputs = (tensors_from_log(log, outputs=side) for side in (False, True))
+    else:
+        inputs, outputs = (_edge_tensors(graph, outputs=side) for side in (False, True))
+    conditions = _conditions(draft, log, times, stated, inputs, outputs)
+    if conditions["precision"].value is None:  # read off the layers
+        types = {*log.layer_types} or types_of_layers(graph)
+        names = [name for name in reversed(LOWEST_FIRST) if name in types]
+        if names:
+            conditions["precision"] = Fact(value="+".join(names), source="implied")
+    reported = numbers_of(draft)
+    notes = (*draft.notes, *_notes(draft, array, log), *stated.notes())
+    created, known_by = _created(draft, log, stated)
+    facts, summary = log.facts, log.summary
+    launch = LaunchFacts(
+        load_s=facts.load_s if facts.load_s is not None else facts.deserialize_s,
+        warmup_iterations=(array.warmup_rows or None) if array else None,
+        # With the times at hand the wall time is of exactly these rows.
+        wall_s=summary.wall_s if summary and array is not None else None,
+    )
+    record = RunRecord(
+        id=run_id,
+        created=created,
+        spec=_spec(draft, log, conditions, stated),
+        environment=_environment(draft, log, stated),
+        tags=stated.tags,
+        provenance="imported",
+        inputs=inputs,
+        outputs=outputs,
+        launches=(launch,) if len(times) else (),
+        conditions=conditions,
+        reported=reported,
+        sources=tuple(dict.fromkeys(part.file.place for part in draft.parts.values())),
+        notes=tuple(dict.fromkeys(notes)),
+        facts={
+            **_facts(draft, log, array, conditions, reported),
+            "created_from": known_by,
+            **warnings_from_log(log),
+        },
+    )
+    record = check_precision_against_layers(record, graph)
+    run = Run(record=record, times=times, layers=layers, graph=graph)
+    ours = summary_from_run(run)
+    findings = findings_from_run(run, summary=None if ours.reported else ours)
+    if draft.built:  # what is said of times does not apply
+        findings = tuple(each for each in findings if each.code == "H47")
+    run = Run(record=record.having(findings=findings), times=times, layers=layers, graph=graph)
+    remember_summary(run, ours)
+    return run
+
+
+def failure_from_draft(draft: Draft, stated: Stated, *, run_id: str) -> FailedRun:
+    """Make the record of a run that trtexec did not finish."""
+    log = log_of(draft)
+    if stated.tensorrt:
+        log = log.having(version=stated.tensorrt)
+    conditions = _conditions(draft, log, IterationTimes(), stated, (), ())
+    loads = any(word.startswith("--loadEngine") for word in log.arguments)
+    stage = "load" if loads and log.sections else "build" if log.sections else "start"
+    error = cause_of_failure(log)
+    if error is not None:
+        reason = f"{error.text} ({error.meaning})" if error.meaning else error.text
+    elif log.outcome in ("crashed", "cut"):
+        reason = "the log has no end: cut short, or trtexec did not end by itself"
+    else:
+        reason = "trtexec ended with FAILED and named no error"
+    return FailedRun(
+        id=run_id,
+        created=_created(draft, log, stated)[0],
+        spec=_spec(draft, log, conditions, stated),
+        environment=_environment(draft, log, stated),
+        tags=stated.tags,
+        stage="measure" if log.bindings or log.averages else stage,
+        reason=reason,
+        log_tail=log.last_lines,
+    )
+
+
+def _created(draft: Draft, log: LogRun, stated: Stated) -> tuple[str, str]:
+    """When a run was, and how that is known: stated, by the log, by its file, or not at all.
+
+    trtexec prints the local time of its machine; that is taken for the local time here.
+    """
+    config: RunConfig | None = draft.value("run_config")
+    when, known_by = stated.date, "stated"
+    if when is None:
+        with contextlib.suppress(ValueError):
+            text = ((config.timestamp_iso if config else None) or "").replace("Z", "+00:00")
+            when, known_by = datetime.datetime.fromisoformat(text).astimezone(), "run_config"
+    if when is None and (printed := time_of_log(log)) is not None:
+        when, known_by = printed.astimezone(), "log"
+    if when is None:
+        with contextlib.suppress(OSError, ValueError, OverflowError):
+            measured = [p.file.path for slot, p in draft.parts.items() if slot not in SHARED]
+            modified = max(path.stat().st_mtime for path in measured)
+            when, known_by = datetime.datetime.fromtimestamp(modified).astimezone(), "file"
+    if when is None:
+        return now(), "import"
+    return when.isoformat(timespec="milliseconds"), known_by
+
+
+def _times(
+    draft: Draft, log: LogRun, *, warmup_s: float | None
+) -> tuple[IterationTimes, TimesArray | None]:
+    """Take the exported times without warm-up, else the series the evaluation toolkit kept."""
+    part = draft.parts.get("times")
+    if part is not None:
+        warmup_ms = warmup_s * 1e3 if warmup_s is not None else warmup_ms_of(log)
+        array = without_warmup(part.times(), warmup_ms)
+        return times_from_file(TimesFile(arrays=(array,))), array
+    columns: dict[str, Column] = {}
+    for theirs, ours in {"latency": "latency", **BLOCKS}.items():
+        if part := draft.parts.get(f"{theirs}_series"):
+            columns[ours] = series_of(part.file)[1]
+    if not columns:
+        return IterationTimes(), None
+    length = len(next(iter(columns.values())))  # a series of another length is another run's
+    return times_from_columns({k: v for k, v in columns.items() if len(v) == length}), None
+
+
+def _edge_tensors(graph: EngineGraph, *, outputs: bool) -> tuple[TensorSpec, ...]:
+    """Find the engine's inputs or outputs among the tensors of its layers."""
+    made = {tensor.name for layer in graph.layers for tensor in layer.outputs}
+    found: dict[str, TensorSpec] = {}
+    for layer in graph.layers:
+        for tensor in layer.outputs if outputs else layer.inputs:
+            at_edge = tensor.name in graph.io_tensors and outputs == (tensor.name in made)
+            if at_edge and tensor.dimensions and min(tensor.dimensions) > 0:
+                dtype = _DTYPES.get(tensor.dtype or "", tensor.dtype or UNKNOWN)
+                spec = TensorSpec(name=tensor.name, dtype=dtype, shape=tensor.dimensions)
+                found.setdefault(tensor.name, spec)
+    return tuple(found.values())
+
+
+def _conditions(
+    draft: Draft,
+    log: LogRun,
+    times: IterationTimes,
+    stated: Stated,
+    inputs: tuple[TensorSpec, ...],
+    outputs: tuple[TensorSpec, ...],
+) -> dict[str, Fact]:
+    conditions = conditions_from_log(log)
+    transfers = conditions["transfers"]
+    if transfers.source != "stated" and len(times) and times.stamps:
+        # Copies that took exactly no time did not take place.
+        moved = times.h2d is not None or times.d2h is not None
+        transfers = Fact(value=moved, source="implied")
+    metrics = log.summary.metrics if log.summary is not None else {}
+    copies = [metrics[name].max_ms for name in ("H2D Latency", "D2H Latency") if name in metrics]
+    longest = [value for value in copies if value is not None]
+    if transfers.source == "unknown" and len(longest) == 2:
+        transfers = Fact(value=any(value > 0 for value in longest), source="implied")
+    conditions["transfers"] = transfers
+    if conditions["protocol"].value is None and transfers.value is not None:
+        conditions["protocol"] = protocol_from_log(log, transfers, conditions["cuda_graph"])
+    if "build_log" in draft.parts:
+        built = conditions_from_log(draft.parts["build_log"].value)
+        unknown = [key for key in _OF_THE_BUILD if conditions[key].source == "unknown"]
+        conditions |= {key: built[key] for key in unknown}
+    if draft.of_torch:
+        torch: TorchBenchmark = draft.value("torch") or TorchBenchmark()
+        conditions |= {k: Fact(value=v, source="implied") for k, v in _OF_TORCH.items()}
+        recorded: dict[str, Scalar] = {"tf32": torch.tf32, "precision": torch.dtype or None}
+        for name, value in recorded.items():
+            nothing = Fact(value=None, source="unknown")
+            conditions[name] = nothing if value is None else Fact(value=value)
+    # A log states 1 of every engine with explicit batch, so its 1 counts when nothing says more.
+    if stated.batch is not None:
+        conditions["batch"] = Fact(value=stated.batch)
+    elif conditions["batch"].value in (None, 1):
+        taken, given = ([tensor.shape for tensor in side] for side in (inputs, outputs))
+        size = batch_that_ran(taken, asked=None, told=None, outputs=given)
+        kept = recorded_batch(draft)
+        if size is not None:
+            conditions["batch"] = Fact(value=size, source="implied")
+        elif kept is not None:
+            conditions["batch"] = Fact(value=kept)
+    if stated.precision is not None:
+        conditions["precision"] = Fact(value=stated.precision.lower())
+    return conditions
+
+
+def recorded_batch(draft: Draft) -> int | None:
+    """The batch that the trtexec evaluation toolkit recorded, in any of its files."""
+    for slot in ("run_config", *_SUMMARIES, "torch"):
+        part = draft.parts.get(slot)
+        value: int | None = part.value.batch if part else None
+        if value is not None and value >= 1:
+            return value
+    return None
+
+
+def _environment(draft: Draft, log: LogRun, stated: Stated) -> Environment:
+    """Describe the machine as far as the files do; trtexec prints neither host nor system."""
+    gpu, devices, plan = gpu_from_log(log), draft.value("device"), draft.value("plan")
+    if gpu is None and devices:  # attributes of a device as CUDA lists them
+        device: Mapping[str, object] = devices[0]
+        capability, clock = device.get("ComputeCapability"), number(device.get("CLOCK_RATE"))
+        ecc, cuda = device.get("ECC_ENABLED"), device.get("CUDA_VERSION")
+        gpu = Gpu(
+            name=str(device.get("Name")),
+            compute_capability=_dotted(capability),
+            memory_bytes=_integer(device.get("TotalMemory")),
+            sm_clock_max_hz=clock * 1e3 if clock else None,
+            sm_count=_integer(device.get("MULTIPROCESSOR_COUNT")),
+            l2_bytes=_integer(device.get("L2_CACHE_SIZE")),
+            ecc=bool(ecc) if ecc is not None else None,
+            cuda=_dotted(cuda),
+        )
+    if stated.gpu is not None and (gpu is None or gpu.name != stated.gpu):
+        gpu = Gpu(name=stated.gpu)
+    version = log.version if log.version is not None or plan is None else plan.version
+    return Environment(
+        host=UNKNOWN,
+        os=UNKNOWN,
+        gpus=(gpu,) if gpu else (),
+        versions={} if version is None else {"tensorrt": version},
+        command=log.command,
+    )
+
+
+def _dotted(value: object) -> str | None:
+    return ".".join(map(str, value)) if isinstance(value, list) else None
+
+
+def gpu_from_log(run: LogRun) -> Gpu | None:
+    """Read the selected device; its clocks are what it may reach, not what it had."""
+    section = run.section("Device Information")
+    name = section.get("Selected Device") if section else None
+    if section is None or not name:
+        return None
+    memory = _quantity(section.get("Device Global Memory"))
+    bus = section.get("Memory Bus Width") or ""
+    return Gpu(
+        name=name,
+        uuid=section.get("Selected Device UUID"),
+        compute_capability=section.get("Compute Capability"),
+        sm_count=_integer(section.get("SMs") or None),
+        memory_bytes=int(memory) if memory is not None else None,
+        sm_clock_max_hz=_quantity(section.get("Compute Clock Rate")),
+        sm_clock_default_hz=_quantity(section.get("Application Compute Clock Rate")),
+        ecc={"enabled": True, "disabled": False}.get(bus.partition("ECC ")[2].strip(") ")),
+    )
+
+
+def _quantity(text: object) -> float | None:
+    """Read ``1.77 GHz`` or ``24217 MiB``; a bare number of a clock is in GHz."""
+    match = _QUANTITY.match(str(text)) if text is not None else None
+    value = number(match[1]) if match else None
+    if match is None or value is None:
+        return None
+    return value * _SCALE.get((match[2] or "GHz").lower(), 1.0)
+
+
+def _integer(value: object) -> int | None:
+    found = number(value)
+    return int(found) if found is not None and abs(found) < 1e15 else None
+
+
+def numbers_of(draft: Draft) -> dict[str, Scalar]:
+    """Collect what was printed: ``latency_median_ms``, ``throughput_qps`` and so on."""
+    log = draft.log
+    if log is not None and log.summary is not None:
+        queries = {} if log.queries is None else {"queries": log.queries}
+        return reported_from_log(log) | queries
+    numbers: dict[str, Scalar] = {}
+    torch: TorchBenchmark | None = draft.value("torch") or draft.value("torch_csv")
+    summaries = (draft.value(slot) for slot in _SUMMARIES)
+    toolkit: ToolkitSummary | None = next((each for each in summaries if each is not None), None)
+    if torch is not None:
+        numbers["throughput_qps"] = torch.throughput_qps
+        numbers["total_host_walltime_s"] = torch.total_host_walltime_s
+        for theirs, statistics in torch.metrics.items():
+            column = _TORCH_COLUMNS.get(theirs, theirs)
+            for name, value in statistics.items():
+                numbers[f"{column}_{name.removesuffix('_ms')}_ms"] = value
+    elif toolkit is not None:
+        # Its throughput is batch over mean latency, not trtexec's.
+        numbers["toolkit_throughput_qps"] = toolkit.throughput_qps
+        numbers["samples"] = toolkit.samples
+        for theirs, ours in _TOOLKIT_COLUMNS.items():
+            block: StatisticsBlock | None = getattr(toolkit, theirs)
+            if block is not None:
+                for name in ("min", "max", "mean", "median"):
+                    numbers[f"{ours}_{name}_ms"] = getattr(block, f"{name}_ms")
+                for name, value in block.percentiles_ms.items():
+                    numbers[f"{ours}_{name.replace('_', '.')}_ms"] = value
+    return {name: value for name, value in numbers.items() if value is not None}
+
+
+def _spec(draft: Draft, log: LogRun, conditions: Mapping[str, Fact], stated: Stated) -> RunSpec:
+    """Describe what was asked for; what no file states takes no value or the plainest one."""
+    warmup_ms = warmup_ms_of(log)
+    floor = stated.warmup_s
+    if floor is None and warmup_ms:
+        floor = warmup_ms / 1e3
+    duration = _SECONDS.match(log.option("Duration") or "")
+    protocol = conditions["protocol"].value
+    separate = log.option("Separate profiling")
+    allowed = conditions["precision"].value
+    words = re.split(r"[+,\s]+", str(allowed).lower()) if allowed else []
+    shapes = _given(log).get("--shapes", "").replace("'", "").replace('"', "")
+    options = {}
+    averages = (log.option("Averages") or "").split(" ")[0]
+    if averages.isdecimal():
+        options["avg_runs"] = averages
+    config: RunConfig | None = draft.value("run_config")
+    binary = config.trtexec_binary if config else None
+    if binary := binary or (log.arguments[0] if log.arguments else None):
+        options["binary"] = str(binary)
+    return RunSpec(
+        model=stated.engine or _model(draft, log),
+        runtime="torch" if draft.of_torch else "trtexec",
+        shapes={m[1]: tuple(int(d) for d in m[2].split("x")) for m in _SHAPE.finditer(shapes)},
+        batch=_integer(conditions["batch"].value),
+        warmup=Warmup(floor=Length(seconds=floor), until_steady=False),
+        stop=Length(
+            seconds=number(duration[1]) if duration else None,
+            iterations=_integer(log.option("Iterations")),
+        ),
+        # trtexec keeps two queries in flight unless something says otherwise.
+        protocol=cast(Protocol, protocol) if protocol in ("serve", "gpu") else "pipeline",
+        streams=_integer(conditions["streams"].value) or 1,
+        cuda_graph="on" if conditions["cuda_graph"].value is True else "off",
+        transfers=conditions["transfers"].value is not False,
+        spin_wait=conditions["spin_wait"].value is True,
+        profile="profile" in draft.parts or (log.option("Profile") or "").startswith("Enabled"),
+        separate_profile_run=log.command is None or "--separateProfileRun" in log.arguments
+        if separate is None
+        else separate.startswith("Enabled"),
+        precision=next((name for name in _PRECISIONS if name in words), None),
+        options=options,
+        extra_args=tuple(word for word in log.arguments if word.startswith(_DECIDING)),
+    )
+
+
+def _given(log: LogRun) -> dict[str, str]:
+    """The values of flags by their names."""
+    return dict(word.split("=", 1) for word in log.arguments if "=" in word)
+
+
+def _model(draft: Draft, log: LogRun) -> ModelRef:
+    """Name what was run: the engine, else the model it was built from; it need not be here."""
+    for slot in ("plan", "onnx"):
+        if part := draft.parts.get(slot):
+            return model_ref(part.file.path)
+    engine: EngineMetadata | None = draft.value("engine_metadata")
+    if engine is not None:
+        path = engine.path or engine.filename or "unknown"
+        return ModelRef(
+            path=path,
+            format=_format(path),
+            sha256=engine.sha256,
+            size_bytes=engine.size_bytes,
+            modified=engine.modified_iso,
+        )
+    if "torch" in draft.parts:
+        path = str(draft.parts["torch"].value.model_path or "unknown")
+    else:
+        given = _given(log)
+        words = [given.get(flag) for flag in _MODEL_FLAGS]
+        words = [None if word and "$" in word else word for word in words]  # a shell's variable
+        words += [log.option(label) for label in _MODEL_OPTIONS]
+        for slot in _SUMMARIES:
+            of = draft.parts[slot].value.engine if slot in draft.parts else None
+            words.append(of.path or of.filename if of else None)
+        name = draft.key or plain(draft.folder.absolute().name) or "unknown"
+        if log.title is not None and draft.parts["log"].of > 1:
+            name = f"{name}: {log.title}"  # several texts of one file are seldom of one network
+        path = next((word for word in words if word), name)
+    return ModelRef(path=path, format="torch" if draft.of_torch else _format(path))
+
+
+def _format(path: str) -> ModelFormat:
+    ending = "." + path.rsplit(".", 1)[-1].lower() if "." in path else ""
+    return SUFFIXES.get(ending, "unknown")
+
+
+def _facts(
+    draft: Draft,
+    log: LogRun,
+    array: TimesArray | None,
+    conditions: dict[str, Fact],
+    reported: dict[str, Scalar],
+) -> dict[str, Scalar]:
+    config: RunConfig | None = draft.value("run_config")
+    given = _given(log)
+    engines = [given.get(flag) for flag in ("--loadEngine", "--saveEngine")]
+    engines += [log.option(label) for label in ("Load engine", "Save engine")]
+    built = draft.parts["build_log"].value.facts if "build_log" in draft.parts else log.facts
+    facts: dict[str, Scalar | None] = {
+        "executes_engine": not draft.of_torch,
+        "measured_at": (config.timestamp_iso if config else None) or None,
+        "outcome": None if log.outcome in ("passed", "waived", "cut") else log.outcome,
+        "built_only": draft.built or None,
+        "engine_path": next((word for word in engines if word and "$" not in word), None),
+        "build_s": built.build_s,
+        "enqueue_resolution_s": array.enqueue_resolution_s if array is not None else None,
+    }
+    rate = reported.get("throughput_qps")
+    if isinstance(rate, (int, float)):
+        printed = conditions_from_log(log)["batch"]
+        implicit = (log.option("Batch") or "").isdecimal()
+        # An implicit batch is multiplied in by trtexec.
+        counts = implicit and printed.source == "stated" and printed.value not in (None, 1)
+        size = 1 if counts else conditions["batch"].value or 1
+        facts["items_per_s"] = float(rate) * float(size)
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _notes(draft: Draft, array: TimesArray | None, log: LogRun) -> Iterator[str]:
+    if array is not None:
+        if array.warmup_rows:
+            rows = counted(array.warmup_rows, "row")
+            yield f"left out as warm-up: {rows} of the first {array.warmup_ms:g} ms"
+        if array.enqueue_resolution_s is not None:
+            step = text_from_seconds(array.enqueue_resolution_s, digits=2)
+            yield f"enqueue times are differences of stamps in steps of {step}"
+        if array.unknown_keys:
+            yield f"unknown keys in the times: {', '.join(sorted(array.unknown_keys))}"
+        if log.version is None and array.variant in _VERSIONS:
+            yield f"the times are in the layout of TensorRT {_VERSIONS[array.variant]}"
+    if "times" not in draft.parts and any(slot.endswith("_series") for slot in draft.parts):
+        yield "samples as the evaluation toolkit kept them; it takes means below 0.1 ms for seconds"
+    if "layer_csv" in draft.parts and "profile" not in draft.parts:
+        yield "layer times as the evaluation toolkit kept them; without a count they may be totals"
+    if draft.built:
+        yield "an engine was built; nothing was measured"
+    if log.title:
+        yield f"above it stands: {log.title}"
+    if log.pasted_command:
+        yield "the command stood above the numbers; trtexec did not print it itself"
+    if log.outcome == "cut":
+        yield "an excerpt: the log has no end marker"
+    elif log.outcome not in ("passed", "waived"):
+        yield f"trtexec ended: {log.outcome}"
+    summary = log.summary
+    if summary is not None and summary.derived:
+        groups = len(log.averages)
+        lines = counted(groups, "line")
+        yield f"trtexec printed {lines} of averages and no summary: means are over those"
+        if groups > 1 and any(metric.percentiles_ms for metric in summary.metrics.values()):
+            yield "the percentile is the largest of those lines"

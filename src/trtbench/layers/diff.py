@@ -1,0 +1,979 @@
+"""Two engines against each other: which layers do the same work, and what got slower or faster.
+
+Layers are aligned by ONNX origin, then by name, then by place. Builders fuse and name as they
+please, so one layer may stand against several. ONNX nodes are the surest; a ForeignNode is aligned
+by the nodes it swallowed. Names that only count (``Conv_12``) are trusted when most of them agree,
+for in another export they mean other nodes. What is left is aligned by its place among what is
+aligned already, where kind and shape agree.
+
+Also the sum of the layers against the GPU time of the whole, and layers as plain rows for files.
+
+Why one engine is not faster than another: causes in seconds, with evidence and what to try.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+
+from trtbench.core.results import ShortView
+from trtbench.core.run import Scalar
+from trtbench.core.spec import Value
+from trtbench.core.units import text_from_fraction, text_from_seconds
+from trtbench.layers.precision import is_weighted, narrowest, wider
+from trtbench.layers.table import (
+    CONVERSIONS,
+    QUANTIZED,
+    EngineFacts,
+    Group,
+    Layer,
+    LayerTable,
+    Role,
+    Unions,
+    edges_of,
+    foreign_ends,
+    is_numbered,
+    neighbours,
+    nodes_between,
+    short_name,
+    target_of_reformat,
+    through,
+    total_s,
+)
+
+_FAMILIES = {
+    "convolution": "product", "convactpool": "product", "deconvolution": "product",
+    "gemm": "product", "fusion": "product", "matrixmultiply": "product",
+    "fullyconnected": "product", "gemmconvolution": "product",
+    "pooling": "pooling", "pointwise": "pointwise", "elementwise": "pointwise",
+}  # fmt: skip
+_CLAMPS = ("Relu", "Clip", "LeakyRelu")
+"""Operators that a kernel takes in silently, so that names may lack them."""
+
+By = Literal["origin", "name", "place", "none"]
+
+AGREE = 0.5
+"""Share of numbered names that must be on both sides before any of them is trusted."""
+MOST_LAYERS = 8
+"""A node that more layers of one engine came from ties nothing together (shapes, constants)."""
+LARGEST_PLACE = 6
+"""Layers left between the same neighbours are taken for one another up to this many."""
+MOST_CELLS = 60_000_000
+"""Cells of the table before it is refused: 7 700 by 7 700 layers, 120 MB."""
+STRANGERS = 0.1
+"""Share of the work with a counterpart below which two engines have nothing in common."""
+
+
+def _signature(layer: Layer) -> tuple[object, ...]:
+    """What two layers must agree in: family and output without batch, else their names."""
+    if layer.shape_out is None:
+        return (re.sub(r"\d+", "#", layer.name),)
+    kind = (layer.kind or "").lower()
+    dims = tuple(dim for dim in layer.shape_out.split("x")[1:] if dim != "1")
+    return _FAMILIES.get(kind, kind) or None, dims
+
+
+def operators_of(layer: Layer) -> tuple[str, ...]:
+    """List the operators of a layer that make it what it is: without Q/DQ and clamps."""
+    return tuple(
+        name for name in layer.operators if "QuantizeLinear" not in name and name not in _CLAMPS
+    )
+
+
+class _Alignment:
+    """What is aligned so far; ``pair_of`` gives the pair of a layer, by side and index."""
+
+    def __init__(self, a: LayerTable, b: LayerTable) -> None:
+        self.tables = (a, b)
+        self.pairs: list[tuple[Sequence[int], Sequence[int], By]] = []
+        self.pair_of: tuple[dict[int, int], dict[int, int]] = ({}, {})
+
+    def add(self, a: Sequence[int], b: Sequence[int], by: By) -> None:
+        for taken, members in zip(self.pair_of, (a, b), strict=True):
+            taken.update(dict.fromkeys(members, len(self.pairs)))
+        self.pairs.append((a, b, by))
+
+    def working(self, side: int) -> list[Layer]:
+        return [layer for layer in self.tables[side].layers if layer.role == "compute"]
+
+    def free(self, side: int) -> list[Layer]:
+        taken = self.pair_of[side]
+        return [layer for layer in self.tables[side].layers if layer.index not in taken]
+
+    def free_working(self, side: int) -> list[Layer]:
+        return [layer for layer in self.free(side) if layer.role == "compute"]
+
+    def by_origin(self) -> None:
+        """Join layers that share a node, through others too, and keep what has both sides."""
+        first, second = (self._holders(side) for side in (0, 1))
+        counted = _untrusted(first, second)
+        offset = len(self.tables[0].layers)
+        unions = Unions(offset + len(self.tables[1].layers))
+        linked: set[int] = set()
+        for node, left in first.items():
+            right = second.get(node)
+            if right is None or node in counted or max(len(left), len(right)) > MOST_LAYERS:
+                continue
+            members = [*left, *(offset + index for index in right)]
+            for each in members:
+                unions.join(each, members[0])
+            linked.update(members)
+        for found in unions.sets(sorted(linked)):
+            left = [each for each in found if each < offset]
+            self.add(left, [each - offset for each in found if each >= offset], "origin")
+
+    def _holders(self, side: int) -> dict[str, list[int]]:
+        """The layers that compute, by node; a region known by its ends holds all nodes between."""
+        order = [node for layer in self.tables[1 - side].layers for node in layer.nodes]
+        found: dict[str, list[int]] = {}
+        for layer in self.working(side):
+            ends = foreign_ends(layer.name)
+            between = nodes_between(*ends, order) if ends and len(layer.nodes) <= 2 else ()
+            for node in between or layer.nodes:
+                if "QuantizeLinear" not in node:
+                    found.setdefault(node, []).append(layer.index)
+        return found
+
+    def by_name(self, a: Sequence[Layer], b: Sequence[Layer]) -> None:
+        """Align layers of exactly one name, those that repeat in their order."""
+        numbered = [
+            {layer.name for layer in side if is_numbered(layer.name.split(" + ")[0])}
+            for side in (a, b)
+        ]
+        smaller = min(map(len, numbered))
+        distrust = bool(smaller) and len(numbered[0] & numbered[1]) < AGREE * smaller
+        waiting: dict[str, list[int]] = {}
+        for layer in reversed(b):
+            waiting.setdefault(layer.name, []).append(layer.index)
+        for layer in a:
+            same = waiting.get(layer.name)
+            if same and not (distrust and layer.name in numbered[0]):
+                self.add([layer.index], [same.pop()], "name")
+
+    def by_place(self) -> None:
+        """Align what is left by kind and shape, in an order that agrees with what is aligned."""
+        if not self.free_working(0) or not self.free_working(1):
+            return
+        sides = [self.working(side) for side in (0, 1)]
+        tokens = [
+            [taken.get(layer.index, _signature(layer)) for layer in layers]
+            for taken, layers in zip(self.pair_of, sides, strict=True)
+        ]
+        for left, right in common_sequence(*tokens):
+            one, other = sides[0][left].index, sides[1][right].index
+            if one not in self.pair_of[0] and other not in self.pair_of[1]:
+                self.add([one], [other], "place")
+
+    def between(self) -> None:
+        """Take what is left between the same neighbours for one another: a fusion that changed."""
+        first, second = (dict(self._stretches(side)) for side in (0, 1))
+        for ends, left in first.items():
+            right = second.get(ends, [])
+            if ends == (-1, -1) or not right:
+                continue  # between nothing and nothing anything would do
+            few = max(len(left), len(right)) <= LARGEST_PLACE
+            # Whatever is in the place of a Myelin region that stands alone, it swallowed.
+            alone = any(
+                len(own) == 1 and foreign_ends(table.layers[own[0]].name) is not None
+                for own, table in zip((left, right), self.tables, strict=True)
+            )
+            if few or alone:
+                self.add(left, right, "place")
+
+    def _stretches(self, side: int) -> Iterator[tuple[tuple[int, int], list[int]]]:
+        """List the runs of layers left over, by the pairs before and behind them."""
+        last, run = -1, list[int]()
+        for layer in self.working(side):
+            pair = self.pair_of[side].get(layer.index)
+            if pair is None:
+                run.append(layer.index)
+                continue
+            if run:
+                yield (last, pair), run
+            last, run = pair, []
+        if run:
+            yield (last, -1), run
+
+    def reformats(self) -> None:
+        """Align reformats that serve the same tensor of layers that are aligned."""
+        served: list[dict[tuple[int, str], list[int]]] = [{}, {}]
+        for side, found in enumerate(served):
+            by_name = {layer.name: layer.index for layer in self.tables[side].layers}
+            for layer in self.free(side):
+                target = target_of_reformat(layer.name)
+                index = by_name.get(target[0]) if target and layer.role != "compute" else None
+                pair = None if index is None else self.pair_of[side].get(index)
+                if target and pair is not None:
+                    found.setdefault((pair, target[1]), []).append(layer.index)
+        for key, left in served[0].items():
+            for one, other in zip(left, served[1].get(key, ()), strict=False):
+                self.add([one], [other], "place")
+
+
+def align(a: LayerTable, b: LayerTable) -> list[tuple[Sequence[int], Sequence[int], By]]:
+    """Align two engines; every layer of both is in exactly one pair."""
+    sides = _Alignment(a, b)
+    sides.by_origin()
+    sides.by_name(sides.free_working(0), sides.free_working(1))
+    sides.by_place()
+    sides.between()
+    sides.reformats()
+    sides.by_name(sides.free(0), sides.free(1))
+    for layer in sides.free(0):
+        sides.add([layer.index], [], "none")
+    for layer in sides.free(1):
+        sides.add([], [layer.index], "none")
+    return sides.pairs
+
+
+def _untrusted(a: Collection[str], b: Collection[str]) -> set[str]:
+    """Name the numbered nodes that mean nothing between two exports."""
+    left, right = ({node for node in side if is_numbered(node)} for side in (a, b))
+    smaller = min(len(left), len(right))
+    return set() if smaller and len(left & right) >= AGREE * smaller else left | right
+
+
+def common_sequence(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
+    """List the places of a longest common sequence, in order.
+
+    Equal beginnings and ends are taken as they are; lists too long for a table meet only there.
+    """
+    begin = 0
+    while begin < min(len(a), len(b)) and a[begin] == b[begin]:
+        begin += 1
+    end = 0
+    while end < min(len(a), len(b)) - begin and a[-1 - end] == b[-1 - end]:
+        end += 1
+    codes: dict[Hashable, int] = {}
+    left, right = (
+        np.array([codes.setdefault(x, len(codes)) for x in side[begin : len(side) - end]], np.int32)
+        for side in (a, b)
+    )
+    row, column = len(left), len(right)
+    tail = [(len(a) - end + place, len(b) - end + place) for place in range(end)]
+    middle: list[tuple[int, int]] = []
+    if row * column <= MOST_CELLS:
+        lengths = np.zeros((row + 1, column + 1), np.uint16)
+        for place, code in enumerate(left, 1):
+            above = lengths[place - 1]
+            best = np.maximum(above[1:], above[:-1] + (right == code))
+            np.maximum.accumulate(best, out=lengths[place, 1:])
+        while row and column:  # read the sequence from the table, from its end
+            if left[row - 1] == right[column - 1]:
+                row, column = row - 1, column - 1
+                middle.append((begin + row, begin + column))
+            elif lengths[row - 1, column] >= lengths[row, column - 1]:
+                row -= 1
+            else:
+                column -= 1
+    return [*((place, place) for place in range(begin)), *middle[::-1], *tail]
+
+
+class Change(Value, frozen=True, kw_only=True):
+    """One piece of work in two engines; a side without layers has none of it."""
+
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+    by: By
+    role: Role
+    name_a: str | None
+    name_b: str | None
+    precision_a: str | None
+    precision_b: str | None
+    a_s: float
+    b_s: float
+    changed: tuple[str, ...] = ()
+    """What differs beside the time: ``fusion``, ``precision``, ``tactic``, ``shape``."""
+
+    @property
+    def delta_s(self) -> float:
+        """Positive where the second engine is slower."""
+        return self.b_s - self.a_s
+
+    @property
+    def name(self) -> str:
+        return self.name_a or self.name_b or ""
+
+
+class EngineDiff(Value, frozen=True, kw_only=True):
+    """Two engines aligned; the changes add up to the difference of the sums."""
+
+    changes: tuple[Change, ...]
+    """The largest first; pieces that took no time on either side last."""
+    a_s: float | None
+    b_s: float | None
+    explained: float | None
+    """Share of all that moved, up or down, that lies in layers found on both sides or in
+    conversions; the rest is work that only one engine seems to have."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def delta_s(self) -> float | None:
+        return None if self.a_s is None or self.b_s is None else self.b_s - self.a_s
+
+    def only(self, side: str) -> tuple[Change, ...]:
+        """List what only one side has: ``a`` or ``b``."""
+        return tuple(each for each in self.changes if each.by == "none" and getattr(each, side))
+
+    def fusions(self) -> tuple[Change, ...]:
+        """List the pieces that were fused in another way."""
+        return tuple(each for each in self.changes if "fusion" in each.changed)
+
+
+def difference(a: LayerTable, b: LayerTable) -> EngineDiff:
+    """Align two engines and find what differs."""
+    changes = []
+    for one, other, by in align(a, b):
+        left, right = [a.layers[index] for index in one], [b.layers[index] for index in other]
+        both = [*left, *right]
+        slowest = max(both, key=lambda each: each.seconds)
+        change = Change(
+            a=tuple(one),
+            b=tuple(other),
+            by=by,
+            role="compute" if any(layer.role == "compute" for layer in both) else slowest.role,
+            name_a="\n".join(layer.name for layer in left) or None,
+            name_b="\n".join(layer.name for layer in right) or None,
+            precision_a=_precision(left),
+            precision_b=_precision(right),
+            a_s=total_s(left),
+            b_s=total_s(right),
+            changed=tuple(_changed(left, right)) if left and right else (),
+        )
+        changes.append(change)
+    changes.sort(key=lambda each: (-abs(each.delta_s), -max(each.a_s, each.b_s)))
+    moved = math.fsum(abs(each.delta_s) for each in changes)
+    both_s = math.fsum(
+        abs(each.delta_s) for each in changes if each.by != "none" or each.role in CONVERSIONS
+    )
+    notes = []
+    work = [each for each in changes if each.role == "compute"]
+    if work and sum(each.by != "none" for each in work) < STRANGERS * len(work):
+        notes.append("hardly any layer has a counterpart: are these engines of one network?")
+    for name, table in (("A", a), ("B", b)):
+        if not table.timed:
+            notes.append(f"{name} has no profile: layers are aligned, and no time is known")
+        notes += [f"{name}: {note}" for note in table.notes]
+    return EngineDiff(
+        changes=tuple(changes),
+        a_s=a.total_s,
+        b_s=b.total_s,
+        explained=(both_s / moved if moved else 1.0) if a.timed and b.timed else None,
+        notes=tuple(notes),
+    )
+
+
+def _precision(layers: Sequence[Layer]) -> str | None:
+    """Name the types that compute, the one with most time first; of a conversion, from and to."""
+    words: dict[str, None] = {}
+    for layer in sorted(layers, key=lambda layer: -layer.seconds):
+        if layer.precision or layer.precision_in:
+            words[layer.precision or f"{layer.precision_in} to {layer.precision_out}"] = None
+    return ", ".join(words) or None
+
+
+def _changed(a: Sequence[Layer], b: Sequence[Layer]) -> Iterable[str]:
+    if len(a) != len(b) or _content(a) != _content(b):
+        yield "fusion"
+    for what in ("precision", "tactic", "shape_out"):
+        left, right = ({getattr(layer, what) for layer in side} - {None} for side in (a, b))
+        if left and right and left != right:
+            yield what.removesuffix("_out")
+
+
+def _content(layers: Sequence[Layer]) -> list[list[str]]:
+    """What each layer is made of: its nodes, or the operators where nodes only count."""
+    found = []
+    for layer in layers:
+        nodes = [node for node in layer.nodes if "QuantizeLinear" not in node]
+        found.append(sorted(operators_of(layer) if any(map(is_numbered, nodes)) else nodes))
+    return sorted(found)
+
+
+Certainty = Literal["measured", "at most", "stated"]
+
+SMALL = 0.02
+"""Of the GPU time: a difference that no run repeats to."""
+
+
+class Gap(Value, frozen=True, kw_only=True):
+    """One reason why layers and whole differ; positive makes the sum of the layers larger."""
+
+    name: str
+    seconds: float | None
+    """``None`` where the reason is known and its size is not."""
+    evidence: Certainty
+    because: str
+
+
+class Reconciliation(Value, frozen=True, kw_only=True):
+    """How the layers add up to the whole."""
+
+    layers_s: float
+    gpu_s: float | None
+    """GPU time of an inference without the profiler; ``None`` when it was not measured."""
+    host_s: float | None = None
+    """What the host saw of it, for runtimes without a GPU."""
+    parts: tuple[Gap, ...]
+    unexplained_s: float | None
+
+    @property
+    def gap_s(self) -> float | None:
+        """By how much the layers exceed the whole."""
+        return None if self.gpu_s is None else self.layers_s - self.gpu_s
+
+
+def reconcile(
+    table: LayerTable,
+    gpu_s: float | None,
+    *,
+    profiled_gpu_s: float | None = None,
+    cuda_graph: bool | None = None,
+    host_s: float | None = None,
+) -> Reconciliation | None:
+    """Add up the layers and account for the difference; ``None`` without a profile."""
+    layers_s = table.total_s
+    if layers_s is None:
+        return None
+    if gpu_s is None:
+        return Reconciliation(
+            layers_s=layers_s, gpu_s=None, host_s=host_s, parts=(), unexplained_s=None
+        )
+    left_s, parts = layers_s - gpu_s, list[Gap]()
+
+    def add(name: str, seconds: float | None, because: str, evidence: Certainty) -> None:
+        nonlocal left_s
+        left_s -= seconds or 0.0
+        parts.append(Gap(name=name, seconds=seconds, evidence=evidence, because=because))
+
+    medians = [
+        layer.seconds if layer.median_s is None else layer.median_s for layer in table.layers
+    ]
+    timed = [layer for layer in table.layers if layer.time_s is not None]
+    if table.count != 1 and all(layer.median_s is not None for layer in timed):
+        because = "averages less medians of the layers: warm-up and stalls of the profiled pass"
+        beyond = sum(
+            layer.seconds - median for layer, median in zip(table.layers, medians, strict=True)
+        )
+        add("warm-up and stalls", beyond, because, "measured")
+    if profiled_gpu_s is not None:
+        because = (
+            f"GPU time {text_from_seconds(profiled_gpu_s)} with the profiler attached, "
+            f"{text_from_seconds(gpu_s)} without"
+        )
+        add("profiler overhead", profiled_gpu_s - gpu_s, because, "measured")
+        because = "GPU time of the profiled pass that no layer is charged with"
+        add("launch gaps", sum(medians) - profiled_gpu_s, because, "measured")
+    beside = [layer for layer in table.layers if layer.stream]
+    if beside and left_s > 0:  # they overlap with the main stream by at most their own time
+        own = total_s(beside)
+        because = f"{len(beside)} layers on other streams take {text_from_seconds(own)} in sum"
+        add("auxiliary streams", min(own, left_s), because, "at most")
+    if cuda_graph:
+        because = "the timed run replayed a CUDA graph; the profiler launches layers one by one"
+        add("CUDA graph", None, because, "stated")
+    return Reconciliation(
+        layers_s=layers_s, gpu_s=gpu_s, host_s=host_s, parts=tuple(parts), unexplained_s=left_s
+    )
+
+
+def hint_of(found: Reconciliation, table: LayerTable) -> str | None:
+    """What an unexplained remainder looks like; not a claim that it is that."""
+    left, count = found.unexplained_s, sum(1 for layer in table.layers if layer.seconds > 0)
+    if left is None or not found.gpu_s or abs(left) < SMALL * found.gpu_s or not count:
+        return None
+    if left > 0:
+        each = text_from_seconds(left / count, digits=2)
+        return (
+            f"{each} for each of {count} timed layers: the profiler waits between layers, and "
+            "kernels that overlap in a plain run do not overlap under it"
+        )
+    return (
+        "time between layers that no layer is charged with: launch gaps, or work it does not list"
+    )
+
+
+Row = dict[str, Scalar]
+
+
+LAYER_COLUMNS = {
+    **{name: name for name in ("index", "name", "kind", "role", "precision", "precision_in")},
+    "precision_out": "precision_out",
+    "precision_basis": "precision_basis",
+    "precision_asked": "asked",
+    "shape_in": "shape_in",
+    "shape_out": "shape_out",
+    "average_s": "time_s",
+    **{name: name for name in ("median_s", "min_s", "max_s", "share", "flops", "traffic_bytes")},
+    "flops_per_s": "flops_per_s",
+    "bytes_per_s": "bytes_per_s",
+    "roofline_share": "roofline",
+    **{name: name for name in ("bound", "weights", "stream", "region", "tactic", "operators")},
+    "onnx_nodes": "nodes",
+}
+"""Columns of a file of layers, and the field of a layer that each shows."""
+
+
+def rows_from_layers(layers: Iterable[Layer]) -> list[Row]:
+    """Every fact of every layer; several operators or ONNX nodes are joined by spaces."""
+    return [
+        {
+            column: " ".join(value) or None
+            if isinstance(value := getattr(layer, field), tuple)
+            else value
+            for column, field in LAYER_COLUMNS.items()
+        }
+        for layer in layers
+    ]
+
+
+def rows_from_groups(groups: Iterable[Group], *, by: str) -> list[Row]:
+    """Write groups, the key under its own name."""
+    return [
+        {
+            by.partition(":")[0] if by.partition(":")[0].isalpha() else "pattern": group.name,
+            "layers": group.layers,
+            "average_s": group.seconds,
+            "share": group.share,
+            "flops": group.flops,
+            "traffic_bytes": group.traffic_bytes,
+            "precisions": group.precisions,
+        }
+        for group in groups
+    ]
+
+
+def rows_from_diff(diff: EngineDiff) -> list[Row]:
+    """Write every piece of work of two engines, both sides beside one another."""
+    timed = diff.delta_s is not None
+    return [
+        {
+            "name_a": change.name_a,
+            "name_b": change.name_b,
+            "aligned_by": change.by,
+            "role": change.role,
+            "precision_a": change.precision_a,
+            "precision_b": change.precision_b,
+            "layers_a": len(change.a),
+            "layers_b": len(change.b),
+            "a_s": change.a_s if diff.a_s is not None and change.a else None,
+            "b_s": change.b_s if diff.b_s is not None and change.b else None,
+            "delta_s": change.delta_s if timed else None,
+            "changed": ", ".join(change.changed) or None,
+        }
+        for change in diff.changes
+    ]
+
+
+CauseCode = Literal[
+    "interruption", "precision", "reformat", "fusion", "memory", "dominant", "kernel", "rest",
+    "added", "clocks", "enqueue", "transfers", "batch",
+]  # fmt: skip
+
+CEILING = 0.6
+"""Share of the memory's rate from which a layer counts as at its ceiling; copies reach 0.8."""
+SHOWN = 3
+
+
+class Cause(Value, frozen=True, kw_only=True):
+    """One reason, what it costs, what shows it, and what to do."""
+
+    code: CauseCode
+    title: str
+    seconds: float | None
+    """``None`` where it is seen and cannot be put in seconds."""
+    layers: tuple[str, ...] = ()
+    """Names of the candidate's layers, the costliest first."""
+    nodes: tuple[str, ...] = ()
+    """ONNX nodes of the layer it is about, where it is about one."""
+    evidence: tuple[str, ...] = ()
+    try_: str = ""
+    """What to do, in words."""
+    command: str | None = None
+
+
+def interruptions(table: LayerTable) -> dict[int, int]:
+    """Layers that interrupt a quantized stretch, and the conversions around them.
+
+    Maps each such layer, and each conversion that is there because of it, to the layer.
+    """
+    directions = neighbours(edges_of(table), len(table.layers))
+    passing = (*CONVERSIONS, "nothing")
+
+    def meets_quantized(layer: Layer, steps: list[list[int]]) -> bool:
+        reached = through(layer.index, steps, table.layers, roles=passing)
+        return any(table.layers[each].precision in QUANTIZED for each in reached)
+
+    found: dict[int, int] = {}
+    for layer in table.layers:
+        if layer.role != "compute" or layer.precision is None or layer.precision in QUANTIZED:
+            continue
+        if not all(meets_quantized(layer, steps) for steps in directions):
+            continue
+        found[layer.index] = layer.index
+        for steps in directions:
+            waiting = list(steps[layer.index])
+            while waiting:
+                index = waiting.pop()
+                if table.layers[index].role in passing:
+                    found[index] = layer.index
+                    waiting += steps[index]
+    return found
+
+
+_TITLES = {
+    "precision": "{count} layers do not compute in {asked}",
+    "reformat": "{count} conversions of layout and type",
+    "fusion": "fusions lost: {count} layers do what fewer did",
+    "memory": "{count} layers are limited by memory, at its ceiling",
+    "kernel": "{count} layers whose kernels are slower than the baseline's",
+    "rest": "layers that gained less than the others",
+    "added": "{count} layers that the baseline does not have",
+}
+
+
+def _layer_causes(
+    excess: Sequence[tuple[Change, float]], b: LayerTable, asked: str | None, broken: dict[int, int]
+) -> Iterator[Cause]:
+    """One cause for every change; what got faster makes a cause cheaper or negative.
+
+    ``excess`` is how much longer each change takes than expected; ``broken`` are interruptions.
+    """
+    members: dict[tuple[CauseCode, int], list[tuple[Change, float]]] = {}
+    for change, seconds in excess:
+        layers = [b.layers[index] for index in change.b]
+        code = _code_of(change, layers, asked)
+        at = next((broken[index] for index in change.b if index in broken), -1)
+        replaceable = change.role in CONVERSIONS or not change.a
+        if asked in QUANTIZED and at >= 0 and (replaceable or not any(map(is_weighted, layers))):
+            code = "interruption"
+        key = (code, at if code == "interruption" else -1)
+        members.setdefault(key, []).append((change, seconds))
+    narrow = (asked or "the narrower type").upper()
+    for (code, at), own in members.items():
+        total = math.fsum(seconds for _, seconds in own)
+        own = sorted((each for each in own if each[0].b), key=lambda each: -each[1])
+        names = [b.layers[index].name for change, _ in own for index in change.b]
+        layer = b.layers[at] if at >= 0 else None
+        if layer is not None:
+            names = list(dict.fromkeys([layer.name, *names]))
+            got = (layer.precision or "another type").upper()
+            called = short_name(layer.name)
+            if layer.nodes and not any(node in layer.name for node in layer.nodes):
+                # A generated name is not found in the model.
+                more = f" and {len(layer.nodes) - 1} more" if len(layer.nodes) > 1 else ""
+                called = f"{layer.nodes[0]}{more} ({called})"
+            title = f"{called} interrupts {narrow}: it computes in {got}"
+        else:
+            title = _TITLES[code].format(count=len(names), asked=narrow)
+        shown = (change for change, seconds in own[:SHOWN] if seconds > 0)
+        evidence = [_evidence(change, b, roof=code == "memory") for change in shown]
+        yield _cause(code, title, total, *evidence, layers=tuple(names), layer=layer, asked=asked)
+
+
+def _code_of(change: Change, layers: Sequence[Layer], asked: str | None) -> CauseCode:
+    if change.role in CONVERSIONS:
+        return "reformat"
+    if not change.a:
+        return "added"
+    if any(is_weighted(layer) and wider(layer.precision, asked) for layer in layers):
+        return "precision"
+    if "fusion" in change.changed and len(change.b) > len(change.a):
+        return "fusion"
+    slowest = max(layers, key=lambda each: each.seconds, default=None)
+    if slowest and slowest.bound == "memory" and (slowest.roofline or 0.0) >= CEILING:
+        return "memory"
+    return "kernel" if change.b_s > change.a_s else "rest"
+
+
+def _evidence(change: Change, b: LayerTable, *, roof: bool) -> str:
+    """A change with both times."""
+    layers = [b.layers[index] for index in change.b]
+    more = f" and {len(layers) - 1} more" if len(layers) > 1 else ""
+    was = f"{text_from_seconds(change.a_s)} before" if change.a else "not in the baseline"
+    text = f"{short_name(layers[0].name)}{more}: {text_from_seconds(change.b_s)}, {was}"
+    if change.precision_b:
+        text += f", {change.precision_b}"
+    if roof:
+        slowest = max(layers, key=lambda each: each.seconds)
+        text += f", {text_from_fraction(slowest.roofline, digits=0)} of the roofline"
+    return text
+
+
+_REMEDIES = {
+    "precision": (
+        "see which nodes have no Q/DQ around them, and quantize them too",
+        "trtbench quantize MODEL.onnx --precision {asked}",
+    ),
+    "reformat": (
+        "let neighbours agree in type: quantize both inputs of every Add and Concat, or leave "
+        "small islands out",
+        "trtbench quantize MODEL.onnx --precision {asked} --exclude 'NODE*'",
+    ),
+    "fusion": (
+        "give the builder more time to find the fusion, or move the Q/DQ that splits it",
+        "trtbench build MODEL.onnx --optimization-level 5",
+    ),
+    "memory": (
+        "no narrower arithmetic helps: fuse with neighbours, or store narrower tensors",
+        "trtbench profile CANDIDATE --by bound",
+    ),
+    "dominant": (
+        "look at this layer first: the rest cannot make up for it",
+        "trtbench profile CANDIDATE --filter {name}",
+    ),
+    "kernel": (
+        "let the builder time more kernels, and time them anew",
+        "trtbench build MODEL.onnx --optimization-level 5 --no-timing-cache",
+    ),
+    "rest": ("compare their kernels one by one", "trtbench diff BASELINE CANDIDATE --all"),
+    "added": (
+        "see what they are for; Q/DQ that was not folded shows as layers of its own",
+        "trtbench diff BASELINE CANDIDATE",
+    ),
+    "clocks": ("measure both at one clock", "trtbench profile CANDIDATE --lock-clocks base"),
+    "enqueue": ("launch as a CUDA graph", "trtbench bench CANDIDATE --cuda-graph on"),
+    "transfers": (
+        "keep tensors on the GPU, or let inputs have the narrower type",
+        "trtbench bench CANDIDATE --no-transfers",
+    ),
+    "batch": (
+        "more items per query, or several queries at a time",
+        "trtbench bench CANDIDATE --batch 8",
+    ),
+    "interruption": (
+        "quantize this node too, take it out, or leave its neighbours unquantized",
+        "trtbench quantize MODEL.onnx --precision {asked} --op Conv --op Gemm --op {op}",
+    ),
+}
+
+
+def _cause(
+    code: CauseCode,
+    title: str,
+    seconds: float | None,
+    *evidence: str,
+    layers: tuple[str, ...] = (),
+    layer: Layer | None = None,
+    asked: str | None = None,
+) -> Cause:
+    """A cause with its remedy; ``layer`` is the one it is about, names are quoted for a shell."""
+    words, command = _REMEDIES[code]
+    operators = operators_of(layer) if layer else ()
+    return Cause(
+        code=code,
+        title=title,
+        seconds=seconds,
+        layers=layers,
+        nodes=layer.nodes if layer and code == "interruption" else (),
+        evidence=evidence,
+        try_=words,
+        command=command.format(
+            asked=asked if asked in ("int8", "fp8", "fp16", "bf16") else "int8",
+            op=operators[0] if operators else "KIND",
+            name=shlex.quote(layer.name if layer else "NAME"),
+        ),
+    )
+
+
+LEAST_GAIN = 1.02
+"""A speed-up below this is none: nothing can be expected of the other layers."""
+
+
+class Explained(Value, frozen=True, kw_only=True):
+    """A cause, and how much of the difference it explains."""
+
+    cause: Cause
+    explains_s: float
+    share: float | None
+    """Of the whole that is to be explained."""
+
+
+class Why(ShortView, Value, frozen=True, kw_only=True):
+    """Why a candidate is not faster than a baseline."""
+
+    baseline_s: float
+    candidate_s: float
+    expected_s: float
+    """Baseline with the gain that the narrower type brought where it was used."""
+    gain: float
+    """How many times as fast the layers in the narrower type are; 1 where there are none."""
+    shortfall_s: float
+    """What there is to explain; zero or less where nothing is missing."""
+    causes: tuple[Explained, ...]
+    gains_s: float
+    """What layers that got faster than expected bring; zero or less."""
+    unexplained_s: float
+    diff: EngineDiff
+
+
+def why(
+    a: LayerTable,
+    b: LayerTable,
+    *,
+    baseline: EngineFacts | None = None,
+    candidate: EngineFacts | None = None,
+) -> Why | None:
+    """Causes, ranked by what they explain; ``None`` where a side has no profile."""
+    if a.total_s is None or b.total_s is None:
+        return None
+    left, right = baseline or EngineFacts(), candidate or EngineFacts()
+    level = at_clock(b, clock_ratio(left, right))
+    diff = difference(a, level)
+    computed = {layer.precision for layer in b.layers if layer.precision}
+    asked = narrowest(right.asked) or narrowest(" ".join(computed))
+    gain = _gain(diff, a, b, asked)
+    excess = [
+        (each, each.b_s - (each.a_s / gain if _weighted(each, a) else each.a_s))
+        for each in diff.changes
+    ]
+    every = (
+        *_layer_causes(excess, level, asked, interruptions(b)),
+        *_surrounding_causes(left, right, a, b),
+    )
+    missing = math.fsum(seconds for _, seconds in excess)
+    shortfall = missing + math.fsum(
+        each.seconds or 0.0 for each in every if each.code in ("clocks", "enqueue", "transfers")
+    )
+    causes = [each for each in every if each.seconds is None or each.seconds > 0]
+    remaining = whole = max(0.0, shortfall)
+    explained = []
+    for cause in sorted((*causes, *_hints(b)), key=lambda each: -(each.seconds or 0.0)):
+        explains = min(remaining, cause.seconds or 0.0)
+        remaining -= explains
+        share = explains / whole if whole and cause.seconds is not None else None
+        explained.append(Explained(cause=cause, explains_s=explains, share=share))
+    return Why(
+        baseline_s=a.total_s,
+        candidate_s=b.total_s,
+        expected_s=(level.total_s or 0.0) - missing,
+        gain=gain,
+        shortfall_s=shortfall,
+        causes=tuple(explained),
+        gains_s=math.fsum(min(0.0, each.seconds or 0.0) for each in every),
+        unexplained_s=whole - math.fsum(each.explains_s for each in explained),
+        diff=diff,
+    )
+
+
+def _weighted(change: Change, a: LayerTable) -> bool:
+    return any(is_weighted(a.layers[index]) for index in change.a)
+
+
+def _gain(diff: EngineDiff, a: LayerTable, b: LayerTable, asked: str | None) -> float:
+    """How many times as fast the layers got that did gain by the narrower type."""
+
+    def main_type(indices: Sequence[int], table: LayerTable) -> str | None:
+        layers = [table.layers[index] for index in indices if table.layers[index].precision]
+        return max(layers, key=lambda layer: layer.seconds).precision if layers else None
+
+    gained = []
+    for each in diff.changes:
+        if each.b and each.b_s < each.a_s and _weighted(each, a):
+            was, now = main_type(each.a, a), main_type(each.b, b)
+            if wider(was, now) and not wider(now, asked):
+                gained.append(each)
+    after = math.fsum(each.b_s for each in gained)
+    ratio = math.fsum(each.a_s for each in gained) / after if after else 1.0
+    return ratio if ratio >= LEAST_GAIN else 1.0
+
+
+DOMINANT = 0.4
+"""Share of all time from which one layer is the one to look at."""
+ENQUEUE_BOUND = 0.8
+"""trtexec warns from the same share of enqueue time over GPU time on."""
+CLOCK_STEP = 0.02
+"""Clocks nearer to one another than this are one clock."""
+SMALL_LAYER_S = 16e-6
+SMALL_SHARE = 0.15
+"""Half the layers this short, and this far from the roof: too little work."""
+LEAST_LAYERS = 3
+
+
+def clock_ratio(a: EngineFacts, b: EngineFacts) -> float:
+    """How much faster the baseline's clock ran; 1 where it is not known, or GPUs differ."""
+    if not a.sm_clock_hz or not b.sm_clock_hz or a.gpu != b.gpu:
+        return 1.0
+    ratio = a.sm_clock_hz / b.sm_clock_hz
+    return ratio if abs(ratio - 1) > CLOCK_STEP else 1.0
+
+
+def at_clock(table: LayerTable, ratio: float) -> LayerTable:
+    """The table with times scaled to another clock, as if all of them went with it."""
+    if ratio == 1.0:
+        return table
+    layers = tuple(
+        layer.having(time_s=None if layer.time_s is None else layer.time_s / ratio)
+        for layer in table.layers
+    )
+    return table.having(layers=layers)
+
+
+def _surrounding_causes(
+    a: EngineFacts, b: EngineFacts, left: LayerTable, right: LayerTable
+) -> Iterator[Cause]:
+    """What lies around the layers: clocks, a host that does not keep up, copies."""
+    ratio, total = clock_ratio(a, b), right.total_s
+    if ratio != 1.0 and total is not None:
+        was, now = (f"{(facts.sm_clock_hz or 0) / 1e6:.0f} MHz" for facts in (a, b))
+        yield _cause(
+            "clocks",
+            "the GPU ran at another clock",
+            total - total / ratio,
+            f"{was} in the baseline, {now} in the candidate; at most this much, if every layer "
+            "goes with the clock",
+        )
+    if b.enqueue_s and b.gpu_s and b.enqueue_s >= ENQUEUE_BOUND * b.gpu_s:
+        waits = [
+            max(0.0, facts.gpu_s - (table.total_s or facts.gpu_s)) if facts.gpu_s else 0.0
+            for facts, table in ((a, left), (b, right))
+        ]
+        longer = waits[1] - waits[0]
+        yield _cause(
+            "enqueue",
+            "the host does not launch fast enough (enqueue-bound)",
+            longer if longer > 0 else None,
+            f"enqueueing takes {text_from_seconds(b.enqueue_s)}, the GPU "
+            f"{text_from_seconds(b.gpu_s)}",
+        )
+    if a.transfers_s is not None and b.transfers_s is not None and b.gpu_s:
+        bound = " and take longer than computing" if b.transfers_s >= b.gpu_s else ""
+        yield _cause(
+            "transfers",
+            f"copies to and from the GPU take longer{bound}",
+            b.transfers_s - a.transfers_s,
+            f"{text_from_seconds(a.transfers_s)} in the baseline, "
+            f"{text_from_seconds(b.transfers_s)} in the candidate",
+        )
+
+
+def _hints(table: LayerTable) -> Iterator[Cause]:
+    """What can be seen and not be put in seconds: a dominant layer, too little work."""
+    layer = max(table.layers, key=lambda each: each.seconds, default=None)
+    if layer is not None and (layer.share or 0.0) >= DOMINANT:
+        yield _cause(
+            "dominant",
+            f"one layer takes {text_from_fraction(layer.share, digits=0)} of the time",
+            None,
+            f"{short_name(layer.name)}: {text_from_seconds(layer.time_s)}",
+            layers=(layer.name,),
+            layer=layer,
+        )
+    timed = sorted(layer.seconds for layer in table.layers if layer.seconds > 0)
+    shares = sorted(layer.roofline for layer in table.layers if layer.roofline is not None)
+    if len(timed) < LEAST_LAYERS or len(shares) < LEAST_LAYERS:
+        return
+    middle, share = timed[len(timed) // 2], shares[len(shares) // 2]
+    if middle <= SMALL_LAYER_S and share <= SMALL_SHARE:
+        yield _cause(
+            "batch",
+            "too little work to fill the GPU",
+            None,
+            f"half of the layers take {text_from_seconds(middle, digits=2)} or less and reach "
+            f"{text_from_fraction(share, digits=0)} of the roofline or less",
+        )

@@ -1,0 +1,331 @@
+"""Profile, layer information and ONNX nodes of one engine, joined into one table.
+
+Layers meet in the order of execution where the names agree, else by name, those of one name in
+their order. A profile and layer information of different engines are not joined: the table says
+so and holds the times alone.
+
+What a layer does and in which type it computes, from whatever tells it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+
+from trtbench.core.run import name_of, types_of
+from trtbench.core.samples import EngineGraph, LayerInfo, LayerProfile, LayerTime, TensorInfo
+from trtbench.core.units import text_from_shape
+from trtbench.layers.cost import NodeCosts, flops_of, traffic_of
+from trtbench.layers.table import (
+    QUANTIZED,
+    Basis,
+    Layer,
+    LayerTable,
+    Role,
+    foreign_ends,
+    is_reformat,
+    nodes_between,
+    nodes_of,
+    operators_named,
+    region_of,
+)
+
+_OPERANDS = {
+    "f16": "fp16", "bf16": "bf16", "f32": "fp32", "tf32": "tf32", "f64": "fp64",
+    "i8": "int8", "u8": "uint8", "int8": "int8", "i4": "int4",
+    "e4m3": "fp8", "e5m2": "fp8", "e2m1": "fp4",
+}  # fmt: skip
+_ONE = "bf16|tf32|f16|f32|f64|int8|i8|u8|i4|e4m3|e5m2|e2m1"
+_XMMA = re.compile(rf"_({_ONE})({_ONE}|i32)_({_ONE})(f16|f32|i32|bf16)?(?=_)")
+"""``_<input><output>_<operand><accumulator>_``; without an accumulator the operand is the input."""
+_DENSE = re.compile(rf"_({_ONE})({_ONE})(?=_)")
+_WORDS = (
+    (re.compile(r"imma|icudnn|int8x4|_i8816|_i16832|i\d+cudnn|int8_"), "int8"),
+    (re.compile(r"e4m3|fp8|qgmma"), "fp8"),
+    (re.compile(r"e2m1|nvfp4|fp4"), "fp4"),
+    (re.compile(r"tf32|s1688tf32"), "tf32"),
+    (re.compile(r"bf16|bfloat16"), "bf16"),
+    (re.compile(r"hmma|h884|h1688|h16816|f16f16|fp16|half|FP16"), "fp16"),
+    (re.compile(r"scudnn|sgemm|ffma|fp32|FP32"), "fp32"),
+)
+"""Marks in kernels of cuDNN, cuBLAS, CUTLASS and pooling, in the order in which they decide."""
+_WEIGHTS = {
+    "half": "fp16", "float": "fp32", "int8": "int8", "bfloat16": "bf16", "bf16": "bf16",
+    "fp8": "fp8", "int4": "int4", "fp4": "fp4",
+}  # fmt: skip
+"""How the inspector words the type of weights."""
+_NUMBER = re.compile(r"^(?:0x[0-9a-fA-F]+|-?\d+)$")
+
+_ROLES: dict[str, Role] = {
+    "constant": "constant", "noop": "nothing", "shape_call": "nothing", "shape": "nothing",
+    "memcpy": "copy",
+}  # fmt: skip
+_REFORMATS = ("reformat", "myelinreformat", "cast", "quantize", "dequantize")
+_NVM = re.compile(r"(?:^| )(?:to|from) nvm$")
+_HIDES = re.compile(r"ForeignNode|myelin$|plugin", re.IGNORECASE)
+"""Layers that are many, or a program of their own."""
+_COMPUTED = re.compile(r"fp|bf|int8|tf")
+_GENERATED = re.compile(r"^(?:__myl_|_gemm_|__mye)")
+
+
+_NAMED_KIND = re.compile(r"\((\w+)\)$|^(?:aten|prim|onnx)::(\w+)$")
+"""How the profilers of ONNX Runtime and PyTorch name nodes, modules and operators."""
+
+
+def _named_kind(name: str) -> tuple[str, str] | None:
+    """Split a name that holds its kind, as profilers write it: ``/conv1/Conv (Conv)``."""
+    named = _NAMED_KIND.search(name)
+    return (name[: named.start()].rstrip(), named[1] or named[2]) if named else None
+
+
+def _role(name: str, info: LayerInfo | None) -> Role:
+    """What a layer is there for; a name alone shows reformats and DLA's copies."""
+    if _NVM.search(name):
+        return "copy"
+    kind = (info.type or "").lower() if info else ""
+    if kind in _ROLES:
+        return _ROLES[kind]
+    if kind not in _REFORMATS and (kind or not is_reformat(name)):
+        return "compute"
+    taken, given = _edge_types(info)
+    if taken and given and taken != given:
+        return "quantize" if taken in QUANTIZED or given in QUANTIZED else "cast"
+    origin = str(info.extra.get("Origin", "")) if info else ""
+    return "quantize" if origin == "QDQ" else "cast" if origin == "CAST" else "reformat"
+
+
+def _edge_types(info: LayerInfo | None) -> tuple[str | None, str | None]:
+    """The types a layer takes and gives, by its first typed tensors."""
+    taken, given = (
+        next((each.dtype for each in tensors if each.dtype), None)
+        for tensors in ((info.inputs, info.outputs) if info else ((), ()))
+    )
+    return taken, given
+
+
+def _computing_type(info: LayerInfo | None, role: Role) -> tuple[str | None, Basis | None]:
+    """The type that a layer computes in, and where that is known from."""
+    if info is None or role != "compute":
+        return None, None
+    if (found := type_from_tactic(info.tactic)) is not None:
+        return found, "tactic"
+    for key, value in info.extra.items():  # weights; biases are wider on purpose
+        if key.lower().endswith("weights") and isinstance(value, dict) and value.get("Count"):
+            if (found := _WEIGHTS.get(str(value.get("Type", "")).lower())) is not None:
+                return found, "weights"
+            break
+    edges: tuple[tuple[tuple[TensorInfo, ...], Basis], ...] = (
+        (info.inputs, "inputs"),
+        (info.outputs, "outputs"),
+    )
+    for tensors, basis in edges:  # the largest tensor; indices do not count
+        usable = [x for x in tensors if x.dtype and x.dtype not in ("int32", "int64", "bool")]
+        if usable:
+            largest = max(usable, key=lambda x: math.prod(max(dim, 1) for dim in x.dimensions))
+            return largest.dtype, basis
+    return None, None
+
+
+def layer_types(graph: EngineGraph, *, seen_inside: bool = False) -> Counter[str]:
+    """Count layers by the type that computes; what only makes tensors fit does not count.
+
+    ``seen_inside`` leaves out what hides other layers: its edges say nothing of these.
+    """
+    found: Counter[str] = Counter()
+    for layer in graph.layers:
+        precision, basis = _computing_type(layer, _role(layer.name, layer))
+        edges = seen_inside and basis in ("inputs", "outputs")
+        hidden = edges and _HIDES.search(layer.type or layer.name)
+        if precision and _COMPUTED.match(precision) and not hidden:
+            found[precision] += 1
+    return found
+
+
+def types_of_layers(graph: EngineGraph | None) -> frozenset[str]:
+    """The types that layers were seen to compute in; empty where that is not known."""
+    return frozenset(layer_types(graph, seen_inside=True)) if graph is not None else frozenset()
+
+
+def denied_by(label: str | None, ran: frozenset[str]) -> str | None:
+    """Name what computes, where none of it is of the label; ``None`` where it may be."""
+    wanted, full = types_of(label), {"fp32", "tf32"}
+    if not wanted or "best" in wanted:
+        return None
+    agreed = (wanted | full if wanted & full else wanted) & ran
+    return name_of(ran) if ran and not agreed else None
+
+
+@lru_cache(maxsize=4096)
+def type_from_tactic(tactic: str | None) -> str | None:
+    """Read the operands' type from a kernel's name; ``None`` when the name does not tell."""
+    if not tactic or _NUMBER.match(tactic) or _GENERATED.match(tactic):
+        return None
+    if match := _XMMA.search(tactic):
+        return _OPERANDS[match[3] if match[4] else match[1]]
+    if match := _DENSE.search(tactic):
+        return _OPERANDS[match[1]]
+    return next((name for pattern, name in _WORDS if pattern.search(tactic)), None)
+
+
+SAME_ENGINE = 0.9
+"""Share of the timed layers that layer information must name to be taken for the same engine;
+a builder that was run again changes far more of the names than this."""
+
+
+def join_layers(
+    profile: LayerProfile | None,
+    graph: EngineGraph | None = None,
+    *,
+    costs: NodeCosts | None = None,
+) -> LayerTable:
+    """Join what was timed, what the inspector shows and what the nodes cost."""
+    times = profile.layers if profile is not None else ()
+    notes: list[str] = []
+    if graph is not None and times:
+        shared = Counter(info.name for info in graph.layers) & Counter(each.name for each in times)
+        if shared.total() < SAME_ENGINE * len(times):
+            notes.append(
+                "profile and layer information are of different engines and were not joined: of "
+                f"{len(times)} timed layers {shared.total()} are among the {len(graph.layers)} of "
+                "the engine"
+            )
+            graph = None
+    infos = graph.layers if graph else ()
+    met = _met(times, infos)
+    total = math.fsum(each.average_s for each in times)
+    layers = [
+        _layer(index, time, info, total=total, costs=costs)
+        for index, (time, info) in enumerate(met)
+    ]
+    tensors = (each for info in infos for each in (*info.inputs, *info.outputs))
+    notes += _notes(bool(times), graph, layers, costs)
+    return LayerTable(
+        layers=tuple(layers),
+        count=profile.count if profile else None,
+        timed=bool(times),
+        detailed=graph is not None and graph.detailed,
+        tensors={each.name: each.dtype for each in tensors if each.dtype},
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _met(
+    times: Sequence[LayerTime], infos: Sequence[LayerInfo]
+) -> list[tuple[LayerTime | None, LayerInfo | None]]:
+    """Meet times and layers by name; a layer that was not timed stays in its place."""
+    waiting: dict[str, list[LayerInfo]] = {}
+    for info in reversed(infos):
+        waiting.setdefault(info.name, []).append(info)
+    met: list[tuple[LayerTime | None, LayerInfo | None]] = []
+    for time in times:
+        same = waiting.get(time.name)
+        met.append((time, same.pop() if same else None))
+    taken = {id(info): time for time, info in met if info is not None}
+    if not infos or len(taken) == len(infos) == len(met):
+        return met
+    rest = [(time, info) for time, info in met if info is None]
+    return [*((taken.get(id(info)), info) for info in infos), *rest]
+
+
+def _layer(
+    index: int,
+    time: LayerTime | None,
+    info: LayerInfo | None,
+    *,
+    total: float,
+    costs: NodeCosts | None,
+) -> Layer:
+    name = info.name if info else time.name if time else ""
+    role, named = _role(name, info), _named_kind(name)
+    precision, basis = _computing_type(info, role)
+    taken, given = _edge_types(info)
+    nodes = _nodes(name, info, costs)
+    asked = costs.asked(nodes) if costs else None
+    if costs is None or role != "compute":
+        # By the name alone: ``w + QuantizeLinear_7 + Conv_9`` has quantized weights.
+        parts, known = name.split(" + "), nodes_of(name)
+        quantizes = any("QuantizeLinear" in part for part in parts)
+        works = any("QuantizeLinear" not in part and part in known for part in parts)
+        asked = "int8" if quantizes and works else None
+    kind = info.extra.get("ParameterType") or info.type if info else named[1] if named else None
+    return Layer(
+        index=index,
+        name=name,
+        kind=str(kind) if kind else None,
+        role=role,
+        precision=precision,
+        precision_basis=basis,
+        precision_in=taken,
+        precision_out=given,
+        shape_in=_shape(info.inputs if info else ()),
+        shape_out=_shape(info.outputs if info else ()),
+        time_s=time.average_s if time else None,
+        median_s=time.median_s if time else None,
+        min_s=time.min_s if time else None,
+        max_s=time.max_s if time else None,
+        share=time.average_s / total if time and total > 0 else None,
+        tactic=info.tactic if info else None,
+        stream=info.stream if info else None,
+        weights=info.weights_count if info else None,
+        nodes=nodes,
+        operators=(costs.operators(nodes) if costs else ()) or operators_named(nodes),
+        asked=asked,
+        flops=flops_of(info, nodes, role, costs),
+        traffic_bytes=traffic_of(info, nodes, role, costs),
+        region=region_of(name),
+        reads=tuple(each.name for each in info.inputs) if info else (),
+        writes=tuple(each.name for each in info.outputs) if info else (),
+    )
+
+
+def _nodes(name: str, info: LayerInfo | None, costs: NodeCosts | None) -> tuple[str, ...]:
+    """List the ONNX nodes: as the inspector names them, else by the name and the model."""
+    if info is not None and info.origin:
+        return info.origin
+    ends = foreign_ends(name)
+    if ends is not None and costs is not None and (found := nodes_between(*ends, costs.order)):
+        return found
+    if info is None and costs is not None and (own := _named_kind(name)) is not None:
+        return costs.behind(*own)
+    return nodes_of(name)
+
+
+def _shape(tensors: Sequence[TensorInfo]) -> str | None:
+    """Shape of the first tensor that has one."""
+    dims = next((each.dimensions for each in tensors if each.dimensions), None)
+    return text_from_shape([None if dim < 0 else dim for dim in dims]) if dims else None
+
+
+def _notes(
+    timed: bool, graph: EngineGraph | None, layers: Sequence[Layer], costs: NodeCosts | None
+) -> list[str]:
+    notes = []
+    own = any(_named_kind(each.name) for each in layers)
+    if graph is None:
+        unknown = "types and shapes" if own else "kinds, types and shapes"
+        notes.append(f"no layer information: {unknown} are not known")
+    elif not graph.detailed:
+        notes.append("built with layer names only: kinds, types and shapes are not known")
+    if not timed:
+        notes.append("no profile: nothing was timed")
+    elif graph is not None:
+        missing = sum(1 for layer in layers if layer.time_s is None)
+        extra = sum(1 for layer in layers if layer.time_s is not None and layer.kind is None)
+        if missing:
+            notes.append(f"{missing} layers of the engine are not in the profile")
+        if extra and graph.detailed:
+            notes.append(f"{extra} timed layers are not in the layer information")
+    counts = Counter(layer.name for layer in layers)
+    repeated = sum(count for count in counts.values() if count > 1)
+    if repeated:
+        notes.append(f"{repeated} layers share their name with another; each is kept as its own")
+    if costs is not None and layers and not any(costs.knows(each.nodes) for each in layers):
+        notes.append(
+            "the runtime names no layer as the ONNX model does: operations are not counted"
+            if own
+            else "no layer came from a node of this ONNX model: it is of another network"
+        )
+    return notes

@@ -1,0 +1,473 @@
+"""One layer of an engine with all that is known of it, the table of all of them, and their graph.
+
+Also what the names of layers show (fused nodes, reformats, blocks), layers in groups, each second
+counted once, and the whole in which they ran.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Literal
+
+import numpy as np
+
+from trtbench.core.errors import UsageError, near_miss
+from trtbench.core.run import Run, gpu_of, precision_of
+from trtbench.core.spec import Value
+
+Role = Literal["compute", "reformat", "cast", "quantize", "copy", "constant", "nothing"]
+"""What a layer is there for.
+
+compute   does work of the network
+reformat  changes the layout of a tensor, not its type
+cast      changes between floating-point types
+quantize  changes to or from INT8, FP8, INT4 or FP4
+copy      moves a tensor, as DLA does to and from its own memory
+constant  holds weights
+nothing   runs no kernel (NoOp, shape calls)
+"""
+
+CONVERSIONS: tuple[Role, ...] = ("reformat", "cast", "quantize", "copy")
+"""Roles that do nothing for the network but make tensors fit."""
+
+QUANTIZED = ("int8", "fp8", "int4", "fp4", "uint8")
+"""Types that a network has to be quantized for."""
+
+Basis = Literal["tactic", "weights", "inputs", "outputs"]
+"""Where the type that computes is known from, the surest first."""
+
+Bound = Literal["compute", "memory"]
+
+
+class Layer(Value, frozen=True, kw_only=True):
+    """One layer; what no source tells is ``None`` or empty."""
+
+    index: int
+    """Place in the order of execution, from 0."""
+    name: str
+    kind: str | None = None
+    """What it is, in the inspector's words: ``Convolution``, ``gemm``, ``Reformat``."""
+    role: Role = "compute"
+    precision: str | None = None
+    """The type that computes: an INT8 convolution with an FP32 output computes in INT8."""
+    precision_basis: Basis | None = None
+    precision_in: str | None = None
+    precision_out: str | None = None
+    shape_in: str | None = None
+    shape_out: str | None = None
+    time_s: float | None = None
+    """Average per inference; ``None`` where the layer was not timed."""
+    median_s: float | None = None
+    min_s: float | None = None
+    max_s: float | None = None
+    share: float | None = None
+    """Of the sum over all layers, from 0 to 1."""
+    tactic: str | None = None
+    stream: int | None = None
+    weights: int | None = None
+    """Parameters it holds."""
+    nodes: tuple[str, ...] = ()
+    """ONNX nodes it came from."""
+    operators: tuple[str, ...] = ()
+    """Kinds of these nodes: ``Conv``, ``MatMul``; from their names where the model is not there."""
+    asked: str | None = None
+    """Type that the model asks for, where Q/DQ or typed nodes say so."""
+    flops: int | None = None
+    traffic_bytes: int | None = None
+    """What it must at least read and write."""
+    flops_per_s: float | None = None
+    bytes_per_s: float | None = None
+    roofline: float | None = None
+    """Achieved share of what the GPU allows at this intensity, from 0 to 1."""
+    bound: Bound | None = None
+    region: str | None = None
+    """Myelin's region, where the layer is one kernel of it."""
+    reads: tuple[str, ...] = ()
+    """Names of the tensors it takes."""
+    writes: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Its time, nothing where it was not timed."""
+        return self.time_s or 0.0
+
+    @property
+    def converts(self) -> bool:
+        return self.role in CONVERSIONS
+
+
+class LayerTable(Value, frozen=True, kw_only=True):
+    """The layers of one engine in the order of execution."""
+
+    layers: tuple[Layer, ...]
+    count: int | None = None
+    """Inferences that the times are averages over, where known."""
+    timed: bool = False
+    detailed: bool = False
+    """Whether more than names is known of the layers."""
+    gpu: str | None = None
+    """The GPU in the table of GPUs, where it is known."""
+    tensors: dict[str, str] = {}
+    """Types of the tensors between layers, by name."""
+    notes: tuple[str, ...] = ()
+    """What the reader must know: sources that do not fit, guesses."""
+
+    @property
+    def total_s(self) -> float | None:
+        """Sum of all layer times; ``None`` where nothing was timed."""
+        return total_s(self.layers) if self.timed else None
+
+
+def total_s(layers: Iterable[Layer]) -> float:
+    """Add up layer times; what was not timed adds nothing."""
+    return math.fsum(layer.seconds for layer in layers)
+
+
+MOST_LETTERS = 72
+
+_FOR = re.compile(r"Reformatting CopyNode for (Input|Output) Tensor (\d+) to (.+)", re.DOTALL)
+_REFORMATTER = re.compile(r" (?:in|out)put reformatter \d+$")
+"""Until TensorRT 8.2."""
+_FOREIGN = re.compile(r"\{ForeignNode\[(?P<first>.*?)\.\.\.(?P<last>.*)\]\}", re.DOTALL)
+_DLA = re.compile(r"^\{(?P<nodes>[^{}]*)\}$", re.DOTALL)
+_WRAPPED = re.compile(r"^(?:PWN|PointWise|fusedPointwise)\((?P<inner>.*)\)$", re.DOTALL)
+_TORCH = re.compile(r"^\[[A-Z_0-9]+\]-\[(?P<op>[^\]]*)\]-\[(?P<node>[^\]]*)\]")
+_MYELIN = re.compile(r"_(?P<region>myl\d+)_\d+$")
+_CONSTANT = re.compile(r"(?:^|\.)(?:weight|bias|running_mean|running_var)$|^onnx::|_clone_\d+$")
+_NUMBERED = re.compile(r"^[A-Za-z]+_\d+$")
+_OPERATOR = re.compile(r"(?:^|/)([A-Za-z][A-Za-z0-9]*?)(?:_\d+)?$")
+_NOT_A_NODE = re.compile(r"^\(Unnamed Layer\*|^ONNXTRT_|^__my")
+
+
+def target_of_reformat(name: str) -> tuple[str, str] | None:
+    """The layer that a reformat is for, and its tensor (``input 0``); ``None`` of other layers."""
+    match = _FOR.match(name)
+    return (match[3], f"{match[1].lower()} {match[2]}") if match else None
+
+
+def is_reformat(name: str) -> bool:
+    """Whether a name is that of a reformat, in any version."""
+    return bool(_FOR.match(name) or _REFORMATTER.search(name))
+
+
+def foreign_ends(name: str) -> tuple[str, str] | None:
+    """Name the first and the last node that a Myelin region swallowed."""
+    match = _FOREIGN.search(name)
+    return (match["first"].strip(), match["last"].strip()) if match else None
+
+
+def region_of(name: str) -> str | None:
+    """Name the Myelin region that a kernel belongs to: ``myl2``."""
+    match = _MYELIN.search(name)
+    return match["region"] if match else None
+
+
+def nodes_of(name: str) -> tuple[str, ...]:
+    """List the nodes that a layer's name is made of, in order; weights and helpers are left out."""
+    if _FOR.match(name):
+        return ()
+    dla = _DLA.match(name)
+    parts: Iterable[str] = foreign_ends(name) or (dla["nodes"].split(",") if dla else _parts(name))
+    nodes = dict.fromkeys(part.strip() for part in parts)
+    return tuple(x for x in nodes if x and not _CONSTANT.search(x) and not _NOT_A_NODE.match(x))
+
+
+def operators_named(nodes: Sequence[str]) -> tuple[str, ...]:
+    """Guess the kinds of nodes from their names: ``/layer1/conv1/Conv``, ``Add_12``."""
+    found = (_OPERATOR.search(node) for node in nodes)
+    return tuple(match[1] for match in found if match)
+
+
+def nodes_between(first: str, last: str, order: Sequence[str]) -> tuple[str, ...]:
+    """List the nodes from one to another in an order of nodes; empty when an end is not in it."""
+    places = {node: place for place, node in reversed(list(enumerate(order)))}
+    if first not in places or last not in places:
+        return ()
+    begin, end = sorted((places[first], places[last]))
+    return tuple(order[begin : end + 1])
+
+
+def is_numbered(node: str) -> bool:
+    """Whether a name only counts (``Conv_12``): in another file it is another node."""
+    return bool(_NUMBERED.match(node))
+
+
+def short_name(name: str) -> str:
+    """Cut the middle out of a name that would fill several lines of prose."""
+    if len(name) <= MOST_LETTERS:
+        return name
+    head = MOST_LETTERS * 2 // 3
+    return f"{name[:head]}…{name[head + 1 - MOST_LETTERS :]}"
+
+
+def block_of(name: str, *, depth: int = 1) -> str:
+    """Name the block of a node: ``/layer3/layer3.1/conv1/Conv`` at depth 1 is ``/layer3``."""
+    slash = name.startswith("/")
+    parts = [part for part in name.split("/") if part]
+    if len(parts) == 1:
+        parts = [part for part in name.lstrip("/").split(".") if part]
+        return ".".join(parts[:depth]) if len(parts) > 1 else name
+    return ("/" if slash else "") + "/".join(parts[: max(1, min(depth, len(parts) - 1))])
+
+
+def _parts(name: str) -> list[str]:
+    parts: list[str] = []
+    for part in map(str.strip, re.split(r" \+ | \|\| ", name.strip())):
+        wrapped, torch = _WRAPPED.match(part), _TORCH.match(part)
+        # Commas join in ``PWN(a, b)`` what plus signs join elsewhere.
+        inner = _parts(wrapped["inner"].replace(", ", " + ")) if wrapped else [part]
+        inner = [torch["node"] or torch["op"]] if torch else inner
+        parts += [re.sub(r"_myl\d+_\d+$", "", each) for each in inner]
+    return parts
+
+
+KEYS = ("kind", "precision", "role", "node", "block", "region", "stream", "bound")
+"""What layers can be grouped by; ``block`` takes a depth (``block:2``)."""
+
+UNKNOWN = "unknown"
+REST = "the rest"
+
+_PATTERN = re.compile(r"[*?\[]")
+
+
+class Group(Value, frozen=True, kw_only=True):
+    """Layers with something in common."""
+
+    name: str
+    layers: float
+    """How many; a layer that came from several nodes counts in parts under each of them."""
+    seconds: float | None
+    share: float | None = None
+    flops: int | None = None
+    traffic_bytes: int | None = None
+    precisions: str | None = None
+    """Types its layers compute in, the most frequent first."""
+
+
+def groups_of(table: LayerTable, by: str, *, top: int | None = None) -> tuple[Group, ...]:
+    """Group the layers of a table, the most time (or the most layers) first."""
+    names_of = _grouping(by)
+    members: dict[str, list[tuple[Layer, float]]] = {}
+    for layer in table.layers:
+        names = names_of(layer)
+        for name in names:
+            members.setdefault(name, []).append((layer, 1 / len(names)))
+    groups, total = [], table.total_s
+    for name, found in members.items():
+        seconds = math.fsum(layer.seconds * part for layer, part in found)
+        counted = Counter(layer.precision for layer, _ in found if layer.precision)
+        flops, traffic = (
+            [(value, part) for layer, part in found if (value := getattr(layer, field)) is not None]
+            for field in ("flops", "traffic_bytes")
+        )
+        group = Group(
+            name=name,
+            layers=round(math.fsum(part for _, part in found), 6),
+            seconds=None if total is None else seconds,
+            share=seconds / total if total else None,
+            flops=round(sum(value * part for value, part in flops)) if flops else None,
+            traffic_bytes=round(sum(value * part for value, part in traffic)) if traffic else None,
+            precisions=", ".join(each for each, _ in counted.most_common()) or None,
+        )
+        groups.append(group)
+    groups.sort(key=lambda group: (-(group.seconds or 0.0), -group.layers, group.name))
+    return tuple(groups[:top])
+
+
+def matching(layers: Iterable[Layer], pattern: str) -> tuple[Layer, ...]:
+    """Choose the layers whose name, or a node of which, fits a pattern."""
+    return tuple(layer for layer in layers if fits(layer, pattern))
+
+
+def fits(layer: Layer, pattern: str) -> bool:
+    """Whether a layer's name or one of its nodes fits; without ``*`` a part is enough."""
+    whole = pattern if _PATTERN.search(pattern) else f"*{pattern}*"
+    return any(fnmatchcase(name, whole) for name in (layer.name, *layer.nodes))
+
+
+def _grouping(by: str) -> Callable[[Layer], Sequence[str]]:
+    """Find the groups of a layer; one of several nodes belongs to each of them in equal parts."""
+    key, _, depth = by.partition(":")
+    if key == "block" and depth and not depth.isdecimal():
+        raise UsageError(f"{by!r} has no depth", fix="write it like block:2")
+    patterns = [each.strip() for each in by.split(",") if each.strip()]
+
+    def by_block(layer: Layer) -> Sequence[str]:
+        """The block most nodes are in; a reformat is with the layer it is for."""
+        names = layer.nodes or (target_of_reformat(layer.name) or (layer.name,))[:1]
+        blocks = Counter(block_of(name.split(" + ")[0], depth=int(depth or 1)) for name in names)
+        return [blocks.most_common(1)[0][0]]
+
+    def by_node(layer: Layer) -> Sequence[str]:
+        return layer.nodes or [f"({layer.role})" if layer.role != "compute" else layer.name]
+
+    def by_field(layer: Layer) -> Sequence[str]:
+        value = getattr(layer, by)
+        converts = by == "precision" and layer.role != "compute"
+        return [str(value) if value is not None else f"({layer.role})" if converts else UNKNOWN]
+
+    def by_pattern(layer: Layer) -> Sequence[str]:
+        return [next((each for each in patterns if fits(layer, each)), REST)]
+
+    if key == "block":
+        return by_block
+    if key == "node":
+        return by_node
+    if by in KEYS:
+        return by_field
+    if _PATTERN.search(by) or "/" in by:
+        return by_pattern
+    guess = near_miss(by, KEYS)
+    raise UsageError(
+        f"layers cannot be grouped by {by!r}",
+        facts={"known": " ".join(KEYS)},
+        fix=f"--by {guess}" if guess else "--by kind, or a pattern such as --by '/layer3/*'",
+    )
+
+
+Edge = tuple[int, int, str]
+"""Index of the layer that writes, of the one that reads, and the tensor between them."""
+
+
+def edges_of(table: LayerTable) -> list[Edge]:
+    """List who feeds whom, each pair once for every tensor.
+
+    A tensor that is written again later (Myelin reuses names) is read from its last writer; one
+    that is only written later is not read here.
+    """
+    writers: dict[str, int] = {}
+    found: dict[Edge, None] = {}
+    for layer in table.layers:
+        for name in layer.reads:
+            if name in writers and writers[name] != layer.index:
+                found[writers[name], layer.index, name] = None
+        for name in layer.writes:
+            writers[name] = layer.index
+    return list(found)
+
+
+def neighbours(edges: Iterable[Edge], count: int) -> tuple[list[list[int]], list[list[int]]]:
+    """List for every layer those that feed it and those it feeds."""
+    before: list[list[int]] = [[] for _ in range(count)]
+    after: list[list[int]] = [[] for _ in range(count)]
+    for begin, end, _ in edges:
+        if end not in after[begin]:
+            after[begin].append(end)
+            before[end].append(begin)
+    return before, after
+
+
+def through(
+    start: int, steps: list[list[int]], layers: tuple[Layer, ...], *, roles: tuple[str, ...]
+) -> Iterator[int]:
+    """Walk from a layer to the next ones, through layers of these roles."""
+    waiting, seen = list(steps[start]), set()
+    while waiting:
+        index = waiting.pop()
+        if index in seen:
+            continue
+        seen.add(index)
+        if layers[index].role in roles:
+            waiting += steps[index]
+        else:
+            yield index
+
+
+class Unions:
+    """Sets that grow together: who is joined to whom, through others too."""
+
+    def __init__(self, count: int) -> None:
+        self._parent = list(range(count))
+
+    def root(self, index: int) -> int:
+        """Find the one that stands for a set."""
+        while self._parent[index] != index:
+            self._parent[index] = self._parent[self._parent[index]]
+            index = self._parent[index]
+        return index
+
+    def join(self, one: int, other: int) -> None:
+        """Make two sets one."""
+        self._parent[self.root(one)] = self.root(other)
+
+    def sets(self, members: Iterable[int]) -> list[list[int]]:
+        """List the sets among some members, in their order."""
+        found: dict[int, list[int]] = {}
+        for each in members:
+            found.setdefault(self.root(each), []).append(each)
+        return list(found.values())
+
+
+class EngineFacts(Value, frozen=True, kw_only=True):
+    """Medians of one inference and the conditions they were taken under, where known."""
+
+    host_s: float | None = None
+    latency_s: float | None = None
+    gpu_s: float | None = None
+    enqueue_s: float | None = None
+    h2d_s: float | None = None
+    d2h_s: float | None = None
+    jitter: float | None = None
+    """Spread of GPU time (of the headline without it): standard deviation over mean."""
+    profiled_gpu_s: float | None = None
+    sm_clock_hz: float | None = None
+    """Mean while measuring, else the locked clock read before the run."""
+    gpu: str | None = None
+    sm_count: int | None = None
+    batch: int | None = None
+    asked: str | None = None
+    """Precision that the build was told or allowed to use."""
+    cuda_graph: bool | None = None
+    tensorrt: str | None = None
+
+    @property
+    def transfers_s(self) -> float | None:
+        """Both copies together; ``None`` when neither was seen."""
+        if self.h2d_s is None and self.d2h_s is None:
+            return None
+        return (self.h2d_s or 0.0) + (self.d2h_s or 0.0)
+
+
+def facts_from_run(run: Run) -> EngineFacts:
+    """Gather medians and conditions of a run; printed numbers stand in for samples."""
+    from statistics import fmean, median  # slow to import, and no worker needs it
+
+    from trtbench.analysis.summary import reported_s
+
+    record, gpu = run.record, gpu_of(run.record)
+    profiled = [each.profiled_gpu_s for each in record.launches if each.profiled_gpu_s is not None]
+    graph = record.conditions.get("cuda_graph")
+    columns = run.times.durations()
+    spread = columns.get("gpu", columns.get(run.times.headline))
+    clocks = [look.sm_clock_hz for look in run.telemetry if look.sm_clock_hz]
+    locked = gpu.sm_clock_hz if gpu and gpu.clocks_locked else None
+
+    def middle(name: str) -> float | None:
+        column = columns.get(name)
+        if column is not None and len(column):
+            return float(np.median(column))
+        return reported_s(record, name)
+
+    return EngineFacts(
+        host_s=middle("host"),
+        latency_s=middle("latency"),
+        gpu_s=middle("gpu"),
+        enqueue_s=middle("enqueue"),
+        h2d_s=middle("h2d"),
+        d2h_s=middle("d2h"),
+        jitter=float(spread.std() / spread.mean())
+        if spread is not None and len(spread) > 1 and spread.mean()
+        else None,
+        profiled_gpu_s=median(profiled) if profiled else None,
+        sm_clock_hz=fmean(clocks) if clocks else locked,
+        gpu=gpu.name if gpu else None,
+        sm_count=gpu.sm_count if gpu else None,
+        batch=record.batch,
+        asked=precision_of(record),
+        cuda_graph=graph.value if graph and isinstance(graph.value, bool) else None,
+        tensorrt=record.environment.versions.get("tensorrt"),
+    )

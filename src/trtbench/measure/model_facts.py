@@ -1,0 +1,228 @@
+"""What is known of a model and must be said with its numbers: precision, scales of random data.
+
+Models kept in the store by their content, to be measured in turn with later ones.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from trtbench.analysis.onnx_graph import (
+    PREPARATION,
+    RANDOM_DATA,
+    cost_from_model,
+    notes_from_metadata,
+    preparation_from_text,
+    stamp_from_metadata,
+)
+from trtbench.core.errors import InputError, StoreError, TrtbenchError, UnavailableError, writing
+from trtbench.core.run import Fact, RunRecord, Scalar, fits, name_of, precision_in, precision_of
+from trtbench.core.samples import EngineGraph
+from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
+from trtbench.host.files import scratch_directory
+from trtbench.layers.join import denied_by, types_of_layers
+from trtbench.models.identity import (
+    changed,
+    external_files,
+    files_elsewhere,
+    model_ref,
+    read_sidecar,
+    record_of_engine,
+    source_of,
+    with_parts,
+)
+from trtbench.models.onnx_model import load_onnx, read_onnx
+from trtbench.models.onnx_outline import outline_of
+from trtbench.runtimes._session import assumed_of, refuse_undrawn
+from trtbench.store.store import Store
+
+LARGEST_COUNTED_BYTES = 1 << 30
+"""A larger file is not read only to count its operations."""
+
+
+def stamps_of_engine(model: ModelRef) -> tuple[str, ...]:
+    """Read stamps in the record beside an engine."""
+    record = record_of_engine(model)
+    return tuple(note for note in record.notes if RANDOM_DATA in note) if record else ()
+
+
+def assumed_of_model(spec: RunSpec) -> str | None:
+    """Refuse an ONNX file with open dimensions as its run would; return what they would become."""
+    if spec.model.format != "onnx" or spec.inputs.source is not None:
+        return None
+    tensors = outline_of(Path(spec.model.path)).inputs
+    assumed = assumed_of(tensors, spec)
+    refuse_undrawn(tensors, spec)
+    return assumed
+
+
+def conditions_of_model(model: ModelRef) -> dict[str, Fact]:
+    """Return how a file computes: an engine by the record beside it, ONNX by its own types."""
+    if model.format == "onnx":  # the precision a conversion wrote down, where its types allow it
+        recorded = _recorded_precision(model)
+        try:
+            held = outline_of(Path(model.path)).held or frozenset({"fp32"})
+        except InputError:
+            return {"precision": Fact(value=recorded)} if recorded else {}
+        if recorded is not None and fits(recorded, held):
+            return {"precision": Fact(value=recorded)}
+        return {"precision": Fact(value=name_of(held), source="implied")}
+    record = record_of_engine(model)
+    if record is None:
+        return {}
+    known = record.conditions
+    precision = known["precision"].value if "precision" in known else None
+    # Where FP16 is allowed too, what little is left to TF32 decides nothing.
+    kept = ("precision", "typing", *(("tf32",) if precision in ("fp32", "tf32") else ()))
+    return {
+        key: known[key].having(source="recorded") if _is_known(known[key]) else known[key]
+        for key in kept
+        if key in known
+    }
+
+
+def _recorded_precision(model: ModelRef) -> str | None:
+    """Find the precision that a conversion wrote down for these bytes."""
+    sidecar = read_sidecar(Path(model.path))
+    return sidecar.precision if sidecar and sidecar.sha256 == model.sha256 else None
+
+
+def claims_of_model(model: ModelRef) -> dict[str, Scalar]:
+    """Return a precision that is on record for a file and that its own types deny."""
+    recorded = _recorded_precision(model) if model.format == "onnx" else None
+    known = conditions_of_model(model).get("precision") if recorded else None
+    denied = known is not None and known.value != recorded
+    return {"claimed_precision": recorded} if denied else {}
+
+
+def check_precision_against_layers(record: RunRecord, graph: EngineGraph | None) -> RunRecord:
+    """Name the precision that layers compute in, where they deny the one on record."""
+    label, types = precision_of(record), types_of_layers(graph)
+    if not types or label is None:
+        return record
+    ran = denied_by(label, types)
+    if ran is None:
+        known = record.conditions["precision"].having(source="stated")
+        return record.having(conditions={**record.conditions, "precision": known})
+    return record.having(
+        conditions={**record.conditions, "precision": Fact(value=ran, source="implied")},
+        facts={**record.facts, "claimed_precision": label},
+    )
+
+
+def precision_of_pass(spec: RunSpec, stated: dict[str, Fact]) -> str | None:
+    """Name the precision in which a model was run over data; ``None`` when unknown."""
+    known = joined_conditions(conditions_of_model(spec.model), stated)
+    return precision_in(known, asked=spec.precision)
+
+
+def joined_conditions(known: dict[str, Fact], stated: dict[str, Fact]) -> dict[str, Fact]:
+    """Put what a session states over what is known of its model; not knowing overwrites nothing."""
+    fresh = {key: fact for key, fact in stated.items() if key not in known or _is_known(fact)}
+    return {**known, **fresh}
+
+
+def _is_known(fact: Fact) -> bool:
+    return fact.value is not None and fact.source != "unknown"
+
+
+def stamps_of_onnx(path: Path) -> tuple[str, ...]:
+    """Read stamps that an ONNX file carries in itself."""
+    return notes_from_metadata(_metadata(path))
+
+
+def preparation_of_onnx(path: Path) -> dict[str, Scalar]:
+    """Return how images behind the scales of an ONNX file were prepared; empty if unknown."""
+    return preparation_from_text(stamp_from_metadata(_metadata(path)).get(PREPARATION))
+
+
+def preparation_of_model(model: ModelRef) -> dict[str, Scalar]:
+    """Return how images for calibrating a model were prepared; empty if unknown."""
+    if model.format == "onnx":
+        return preparation_of_onnx(Path(model.path))
+    record = record_of_engine(model)
+    return preparation_from_text(record.facts.get(PREPARATION)) if record is not None else {}
+
+
+def _metadata(path: Path) -> dict[str, str]:
+    try:
+        entries = load_onnx(path, weights=False).metadata_props
+    except (InputError, UnavailableError):
+        return {}
+    return {entry.key: entry.value for entry in entries}
+
+
+def work_of_model(model: ModelRef, inputs: Sequence[TensorSpec]) -> dict[str, Scalar]:
+    """Count what one query takes at least, where the ONNX file is present: operations, weights.
+
+    The ONNX file of an engine is the one that its record names, if it is still that file.
+    """
+    source = source_of(model)
+    path = Path(source.path if source is not None else "")
+    if source is None or path.stat().st_size > LARGEST_COUNTED_BYTES:
+        return {}
+    settled = {
+        each.name: tuple(dim for dim in each.shape if isinstance(dim, int) and dim > 0)
+        for each in inputs
+    }
+    shapes = {
+        each.name: dims for each in inputs if len(dims := settled[each.name]) == len(each.shape)
+    }
+    try:
+        graph = read_onnx(path, shapes=shapes)
+    except TrtbenchError:  # an engine's inputs may be called otherwise; the count is a bonus
+        return {}
+    cost = cost_from_model(graph)
+    found: dict[str, Scalar] = {"flops": cost.flops or None, "weight_bytes": graph.weight_bytes}
+    return {name: value for name, value in found.items() if value}
+
+
+FOLDER = "models"
+LARGEST_BYTES = 512 << 20
+"""A model above this is not kept unasked."""
+
+
+def keep_model(store: Store, model: ModelRef) -> Path:
+    """Copy a model with the files beside it into the store; what is there already stays."""
+    source = Path(model.path)
+    if model.sha256 is None or not source.is_file():
+        raise StoreError(
+            f"{model.name} is no file whose bytes could be kept",
+            fix="leave --keep-model out, or export it to an ONNX file first",
+        )
+    target = _place(store, model)
+    if target.is_file():
+        return target
+    with writing(target):
+        target.parent.parent.mkdir(parents=True, exist_ok=True)
+        with scratch_directory(target.parent.parent) as folder:
+            work = folder / "model"
+            work.mkdir()
+            for name in (source.name, *external_files(source)):
+                place = work / (target.name if name == source.name else name)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source.parent / name, place)
+            if not target.parent.exists():
+                work.replace(target.parent)
+    return target
+
+
+def kept_model(store: Store, model: ModelRef) -> ModelRef | None:
+    """Find the bytes of a model: where they were, or in the store; ``None`` when they are gone."""
+    if model.sha256 is None:
+        return None
+    if Path(model.path).is_file() and not changed(model):
+        return model
+    copy = _place(store, model)
+    if not copy.is_file():
+        return None
+    own = model_ref(copy, whole=False)
+    kept = with_parts(own, files_elsewhere(model), made_with=model.made_with)
+    return kept if kept.sha256 == model.sha256 else None
+
+
+def _place(store: Store, model: ModelRef) -> Path:
+    # The name is the model's own, for people who look; what finds it is the content.
+    return store.root / FOLDER / str(model.sha256) / Path(model.name).name

@@ -1,0 +1,244 @@
+"""The GPU beside a run, seen from the parent: clocks locked, counters around each measured part.
+
+Nothing looks at the GPU while latency is measured; samples over time are taken in a pass of its
+own, in which the same engine is alone in memory.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from trtbench.analysis.comparability import CLOCK_TOLERANCE
+from trtbench.core.jobs import BenchOutcome, JobEnd
+from trtbench.core.run import Fact, RunRecord, Scalar
+from trtbench.core.samples import TelemetrySample
+from trtbench.core.spec import RunSpec
+from trtbench.host.cuda import index_of
+from trtbench.host.nvml import MHZ, Device, opened, slice_in_use, visible_index
+from trtbench.host.telemetry import (
+    Counters,
+    Lock,
+    NvmlSource,
+    Sampler,
+    TelemetrySource,
+    board_settings,
+    growth,
+    integrated_j,
+    locked_clocks,
+    source_of,
+)
+from trtbench.store.directory import read_samples
+
+MEASURED = "memory_free_opened_bytes"
+"""Reported by runtimes that look at the device's memory themselves."""
+
+IDLE_LOOKS = 5
+"""Looks before the pass: what the GPU draws with nothing to do."""
+
+SETTLE_S = 1.5
+"""Waited before those: the sensor's value is a mean over a second, and a launch has just ended."""
+
+_PART_TIME = re.compile(r"\bA100|\bH100|\bH200|\bGH200")
+"""GPUs whose power sensor looks a quarter of the time (arXiv 2312.02741)."""
+
+RunPass = Callable[[Callable[[str], None], Path], JobEnd]
+"""Runs one launch in a folder, telling its stages."""
+
+
+@dataclass
+class Watch:
+    """What is seen of one GPU while a run is carried out; nothing at all on a CPU."""
+
+    index: int | None
+    source: NvmlSource | None = None
+    free: Callable[[], int | None] = lambda: None
+    """Free memory of the device."""
+    lock: Lock | None = None
+    evidence: dict[str, Scalar] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    _readings: list[Counters] = field(default_factory=list)
+    _memory: dict[str, Scalar] = field(default_factory=dict)
+
+    def __call__(self, stage: str) -> None:
+        """Read the counters when the measured part begins, and when it is over.
+
+        Memory is looked at before the process takes any, and when all is loaded.
+        """
+        if self.source is None:
+            return
+        if stage == "load":
+            self._memory = {"memory_free_before_bytes": self.free()}
+        elif stage == "warm-up":
+            self._memory["memory_process_bytes"] = self.source.process_memory()
+        begins = stage == "measure" and not self._readings
+        if begins or (stage in ("profile", "save") and len(self._readings) == 1):
+            self._readings.append(self.source.counters())
+
+    def with_telemetry(self, outcome: BenchOutcome) -> BenchOutcome:
+        """Add to a launch what was seen of its memory, and of the clock while it was measured."""
+        seen = {name: value for name, value in self._memory.items() if value is not None}
+        evidence = {**outcome.evidence, **seen} if MEASURED in outcome.evidence else None
+        outcome = outcome if evidence is None else outcome.having(evidence=evidence)
+        readings, self._readings = self._readings, []
+        if len(readings) != 2:
+            return outcome
+        before, after = readings
+        self.evidence.setdefault("sm_clock_before_hz", before.sm_clock_hz)
+        self.evidence["sm_clock_after_hz"] = after.sm_clock_hz
+        self.notes += self._off_lock(after.sm_clock_hz)
+        if before.sm_clock_hz and after.sm_clock_hz:
+            drop = 1 - after.sm_clock_hz / before.sm_clock_hz
+            worst = self.evidence.get("sm_clock_drop", drop)
+            self.evidence["sm_clock_drop"] = max(drop, float(worst or 0.0))
+        facts = outcome.facts.having(violations_s=growth(before, after).limits_s)
+        return outcome.having(facts=facts)
+
+    def _off_lock(self, seen_hz: float | None) -> list[str]:
+        wanted_hz = (self.lock.clock_mhz or 0) * MHZ if self.lock is not None else 0
+        if not wanted_hz or not seen_hz or abs(seen_hz / wanted_hz - 1) <= CLOCK_TOLERANCE:
+            return []
+        return [f"locked to {wanted_hz / MHZ:.0f} MHz, the clock was seen at {seen_hz / MHZ:.0f}"]
+
+    def noted(self, record: RunRecord) -> RunRecord:
+        """Add to a record what was seen and done."""
+        bursts = [note for each in record.launches for note in self._off_lock(each.burst_clock_hz)]
+        known = {name: value for name, value in self.evidence.items() if value is not None}
+        record = record.having(
+            facts={**record.facts, **known},
+            notes=tuple(dict.fromkeys((*record.notes, *self.notes, *bursts))),
+        )
+        if self.lock is None:
+            return record
+        conditions = {**record.conditions, "clocks_locked": Fact(value=self.lock.locked)}
+        gpus = list(record.environment.gpus)
+        if (index := self.index or 0) < len(gpus):
+            gpus[index] = gpus[index].having(clocks_locked=self.lock.locked)
+        environment = record.environment.having(gpus=tuple(gpus))
+        return record.having(conditions=conditions, environment=environment)
+
+    def look(
+        self, spec: RunSpec, run: RunPass, *, folder: Path, gpu: str | None
+    ) -> tuple[TelemetrySample, ...]:
+        """Run once more and look at the GPU meanwhile; gives what was seen in the measured part."""
+        if self.index is None:
+            self.notes.append("no telemetry: the run is on the CPU")
+            return ()
+        with source_of(self.index) as source:
+            if source is None:
+                self.notes.append(
+                    "no telemetry: neither NVML, tegrastats nor jtop can be asked here"
+                )
+                return ()
+            passed = Pass(source, interval_s=spec.telemetry_s or 0.1)
+            end = run(passed, folder)
+            samples = passed.finish()
+            if not end.ok:
+                self.notes.append("the pass with telemetry did not finish")
+                return samples
+            count = len(read_samples(folder))
+            self.evidence |= passed.energy(samples, count=count, gpu=gpu)
+            return samples
+
+
+class Pass:
+    """One launch that is looked at from the beginning of its measured part to its end."""
+
+    def __init__(self, source: TelemetrySource, *, interval_s: float) -> None:
+        self._source = source
+        self._idle_w = _idle_power(source, interval_s)
+        self._sampler = Sampler(source, interval_s=interval_s)
+        self._readings: list[Counters] = []
+        self._samples: tuple[TelemetrySample, ...] | None = None
+
+    def __call__(self, stage: str) -> None:
+        if stage == "measure" and not self._readings:
+            self._readings.append(self._source.counters(energy=True))
+            self._sampler.start()
+        elif self._readings:
+            self.finish()
+
+    def finish(self) -> tuple[TelemetrySample, ...]:
+        """End looking, if that has not been done."""
+        if self._samples is None:
+            self._samples = self._sampler.stop()
+            if self._readings:
+                self._readings.append(self._source.counters(energy=True))
+        return self._samples
+
+    def energy(
+        self, samples: tuple[TelemetrySample, ...], *, count: int, gpu: str | None
+    ) -> dict[str, Scalar]:
+        """Return the energy per query, with all that says how sure it is."""
+        grown = growth(*self._readings) if len(self._readings) == 2 else None
+        found: dict[str, Scalar] = {"telemetry_queries": count, "idle_power_w": self._idle_w}
+        integral = integrated_j(samples)
+        used = grown.energy_j if grown is not None else None
+        used = used if used is not None else integral
+        if grown is None or used is None or not count:
+            return found
+        source = self._source
+        return found | {
+            "energy_per_query_j": used / count,
+            "energy_window_s": grown.seconds,
+            "energy_update_s": source.energy_period_s() if isinstance(source, NvmlSource) else None,
+            "energy_counter_j": grown.energy_j,
+            "energy_integral_j": integral,
+            "energy_part_time_sensor": bool(gpu and _PART_TIME.search(gpu)),
+        }
+
+
+def _idle_power(source: TelemetrySource, interval_s: float) -> float | None:
+    time.sleep(SETTLE_S)
+    sampler = Sampler(source, interval_s=interval_s)
+    sampler.start()
+    sampler.wait(IDLE_LOOKS * interval_s)
+    watts = [sample.power_w for sample in sampler.stop() if sample.power_w is not None]
+    return float(np.median(watts)) if watts else None
+
+
+def free_memory_bytes(device: str) -> int | None:
+    """Return the free memory of a CUDA device; ``None`` where NVML does not report it."""
+    index = visible_index(index_of(device))
+    part = slice_in_use(index)
+    with opened(index, part=part) as opened_device:
+        return _free_bytes(opened_device, sliced=part is not None)
+
+
+def _free_bytes(device: Device | None, *, sliced: bool) -> int | None:
+    memory = device.ask_part("nvmlDeviceGetMemoryInfo") if device else None
+    mig = device.ask("nvmlDeviceGetMigMode") if device else None
+    if memory is None or (mig and mig[0] and not sliced):  # of which slice?
+        return None
+    return int(memory.free)
+
+
+@contextmanager
+def watching(spec: RunSpec, device: str) -> Iterator[Watch]:
+    """Watch the device of a run from here to the end; clocks are locked only when asked for."""
+    if not device.startswith("cuda"):
+        note = "the clock was not locked: the run is on the CPU"
+        yield Watch(index=None, notes=[note] if spec.lock_clocks is not None else [])
+        return
+    index = visible_index(index_of(device))
+    with ExitStack() as stack:
+        part = slice_in_use(index)
+        opened_device = stack.enter_context(opened(index, part=part))
+        watch = Watch(
+            index=index,
+            source=NvmlSource(opened_device) if opened_device is not None else None,
+            free=partial(_free_bytes, opened_device, sliced=part is not None),
+            evidence={"gpu_index": index, **board_settings()},
+        )
+        if spec.lock_clocks is not None:
+            pinned = watch.evidence.get("jetson_clocks") is True
+            watch.lock = stack.enter_context(locked_clocks(index, spec.lock_clocks, pinned=pinned))
+            watch.notes += [watch.lock.note] if watch.lock.note else []
+        yield watch

@@ -1,0 +1,307 @@
+"""Inputs of a model: the sizes that open dimensions get by default, and random values to feed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from trtbench.core.errors import InputError, UsageError, meant
+from trtbench.core.run import may_be_colours
+from trtbench.core.spec import NO_TENSORS, TensorSpec, batch_from_shapes
+from trtbench.core.units import text_from_shape
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Dim = int | str | None
+BATCH, SEQUENCE, IMAGE = 1, 128, 224
+TOKEN_LIMIT = 1000
+"""Token ids stay below this: every vocabulary in use is larger."""
+FP8_ONE = 0x38
+"""Bits of 1.0 in E4M3; all patterns below stand for numbers from 0 to 1."""
+
+_BATCH = re.compile(r"batch|^bs$", re.IGNORECASE)
+_SEQUENCE = re.compile(r"seq|token|length|\blen\b|_len\b|time|step|frame", re.IGNORECASE)
+_FRONT = re.compile(r"seq|token|frames|_len|length", re.IGNORECASE)
+"""As a leading dimension; steps and times may be those of a batch."""
+_SIDE = re.compile(r"height|width|^[hw]$|rows|cols|size", re.IGNORECASE)
+_WIDTH = re.compile(r"^w$|width|cols", re.IGNORECASE)
+_CHANNELS = (1, 3, 4)
+_SUM = re.compile(r"\s*[\w.]+\s*(\+\s*[\w.]+\s*)+")
+"""A length that exporters write as a sum of others: ``past_sequence_length + 1``."""
+_ONES, _ZEROS, _POSITIONS = ("mask", "length", "size"), ("token_type", "segment"), "position"
+
+
+def is_open(dim: Dim) -> bool:
+    """Whether a dimension has no value."""
+    return not isinstance(dim, int) or dim < 0
+
+
+def batch_place(tensor: TensorSpec) -> int:
+    """Index of the dimension that counts items: the one named so, else the first."""
+    return next(
+        (at for at, dim in enumerate(tensor.shape) if isinstance(dim, str) and _BATCH.search(dim)),
+        0,
+    )
+
+
+def is_one_sequence(tensor: TensorSpec) -> bool:
+    """Whether the leading dimension is named as the length of a single sequence."""
+    front = tensor.shape[0] if tensor.shape else None
+    return batch_place(tensor) == 0 and isinstance(front, str) and bool(_FRONT.search(front))
+
+
+def items_by_name(before: Sequence[TensorSpec], after: Sequence[TensorSpec]) -> int | None:
+    """Number of items of settled inputs, where a dimension other than the first counts them."""
+    places = {tensor.name: batch_place(tensor) for tensor in before}
+    found = {each.shape[places[each.name]] for each in after if places.get(each.name)}
+    size = found.pop() if len(found) == 1 else None
+    return size if isinstance(size, int) else None
+
+
+def fixed_batch(tensors: Sequence[TensorSpec]) -> int | None:
+    """Number of items that every query has, judged by all inputs; ``None`` where it is open.
+
+    An input with one row beside inputs of several (a prior, a size) is shared by all items. The
+    colours of a single image are no items.
+    """
+    fronts = [each.shape for each in tensors if each.shape and not batch_place(each)]
+    if any(is_open(shape[0]) for shape in fronts) or all(map(may_be_colours, fronts)):
+        return None
+    several = [shape for shape in fronts if shape[0] != 1]
+    found = batch_from_shapes(fronts) or batch_from_shapes(several)
+    first = fronts[0][0] if fronts else None
+    return found or (first if isinstance(first, int) and first > 0 else None)
+
+
+def has_rows(tensor: TensorSpec, tensors: Sequence[TensorSpec]) -> bool:
+    """Whether an input has one row per item; one that counts items further back has only one."""
+    if not tensor.shape or batch_place(tensor):
+        return False
+    return is_open(tensor.shape[0]) or tensor.shape[0] == fixed_batch(tensors)
+
+
+def with_assumed_shapes(
+    tensors: Sequence[TensorSpec], *, batch: bool = True, sides: tuple[int, int] | None = None
+) -> tuple[TensorSpec, ...]:
+    """Inputs with their open dimensions set as rank, type and names suggest.
+
+    Without ``batch`` a leading dimension that counts items stays open. The same name gets the same
+    size everywhere. ``sides`` are height and width of the images the model was exported for.
+    """
+    shown = sides or (IMAGE, IMAGE)
+    guesses = [
+        [_guess(tensor, place, batch=batch, sides=shown) for place in range(len(tensor.shape))]
+        for tensor in tensors
+    ]
+    named: dict[str, int] = {}
+    for summed in (False, True):  # a sum comes after its parts
+        for tensor, row in zip(tensors, guesses, strict=True):
+            for dim, guess in zip(tensor.shape, row, strict=True):
+                if isinstance(dim, str) and bool(_SUM.fullmatch(dim)) == summed:
+                    size = _value(dim, named) or guess
+                    named |= {} if size is None else {dim: size}
+    return tuple(
+        tensor.having(
+            shape=tuple(
+                (_value(dim, named) if isinstance(dim, str) else guess) or dim
+                for dim, guess in zip(tensor.shape, row, strict=True)
+            )
+        )
+        for tensor, row in zip(tensors, guesses, strict=True)
+    )
+
+
+def with_same_dims(
+    declared: Sequence[TensorSpec], given: Sequence[TensorSpec]
+) -> tuple[TensorSpec, ...]:
+    """Inputs whose remaining named dimensions have the sizes given for the same names elsewhere."""
+    known = {
+        dim: size
+        for was, now in zip(declared, given, strict=True)
+        for dim, size in zip(was.shape, now.shape, strict=False)
+        if isinstance(dim, str) and isinstance(size, int)
+    }
+
+    def filled(dim: Dim) -> Dim:  # a sum of which only some parts are known stays a sum
+        if not isinstance(dim, str):
+            return dim
+        return _value(dim, known) or " + ".join(str(known.get(part, part)) for part in _parts(dim))
+
+    return tuple(each.having(shape=tuple(map(filled, each.shape))) for each in given)
+
+
+def assumption(before: Sequence[TensorSpec], after: Sequence[TensorSpec]) -> str | None:
+    """One line on what was assumed and how to change it; ``None`` if nothing was assumed."""
+    assumed: dict[str, Dim] = {}
+    shapes = []
+    for tensor, settled in zip(before, after, strict=True):
+        pairs = enumerate(zip(tensor.shape, settled.shape, strict=True))
+        changed = [(at, dim, now) for at, (dim, now) in pairs if is_open(dim) and not is_open(now)]
+        if changed:
+            shapes.append(f"--shape {shlex.quote(with_ones(settled))}")
+        for place, dim, now in changed:
+            sequence = isinstance(dim, str) and _SEQUENCE.search(dim)
+            name = dim if isinstance(dim, str) and dim else f"dimension {place} of {tensor.name}"
+            counts = place == batch_place(tensor) and not sequence
+            assumed.setdefault("batch" if counts else name, now)
+    if not assumed:
+        return None
+    values = ", ".join(f"{name} {value}" for name, value in assumed.items())
+    flag = "--batch N" if list(assumed) == ["batch"] else shapes[0]
+    return f"open dimensions: {values} (say otherwise with {flag})"
+
+
+def fitted(tensor: TensorSpec, given: Sequence[int]) -> tuple[int, ...]:
+    """The given shape, if the input can have it; an input of unknown rank takes any."""
+    if not tensor.shape:
+        return tuple(given)
+    if len(given) != len(tensor.shape):
+        problem = "has the wrong rank"
+    else:
+        fixed = [w for w, g in zip(tensor.shape, given, strict=True) if not is_open(w) and w != g]
+        if not fixed:
+            return tuple(given)
+        problem = f"does not fit: {fixed[0]} is fixed"
+    raise InputError(
+        f"the shape of {tensor.name!r} {problem}",
+        facts={"model": text_from_shape(tensor.shape), "given": text_from_shape(given)},
+        fix=f"--shape {shlex.quote(with_ones(tensor))}",
+    )
+
+
+def unknown_input(name: str, inputs: Sequence[TensorSpec]) -> UsageError:
+    """The error for the name of an input that the model does not have."""
+    names = [each.name for each in inputs]
+    facts = {"inputs": ", ".join(names)}
+    return UsageError(
+        f"the model has no input called {name!r}", facts=facts, fix=meant(name, names)
+    )
+
+
+def refuse_open(
+    tensors: Sequence[TensorSpec], *, batch: bool = True, flag: str = "--shape"
+) -> None:
+    """Refuse inputs with open dimensions, all at once, with the flags that set them.
+
+    Without ``batch`` a leading dimension that counts items may stay open.
+    """
+    facts, flags = {}, []
+    for each in tensors:
+        start = 0 if batch or batch_place(each) else 1
+        opened = [
+            repr(dim) if isinstance(dim, str) else f"dimension {place}"
+            for place, dim in enumerate(each.shape)
+            if place >= start and is_open(dim)
+        ]
+        if opened:
+            facts[each.name] = f"{', '.join(opened)} of {text_from_shape(each.shape)}"
+            flags.append(f"{flag} {shlex.quote(with_ones(each))}")
+    if facts:
+        raise UsageError("dynamic dimensions need a value", facts=facts, fix=" ".join(flags))
+
+
+def refuse_other_than_tensors(tensors: Sequence[TensorSpec]) -> None:
+    """Refuse inputs that are sequences, maps and the like, which cannot be fed."""
+    found = {each.name: each.dtype for each in tensors if each.dtype in NO_TENSORS}
+    if found:
+        raise InputError(
+            "the model takes inputs that are no tensors",
+            facts=found,
+            fix="export it with a tensor for each of them",
+        )
+
+
+def with_ones(tensor: TensorSpec) -> str:
+    """An input as ``--shape`` takes it, with 1 for every open dimension."""
+    dims = ("1" if is_open(dim) else str(dim) for dim in tensor.shape or (None,))
+    return f"{tensor.name}:{'x'.join(dims)}"
+
+
+def _value(dim: Dim, known: Mapping[str, int]) -> int | None:
+    """Size of a named dimension; a sum of names and numbers has one when all its parts do."""
+    if not isinstance(dim, str):
+        return dim
+    parts = [int(part) if part.isdecimal() else known.get(part) for part in _parts(dim)]
+    found = [part for part in parts if part is not None]
+    return known.get(dim, sum(found) if len(found) == len(parts) else None)
+
+
+def _parts(dim: str) -> list[str]:
+    return [part.strip() for part in dim.split("+")] if _SUM.fullmatch(dim) else [dim]
+
+
+def _guess(tensor: TensorSpec, place: int, *, batch: bool, sides: tuple[int, int]) -> int | None:
+    shape, dim = tensor.shape, tensor.shape[place]
+    if not is_open(dim):
+        return None
+    name = dim if isinstance(dim, str) else ""
+    if place == batch_place(tensor):
+        if place == 0 and not batch:  # as many as there are rows of data
+            return None
+        return SEQUENCE if is_one_sequence(tensor) else BATCH
+    if name and _SEQUENCE.search(name):
+        return SEQUENCE
+    if len(shape) == 4:  # an image: channels are in front of the height, or behind the width
+        first = 2 if shape[1] in _CHANNELS else 1 if shape[3] in _CHANNELS else None
+        if first is not None and place - first in (0, 1):
+            return sides[place - first]
+        if name and _SIDE.search(name):
+            return sides[bool(_WIDTH.search(name))]
+    tokens = len(shape) == 2 and tensor.dtype.startswith(("int", "uint"))
+    return SEQUENCE if tokens else None
+
+
+def has_meaning(name: str) -> bool:
+    """Whether integers of an input are, by its name, not ids of a table."""
+    return any(word in name.lower() for word in (*_ONES, *_ZEROS, _POSITIONS))
+
+
+def random_inputs(
+    tensors: tuple[TensorSpec, ...], *, seed: int = 0, limits: Mapping[str, int] | None = None
+) -> Mapping[str, NDArray[np.generic]]:
+    """One array per tensor; the same name, shape, type and seed give the same values.
+
+    ``limits`` are upper bounds of the integers of an input, where the model has them.
+    """
+    arrays = {tensor.name: _draw(tensor, seed=seed) for tensor in tensors}
+    for name, limit in (limits or {}).items():
+        if name in arrays and arrays[name].dtype.kind in "iu":
+            arrays[name] = (arrays[name] % max(limit, 1)).astype(arrays[name].dtype)
+    return arrays
+
+
+def _draw(tensor: TensorSpec, *, seed: int) -> NDArray[np.generic]:
+    """Floats from 0 to 1; of integers ones for masks, zeros for token types, counts, bytes, ids."""
+    import numpy as np
+
+    shape = tuple(dim for dim in tensor.shape if isinstance(dim, int))
+    generator = np.random.default_rng([seed, zlib.crc32(tensor.name.encode())])
+    if tensor.dtype == "bfloat16":  # the upper half of a float32, as raw bits
+        bits = generator.random(shape, np.float32).view(np.uint32) >> 16
+        return bits.astype(np.uint16)
+    if tensor.dtype.startswith("float8_e4m3"):
+        return generator.integers(0, FP8_ONE, size=shape).astype(np.uint8)
+    try:
+        dtype = np.dtype(tensor.dtype)
+    except TypeError:
+        dtype = np.dtype(object)
+    if dtype.kind not in "biucf":
+        raise ValueError(f"no random values for inputs of type {tensor.dtype}")
+    name = tensor.name.lower()
+    if dtype.kind == "b" or (dtype.kind in "iu" and any(word in name for word in _ONES)):
+        return np.ones(shape, dtype)
+    if dtype.kind == "c":
+        return (generator.random(shape) + 1j * generator.random(shape)).astype(dtype)
+    if dtype.kind == "f":
+        return generator.random(shape, np.float32).astype(dtype)
+    if any(word in name for word in _ZEROS):
+        return np.zeros(shape, dtype)
+    if _POSITIONS in name and shape:
+        return np.broadcast_to(np.arange(shape[-1]), shape).astype(dtype)
+    top = min(int(np.iinfo(dtype).max), 255 if dtype.itemsize == 1 else TOKEN_LIMIT - 1)
+    return generator.integers(0, top, size=shape, endpoint=True).astype(dtype)

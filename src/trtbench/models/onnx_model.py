@@ -1,0 +1,522 @@
+"""ONNX files by way of the onnx library: opened, checked, saved, and read as plain values.
+
+Shapes are inferred also behind arithmetic with dimensions that onnx's inference gives up on:
+exporters write ``x.chunk(2)`` as Shape, Gather, Add, Div and Slice, which is constant once the
+inputs are settled. It is computed here, and inference continues behind it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trtbench.analysis.onnx_graph import BITS, Attribute, OnnxModel, OnnxNode, OnnxTensor
+from trtbench.core import safety as boundary
+from trtbench.core.errors import InputError, UsageError, first_line, refuse_unknown, writing
+from trtbench.core.plugins import optional_library
+from trtbench.core.samples import AnyArray
+from trtbench.core.spec import NO_TENSORS, TensorSpec
+from trtbench.models.identity import external_files
+from trtbench.models.inputs import batch_place, with_assumed_shapes
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+
+ONE_FILE_BYTES = 2**31 - 2**24
+"""A protobuf message ends at 2 GiB; some room is left for what is not weights."""
+SMALL_BYTES = 4096
+"""Stored values up to this size are read even where weights are not: shapes depend on them."""
+UNTOLD_SHAPE = "unknown shape"
+_WIDEST = 8
+"""Bytes of the widest type: what is larger may have been left out when the file was read."""
+_NOT_PARAMETERS = ("int64", "int32", "uint64", "uint32", "bool", "str")
+_DATA_INPUTS = {"Conv": 2, "ConvTranspose": 2, "Gemm": 2, "MatMul": 2}
+"""Inputs of weighted operators that must be quantized for the operator to be."""
+_QDQ = ("QuantizeLinear", "DequantizeLinear")
+_INTEGER_LIMITS = {2: (0, 255), 3: (-128, 127), 4: (0, 65535), 5: (-32768, 32767)}
+"""By ONNX's numbers of integer types."""
+_MOST_ROUNDS = 100
+"""Every round of inference gets past one more stage of a network; a cap, should it never settle."""
+_ARITHMETIC = frozenset(
+    {
+        "Add", "Cast", "Ceil", "Concat", "ConstantOfShape", "Div", "Equal", "Expand", "Floor",
+        "Gather", "Identity", "Max", "Min", "Mod", "Mul", "Neg", "Range", "ReduceProd", "Reshape",
+        "Slice", "Squeeze", "Sub", "Unsqueeze", "Where",
+    }
+)  # fmt: skip
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def load_onnx(path: Path, *, weights: bool = True) -> ModelProto:
+    """Open an ONNX file; without weights, tensors kept in other files stay there unless small."""
+    onnx = optional_library("onnx")
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+    def damaged(reason: object) -> InputError:
+        return InputError(
+            f"{path.name} is not an ONNX file, or it is damaged",
+            facts={"reason": reason},
+            fix="copy or export the model again",
+        )
+
+    try:
+        model: ModelProto = onnx.load(str(path), load_external_data=False)
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except OSError as problem:
+        raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
+    except (DecodeError, ValueError) as problem:
+        raise damaged(problem) from None
+    if not all(isinstance(each, str) for each in _texts(model)):  # protobuf gives such out as bytes
+        raise damaged("a name in it is not UTF-8")
+    if not model.graph.node and not model.graph.output:
+        raise InputError(
+            f"{path.name} is not an ONNX file: it has no graph",
+            fix="copy or export the model again",
+        )
+    _fetch(model, path.parent, everything=weights)
+    return model
+
+
+def _texts(model: ModelProto) -> Iterator[object]:
+    graph = model.graph
+    yield from (model.producer_name, model.producer_version, model.domain, graph.name)
+    for entry in (*model.metadata_props, *graph.metadata_props):
+        yield from (entry.key, entry.value)
+    for opset in model.opset_import:
+        yield opset.domain
+    for node in graph.node:
+        yield from (node.op_type, node.name, node.domain, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        yield value.name
+        yield from (dim.dim_param for dim in value.type.tensor_type.shape.dim)
+    for tensor in graph.initializer:
+        yield tensor.name
+        yield from (each for entry in tensor.external_data for each in (entry.key, entry.value))
+
+
+def _fetch(model: ModelProto, folder: Path, *, everything: bool) -> None:
+    """Load tensors from other files: all of them, or the small ones."""
+    from onnx import external_data_helper as helper
+
+    for tensor in filter(helper.uses_external_data, stored_tensors(model.graph)):
+        info = helper.ExternalDataInfo(tensor)
+        if not (everything or (info.length or SMALL_BYTES + 1) <= SMALL_BYTES):
+            continue
+        if not boundary.inside(folder, info.location, what="file of weights").is_file():
+            if not everything:
+                continue
+            raise InputError(
+                "the model keeps its weights in another file, which is not there",
+                facts={"missing": folder / info.location},
+                fix=f"put {Path(info.location).name} beside the model",
+            )
+        helper.load_external_data_for_tensor(tensor, str(folder))
+        tensor.ClearField("data_location")
+        del tensor.external_data[:]
+
+
+def save_onnx(model: ModelProto, path: Path) -> tuple[Path, ...]:
+    """Write a model in one file, or with a ``.data`` file beside it when it is too large."""
+    import onnx
+
+    large = stored_bytes(model) > ONE_FILE_BYTES
+    data = path.with_name(path.name + ".data")
+    with writing(path):
+        data.unlink(missing_ok=True)  # onnx would append to it
+        if large:
+            onnx.save_model(model, str(path), save_as_external_data=True, location=data.name)
+        else:
+            onnx.save_model(model, str(path))
+    return (path, data) if large else (path,)
+
+
+def stored_bytes(model: ModelProto) -> int:
+    """Bytes of stored tensors; protobuf itself cannot count more than 2 GiB of a whole model."""
+    return sum(each.ByteSize() for each in stored_tensors(model.graph))
+
+
+def check_onnx(path: Path) -> None:
+    """Refuse a model that breaks the rules of ONNX or whose shapes contradict each other.
+
+    Operators that ONNX does not define may be plugins of TensorRT, which has them in any domain.
+    """
+    import onnx
+
+    try:
+        onnx.checker.check_model(str(path), full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as problem:
+        reason = first_line(problem)
+        if not reason.startswith("No Op registered for "):
+            raise InputError(
+                f"{path.name} is not a valid ONNX model",
+                facts={"reason": reason},
+                fix="export the model again",
+            ) from None
+
+
+def opset_of(model: ModelProto, domain: str = "") -> int | None:
+    """The opset of a domain; that of the standard operators by default."""
+    versions = {entry.domain: entry.version for entry in model.opset_import}
+    return versions.get(domain if domain != "ai.onnx" else "")
+
+
+def stored_tensors(graph: GraphProto) -> Iterator[TensorProto]:
+    """Every tensor whose values are in a graph, those of subgraphs too."""
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+        for each in subgraphs(node):
+            yield from stored_tensors(each)
+
+
+def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
+    """The bodies of If, Loop and Scan."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def reads_of(node: NodeProto) -> set[str]:
+    """Names that a node reads, with those its bodies take from outside."""
+    found = {name for name in node.input if name}
+    for body in subgraphs(node):
+        found |= {name for inner in body.node for name in reads_of(inner)}
+        found |= {value.name for value in body.output}
+    return found
+
+
+def sort_nodes(graph: GraphProto) -> None:
+    """Put every node after those it and its bodies read from."""
+    makers = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
+    needs = {
+        index: {makers[name] for name in reads_of(node) if name in makers}
+        for index, node in enumerate(graph.node)
+    }
+    if any(index <= each for index, found in needs.items() for each in found):
+        with suppress(CycleError):  # which no reader of ONNX takes
+            order = [*TopologicalSorter(needs).static_order()]
+            keep_nodes(graph, [graph.node[index] for index in order])
+
+
+def keep_nodes(graph: GraphProto, nodes: list[NodeProto]) -> None:
+    """Replace the nodes of a graph by some of them, which are copied as the originals go."""
+    copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(copies)
+
+
+def dtype_name(kind: int) -> str:
+    """numpy's name of an ONNX type; types numpy lacks keep ONNX's name."""
+    from onnx import TensorProto
+
+    name = str(TensorProto.DataType.Name(kind)).lower()
+    return {"float": "float32", "double": "float64", "string": "str"}.get(name, name)
+
+
+def spec_from_value(value: ValueInfoProto) -> TensorSpec:
+    """An input or output as a plain value."""
+    kind = (value.type.WhichOneof("value") or "").removesuffix("_type").replace("_", " ")
+    if kind in NO_TENSORS:
+        return TensorSpec(name=value.name, dtype=kind, shape=())
+    dtype = dtype_name(value.type.tensor_type.elem_type)
+    return TensorSpec(name=value.name, dtype=dtype, shape=_shape(value) or ())
+
+
+def input_specs(model: ModelProto) -> tuple[TensorSpec, ...]:
+    """What has to be fed."""
+    return tuple(map(spec_from_value, _real_inputs(model)))
+
+
+def _shape(value: ValueInfoProto) -> tuple[int | str | None, ...] | None:
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape"):
+        return None
+    return tuple(
+        dim.dim_value if dim.HasField("dim_value") else (dim.dim_param or None)
+        for dim in tensor.shape.dim
+    )
+
+
+def _real_inputs(model: ModelProto) -> list[ValueInfoProto]:
+    """Inputs without stored weights, which old files list among them."""
+    stored = {tensor.name for tensor in model.graph.initializer}
+    return [value for value in model.graph.input if value.name not in stored]
+
+
+def read_onnx(path: Path, *, shapes: Shapes | None = None, batch: int | None = None) -> OnnxModel:
+    """Read a model with the shape of every tensor, its open dimensions settled.
+
+    An open leading dimension becomes the batch, any other open dimension what its name suggests,
+    else 1, unless shapes say otherwise; ``assumed`` has the values.
+    """
+
+    def shown(value: ValueInfoProto) -> TensorSpec:  # without a shape it is no scalar
+        spec = spec_from_value(value)
+        known = spec.dtype in NO_TENSORS or _shape(value) is not None
+        return spec if known else spec.having(shape=(UNTOLD_SHAPE,))
+
+    model = load_onnx(path, weights=False)
+    specs, outputs = tuple(map(shown, _real_inputs(model))), tuple(map(shown, model.graph.output))
+    counts = _count_stored(model)
+    for tensor in model.graph.initializer:  # inference copies the model: no shape needs these
+        if len(tensor.raw_data) > SMALL_BYTES:
+            tensor.ClearField("raw_data")
+        if len(tensor.float_data) * 4 > SMALL_BYTES:
+            tensor.ClearField("float_data")
+    assumed = _settle(model, shapes or {}, batch=batch or 1)
+    notes: tuple[str, ...] = ()
+    values: list[ValueInfoProto] = []
+    try:
+        values = infer_values(model)
+    except Exception as problem:  # onnx raises several kinds, and inspection goes on without
+        notes = (f"shapes could not be inferred: {first_line(problem)}",)
+    return OnnxModel(
+        inputs=specs,
+        outputs=outputs,
+        nodes=_nodes(model, values),
+        opsets={entry.domain: entry.version for entry in model.opset_import},
+        ir_version=model.ir_version,
+        producer=" ".join(filter(None, (model.producer_name, model.producer_version))) or None,
+        metadata={entry.key: entry.value for entry in model.metadata_props},
+        external_files=external_files(path),
+        assumed=assumed,
+        notes=notes,
+        **counts,
+    )
+
+
+def count_parameters(path: Path) -> int:
+    """Stored weights as ``read_onnx`` counts them, without inferring any shape."""
+    return int(_count_stored(load_onnx(path, weights=False))["parameters"])
+
+
+def _count_stored(model: ModelProto) -> dict[str, Any]:
+    """Parameters and bytes; scales and zero points belong to the arithmetic, not to those."""
+    helpers = {name for node in model.graph.node if node.op_type in _QDQ for name in node.input[1:]}
+    parameters: dict[str, int] = {}
+    total = 0
+    for tensor in stored_tensors(model.graph):
+        dtype, elements = dtype_name(tensor.data_type), math.prod(tensor.dims)
+        total += -(-elements * BITS.get(dtype, 0) // 8)
+        if dtype not in _NOT_PARAMETERS and tensor.name not in helpers:
+            parameters[dtype] = parameters.get(dtype, 0) + elements
+    count = sum(parameters.values())
+    return {"parameters": count, "weight_bytes": total, "weights_by_type": parameters}
+
+
+def _settle(model: ModelProto, shapes: Shapes, *, batch: int) -> dict[str, int]:
+    """Write numbers over open dimensions of the inputs; the numbers by name are returned."""
+    inputs = {value.name: value for value in _real_inputs(model)}
+    for name in shapes:
+        refuse_unknown(name, inputs, f"the model has no input {name!r}", listed="inputs")
+    assumed: dict[str, int] = {}
+    declared = input_specs(model)
+    usual = with_assumed_shapes(declared, batch=False)
+    for value, own, guessed in zip(inputs.values(), declared, usual, strict=True):
+        dims = value.type.tensor_type.shape.dim
+        given = shapes.get(value.name)
+        if given is not None and len(given) != len(dims):
+            raise UsageError(
+                f"the input {value.name!r} has {len(dims)} dimensions, not {len(given)}",
+                facts={"shape": "x".join(map(str, _shape(value) or ()))},
+            )
+        for axis, dim in enumerate(dims):
+            if given is None and dim.HasField("dim_value") and dim.dim_value > 0:
+                continue
+            label = dim.dim_param or f"{value.name}[{axis}]"
+            size = guessed.shape[axis]
+            guess = size if isinstance(size, int) and size > 0 else 1
+            guess = batch if axis == batch_place(own) else guess
+            number = given[axis] if given else assumed.get(label, guess)
+            if not dim.HasField("dim_value"):
+                assumed[label] = number
+            dim.dim_value = number
+    # What was inferred for open dimensions must not contradict the numbers.
+    del model.graph.value_info[:]
+    for value in model.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    return assumed
+
+
+def _nodes(model: ModelProto, values: list[ValueInfoProto]) -> tuple[OnnxNode, ...]:
+    graph = model.graph
+    tensors: dict[str, OnnxTensor] = {}
+    for value in (*graph.input, *graph.output, *values):
+        known = value.type.HasField("tensor_type") and value.type.tensor_type.elem_type != 0
+        tensors[value.name] = OnnxTensor(
+            name=value.name,
+            dtype=dtype_name(value.type.tensor_type.elem_type) if known else None,
+            shape=_shape(value) if known else None,
+        )
+    for tensor in graph.initializer:
+        dtype, dims = dtype_name(tensor.data_type), tuple(tensor.dims)
+        tensors[tensor.name] = OnnxTensor(name=tensor.name, dtype=dtype, shape=dims, weight=True)
+    for node in graph.node:
+        stored = node.op_type == "DequantizeLinear" and tensors.get(node.input[0])
+        if stored and stored.weight:
+            made = tensors.get(node.output[0], OnnxTensor(name=node.output[0]))
+            tensors[node.output[0]] = made.having(weight=True)
+    sources = {name: node for node in graph.node for name in node.output}
+    found = []
+    for index, node in enumerate(graph.node):
+        attributes = {each.name: _attribute(each) for each in node.attribute}
+        found.append(
+            OnnxNode(
+                name=node.name or f"{node.op_type}_{index}",
+                op=node.op_type,
+                domain=node.domain,
+                inputs=tuple(tensors.get(name, OnnxTensor(name=name)) for name in node.input),
+                outputs=tuple(tensors.get(name, OnnxTensor(name=name)) for name in node.output),
+                attributes={name: value for name, value in attributes.items() if value is not None},
+                quantized=_quantized(node, tensors, sources),
+            )
+        )
+    return tuple(found)
+
+
+def _quantized(
+    node: NodeProto, tensors: Mapping[str, OnnxTensor], sources: Mapping[str, NodeProto]
+) -> str | None:
+    """The type behind the DequantizeLinear nodes that feed all data of a weighted operator."""
+    kinds = set()
+    for name in list(node.input)[: _DATA_INPUTS.get(node.op_type, 0)]:
+        maker = sources.get(name)
+        while maker is not None and maker.op_type in ("Transpose", "Reshape", "Identity", "Cast"):
+            maker = sources.get(maker.input[0])
+        if maker is None or maker.op_type != "DequantizeLinear":
+            return None
+        if maker.input[0] in tensors:
+            kinds.add(tensors[maker.input[0]].dtype)
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def _attribute(attribute: AttributeProto) -> Attribute | None:
+    """Numbers and texts; tensors and graphs are not looked at here."""
+    from onnx import AttributeProto, helper
+
+    kinds = AttributeProto.AttributeType
+    if attribute.type == kinds.STRING:
+        return str(attribute.s.decode("utf-8", "replace"))
+    if attribute.type not in (kinds.INT, kinds.FLOAT, kinds.INTS, kinds.FLOATS):
+        return None
+    value = helper.get_attribute_value(attribute)
+    return value if isinstance(value, int | float) else tuple(value)
+
+
+def input_ranges(path: Path) -> dict[str, tuple[float, float]]:
+    """The range of each input, from the QuantizeLinear node that takes it, where one does."""
+    from onnx import numpy_helper
+
+    model = load_onnx(path)
+    stored = {tensor.name: tensor for tensor in model.graph.initializer}
+    inputs = {value.name for value in model.graph.input} - set(stored)
+    found: dict[str, tuple[float, float]] = {}
+    for node in model.graph.node:
+        if node.op_type != "QuantizeLinear" or node.input[0] not in inputs:
+            continue
+        scale = stored.get(node.input[1])
+        zero = stored.get(node.input[2]) if len(node.input) > 2 else None
+        steps = numpy_helper.to_array(scale) if scale is not None else np.empty(0)
+        if steps.size != 1:
+            continue
+        low, high = _INTEGER_LIMITS.get(zero.data_type if zero is not None else 2, (-128, 127))
+        offset = float(numpy_helper.to_array(zero).reshape(-1)[0]) if zero is not None else 0.0
+        step = float(np.asarray(steps).reshape(-1)[0])
+        found[node.input[0]] = ((low - offset) * step, (high - offset) * step)
+    return found
+
+
+def infer_values(model: ModelProto) -> list[ValueInfoProto]:
+    """Type and shape of every tensor that can be inferred; the model itself stays as it is."""
+    import onnx
+
+    work = onnx.ModelProto()
+    work.CopyFrom(model)
+    for _ in range(_MOST_ROUNDS):
+        inferred = onnx.shape_inference.infer_shapes(work, data_prop=True)
+        if not _fold(inferred):
+            break
+        work = inferred
+        del work.graph.value_info[:]
+    graph = inferred.graph
+    make = onnx.helper.make_tensor_value_info
+    stored = [make(each.name, each.data_type, list(each.dims)) for each in graph.initializer]
+    return [*stored, *graph.value_info, *graph.input, *graph.output]
+
+
+def _fold(model: ModelProto) -> bool:
+    """Replace nodes that compute nothing but dimensions by their results; ``False`` if none."""
+    from onnx import numpy_helper
+
+    graph = model.graph
+    shapes = {}
+    for value in (*graph.value_info, *graph.input):
+        tensor = value.type.tensor_type
+        dims = tensor.shape.dim
+        if tensor.HasField("shape") and all(dim.HasField("dim_value") for dim in dims):
+            shapes[value.name] = [dim.dim_value for dim in dims]
+    shapes |= {tensor.name: list(tensor.dims) for tensor in graph.initializer}
+    known = {  # floats are those of scale factors
+        tensor.name: numpy_helper.to_array(tensor)
+        for tensor in graph.initializer
+        if math.prod(tensor.dims) * _WIDEST <= SMALL_BYTES and not tensor.external_data
+    }
+    for node in graph.node:
+        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+            constant = numpy_helper.to_array(node.attribute[0].t)
+            if constant.nbytes <= SMALL_BYTES:
+                known[node.output[0]] = constant
+    outputs = {value.name for value in graph.output}
+    folded: list[NodeProto] = []
+    for node in graph.node:
+        result = _value(node, shapes, known, model)
+        if result is None or result.nbytes > SMALL_BYTES or node.output[0] in outputs:
+            continue
+        known[node.output[0]] = result
+        graph.initializer.append(numpy_helper.from_array(result, node.output[0]))
+        folded.append(node)
+    for node in folded:
+        graph.node.remove(node)
+    return bool(folded)
+
+
+def _value(
+    node: NodeProto,
+    shapes: Mapping[str, list[int]],
+    known: Mapping[str, AnyArray],
+    model: ModelProto,
+) -> AnyArray | None:
+    """What a node returns, computed with ONNX's own reference; ``None`` if it cannot be known."""
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    if node.op_type == "Shape" and node.input[0] in shapes:
+        dims = np.array(shapes[node.input[0]], np.int64)
+        ends: dict[str, int] = {str(each.name): int(each.i) for each in node.attribute}
+        return dims[ends.get("start", 0) : ends.get("end", len(dims))]
+    names = [name for name in node.input if name]
+    if node.op_type not in _ARITHMETIC or not names or not all(name in known for name in names):
+        return None
+    feeds = {name: known[name] for name in names}
+    make, kind_of = onnx.helper.make_tensor_value_info, onnx.helper.np_dtype_to_tensor_dtype
+    inputs = [make(n, kind_of(value.dtype), list(value.shape)) for n, value in feeds.items()]
+    graph = onnx.helper.make_graph([node], "one", inputs, [make(node.output[0], 0, None)])
+    single = onnx.helper.make_model(graph, opset_imports=list(model.opset_import))
+    try:
+        results: Any = ReferenceEvaluator(single).run(None, feeds)
+    except Exception:  # what cannot be computed stays unknown
+        return None
+    return np.asarray(results[0])

@@ -1,0 +1,273 @@
+"""Lists on a screen: the runs of a store, what was imported, what a file holds, what works here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from trtbench.analysis.inspection import Inspection, InspectionTable
+from trtbench.analysis.summary import reported_headline
+from trtbench.core.run import FailedRun, RunRecord, Scalar
+from trtbench.core.spec import NO_TENSORS
+from trtbench.core.units import (
+    text_from_bytes,
+    text_from_count,
+    text_from_fraction,
+    text_from_rate,
+    text_from_seconds,
+    text_from_shape,
+)
+from trtbench.report.document import (
+    Block,
+    Cell,
+    Column,
+    Document,
+    Fit,
+    Section,
+    Text,
+    Tone,
+    column,
+    document_from_blocks,
+    key_values,
+    table,
+)
+
+if TYPE_CHECKING:
+    from trtbench.importing.files import Unused
+    from trtbench.importing.run import Imported, ImportResult
+    from trtbench.store.directory import Entry
+    from trtbench.workflows.look.doctor import Check, Diagnosis
+
+
+MARK = "*"
+"""Beside a number that another tool printed, of which there are no samples."""
+MOST_UNUSED = 200
+"""Unused files that are listed one by one; the rest are counted, and --json lists them all."""
+STAYING_COLUMNS = 2
+"""Columns of a file's tables up to the third stay in any width; the others go from the last."""
+
+
+# ---- runs
+
+
+def document_from_entries(entries: Sequence[Entry]) -> Document:
+    """List runs in the order given."""
+
+    def median(entry: Entry) -> Cell:
+        if entry.kind != "run":
+            return Cell(None, "failed", "bad")
+        text = text_from_seconds(entry.median_s)
+        return Cell(entry.median_s, f"{text}{MARK}" if is_reported(entry) else text)
+
+    def rate(entry: Entry) -> Cell:
+        shown = text_from_rate(entry.items_per_s, what="items") if entry.kind == "run" else ""
+        return Cell(entry.items_per_s, shown)
+
+    def count(name: str) -> Callable[[Entry], Cell]:
+        return lambda entry: Cell(getattr(entry, name), str(getattr(entry, name) or ""))
+
+    # Medians of two machines or protocols mean different things; of one, its name says nothing.
+    differing = (
+        column("protocol", "Protocol", lambda each: each.protocol or "", rank=2, fit="shorten"),
+        column("host", "Machine", lambda each: each.host or "", rank=2, fit="shorten"),
+    )
+    columns = (
+        column("id", "Run", lambda x: Cell(x.id, tone="plain" if x.kind == "run" else "bad")),
+        column("created", "When", lambda each: each.created[:16].replace("T", " "), rank=8),
+        column("model"),
+        column("runtime"),
+        column("precision", get=lambda each: each.precision or ""),
+        *(each for each in differing if len({each[1](entry) for entry in entries}) > 1),
+        column("batch", get=count("batch")),
+        column("median_s", get=median),
+        column("items_per_s", "Throughput", rate, "right", rank=2),
+        column("warnings", "Warnings", count("warnings"), "right", rank=7),
+        column("tags", "Tags", lambda each: ", ".join(each.tags), rank=6, fit="wrap"),
+    )
+    words = f"{MARK} as another tool printed it, without samples; a mean where it printed no median"
+    caption = words if any(is_reported(each) for each in entries) else None
+    created = max((each.created for each in entries), default="")
+    listed = table("runs", entries, columns, caption=caption)
+    return document_from_blocks("runs", [listed], created=created)
+
+
+def is_reported(entry: Entry) -> bool:
+    """Whether another tool printed the number, and there are no samples."""
+    return entry.samples == 0 and entry.median_s is not None
+
+
+# ---- imports
+
+_SWITCHES = {
+    "transfers": ("copies", "no copies"),
+    "cuda_graph": ("graph", "no graph"),
+    "spin_wait": ("spin", "sleep"),
+    "tf32": ("TF32", "no TF32"),
+}
+_NUMBERS = {"streams": "{} streams", "typing": "{} types", "batch": "batch {}"}
+_MARKS = {"stated": "", "recorded": "~", "implied": "~", "unknown": "?"}
+
+
+def document_from_import(result: ImportResult) -> Document:
+    """List the runs that files became, and the files that became none."""
+
+    def failed(each: Imported) -> bool:
+        return isinstance(each.record, FailedRun)
+
+    def run(each: Imported) -> Cell:
+        name = f"{each.known_as} (known)" if each.known_as else each.record.id
+        return Cell(name, tone="bad" if failed(each) else "plain")
+
+    def version(each: Imported) -> str:
+        return each.record.environment.versions.get("tensorrt", "?")
+
+    def samples(each: Imported) -> Cell:
+        return Cell(each.samples, "" if failed(each) else str(each.samples))
+
+    def files(each: Imported) -> str:
+        rest = ", ".join(part.replace("_", " ") for part in each.parts[1:])
+        return each.files[0].name + (f" + {rest}" if rest else "")
+
+    def path(each: Unused) -> Cell:
+        return Cell(each.path, tone="unclear" if each.broken or each.named else "plain")
+
+    runs = (
+        column("run", "Run", run),
+        column("model", get="record.spec.model.name"),
+        column("tensorrt", "TensorRT", version, rank=2),
+        column("samples", "Samples", samples, "right", rank=3),
+        column("median_s", get=_imported_median),
+        column("conditions", "Conditions", _conditions, fit="wrap", rank=4),
+        column("files", "Files", files, fit="wrap", rank=1),
+    )
+    unused = column("path", "Not used", path, fit="wrap"), column("reason", "Why", fit="wrap")
+    sections = []
+    if result.runs:
+        caption = "Conditions: stated, ~implied by version or data, ?unknown."
+        listed = table("imported", result.runs, runs, caption=caption)
+        sections.append(Section("imported", "", (listed,)))
+    if result.unused:
+        left = len(result.unused) - MOST_UNUSED
+        more = f"And {left} more; --json lists all." if left > 0 else None
+        listed = table("unused", result.unused[:MOST_UNUSED], unused, caption=more)
+        sections.append(Section("unused", "Files", (listed,)))
+    return Document(sections=tuple(sections))
+
+
+def _imported_median(each: Imported) -> Cell:
+    """Write the median; one that was only printed is marked, and so is a mean in its place."""
+    if not isinstance(each.record, RunRecord):
+        return Cell(None, "failed", "bad")
+    if each.samples:
+        return Cell(each.median_s, text_from_seconds(each.median_s))
+    build_s = each.record.facts.get("build_s")
+    if each.record.facts.get("built_only") and isinstance(build_s, (int, float)):
+        return Cell(None, f"built in {text_from_seconds(build_s, digits=3)}")
+    printed = reported_headline(each.record)
+    if printed is None:
+        return Cell(None, "layers only" if each.median_s is None else "–")
+    what = "reported" if printed.statistic == "median" else f"{printed.statistic}, reported"
+    return Cell(printed.seconds, f"{text_from_seconds(printed.seconds)} ({what})")
+
+
+def _conditions(each: Imported) -> str:
+    """Write conditions in short, marked by how they are known; of a failure its reason."""
+    if not isinstance(each.record, RunRecord):
+        return each.record.reason
+    parts = []
+    for key, (on, off) in _SWITCHES.items():
+        fact = each.record.conditions.get(key)
+        if fact is None or fact.source == "unknown" or fact.value is None:
+            parts.append(_MARKS["unknown"] + on)
+        else:
+            parts.append(_MARKS[fact.source] + (on if fact.value else off))
+    for key, form in _NUMBERS.items():
+        fact = each.record.conditions.get(key)
+        if fact is not None and fact.value is not None and fact.value != 1:
+            parts.append(_MARKS[fact.source] + form.format(fact.value))
+    return ", ".join(parts)
+
+
+# ---- what a file holds
+
+
+def document_from_inspection(found: Inspection, *, layers: bool = False) -> Document:
+    """Describe a file; every one of its layers is listed only where asked for."""
+    facts = [("kind", found.kind)]
+    facts += [
+        (_title(name), value_text(name, value))
+        for name, value in found.facts.items()
+        if value is not None
+    ]
+    for title, tensors in (("input", found.inputs), ("output", found.outputs)):
+        for each in tensors:
+            shape = "" if each.dtype in NO_TENSORS else text_from_shape(each.shape)
+            facts.append((title, f"{each.name}  {each.dtype}  {shape}".rstrip()))
+    blocks: list[Block] = [key_values("facts", facts)]
+    for name, part in (("summary", found.summary), ("layers", found.layers if layers else None)):
+        if part is not None and part.rows:
+            columns = [_file_column(part, place) for place in range(len(part.columns))]
+            blocks.append(table(name, part.rows, columns))
+    blocks += [Text(note, "unclear") for note in found.notes]
+    return document_from_blocks("file", blocks)
+
+
+def _file_column(part: InspectionTable, place: int) -> Column:
+    name = part.columns[place]
+    words = any(isinstance(row[place], str) for row in part.rows)
+    fit: Fit = "shorten" if words and place == 0 else "wrap" if words else "whole"
+
+    def cell(row: Sequence[Scalar]) -> Cell:
+        return Cell(row[place], value_text(name, row[place]))
+
+    rank = max(0, place - STAYING_COLUMNS)
+    return column(name, _title(name), cell, "" if words else "right", rank=rank, fit=fit)
+
+
+def _title(name: str) -> str:
+    if name.endswith("_per_s"):
+        return name.removesuffix("_per_s").replace("_", " ") + "/s"
+    return name.removesuffix("_bytes").removesuffix("_s").replace("_", " ")
+
+
+def value_text(name: str, value: Scalar) -> str:
+    """Write a value in the unit that its name ends with."""
+    if value is None or isinstance(value, str | bool):
+        return "–" if value is None else str(value)
+    if name.endswith("_bytes"):
+        return text_from_bytes(value)
+    if name.endswith("_per_s"):
+        return f"{value:,.1f}".replace(",", " ")
+    if name.endswith("_s"):
+        return text_from_seconds(value)
+    if name.endswith("share"):
+        return text_from_fraction(value, digits=1)
+    if name == "flops":
+        units = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
+        unit, scale = next(((u, s) for u, s in units if value >= s), ("", 1.0))
+        return f"{value / scale:.3g} {unit}".rstrip() if unit else f"{value:g}"
+    return f"{value:.4g}" if isinstance(value, float) else text_from_count(value)
+
+
+# ---- what works here
+
+
+def document_from_diagnosis(diagnosis: Diagnosis) -> Document:
+    """Describe what works here, group by group, with what to type to get the rest."""
+    tones: dict[str, Tone] = {"ok": "good", "missing": "unclear", "broken": "bad", "info": "plain"}
+
+    def detail(check: Check) -> str:
+        origin = f"  from {check.origin}" if check.origin else ""
+        fix = f"\nfix: {check.fix}" if check.fix else ""
+        return f"{check.detail}{origin}{fix}"
+
+    columns = (
+        column("status", "", lambda check: Cell(check.status, tone=tones[check.status])),
+        column("name", ""),
+        column("detail", "", detail, fit="wrap"),
+    )
+    sections = []
+    for group in diagnosis.groups:
+        listed = table(f"doctor_{group.name}", group.checks, columns)
+        sections.append(Section(group.name.replace(" ", "-"), group.name, (listed,)))
+    return Document(sections=tuple(sections))

@@ -1,0 +1,338 @@
+"""From a request to a RunSpec, and which runtime or builder is the default."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from trtbench.core.errors import (
+    TrtbenchError,
+    UsageError,
+    near_miss,
+    refuse_unknown_options,
+)
+from trtbench.core.run import fits, types_of
+from trtbench.core.spec import (
+    ON_DEVICE,
+    InputSpec,
+    Length,
+    ModelFormat,
+    ModelRef,
+    Protocol,
+    RunSpec,
+    Warmup,
+)
+from trtbench.core.words import Arrivals
+from trtbench.formats.arrival_trace import arrivals_from_file
+from trtbench.host.arrays import refuse_missing
+from trtbench.host.files import utf8_path
+from trtbench.host.images import SUFFIXES
+from trtbench.models.identity import model_ref, precision_of_engine, with_parts
+from trtbench.models.torch_models import is_named
+from trtbench.requests.fields import (
+    File,
+    PerSide,
+    VerbRequest,
+    converted,
+    fields_of,
+    hertz,
+    seconds,
+    settled,
+)
+from trtbench.requests.measure import BenchRequest
+from trtbench.requests.settings import Config
+from trtbench.runtimes import RUNTIMES
+from trtbench.runtimes.contract import Runtime
+from trtbench.tasks import TASKS
+from trtbench.tasks.contract import completed
+from trtbench.trtexec.version import flavour_of
+
+LEAST_QUERIES = 10
+"""Measured at the least, however short the time that was asked for, as trtexec does."""
+MADE = (
+    "model", "runtime", "shapes", "inputs", "warmup", "launches", "device", "options", "protocol",
+    "cuda_graph", "transfers", "lock_clocks", "profile", "arrivals", "switch_shapes",
+)  # fmt: skip
+"""Fields of a spec that are computed here; all others that a request has are as it says."""
+
+
+def default_runtime(
+    reference: ModelRef, config: Config, *, with_outputs: bool = False
+) -> str | None:
+    """The first runtime for a model that works here, else the first.
+
+    ``with_outputs`` leaves out programs, which return no outputs.
+    """
+    flavour = None
+    if reference.format == "engine":
+        with open(reference.path, "rb") as file:
+            flavour = flavour_of(file.read(4)) or "tensorrt"
+    ranked = [
+        (name, runtime)
+        for name, runtime in for_format(reference.format)
+        if (flavour is None or runtime.FLAVOUR in ("", flavour))
+        and (runtime.open_session is not None or not with_outputs)
+    ]
+    for name, runtime in ranked:  # here, or in the interpreter that settings name for it
+        if config.python_for(name) is not None or runtime.available() is None:
+            return name
+    return ranked[0][0] if ranked else None
+
+
+def first_choice(model_format: ModelFormat) -> str:
+    """The first runtime for a format, whether or not it works here; empty where there is none."""
+    return next((name for name, _ in for_format(model_format)), "")
+
+
+def for_format(model_format: ModelFormat) -> list[tuple[str, Runtime]]:
+    """The runtimes for a format, the first choice first."""
+    chosen = []
+    for name in RUNTIMES.names():
+        with contextlib.suppress(TrtbenchError):  # another package's broken one
+            runtime = RUNTIMES.load(name)
+            if model_format in runtime.CHOSEN_FOR:
+                chosen.append((runtime.CHOSEN_FOR[model_format], name, runtime))
+    return [(name, runtime) for _, name, runtime in sorted(chosen, key=lambda each: each[:2])]
+
+
+def unusable(runtime: str, config: Config, *, lenient: bool) -> str | None:
+    """Why a runtime cannot be used here; another interpreter is not asked."""
+    try:
+        module = RUNTIMES.load(runtime)
+    except UsageError as problem:
+        if not lenient:
+            raise
+        return problem.message
+    if config.python_for(runtime) or (reason := module.available()) is None:
+        return None
+    way = module.fix()
+    return f"{runtime} is not usable here: {reason}" + (f" ({way})" if way else "")
+
+
+def run_spec(request: BenchRequest, config: Config) -> RunSpec:
+    """Settle a run: what is asked for first, then configuration, then defaults."""
+    if is_named(str(request.model)):
+        reference = ModelRef(path=str(request.model), format="torch")
+    else:
+        formats = RUNTIMES.load(request.runtime).FORMATS if request.runtime else ()
+        reference = model_ref(Path(request.model), folders="folder" in formats)
+    asked = settled(request, config.defaults)
+    name = asked.runtime or default_runtime(reference, config)
+    if name is None:
+        raise UsageError(
+            f"no runtime is known for {reference.name}",
+            facts={"runtimes": ", ".join(RUNTIMES.names())},
+            fix="say which with -r",
+        )
+    module = RUNTIMES.load(name)
+    _refuse_unable(name, module, reference, asked)
+    refuse_other_precision(reference, asked.precision)
+    protocol: Protocol = asked.protocol or module.DEFAULT_PROTOCOL
+    on_device = protocol in ON_DEVICE
+    if on_device and asked.cuda_graph == "off":
+        raise UsageError(
+            f"the protocol {protocol} is measured with a CUDA graph",
+            fix="--protocol pipeline --no-transfers, or leave --cuda-graph out",
+        )
+    given = own_options(asked.options, name)
+    if module.OPTIONS:  # a runtime of another package need not list them
+        refuse_unknown_options(f"runtime {name}", given, module.OPTIONS)
+    options = {**config.options_for(name), **given}
+    if module.model_parts is not None:
+        files, made_with = module.model_parts(reference.path, options)
+        reference = with_parts(reference, files, made_with=made_with)
+    telemetry_s = None if asked.telemetry is None else seconds(asked.telemetry)
+    if telemetry_s is not None and telemetry_s < 0.001:
+        raise UsageError("telemetry looks at most 1000 times a second", fix="--telemetry 100ms")
+    clock = asked.lock_clocks
+    if clock is not None and clock not in ("base", "max") and not clock.isdecimal():
+        raise UsageError(f"--lock-clocks {clock} cannot be read", fix="base, max, or 1500 (in MHz)")
+    kind, times = _arrivals(asked.arrivals)
+    rate_hz = None if asked.rate is None else hertz(asked.rate)
+    if rate_hz is None and times and asked.slo is None:
+        rate_hz = (len(times) - 1) / times[-1]  # of the trace itself
+    spec = RunSpec(
+        model=reference,
+        runtime=name,
+        shapes={key: tuple(shape) for key, shape in asked.shapes.items()},
+        switch_shapes={key: tuple(shape) for key, shape in asked.switch_shapes.items()},
+        inputs=_inputs(asked),
+        warmup=_warmup(asked),
+        stop=_stop(asked, arrivals=len(times)),
+        launches=asked.launches or 1,
+        device=_device(asked.device),
+        options=options,
+        protocol=protocol,
+        cuda_graph=asked.cuda_graph or ("on" if on_device else "off"),
+        transfers=asked.transfers and not on_device,
+        gap_s=seconds(asked.gap) if asked.gap is not None else 0.0,
+        rate_hz=rate_hz,
+        arrivals=kind,
+        arrival_times_s=times,
+        telemetry_s=telemetry_s,
+        lock_clocks=clock,
+        profile=module.DEFAULT_PROFILE if asked.profile is None else asked.profile,
+    )
+    same = {
+        field.name: getattr(asked, field.name)
+        for field in fields_of(BenchRequest)
+        if field.name in RunSpec.__struct_fields__ and field.name not in MADE
+    }
+    return spec.having(**same)
+
+
+def side_spec(
+    request: VerbRequest,
+    model: File,
+    runtime: str | None,
+    config: Config,
+    *,
+    launches: int | None = None,
+    place: tuple[int, int] = (0, 1),
+) -> RunSpec:
+    """Settle one side of several, without the times of layers.
+
+    The place is the number of the side and how many there are, where sides differ in more.
+    """
+    own: dict[str, object] = {
+        "model": model,
+        "runtime": runtime,
+        "profile": False,
+        "launches": launches,
+        "device": pick(getattr(request, "device", None), *place, what="--device"),
+    }
+    if arguments := pick(getattr(request, "args", None), *place, what="--args"):
+        own["extra_args"] = tuple(shlex.split(arguments))
+    return run_spec(converted(request, BenchRequest, **own), config)
+
+
+def pick(given: PerSide | None, index: int, sides: int, *, what: str) -> str | None:
+    """The one value for all sides, or the side's own."""
+    values = (given,) if given is None or isinstance(given, str | Path) else given
+    if len(values) <= 1:
+        return values[0] if values else None
+    if len(values) != sides:
+        raise UsageError(
+            f"{what} is given {len(values)} times for {sides} sides",
+            fix="give it once, or once per side in order",
+        )
+    return values[index]
+
+
+def own_options(options: Mapping[str, str], runtime: str) -> dict[str, str]:
+    """The options for a runtime: ``torch:half`` is for that one alone."""
+    found = {}
+    for key, value in options.items():
+        owner, colon, rest = key.partition(":") if ":" in key else ("", "", key)
+        if colon and owner not in RUNTIMES.names():
+            guess = near_miss(owner, RUNTIMES.names())
+            fix = f"--opt {guess}:{rest}={value}" if guess else f"--opt {rest}={value}"
+            raise UsageError(f"--opt {key} names no runtime", fix=fix)
+        if not colon or owner == runtime:
+            found[rest] = value
+    return found
+
+
+def _refuse_unable(name: str, module: Runtime, reference: ModelRef, asked: BenchRequest) -> None:
+    """Refuse a format, arguments or changes of shape that a runtime cannot take."""
+    other = first_choice(reference.format)
+    if reference.format not in ("unknown", *module.FORMATS):
+        fix = f"-r {other}" if other else None
+        if reference.format == "onnx" and "engine" in module.FORMATS:
+            build = f"trtbench build {shlex.quote(reference.name)}, and bench the engine"
+            fix = f"{build}; or {fix}" if fix else build
+        raise UsageError(
+            f"the runtime {name} does not execute {reference.format} files",
+            facts={"file": reference.name, "it executes": ", ".join(module.FORMATS)},
+            fix=fix,
+        )
+    if asked.extra_args and not module.TAKES_ARGUMENTS:
+        raise UsageError(
+            f"the runtime {name} takes no further arguments",
+            facts={"given": shlex.join(asked.extra_args)},
+            fix="measure one model at a time; compare takes several",
+        )
+    if module.open_session is None and (asked.switch_shapes or asked.switch_profile is not None):
+        raise UsageError(
+            f"{name} is a program of its own, and changes no shapes between queries",
+            fix=f"-r {other}" if other != name else None,
+        )
+
+
+def refuse_other_precision(reference: ModelRef, precision: str | None) -> None:
+    """Refuse to call an engine by another precision than the one it was built in."""
+    built = precision_of_engine(reference) if precision is not None else None
+    if precision is None or built is None or fits(precision, types_of(built)):
+        return
+    raise UsageError(
+        f"{reference.name} was built in {built}, not in {precision}",
+        facts={"told by": f"{reference.path}.json"},
+        fix=f"leave --precision out, or trtbench build MODEL.onnx --precision {precision}",
+    )
+
+
+def _inputs(asked: BenchRequest) -> InputSpec:
+    """Settle inputs; an image needs a task that prepares it."""
+    source = None
+    if asked.inputs is not None:
+        refuse_missing(Path(asked.inputs).absolute())
+        source = str(utf8_path(Path(asked.inputs).absolute()))
+    if source is None or Path(source).suffix.lower() not in SUFFIXES:
+        if asked.task is not None:
+            raise UsageError("--task says how an image is prepared", fix="--inputs photo.jpg")
+        return InputSpec(source=source, seed=asked.seed)
+    if asked.task is None:
+        raise UsageError(
+            f"{Path(source).name} needs --task to become an input",
+            fix=f"--task {' or --task '.join(TASKS.names())}: it is prepared as for eval",
+        )
+    flags = TASKS.load(asked.task).FLAGS
+    own = {flag.key for flag in flags if flag.preprocessing}
+    settings = {k: v for k, v in completed(flags, asked.settings).items() if k in own}
+    return InputSpec(source=source, seed=asked.seed, task=asked.task, settings=settings)
+
+
+def _device(name: str | None) -> str | None:
+    """Refuse what is no device's name: a runtime for the CPU would not look at it."""
+    if name is None or re.fullmatch(r"[a-z_]+(:\d+)?", name):
+        return name and re.sub(r"^gpu\b", "cuda", name)
+    number = re.search(r"\d+", name)
+    fix = f"--device cuda:{number[0] if number else 0}, or cpu"
+    raise UsageError(f"{name!r} is no device", fix=fix)
+
+
+def _warmup(asked: BenchRequest) -> Warmup:
+    standard = Warmup(until_steady=asked.until_steady)
+    length, iterations = asked.warmup, asked.warmup_iterations
+    if length is None and iterations is None:
+        return standard
+    floor = Length(seconds=seconds(length) if length is not None else None, iterations=iterations)
+    return standard.having(floor=floor, cap_s=max(standard.cap_s, floor.seconds or 0.0))
+
+
+def _arrivals(given: File) -> tuple[Arrivals, tuple[float, ...]]:
+    """How queries are spread, or when those of a trace came."""
+    if given in ("poisson", "constant"):
+        return given, ()  # type: ignore[return-value]
+    if not Path(given).exists():
+        raise UsageError(
+            f"--arrivals {given} is neither poisson nor constant, and there is no such file",
+            fix="--arrivals poisson",
+        )
+    return "trace", arrivals_from_file(Path(given))
+
+
+def _stop(asked: BenchRequest, *, arrivals: int) -> Length:
+    """A length by time, by count or both; a trace is sent once, whole."""
+    if asked.duration is None and asked.iterations is None:
+        if arrivals and asked.slo is None:
+            return Length(iterations=arrivals)
+        return Length(seconds=3.0, iterations=LEAST_QUERIES)
+    length = seconds(asked.duration) if asked.duration is not None else None
+    if not length and asked.iterations is None:
+        raise UsageError("a duration of 0 s measures nothing", fix="--duration 3s")
+    least = LEAST_QUERIES if asked.iterations is None else asked.iterations
+    return Length(seconds=length, iterations=least)

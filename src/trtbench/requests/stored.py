@@ -1,0 +1,141 @@
+"""Requests of the verbs about stored runs that workflows read, too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Literal
+
+from trtbench.core.safety import check_title
+from trtbench.requests.fields import (
+    FILE,
+    LIST,
+    TIME,
+    Argument,
+    Duration,
+    File,
+    Option,
+    Words,
+    argument,
+    option,
+)
+from trtbench.requests.groups import FilterFields, StoreFields, TagFields
+
+
+@dataclass(frozen=True)
+class ImportRequest(TagFields, StoreFields):
+    """Make runs of what trtexec (TensorRT 5 to 11) and other tools left behind."""
+
+    paths: Annotated[Sequence[File], Argument("Files, folders or patterns.", "PATH...")]
+    _: KW_ONLY
+    output: File | None = option(
+        None,
+        "Also write the trtexec evaluation toolkit's files of the one run here.",
+        ("-o", "--output"),
+        kind=FILE,
+        metavar="DIR",
+    )
+    again: bool = option(False, "Import files that were imported before.")
+    pictures: bool | None = option(
+        None, "Draw the layers, 0.4 s a run (default: where 8 runs or fewer come)."
+    )
+    dry_run: bool = option(False, "Print what would be done, and do nothing.")
+    batch: int | None = option(None, "Items in one query, whatever is on record.", least=1)
+    engine: File | None = option(None, "The engine that was run; it is hashed.", kind=FILE)
+    warmup: Duration | None = option(
+        None, "Length of the warm-up to leave out, whatever the log says.", kind=TIME
+    )
+    gpu: str | None = option(None, "The GPU it ran on, where no log tells.", metavar="NAME")
+    tensorrt: str | None = option(None, "The version of TensorRT, such as 8.5.", metavar="VERSION")
+    date: str | None = option(None, "When it was measured, such as 2024-05-17.", metavar="DAY")
+    precision: str | None = option(
+        None, "The precision of the engine, such as fp16.", metavar="NAME"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunsRequest(FilterFields, StoreFields):
+    """List runs, newest first."""
+
+    model: str | None = option(None, "Only models whose name contains this.", metavar="TEXT")
+    failed: bool = option(False, "Only runs that did not finish.")
+    limit: int | None = option(None, "At most so many; 0 is all (default on screens: 50).")
+
+
+@dataclass(frozen=True)
+class ExportRunsRequest(FilterFields, StoreFields):
+    """Export runs, all or those named, to Parquet files or to MLflow."""
+
+    names: Sequence[str] = argument((), "Stored runs.", "[RUN]...", needed=False)
+    _: KW_ONLY
+    to: Annotated[
+        Literal["parquet", "mlflow"], Option("Parquet files, or an MLflow tracking server.")
+    ]
+    output: Annotated[
+        File,
+        Option(
+            "A folder for Parquet files; a tracking URI for MLflow.", ("-o", "--output"),
+            metavar="DIR|URI",
+        ),
+    ]  # fmt: skip
+    experiment: str = option("trtbench", "Of MLflow.")
+    model: str | None = option(None, "Only models whose name contains this.", metavar="TEXT")
+
+
+@dataclass(frozen=True)
+class ReportRequest(StoreFields):
+    """Describe one or more runs, or folders of runs, as one document."""
+
+    names: Annotated[
+        Sequence[File], Argument("Stored runs, or folders of runs or sweeps.", "RUN...|FOLDER")
+    ]
+    _: KW_ONLY
+    output: File = option("report", "Folder of the report.", ("-o", "--output"), kind=FILE)
+    format: Words | None = option(
+        None,
+        "Comma separated, of html, md, json, csv, png and tex.  "
+        "[default: html,md,json; with --brief: md]",
+        kind=LIST,
+        metavar="FORMATS",
+    )
+    brief: bool = option(False, "A Markdown text short enough for a comment.")
+    title: str | None = option(None, "Title of the document.")
+    prices: File | None = option(
+        None, "What devices cost, as TOML: the cost of a million items.", metavar="FILE"
+    )
+    under: Duration | None = option(
+        None, "Compare devices under this latency (default: round ones).", kind=TIME
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.title is not None:
+            check_title(self.title)
+
+
+@dataclass(frozen=True)
+class HistoryRequest(FilterFields, StoreFields):
+    """Show series of runs over time, and where they changed."""
+
+    model: str | None = argument(None, "Part of the name of a model.", "[MODEL]", needed=False)
+    _: KW_ONLY
+    reference: str | None = option(
+        None,
+        "Show ratios to this model, measured on the same machine within half an hour.",
+        metavar="MODEL",
+    )
+    least: int = option(2, "Only series of so many runs.", least=1)
+    changes: bool = option(False, "Only series that changed.")
+    output: File | None = option(None, "Write a report here.", ("-o", "--output"), kind=FILE)
+    format: Words = option("html,md,json", "Of the report.", kind=LIST)
+
+
+@dataclass(frozen=True)
+class ExplainRequest(StoreFields):
+    """Explain why two numbers of one model differ, one step at a time."""
+
+    run: Annotated[File, Argument("A run, or files of trtexec.", "RUN")]
+    _: KW_ONLY
+    against: Annotated[File, Option("The run with the other number.", metavar="OTHER")]
+    measure: bool = option(False, "Measure every step here, one change at a time.")
+    launches: int = option(3, "Fresh processes for each step that is measured.", least=1)

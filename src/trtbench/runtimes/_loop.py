@@ -1,0 +1,690 @@
+"""The timed loop and what surrounds it: loading, the first query, warming up, the protocols.
+
+Warm-up lasts at least as long as asked, then until two windows agree; then the measurement, with
+nothing in the loop but the clock, the call, and two stores. With an open loop queries arrive when
+they are due, whether or not the one before is done: there is one server and one queue, and latency
+counts from the moment a query was due, so that waiting is not hidden.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import resource
+import time
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.analysis.distributions import t_quantile
+from trtbench.analysis.pacing import WarmupWatch
+from trtbench.core.errors import InputError, TrtbenchError, UsageError
+from trtbench.core.jobs import BenchOutcome, Stage
+from trtbench.core.run import Fact, LaunchFacts, Scalar
+from trtbench.core.samples import Column, IterationTimes, times_from_columns
+from trtbench.core.spec import Arrivals, InputSpec, Length, RunSpec, TensorSpec, Warmup
+from trtbench.core.units import text_from_shape
+from trtbench.models.inputs import assumption
+from trtbench.runtimes._session import (
+    Session,
+    Spans,
+    given_shapes,
+    items_counted,
+    refuse_if_out_of_memory,
+    resolve_inputs,
+    shapes_of_batch,
+    unfit_inputs,
+)
+
+_NS = 1e-9
+
+Step = Callable[[], object]
+Result = tuple[BenchOutcome, IterationTimes]
+Nanoseconds = NDArray[np.int64]
+Stamps = tuple[Nanoseconds, Nanoseconds]
+"""When calls began and ended, in nanoseconds of the host's clock."""
+
+SERIAL = ("serve", "server", "first")
+"""Protocols that any session can do whose step is a complete query."""
+MOST_QUERIES, MOST_S = 10_000_000, 7 * 86_400.0
+"""Of one schedule, which is drawn before it begins."""
+_FLOOR_PROBES = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmupResult:
+    seconds: float
+    iterations: int
+    steady: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedSession:
+    """A session that has run once and is ready to be timed."""
+
+    session: Session
+    step: Step
+    load_s: float
+    first_s: float
+    outcome: BenchOutcome
+
+    @property
+    def spans(self) -> Spans | None:
+        return self.session.spans
+
+    def outcome_of(self, facts: LaunchFacts, warm: WarmupResult) -> BenchOutcome:
+        """Return what was measured, with how it was loaded and warmed up."""
+        facts = facts.having(
+            load_s=self.load_s,
+            first_s=self.first_s,
+            warmup_s=warm.seconds,
+            warmup_iterations=warm.iterations,
+            steady=warm.steady,
+        )
+        return self.outcome.having(facts=facts)
+
+
+def bench_session(
+    open_session: Callable[[RunSpec], Session], spec: RunSpec, *, stage: Stage
+) -> Result:
+    """Load, run once, warm up, measure, profile: one launch of a run."""
+    check_protocol(spec)
+    stage("load")
+    prepared = prepare(open_session, spec)
+    session, switches = (
+        prepared.session,
+        bool(spec.switch_shapes) or spec.switch_profile is not None,
+    )
+    try:
+        if switches:  # what cannot be changed to is refused before all is measured
+            places(session, spec, prepared.outcome.inputs)
+        protocol = {"server": _server, "first": _first}.get(spec.protocol, _closed)
+        outcome, times = protocol(prepared, spec, stage)
+        evidence = dict(outcome.evidence)
+        if switches:
+            stage("switch")
+            if prepared.spans is not None:
+                prepared.spans.drain()
+            evidence |= switch_facts(session, spec, outcome.inputs)
+        if spec.profile:
+            stage("profile")
+            layers, gpu_s = session.profile_layers()
+            facts = outcome.facts.having(profiled_gpu_s=gpu_s)
+            outcome = outcome.having(layers=layers, facts=facts)
+        return outcome.having(evidence={**evidence, **session.look_back()}), times
+    finally:
+        session.close()
+
+
+def check_protocol(spec: RunSpec) -> None:
+    """Refuse combinations that have no meaning, whatever the runtime."""
+    if spec.protocol == "server" and not spec.rate_hz:
+        raise UsageError("the protocol server needs a rate of arrivals", fix="--rate 100/s")
+    poisson = spec.arrivals == "poisson"  # the default; any other was asked for
+    if (spec.rate_hz or not poisson) and spec.protocol != "server":
+        raise UsageError(
+            f"the protocol {spec.protocol} has no rate or arrivals: a query follows the one before",
+            fix="--protocol server" + (f" --rate {spec.rate_hz:g}/s" if poisson else ""),
+        )
+    if spec.rate_hz:
+        seconds = spec.stop.seconds or 0.0
+        queries = max(spec.rate_hz * seconds, spec.stop.iterations or 0)
+        if queries > MOST_QUERIES:
+            raise UsageError(
+                f"{queries:.3g} queries at {spec.rate_hz:g}/s are too many to plan",
+                facts={"most queries": MOST_QUERIES},
+                fix=f"--rate {MOST_QUERIES / (seconds or 1.0):g}/s or less, or a shorter "
+                "--duration",
+            )
+        if queries / spec.rate_hz > MOST_S:
+            raise UsageError(
+                f"{queries:.3g} queries at {spec.rate_hz:.3g}/s take more than a week",
+                fix="--rate 1/s or more; a trace is stretched to it",
+            )
+    if spec.streams > 1 and spec.protocol in ("server", "first", "coldl2"):
+        raise UsageError(
+            f"the protocol {spec.protocol} has one query at a time", fix="leave --streams out"
+        )
+    if spec.gap_s and (spec.protocol != "serve" or spec.streams > 1):
+        raise UsageError(
+            "a gap needs queries one at a time: --protocol serve, one stream",
+            fix=f"leave {'--streams' if spec.protocol == 'serve' else '--gap'} out",
+        )
+    if spec.streams > 1 and (spec.switch_shapes or spec.switch_profile is not None):
+        raise UsageError("changes of shape are timed on one stream", fix="leave --streams out")
+
+
+def prepare(open_session: Callable[[RunSpec], Session], spec: RunSpec) -> PreparedSession:
+    """Load a model, bind its inputs and run it once."""
+    began = time.perf_counter()
+    session = open_session(spec)
+    load_s = time.perf_counter() - began
+    try:
+        if spec.profile_index and not session.has_profiles:
+            raise UsageError(
+                "only engines have optimization profiles, and this is none",
+                fix="leave --profile-index out",
+            )
+        drawn = spec.inputs.source is None
+        settled, arrays = resolve_inputs(session.inputs, spec, limits=session.index_limits)
+        session.bind(arrays)
+        first_s = first_query(session.first, settled, drawn=drawn)
+        session.look()
+        step = session.step()
+        note = assumption(given_shapes(session.inputs, spec), settled) if drawn else None
+        filled = [array for array in arrays.values() if array.size > 1]
+        constant = bool(filled) and all((array == array.flat[0]).all() for array in filled)
+        outcome = BenchOutcome(
+            facts=LaunchFacts(),
+            inputs=settled,
+            outputs=session.outputs,
+            conditions=session.conditions,
+            versions=dict(session.versions),
+            notes=(*session.notes, *([note] if note else [])),
+            evidence={
+                **session.evidence,
+                "inputs_constant": constant,  # every input holds one value only, as blank images do
+                **items_counted(session.inputs, settled, batch=spec.batch),
+            },
+        )
+    except BaseException:
+        session.close()
+        raise
+    return PreparedSession(
+        session=session, step=step, load_s=load_s, first_s=first_s, outcome=outcome
+    )
+
+
+def first_query(step: Step, inputs: tuple[TensorSpec, ...], *, drawn: bool) -> float:
+    """Time the very first call; a model that cannot run on these inputs shows it here."""
+    began = time.perf_counter()
+    try:
+        step()
+    except TrtbenchError:
+        raise
+    except Exception as problem:  # runtimes share no base class for their exceptions
+        refuse_if_out_of_memory(problem)
+        raise unfit_inputs(problem, inputs, drawn=drawn) from None
+    return time.perf_counter() - began
+
+
+def warm_up(step: Step, warmup: Warmup) -> WarmupResult:
+    """Run until the floor is reached and the windows agree, or the cap is."""
+    watch = WarmupWatch(warmup)
+    clock = time.perf_counter
+    began = clock()
+    while not watch.done:
+        before = clock()
+        step()
+        watch.add(clock() - before)
+    return WarmupResult(
+        seconds=clock() - began,
+        iterations=watch.iterations,
+        steady=watch.steady if warmup.until_steady else None,
+    )
+
+
+def _closed(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
+    """Send each query after the one before, or after its gap."""
+    stage("warm-up")
+    warm = warm_up(prepared.step, spec.warmup)
+    stage("measure")
+    rests = _rests(spec.gap_s, seed=spec.inputs.seed)
+    pause = partial(_rest, rests) if spec.gap_s else None
+    times, facts = measure(prepared.step, spec.stop, spans=prepared.spans, pause=pause)
+    return prepared.outcome_of(facts, warm), times
+
+
+def _rest(rests: Iterator[float]) -> None:
+    time.sleep(next(rests))
+
+
+def _rests(mean_s: float, *, seed: int) -> Iterator[float]:
+    """Draw gaps with this mean; a fixed one would fall in step with the machine."""
+    generator = np.random.default_rng([seed, 7])
+    while True:
+        yield from generator.exponential(mean_s, 1000).tolist()
+
+
+def measure(
+    step: Step, stop: Length, *, spans: Spans | None = None, pause: Callable[[], None] | None = None
+) -> tuple[IterationTimes, LaunchFacts]:
+    """Time calls until every limit that is set has been reached."""
+    after = pause
+    if spans is not None and not spans.overlapping:
+        after = take = spans.take
+        if pause is not None:
+
+            def both() -> None:
+                take()
+                pause()
+
+            after = both
+    if spans is not None:
+        spans.clear()
+
+    def loop() -> Stamps:
+        stamps = timed_loop(step, stop, between=after)
+        if spans is not None:
+            spans.drain()
+        return stamps
+
+    (starts, ends), facts = watched(loop)
+    return times_from_columns(_columns(starts, ends, spans)), facts
+
+
+def watched(loop: Callable[[], Stamps]) -> tuple[Stamps, LaunchFacts]:
+    """Run a timed loop without garbage collection, and return what it cost the process."""
+    floor_s = timer_floor_s()
+    gc.collect()
+    gc.disable()
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    try:
+        starts, ends = loop()
+        end = time.perf_counter_ns()
+    finally:
+        gc.enable()
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    facts = LaunchFacts(
+        wall_s=float(end - starts[0]) * _NS,
+        timer_floor_s=floor_s,
+        involuntary_switches=used.ru_nivcsw - usage.ru_nivcsw,
+        cpu_s=(used.ru_utime + used.ru_stime) - (usage.ru_utime + usage.ru_stime),
+        peak_memory_bytes=used.ru_maxrss * 1024,
+    )
+    return (starts, ends), facts
+
+
+def _columns(
+    starts: Nanoseconds, ends: Nanoseconds, spans: Spans | None
+) -> dict[str, NDArray[np.generic]]:
+    """Put the host's clock and the spans of the device together."""
+    columns: dict[str, NDArray[np.generic]] = dict(spans.columns()) if spans else {}
+    if spans is None or not spans.overlapping:  # else the host saw calls, which are not queries
+        columns["host"] = np.asarray((ends - starts) * _NS, np.float64)
+        columns["start"] = np.asarray((starts - starts[0]) * _NS, np.float64)
+    return columns
+
+
+def timed_loop(step: Step, stop: Length, *, between: Callable[[], None] | None = None) -> Stamps:
+    """Return the time before and after each call; what is done between calls is not timed."""
+    clock = time.perf_counter_ns
+    starts, ends = array("q"), array("q")
+    push_start, push_end = starts.append, ends.append
+    least = stop.iterations or 1
+    deadline = clock() + int((stop.seconds or 0.0) * 1e9)
+    count = 0
+    while True:
+        before = clock()
+        step()
+        after = clock()
+        push_start(before)
+        push_end(after)
+        if between is not None:
+            between()
+        count += 1
+        if count >= least and after >= deadline:
+            break
+    return np.frombuffer(starts, np.int64), np.frombuffer(ends, np.int64)
+
+
+def timer_floor_s() -> float:
+    """Return the least interval of this clock: the median of back-to-back readings."""
+    clock = time.perf_counter_ns
+    readings = np.array([clock() for _ in range(_FLOOR_PROBES)])
+    return float(np.median(np.diff(readings))) * _NS
+
+
+def _first(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
+    """Measure every query from the first on, until they are steady; nothing is left out."""
+    stage("measure")
+    watch = WarmupWatch(spec.warmup.having(until_steady=True))
+    clock = time.perf_counter_ns
+    starts, ends = array("q"), array("q")
+    while not watch.done:
+        before = clock()
+        prepared.step()
+        after = clock()
+        starts.append(before)
+        ends.append(after)
+        watch.add((after - before) * 1e-9)
+    began, ended = np.frombuffer(starts, np.int64), np.frombuffer(ends, np.int64)
+    host = np.concatenate([[prepared.first_s], (ended - began) * 1e-9])
+    start = np.concatenate([[0.0], prepared.first_s + (began - began[0]) * 1e-9])
+    facts = LaunchFacts(wall_s=float(start[-1] + host[-1]), timer_floor_s=timer_floor_s())
+    warm = WarmupResult(seconds=float(host.sum()), iterations=len(host), steady=bool(watch.steady))
+    outcome = prepared.outcome_of(facts, warm)
+    evidence = {**outcome.evidence, "time_to_steady_s": float(prepared.load_s + host.sum())}
+    return outcome.having(evidence=evidence), IterationTimes(host=host, start=start)
+
+
+# The open loop: queries are sent by a schedule
+
+LEAD_NS = 2_000_000
+"""Time between the decision to begin and the first arrival."""
+LATE_SHARE, LATE_LEAST_S, LATE_MOST_S = 0.05, 10e-6, 100e-6
+"""A query is late when sent 5 % of the median service after it could be, at most 100 µs."""
+PATIENCE, PATIENCE_LEAST_NS = 1.0, 1_000_000_000
+"""An overloaded run is given up when it has taken this much longer than its schedule, and at
+least a second: its latencies grow without end and say nothing more."""
+FULL = 0.95
+"""Of the time: a server that works less is not overloaded, however long its queue is for once."""
+GROWTH_BLOCKS, GROWTH_LEVEL = 20, 0.99
+
+
+def _server(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
+    """Send queries by a schedule; latency counts from the scheduled start."""
+    stage("warm-up")
+    warm = warm_up(prepared.step, spec.warmup)
+    assert spec.rate_hz is not None
+    seed, trace_s = spec.inputs.seed, spec.arrival_times_s
+    due = arrivals(spec.rate_hz, spec.stop, kind=spec.arrivals, seed=seed, trace_s=trace_s)
+    stage("measure")
+    spans = prepared.spans
+    if spans is not None:
+        spans.clear()
+    take = spans.take if spans is not None else None
+    scheduled = due
+
+    with exact_timers():
+        wait = waiter()
+
+        def loop() -> Stamps:
+            nonlocal scheduled
+            scheduled = due + (time.perf_counter_ns() + LEAD_NS)
+            return open_loop(prepared.step, scheduled, wait=wait, after=take)
+
+        (starts, ends), facts = watched(loop)
+    evidence, columns = load_evidence(
+        scheduled=scheduled, starts=starts, ends=ends, rate_hz=spec.rate_hz
+    )
+    outcome = prepared.outcome_of(facts, warm)
+    outcome = outcome.having(
+        evidence={**outcome.evidence, **evidence},
+        conditions={**outcome.conditions, "arrivals": Fact(value=spec.arrivals)},
+    )
+    return outcome, times_from_columns({**_columns(starts, ends, spans), **columns})
+
+
+def arrivals(
+    rate_hz: float,
+    stop: Length,
+    *,
+    kind: Arrivals = "poisson",
+    seed: int = 0,
+    trace_s: Sequence[float] = (),
+) -> Nanoseconds:
+    """Draw the whole schedule beforehand: the same seed gives the same to every candidate.
+
+    A trace is stretched to the rate, and begins anew, at the mean gap, where it is too short; with
+    the next seed it goes on where the one before ended, so that the windows of a search see all.
+    """
+    count = max(stop.iterations or 1, round(rate_hz * (stop.seconds or 0.0)))
+    if kind == "trace":
+        trace, length = np.asarray(trace_s), len(trace_s)
+        stretched = trace * ((length - 1) / rate_hz / trace[-1])
+        rounds, place = np.divmod(seed * count % length + np.arange(count), length)
+        due = stretched[place] + rounds * (length / rate_hz)
+        due = due - due[0]
+    elif kind == "constant":
+        due = np.arange(count) / rate_hz
+    else:
+        gaps = np.random.default_rng([seed, 11]).exponential(1 / rate_hz, count)
+        due = np.cumsum(gaps) - gaps[0]
+    return np.asarray(due * 1e9, np.int64)
+
+
+def open_loop(
+    step: Step,
+    due: Nanoseconds,
+    *,
+    wait: Until,
+    after: Callable[[], None] | None = None,
+) -> tuple[Nanoseconds, Nanoseconds]:
+    """Send every query when it is due by the clock, or at once when that has passed.
+
+    Gives when each was sent and when it was done; fewer than were due when it was given up.
+    """
+    clock = time.perf_counter_ns
+    starts, ends = array("q"), array("q")
+    push_start, push_end = starts.append, ends.append
+    span = int(due[-1] - due[0])
+    given_up = int(due[-1]) + max(PATIENCE_LEAST_NS, int(PATIENCE * span))
+    for target in due.tolist():
+        wait(target)
+        before = clock()
+        step()
+        done = clock()
+        push_start(before)
+        push_end(done)
+        if after is not None:
+            after()
+        if done > given_up:
+            break
+    return np.frombuffer(starts, np.int64), np.frombuffer(ends, np.int64)
+
+
+def load_evidence(
+    *, scheduled: Nanoseconds, starts: Nanoseconds, ends: Nanoseconds, rate_hz: float
+) -> tuple[dict[str, Scalar], dict[str, Column]]:
+    """Return how the loop went, and latency by the schedule; all stamps share an origin."""
+    abandoned = len(scheduled) - len(starts)
+    scheduled = scheduled[: len(starts)]
+    latency, wait, service = (
+        np.asarray(stamps * 1e-9, np.float64)
+        for stamps in (ends - scheduled, starts - scheduled, ends - starts)
+    )
+    free = np.concatenate([[scheduled[0]], ends[:-1]])
+    lag = (starts - np.maximum(scheduled, free)) * 1e-9
+    limit = min(LATE_MOST_S, max(LATE_LEAST_S, LATE_SHARE * float(np.median(service))))
+    span = float(scheduled[-1] - scheduled[0]) * 1e-9 + 1 / rate_hz
+    took = float(max(ends[-1] - scheduled[0], scheduled[-1] - scheduled[0])) * 1e-9
+    count = len(scheduled)
+    again = float(lag[free > scheduled].sum())  # between two queries the loop itself is at work
+    full = (float(service.sum()) + again) / max(took, span) >= FULL
+    evidence: dict[str, Scalar] = {
+        "offered_hz": count / span,
+        "achieved_hz": count / max(took, span),
+        "late_share": float(np.mean(lag > limit)),
+        "queue_grows": full and queue_grows(wait, service=float(np.median(service))),
+        "busy_share": float(service.sum() / max(took, span)),
+        "abandoned": abandoned,
+    }
+    columns: dict[str, Column] = {
+        "host": latency,
+        "start": (scheduled - scheduled[0]) * 1e-9,
+        "dispatch": (starts - scheduled[0]) * 1e-9,
+    }
+    return evidence, columns
+
+
+def queue_grows(wait: Column, *, service: float) -> bool | None:
+    """Whether waiting rises along the run, at 99 % and by more than one service.
+
+    Waits of neighbours depend on one another, so the slope is judged on means of blocks.
+    """
+    if len(wait) < 2 * GROWTH_BLOCKS:
+        return None
+    means = np.array([block.mean() for block in np.array_split(wait, GROWTH_BLOCKS)])
+    place = np.arange(GROWTH_BLOCKS) - (GROWTH_BLOCKS - 1) / 2
+    slope = float(place @ means / (place @ place))
+    rest = means - means.mean() - slope * place
+    error = float(np.sqrt(rest @ rest / (GROWTH_BLOCKS - 2) / (place @ place)))
+    if slope * GROWTH_BLOCKS <= service:
+        return False
+    return slope > t_quantile(GROWTH_LEVEL, df=GROWTH_BLOCKS - 2) * error
+
+
+Until = Callable[[int], None]
+"""Returns at, or shortly after, a moment in nanoseconds of ``perf_counter_ns``."""
+
+MONOTONIC, ABSOLUTE = 1, 1
+"""CLOCK_MONOTONIC, which is what ``perf_counter_ns`` reads on Linux, and TIMER_ABSTIME."""
+SET_SLACK, GET_SLACK, LEAST_SLACK_NS = 29, 30, 1
+"""PR_SET_TIMERSLACK and PR_GET_TIMERSLACK."""
+PROBES, PROBE_NS = 100, 500_000
+SPIN_NS = (100_000, 1_000_000)
+"""The least and the most that is spent looking at the clock."""
+ALMOST_ALL, TIMES = 98, 2.0
+"""Per cent of wake-ups that are early enough with a look of this many times their delay."""
+
+
+class _Moment(ctypes.Structure):
+    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+
+@contextmanager
+def exact_timers() -> Iterator[None]:
+    """Have the kernel wake this thread without slack for the length of the block."""
+    libc = _libc()
+    if libc is None:
+        yield
+        return
+    rest = (ctypes.c_ulong(0),) * 3
+    before = libc.prctl(GET_SLACK, ctypes.c_ulong(0), *rest)
+    libc.prctl(SET_SLACK, ctypes.c_ulong(LEAST_SLACK_NS), *rest)
+    try:
+        yield
+    finally:
+        libc.prctl(SET_SLACK, ctypes.c_ulong(max(0, before)), *rest)
+
+
+def sleep_until(target_ns: int) -> None:
+    """Sleep up to a moment; comes late by what the machine takes to wake."""
+    libc = _libc()
+    if libc is None:
+        time.sleep(max(0, target_ns - time.perf_counter_ns()) * 1e-9)
+        return
+    moment = _Moment(*divmod(target_ns, 10**9))
+    libc.clock_nanosleep(MONOTONIC, ABSOLUTE, ctypes.byref(moment), None)
+
+
+def waiter() -> Until:
+    """Return what waits for a moment: the kernel's timer, then a short look at the clock.
+
+    Python's sleep is woken with the slack that Linux gives every thread, 50 µs, and on older
+    versions counts from when it was called. Here the moment itself is named, without slack; how
+    late the machine still wakes is measured, and that much is spent looking at the clock.
+    """
+    spin_ns, sleep, clock = spin_for_wakes(wake_delays_ns()), sleep_until, time.perf_counter_ns
+
+    def wait(target_ns: int) -> None:
+        if target_ns - clock() > spin_ns:
+            sleep(target_ns - spin_ns)
+        while clock() < target_ns:
+            pass
+
+    return wait
+
+
+def wake_delays_ns() -> list[int]:
+    """Look how late the machine wakes from short sleeps."""
+    delays = []
+    for _ in range(PROBES):
+        target = time.perf_counter_ns() + PROBE_NS
+        sleep_until(target)
+        delays.append(time.perf_counter_ns() - target)
+    return delays
+
+
+def spin_for_wakes(delays_ns: list[int]) -> int:
+    """Choose how long before a moment to wake: earlier than almost all wake-ups were late."""
+    least, most = SPIN_NS
+    return int(min(most, max(least, TIMES * float(np.percentile(delays_ns, ALMOST_ALL)))))
+
+
+@cache
+def _libc() -> ctypes.CDLL | None:
+    """Return the C library where its clock is Python's own; ``None`` elsewhere."""
+    if "CLOCK_MONOTONIC" not in time.get_clock_info("perf_counter").implementation:
+        return None
+    libc = ctypes.CDLL(None)
+    return libc if hasattr(libc, "clock_nanosleep") and hasattr(libc, "prctl") else None
+
+
+# What a change of shape costs
+
+BLOCK = 4
+"""Queries of one shape in a row: the one after the change, and those that stay."""
+MOST, LEAST, ENOUGH_S = 30, 6, 10.0
+"""Changes there and back; six are the fewest that an interval of a median needs."""
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def places(
+    session: Session, spec: RunSpec, settled: tuple[TensorSpec, ...]
+) -> tuple[Shapes, Shapes, int]:
+    """Settle the shapes here and there, and the profile there; refuse what is no change."""
+    here = {each.name: tuple(int(dim or 0) for dim in each.shape) for each in settled}
+    there = {**here, **spec.switch_shapes}
+    profile = spec.profile_index if spec.switch_profile is None else spec.switch_profile
+    if spec.switch_profile is not None and not session.has_profiles:
+        raise UsageError(
+            f"the runtime {spec.runtime} has no optimization profiles",
+            fix="leave --switch-profile out",
+        )
+    if there == here and profile == spec.profile_index:
+        raise UsageError(
+            "the shape to change to is the one that was measured",
+            facts={name: text_from_shape(shape) for name, shape in here.items()},
+            fix="give --switch-shape another shape, or --switch-profile another profile",
+        )
+    try:
+        shapes_of_batch(*_at(session, spec, there))
+    except InputError as problem:  # an input, or a shape of it, that there is not
+        problem.fix = problem.fix and problem.fix.replace("--shape", "--switch-shape")
+        raise
+    return here, there, profile
+
+
+def _at(session: Session, spec: RunSpec, shapes: Shapes) -> tuple[tuple[TensorSpec, ...], RunSpec]:
+    """Ask for these shapes of the inputs, with values at random."""
+    asked = spec.having(shapes=shapes, batch=None, inputs=InputSpec(seed=spec.inputs.seed))
+    if not session.free_shapes:
+        return session.inputs, asked
+    return tuple(t.having(shape=shapes[t.name]) for t in session.inputs), asked
+
+
+def switch_facts(
+    session: Session, spec: RunSpec, settled: tuple[TensorSpec, ...]
+) -> dict[str, Scalar]:
+    """Run blocks of both in turn, and return what the first query of each costs."""
+    here, there, profile = places(session, spec, settled)
+
+    def query_of(shapes: Shapes, profile: int) -> Step:
+        asked = _at(session, spec, shapes)
+        arrays = resolve_inputs(*asked, limits=session.index_limits)[1]
+        return session.query(arrays, profile=profile)
+
+    queries = {"there": query_of(there, profile), "back": query_of(here, spec.profile_index)}
+    tensors = tuple(each.having(shape=there[each.name]) for each in settled)
+    try:
+        first_query(queries["there"], tensors, drawn=True)
+    except InputError as problem:
+        problem.fix = "--switch-shape NAME:SHAPE for every input that changes with it"
+        raise
+    blocks: dict[str, list[list[float]]] = {direction: [] for direction in queries}
+    until = time.perf_counter() + ENOUGH_S
+    for number in range(MOST + 1):
+        for direction, query in queries.items():
+            starts, ends = timed_loop(query, Length(iterations=BLOCK))
+            if number:  # the first of both load what later ones find
+                blocks[direction].append(((ends - starts) * 1e-9).tolist())
+        if number >= LEAST and time.perf_counter() >= until:
+            break
+    # Statistics that a launch without changes of shape never needs.
+    from trtbench.analysis.pass_times import facts_from_blocks
+
+    changed = [  # the name of an only input says nothing
+        text_from_shape(shape) if len(there) == 1 else f"{name} {text_from_shape(shape)}"
+        for name, shape in there.items()
+        if shape != here[name]
+    ]
+    changed += [f"profile {profile}"] if profile != spec.profile_index else []
+    return facts_from_blocks(", ".join(changed), blocks)

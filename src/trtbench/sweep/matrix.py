@@ -1,0 +1,587 @@
+"""The matrix of a sweep, read from a file, a preset or a request, its cases and their shapes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, get_args, get_type_hints
+
+import msgspec
+
+from trtbench.analysis.sweep import quantities
+from trtbench.convert.conversions import input_shapes
+from trtbench.core.conditions import condition_from_text
+from trtbench.core.errors import (
+    InputError,
+    TrtbenchError,
+    UsageError,
+    meant,
+    near_miss,
+    refuse_unknown,
+)
+from trtbench.core.metrics import kinds
+from trtbench.core.run import Scalar
+from trtbench.core.safety import (
+    check_title,
+    file_name_from_text,
+    mask_values,
+    read_text,
+    read_toml,
+)
+from trtbench.core.samples import Arrays
+from trtbench.core.spec import Precision, Value
+from trtbench.core.units import text_from_shape
+from trtbench.host.files import yaml_from_text
+from trtbench.models.identity import SUFFIXES
+from trtbench.models.inputs import is_open
+from trtbench.models.onnx_model import input_specs, load_onnx
+from trtbench.requests.convert import RecipeFields, build_settings
+from trtbench.requests.fields import File, Option, fields_of
+from trtbench.requests.measure import BenchRequest
+from trtbench.requests.sweep import AccuracyFields, AxisFields, SweepRequest, scalars
+from trtbench.tasks import TASKS
+from trtbench.tasks.contract import completed, settings_from_text
+
+EngineShapes = Literal["static", "dynamic"]
+Dims = Mapping[str, Scalar]
+Shapes = dict[str, tuple[int, ...]]
+
+FLAGS = tuple(
+    field.name
+    for field in fields_of(BenchRequest)
+    if isinstance(field.about, Option) and field.about.axis
+)
+"""Flags of ``trtbench bench`` that can be an axis of a sweep."""
+PREFIXES = ("opt.", "build.", "shape.")
+"""Options of the runtime, fields of a build (``build.optimization_level``), dimensions."""
+MACHINE = "machine"
+"""The axis of machines, by part of their names or of their GPUs', for sweeps with an executor."""
+SOURCE = ("weights", "factory", "trust")
+"""How a PyTorch model is loaded: options of its runtime and settings of its export."""
+SETTLED = (
+    "runtime", "precision", "calibration", "task",
+    "shapes_min", "shapes_opt", "shapes_max", "input_shapes",
+)  # fmt: skip
+"""Fields of a build that the sweep sets itself."""
+ENDINGS = (".onnx", ".engine", ".plan", ".trt", ".pt", ".pth", ".pt2", ".ts", ".yaml")
+MATRIX_FILES = (".toml", ".yaml", ".yml")
+MOST_CASES = 100_000
+AXES = ("precision", "batch", "runtime", "engine")
+_NAMES = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
+
+
+class Matrix(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A sweep, completely described: every value of every axis, and how it is measured."""
+
+    models: tuple[str, ...] = ()
+    """Files, or sources such as ``torchvision:resnet18``."""
+    precision: tuple[Precision | Literal["as-is"], ...] = ("as-is",)
+    """``as-is`` is whatever the file holds."""
+    batch: tuple[int, ...] = ()
+    """Items per query."""
+    runtime: tuple[str, ...] = ()
+    """What executes, as ``-r`` takes it."""
+    engine: tuple[EngineShapes, ...] = ()
+    """One engine per batch, one for all of them, or both side by side."""
+    options: dict[str, tuple[Scalar, ...]] = {}
+    """Further axes: a flag of ``bench``, ``opt.KEY``, ``build.KEY`` or a dimension, ``shape.M``."""
+    exclude: tuple[dict[str, Scalar], ...] = ()
+    """Cases to leave out, by the values they have."""
+    rounds: int = 1
+    """How often every case is measured, in turn."""
+    seed: int = 0
+    """Of the order within rounds."""
+    data: str | None = None
+    """What the accuracy of every artefact is taken on, as ``trtbench eval --data`` takes it."""
+    task: str = "classification"
+    """What the models are for, as ``trtbench eval --task`` takes it."""
+    task_settings: dict[str, Scalar] = {}
+    """Flags of the task, with underscores: ``gt``, ``normalize``, ``annotations``, ..."""
+    inputs: str | None = None
+    """What is measured on: arrays, or an image that the task prepares; else random values."""
+    calibration: str | None = None
+    """Data for INT8: a folder of images, an ``.npz``, or ``random``."""
+    check: int = 0
+    """On how many inputs outputs are compared with those of the model as given; 0: on none."""
+    fetch_engines: bool = False
+    """Whether what other machines built comes back, beside the results."""
+    profile: tuple[int, int, int] | None = None
+    """Least, best and largest batch of dynamic engines; by default those of the sweep."""
+    shapes: dict[str, tuple[int | str, ...]] = {}
+    """Shapes of inputs whose dimensions beside the batch are open; a letter is an axis."""
+    input_shape: tuple[str, ...] = ()
+    """Shapes to export with: ``-1x3x224x224``; a letter is an axis."""
+    names: Literal["case", "vanilla"] = "case"
+    """How rows are called: by runtime and precision, or Vanilla and TRT fp16, as ArtTRT does."""
+    title: str | None = None
+    """Of the report."""
+    note: str | None = None
+    """What to do where the file names no models."""
+
+
+class Case(Value, frozen=True, kw_only=True):
+    """One point of the matrix."""
+
+    model: str
+    runtime: str
+    precision: Precision | None = None
+    batch: int | None = None
+    engine: EngineShapes | None = None
+    options: dict[str, Scalar] = {}
+    """What differs between cases."""
+    fixed: dict[str, Scalar] = {}
+    """Options that all cases have in common."""
+
+    @property
+    def settings(self) -> dict[str, Scalar]:
+        return {**self.fixed, **self.options}
+
+    def own(self, prefix: str) -> dict[str, Scalar]:
+        """Settings whose names begin so, by the rest of their names: ``build.``, ``opt.``."""
+        return {k.removeprefix(prefix): v for k, v in self.settings.items() if k.startswith(prefix)}
+
+    @property
+    def label(self) -> str:
+        """Its name among the cases of its model and batch."""
+        parts = [part for part in (self.runtime, self.precision, self.engine) if part]
+        return " ".join([*parts, *(f"{key}={value}" for key, value in self.options.items())])
+
+    @property
+    def network(self) -> str:
+        return network_of(self.model)
+
+    @property
+    def name(self) -> str:
+        batch = f"batch {self.batch}" if self.batch else ""
+        parts = (self.network, self.runtime, self.precision, self.engine, batch)
+        options = (f"{key}={value}" for key, value in self.options.items())
+        return " · ".join(part for part in (*parts, *options) if part)
+
+
+def network_of(model: str) -> str:
+    """A model's name without folder and ending; ``timm:resnet50.a1_in1k`` has no ending."""
+    _, source, name = model.rpartition(":")
+    path = Path(name)
+    return path.name if source and path.suffix.lower() not in ENDINGS else path.stem
+
+
+def names_of_models(models: Sequence[str]) -> dict[str, str]:
+    """The name of every model, with ending or folder where several have the same."""
+    alike: dict[str, list[str]] = {}
+    for model in dict.fromkeys(models):
+        alike.setdefault(network_of(model), []).append(model)
+    found: dict[str, str] = {}
+    for network, same in alike.items():
+        paths = [Path(model) for model in same]
+        candidates = (
+            [network] * len(same),
+            [path.name for path in paths],
+            [f"{p.parent.name}/{network}" if p.parent.name else network for p in paths],
+            same,
+        )
+        best = next(names for names in candidates if len({*names}) == len(same))
+        found |= dict(zip(same, best, strict=True))
+    return found
+
+
+def matrix_from_file(path: Path) -> Matrix:
+    """Read a TOML or YAML file; relative paths in it start at its folder."""
+    matrix, folder = matrix_from_table(_table(path), where=str(path)), path.parent
+
+    def placed(name: str | None) -> str | None:
+        if name is None or ":" in name or name == "random" or Path(name).is_absolute():
+            return name
+        return str(folder / name)
+
+    def existing(value: Scalar) -> Scalar:
+        is_here = isinstance(value, str) and (folder / value).exists()
+        return str(folder / str(value)) if is_here else value
+
+    options = dict(matrix.options)
+    if weights := options.get("opt.weights"):
+        options["opt.weights"] = tuple(map(existing, weights))
+    return matrix.having(
+        options=options,
+        models=tuple(map(placed, matrix.models)),
+        task_settings={key: existing(value) for key, value in matrix.task_settings.items()},
+        **{key: placed(getattr(matrix, key)) for key in ("data", "inputs", "calibration")},
+    )
+
+
+def preset_names() -> list[str]:
+    """List the presets."""
+    folder = resources.files("trtbench.sweep") / "presets"
+    return sorted(Path(str(each)).stem for each in folder.iterdir() if each.name.endswith(".toml"))
+
+
+def matrix_from_preset(name: str) -> Matrix:
+    """Read one of the presets, each of which stands for a toolkit."""
+    message = f"there is no preset {name!r}"
+    refuse_unknown(name, preset_names(), message, listed="presets", flag="--preset")
+    path = Path(str(resources.files("trtbench.sweep") / "presets" / f"{name}.toml"))
+    return matrix_from_table(_table(path), where=f"preset {name}")
+
+
+def matrix_from_table(table: Mapping[str, object], *, where: str) -> Matrix:
+    """Read a matrix from decoded TOML or YAML; a single value is an axis of one."""
+
+    def listed(value: object) -> object:
+        return value if isinstance(value, list | tuple) else [value]
+
+    def flat(options: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+        """Let ``[options.build]`` mean the same as ``build.NAME``."""
+        found: dict[str, object] = {}
+        for key, value in options.items():
+            name = f"{prefix}{key}"
+            found |= flat(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
+        return found
+
+    axes = ("models", *AXES, "input_shape")
+    plain = {key: listed(value) if key in axes else value for key, value in table.items()}
+    if isinstance(options := plain.get("options", {}), Mapping):
+        loading = {key: plain.pop(key) for key in SOURCE if key in plain}
+        switches = {k: ("on" if v else "off") if isinstance(v, bool) else v
+                    for k, v in loading.items()}  # fmt: skip
+        every = {**{f"opt.{key}": value for key, value in switches.items()}, **flat(options)}
+        plain["options"] = {key: listed(value) for key, value in every.items()}
+    try:
+        matrix = msgspec.convert(plain, type=Matrix)
+    except msgspec.ValidationError as problem:
+        raise _invalid(where, str(problem)) from None
+    check_matrix(matrix, where=where)
+    return matrix
+
+
+def _table(path: Path) -> Mapping[str, object]:
+    is_yaml = path.suffix in (".yaml", ".yml")
+    try:
+        table = yaml_from_text(read_text(path), where=str(path)) if is_yaml else read_toml(path)
+    except (OSError, UnicodeDecodeError) as problem:
+        raise UsageError(f"{path} cannot be read", facts={"reason": problem}) from None
+    except ValueError as problem:
+        raise UsageError(
+            f"{path} is not TOML",
+            facts={"reason": problem},
+            fix="correct it; docs/sweep.md shows such a file",
+        ) from None
+    if not isinstance(table, Mapping):
+        raise UsageError(f"{path} holds no table", fix="write it like models = [...]")
+    return table
+
+
+def _invalid(where: str, reason: str) -> UsageError:
+    def choices(hint: object) -> list[str]:
+        parts = get_args(hint)
+        return [hint] if isinstance(hint, str) else [w for part in parts for w in choices(part)]
+
+    if wrong := re.match(r"Invalid enum value '(.*)' - at `\$\.(\w+)", reason):
+        value, axis = wrong.groups()
+        known = choices(get_type_hints(Matrix)[axis])
+        return UsageError(
+            f"{value!r} is no {axis} of a sweep",
+            facts={"known": ", ".join(known), "from": where},
+            fix=meant(value, known),
+        )
+    keys = Matrix.__struct_fields__
+    return UsageError(
+        f"{where} cannot be used as a sweep",
+        facts={"reason": reason, "keys": " ".join(keys)},
+        fix=meant(reason.split("`")[1], keys)
+        if "unknown field" in reason
+        else "docs/sweep.md shows what each key holds",
+    )
+
+
+def check_matrix(matrix: Matrix, *, where: str) -> None:
+    """Refuse unknown axes and values out of range."""
+    for name, values in matrix.options.items():
+        if name not in (*FLAGS, MACHINE) and not name.startswith(PREFIXES):
+            known = (*FLAGS, MACHINE, "opt.KEY", "build.KEY", "shape.NAME")
+            raise UsageError(
+                f"{where}: {name!r} is not an option that can be swept",
+                facts={"options": " ".join(known)},
+                fix=meant(name, FLAGS),
+            )
+        if not name.startswith("build."):
+            continue
+        key = name.removeprefix("build.")
+        if key in SETTLED:
+            message = f"{where}: {name} is settled by the sweep itself"
+            raise UsageError(message, fix="--precision, --batch, ...")
+        for value in values:
+            try:
+                RecipeFields(**build_settings({key: str(value)}))
+            except UsageError as problem:
+                message = f"{where}: {name} = {value}: {problem.message}"
+                raise UsageError(message, facts=problem.facts, fix=problem.fix) from None
+    axes = [len(getattr(matrix, name)) for name in ("models", *AXES)]
+    count = math.prod(max(1, each) for each in (*axes, *map(len, matrix.options.values())))
+    if count > MOST_CASES:
+        raise UsageError(
+            f"{where}: the axes make more cases than can be measured",
+            facts={"cases": count, "at most": MOST_CASES},
+            fix="sweep fewer values at a time",
+        )
+    named = {name.rpartition(".")[2]: str(values) for name, values in matrix.options.items()}
+    for name, value in mask_values(named).items():
+        if value != named[name]:
+            raise UsageError(
+                f"{where}: {name} looks like a secret, and a sweep keeps all that it is asked for",
+                fix="give it in the environment",
+            )
+    if matrix.title is not None:
+        check_title(matrix.title, where=where)
+    low, best, high = matrix.profile or (1, 1, 1)
+    for holds, rule, fix in (
+        (all(batch >= 1 for batch in matrix.batch), "a batch is at least 1", "--batch 1,8,32"),
+        (matrix.check >= 0, "a check takes at least 1 input", "--check 100"),
+        (1 <= matrix.rounds <= 1000, "rounds are between 1 and 1000", "--rounds 3"),
+        (1 <= low <= best <= high, "the batches of a profile rise", "profile = [1, 128, 256]"),
+    ):
+        if not holds:
+            raise UsageError(f"{where}: {rule}", fix=fix)
+
+
+def with_flags(matrix: Matrix, flags: Mapping[str, object]) -> Matrix:
+    """Replace values of a matrix by those of the command line."""
+    given = {key: value for key, value in flags.items() if value not in (None, (), [], {})}
+    options = given.pop("options", {})
+    assert isinstance(options, Mapping)
+    table = {**msgspec.to_builtins(matrix), **given, "options": {**matrix.options, **options}}
+    return matrix_from_table(table, where="the command line")
+
+
+def is_hub(model: str) -> bool:
+    """Whether a name is a library's, like ``torchvision:resnet18``, and not a file's."""
+    head, colon, _ = model.partition(":")
+    return bool(colon) and "/" not in head and not Path(model).exists()
+
+
+def matrix_from_request(request: SweepRequest) -> Matrix:
+    """Read the file, mapping or preset of a request, and put its flags above that."""
+    whole = [
+        each
+        for each in request.models
+        if isinstance(each, Mapping) or Path(each).suffix in MATRIX_FILES
+    ]
+    if len(whole) > 1 or (whole and request.preset):
+        raise UsageError("one file or one preset describes a sweep", fix="trtbench sweep --help")
+    matrix = matrix_from_preset(request.preset) if request.preset else Matrix()
+    for each in whole:
+        if isinstance(each, Mapping):
+            matrix = matrix_from_table(each, where="the matrix")
+        else:
+            matrix = matrix_from_file(Path(each))
+    named = [str(each) for each in request.models if each not in whole]
+    weights = None if request.weights == "default" else str(request.weights)
+    batches = scalars(request.batch)
+    for batch in batches:
+        if not isinstance(batch, int) or isinstance(batch, bool) or batch < 0:
+            raise UsageError(f"--batch {batch} is not a number", fix="--batch 1,8,32")
+    options = {
+        "opt.weights": weights and [weights if weights == "none" else _absolute(weights)],
+        "opt.factory": request.factory and [request.factory],
+        "opt.trust": ["on"] if request.trust else None,
+        **request.axis,
+        "launches": scalars(request.launches),
+        "duration": scalars(request.duration),
+    }
+    flags = AxisFields.__dataclass_fields__.keys() | AccuracyFields.__dataclass_fields__.keys()
+    same = [name for name in Matrix.__struct_fields__ if name in flags and name not in AXES]
+    return with_flags(
+        matrix,
+        {
+            **{name: getattr(request, name) for name in same},
+            **{name: scalars(getattr(request, name)) for name in AXES},
+            "models": [name if is_hub(name) else _absolute(name) for name in named],
+            "options": {name: values for name, values in options.items() if values},
+            "exclude": [*matrix.exclude, *request.exclude],
+            "task_settings": _task_settings(request, matrix),
+            **{
+                name: _absolute(getattr(request, name))
+                for name in ("data", "inputs", "calibration")
+            },
+            "shapes": {name: tuple(dims) for name, dims in request.shapes.items()},
+            "input_shape": list(request.input_shape),
+            "fetch_engines": request.fetch_engines or None,
+            "names": request.names,
+        },
+    )
+
+
+def _absolute(name: File | None) -> str | None:
+    return None if name is None else name if name == "random" else str(Path(name).absolute())
+
+
+def _task_settings(request: SweepRequest, matrix: Matrix) -> dict[str, object] | None:
+    flags = TASKS.load(request.task or matrix.task).FLAGS
+    given = settings_from_text(flags, request.task_opt)
+    given |= {name: value for name, value in request.settings.items() if value is not None}
+    words = {flag.key for flag in flags if flag.choices}
+    for name, value in given.items():
+        if isinstance(value, str) and name not in words and Path(value).exists():
+            given[name] = str(Path(value).absolute())
+    return {**matrix.task_settings, **given} if given else None
+
+
+def refuse_more(request: SweepRequest) -> None:
+    """Refuse other flags beside ``--resume``: a sweep that has begun cannot change."""
+    groups = (*fields(AxisFields), *fields(AccuracyFields))
+    given = [each.name for each in groups if getattr(request, each.name)]
+    given += [name for name, value in request.settings.items() if value is not None]
+    if request.models or given or request.output or request.fetch_engines:
+        raise UsageError(
+            "--resume goes on with what was asked for before",
+            fix="leave out everything else, or begin a new sweep",
+        )
+
+
+def sweep_folder(request: SweepRequest, matrix: Matrix) -> Path:
+    """The folder of a sweep: as requested, or by its title and the time."""
+    if request.output is not None:
+        return Path(request.output)
+    first = Path(matrix.models[0].rpartition(":")[2]).stem
+    name = file_name_from_text((matrix.title or first).lower(), otherwise="sweep")
+    return Path("sweeps") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def check_choice(where: str | None, best: str, matrix: Matrix) -> None:
+    """Refuse a condition that cannot be read, or names what no row will have, before measuring."""
+    names = [*quantities(()), *matrix.options]
+    if matrix.data is not None:  # names of scores are known only after the evaluation
+        asked = _NAMES.findall(f"{where or ''} {best}")
+        names += [each for each in asked if near_miss(each, names) in (None, each)]
+    refuse_unknown(best, names, f"--best {best} is no quantity", listed="quantities", flag="--best")
+    if where is not None:
+        condition_from_text(where, names=names, kinds=kinds(names))
+
+
+def cases_from_matrix(
+    matrix: Matrix, *, runtime_of: Callable[[str], str], builds: Iterable[str] = ()
+) -> tuple[Case, ...]:
+    """List every case once, in the order of the axes; ``runtime_of`` names a model's default."""
+    builders = frozenset(builds)
+    found: dict[bytes, Case] = {}
+    varied = {name: values for name, values in matrix.options.items() if len(values) > 1}
+    fixed = {name: values[0] for name, values in matrix.options.items() if len(values) == 1}
+    for model, batch in itertools.product(matrix.models, matrix.batch or (None,)):
+        runtimes: Sequence[str] = matrix.runtime or (runtime_of(model),)
+        is_built = SUFFIXES.get(Path(model).suffix.lower()) == "engine"
+        axes: list[Sequence[Any]] = [runtimes, matrix.precision, matrix.engine or (None,)]
+        axes += varied.values()
+        for runtime, precision, engine, *values in itertools.product(*axes):
+            case = Case(
+                model=model,
+                runtime=runtime,
+                precision=None if precision == "as-is" else precision,
+                batch=batch,
+                engine=(engine or "static") if runtime in builders and not is_built else None,
+                options=dict(zip(varied, values, strict=True)),
+                fixed=fixed,
+            )
+            if not any(_matches(case, each) for each in matrix.exclude):
+                found.setdefault(msgspec.json.encode(case), case)
+    return tuple(found.values())
+
+
+def _matches(case: Case, pattern: Mapping[str, Scalar]) -> bool:
+    values = {**msgspec.structs.asdict(case), **case.settings, "network": case.network}
+    names = [key for key in values if key != "options"]
+    for key in pattern:
+        if key != "options":
+            refuse_unknown(key, names, f"exclude names {key!r}, which no case has", listed="names")
+    return all(values[key] == value for key, value in pattern.items())
+
+
+def shapes_with(matrix: Matrix, dims: Dims, *, batch: int | None, onnx: Path | None) -> Shapes:
+    """Shapes of the sweep, and of the open inputs of an ONNX file, with dimensions filled in."""
+    found: Shapes = {}
+    for name, shape in matrix.shapes.items():
+        filled = _filled(name, shape, dims)
+        found[name] = (batch or filled[0], *filled[1:])
+    for name, text in dims.items():
+        if not isinstance(text, str):
+            continue
+        if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", text, re.ASCII):
+            message = f"shape.{name} = {text} is no shape"
+            raise UsageError(message, fix=f"shape.{name} = 1x3x224x224")
+        found[name] = tuple(map(int, text.split("x")))
+    for tensor in input_specs(load_onnx(onnx, weights=False)) if onnx and dims else ():
+        if tensor.name not in found and any(dim in dims for dim in tensor.shape):
+            first = dims.get(str(tensor.shape[0]), tensor.shape[0])
+            front = first if isinstance(first, int) else batch or 1
+            rest = ("?" if dim is None else dim for dim in tensor.shape[1:])
+            found[tensor.name] = _filled(tensor.name, (front, *rest), dims)
+    return found
+
+
+def _filled(name: str, shape: tuple[int | str, ...], dims: Dims) -> tuple[int, ...]:
+    found = [dims.get(dim, dim) if isinstance(dim, str) else dim for dim in shape]
+    for dim in found:
+        if not isinstance(dim, int):
+            known = "x".join(str(each) if isinstance(each, int) else "1" for each in found)
+            raise UsageError(
+                f"the dimension {dim!r} of the input {name!r} has no value",
+                facts={"shape": text_from_shape(shape)},
+                fix=f"--axis shape.{dim}=1,2,5, or --shape {name}:{known}",
+            )
+    return tuple(dim for dim in found if isinstance(dim, int))
+
+
+def judged_items(matrix: Matrix, onnx: Path | None) -> Shapes:
+    """The shape of an item as the task prepares it, for inputs with open sides.
+
+    So what is measured is what is judged. In front stands the batch, 0 where it is open. Empty
+    when the data cannot be opened.
+    """
+    if matrix.data is None or matrix.inputs is not None or onnx is None:
+        return {}
+    inputs = input_specs(load_onnx(onnx, weights=False))
+    opened = [each for each in inputs if any(map(is_open, each.shape[1:]))]
+    if not opened:
+        return {}
+    task = TASKS.load(matrix.task)
+    given = {**matrix.task_settings, "data": matrix.data, "unlabelled": True}
+    item: Arrays = {}
+    try:
+        source = task.open_source(completed(task.FLAGS, given), inputs)
+        for place in range(len(source.names)) if source.preparation else ():
+            with suppress(InputError):
+                item = source.prepare(source.load(place))
+                break
+    except TrtbenchError:
+        return {}
+    return {
+        each.name: (front if isinstance(front := each.shape[0], int) else 0, *item[each.name].shape)
+        for each in opened
+        if each.name in item
+    }
+
+
+def shapes_for_torch(matrix: Matrix, case: Case) -> Shapes:
+    """The shapes of a PyTorch model that runs without an export: those it would have there."""
+    found: Shapes = {}
+    for number, each in enumerate(input_shapes(exported_shapes(matrix, case))):
+        if any(dim < 1 for dim in each.shape[1:]):
+            return {}  # the runtime reports what is missing
+        first = case.batch or (each.shape[0] if each.shape[0] > 0 else 1)
+        found[each.name or f"input{number or ''}"] = (first, *each.shape[1:])
+    return found
+
+
+def exported_shapes(matrix: Matrix, case: Case) -> tuple[str, ...]:
+    """The shapes that a model is exported with, as text: ``x:-1x3x64x25xM`` with its M."""
+    dims, found = case.own("shape."), []
+    for text in matrix.input_shape:
+        parts = text.replace(" ", "x").replace(",", "x").split(":")
+        place = next((k for k, part in enumerate(parts) if part[:1] in "-0123456789"), 0)
+        parts[place] = "x".join(str(dims.get(word, word)) for word in parts[place].split("x"))
+        found.append(":".join(parts))
+    return tuple(found)

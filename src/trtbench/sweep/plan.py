@@ -1,0 +1,737 @@
+"""The plan of a sweep: its cases, the steps they share by content, their specs, and how long.
+
+A step is named by the hash of all that goes into it: data, files, settings, versions of tools.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from trtbench.analysis.sweep import is_one_table
+from trtbench.convert.builders import BUILDERS
+from trtbench.convert.calibration import RANDOM, settled_items
+from trtbench.convert.conversions import are_images
+from trtbench.core.errors import InputError, TrtbenchError, UnavailableError, UsageError
+from trtbench.core.properties import PROPERTIES
+from trtbench.core.run import RunRecord, Scalar
+from trtbench.core.safety import at_home, clean_line, read_bytes
+from trtbench.core.spec import ModelFormat, Precision, RunSpec, Value, Warmup
+from trtbench.host.files import cache_folder, write_whole
+from trtbench.host.images import SUFFIXES
+from trtbench.host.machine import library_versions, read_environment
+from trtbench.host.nvml import gpu_uuid
+from trtbench.models.identity import (
+    TICK_NS,
+    Signature,
+    model_ref,
+    precision_of_engine,
+    sha256_of,
+    signature_of,
+)
+from trtbench.models.inputs import batch_place
+from trtbench.models.onnx_outline import outline_of
+from trtbench.models.torch_models import code_of_hub, files_of_factory
+from trtbench.requests.fields import fields_of, seconds
+from trtbench.requests.measure import BenchRequest
+from trtbench.requests.run_spec import (
+    default_runtime,
+    first_choice,
+    refuse_other_precision,
+    run_spec,
+    unusable,
+)
+from trtbench.requests.settings import Config
+from trtbench.runtimes import RUNTIMES
+from trtbench.store.directory import read_record
+from trtbench.store.store import Store
+from trtbench.sweep.matrix import (
+    MACHINE,
+    PREFIXES,
+    SOURCE,
+    Case,
+    Matrix,
+    Shapes,
+    cases_from_matrix,
+    exported_shapes,
+    is_hub,
+    judged_items,
+    names_of_models,
+    shapes_for_torch,
+    shapes_with,
+)
+from trtbench.sweep.records import Cache, StepKind, SweepStep
+from trtbench.tasks import TASKS
+from trtbench.tasks.contract import calibrating, completed
+
+ARRAYS = {".npz", ".npy"}
+BEFORE: tuple[StepKind, ...] = ("export", "quantize", "build")
+"""Steps that make what is measured, in their order."""
+AFTER: tuple[StepKind, ...] = ("eval", "check")
+"""Steps that judge what was measured."""
+CAST = ("fp16", "bf16", "int8", "fp8")
+"""Precisions that an ONNX file is cast or quantized to; FP32 is what it is."""
+RECIPE = 3
+"""Part of every key: a new number makes everything anew, when steps come to do other things."""
+KEPT_FROM_BYTES = 64 << 20
+"""Hashes of folders of this size are kept; smaller ones are read again, which takes a moment."""
+TELEMETRY = "100ms"
+"""How often the GPU is read in a sweep that judges a task, in a pass of its own."""
+START_S = 1.0
+"""Starting a worker and importing its libraries, where no earlier run is known."""
+
+
+def digest(value: object) -> str:
+    """Hash a value by its content."""
+    return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
+
+
+def data_digest(source: str) -> str:
+    """Hash a file of data, or all files of a folder, by their bytes."""
+    path = Path(source)
+    if source == RANDOM:
+        return source
+    if path.is_dir():
+        return digest([(clean_line(name), each) for name, each in _hashes_of_folder(path).items()])
+    if not path.is_file():
+        raise UsageError(f"there is no file {source}", fix="give a file or a folder that is there")
+    return sha256_of(path)
+
+
+_Hashes = dict[str, tuple[Signature, str]]
+
+
+def _hashes_of_folder(folder: Path) -> dict[str, str]:
+    """Hash every file below a folder by its bytes, by the names they have there.
+
+    A file whose device, number, size and times of change are as they were is not read again. The
+    system sets one of these times itself: giving a changed file its old date back hides nothing.
+    """
+    files = {str(p.relative_to(folder)): p for p in sorted(folder.rglob("*")) if p.is_file()}
+    states = {name: signature_of(path) for name, path in files.items()}
+    if sum(state.size for state in states.values()) < KEPT_FROM_BYTES:
+        return {name: sha256_of(path) for name, path in files.items()}
+    place = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:24]
+    cache = cache_folder() / "hashes" / f"{place}.json"
+    kept: _Hashes = {}
+    with contextlib.suppress(OSError, InputError, msgspec.MsgspecError, UnicodeDecodeError):
+        kept = msgspec.json.decode(read_bytes(cache), type=_Hashes)
+    found: _Hashes = {}
+    for name, path in files.items():
+        known = kept.get(name)
+        is_same = known is not None and known[0] == states[name]
+        found[name] = known if known and is_same else (states[name], sha256_of(path))
+    old = {  # a younger file may change within the same tick of the file system's clock
+        name: (state, sha256)
+        for name, (state, sha256) in found.items()
+        if time.time_ns() - max(state.modified_ns, state.changed_ns) > TICK_NS
+    }
+    with contextlib.suppress(OSError, UnicodeEncodeError):  # the next time takes longer
+        cache.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_whole(cache, msgspec.json.encode(old))
+    return {name: sha256 for name, (_, sha256) in found.items()}
+
+
+def content_of(given: str) -> str:
+    """Hash a model with all its files, or data; a model of a library is its name and code."""
+    path = Path(given)
+    if path.is_dir() or path.suffix.lower() in ARRAYS:
+        return data_digest(given)
+    if is_hub(given) or given == RANDOM:
+        return " ".join(filter(None, [given, code_of_hub(given)]))
+    return model_ref(path).sha256 or ""
+
+
+def files_named(settings: Mapping[str, Scalar]) -> dict[str, str]:
+    """Hash the files that settings name, that of a factory's code too."""
+    code = files_of_factory(str(settings.get("factory") or ""))
+    named = {**settings, **{f"factory {name}": name for name in code}}
+    return {
+        key: data_digest(value)
+        for key, value in named.items()
+        if isinstance(value, str) and Path(value).exists()
+    }
+
+
+def prepares(matrix: Matrix) -> bool:
+    """Whether the task prepares the data to calibrate with, as it does those it judges on.
+
+    It prepares images, and arrays where it is judged on arrays: bytes become parts of one.
+    """
+    source = matrix.calibration
+    if source is None or source == RANDOM or are_images(source):
+        return are_images(source)
+    both = {Path(each).suffix.lower() for each in (source, matrix.data or source)}
+    return matrix.data is not None and both <= ARRAYS
+
+
+def preparing_of(matrix: Matrix) -> dict[str, Scalar]:
+    """The task's settings that matter for inputs, for calibrating as for judging."""
+    flags = TASKS.load(matrix.task).FLAGS
+    settings = completed(flags, matrix.task_settings)
+    return {flag.key: settings[flag.key] for flag in flags if flag.preprocessing}
+
+
+def _tools(*names: str) -> dict[str, str]:
+    versions = library_versions()
+    return {name: versions[name] for name in names if name in versions}
+
+
+def builder_tools(builder: str, *, device: str, python: str | None) -> dict[str, str]:
+    """What else an engine depends on: the builder's version, the GPU it is for, its driver."""
+    gpus = read_environment(command=None, folder=Path.cwd()).gpus
+    uuid = gpu_uuid(device)
+    on = next((each for each in gpus if each.uuid and each.uuid == uuid), gpus[0] if gpus else None)
+    gpu = {"gpu": on.name, "driver": on.driver or ""} if on else {}
+    return {**gpu, **(packages_of(python) if python else BUILDERS.load(builder).tools())}
+
+
+def packages_of(python: str) -> dict[str, str]:
+    """Which TensorRT another interpreter has, by the packages installed beside it."""
+    path = at_home(python)
+    places = path.absolute().parent.parent.glob("lib*/python3*/*-packages")
+    names = {each.name for place in places for each in place.glob("[Tt]ensor[Rr][Tt]*-info")}
+    return {"python": str(path), "packages": " ".join(sorted(names))}
+
+
+def source_format(model: str) -> ModelFormat:
+    return "torch" if is_hub(model) else model_ref(Path(model)).format
+
+
+def _onnx(case: Case) -> Path | None:
+    return Path(case.model) if source_format(case.model) == "onnx" else None
+
+
+def judging_options(case: Case) -> dict[str, Scalar]:
+    """Settings of a case that can change its outputs, by the register of properties."""
+    fields = {name for each in PROPERTIES if each.computes for name in each.asked}
+    return {k: v for k, v in case.settings.items() if k in fields or k.startswith("opt.")}
+
+
+def _precision(case: Case) -> Precision | None:
+    """The precision for a runtime that computes in one; others measure a file that has one."""
+    return case.precision if RUNTIMES.load(case.runtime).TAKES_PRECISION else None
+
+
+def reason_of(problem: TrtbenchError) -> str:
+    """An error in one line of a table."""
+    first = problem.message.splitlines()[0]
+    reason = problem.facts.get("reason")
+    text = f"{first}: {reason.splitlines()[0]}" if reason and reason not in first else first
+    if not isinstance(problem, UsageError | UnavailableError) or not problem.fix:
+        return text
+    return f"{text} ({problem.fix.replace('--opt ', '--axis opt.')})"
+
+
+JudgedPlace = tuple[str, int]
+"""The step that judges a case, and which of its sides the case is."""
+
+
+class _StepGraph:
+    """Grows case by case: the steps that each needs, and the reason where it cannot be measured."""
+
+    def __init__(self, matrix: Matrix, config: Config, cases: Sequence[Case]) -> None:
+        self._matrix, self._config, self._cases = matrix, config, cases
+        self.steps: dict[str, SweepStep] = {}
+        self.chains: list[tuple[str, ...]] = []
+        self.keys: list[str] = []
+        self.shapes: list[Shapes] = []
+        self.refused: dict[int, str] = {}
+        self._sides: dict[str, Shapes] = {}
+        self._inputs = data_digest(matrix.inputs) if matrix.inputs else None
+        self._calibration = self._calibration_digest() if matrix.calibration else None
+        used = (matrix.data, matrix.calibration)
+        self.contents = {given: content_of(given) for given in used if given}
+
+    def add(self, place: int, *, lenient: bool, elsewhere: bool) -> None:
+        """Add one case and the steps it needs, or the reason why it cannot be measured."""
+        case = self._cases[place]
+        problem = None if elsewhere else unusable(case.runtime, self._config, lenient=lenient)
+        try:
+            content = self._content(case.model)
+            chain = self._chain(case) if problem is None and not elsewhere else ()
+            shapes = self._shapes(case) if problem is None else {}
+        except UsageError:
+            raise
+        except TrtbenchError as error:
+            problem, content, chain, shapes = reason_of(error), "", (), {}
+        if problem is not None:
+            self.refused[place] = problem
+        self.chains.append(chain)
+        self.shapes.append(shapes)
+        self.keys.append(digest({"content": content, "case": case, "inputs": self._inputs}))
+
+    def _chain(self, case: Case) -> tuple[str, ...]:
+        formats, kind = RUNTIMES.load(case.runtime).FORMATS, source_format(case.model)
+        if kind == "engine" and case.precision is not None:
+            reference = model_ref(Path(case.model))
+            refuse_other_precision(reference, case.precision)
+            if precision_of_engine(reference) is None:
+                raise UsageError(
+                    f"the precision of {reference.name} is unknown, so it cannot be called "
+                    f"{case.precision}",
+                    fix="leave --precision out, or sweep the ONNX file it was built from",
+                )
+        source, chain = case.model, []
+        if kind == "torch" and "torch" not in formats:
+            source, kind = self._export(case), "onnx"
+            chain.append(source)
+        if kind == "onnx" and case.runtime in BUILDERS.names() and "engine" in formats:
+            needs_types = BUILDERS.load(case.runtime).needs_types
+            options = {k: str(v) for k, v in case.own("opt.").items()}
+            is_typed = case.precision in CAST and needs_types is not None and needs_types(options)
+            if is_typed:  # as for TensorRT 11, which only builds the types of the file
+                source = self._quantize(case, source, keep_io=False)
+                chain.append(source)
+            chain.append(self._build(case, source, is_typed=is_typed))
+        elif kind == "onnx" and case.precision in CAST:
+            chain.append(self._quantize(case, source, keep_io=True))
+        return tuple(chain)
+
+    def _shapes(self, case: Case) -> Shapes:
+        file = _onnx(case)
+        found = self._shapes_with(case, case.own("shape."))
+        if file is not None and self._matrix.inputs is None:
+            inputs = outline_of(file).inputs
+            if not any(map(batch_place, inputs)):  # else bench finds the batch by its name
+                settled_items(inputs, found, model=file)  # refused before measuring
+        as_it_is = not found and "torch" in RUNTIMES.load(case.runtime).FORMATS
+        return shapes_for_torch(self._matrix, case) if as_it_is else found
+
+    def _shapes_with(
+        self, case: Case, dims: Mapping[str, Scalar], batch: int | None = None
+    ) -> Shapes:
+        """Shapes of a case; sides of images that a network leaves open are those of the task."""
+        if case.model not in self._sides:
+            self._sides[case.model] = judged_items(self._matrix, _onnx(case))
+        known, front = self._sides[case.model], batch or case.batch or 1
+        given = shapes_with(self._matrix, dims, batch=case.batch, onnx=_onnx(case))
+        return {**{name: (each[0] or front, *each[1:]) for name, each in known.items()}, **given}
+
+    def _export(self, case: Case) -> str:
+        loading = {k: v for k, v in case.own("opt.").items() if k in (*SOURCE, "seed")}
+        settings = {
+            "inputs": exported_shapes(self._matrix, case),
+            "loading": loading,
+            "files": files_named(loading),
+            "tools": _tools("torch"),
+        }
+        return self._step("export", case, case.model, f"export {case.network}", settings)
+
+    def _quantize(self, case: Case, source: str, *, keep_io: bool) -> str:
+        settings = {
+            "precision": case.precision,
+            "keep_io": keep_io,
+            "shapes": self._shapes_with(case, case.own("shape."), batch=1),
+            **self._calibrated(case.precision in ("int8", "fp8")),
+            "tools": _tools("onnx", "onnxruntime"),
+        }
+        title = f"quantize {case.network} to {case.precision}"
+        return self._step("quantize", case, source, title, settings)
+
+    def _build(self, case: Case, source: str, *, is_typed: bool) -> str:
+        matrix, dynamic, dims = self._matrix, case.engine == "dynamic", case.own("shape.")
+        batches = sorted(matrix.batch or (1,)) if dynamic else [case.batch or 1]
+        middle = batches[len(batches) // 2]
+        profile = (1, middle, batches[-1]) if dynamic else (middle, middle, middle)
+        profile = matrix.profile or profile if dynamic else profile
+        spans = {name: (value, value, value) for name, value in dims.items()}
+        for name in dims if dynamic else ():
+            axis = matrix.options.get(f"shape.{name}", ())
+            if values := sorted(value for value in axis if isinstance(value, int)):
+                spans[name] = (values[0], values[len(values) // 2], values[-1])
+        settings = {
+            "builder": case.runtime,
+            "precision": None if is_typed else case.precision,
+            "typed": is_typed,
+            "engine": case.engine,
+            "batches": profile,
+            "shapes": [
+                self._shapes_with(case, {name: span[end] for name, span in spans.items()})
+                for end in range(3)
+            ],
+            **self._calibrated(case.precision == "int8" and not is_typed),
+            "options": case.own("build."),
+            "tools": builder_tools(
+                case.runtime,
+                device=str(case.settings.get("device") or "cuda:0"),
+                python=self._config.python_for(case.runtime),
+            ),
+        }
+        batch = f"batches {profile[0]} to {profile[2]}" if dynamic else f"batch {profile[1]}"
+        title = f"build {case.network}, {case.precision or 'as it is'}, {batch}"
+        return self._step("build", case, source, title, settings)
+
+    def _calibration_digest(self) -> str:
+        source, task = str(self._matrix.calibration), TASKS.load(self._matrix.task)
+        if not prepares(self._matrix) or task.read_beside is None:
+            return data_digest(source)
+        settings = {**preparing_of(self._matrix), "data": source}
+        beside = task.read_beside(calibrating(task.FLAGS, settings))
+        return digest([data_digest(each) for each in (source, *map(str, beside))])
+
+    def _calibrated(self, needed: bool) -> dict[str, object]:
+        images = needed and prepares(self._matrix)
+        return {
+            "calibration": self._calibration if needed else None,
+            "prepared": {"task": self._matrix.task, **preparing_of(self._matrix)} if images else {},
+        }
+
+    def evals(self, *, together: bool) -> tuple[JudgedPlace | None, ...]:
+        """Plan accuracies: all sides of a model in one step, or all models where each is one."""
+        matrix = self._matrix
+        if matrix.data is None:
+            return (None,) * len(self._cases)
+        task = TASKS.load(matrix.task)
+        given = completed(task.FLAGS, matrix.task_settings)
+        beside = task.read_beside({**given, "data": matrix.data}) if task.read_beside else ()
+        settings = {
+            "data": data_digest(matrix.data),
+            "task": matrix.task,
+            "settings": given,
+            "files": files_named(given),
+            "beside": [data_digest(str(path)) for path in beside],
+            **({"names": matrix.names} if matrix.names != "case" else {}),
+        }
+        groups = ["" if together else case.model for case in self._cases]
+        return self._judged("eval", groups=groups, settings=settings)
+
+    def checks(self) -> tuple[JudgedPlace | None, ...]:
+        """Plan comparisons of outputs; an engine has no model beside it to be compared with."""
+        if not self._matrix.check:
+            return (None,) * len(self._cases)
+        groups = [
+            None
+            if place in self.refused or source_format(case.model) == "engine"
+            else digest({"model": case.model, "shapes": self._items(place)})
+            for place, case in enumerate(self._cases)
+        ]
+        settings = {
+            "count": self._matrix.check,
+            "inputs": self._inputs,
+            "tools": _tools("onnxruntime", "torch"),
+        }
+        return self._judged("check", groups=groups, settings=settings)
+
+    def _judged(
+        self, kind: StepKind, *, groups: Sequence[str | None], settings: Mapping[str, object]
+    ) -> tuple[JudgedPlace | None, ...]:
+        """Plan one step for each group of cases.
+
+        A side is an artefact on a runtime; cases that differ in their batch alone share it.
+        """
+        found: list[JudgedPlace | None] = [None] * len(self._cases)
+        grouped: dict[str, dict[str, list[int]]] = {}
+        for place, group in enumerate(groups):
+            if group is None or place in self.refused:
+                continue
+            case, chain = self._cases[place], self.chains[place]
+            side = digest({
+                "source": chain[-1] if chain else self._content(case.model),
+                "runtime": case.runtime,
+                "precision": _precision(case),
+                "options": judging_options(case),
+                "shapes": self._items(place),
+            })  # fmt: skip
+            grouped.setdefault(group, {}).setdefault(side, []).append(place)
+        for group, sides in grouped.items():
+            case = self._cases[next(iter(sides.values()))[0]]
+            what = case.network if group else f"{len(sides)} models"
+            title = f"{'accuracy' if kind == 'eval' else 'outputs'} of {what}"
+            key = self._step(kind, case, case.model, title, {"sides": list(sides), **settings})
+            for number, places in enumerate(sides.values()):
+                for place in places:
+                    found[place] = (key, number)
+        return tuple(found)
+
+    def _items(self, place: int) -> Shapes:
+        return {name: dims[1:] for name, dims in self.shapes[place].items()}
+
+    def _step(
+        self, kind: StepKind, case: Case, source: str, title: str, settings: Mapping[str, object]
+    ) -> str:
+        content = source if source in self.steps else self._content(source)
+        key = digest({"recipe": RECIPE, "kind": kind, "source": content, "settings": settings})
+        step = SweepStep(
+            key=key, kind=kind, title=title, source=source, network=case.network,
+            settings=dict(settings),
+        )  # fmt: skip
+        self.steps.setdefault(key, step)
+        return key
+
+    def _content(self, model: str) -> str:
+        if model not in self.contents:
+            self.contents[model] = content_of(model)
+        return self.contents[model]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepPlan:
+    """Cases, the steps they share, and what each case needs in order."""
+
+    matrix: Matrix
+    cases: tuple[Case, ...]
+    keys: tuple[str, ...]
+    """One for each case, by content: of the model's bytes too."""
+    steps: dict[str, SweepStep]
+    chains: tuple[tuple[str, ...], ...]
+    """For each case, the keys of the steps that make what is measured."""
+    evals: tuple[JudgedPlace | None, ...]
+    checks: tuple[JudgedPlace | None, ...]
+    """Where the outputs of each case are compared with those of its model as it was given."""
+    refused: dict[int, str]
+    """Cases that cannot be measured here, and why."""
+    shapes: tuple[Shapes, ...]
+    """Of the inputs of each case, as far as they were given."""
+    contents: dict[str, str]
+    """Hashes of models and data, by the names they were given under."""
+    one_table: bool
+    """Whether every model has one case in each batch: then models are what is compared."""
+    elsewhere: bool = False
+    """Whether the machines that measure plan the steps of their cases themselves."""
+
+    def source(self, place: int) -> str:
+        """What a case measures: the result of its last step, or the model itself."""
+        chain = self.chains[place]
+        return chain[-1] if chain else self.cases[place].model
+
+    def demand_same(self, *given: str | None) -> None:
+        """Refuse to go on with a model or with data that are no longer those of the plan."""
+        for each in given:
+            if each in self.contents and content_of(each) != self.contents[each]:
+                raise InputError(
+                    f"{Path(each).name} has changed since the sweep began",
+                    fix="give the command again once it is no longer being written",
+                )
+
+    def called(self, place: int) -> str:
+        """The name of a case's model, which no other model of the sweep has."""
+        return names_of_models(self.matrix.models)[self.cases[place].model]
+
+    def only(self, case: Case) -> SweepPlan:
+        """Leave out all cases but one."""
+        place = self.cases.index(case)
+        refused = {0: self.refused[place]} if place in self.refused else {}
+        names = ("cases", "keys", "chains", "evals", "checks", "shapes")
+        own: dict[str, Any] = {name: (getattr(self, name)[place],) for name in names}
+        return replace(self, refused=refused, **own)
+
+    def dependants(self, key: str) -> list[int]:
+        """The cases that need a step."""
+        return [place for place, chain in enumerate(self.chains) if key in chain]
+
+
+def plan_sweep(
+    matrix: Matrix, *, config: Config, lenient: bool = False, elsewhere: bool = False
+) -> SweepPlan:
+    """Settle the cases and their steps; ``lenient`` makes an unknown runtime a row, not an error.
+
+    Cases that are measured ``elsewhere`` have no steps here: an engine belongs to its GPU.
+    """
+    if not matrix.models:
+        raise UsageError(
+            "the sweep has no models", fix=matrix.note or "trtbench sweep model.onnx --batch 1,8"
+        )
+    cases = cases_from_matrix(matrix, runtime_of=_default_runtime, builds=BUILDERS.names())
+    if not cases:
+        raise UsageError(
+            "the sweep has no cases: everything is excluded", fix="leave an exclusion out"
+        )
+    graph = _StepGraph(matrix, config, cases)
+    for place in range(len(cases)):
+        graph.add(place, lenient=lenient, elsewhere=elsewhere)
+    one_table = is_one_table([(case.model, case.label) for case in cases])
+    nowhere = (None,) * len(cases)
+    return SweepPlan(
+        matrix=matrix,
+        cases=cases,
+        keys=tuple(graph.keys),
+        steps=graph.steps,
+        chains=tuple(graph.chains),
+        evals=nowhere if elsewhere else graph.evals(together=one_table),
+        checks=nowhere if elsewhere else graph.checks(),
+        refused=graph.refused,
+        shapes=tuple(graph.shapes),
+        contents=graph.contents,
+        one_table=one_table,
+        elsewhere=elsewhere,
+    )
+
+
+def _default_runtime(model: str) -> str:
+    return first_choice(source_format(model)) or first_choice("onnx")
+
+
+def check_plan(
+    matrix: Matrix, *, config: Config, lenient: bool = False, elsewhere: bool = False
+) -> SweepPlan:
+    """Plan a sweep that is requested here; what needs other machines is refused without them."""
+    if not elsewhere and MACHINE in matrix.options:
+        raise UsageError(
+            "an axis of machines needs others",
+            fix="--executor ray --address HOST:6379, or --executor ssh --hosts FILE",
+        )
+    if not elsewhere and matrix.fetch_engines:
+        raise UsageError(
+            "engines are fetched from other machines; those that are built here are kept here",
+            fix="--executor ssh --hosts FILE, or leave out --fetch-engines",
+        )
+    return plan_sweep(matrix, config=config, lenient=lenient, elsewhere=elsewhere)
+
+
+def spec_of_case(plan: SweepPlan, place: int, model: Path | str, config: Config) -> RunSpec:
+    """How a case is measured; the GPU is read unasked where a task is judged on one."""
+    case, matrix = plan.cases[place], plan.matrix
+    words = {field.name for field in fields_of(BenchRequest) if field.type is str}
+    flags: dict[str, Any] = {}
+    if matrix.inputs is not None:
+        flags["inputs"] = matrix.inputs
+        if arrays_of(matrix) is None:  # an image is prepared as those that are judged
+            flags |= {"task": matrix.task, "settings": preparing_of(matrix)}
+    for key, value in case.settings.items():
+        if key != MACHINE and not key.startswith(PREFIXES):
+            flags[key] = str(value) if key in words else value  # a clock of 1500 is a word there
+    if flags.get("telemetry") in ("off", False):
+        del flags["telemetry"]
+    spec = run_spec(_request(plan, place, model, flags), config)
+    on_gpu = RUNTIMES.load(case.runtime).device(spec).startswith("cuda")
+    if not on_gpu or matrix.data is None or "telemetry" in case.settings:
+        return spec
+    return run_spec(_request(plan, place, model, {**flags, "telemetry": TELEMETRY}), config)
+
+
+def judging_spec(plan: SweepPlan, place: int, model: Path | str, config: Config) -> RunSpec:
+    """How a case is run over data: in any batch, without what is for measuring only."""
+    options = judging_options(plan.cases[place])
+    flags = {key: value for key, value in options.items() if not key.startswith(PREFIXES)}
+    request = _request(plan, place, model, {**flags, "profile": False})
+    return run_spec(request, config).having(batch=None)
+
+
+def _request(plan: SweepPlan, place: int, model: Path | str, flags: dict[str, Any]) -> BenchRequest:
+    case = plan.cases[place]
+    exported = any(plan.steps[key].kind == "export" for key in plan.chains[place])
+    used_up = (*SOURCE, "seed") if exported else ()
+    options = {k: str(v) for k, v in case.own("opt.").items() if k not in used_up}
+    return BenchRequest(
+        model=model,
+        runtime=case.runtime,
+        batch=case.batch,
+        shapes=plan.shapes[place],
+        precision=_precision(case),
+        options=options,
+        **flags,
+    )
+
+
+def reference_spec(plan: SweepPlan, place: int, config: Config) -> RunSpec:
+    """How the model of a case is run as it was given, for others to be compared with."""
+    case = plan.cases[place]
+    if is_hub(case.model):
+        runtime = first_choice("torch")
+    else:
+        own = model_ref(Path(case.model))
+        runtime = default_runtime(own, config, with_outputs=True) or first_choice(own.format)
+    loading = {k: str(v) for k, v in case.own("opt.").items() if k in (*SOURCE, "seed")}
+    request = BenchRequest(
+        model=case.model,
+        runtime=runtime,
+        batch=case.batch,
+        shapes=plan.shapes[place],
+        options=loading if "torch" in RUNTIMES.load(runtime).FORMATS else {},
+        profile=False,
+    )
+    return run_spec(request, config).having(batch=None)
+
+
+def arrays_of(matrix: Matrix) -> str | None:
+    """The arrays that a sweep measures on, if it does; an image is none."""
+    given = matrix.inputs
+    return given if given and Path(given).suffix.lower() not in SUFFIXES else None
+
+
+class KindEstimate(Value, frozen=True, kw_only=True):
+    """One kind of work of a sweep: how much there is, and how long it will take."""
+
+    kind: str
+    count: int
+    cached: int = 0
+    """Done before, and kept."""
+    seconds: float | None = None
+    """Of what is left to do; ``None`` when nothing is known about some of it."""
+    guessed: int = 0
+    """Jobs whose length comes from the settings, because nothing like them was done before."""
+
+
+def estimate(plan: SweepPlan, *, store: Store, config: Config) -> tuple[KindEstimate, ...]:
+    """Estimate every kind of work, in the order in which it is done, from what it took before."""
+    cache = Cache(store)
+    history = cache.history()
+
+    def of_step(step: SweepStep) -> float | None:
+        same = [made for made in history if made.kind == step.kind]
+        network = [made for made in same if made.network == step.network]
+        exact = [made for made in network if made.precision == step.settings.get("precision")]
+        nearest = exact or network or same
+        return median(made.seconds for made in nearest) if nearest else None
+
+    def of_steps(kind: str) -> KindEstimate:
+        steps = [step for step in plan.steps.values() if step.kind == kind]
+        left = [step for step in steps if cache.find(step) is None]
+        found = [of_step(step) for step in left]
+        known = [each for each in found if each is not None]
+        total = sum(known) if len(known) == len(found) else None
+        return KindEstimate(
+            kind=kind, count=len(steps), cached=len(steps) - len(left), seconds=total
+        )
+
+    rounds, benches = plan.matrix.rounds, []
+    entries = store.index.find(kind="run")
+    for place, case in enumerate(plan.cases):
+        if place in plan.refused:
+            continue
+        alike = [e for e in entries if e.runtime == case.runtime]
+        alike = [e for e in alike if e.model.startswith(case.network)]
+        alike.sort(key=lambda entry: entry.batch != (case.batch or 1))
+        record = None
+        with contextlib.suppress(TrtbenchError):
+            record = read_record(store.path(alike[0])) if alike else None
+        benches.append((case, record if isinstance(record, RunRecord) else None))
+    bench = KindEstimate(
+        kind="bench",
+        count=rounds * len(benches),
+        seconds=sum(rounds * bench_s(case, config=config, like=like) for case, like in benches),
+        guessed=rounds * sum(like is None for _, like in benches),
+    )
+    every = [*map(of_steps, BEFORE), bench, *map(of_steps, AFTER)]
+    return tuple(each for each in every if each.count)
+
+
+def bench_s(case: Case, *, config: Config, like: RunRecord | None) -> float:
+    """The expected length of a run: start, load, warm-up and the measured part of its launches."""
+    given = {**config.defaults, **case.settings}
+    duration, iterations = given.get("duration"), given.get("iterations")
+    warmup, before, each = Warmup().floor.seconds or 0.0, START_S, 0.0
+    if isinstance(own := case.settings.get("warmup"), str | int | float):
+        warmup = seconds(own)
+    if like is not None and like.launches:
+        facts, stop = like.launches[0], like.spec.stop
+        before += (facts.load_s or 0.0) + (facts.first_s or 0.0)
+        warmup = max(warmup, facts.warmup_s or 0.0)
+        each = facts.solo_median_s or 0.0
+        if not each and facts.wall_s and stop.iterations and not stop.seconds:
+            each = facts.wall_s / stop.iterations
+    length = 3.0 if duration is None and iterations is None else 0.0
+    if isinstance(duration, str | int | float):
+        length = seconds(duration)
+    measured = max(length, int(iterations or 0) * each)
+    return int(given.get("launches") or 1) * (before + warmup + measured)

@@ -1,0 +1,294 @@
+"""The results of a sweep: a row for every case, and the files people and programs read."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.accuracy.check import BESIDE, vanilla_name
+from trtbench.accuracy.evaluate import EVAL_JSON, EVAL_MD
+from trtbench.analysis.findings import SEVERITIES
+from trtbench.analysis.summary import summary_from_run
+from trtbench.analysis.sweep import SweepRow, with_front
+from trtbench.core.errors import TrtbenchError, writing
+from trtbench.core.results import ShortView
+from trtbench.core.run import Environment, FailedRun, Finding, Run, Scalar, Score
+from trtbench.core.safety import file_name_from_text
+from trtbench.core.samples import IterationTimes, join_launches, times_from_columns
+from trtbench.core.spec import ModelRef, RunSpec
+from trtbench.host.files import write_output
+from trtbench.models.identity import kept_value, still_there
+from trtbench.models.onnx_model import read_onnx
+from trtbench.report.document import Text
+from trtbench.report.renderers.md import markdown
+from trtbench.report.sections.load import make_gaps, make_streams
+from trtbench.report.sections.sweep import csv_from_rows, document_from_sweep, json_from_rows
+from trtbench.store.directory import now
+from trtbench.store.store import Store
+from trtbench.sweep.matrix import Case
+from trtbench.sweep.run import Sweep
+from trtbench.sweep.steps import Judged, precision_that_ran
+from trtbench.workflows.stored.report import write_report
+
+FORMATS = ("html", "png")
+SPOOLED_ROWS = 50_000
+PIPELINE_FILES: Mapping[str, str] = {
+    "build.metadata.json": "build.metadata.json",
+    "graph.json": "graph.json",
+    "profile.json": "profile.json",
+    "profile.metadata.json": "profile.metadata.json",
+    "times.json": "timing.json",
+    "build.log": "engine.build.log",
+    "trtexec_stdout.log": "engine.profile.log",
+}
+"""Files of a run that trtexec measured, and their names in trt-engine-explorer's pipeline."""
+_ONLY_TRTEXEC = "profile.metadata.json"
+
+
+class Results(ShortView, msgspec.Struct, frozen=True, kw_only=True):
+    """The rows of a sweep and the runs they were made of, all rounds taken together."""
+
+    rows: tuple[SweepRow, ...]
+    runs: tuple[Run, ...]
+    failed: tuple[FailedRun, ...]
+    judged: tuple[Judged, ...] = ()
+    """Evaluations of all sides of a model, or of all models: their tables and pictures."""
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """What the report concludes from its curves: batch and streams to use, cost of rest."""
+        made = (make(self.runs) for make in (make_streams, make_gaps))
+        blocks = (block for each in made if each is not None for block in each.blocks)
+        return tuple(block.text for block in blocks if isinstance(block, Text))
+
+
+def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
+    """Read the runs of a sweep and put the rounds of each case together."""
+    rows, runs, failed = [], [], []
+    ends = sorted(sweep.journal.ends().items(), key=lambda each: each[0][1])
+    for place, case in enumerate(sweep.plan.cases):
+        name = sweep.plan.called(place)
+        reason, stage = sweep.failures.get(place), sweep.stages.get(place)
+        text = f"{stage}: {reason}" if stage else reason
+        ids = [
+            line.run
+            for (key, _), line in ends
+            if key == sweep.plan.keys[place] and line.what == "done" and line.run is not None
+        ]
+        found = [run for each in ids if isinstance(run := store.load(each), Run)]
+        if found:
+            run = pooled(found, drop=sweep.outline.tag)
+            checks = kept_value(run.path / BESIDE, list[dict[str, Scalar]]) if run.path else None
+            if checks:
+                run = replace(run, extra={**run.extra, "checks": checks})
+            runs.append(replace(run, times=spooled(run.times, sweep.folder)))
+            remark = f"later: {text}" if text else sweep.remarks.get(place)
+            rows.append(_row(case, run, [each.id for each in found], remark, name=name))
+            continue
+        same = {key: getattr(case, key) for key in ("runtime", "precision", "batch")}
+        rows.append(
+            SweepRow(
+                model=name,
+                engine=case.engine,
+                options=case.options,
+                reason=text or "not measured",
+                **same,
+            )
+        )
+        failed.append(
+            FailedRun(
+                id=f"{sweep.outline.name}-{place}",
+                created=now(),
+                spec=RunSpec(model=ModelRef(path=case.model, format="unknown"), **same),
+                environment=Environment(host="", os=""),
+                stage=stage or "plan",
+                reason=reason or "not measured",
+            )
+        )
+    if sweep.outline.matrix.names == "vanilla":  # PyTorch is Vanilla, engines are TRT
+        both = len({row.engine for row in rows if row.engine}) > 1
+        rows = [
+            row.having(name=vanilla_name(
+                row.runtime, row.precision, engine=row.engine if both else None, options=row.options
+            ))
+            for row in rows
+        ]  # fmt: skip
+    pictures = [
+        {"path": str(path), "title": each.title, "caption": judged.made.title}
+        for judged in sweep.judged
+        for each in judged.made.pictures
+        if (path := judged.folder / Path(each.path).name).is_file()
+    ]
+    if runs and pictures:  # the first run carries those of all: a report shows each of them once
+        runs[0] = replace(runs[0], extra={**runs[0].extra, "pictures": pictures})
+    return Results(
+        rows=tuple(with_front(rows)), runs=tuple(runs), failed=tuple(failed), judged=sweep.judged
+    )
+
+
+def pooled(runs: Sequence[Run], *, drop: str) -> Run:
+    """Put the rounds of a case together as launches of one run."""
+    parts: list[IterationTimes] = []
+    for times in (run.times for run in runs):
+        if times.launch is None:
+            parts.append(times)
+            continue
+        columns = dict(times.columns())
+        parts += [
+            times_from_columns({name: each[times.launch == k] for name, each in columns.items()})
+            for k in np.unique(times.launch)
+        ]
+    worst: dict[tuple[str, str | None], Finding] = {}
+    for finding in (each for run in runs for each in run.findings):
+        key = (finding.code, finding.concerns)
+        worst[key] = min(
+            worst.get(key, finding), finding, key=lambda each: SEVERITIES.index(each.severity)
+        )
+    first = runs[0].record
+    record = first.having(
+        launches=tuple(facts for run in runs for facts in run.record.launches),
+        findings=tuple(worst.values()),
+        tags=tuple(tag for tag in first.tags if tag != drop),
+    )
+    return replace(runs[0], record=record, times=join_launches(parts))
+
+
+def spooled(times: IterationTimes, folder: Path) -> IterationTimes:
+    """Move the samples of a long run to the disk, from where the system reads what is needed.
+
+    A sweep of a hundred cases would otherwise hold all that was ever measured in memory.
+    """
+    if len(times) < SPOOLED_ROWS:
+        return times
+    columns: dict[str, NDArray[np.generic]] = {}
+    for name, column in times.columns():
+        with tempfile.TemporaryFile(dir=folder) as file:
+            column.tofile(file)
+            file.flush()
+            columns[name] = np.memmap(file, dtype=column.dtype, mode="r", shape=column.shape)
+    return times_from_columns(columns)
+
+
+def _row(case: Case, run: Run, ids: list[str], remark: str | None, *, name: str) -> SweepRow:
+    record, precision = run.record, precision_that_ran(case, run)
+    others = [
+        f"{what} {asked} was asked for, {ran} ran"
+        for what, asked, ran in (
+            ("precision", case.precision, precision),
+            ("batch", case.batch, record.batch),
+        )
+        if asked is not None and ran not in (None, asked)
+    ]
+    layers, parameters = _structure(run)
+    scores, checks = run.extra.get("scores"), run.extra.get("checks")
+    found = scores if isinstance(scores, dict) else {}
+    rows = checks if isinstance(checks, list) else []
+    return SweepRow(
+        model=name,
+        runtime=case.runtime,
+        precision=precision,
+        batch=record.known_items,
+        engine=case.engine,
+        options=case.options,
+        runs=tuple(ids),
+        remark="; ".join(filter(None, [*others, remark])) or None,
+        summary=summary_from_run(run),
+        size_bytes=record.spec.model.size_bytes or _whole(run, "parameter_bytes"),
+        layers=layers,
+        parameters=parameters,
+        scores={metric: score for metric, score in found.items() if isinstance(score, Score)},
+        max_abs=max((each["max_abs"] for each in rows if "max_abs" in each), default=None),
+        sqnr_db=min((each["sqnr_db"] for each in rows if "sqnr_db" in each), default=None),
+        findings=run.findings,
+    )
+
+
+def _structure(run: Run) -> tuple[int | None, int | None]:
+    """Count layers and parameters, by an engine's inspector, an ONNX file or PyTorch's modules."""
+    if run.graph is not None:
+        weights = sum(layer.weights_count or 0 for layer in run.graph.layers)
+        return len(run.graph.layers), weights or None
+    model = run.record.spec.model
+    if model.format != "onnx":
+        return _whole(run, "modules"), _whole(run, "parameters")
+    if not still_there(model):
+        return None, None
+    try:
+        read = read_onnx(Path(model.path))
+    except TrtbenchError:
+        return None, None
+    return len(read.nodes), read.parameters
+
+
+def _whole(run: Run, fact: str) -> int | None:
+    value = run.record.facts.get(fact)
+    return value if isinstance(value, int) else None
+
+
+def write_results(
+    results: Results, folder: Path, *, title: str, formats: Sequence[str] = FORMATS
+) -> list[Path]:
+    """Write results.json, results.csv, results.md and a report with pictures."""
+    page = document_from_sweep(results.rows, title=title, advice=results.advice)
+    contents = {
+        "results.md": markdown(page),
+        "results.csv": csv_from_rows(results.rows),
+        "results.json": json_from_rows(results.rows, title=title),
+    }
+    paths = [write_output(folder / name, content) for name, content in contents.items()]
+    for judged in results.judged:
+        name = "accuracy" if len(results.judged) == 1 else f"accuracy-{judged.network}"
+        target = folder / file_name_from_text(name)
+        tables = [judged.folder / each for each in (EVAL_MD, EVAL_JSON)]
+        with writing(target):
+            target.mkdir(exist_ok=True)
+            paths += [Path(shutil.copy(path, target)) for path in tables if path.is_file()]
+    paths += write_pipeline_files(results.rows, {run.id: run for run in results.runs}, folder)
+    if results.runs and formats:
+        paths += write_report(
+            results.runs, folder / "report", failed=results.failed, title=title, formats=formats
+        )
+    return paths
+
+
+def write_pipeline_files(
+    rows: Sequence[SweepRow], runs: Mapping[str, Run], folder: Path
+) -> list[Path]:
+    """Copy the files of rows that trtexec measured; the first round stands for all."""
+    measured: list[tuple[SweepRow, Path]] = []
+    for row in rows:
+        run = runs.get(next(iter(row.runs), ""))
+        if run is not None and run.path and (run.path / _ONLY_TRTEXEC).is_file():
+            measured.append((row, run.path))
+    found: list[Path] = []
+    seen: Counter[str] = Counter()
+    for row, path in measured:
+        alike = [each for each, _ in measured if each.model == row.model]
+        precision = "bfp16" if row.precision == "bf16" else row.precision or "fp32"
+        parts = [row.model, precision]
+        if len({each.engine for each in alike}) > 1:
+            parts.append(str(row.engine))
+        if len({each.batch for each in alike}) > 1:
+            parts.append(f"batch{row.batch}")
+        parts += [f"{key}{value}" for key, value in row.options.items()]
+        stem = file_name_from_text("_".join(parts))
+        seen[stem] += 1
+        if seen[stem] > 1:  # two precisions were asked for, and the same one ran
+            stem = f"{stem}_{seen[stem]}"
+        target = folder / "results" / file_name_from_text(row.model)
+        with writing(target):
+            target.mkdir(parents=True, exist_ok=True)
+            found += [
+                Path(shutil.copy(path / own, target / f"{stem}.{theirs}"))
+                for own, theirs in PIPELINE_FILES.items()
+                if (path / own).is_file()
+            ]
+    return found

@@ -1,0 +1,537 @@
+"""Carry out a sweep: prepare what cases share, measure in rounds, go on after interruptions.
+
+With an executor a case and all its steps go to another machine; both ends of that are here.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from trtbench.analysis.onnx_graph import RANDOM_DATA
+from trtbench.core.codec import json_from_value
+from trtbench.core.errors import InputError, JobError, StoreError, TrtbenchError, writing
+from trtbench.core.results import Artefact
+from trtbench.core.run import FailedRun, Run
+from trtbench.core.safety import file_name_from_text, mask
+from trtbench.core.spec import RunSpec, Value
+from trtbench.executors import cache_folder
+from trtbench.executors.contract import AGAIN
+from trtbench.executors.local import HERE
+from trtbench.host.files import alone, remove_abandoned, scratch_directory, temporary_folder
+from trtbench.measure.bench import run_bench
+from trtbench.measure.input_files import InputFiles
+from trtbench.measure.remote import (
+    format_of_model,
+    needs_gpu,
+    record_of,
+    send_verb,
+    take_in,
+    value_of_answer,
+)
+from trtbench.models.identity import kept_value
+from trtbench.requests.execution import Event, Execution
+from trtbench.requests.fields import fields_of
+from trtbench.requests.settings import Config, cached_from_run
+from trtbench.requests.sweep import SweepRequest
+from trtbench.store.directory import (
+    RECORD,
+    Cached,
+    new_id,
+    now,
+    read_record,
+    write_record,
+)
+from trtbench.store.store import Store
+from trtbench.sweep.matrix import MACHINE, Case, Matrix, check_matrix
+from trtbench.sweep.plan import (
+    BEFORE,
+    SweepPlan,
+    check_plan,
+    plan_sweep,
+    reason_of,
+    spec_of_case,
+)
+from trtbench.sweep.records import (
+    MADE,
+    Cache,
+    Journal,
+    Made,
+    SweepOutline,
+    SweepStep,
+    read_outline,
+    write_outline,
+)
+from trtbench.sweep.steps import Judged, Jury, Workshop, do_step
+
+ENGINES = "engines"
+"""In the folder of a sweep: what other machines built, by machine and case."""
+STEPS = "steps.json"
+"""In the directory of a run: what was made for it on the machine that measured."""
+_RUN, _ENGINE = "run", "made"
+"""In what comes back from a machine: the run, and on request the model that was made for it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A run that was measured, and what a list shows of it."""
+
+    run: str
+    cached: Cached | None
+
+
+@dataclass(kw_only=True)
+class SweepProgress:
+    """How far a sweep is; the command line draws it between jobs."""
+
+    plan: SweepPlan
+    state: dict[int, Literal["waiting", "now", "done", "failed"]]
+    found: dict[int, Found] = field(default_factory=dict)
+    """The newest run of each case; its samples are on the disk, and not kept here."""
+    reasons: dict[int, str] = field(default_factory=dict)
+    doing: str = ""
+    done: int = 0
+    total: int = 0
+    began: float = field(default_factory=time.monotonic)
+    measuring_since: float | None = None
+    measured: int = 0
+    """By this process, which may go on with what another began."""
+
+    @property
+    def left_s(self) -> float | None:
+        """Time to the end, by the mean time of those measured so far, waits for machines included.
+
+        ``None`` before the first.
+        """
+        if not self.measured or self.measuring_since is None:
+            return None
+        spent_s = time.monotonic() - self.measuring_since
+        return spent_s / self.measured * (self.total - self.done)
+
+
+WatchSweep = Callable[[SweepProgress], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """A sweep that came to its end."""
+
+    folder: Path
+    outline: SweepOutline
+    plan: SweepPlan
+    journal: Journal
+    failures: dict[int, str]
+    """Why a case has no numbers, or no accuracy."""
+    stages: dict[int, str]
+    """Where each of them failed: a step, bench; what was refused before is not here."""
+    remarks: dict[int, str]
+    judged: tuple[Judged, ...] = ()
+
+    @property
+    def notes(self) -> list[str]:
+        """What of an earlier attempt was lost and measured again."""
+        return self.journal.notes
+
+
+def start_sweep(
+    matrix: Matrix, folder: Path, *, store: Store, lenient: bool = False
+) -> SweepOutline:
+    """Write down what is asked for, before anything is done."""
+    folder = folder.absolute()
+    outline = SweepOutline(
+        name=folder.name,
+        tag=f"sweep:{file_name_from_text(folder.name)}-{secrets.token_hex(3)}",
+        created=now(),
+        store=mask(store.address),
+        runs=mask(store.runs_address) if store.runs_address else None,
+        matrix=matrix,
+        lenient=lenient,
+    )
+    write_outline(folder, outline)
+    return outline
+
+
+def carry_out(
+    folder: Path,
+    *,
+    store: Store,
+    config: Config,
+    execution: Execution,
+    retry_failed: bool = False,
+    watch: WatchSweep = lambda progress: None,
+) -> Sweep:
+    """Do what is left of a sweep; what is done stays done, however the last attempt ended."""
+    folder = folder.absolute()
+    outline = read_outline(folder)
+    away = execution.executor.elsewhere
+    plan = check_plan(outline.matrix, config=config, lenient=outline.lenient, elsewhere=away)
+    journal = Journal(folder)
+    with journal.held():
+        work = SweepWork(outline, plan, journal, store, config, execution, watch)
+        adopt_runs(journal, store)
+        journal.forget_lost(lambda run: not store.holds(run))
+        if retry_failed:
+            journal.forget_failures()
+        work.prepare()
+        work.measure()
+        work.judge()
+    return Sweep(
+        folder=folder,
+        outline=outline,
+        plan=plan,
+        journal=journal,
+        failures=work.failures,
+        stages=work.stages,
+        remarks=work.remarks,
+        judged=tuple(work.judged),
+    )
+
+
+def order_of(count: int, *, seed: int, number: int) -> list[int]:
+    """The shuffled cases of a round; the same seed gives the same order on every machine."""
+    places = list(range(count))
+    random.Random(f"{seed}:{number}").shuffle(places)
+    return places
+
+
+class SweepWork:
+    """One process's part of a sweep."""
+
+    def __init__(
+        self,
+        outline: SweepOutline,
+        plan: SweepPlan,
+        journal: Journal,
+        store: Store,
+        config: Config,
+        execution: Execution,
+        watch: WatchSweep = lambda progress: None,
+        cache: Cache | None = None,
+    ) -> None:
+        self._outline, self._plan, self._journal = outline, plan, journal
+        self._store, self._config, self._watch = store, config, watch
+        self._execution = replace(execution, tags=(*execution.tags, outline.tag))
+        self._shop = Workshop(
+            store=store,
+            config=config,
+            cache=cache or Cache(store),
+            matrix=outline.matrix,
+            execution=replace(execution, tags=(), executor=HERE),
+        )
+        self._watching = threading.RLock()
+        self._made: dict[str, Made] = {}
+        self._broken: dict[str, tuple[str, str]] = {}
+        self._waiting: set[str] = set()
+        self.failures: dict[int, str] = dict(plan.refused)
+        self.stages: dict[int, str] = {}
+        ends = journal.ends().items()
+        reported = {key: line.reason for (key, _), line in ends if line.what == "done"}
+        self.remarks = {k: text for k, key in enumerate(plan.keys) if (text := reported.get(key))}
+        self.judged: list[Judged] = []
+        self._progress = SweepProgress(
+            plan=plan,
+            state={k: "failed" if k in plan.refused else "waiting" for k in range(len(plan.cases))},
+            reasons=dict(plan.refused),
+        )
+
+    def prepare(self) -> None:
+        """Do every step that a case waits for, once; a failed step fails its own cases only."""
+        wanted = {key for chain in self._plan.chains for key in chain}
+        for kind in BEFORE:
+            for key, step in self._plan.steps.items():
+                if step.kind == kind and key in wanted:
+                    self._prepare_one(step)
+
+    def _prepare_one(self, step: SweepStep) -> None:
+        failed, places = self._broken.get(step.source), self._plan.dependants(step.key)
+        if failed is None:
+            self._report(step.title)
+            try:
+                made = do_step(step, self._input(step.source), self._shop, self._plan)
+                self._made[step.key] = made
+                if note := next((each for each in made.notes if RANDOM_DATA in each), None):
+                    self.remarks.update(dict.fromkeys(places, note))
+                return
+            except StoreError:
+                raise
+            except TrtbenchError as problem:
+                failed = step.kind, reason_of(problem)
+        self._broken[step.key] = failed
+        for place in places:
+            self._fail(place, *failed)
+
+    def _input(self, source: str) -> Path | str:
+        made = self._made.get(source)
+        if made is None or made.file is None:
+            self._plan.demand_same(source)
+            return source
+        return self._shop.cache.folder(self._plan.steps[source]) / made.file
+
+    def measure(self) -> None:
+        """Measure every case in every round, in another random order each time."""
+        matrix, count, progress = self._outline.matrix, len(self._plan.cases), self._progress
+        progress.total = matrix.rounds * count
+        progress.measuring_since = time.monotonic()
+        ends = self._journal.ends()
+        for number in range(matrix.rounds):
+            todo = []
+            for place in order_of(count, seed=matrix.seed, number=number):
+                end = ends.get((self._plan.keys[place], number))
+                if end is None:
+                    todo.append(place)
+                    continue
+                progress.done += 1
+                if end.what == "failed":
+                    self._fail(place, "bench", end.reason or "failed")
+                elif end.run is not None and progress.state[place] != "failed":
+                    progress.state[place] = "done"
+            work = partial(self._measure_one, number=number)
+            self._execution.executor.each(todo, work, self._execution.needs)
+        self._report("")
+
+    def _measure_one(self, place: int, number: int) -> None:
+        """Measure a case; with an executor, several threads do this at the same time."""
+        try:
+            if place not in self.failures:
+                self._measure(place, number)
+        finally:
+            with self._watching:
+                self._progress.done += 1
+
+    def _measure(self, place: int, number: int) -> None:
+        case, key, progress = self._plan.cases[place], self._plan.keys[place], self._progress
+        before = progress.state[place]
+        progress.state[place] = "now"
+        rounds = self._outline.matrix.rounds
+        self._report(f"round {number + 1}/{rounds}: {case.name}" if rounds > 1 else case.name)
+        run_id, began = new_id(), time.monotonic()
+        self._journal.add("begin", key, number, run=run_id)
+        try:
+            run = self.bench(place, run_id)
+        except KeyboardInterrupt:
+            progress.state[place] = before
+            raise
+        except StoreError:
+            raise
+        except TrtbenchError as problem:
+            self._journal.add("failed", key, number, reason=reason_of(problem))
+            self._fail(place, "bench", reason_of(problem))
+            return
+        remark = self.remarks.get(place) if self._plan.elsewhere else None
+        seconds = time.monotonic() - began
+        self._journal.add("done", key, number, run=run.id, reason=remark, seconds=seconds)
+        with self._watching:
+            progress.measured += 1
+            progress.found[place] = Found(run=run.id, cached=cached_from_run(run))
+            progress.state[place] = "done"
+
+    def bench(self, place: int, run_id: str) -> Run:
+        """Measure a case under a given id, here or, with all its steps, elsewhere."""
+        case = self._plan.cases[place]
+        execution = replace(self._execution, listen=partial(self._hear, case.name))
+        if self._plan.elsewhere:
+            self._plan.demand_same(case.model)
+            run, remark = _bench_elsewhere(
+                self._outline.matrix, case, run_id, self._store, execution, self._journal.folder
+            )
+            if remark:
+                self.remarks[place] = remark
+            return run
+        model = self._input(self._plan.source(place))
+        spec = spec_of_case(self._plan, place, model, self._config)
+        python = self._config.python_for(case.runtime)
+        execution = replace(execution, python=python, run_id=run_id)
+        return run_bench(spec, store=self._store, execution=execution)
+
+    def _hear(self, case: str, event: Event) -> None:
+        """Show that a case waits, begins again, or goes on; all its stages would be too many."""
+        self._execution.listen(event)
+        waits = event.kind in ("wait", "note")
+        if waits or (event.kind == "stage" and case in self._waiting):
+            (self._waiting.add if waits else self._waiting.discard)(case)
+            self._report(f"{case}: {event.text}")
+
+    def judge(self) -> None:
+        """Take accuracies and compare outputs last, so that they do not warm the machine."""
+        jury = Jury(self._plan, self._journal, self._shop, self.failures, input_of=self._input)
+        for step, sides in jury.trials():
+            self._report(step.title)
+            jury.try_one(step, sides)
+        self.judged, self.remarks = jury.judged, {**self.remarks, **jury.remarks}
+        self._report("")
+
+    def _fail(self, place: int, stage: str, reason: str) -> None:
+        self.failures[place], self.stages[place] = reason, stage
+        self._progress.state[place] = "failed"
+        self._progress.reasons[place] = f"{stage}: {reason}"
+
+    def _report(self, doing: str) -> None:
+        with self._watching:
+            self._progress.doing = doing
+            self._watch(self._progress)
+
+
+def adopt_runs(journal: Journal, store: Store) -> None:
+    """Take over runs that were stored before their process could note so."""
+    for line in journal.unfinished():
+        path = store.directory(str(line.run))
+        if not store.index.find(id_prefix=line.run):
+            if not (path / RECORD).is_file():
+                continue
+            found = store.load(str(path))
+            cached = cached_from_run(found) if isinstance(found, Run) else None
+            store.add(found.record if isinstance(found, Run) else found, path=path, cached=cached)
+        run = store.load(str(line.run))
+        if isinstance(run, FailedRun):
+            journal.add("failed", line.case, line.round, run=line.run, reason=run.reason)
+        else:
+            journal.add("done", line.case, line.round, run=line.run)
+
+
+class CaseDone(Value, frozen=True, kw_only=True):
+    """A case that was carried out; its run lies beside this, measured or failed."""
+
+    spec: RunSpec
+    steps: tuple[Made, ...] = ()
+    """What was made for it; the files stay on the machine that measured."""
+    remark: str | None = None
+
+
+def _bench_elsewhere(
+    matrix: Matrix, case: Case, run_id: str, store: Store, execution: Execution, folder: Path
+) -> tuple[Run, str | None]:
+    """Have a case carried out by an executor, and keep its run as if it had been measured here.
+
+    What was built there is put into the folder of the sweep, where that is asked for.
+    """
+    arguments, files = case_arguments(matrix, case, run_id)
+    options = {key: str(value) for key, value in case.own("opt.").items()}
+    device, machine = case.settings.get("device"), case.settings.get(MACHINE)
+    gpu = needs_gpu(
+        case.model, case.runtime, device=str(device) if device else None, options=options
+    )
+    lost: list[str] = []
+
+    def listen(event: Event) -> None:
+        if event.text.endswith(AGAIN):
+            lost.append(event.text)
+        execution.listen(event)
+
+    with temporary_folder() as own:
+        answer = send_verb(
+            "case",
+            arguments,
+            own,
+            files=files,
+            execution=replace(execution, listen=listen),
+            gpu=gpu,
+            title=case.name,
+            machine=str(machine) if machine is not None else None,
+        )
+        done = value_of_answer(answer, CaseDone, files=files, output=own)
+        measured, engine = own / "output" / _RUN, own / "output" / _ENGINE
+        record = record_of(run_id, measured)
+        with store.new_run(run_id) as target:
+            shutil.copytree(measured, target, dirs_exist_ok=True)
+            (target / STEPS).write_bytes(json_from_value(done.steps))
+            write_record(target, record.having(spec=done.spec, tags=execution.tags))
+        run = take_in(store, store.directory(run_id))
+        if engine.is_dir():
+            host = file_name_from_text(run.record.environment.label)
+            _put(engine, folder / ENGINES / host / file_name_from_text(case.name))
+    return run, "; ".join(filter(None, [done.remark, *lost])) or None
+
+
+def _put(source: Path, target: Path) -> None:
+    """Copy a folder to its place at once, over that of an earlier try."""
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(target.parent)
+        with scratch_directory(target.parent) as scratch:
+            shutil.copytree(source, scratch / "new")
+            if target.exists():
+                target.rename(scratch / "old")
+            (scratch / "new").rename(target)
+
+
+def case_arguments(matrix: Matrix, case: Case, run_id: str) -> tuple[dict[str, object], InputFiles]:
+    """A case as plain values, the matrix with this model alone, and its files."""
+    files = InputFiles(task=matrix.task, settings=matrix.task_settings)
+    travels = {each.name: each.about.travels for each in fields_of(SweepRequest)}
+    named = {
+        name: files.take(travels[name], value)
+        for name in Matrix.__struct_fields__
+        if travels.get(name) and name != "models" and (value := getattr(matrix, name))
+    }
+    model = files.model(case.model)
+    if "opt.binary" not in case.settings:  # else the case names the program
+        files.need(f"runtime:{case.runtime}")
+    if format_of_model(case.model) == "torch":
+        files.need("format:torch")
+    own = matrix.having(
+        **named,
+        models=(model,),
+        runtime=(case.runtime,),
+        options=files.axes(matrix.options),
+        task_settings=files.take("settings", matrix.task_settings),
+        exclude=(),
+    )
+    case = case.having(model=model, options=files.axes(case.options), fixed=files.axes(case.fixed))
+    return msgspec.to_builtins({"matrix": own, "case": case, "run_id": run_id}), files
+
+
+def carry_out_case(
+    asked: Mapping[str, object], *, folder: Path, output: Path, config: Config, execution: Execution
+) -> CaseDone:
+    """Quantize, build, measure and judge one case; what the steps made is kept on this machine."""
+    try:
+        matrix = msgspec.convert(asked["matrix"], type=Matrix)
+        case = msgspec.convert(asked["case"], type=Case)
+        run_id = msgspec.convert(asked["run_id"], type=str)
+    except (KeyError, msgspec.ValidationError) as problem:
+        raise InputError("this is no case of a sweep", facts={"reason": problem}) from None
+    check_matrix(matrix, where="the request")
+    plan = plan_sweep(matrix, config=config).only(case)
+    if plan.refused:
+        raise JobError(plan.refused[0])
+    chain = plan.chains[0]
+    store, cache = Store(folder / "store"), Cache(Store(cache_folder() / "store"))
+    outline = start_sweep(matrix, folder / "sweep", store=store)
+    journal = Journal(folder / "sweep")
+    work = SweepWork(outline, plan, journal, store, config, execution, cache=cache)
+    # Cases that begin with the same step wait for each other, so that it is done once.
+    one_at_a_time = alone(cache_folder() / f".{chain[0][:16]}.lock") if chain else nullcontext()
+    with journal.held():
+        with one_at_a_time:
+            work.prepare()
+        if work.failures:
+            raise JobError(f"{work.stages[0]}: {work.failures[0]}")
+        try:
+            work.bench(0, run_id)
+            journal.add("done", plan.keys[0], 0, run=run_id)
+        except JobError:
+            if not (store.directory(run_id) / RECORD).is_file():
+                raise  # else a failed run is a run
+        work.judge()
+    store.directory(run_id).rename(output / _RUN)
+    if matrix.fetch_engines and chain:
+        ignored = shutil.ignore_patterns(MADE, ".*")
+        shutil.copytree(cache.folder(plan.steps[chain[-1]]), output / _ENGINE, ignore=ignored)
+    steps = []
+    for step in (plan.steps[key] for key in chain):
+        if (made := cache.find(step)) is not None:
+            record = kept_value(cache.folder(step) / f"{made.file}.json", Artefact)
+            steps.append(made.having(artefact=record))
+    spec = read_record(output / _RUN).spec
+    return CaseDone(spec=spec, steps=tuple(steps), remark=work.remarks.get(0))

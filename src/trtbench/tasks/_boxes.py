@@ -1,0 +1,562 @@
+"""Annotated images: COCO's JSON (boxes and key points), and YOLO's labels beside the images."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trtbench.analysis.coco import (
+    COCO_SKELETON,
+    Letterbox,
+    Objects,
+    People,
+    boxes_from_corners,
+    letterbox_of,
+)
+from trtbench.core.errors import InputError, UsageError, reading
+from trtbench.core.safety import MOST_BYTES, at_home, read_text
+from trtbench.core.samples import AnyArray, Arrays
+from trtbench.host.files import yaml_from_text
+from trtbench.host.images import find_images, image_size, read_image, scaled
+from trtbench.tasks._images import (
+    SAMPLED,
+    ImageFiles,
+    Loaded,
+    image_input,
+    letterboxed,
+    names_below,
+    normalized,
+    noted,
+    sized_input,
+)
+from trtbench.tasks.contract import Settings, Tensors
+
+JsonTable = dict[str, Any]
+LIST = ".txt"
+MOST_DIGITS = 12
+"""Of a number in a run-length encoded mask, 5 bits each."""
+ROUNDED = 1e-4
+"""Fraction of an image by which corners of an upright box may be off."""
+MOST_CLASSES = 100_000
+OBB_UNSUPPORTED = "oriented boxes (OBB) are not supported: trtbench evaluates upright ones"
+
+
+class CocoFile:
+    """Images and their annotations."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self.raw: JsonTable = json.loads(read_text(path, most=MOST_BYTES))
+        except (OSError, ValueError, RecursionError) as problem:
+            raise InputError(f"{path} is not COCO's JSON", facts={"reason": problem}) from None
+        known = self.raw if isinstance(self.raw, dict) else {}
+        missing = [k for k in ("images", "annotations", "categories") if k not in known]
+        if missing:
+            raise InputError(f"{path} is not COCO's JSON", facts={"missing": ", ".join(missing)})
+        try:
+            self.files = {
+                str(each["file_name"]).replace("\\", "/"): each["id"] for each in self.raw["images"]
+            }
+            self._ends: dict[str, set[object]] = {}
+            for name, id in self.files.items():
+                for end in _path_ends(name):
+                    self._ends.setdefault(end, set()).add(id)
+            self._by_image: dict[object, list[JsonTable]] = {}
+            for each in self.raw["annotations"]:
+                self._by_image.setdefault(each["image_id"], []).append(_with_box(each))
+        except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as problem:
+            raise InputError(f"{path} lacks something", facts={"reason": repr(problem)}) from None
+
+    def id_of(self, path: Path) -> object:
+        """Find the id of an image by the file name that shares the longest end of its path."""
+        ends = _path_ends(path.absolute().as_posix())
+        found = next((self._ends[end] for end in ends if end in self._ends), {None})
+        if len(found) > 1:
+            raise InputError(
+                f"annotations of {len(found)} images could be those of {path}",
+                facts={"for example": next(n for n, id in self.files.items() if id in found)},
+                fix="--data, the folder above that file names begin in",
+            )
+        return next(iter(found))
+
+    def annotated(self, root: Path, paths: list[Path]) -> tuple[list[Path], tuple[str, ...]]:
+        """Keep annotated images; notes name the others, and annotations without an image.
+
+        They are sorted by id, as COCO's own evaluation does: that decides between detections of
+        equal scores.
+        """
+        names = names_below(root, paths)
+        ids = [self.id_of(path) for path in paths]
+        numbered = [(id, path) for path, id in zip(paths, ids, strict=True) if id is not None]
+        if all(isinstance(id, int) for id, _ in numbered):
+            numbered.sort(key=lambda pair: int(str(pair[0])))
+        example = next(iter(self.files), "none")
+        if not numbered:
+            raise InputError(
+                "no image is annotated: names do not match",
+                facts={"images": names[0], "annotations": example},
+            )
+        if len({id for id, _ in numbered}) < len(numbered):
+            double = next(n for n, id in zip(names, ids, strict=True) if ids.count(id) > 1)
+            raise InputError(
+                "two images belong to one annotation: their folders are not in its file names",
+                facts={"for example": double, "annotations": example},
+            )
+        seen = set(ids)
+        kinds = {
+            "images without annotation": [n for n, i in zip(names, ids, strict=True) if i is None],
+            "annotated images not found": [n for n, id in self.files.items() if id not in seen],
+        }
+        notes = tuple(noted(what, missing) for what, missing in kinds.items() if missing)
+        return [path for _, path in numbered], notes
+
+
+def _path_ends(path: str) -> list[str]:
+    parts = Path(path).parts
+    return ["/".join(parts[place:]) for place in range(len(parts))]
+
+
+def _with_box(annotation: JsonTable) -> JsonTable:
+    """Return an annotation with bbox and area, taken from its polygons or mask where missing."""
+    box = annotation.get("bbox")
+    if not box:
+        outline = annotation.get("segmentation")
+        if isinstance(outline, dict):
+            box = _box_of_mask(outline["counts"], high=int(outline["size"][0]))
+        elif isinstance(outline, list) and any(outline):
+            x = [float(value) for polygon in outline for value in polygon[0::2]]
+            y = [float(value) for polygon in outline for value in polygon[1::2]]
+            box = [min(x), min(y), max(x) - min(x), max(y) - min(y)]
+        else:
+            raise ValueError(
+                f"annotation {annotation.get('id')} has no bbox, no polygons and no mask"
+            )
+    box = [float(side) for side in box]
+    area = annotation.get("area")
+    area = float(math.prod(box[2:]) if area is None else area)
+    if len(box) != 4 or not all(map(math.isfinite, (*box, area))):
+        raise ValueError(f"the box {box} and its area are no numbers")
+    return {**annotation, "bbox": box, "area": area}
+
+
+def _box_of_mask(counts: str | Sequence[int], *, high: int) -> list[float]:
+    """Return the box around a run-length encoded mask, in whole pixels; zeros where it is empty.
+
+    Runs alternate outside and inside, down column after column. As text, a number has 5 bits a
+    character, and from the fourth on it is the difference to the one before the last.
+    """
+    runs: list[int] = []
+    value = digits = 0
+    for character in counts if isinstance(counts, str) else ():
+        code = ord(character) - 48
+        if not 0 <= code < 64 or digits >= MOST_DIGITS:
+            raise ValueError(f"{counts[:20]!r} is no mask")
+        value |= (code & 31) << 5 * digits
+        digits += 1
+        if not code & 32:
+            value -= (code >> 4 & 1) << 5 * digits
+            runs.append(value + (runs[-2] if len(runs) > 2 else 0))
+            value = digits = 0
+    if not isinstance(counts, str):
+        runs = [int(each) for each in counts]
+    ends = np.cumsum(runs, dtype=np.int64)
+    first, last = ends[0:-1:2], ends[1::2] - 1
+    some = last >= first
+    if high < 1 or min(runs, default=0) < 0 or not some.any():
+        return [0.0] * 4
+    (left, top), (right, low) = (np.divmod(each[some], high) for each in (first, last))
+    top, low = np.where(right > left, 0, top), np.where(right > left, high - 1, low)
+    x, y = int(left.min()), int(top.min())
+    return [float(x), float(y), float(right.max() - x + 1), float(low.max() - y + 1)]
+
+
+class Annotations(CocoFile):
+    """COCO's key points: the people of every image."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.category: JsonTable = next(iter(self.raw["categories"]), {"id": 1})
+        listed = (each.get("keypoints") for each in self.raw["annotations"])
+        self.points = next((len(points) // 3 for points in listed if points), 0)
+        self.points = self.points or len(self.category.get("keypoints", ()))
+        if not self.points:
+            raise InputError(f"{path} has no key points")
+
+    @property
+    def edges(self) -> tuple[tuple[int, int], ...]:
+        edges = self.category.get("skeleton")
+        if edges:
+            return tuple((int(a) - 1, int(b) - 1) for a, b in edges)
+        return COCO_SKELETON if self.points == 17 else ()
+
+    def people(self, image: object) -> People:
+        """Return the people of one image."""
+        own = self._by_image.get(image, [])
+        points = np.array([each.get("keypoints") or [0] * 3 * self.points for each in own], float)
+        points = points.reshape(len(own), self.points, 3)
+        crowd = np.array([bool(each.get("iscrowd")) for each in own], bool)
+        labelled = (points[..., 2] > 0).sum(axis=1)
+        for place, each in enumerate(own):
+            if each.get("num_keypoints") is not None:
+                labelled[place] = each["num_keypoints"]
+        return People(
+            keypoints=points,
+            boxes=np.array([each["bbox"] for each in own], float).reshape(len(own), 4),
+            areas=np.array([each["area"] for each in own], float),
+            scores=np.ones(len(own)),
+            ignored=crowd | (labelled == 0),
+            crowd=crowd,
+        )
+
+
+class CocoBoxes(CocoFile):
+    """COCO's instances: ids of the categories in order, and their names by place."""
+
+    named = True
+    """Whether all categories are known, not only those that occur."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        try:
+            categories = self.raw["categories"]
+            used = {int(each["category_id"]) for each in self.raw["annotations"]}
+            # A category that only groups all others, as in Roboflow's files, is left out.
+            groups = {each.get("supercategory") for each in categories} - {"none", None}
+            known = {
+                int(each["id"]): str(each.get("name"))
+                for each in categories
+                if int(each["id"]) in used
+                or (each.get("supercategory"), {each.get("name")}) != ("none", groups)
+            }
+            self.ids: tuple[int, ...] = tuple(sorted(known))
+            self.names: Mapping[int, str] = {place: known[id] for place, id in enumerate(self.ids)}
+            self._places = {id: place for place, id in enumerate(self.ids)}
+            if not used <= known.keys():
+                raise KeyError(min(used - known.keys()))
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            raise InputError(
+                f"{path} names no or other categories", facts={"reason": repr(problem)}
+            ) from None
+
+    def of_other_sizes(self, paths: Sequence[Path], names: Sequence[str]) -> list[str]:
+        """List images that were scaled or turned since they were annotated."""
+        sizes = {each["id"]: (each.get("height"), each.get("width")) for each in self.raw["images"]}
+        sizes = {id: size for id, size in sizes.items() if all(size)}
+        return [
+            name
+            for path, name in zip(paths, names, strict=True)
+            if (size := sizes.get(self.id_of(path))) is not None and image_size(path) != size
+        ]
+
+    def boxes(self, path: Path) -> Objects:
+        """Return the objects of one image, their classes by place among the categories."""
+        own = self._by_image.get(self.id_of(path), [])
+        return Objects(
+            boxes=np.array([each["bbox"] for each in own], np.float64).reshape(len(own), 4),
+            classes=np.array([self._places[int(each["category_id"])] for each in own], np.int64),
+            scores=np.ones(len(own)),
+            areas=np.array([each["area"] for each in own], np.float64),
+            crowd=np.array([bool(each.get("iscrowd")) for each in own], bool),
+        )
+
+
+class YoloBoxes:
+    """YOLO's labels: a text file per image, a line per object, in fractions of the image."""
+
+    def __init__(
+        self, paths: list[Path], names: Mapping[int, str], *, folder: Path | None, root: Path
+    ) -> None:
+        self.files = {path: label_file(path, folder, root) for path in paths}
+        self._lines: dict[Path, AnyArray] = {}
+        corners: list[bool | None] = []
+        for path, file in self.files.items():
+            if file.is_file():
+                self._lines[path], tilted = read_labels(file)
+                corners += tilted
+        if True in corners and None not in corners:
+            raise InputError(OBB_UNSUPPORTED, facts={"labels": next(iter(self.files.values()))})
+        highest = max((int(o[:, 0].max()) for o in self._lines.values() if len(o)), default=-1)
+        if names and highest >= len(names):
+            raise InputError(f"labels go up to class {highest}, and {len(names)} classes are named")
+        self.named, self.found = bool(names), len(self._lines)
+        self.names: Mapping[int, str] = dict(names) or {n: str(n) for n in range(highest + 1)}
+        self.ids: tuple[int, ...] = tuple(range(len(self.names)))
+
+    def boxes(self, path: Path) -> Objects:
+        lines = self._lines.get(path, np.zeros((0, 5)))
+        high, wide = image_size(path)
+        return boxes_from_corners(lines[:, 1:] * np.array([wide, high, wide, high]), lines[:, 0])
+
+
+Truth = CocoBoxes | YoloBoxes
+
+
+def read_labels(path: Path) -> tuple[AnyArray, list[bool | None]]:
+    """Read [objects, 5]: class, x0, y0, x1, y1 in fractions of the image.
+
+    Five numbers are a class and a box by its centre; more are a polygon, whose box is taken. The
+    second value says of each line with four corners whether they are tilted; ``None`` of others.
+    """
+    with reading(path):
+        lines = read_text(path).splitlines()
+    found: list[tuple[float, ...]] = []
+    tilted: list[bool | None] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            label, *values = (float(word) for word in line.split())
+            if not 0 <= label < MOST_CLASSES or label % 1 or len(values) < 4 or len(values) % 2:
+                raise ValueError(line)
+            if not all(map(math.isfinite, values)):
+                raise ValueError(line)
+        except ValueError:
+            raise InputError(
+                f"{path}, line {number} is not a label",
+                facts={"line": line[:80]},
+                fix="class x_centre y_centre width height, as fractions of the image",
+            ) from None
+        across, down = values[0::2], values[1::2]
+        x0, y0, x1, y1 = min(across), min(down), max(across), max(down)
+        if len(values) == 4:
+            x, y, wide, high = values
+            x0, y0, x1, y1 = x - wide / 2, y - high / 2, x + wide / 2, y + high / 2
+        away = (
+            min(abs(x - x0), abs(x - x1)) + min(abs(y - y0), abs(y - y1))
+            for x, y in zip(across, down, strict=True)
+        )
+        tilted.append(max(away) >= ROUNDED if len(values) == 8 else None)
+        found.append((label, x0, y0, x1, y1))
+    return np.array(found, np.float64).reshape(len(found), 5), tilted
+
+
+def label_file(path: Path, folder: Path | None, root: Path) -> Path:
+    """Return where the labels of an image are: in a given folder, in labels/, or beside it."""
+    if folder is not None:
+        inside = root.is_dir() and path.is_relative_to(root)
+        below = (folder / (path.relative_to(root) if inside else "")).with_suffix(".txt")
+        flat = (folder / path.name).with_suffix(".txt")
+        return below if inside and (below.is_file() or not flat.is_file()) else flat
+    parts = list(path.parts)
+    if "images" in parts[:-1]:
+        parts[len(parts) - 1 - parts[::-1].index("images")] = "labels"
+        file = Path(*parts).with_suffix(".txt")
+        if file.is_file() or not path.with_suffix(".txt").is_file():
+            return file
+    return path.with_suffix(".txt")
+
+
+@dataclass(frozen=True, kw_only=True)
+class YoloData:
+    """Images, the folder above them, and names of classes, as a ``data.yaml`` gives them."""
+
+    root: Path
+    paths: list[Path]
+    names: Mapping[int, str]
+    lists: Sequence[Path] = ()
+    """Files that list images."""
+
+
+def read_yolo_data(path: Path, split: str) -> YoloData:
+    """Read the images and the classes of one split of a data set."""
+    with reading(path):
+        data = yaml_from_text(read_text(path), where=str(path))
+    if not isinstance(data, dict) or not data.get(split):
+        parts = [k for k in ("train", "val", "test") if isinstance(data, dict) and data.get(k)]
+        raise UsageError(
+            f"{path} has no {split!r}",
+            facts={"it has": ", ".join(parts) or "no images at all"},
+            fix=f"--split {parts[0]}" if parts else None,
+        )
+    roots = [path.parent / at_home(str(data.get("path") or "")), path.parent]
+    entries = data[split] if isinstance(data[split], list) else [data[split]]
+    lists: list[Path] = []
+    images: list[Path] = []
+    with reading(path):  # a name may be too long for any file
+        for entry in map(str, entries):
+            # ``../valid`` may be meant from the file itself.
+            places = [root / name for root in roots for name in (entry, entry.removeprefix("../"))]
+            place = next(
+                (p for p in places if p.is_dir() or (p.is_file() and p.suffix == LIST)), None
+            )
+            if place is None:
+                raise InputError(
+                    f"{path} names images that are not there",
+                    facts={"images": entry, "looked in": ", ".join(map(str, dict.fromkeys(roots)))},
+                )
+            lists += [place] if place.is_file() else []
+            images += find_images(place) if place.is_dir() else _read_list(place, roots)
+        root = roots[0] if roots[0].is_dir() else path.parent
+        images = _once(images)
+    count = data.get("nc")
+    counted = range(count) if isinstance(count, int) and 0 < count < MOST_CLASSES else ()
+    names = data.get("names") or [str(number) for number in counted]
+    listed = dict(enumerate(names)) if isinstance(names, list) else names
+    try:
+        if not isinstance(listed, dict):
+            raise TypeError(names)
+        known = {int(number): str(name) for number, name in listed.items()}
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"the names in {path} are no list and no table by number") from None
+    if sorted(known) != list(range(len(known))):
+        raise InputError(f"the classes named in {path} are not numbered from 0 on")
+    return YoloData(root=root, paths=images, names=known, lists=lists)
+
+
+def _read_list(path: Path, roots: Sequence[Path] = ()) -> list[Path]:
+    """Read a text file with an image per line, relative to the list, else to where the data is."""
+    with reading(path):
+        lines = [line.strip() for line in read_text(path).splitlines()]
+        places = [[root / line for root in (path.parent, *roots)] for line in lines if line]
+        found = _once(next((p for p in each if p.is_file()), each[0]) for each in places)
+    if not found:
+        raise InputError(f"{path} lists no images", fix="one image per line")
+    return found
+
+
+def _once(paths: Iterable[Path]) -> list[Path]:
+    found: dict[str, Path] = {}
+    for path in paths:
+        found.setdefault(os.path.normpath(path.absolute()), path)
+    return list(found.values())
+
+
+SIZE = 640
+STRIDE = 32
+"""Of the coarsest grid of most detectors: sides of the input are multiples of it."""
+
+
+@dataclass
+class DetectionImage(Loaded):
+    """One decoded image, and how many classes its data set has."""
+
+    classes: int | None = None
+    highest: int | None = None
+    """One above the largest category id."""
+
+
+def find_images_of(settings: Settings) -> YoloData:
+    """Find the images of a folder, or of a split of a YOLO data set."""
+    path = Path(str(settings["data"]))
+    if path.is_dir() and not settings.get("annotations"):
+        files = (path / name for name in ("data.yaml", "dataset.yaml"))
+        path = next((file for file in files if file.is_file()), path)
+    if not path.exists():
+        raise InputError(f"there are no images and no data set at {path}")
+    if path.suffix.lower() in (".yaml", ".yml"):
+        return read_yolo_data(path, str(settings.get("split") or "val"))
+    if path.suffix.lower() == LIST:
+        return YoloData(root=path.parent, paths=_read_list(path), names={})
+    return YoloData(root=path, paths=find_images(path) if path.is_dir() else [path], names={})
+
+
+def folders_beside(settings: Settings) -> list[Path]:
+    """List the folders that hold images and YOLO's labels, and files that list images."""
+    data = find_images_of(settings)
+    files = list(data.paths)
+    if not settings.get("annotations"):
+        files += [label_file(each, None, data.root) for each in data.paths]
+    return sorted({*(each.parent for each in files if each.parent.is_dir()), *data.lists})
+
+
+class DetectionImages(ImageFiles):
+    """Images, and the objects annotated in them."""
+
+    def __init__(self, settings: Settings, tensors: Tensors) -> None:
+        images = [tensor for tensor in tensors if len(tensor.shape) == 4] or tensors
+        takes = sized_input(images, asked=settings.get("size"), default=SIZE)
+        self._sizes = [t.name for t in tensors if len(t.shape) == 2 and t.shape[1] == 2]
+        if len(self._sizes) + 1 != len(tensors):
+            image_input(tensors)  # refuses what else the network takes
+        assert takes.size is not None
+        self._fit = str(settings.get("fit") or "letterbox")
+        self._stride = int(settings.get("stride") or STRIDE)
+        fixed = image_input(images).size
+        if self._fit == "rect" and fixed:
+            raise UsageError(
+                f"--fit rect is for networks that take any size, this one takes "
+                f"{fixed[0]}x{fixed[1]}",
+                fix="--fit letterbox",
+            )
+        self._colour = str(settings.get("colour") or "rgb")
+        self.settle(
+            takes, str(settings.get("normalize") or "none"), fit=self._fit,
+            size="x".join(map(str, takes.size)), colour=self._colour,
+            interpolation="bilinear" if self._fit == "stretch" else SAMPLED,
+            **({"stride": self._stride} if self._fit == "rect" else {}),
+        )  # fmt: skip
+        data = find_images_of(settings)
+        self.paths, self.truth = data.paths, self._read_truth(data, settings)
+        self.names = names_below(data.root, self.paths)
+
+    def _read_truth(self, data: YoloData, settings: Settings) -> Truth | None:
+        if settings.get("unlabelled"):
+            return None
+        place = settings.get("annotations")
+        folder = Path(str(place)) if place else None
+        if folder is not None and folder.suffix.lower() == ".json":
+            coco = CocoBoxes(folder)
+            self.paths, notes = coco.annotated(data.root, data.paths)
+            self.notes = (*self.notes, *notes)
+            return coco
+        if folder is not None and not folder.is_dir():
+            raise InputError(f"{folder} is neither COCO's JSON nor a folder of YOLO's labels")
+        labels = YoloBoxes(data.paths, data.names, folder=folder, root=data.root)
+        if not labels.found and (folder is not None or data.names):
+            raise InputError(
+                "no image has a file of labels",
+                facts={"looked for": next(iter(labels.files.values()), "none")},
+            )
+        return labels if labels.found else None
+
+    def load(self, index: int) -> Loaded:
+        pixels = read_image(self.paths[index], channels=self._takes.channels)
+        ids = self.truth.ids if self.truth is not None and self.truth.named else ()
+        return DetectionImage(
+            index=index, pixels=pixels, target=self._takes.size,
+            classes=len(ids) or None, highest=ids[-1] + 1 if ids else None,
+        )  # fmt: skip
+
+    def prepare(self, loaded: Loaded) -> Arrays:
+        target = self._takes.size
+        assert target is not None
+        high, wide = loaded.pixels.shape[:2]
+        if self._fit == "rect":
+            _, inner = letterbox_of((high, wide), target)
+            down, across = (-(-side // self._stride) * self._stride for side in inner)
+            target = loaded.target = (down, across)
+        if self._fit == "stretch":
+            pixels = scaled(loaded.pixels, target)
+            scales = {"scale_x": target[1] / wide, "scale_y": target[0] / high}
+            loaded.geometry = Letterbox(**scales, left=0, top=0)
+        else:
+            centred = self._fit != "corner"
+            pixels, loaded.geometry = letterboxed(loaded.pixels, target, centred=centred)
+        ordered = pixels[:, :, ::-1] if self._colour == "bgr" else pixels
+        arrays = {self._takes.name: normalized(ordered, self._normalize, self._takes)}
+        # Networks that scale boxes themselves get the input's own size, so that the way back to
+        # the image is the same for all; PaddleDetection's take a scale, or height and width.
+        for name in self._sizes:
+            size = np.array(target if "shape" in name.lower() else target[::-1])
+            arrays[name] = np.ones(2, np.float32) if "scale" in name.lower() else size
+        return arrays
+
+    def resized(self) -> list[str]:
+        """Note the images that do not have the size that their annotations are of."""
+        if not isinstance(self.truth, CocoBoxes):
+            return []
+        other = self.truth.of_other_sizes(self.paths, self.names)
+        what = "images have another size, upright, than their annotations say"
+        return [noted(what, other)] if other else []
+
+    def objects(self, index: int) -> Objects:
+        """Return what is annotated in one image."""
+        assert self.truth is not None
+        return self.truth.boxes(self.paths[index])

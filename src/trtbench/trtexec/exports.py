@@ -1,0 +1,694 @@
+"""What trtexec exports beside times: layer profiles, layer information, outputs, calibration.
+
+JSON is read as it is found in the wild: several documents in one file, ``nan``, JSON within a
+string. Names of layers are not escaped by trtexec, so profiles in its own layout are read by
+their shape. Every failure is a ``ParseError``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from trtbench.core.errors import ParseError
+from trtbench.core.samples import (
+    Column,
+    EngineGraph,
+    LayerInfo,
+    LayerProfile,
+    LayerTime,
+    TensorInfo,
+)
+from trtbench.core.spec import Value
+from trtbench.trtexec.version import version_from_digits
+
+_STRICT = msgspec.json.Decoder()
+_LENIENT = json.JSONDecoder(strict=False)
+"""Accepts control characters within strings, which trtexec 8.6 writes into layer metadata."""
+_SPACE = re.compile(r"[\s\0\ufeff]*")
+_BARE = re.compile(
+    r'("(?:[^"\\]|\\.)*")|(?<![\w.])(-?)(nan|inf(?:inity)?)(?:\(ind\))?(?![\w.])', re.I
+)
+_LONE_SURROGATE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
+"""Half a character, which could be read but never written again."""
+_WRAPPINGS = 3
+"""How often a document may be a string that holds a document."""
+
+
+def parse_error(
+    where: str,
+    *,
+    what: str,
+    place: str,
+    expected: str,
+    found: object = None,
+    facts: Mapping[str, object] | None = None,
+    fix: str | None = None,
+) -> ParseError:
+    """The error for a file that is not what it was taken for: where, and what was expected."""
+    all_facts: dict[str, object] = {"file": where, "place": place, "expected": expected}
+    if found is not None:
+        all_facts["found"] = found
+    return ParseError(f"{where} {what}", facts={**all_facts, **(facts or {})}, fix=fix)
+
+
+def quoted(data: bytes | str) -> str:
+    """The beginning of some text, to show within an error."""
+    text = data if isinstance(data, str) else bytes(data[:40]).decode("utf-8", "replace")
+    return repr(text[:40]) if text else "the end of the file"
+
+
+def text_from_bytes(data: bytes | str, *, where: str, expected: str) -> str:
+    """Decode a text file; an empty or a binary one is refused."""
+    if isinstance(data, str):
+        text = data
+    elif data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        text = data.decode("utf-16", "replace")  # a redirection of PowerShell
+    elif b"\0" in data[:1024].rstrip(b"\0"):
+        raise parse_error(
+            where, what="is a binary file", place="byte 0", expected=expected, found=repr(data[:8])
+        )
+    else:
+        text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
+    if _SPACE.fullmatch(text):
+        raise parse_error(where, what="is empty", place="byte 0", expected=expected)
+    return text
+
+
+def documents_from_json(
+    data: bytes | str, *, where: str, expected: str, unwrap: bool = True
+) -> list[object]:
+    """Read every JSON document of a file and, unless ``unwrap`` is false, those within strings."""
+    try:
+        documents: list[object] = [_STRICT.decode(data)]
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        documents = list(_lenient(text_from_bytes(data, where=where, expected=expected), where))
+    for place, value in enumerate(documents if unwrap else ()):
+        for _ in range(_WRAPPINGS):
+            if not isinstance(value, str):
+                break
+            inner = documents_from_json(value, where=where, expected=expected)
+            value = inner[0] if len(inner) == 1 else inner
+        documents[place] = value
+    return documents
+
+
+def value_from_text(text: str, *, where: str, offset: int = 0) -> tuple[object, int]:
+    """Read one document that begins at an offset, and where it ends."""
+    try:
+        return _LENIENT.raw_decode(text, offset)
+    except RecursionError:
+        problem, at = "is nested too deeply", offset
+    except json.JSONDecodeError as found:
+        problem, at = "is not valid JSON", found.pos
+    except ValueError:
+        problem, at = "has a number that cannot be read", offset
+    raise parse_error(
+        where,
+        what=problem,
+        place=place_in_text(text, at),
+        expected="a JSON value",
+        found=quoted(text[at : at + 40]),
+    )
+
+
+def place_in_text(text: str, offset: int) -> str:
+    """A place as people look it up: line, column and offset, counted from 1, 1 and 0."""
+    line = text.count("\n", 0, offset) + 1
+    column = offset - text.rfind("\n", 0, offset)
+    return f"line {line}, column {column} (character {offset})"
+
+
+def with_json_words(text: str) -> str:
+    """Write ``nan`` and ``inf`` outside strings the way Python's JSON reader knows them."""
+
+    def json_word(match: re.Match[str]) -> str:
+        string, sign, word = match.groups()
+        if string is not None:
+            return str(string)
+        return "NaN" if word.lower() == "nan" else f"{sign}Infinity"
+
+    return _BARE.sub(json_word, text)
+
+
+def _lenient(text: str, where: str) -> Iterator[object]:
+    text = _LONE_SURROGATE.sub(r"\\ufffd", text)
+    position = after_space(text, 0)
+    try:
+        value_from_text(text, where=where, offset=position)
+    except ParseError:
+        text = with_json_words(text)
+    while position < len(text):
+        value, position = value_from_text(text, where=where, offset=position)
+        yield value
+        position = after_space(text, position)
+
+
+def after_space(text: str, position: int) -> int:
+    """The next place that is no white space."""
+    match = _SPACE.match(text, position)
+    return match.end() if match else position
+
+
+def number_from_value(value: object) -> float:
+    """Read a number of any kind as float; whatever is none becomes nan."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+_KEYS: dict[str, tuple[str, ...]] = {
+    "total_ms": ("timeMs", "time_ms", "totalMs", "total_ms", "total_time_ms"),
+    "average_ms": (
+        "averageMs", "avgMs", "average_ms", "avg_ms", "avg_time_ms", "mean_ms", "meanMs",
+    ),
+    "median_ms": ("medianMs", "median_ms"),
+    "min_ms": ("minMs", "min_ms", "min_time_ms"),
+    "max_ms": ("maxMs", "max_ms", "max_time_ms"),
+    "percentage": ("percentage", "percent_of_total", "percent"),
+}  # fmt: skip
+"""What tools call the times of a layer."""
+_NAMES = ("name", "layerName", "layer_name", "layer")
+_NESTS = ("layers", "profile", "layer_times", "per_layer", "perLayer")
+_DEEPEST = 6
+
+
+class _Record(NamedTuple):
+    """One layer as found, in milliseconds; what was not found is nan."""
+
+    name: str
+    total_ms: float = math.nan
+    average_ms: float = math.nan
+    median_ms: float = math.nan
+    min_ms: float = math.nan
+    max_ms: float = math.nan
+    percentage: float = math.nan
+
+
+_Found = tuple["int | None", list[_Record]]
+"""The number of iterations, and the layers."""
+
+
+def _candidates(value: object, *, depth: int = 0) -> Iterator[list[_Found]]:
+    """Find the layer records of a decoded document, wherever they are nested."""
+    if depth > _DEEPEST:
+        return
+    if isinstance(value, list):
+        found = _records_in_list(value)
+        if found[1]:
+            yield [found]
+        elif value and all(isinstance(each, list) for each in value):
+            yield [pair for each in value for pair in next(_candidates(each), [])]
+    elif isinstance(value, dict):
+        series = _records_in_series(value)
+        if series[1]:
+            yield [series]
+        inner = [value[name] for name in _NESTS if name in value] + list(value.values())
+        for each in inner:
+            for pairs in _candidates(each, depth=depth + 1):
+                yield [(count or _count(value), records) for count, records in pairs]
+
+
+def _count(value: dict[str, object]) -> int | None:
+    count = value.get("count", value.get("iterations"))
+    return count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else None
+
+
+def _records_in_list(values: list[object]) -> _Found:
+    headers, records = [], []
+    for row in values:
+        if not isinstance(row, dict):
+            continue
+        name = next((str(row[key]) for key in _NAMES if isinstance(row.get(key), str)), None)
+        if name is None:
+            headers += [_count(row)] if "count" in row else []
+            continue
+        found = {
+            field: next((number_from_value(row[key]) for key in keys if key in row), math.nan)
+            for field, keys in _KEYS.items()
+        }
+        if not (math.isnan(found["total_ms"]) and math.isnan(found["average_ms"])):
+            records.append(_Record(name, **found))
+    return next(iter(headers), None), records
+
+
+def _records_in_series(value: dict[str, object]) -> _Found:
+    """Read ``{layer: [ms per iteration]}``; a name that repeats fills one list several times."""
+    series: dict[str, list[float]] = {}
+    for name, each in value.items():
+        numbers = [number_from_value(number) for number in each] if isinstance(each, list) else []
+        if not numbers or not all(map(math.isfinite, numbers)):
+            return None, []
+        series[str(name)] = numbers
+    count = min(map(len, series.values()), default=0)
+    return count or None, [
+        _Record(
+            name=name,
+            total_ms=math.fsum(times),
+            average_ms=math.fsum(times) / count,
+            median_ms=float(np.median(times)),
+            min_ms=min(times),
+            max_ms=max(times),
+        )
+        for name, times in series.items()
+    ]
+
+
+EXPECTED = "the layers of trtexec --exportProfile"
+_OWN_LAYOUT = re.compile(r'\s*\[\s*\{ "(?:count|name)" : ')
+_COUNT = re.compile(r'\{\s*"count"\s*:\s*(\d{1,18})\s*\}')
+_NAME = re.compile(r'\{\s*"name" : "')
+_TIMES = re.compile(
+    r'"\s*,\s*"timeMs" : (\S+?), "averageMs" : (\S+?)(?:, "medianMs" : (\S+?))?'
+    r', "percentage" : ([^\s,}]+)((?:\s*,\s*"\w+" : [^\s,}]+)*)\s*\}'
+)
+
+
+def profiles_from_json(data: bytes | str, *, where: str) -> tuple[LayerProfile, ...]:
+    """Read every profile of a file, in which several exports may follow one another."""
+    text = text_from_bytes(data, where=where, expected=EXPECTED)
+    if _OWN_LAYOUT.match(text):
+        pairs = list(_arrays(text, where))
+    else:
+        documents = documents_from_json(text, where=where, expected=EXPECTED)
+        pairs = [pair for each in documents for pair in next(_candidates(each), [])]
+    found = [_profile(count, records, where=where) for count, records in pairs]
+    profiles = tuple(profile for profile in found if profile.layers)
+    if not profiles:
+        raise parse_error(
+            where,
+            what="has no layer times",
+            place="the whole file",
+            expected=EXPECTED,
+            found=quoted(text.lstrip()),
+        )
+    return profiles
+
+
+def profile_from_json(data: bytes | str, *, where: str) -> LayerProfile:
+    """Read the only profile of a file."""
+    profiles = profiles_from_json(data, where=where)
+    if len(profiles) > 1:
+        raise parse_error(
+            where,
+            what=f"holds {len(profiles)} profiles",
+            place="the whole file",
+            expected="one profile",
+        )
+    return profiles[0]
+
+
+def _arrays(text: str, where: str) -> Iterator[_Found]:
+    """Walk over arrays in trtexec's own layout, record by record."""
+    position = after_space(text, 0)
+    while position < len(text):
+        if text[position] != "[":
+            raise _broken(text, position, "'[' or the end of the file", where)
+        count: int | None = None
+        records: list[_Record] = []
+        position = after_space(text, position + 1)
+        while True:
+            header = _COUNT.match(text, position)
+            if header:
+                count, position = int(header.group(1)), header.end()
+            elif text[position : position + 1] != "]" or count is not None:
+                record, position = _record(text, position, where)
+                records.append(record)
+            position = after_space(text, position)
+            mark = text[position : position + 1]
+            if mark not in ("]", ","):
+                raise _broken(text, position, "',' or ']' after a layer", where)
+            position = after_space(text, position + 1)
+            if mark == "]":
+                break
+        yield count, records
+
+
+def _record(text: str, position: int, where: str) -> tuple[_Record, int]:
+    opening = _NAME.match(text, position)
+    if not opening:
+        raise _broken(text, position, '{ "name" : ...', where)
+    closing = _TIMES.search(text, opening.end())
+    if not closing:
+        raise _broken(text, len(text), "the times of a layer", where)
+    if _NAME.search(text, opening.end(), closing.start()):
+        raise _broken(text, position, "a layer with its times", where)
+    fields = ("total_ms", "average_ms", "median_ms", "percentage")
+    times: dict[str, float] = {}
+    for field, token in zip(fields, closing.groups(), strict=False):
+        try:
+            times[field] = math.nan if token is None else float(token.replace("(ind)", ""))
+        except ValueError:
+            raise _broken(text, closing.start(), f"a number, not {token!r}", where) from None
+    return _Record(text[opening.end() : closing.start()], **times), closing.end()
+
+
+def _broken(text: str, position: int, expected: str, where: str) -> ParseError:
+    ended = position >= len(text)
+    return parse_error(
+        where,
+        what="is cut off" if ended else "is not a profile of trtexec",
+        place=place_in_text(text, position),
+        expected=expected,
+        found=quoted(text[position : position + 40]),
+        fix="let trtexec write it again with --exportProfile" if ended else None,
+    )
+
+
+def _profile(count: int | None, records: list[_Record], *, where: str) -> LayerProfile:
+    """Fill in total or average from the other; what is not a number stays unknown."""
+
+    def seconds(value_ms: float) -> float | None:
+        return value_ms / 1e3 if math.isfinite(value_ms) else None
+
+    calls, layers = count or 1, []
+    for record in records:
+        average = record.average_ms if math.isfinite(record.average_ms) else record.total_ms / calls
+        total = record.total_ms if math.isfinite(record.total_ms) else average * calls
+        if not math.isfinite(total) or not math.isfinite(average):
+            raise parse_error(
+                where,
+                what="has a layer without a time",
+                place=f"layer {record.name!r}",
+                expected="timeMs or averageMs",
+            )
+        layers.append(
+            LayerTime(
+                name=record.name,
+                total_s=total / 1e3,
+                average_s=average / 1e3,
+                median_s=seconds(record.median_ms),
+                min_s=seconds(record.min_ms),
+                max_s=seconds(record.max_ms),
+                share=record.percentage / 100 if math.isfinite(record.percentage) else None,
+            )
+        )
+    total_s = math.fsum(layer.total_s for layer in layers)
+    for place, layer in enumerate(layers):
+        if layer.share is None and total_s > 0:
+            layers[place] = layer.having(share=layer.total_s / total_s)
+    return LayerProfile(count=count, layers=tuple(layers))
+
+
+EXPECTED_LAYERS = (
+    'layer information of trtexec --exportLayerInfo: {"Layers": [...], "Bindings": [...]}'
+)
+_FIELDS = {"Name", "LayerType", "Inputs", "Outputs", "TacticName", "StreamId", "Metadata"}
+_WORDINGS = [
+    (re.compile(rf"(?<![a-z0-9])k?(?:{words})(?![a-z0-9])"), name)
+    for words, name in (
+        (r"bfloat16|bf16", "bf16"),
+        (r"fp16|float16|half", "fp16"),
+        (r"fp8\w*|float8\w*|e4m3\w*|e5m2\w*", "fp8"),
+        (r"fp4\w*|float4\w*|e2m1\w*", "fp4"),
+        (r"fp32|float32|float", "fp32"),
+        *((each, each) for each in ("uint8", "int8", "int4", "int64", "int32", "bool")),
+        (r"fp64|float64|double", "fp64"),
+    )
+]
+_METADATA_SEPARATORS = re.compile("[\x1e\x1f]")
+"""Between layers, and between the parts of a Myelin fusion."""
+_ORIGIN = re.compile(r"\[ONNX Layer: (.*)\]\s*\Z", re.DOTALL)
+
+
+def graph_from_json(data: bytes | str, *, where: str) -> EngineGraph:
+    """Read the layers of an engine, and the names of its inputs and outputs."""
+    documents = documents_from_json(data, where=where, expected=EXPECTED_LAYERS)
+    value = documents[0]
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    graph = value if isinstance(value, dict) else {}
+    if "Layers" not in graph:  # another tool may have wrapped it
+        inner = [each for each in graph.values() if isinstance(each, dict) and "Layers" in each]
+        graph = inner[0] if len(inner) == 1 else {}
+    if not graph or len(documents) > 1:
+        raise parse_error(
+            where,
+            what="holds several documents" if graph else "is not layer information",
+            place="document 2" if graph else "the whole document",
+            expected=EXPECTED_LAYERS,
+            found=_shape(documents[0]),
+        )
+    layers, io_tensors = graph["Layers"], graph.get("I/O Tensors")
+    if not isinstance(layers, list) or not layers:
+        raise parse_error(where, what="has no layers", place="Layers", expected=EXPECTED_LAYERS)
+    bindings = graph.get("Bindings", io_tensors)
+    names = [
+        each.get("Name") if isinstance(each, dict) else each
+        for each in (bindings if isinstance(bindings, list) else ())
+    ]
+    known = {"Layers", "Bindings"}
+    if not isinstance(io_tensors, list) or not any(isinstance(each, dict) for each in io_tensors):
+        known.add("I/O Tensors")
+    return EngineGraph(
+        layers=tuple(_layer(each, index, where=where) for index, each in enumerate(layers)),
+        io_tensors=tuple(str(name) for name in names if name is not None),
+        detailed=any(isinstance(each, dict) for each in layers),
+        extra={str(key): each for key, each in graph.items() if key not in known},
+    )
+
+
+@lru_cache(maxsize=1024)
+def dtype_from_wording(wording: str | None) -> str | None:
+    """The type in any version's words: ``Half``, ``Row major linear FP16 format``, ..."""
+    text = (wording or "").lower()
+    return next((name for pattern, name in _WORDINGS if pattern.search(text)), None)
+
+
+def origin_from_metadata(metadata: str) -> tuple[str, ...]:
+    """The ONNX nodes a layer came from, in order, each once."""
+    parts = (_ORIGIN.search(part) for part in _METADATA_SEPARATORS.split(metadata))
+    return tuple(dict.fromkeys(match.group(1) for match in parts if match))
+
+
+def _layer(value: object, index: int, *, where: str) -> LayerInfo:
+    if isinstance(value, str):
+        return LayerInfo(name=value)
+    if not isinstance(value, dict) or not isinstance(value.get("Name"), str):
+        raise parse_error(
+            where,
+            what="has a layer without a name",
+            place=f"Layers[{index}]",
+            expected="a name, or an object with Name",
+            found=_shape(value),
+        )
+    metadata, stream = value.get("Metadata"), value.get("StreamId")
+    origin = origin_from_metadata(metadata) if isinstance(metadata, str) else ()
+    counts = [each.get("Count") for each in value.values() if isinstance(each, dict)]
+    weights = [count for count in counts if isinstance(count, int)]  # and biases
+    return LayerInfo(
+        name=value["Name"],
+        type=_text(value.get("LayerType")),
+        inputs=_tensors(value.get("Inputs")),
+        outputs=_tensors(value.get("Outputs")),
+        tactic=_text(value.get("TacticName") or value.get("TacticValue")),
+        stream=stream if isinstance(stream, int) else None,
+        origin=origin,
+        weights_count=sum(weights) if weights else None,
+        extra={
+            str(key): each
+            for key, each in value.items()
+            if key not in _FIELDS or (key == "Metadata" and not origin)
+        },
+    )
+
+
+def _tensors(values: object) -> tuple[TensorInfo, ...]:
+    """Read tensors as objects or, in some re-dumped files, as bare names."""
+    found = []
+    for value in values if isinstance(values, list) else ():
+        if not isinstance(value, dict):
+            found.append(TensorInfo(name=str(value)))
+            continue
+        layout = _text(value.get("Format/Datatype")) or _text(value.get("Format"))
+        dtype = _text(value.get("DataType") or value.get("Datatype"))
+        sizes = value.get("Dimensions")
+        if not isinstance(sizes, list) or not all(isinstance(each, int) for each in sizes):
+            sizes = []
+        found.append(
+            TensorInfo(
+                name=str(value.get("Name", "")),
+                dimensions=tuple(sizes),
+                format=layout or dtype,
+                dtype=dtype_from_wording(dtype) or dtype_from_wording(layout),
+                location=_text(value.get("Location")),
+            )
+        )
+    return tuple(found)
+
+
+def _text(value: object) -> str | None:
+    return None if value is None or value == "" else str(value)
+
+
+def _shape(value: object) -> str:
+    if isinstance(value, dict):
+        return "an object with " + (", ".join(map(str, list(value)[:6])) or "nothing in it")
+    return f"a list of {len(value)}" if isinstance(value, list) else quoted(str(value))
+
+
+EXPECTED_OUTPUTS = 'the tensors of trtexec --exportOutput: [{"name", "dimensions", "values"}]'
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OutputTensor:
+    """One output of the last inference, as printed."""
+
+    name: str
+    dimensions: tuple[int, ...]
+    """As printed: without the batch in TensorRT 7, so the values may be a multiple of it."""
+    values: Column
+
+
+def outputs_from_json(data: bytes | str, *, where: str) -> tuple[tuple[OutputTensor, ...], ...]:
+    """Read every set of outputs of a file, in which several exports may follow one another."""
+    sets = []
+    documents = documents_from_json(data, where=where, expected=EXPECTED_OUTPUTS)
+    for number, document in enumerate(documents, start=1):
+        place, tensors = f"document {number}", []
+        try:
+            if not isinstance(document, list) or not document:
+                raise TypeError
+            for index, value in enumerate(document, start=1):
+                place = f"tensor {index}"
+                sizes, values = value.get("dimensions"), value["values"]
+                if not isinstance(values, list):
+                    raise TypeError
+                # 1x3x224x224, an empty text for a scalar, or a list of numbers.
+                parts = sizes if isinstance(sizes, list) else str(sizes or "").split("x")
+                tensors.append(
+                    OutputTensor(
+                        name=str(value["name"]),
+                        dimensions=tuple(int(part) for part in parts if part != ""),
+                        values=np.array([number_from_value(each) for each in values], np.float64),
+                    )
+                )
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+            what = "is not an output file"
+            raise parse_error(where, what=what, place=place, expected=EXPECTED_OUTPUTS) from None
+        sets.append(tuple(tensors))
+    return tuple(sets)
+
+
+EXPECTED_CALIBRATION = "a calibration cache: TRT-<version>-<algorithm>, then lines of 'tensor: hex'"
+INT8_STEPS = 127
+"""Largest value of a quantized tensor: the dynamic range is that many scales."""
+_HEADER = re.compile(r"TRT-(\d{1,9})-(\S.*?)\s*\Z")
+_HEX = re.compile(r"[0-9a-fA-F]{1,8}\Z")
+
+
+class TensorScale(Value, frozen=True, kw_only=True):
+    """The scale of one tensor; inf, nan and zero are kept as they were written."""
+
+    name: str
+    scale: float
+
+    @property
+    def usable(self) -> bool:
+        """Whether a tensor can be quantized with it."""
+        return math.isfinite(self.scale) and self.scale > 0
+
+    @property
+    def dynamic_range(self) -> float:
+        return self.scale * INT8_STEPS
+
+
+class CalibrationCache(Value, frozen=True, kw_only=True):
+    """All scales in the order of the file; names may repeat."""
+
+    version: str | None
+    """TensorRT that wrote it; ``None`` when the header's digits are of no known form."""
+    header: str
+    algorithm: str
+    scales: tuple[TensorScale, ...]
+
+    @property
+    def duplicates(self) -> tuple[str, ...]:
+        """Names that occur more than once."""
+        counts = Counter(each.name for each in self.scales)
+        return tuple(name for name, count in counts.items() if count > 1)
+
+
+def calibration_from_text(data: bytes | str, *, where: str) -> CalibrationCache:
+    """Read a calibration cache; a name ends at the last colon that a blank follows."""
+    text = text_from_bytes(data, where=where, expected=EXPECTED_CALIBRATION)
+
+    def broken(line: int, expected: str) -> ParseError:
+        return parse_error(
+            where,
+            what="is not a calibration cache",
+            place=f"line {line}",
+            expected=expected,
+            found=quoted(lines[line - 1]),
+        )
+
+    lines = re.split(r"\r?\n", text.rstrip("\0\r\n\t "))
+    header = _HEADER.match(lines[0])
+    if not header:
+        raise broken(1, "TRT-<version>-<algorithm>")
+    scales = []
+    for at, line in enumerate(lines[1:], start=2):
+        name, colon, digits = line.rstrip().rpartition(": ")
+        if not line.strip():
+            continue
+        if not colon or not _HEX.match(digits):
+            raise broken(at, "'tensor: hex', up to eight hexadecimal digits")
+        (scale,) = struct.unpack(">f", int(digits, 16).to_bytes(4, "big"))
+        scales.append(TensorScale(name=name, scale=scale))
+    return CalibrationCache(
+        version=version_from_digits(header[1]),
+        header=lines[0].strip(),
+        algorithm=header[2],
+        scales=tuple(scales),
+    )
+
+
+DECIMALS = 9
+"""Of a millisecond: finer than any clock, and short enough to read."""
+
+
+def profile_json(profile: LayerProfile) -> bytes:
+    """Write ``profile.json``: the number of iterations, then every layer in execution order.
+
+    The shortest and the longest time, which trtexec does not write, are added where known.
+    """
+
+    def ms(value_s: float | None) -> float | None:
+        return None if value_s is None else round(value_s * 1e3, DECIMALS)
+
+    rows: list[dict[str, object]] = [{"count": profile.count}]
+    for layer in profile.layers:
+        row: dict[str, object] = {
+            "name": layer.name,
+            "timeMs": ms(layer.total_s),
+            "averageMs": ms(layer.average_s),
+            "medianMs": ms(layer.median_s),
+            "percentage": None if layer.share is None else round(layer.share * 100, 6),
+        }
+        if layer.min_s is not None and layer.max_s is not None:
+            row |= {"minMs": ms(layer.min_s), "maxMs": ms(layer.max_s)}
+        rows.append(row)
+    return json_from_rows(rows)
+
+
+def json_from_rows(rows: Iterable[dict[str, object]]) -> bytes:
+    """Write an array with an object to a line, as trtexec does."""
+    encode = msgspec.json.Encoder().encode
+    lines = b"\n, ".join(encode(row) for row in rows)
+    return b"[\n  " + lines + b"\n]\n" if lines else b"[\n]\n"

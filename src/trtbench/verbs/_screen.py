@@ -1,0 +1,157 @@
+"""The two streams of a terminal: results on stdout, talk on stderr."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from trtbench.core.safety import clean_line, clean_text
+from trtbench.core.units import text_from_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from rich.live import Live
+    from rich.progress import Progress
+
+    from trtbench.core.results import Sidecar
+    from trtbench.report.document import Document
+    from trtbench.requests.execution import Event
+
+D = TypeVar("D", bound="LiveDrawing")
+T = TypeVar("T")
+
+PLAIN_S = 2.0
+"""Seconds between lines of progress where there is no terminal."""
+
+
+class LiveDrawing:
+    """Something drawn on stderr while a block runs; nothing is where there is no terminal."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console = Console(stderr=True, highlight=False)
+        self._drawn: Progress | Live | None = None
+
+    def __enter__(self: D) -> D:
+        if self._drawn:
+            self._drawn.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._drawn:
+            self._drawn.stop()
+
+
+class Talk(LiveDrawing):
+    """Progress on stderr: a bar on a terminal, plain lines elsewhere."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self._title = title = clean_line(title)
+        self._spoke = -math.inf
+        self._drawn = self._bar = self._progress() if self._console.is_terminal else None
+        self._task = self._bar.add_task(title, total=1.0, stage="") if self._bar else None
+
+    def __call__(self, event: Event) -> None:
+        """Redraw on an event only: between events the terminal sleeps, as the parent does."""
+        if event.kind in ("note", "wait"):
+            self._console.print(clean_text(event.text), markup=False, soft_wrap=True)
+            return
+        if self._bar is None or self._task is None:
+            self._line(event)
+            return
+        if event.kind == "stage":
+            self._bar.update(self._task, completed=event.done, stage=_stage(event))
+        self._bar.refresh()
+
+    def _line(self, event: Event) -> None:
+        """Write a line now and then: a log wants to know what is going on, not every step."""
+        now = time.monotonic()
+        if event.kind == "stage" and now - self._spoke >= PLAIN_S:
+            self._spoke = now
+            self._console.print(f"{self._title}: {_stage(event)}", markup=False, soft_wrap=True)
+
+    def _progress(self) -> Progress:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        return Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[stage]}", markup=False),
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+        )
+
+
+def _stage(event: Event) -> str:
+    length = f" ({text_from_seconds(event.seconds, digits=2)})" if event.seconds else ""
+    return clean_line(event.text) + length
+
+
+def say(text: str) -> None:
+    """Write a remark to stderr."""
+    sys.stderr.write(clean_text(text) + "\n")
+
+
+def write(text: object) -> None:
+    """Write text to stdout, with the end of its line."""
+    line = str(text)
+    sys.stdout.write(line if line.endswith("\n") else f"{line}\n")
+
+
+def print_json(value: object) -> None:
+    """Print a value for programs."""
+    from trtbench.core.codec import json_from_value
+
+    sys.stdout.write(json_from_value(value).decode())
+
+
+def draw(document: Document, *, err: bool = False) -> None:
+    """Draw a document on stdout, or on stderr, as wide as the terminal is."""
+    from rich.console import Console
+
+    from trtbench.report.renderers import terminal
+
+    terminal.draw(document, Console(highlight=False, stderr=err))
+
+
+def show_value(value: T, document: Callable[[T], Document], *, as_json: bool) -> None:
+    """Print a value for programs, or draw the document that is made of it."""
+    if as_json:
+        print_json(value)
+    else:
+        draw(document(value))
+
+
+def show_job(job: object, lines: Sequence[str] = (), *, as_json: bool) -> None:
+    """Print what would be done; of the lines those with # are steps, the others can be typed."""
+    if not as_json:
+        print_json(job)
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+        return
+    steps = [line.removeprefix("# ") for line in lines if line[:1] == "#"]
+    commands = [line for line in lines if line[:1] != "#"]
+    print_json({"job": job, "steps": steps, "commands": commands})
+
+
+def show_conversion(sidecar: Sidecar, output: Path, *, as_json: bool) -> None:
+    """Show what was made and how far it is from its source."""
+    from trtbench.report.sections.build import document_from_conversion
+
+    if as_json:
+        import msgspec
+
+        from trtbench.verbs._outputs import ConversionOutput
+
+        print_json(ConversionOutput(path=str(output), **msgspec.structs.asdict(sidecar)))
+        return
+
+    draw(document_from_conversion(sidecar, size_bytes=output.stat().st_size))
+    say(f"wrote {output}")

@@ -1,0 +1,240 @@
+"""What a verb is: a request, what is done with it, and what is shown of the result.
+
+A file of this folder is a verb. It holds ``run(request, caller) -> result``, which the terminal,
+Python and other machines call alike, ``show(result, request, view)`` for the terminal, and
+``verb``, which names them; its docstring is the help of the command and of the Python function.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar
+
+from trtbench.core.errors import StoreError
+from trtbench.requests.fields import Argument, VerbRequest, fields_of, option
+
+if TYPE_CHECKING:
+    from trtbench.requests.execution import Execution, Listener
+    from trtbench.requests.groups import StoreFields, TimeoutFields
+    from trtbench.requests.settings import Config
+    from trtbench.store.store import Store
+
+P = ParamSpec("P")
+R = TypeVar("R", bound=VerbRequest)
+T = TypeVar("T")
+
+
+def _no_progress(title: str) -> AbstractContextManager[Listener]:
+    from trtbench.requests.execution import silent
+
+    return nullcontext(silent)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caller:
+    """Who called a verb: how progress and remarks reach them. The default is a Python program."""
+
+    command: str | None = None
+    """The command line, for the record of a run."""
+    say: Callable[[str], None] = lambda text: None
+    progress: Callable[[str], AbstractContextManager[Listener]] = _no_progress
+    """Shows the progress of work that has a title."""
+    on_terminal: bool = False
+
+    def settings(self, store: str | Path | None = None) -> Config:
+        """Read the settings, and report what a project's file sets for the first time."""
+        from trtbench.requests.settings import load_config
+
+        config = load_config(store=store)
+        for line in config.news:
+            self.say(f"{line} (said once)")
+        return config
+
+    def store(self, config: Config, *, at_once: bool = True) -> Store:
+        """Open the store that the settings name, now or when it is first used."""
+        from trtbench.requests.settings import open_store
+
+        return open_store(config, tell=lambda line: self.say(f"store: {line}"), at_once=at_once)
+
+    def opened(self, request: StoreFields) -> tuple[Store, Config]:
+        """Open the store of a request, and read the settings."""
+        config = self.settings(request.store)
+        return self.store(config), config
+
+    @contextmanager
+    def executing(
+        self,
+        request: TimeoutFields,
+        config: Config,
+        title: str | None,
+        *,
+        runtime: str | None = None,
+    ) -> Iterator[Execution]:
+        """Carry out work as a request asks: in its executor, with progress under a title."""
+        from trtbench.requests.execution import execution_from_request, opened_executor
+
+        with _no_progress("") if title is None else self.progress(title) as listen:
+            execution = execution_from_request(
+                request, config, runtime=runtime, command=self.command, listen=listen
+            )
+            with opened_executor(request) as executor:
+                yield replace(execution, executor=executor)
+
+
+@dataclass(frozen=True, kw_only=True)
+class View(VerbRequest):
+    """What only a terminal asks for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JsonView(View):
+    """How the result is printed."""
+
+    as_json: bool = option(False, "Print one JSON document.", ("--json",))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanView(JsonView):
+    """How the result is printed, or what would be done."""
+
+    dry_run: bool = option(False, "Print what would be done, and do nothing.")
+
+
+V = TypeVar("V", bound=View)
+
+TaskFlags = Literal["", "all", "images", "typed"]
+"""Which flags ``--task`` adds: none, all, those that prepare images, or all without defaults."""
+
+
+@dataclass(frozen=True)
+class Verb(Generic[R, T, V]):
+    """A verb as the command line uses it."""
+
+    request: type[R]
+    run: Callable[[R, Caller], T]
+    show: Callable[[T, R, V], int | None]
+    """Shows a result; gives the exit status where it is not 0."""
+    view: type[V]
+    plan: Callable[[R, V, Caller], None] | None = None
+    """Shows what would be done, for ``--dry-run``."""
+    each: Callable[[R, V], list[R]] | None = None
+    """Takes apart a command line that asks for several."""
+    task: TaskFlags = ""
+    images_flag: str | None = None
+    """The flag beside which a task prepares images though ``--task`` names none."""
+    joins_dims: bool = False
+    """Takes ``--input-shape -1 3 224 224`` for one value."""
+    hidden: bool = False
+    """An old spelling, not listed."""
+    doc: str = ""
+    """The help; by default that of the module."""
+    within: Mapping[str, AnyVerb] | None = None
+    """Verbs that act on what this one lists: ``runs show``."""
+
+    @property
+    def text(self) -> str:
+        """The help: a line, what more is to say, examples."""
+        return self.doc or (sys.modules[self.run.__module__].__doc__ or "")
+
+
+AnyVerb: TypeAlias = Verb[Any, Any, Any]
+
+
+def python_function(
+    request: Callable[P, R], run: Callable[[R, Caller], T], *, doc: str = ""
+) -> Callable[P, T]:
+    """The Python function of a verb, whose arguments are the fields of its request."""
+
+    def call(*arguments: P.args, **named: P.kwargs) -> T:
+        return run(request_from_arguments(request, arguments, named), Caller())
+
+    kind: type[VerbRequest] = request  # type: ignore[assignment]
+    prose, _, example = help_parts(doc or sys.modules[run.__module__].__doc__ or "")
+    lines = [prose.replace("\b\n", ""), ""]
+    known = inspect.signature(kind).parameters
+    shown = []
+    for field in fields_of(kind):
+        about = getattr(field.about, "python_help", None) or field.about.help
+        lines.append(textwrap.fill(f"{field.name}: {about}", 92, subsequent_indent="    "))
+        each = known[field.name]
+        written = ast.parse(each.annotation, mode="eval").body  # as the source has it
+        if isinstance(written, ast.Subscript) and isinstance(written.slice, ast.Tuple):
+            is_annotated = ast.unparse(written.value) == "Annotated"
+            written = written.slice.elts[0] if is_annotated else written
+        default = each.empty if field.is_required else field.default
+        shown.append(each.replace(annotation=ast.unparse(written), default=default))
+    shown.sort(key=lambda each: each.kind)
+    returned = inspect.signature(run).return_annotation
+    call.__module__ = run.__module__
+    call.__doc__ = "\n".join([*lines, "", example]).strip()
+    call.__signature__ = inspect.Signature(shown, return_annotation=returned)  # type: ignore[attr-defined]
+    return call
+
+
+def request_from_arguments(
+    request: Callable[P, R], arguments: tuple[object, ...], named: Mapping[str, object]
+) -> R:
+    """A request of arguments: ``None`` leaves a field that cannot be ``None`` at its default.
+
+    Further positional arguments belong to the last one, where that is a series.
+    """
+    kind: type[VerbRequest] = request  # type: ignore[assignment]
+    fields = {field.name: field for field in fields_of(kind)}
+    places = [
+        name
+        for name, field in fields.items()
+        if isinstance(field.about, Argument) and not field.about.rest
+    ]
+    given = dict(zip(places, arguments, strict=False))
+    rest = arguments[len(places) :]
+    if rest and places and fields[places[-1]].item is not None:
+        given[places[-1]], rest = arguments[len(places) - 1 :], ()
+    old = {
+        word.removeprefix("--").replace("-", "_"): field.name
+        for field in fields.values()
+        for word in field.about.was
+    }
+    named = {old.get(name, name): value for name, value in named.items()}
+    if twice := given.keys() & named.keys():
+        raise TypeError(f"{twice.pop()} is given twice")
+    filled = {name for name, each in fields.items() if not (each.optional or each.is_required)}
+    said = {**given, **named}
+    kept = {key: value for key, value in said.items() if value is not None or key not in filled}
+    return request(*rest, **kept)  # type: ignore[arg-type]
+
+
+def refuse_unwritable(folder: Path, *, flag: str = "-o") -> None:
+    """Refuse minutes of work whose result could not be written."""
+    place = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
+        return
+    raise StoreError(
+        f"{folder} cannot be written",
+        facts={"reason": f"{place} is {'read-only' if place.is_dir() else 'no folder'}"},
+        fix=f"give another place with {flag}",
+    )
+
+
+MODEL_SUFFIXES = (".onnx", ".engine", ".plan", ".trt", ".pt", ".pth", ".ts", ".pt2")
+
+
+def is_model(word: str) -> bool:
+    """Whether a word of a command line names a model."""
+    named = word.partition(":")[0] in ("torchvision", "timm", "ultralytics", "torch.hub")
+    return named or word.lower().endswith(MODEL_SUFFIXES)
+
+
+def help_parts(text: str) -> tuple[str, str, str]:
+    """Split a verb's docstring into its prose, its commands and its lines of Python."""
+    prose, _, rest = inspect.cleandoc(text).partition("\nExamples:\n")
+    commands = [line for line in rest.splitlines() if not line.strip().startswith(">>>")]
+    python = [line.strip() for line in rest.splitlines() if line.strip().startswith(">>>")]
+    return prose.strip(), "\n".join(commands).rstrip(), "\n".join(python)

@@ -1,0 +1,155 @@
+"""Measure a model in fresh processes and keep the run.
+
+Several models are measured one by one. What follows ``--`` is passed on to runtimes that are
+programs (trtexec). A launch that breaks leaves a failed run in the store. With --slo it is the
+run at the highest rate that keeps the bound.
+
+Examples:
+  trtbench bench model.onnx --batch 8
+  trtbench bench small.onnx large.onnx --launches 5
+  trtbench bench model.onnx --shape input:8x3x224x224 --duration 10s \\
+      --launches 5
+  trtbench bench model.onnx --protocol server --rate 200/s
+  trtbench bench model.onnx --protocol server --slo 'p99<10ms'
+  trtbench bench model.onnx --protocol server --arrivals trace.csv
+  trtbench bench model.engine --cuda-graph --telemetry 50ms --lock-clocks
+  trtbench bench model.engine --protocol pipeline --streams 2
+  trtbench bench model.onnx --device cuda:0 --opt providers=tensorrt,cuda
+  trtbench bench torchvision:resnet18 -r torch --batch 8 --precision fp16
+  trtbench bench model.onnx --inputs data.npz --threads 2 --tag nightly --json
+  trtbench bench depth.engine --inputs photo.jpg --task depth
+  trtbench bench model.onnx --python ~/envs/ort-1.20/bin/python
+  trtbench bench model.engine -r trtexec --cuda-graph on -- --useManagedMemory
+  trtbench bench model.onnx --executor ssh --hosts hosts.toml --need gpu=Orin
+  >>> run = trtbench.bench("model.onnx", batch=8, launches=5)
+  >>> run.times.host                  # seconds, one row per iteration
+  >>> print(run)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trtbench.core.errors import UsageError
+from trtbench.requests.fields import option
+from trtbench.requests.measure import BenchRequest
+from trtbench.verbs._screen import draw, print_json, say, show_job
+from trtbench.verbs._verb import Caller, PlanView, Verb, is_model, python_function
+
+if TYPE_CHECKING:
+    from trtbench.core.run import Run
+    from trtbench.core.spec import RunSpec
+    from trtbench.requests.settings import Config
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchView(PlanView):
+    """What is printed of a run."""
+
+    explain: bool = option(False, "Say what every finding means and what to do.")
+
+
+def run(request: BenchRequest, caller: Caller) -> Run:
+    from trtbench.measure.load import check_search, measured
+
+    config = caller.settings(request.store)
+    spec = spec_from_request(request, config)
+    if request.slo is not None:
+        check_search(spec, request.slo, output=request.output)
+    store = caller.store(config)
+    with caller.executing(request, config, spec.model.name, runtime=spec.runtime) as execution:
+        found = measured(spec, store=store, execution=execution, slo=request.slo)
+    if request.keep_model:
+        from trtbench.measure.model_facts import keep_model
+
+        caller.say(f"model kept as {keep_model(store, spec.model)}")
+    return found
+
+
+def show(run: Run, request: BenchRequest, view: BenchView) -> None:
+    show_run(run, as_json=view.as_json, explain=view.explain)
+    for note in run.record.notes:
+        say(f"note: {note}")
+    if request.executor is not None:
+        say(f"measured on {run.record.environment.label}")
+    say(f"run {run.id} in {run.path}")
+
+
+def show_run(run: Run, *, as_json: bool, explain: bool = True, alone: bool = True) -> None:
+    """Show a run; a search for a rate stands for the run it ended with, or before it."""
+    if as_json:
+        from trtbench.verbs._outputs import run_output
+
+        print_json(run_output(run))
+        return
+    if run.load is not None:
+        from trtbench.report.sections.load import document_from_load
+
+        draw(document_from_load(run.load, run))
+        if alone:
+            return
+    from trtbench.report.sections.summary import document_from_run
+
+    draw(document_from_run(run, explain=explain))
+
+
+def plan(request: BenchRequest, view: PlanView, caller: Caller) -> None:
+    spec = spec_from_request(request, caller.settings(request.store))
+    if request.slo is not None:
+        from trtbench.measure.load import check_search
+
+        check_search(spec, request.slo, output=request.output)
+    show_plan(spec, as_json=view.as_json, checked=request.slo is not None)
+    if request.slo is not None:
+        say("note: this is one window of a search; its rates are chosen as they are measured")
+
+
+def spec_from_request(request: BenchRequest, config: Config) -> RunSpec:
+    """Settle the run; a wrong name of a runtime is reported before a missing file is."""
+    from trtbench.requests.run_spec import run_spec
+    from trtbench.runtimes import RUNTIMES
+
+    if request.runtime is not None:
+        RUNTIMES.load(request.runtime)
+    return run_spec(request, config)
+
+
+def show_plan(spec: RunSpec, *, as_json: bool, checked: bool = False) -> None:
+    """Print the job, and the commands it would run where there are any."""
+    from trtbench.core.jobs import BenchJob
+    from trtbench.measure.model_facts import assumed_of_model
+    from trtbench.runtimes import RUNTIMES
+
+    runtime = RUNTIMES.load(spec.runtime)
+    if runtime.check is not None and not checked:
+        runtime.check(spec)
+    assumed = assumed_of_model(spec)
+    describe = runtime.command_lines
+    show_job(BenchJob(spec=spec), describe(spec) if describe else [], as_json=as_json)
+    if assumed:
+        say(f"note: {assumed}")
+
+
+def requests_of(request: BenchRequest, view: PlanView) -> list[BenchRequest]:
+    """Take further models for what they are; arguments for a program stay with the first."""
+    from trtbench.models.identity import model_ref
+
+    more = [word for word in request.extra_args if is_model(word) and word[0] != "-"]
+    if not more or len(more) < len(request.extra_args):
+        return [request]
+    if view.as_json or request.output is not None:
+        raise UsageError(
+            "several models have several runs",
+            facts={"models": ", ".join([str(request.model), *more])},
+            fix="leave --json and -o out; trtbench runs --json lists them",
+        )
+    for model in more:
+        if ":" not in model and not Path(model).exists():
+            model_ref(Path(model))  # refuses it before the first is measured
+    return [replace(request, model=model, extra_args=()) for model in (request.model, *more)]
+
+
+verb = Verb(BenchRequest, run, show, BenchView, plan=plan, each=requests_of, task="images")
+bench = python_function(BenchRequest, run)

@@ -1,0 +1,95 @@
+"""Run models on the same inputs and compare their outputs.
+
+Every CANDIDATE is compared with REFERENCE: models, engines and checkpoints, each through its own
+runtime and interpreter: -r and --python are given once for all sides or once per side, in order,
+the reference first. An element is close when |candidate - reference| <= atol + rtol * |reference|.
+
+Examples:
+  trtbench check model.onnx model.engine --random 5000
+  trtbench check model.onnx model.fp16.engine model.int8.engine \\
+      --images photos --batch 8
+  trtbench check model.onnx model.int8.onnx --layers
+  trtbench check a.engine b.engine --python ~/trt10/bin/python \\
+      --python ~/trt11/bin/python
+  trtbench check model.onnx model.engine --expect 'max_abs<=0.1' \\
+      --expect 'argmax_match>=99%'
+  >>> checked = trtbench.check("model.onnx", "model.int8.onnx", random=500)
+  >>> checked.candidates[0].checks[0].sqnr_db
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trtbench.core.errors import BrokenRuleError
+from trtbench.requests.accuracy import CheckRequest
+from trtbench.verbs._screen import draw, print_json
+from trtbench.verbs._verb import Caller, JsonView, Verb, python_function, refuse_unwritable
+
+if TYPE_CHECKING:
+    from trtbench.analysis.check import Checked
+
+
+def run(request: CheckRequest, caller: Caller) -> Checked:
+    from trtbench.accuracy.check import join_checks, run_check, write_check
+    from trtbench.accuracy.localize import run_layers
+    from trtbench.analysis.check import rule_from_text
+
+    for text in request.expect:  # what cannot be read is refused before anything is run
+        rule_from_text(text)
+    (store, config), output = caller.opened(request), Path(request.output)
+    refuse_unwritable(output)
+    with caller.executing(request, config, "check") as execution:
+        checked = run_check(request, store=store, config=config, execution=execution)
+        # Before layers are looked at: what is found should not be lost when they cannot be.
+        paths = write_check(checked, output)
+        joined = join_checks(checked, store)
+        layers = tuple(
+            run_layers(request, number, store=store, config=config, execution=execution)
+            for number in range(len(request.candidates) if request.layers else 0)
+        )
+    caller.say(f"written {', '.join(str(path) for path in paths)}")
+    if joined:
+        caller.say(f"joined to the runs {', '.join(joined[:5])}{' ...' if len(joined) > 5 else ''}")
+    return checked.having(layers=layers)
+
+
+def judged(request: CheckRequest, caller: Caller) -> Checked:
+    checked = run(request, caller)
+    judge(checked, request)
+    return checked
+
+
+def judge(checked: Checked, request: CheckRequest) -> None:
+    """Raise an error where an expectation is not met."""
+    from trtbench.analysis.check import broken_rules, rule_from_text
+
+    rules = [rule_from_text(text) for text in request.expect]
+    broken = {
+        f"{candidate.side.model.name} {number}": reason
+        for candidate in checked.candidates
+        for number, reason in enumerate(broken_rules(rules, candidate.checks), start=1)
+    }
+    if broken:
+        raise BrokenRuleError("expectation failed", facts=broken)
+
+
+def show(checked: Checked, request: CheckRequest, view: JsonView) -> None:
+    from trtbench.measure.jobs import refuse_failed
+
+    if view.as_json:
+        from trtbench.verbs._outputs import CheckOutput
+
+        plain = checked.having(layers=())
+        print_json(CheckOutput(check=plain, layers=list(checked.layers)))
+    else:
+        from trtbench.report.sections.checks import document_from_check
+
+        draw(document_from_check(checked, checked.layers))
+    judge(checked, request)
+    refuse_failed(checked.failed, what="not all candidates could be checked")
+
+
+verb = Verb(CheckRequest, run, show, JsonView, task="images", images_flag="--images")
+check = python_function(CheckRequest, judged)

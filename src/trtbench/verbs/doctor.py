@@ -1,0 +1,84 @@
+"""Show what works here, and what to type to get the rest.
+
+Exit status 4 when no runtime works here.
+
+A trtbench.toml can name an interpreter that is then run under your name, so those that another
+user owns or can change are refused, as git does. Read the file, and trust it with --trust.
+
+Examples:
+  trtbench doctor
+  trtbench doctor --json
+  trtbench doctor --trust /srv/team/project
+  trtbench doctor --distrust /srv/team/project
+  trtbench doctor --trusted
+  >>> trtbench.doctor().working_runtimes
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trtbench.core.errors import EXIT_UNAVAILABLE
+from trtbench.core.safety import clean_line
+from trtbench.requests.fields import FILE, File, VerbRequest, option
+from trtbench.verbs._screen import say, show_value, write
+from trtbench.verbs._verb import Caller, JsonView, Verb, python_function
+
+if TYPE_CHECKING:
+    from trtbench.workflows.look.doctor import Diagnosis
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorRequest(VerbRequest):
+    """Show what is installed, which runtimes work here, and what to type to get the rest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorView(JsonView):
+    """Whose settings count."""
+
+    trust: File | None = option(
+        None, "Trust a trtbench.toml owned by another user, or that of a folder.", kind=FILE
+    )
+    distrust: File | None = option(None, "Trust it no longer.", kind=FILE)
+    trusted: bool = option(False, "List what is trusted.")
+
+
+def run(request: DoctorRequest, caller: Caller) -> Diagnosis:
+    from trtbench.workflows.look.doctor import diagnose
+
+    with caller.progress("looking around"):
+        return diagnose()
+
+
+def show(diagnosis: Diagnosis, request: DoctorRequest, view: JsonView) -> int | None:
+    from trtbench.report.listings import document_from_diagnosis
+
+    show_value(diagnosis, document_from_diagnosis, as_json=view.as_json)
+    return None if diagnosis.working_runtimes else EXIT_UNAVAILABLE
+
+
+def settle_trust(request: DoctorRequest, view: DoctorView) -> list[DoctorRequest]:
+    """Do what is asked about trust, and nothing else then."""
+    from trtbench.requests import settings
+
+    if view.trust is not None:
+        write(clean_line(f"{settings.trust_settings(Path(view.trust))} is trusted from now on"))
+    elif view.distrust is not None:
+        found = settings.distrust_settings(Path(view.distrust))
+        write(clean_line(f"{view.distrust} is {'no longer' if found else 'not'} trusted"))
+    elif view.trusted:
+        names = settings.trusted_settings()
+        for name in names:
+            write(name)
+        if not names:
+            say("nothing of other users is trusted")
+    else:
+        return [request]
+    return []
+
+
+verb = Verb(DoctorRequest, run, show, DoctorView, each=settle_trust)
+doctor = python_function(DoctorRequest, run)

@@ -1,0 +1,65 @@
+"""Evaluate models on data with known answers.
+
+Each MODEL runs through its own runtime. Scores are kept beside all stored runs of the same bytes,
+and reports show them there. Latency is taken in the same pass and holds for this pass; bench
+measures it alone. In Python the flags of the task are ``settings``, with underscores.
+
+Examples:
+  trtbench eval model.onnx model.engine --task classification --data val \\
+      --batch 8
+  trtbench eval yolo.onnx yolo.engine --task detection --data data.yaml
+  trtbench eval depth.engine --task depth --data images --gt depths \\
+      --align least-squares
+  trtbench eval yolov8n-pose.onnx --task pose --data images \\
+      --annotations people.json
+  trtbench eval stgcn.onnx --task classification --data skeletons.npz
+  >>> found = trtbench.evaluate("model.onnx", task="classification", data="val", batch=8)
+  >>> found.models[0].score("top1").value
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trtbench.requests.accuracy import EvalRequest
+from trtbench.verbs._screen import say, show_value
+from trtbench.verbs._verb import Caller, JsonView, Verb, python_function, refuse_unwritable
+
+if TYPE_CHECKING:
+    from trtbench.analysis.pass_times import Evaluation
+    from trtbench.report.document import Document
+
+SHOWN_ROWS = 10
+
+
+def run(request: EvalRequest, caller: Caller) -> Evaluation:
+    from trtbench.accuracy.evaluate import join, run_evaluation, write_evaluation
+
+    (store, config), output = caller.opened(request), Path(request.output)
+    refuse_unwritable(output)
+    with caller.executing(request, config, "eval") as execution:
+        evaluation = run_evaluation(request, store=store, config=config, execution=execution)
+    evaluation = join(evaluation, store, runs=request.join)
+    paths = write_evaluation(evaluation, output)
+    caller.say(f"written {', '.join(str(path) for path in paths)}")
+    return evaluation
+
+
+def show(evaluation: Evaluation, request: EvalRequest, view: JsonView) -> None:
+    from trtbench.measure.jobs import refuse_failed
+
+    show_value(evaluation, _document, as_json=view.as_json)
+    for label, ids in evaluation.joined.items():
+        say(f"{label}: joined to {', '.join(ids[:5])}{' ...' if len(ids) > 5 else ''}")
+    refuse_failed(evaluation.failed, what="not all models could be evaluated")
+
+
+def _document(evaluation: Evaluation) -> Document:
+    from trtbench.report.sections.accuracy import document_from_evaluation
+
+    return document_from_evaluation(evaluation, rows=SHOWN_ROWS).with_figures(())
+
+
+verb = Verb(EvalRequest, run, show, JsonView, task="all")
+evaluate = python_function(EvalRequest, run)

@@ -1,0 +1,125 @@
+"""Check a model against rules: exit status 0 when all are met, 3 when not.
+
+\b
+Rules:
+  --max-slowdown 3%             against BASELINE, both measured in turn
+  --metric 'p99<5ms'            median, mean, min, max, p50 to p99.9; gpu.p99
+  --metric 'throughput>=100/s'  batches per second; items>=... counts items
+  --metric 'count(MatMul)==0'   of layers: also share, time; (precision=int8)
+
+Examples:
+  trtbench gate new.onnx --against old.onnx --max-slowdown 3%
+  trtbench gate model.onnx --against tag:release --max-slowdown 3% \\
+      --metric 'p99<5ms'
+  trtbench gate model.onnx --baseline best --max-slowdown 3%
+  trtbench gate model.onnx --batch 8 --metric 'items>=2000/s' \\
+      --on-unclear pass
+  trtbench gate gates.toml      # several models, a table of rules each
+  >>> trtbench.gate("new.onnx", against="old.onnx", max_slowdown="3%").open
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trtbench.core.errors import EXIT_BROKEN
+from trtbench.requests.fields import FILE, File, option
+from trtbench.requests.measure import GateRequest
+from trtbench.verbs._screen import draw, say, write
+from trtbench.verbs._verb import Caller, JsonView, Verb, python_function, refuse_unwritable
+
+if TYPE_CHECKING:
+    from trtbench.core.results import Failed, Gate
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateView(JsonView):
+    """Where the files go."""
+
+    output: File = option(
+        "artifacts/gate",
+        "Folder of gate.json, gate.junit.xml and gate.md.",
+        ("-o", "--output"),
+        kind=FILE,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_unwritable(Path(self.output))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gates:
+    """The gates of one or several models."""
+
+    gates: tuple[Gate, ...]
+    failed: tuple[Failed, ...] = ()
+    """Models that could not be measured."""
+
+    @property
+    def open(self) -> bool:
+        """Whether every model was measured and meets its rules."""
+        return not self.failed and all(each.open for each in self.gates)
+
+
+def run(request: GateRequest, caller: Caller) -> Gates:
+    from trtbench.compare.gate import gate, requests_from_file, rules_from_request
+    from trtbench.measure.jobs import Failures
+    from trtbench.workflows.stored.history import baseline_run
+
+    rules_from_request(request)  # what cannot be read is refused before anything is opened
+    asked = requests_from_file(request)
+    store, config = caller.opened(request)
+    found, failures = [], Failures(len(asked))
+    for one, rules in asked:
+        with failures.collecting(str(one.candidate)):
+            against = None
+            if one.baseline is not None:
+                against = baseline_run(one, store=store, config=config)
+                caller.say(f"baseline {one.baseline}: run {against}")
+            with caller.executing(one, config, "gate") as execution:
+                judged = gate(
+                    one,
+                    store=store,
+                    config=config,
+                    against=against,
+                    execution=execution,
+                    further=rules,
+                )
+            found.append(judged)
+    return Gates(gates=tuple(found), failed=tuple(failures.found))
+
+
+def show(found: Gates, request: GateRequest, view: GateView) -> int | None:
+    from trtbench.compare.gate import append_summary, write_gate_files
+    from trtbench.measure.jobs import refuse_failed
+    from trtbench.report.sections.verdicts import document_from_gates
+
+    gates, failed = found.gates, found.failed
+    paths = write_gate_files(gates, Path(view.output), on_unclear=request.on_unclear, failed=failed)
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        append_summary(gates, Path(summary), failed=failed)
+    if view.as_json:
+        write(paths[0].read_text())
+    else:
+        draw(document_from_gates(gates, failed))
+    say(f"gate {'open' if found.open else 'closed'}; written: {', '.join(map(str, paths))}")
+    if not all(each.open for each in gates):
+        return EXIT_BROKEN
+    refuse_failed(failed, what="some models could not be checked against their rules")
+    return None
+
+
+def judged(request: GateRequest, caller: Caller) -> Gate | list[Gate]:
+    from trtbench.measure.jobs import refuse_failed
+
+    found = run(request, caller)
+    refuse_failed(found.failed, what="some models could not be checked against their rules")
+    return list(found.gates) if len(found.gates) > 1 else found.gates[0]
+
+
+verb = Verb(GateRequest, run, show, GateView)
+gate = python_function(GateRequest, judged)

@@ -1,0 +1,74 @@
+"""Make runs of what trtexec (TensorRT 5 to 11) and other tools left behind.
+
+PATH is a file, a folder or a pattern: exported times, profiles, layer information, logs,
+metadata, and the result files of toolkits. What belongs together becomes one run.
+
+Examples:
+  trtbench import times.json profile.json trtexec_stdout.log
+  trtbench import results/ --tag nightly
+  trtbench import 'results/*.times.json' --warmup 500ms --batch 8
+  trtbench import old-run/ --dry-run
+  >>> trtbench.import_runs("results/", gpu="Tesla T4").runs
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trtbench.core.errors import EXIT_FAILED
+from trtbench.core.units import counted
+from trtbench.requests.stored import ImportRequest
+from trtbench.verbs._screen import draw, print_json, say
+from trtbench.verbs._verb import Caller, JsonView, Verb, python_function
+
+if TYPE_CHECKING:
+    from trtbench.importing.run import ImportResult
+
+
+def run(request: ImportRequest, caller: Caller) -> ImportResult:
+    from trtbench.importing.run import import_artefacts
+    from trtbench.store.place import is_url
+
+    if caller.on_terminal:
+        import gc
+
+        # Millions of numbers and no cycles: looking for garbage takes a tenth of the time.
+        gc.set_threshold(200_000, 20, 20)
+    config = caller.settings(request.store)
+    is_there = is_url(config.store) or Path(config.store).exists()
+    store = caller.store(config) if is_there or not request.dry_run else None
+    with caller.progress("import") as listen:
+        return import_artefacts(request, store=store, listen=listen)
+
+
+def show(result: ImportResult, request: ImportRequest, view: JsonView) -> int | None:
+    for warning in result.warnings:
+        say(f"warning: {warning}")
+    if view.as_json:
+        from trtbench.verbs._outputs import import_output
+
+        print_json(import_output(result))
+    else:
+        from trtbench.report.listings import document_from_import
+
+        draw(document_from_import(result))
+    if result.written:
+        say(f"{counted(len(result.written), 'file')} in {request.output}")
+    if result.undrawn:
+        say(f"layers of {counted(result.undrawn, 'run')} not drawn; --pictures draws them")
+    if result.summaries:
+        seen = counted(result.summaries, "summary", "summaries")
+        say(f"{seen} seen, {counted(result.summary_runs, 'run')} made of them")
+        for each in result.lost:
+            say(f"  not a run: {each}")
+    known = sum(each.known_as is not None for each in result.runs)
+    runs = counted(len(result.runs) - known, "run")
+    again = f", {known} known already (--again imports them once more)" if known else ""
+    made = f"{runs} {'would be ' if request.dry_run else ''}imported{again}"
+    say(f"{made}, {counted(len(result.unused), 'file')} not used")
+    return None if result.complete and result.runs else EXIT_FAILED
+
+
+verb = Verb(ImportRequest, run, show, JsonView)
+import_runs = python_function(ImportRequest, run)

@@ -1,0 +1,101 @@
+"""Show what a model, an engine, a file or a run holds.
+
+FILE is an ONNX file, an engine of any TensorRT, a JSON file of trtexec, a calibration cache, a
+run directory, or a run by its id. Operations count a multiply-add as two. Traffic is what nodes
+read and write when nothing is fused; fused traffic is weights, inputs and outputs alone.
+
+Examples:
+  trtbench inspect model.onnx --batch 8
+  trtbench inspect model.engine
+  trtbench inspect model.engine --load
+  trtbench inspect graph.json --onnx model.onnx --layers
+  trtbench inspect graph.json --top 10
+  trtbench inspect model.onnx --csv > nodes.csv
+  >>> trtbench.inspect("model.onnx", batch=8).facts["flops"]
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from trtbench.core.errors import UsageError
+from trtbench.requests.fields import FILE, SHAPES, Argument, File, Shapes, option
+from trtbench.requests.groups import StoreFields
+from trtbench.verbs._screen import draw, print_json, write
+from trtbench.verbs._verb import Caller, JsonView, Verb, python_function
+
+if TYPE_CHECKING:
+    from trtbench.analysis.inspection import Inspection
+
+
+@dataclass(frozen=True)
+class InspectRequest(StoreFields):
+    """Show what a model, an engine, a file of trtexec or a run holds."""
+
+    file: Annotated[File, Argument("A file, a run directory, or a run by its id.", "FILE")]
+    _: KW_ONLY
+    batch: int | None = option(None, "Open leading dimensions, for estimates.", least=1)
+    shapes: Shapes = option(
+        {}, "Shape of one input, for estimates; repeat for several.", ("--shape",), kind=SHAPES
+    )
+    onnx: File | None = option(
+        None, "The ONNX file an engine was built from, to compare parameters with.", kind=FILE
+    )
+    load: bool = option(
+        False, "Load an engine here and run it once: what it takes of the GPU's memory."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectView(JsonView):
+    """How much is shown."""
+
+    layers: bool = option(False, "Show every node or layer.", ("--layers", "--all"))
+    top: int | None = option(None, "Show the first so many of them.", least=1)
+    as_csv: bool = option(False, "Print every node or layer as CSV.", ("--csv",))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.as_csv and self.as_json:
+            raise UsageError("--csv and --json cannot be had at once", fix="leave one of them out")
+
+
+def run(request: InspectRequest, caller: Caller) -> Inspection:
+    from trtbench.workflows.look.inspect import inspect
+
+    config = caller.settings(request.store)
+    # A file needs no store, which may be somebody else's or read-only.
+    store = None if Path(request.file).exists() else caller.store(config)
+    return inspect(
+        request.file,
+        store=store,
+        shapes={name: tuple(dims) for name, dims in request.shapes.items()},
+        batch=request.batch,
+        onnx=Path(request.onnx) if request.onnx else None,
+        load=config if request.load else None,
+    )
+
+
+def show(found: Inspection, request: InspectRequest, view: InspectView) -> None:
+    if view.as_json:
+        print_json(found)
+        return
+    if view.as_csv:
+        from trtbench.report.renderers.csv import csv_from_lines
+
+        table = found.layers or found.summary
+        if table is None:
+            raise UsageError("there is no table in this file", fix="--json shows what there is")
+        write(csv_from_lines(table.columns, table.rows))
+        return
+    from trtbench.analysis.inspection import first_layers
+    from trtbench.report.listings import document_from_inspection
+
+    shown = first_layers(found, view.top)
+    draw(document_from_inspection(shown, layers=view.layers or view.top is not None))
+
+
+verb = Verb(InspectRequest, run, show, InspectView)
+inspect = python_function(InspectRequest, run)

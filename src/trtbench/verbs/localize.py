@@ -1,0 +1,57 @@
+"""Find the layers that cost a low-precision model its accuracy.
+
+REFERENCE and CANDIDATE are of one network; CANDIDATE is an ONNX file in INT8, FP8, FP16 or BF16.
+Groups of nodes are restored to the reference's precision and ranked by what that gains: by the
+metric of --task where --data is given, else by the outputs. --repair keeps the fewest that meet
+--where; status 3 says that none do. An engine is compared where its layers meet.
+
+Examples:
+  trtbench localize model.onnx model.int8.onnx
+  trtbench localize model.onnx model.fp16.onnx --repair
+  trtbench localize model.onnx model.int8.onnx --task classification \\
+      --data val --repair --where 'top1>=baseline-0.5'
+  trtbench localize model.onnx model.int8.onnx --inputs data.npz \\
+      --repair --where 'sqnr>=30dB' --max-time 10min
+  trtbench localize model.onnx model.int8.engine -r onnxruntime \\
+      -r tensorrt --batch 8
+  >>> found = trtbench.localize("model.onnx", "model.int8.onnx", repair=True, where="sqnr>=30dB")
+  >>> found.found.groups[0].node, found.repaired
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trtbench.core.errors import BrokenRuleError
+from trtbench.requests.accuracy import LocalizeRequest
+from trtbench.verbs._screen import say, show_value
+from trtbench.verbs._verb import Caller, JsonView, Verb, python_function, refuse_unwritable
+
+if TYPE_CHECKING:
+    from trtbench.core.results import Localization
+
+
+def run(request: LocalizeRequest, caller: Caller) -> Localization:
+    from trtbench.accuracy.localize import run_localize
+
+    store, config = caller.opened(request)
+    refuse_unwritable(Path(request.output))
+    with caller.executing(request, config, "localize") as execution:
+        return run_localize(request, store=store, config=config, execution=execution)
+
+
+def show(result: Localization, request: LocalizeRequest, view: JsonView) -> None:
+    from trtbench.report.sections.checks import document_from_localized
+
+    show_value(result, document_from_localized, as_json=view.as_json)
+    made = (result.repaired,) if result.repaired else ()
+    say(f"written {', '.join((*made, *result.files))}")
+    if result.found.met is False:
+        raise BrokenRuleError(
+            "no repair meets the condition", facts={"condition": result.found.where}
+        )
+
+
+verb = Verb(LocalizeRequest, run, show, JsonView, task="all", images_flag="--images")
+localize = python_function(LocalizeRequest, run)

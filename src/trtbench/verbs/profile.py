@@ -1,0 +1,223 @@
+"""Time the layers of a model, or show those of a run or of files.
+
+A model is measured and profiled in a pass of its own. SOURCE may also be a stored run, or files
+of trtexec or their folder: a profile, layer information, the ONNX file. Layers are grouped with
+--by, checked with --expect, written with -o FILE.csv and drawn with --draw.
+
+Examples:
+  trtbench profile model.engine
+  trtbench profile model.engine --top 10 --csv > layers.csv
+  trtbench profile last --json
+  trtbench profile profile.json graph.json model.onnx --by precision
+  trtbench profile net.profile.json --by '/layer3/*,/layer4/*' \\
+      --gpu 'NVIDIA H200'
+  trtbench profile last --expect 'share(precision=int8)>=80%' \\
+      --junit layers.xml
+  trtbench profile last --all -o layers.parquet
+  trtbench profile last --draw engine.svg --colour precision
+  >>> trtbench.profile("model.engine").layers.layers[0].average_s
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from trtbench.core.errors import EXIT_BROKEN
+from trtbench.requests.fields import (
+    FILE,
+    WRITTEN_HERE,
+    Argument,
+    File,
+    VerbRequest,
+    converted,
+    option,
+)
+from trtbench.requests.groups import ExecutorFields, StoreFields, TagFields
+from trtbench.requests.measure import BenchRequest, RunFields
+from trtbench.verbs._layers import EngineSourceFields, LayersView
+from trtbench.verbs._screen import draw, print_json, say, write
+from trtbench.verbs._verb import Caller, PlanView, Verb, python_function
+from trtbench.verbs.bench import show_plan, spec_from_request
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from trtbench.core.run import Run
+    from trtbench.workflows.explain.engines import EngineSource
+
+TABLES = (".csv", ".json", ".parquet")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileView(LayersView, PlanView):
+    """What is shown of the layers."""
+
+    colour: Literal["time", "precision", "roofline"] = option(
+        "time", "What colours say in the drawing."
+    )
+    expectations: Sequence[str] = option(
+        (),
+        "'count(Einsum)>=1', 'share(precision=int8)>=80%', 'jitter<5%'; else status 3.",
+        ("--expect",),
+        metavar="RULE",
+    )
+    junit: File | None = option(None, "Write what was expected as JUnit XML.", kind=FILE)
+
+
+@dataclass(frozen=True)
+class ProfileRequest(RunFields, TagFields, ExecutorFields, StoreFields):
+    """Time the layers of a model, or show those of a stored run."""
+
+    model: Annotated[
+        File, Argument("A file, or the name of a stored run.", "MODEL", travels="model")
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerRowFields(VerbRequest):
+    """Which layers are shown, and in which order."""
+
+    by: str | None = option(
+        None, "Group by kind, precision, role, node, block or '/a/*'.", metavar="KEY"
+    )
+    filter: str | None = option(None, "Only layers or nodes that fit.", metavar="PATTERN")
+    sort: Literal["time", "order", "roofline"] | None = option(
+        None,
+        "Slowest first, as they run, or farthest from the roofline first (default: time; in "
+        "Python: order).",
+    )
+
+
+@dataclass(frozen=True)
+class LayersRequest(LayerRowFields, EngineSourceFields, StoreFields):
+    """Show the layers of a run, or of files of trtexec."""
+
+    source: Annotated[
+        Sequence[File],
+        Argument(
+            "A run, or files of trtexec (or their folder): profile, layers, ONNX.", "SOURCE..."
+        ),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceRequest(LayerRowFields, EngineSourceFields, ProfileRequest):
+    """A model to profile, or where its layers are already."""
+
+    output: File | None = option(
+        None,
+        "Folder for the run; or all layers as FILE.csv, .json or .parquet.",
+        ("-o", "--output"),
+        kind=FILE,
+        stays=WRITTEN_HERE,
+    )
+
+    @property
+    def table(self) -> Path | None:
+        """The file that all layers are written to."""
+        path = Path(self.output) if self.output else None
+        is_table = path and (path.suffix in TABLES or not is_measured(str(self.model)))
+        return path if is_table else None
+
+
+def run(request: SourceRequest, caller: Caller) -> EngineSource:
+    from trtbench.workflows.explain.engines import engine_from_run, engine_from_words
+
+    if is_measured(str(request.model)):
+        return engine_from_run(measured(request, caller))
+    words = (request.model, *request.extra_args)
+    store = caller.store(caller.settings(request.store))
+    return engine_from_words(words, store=store, onnx=request.onnx, gpu=request.gpu)
+
+
+def measured(request: ProfileRequest, caller: Caller) -> Run:
+    """Measure a model and its layers, or read the stored run of that name."""
+    from trtbench.measure.bench import profile_model, stored_profile
+
+    config = caller.settings(request.store)
+    if not is_measured(str(request.model)):
+        return stored_profile(str(request.model), store=caller.store(config))
+    asked = _bench_request(request)
+    spec = spec_from_request(asked, config)
+    with caller.executing(asked, config, spec.model.name, runtime=spec.runtime) as execution:
+        run = profile_model(spec, store=caller.store(config), execution=execution)
+    for note in run.record.notes:
+        caller.say(f"note: {note}")
+    caller.say(f"run {run.id} in {run.path}")
+    return run
+
+
+def is_measured(name: str) -> bool:
+    """Tell a model from a stored run and from files that trtexec left."""
+    from trtbench.models.identity import SUFFIXES
+    from trtbench.models.torch_models import is_named
+
+    path = Path(name)
+    if path.suffix.lower() in SUFFIXES or is_named(name):
+        return True
+    left = (".json", ".log", ".txt", ".csv", ".gz", ".zip", ".tar", ".tgz", ".md", ".ipynb")
+    return path.is_file() and path.suffix.lower() not in left
+
+
+def _bench_request(request: ProfileRequest) -> BenchRequest:
+    table = isinstance(request, SourceRequest) and request.table is not None
+    output = None if table else request.output
+    return converted(request, BenchRequest, model=request.model, profile=True, output=output)
+
+
+def plan(request: SourceRequest, view: PlanView, caller: Caller) -> None:
+    config = caller.settings(request.store)
+    show_plan(spec_from_request(_bench_request(request), config), as_json=view.as_json)
+
+
+def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int | None:
+    from trtbench.analysis.gate import Suite, junit_from_suites, passed
+    from trtbench.host.files import write_output
+    from trtbench.layers.expect import judge_all
+    from trtbench.report.document import document_from_blocks
+    from trtbench.report.sections.summary import document_from_run
+    from trtbench.report.sections.verdicts import rule_table
+    from trtbench.workflows.explain import engines as layers
+
+    results = judge_all(view.expectations, engine.table, engine.facts)
+    chosen = {"by": request.by, "pattern": request.filter, "sort": request.sort or "time"}
+    document = layers.layers_document(engine, top=view.most, **chosen)  # type: ignore[arg-type]
+    rows = layers.layer_rows(engine, **chosen)  # type: ignore[arg-type]
+    if request.table:
+        say(f"written: {layers.write_rows(rows, request.table)}")
+    stored = engine.run if engine.run is not None and engine.run.path is not None else None
+    if view.as_json:
+        of_run = {"run": stored.id, "path": str(stored.path)} if stored else {}
+        print_json({**of_run, **document.data})
+    elif view.as_csv:
+        write(layers.csv_of(rows))
+    else:
+        if stored is not None:
+            draw(document_from_run(stored))
+        draw(document)
+    if view.draw:
+        say(f"drawn: {layers.draw_engine(engine, Path(view.draw), colour=view.colour)}")
+    if not results:
+        return None
+    if view.junit:
+        suite = f"trtbench profile {engine.label}"
+        write_output(Path(view.junit), junit_from_suites([Suite(suite, results)]))
+    draw(document_from_blocks("blocks", [rule_table(results)]), err=view.as_json or view.as_csv)
+    return None if passed(results) else EXIT_BROKEN
+
+
+def frame(request: LayersRequest, caller: Caller) -> DataFrame:
+    from trtbench.workflows.explain.engines import engine_from_words, frame_of, layer_rows
+
+    store, _ = caller.opened(request)
+    engine = engine_from_words(request.source, store=store, onnx=request.onnx, gpu=request.gpu)
+    rows = layer_rows(engine, by=request.by, pattern=request.filter, sort=request.sort or "order")
+    return frame_of(rows)
+
+
+verb = Verb(SourceRequest, run, show, ProfileView, plan=plan, task="images")
+profile = python_function(ProfileRequest, measured)
+layers = python_function(LayersRequest, frame)

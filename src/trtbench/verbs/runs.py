@@ -1,0 +1,320 @@
+"""List, show, tag, export and delete runs.
+
+Runs are listed newest first; show, tag, rm, path, series, export, fsck and reindex act on them.
+A run is named by its id, the beginning of it, "last", "tag:NAME" or its folder.
+
+Examples:
+  trtbench runs --model resnet --since 7d
+  trtbench runs show last
+  trtbench runs tag last release-1.2
+  cd "$(trtbench runs path last)"
+  >>> trtbench.runs(model="resnet", since="7d")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from trtbench.core.errors import EXIT_FAILED, UsageError
+from trtbench.core.units import counted
+from trtbench.requests.fields import FILE, Argument, File, Option, argument, option
+from trtbench.requests.groups import StoreFields
+from trtbench.requests.stored import ExportRunsRequest, RunsRequest
+from trtbench.verbs._screen import draw, print_json, say, show_value, write
+from trtbench.verbs._verb import AnyVerb, Caller, JsonView, Verb, View, python_function
+from trtbench.verbs.bench import show_run
+
+if TYPE_CHECKING:
+    from trtbench.analysis.summary import Summary
+    from trtbench.core.run import FailedRun, Run
+    from trtbench.store.directory import Entry
+    from trtbench.store.store import Checkup
+    from trtbench.workflows.stored.export import Exported
+    from trtbench.workflows.stored.runs import Entries
+
+SHOWN = 50
+"""Runs on a screen, where nobody says how many."""
+
+
+def run(request: RunsRequest, caller: Caller) -> Entries:
+    from trtbench.workflows.stored.runs import Entries, entries_from_request
+
+    return Entries(entries_from_request(request, store=caller.opened(request)[0]))
+
+
+def show(entries: Entries, request: RunsRequest, view: JsonView) -> None:
+    from trtbench.report.listings import document_from_entries
+
+    if view.as_json:
+        print_json(list(entries))
+        return
+    if not entries:
+        say("no runs; measure one with: trtbench bench model.onnx")
+        return
+    draw(document_from_entries(entries))
+    if request.limit == len(entries):
+        say(f"the newest {len(entries)}; --limit 0 shows all")
+
+
+def _limited(request: RunsRequest, view: JsonView) -> list[RunsRequest]:
+    return [replace(request, limit=SHOWN) if request.limit is None else request]
+
+
+@dataclass(frozen=True)
+class NameRequest(StoreFields):
+    """One run."""
+
+    name: str = argument("last", "A stored run.", "[NAME]", needed=False)
+
+
+def run_show(request: NameRequest, caller: Caller) -> Run | FailedRun:
+    return caller.opened(request)[0].load(request.name)
+
+
+def show_one(run: Run | FailedRun, request: NameRequest, view: JsonView) -> None:
+    from trtbench.core.run import Run
+    from trtbench.report.sections.summary import document_from_failure
+
+    if not isinstance(run, Run):
+        show_value(run, document_from_failure, as_json=view.as_json)
+        return
+    show_run(run, as_json=view.as_json, explain=True, alone=False)
+    if not view.as_json:
+        say(f"run {run.id} in {run.path}")
+
+
+@dataclass(frozen=True)
+class TagRequest(StoreFields):
+    """A run and its tags."""
+
+    name: Annotated[str, Argument("A stored run.", "NAME")]
+    tags: Annotated[Sequence[str], Argument("Names to find it by.", "TAGS...")]
+    _: KW_ONLY
+    remove: bool = option(False, "Take the tags away instead.")
+
+
+def run_tag(request: TagRequest, caller: Caller) -> Entry:
+    store, tags = caller.opened(request)[0], tuple(request.tags)
+    if request.remove:
+        return store.tag(request.name, drop=tags)
+    return store.tag(request.name, add=tags)
+
+
+def show_tag(entry: Entry, request: TagRequest, view: View) -> None:
+    say(f"run {entry.id} has the tags: {', '.join(entry.tags) or 'none'}")
+
+
+@dataclass(frozen=True)
+class RemoveRequest(StoreFields):
+    """Runs to delete."""
+
+    names: Annotated[Sequence[str], Argument("Stored runs.", "NAMES...")]
+    _: KW_ONLY
+    yes: bool = option(False, "Do not ask.", ("-y", "--yes"))
+
+
+def run_remove(request: RemoveRequest, caller: Caller) -> None:
+    store = caller.opened(request)[0]
+    entries = {entry.id: entry for entry in (store.entry(name) for name in request.names)}
+    if not request.yes:
+        import click
+
+        what = ", ".join(f"{e.id} ({e.model}, in {e.path})" for e in entries.values())
+        click.confirm(f"delete {what}?", abort=True, err=True)
+    for run_id in entries:
+        folder, left = store.remove(run_id)
+        caller.say(f"deleted {run_id} in {folder}")
+        if left:
+            some = f"{', '.join(left[:5])}{' ...' if len(left) > 5 else ''}"
+            caller.say(f"left alone there: {some}")
+
+
+def run_path(request: NameRequest, caller: Caller) -> Path:
+    return caller.opened(request)[0].resolve(request.name)
+
+
+def show_path(path: Path, request: NameRequest, view: View) -> None:
+    write(path)
+
+
+@dataclass(frozen=True)
+class SeriesRequest(NameRequest):
+    """One run, and where its samples go."""
+
+    _: KW_ONLY
+    output: Annotated[File, Option("Folder.", ("-o", "--output"), kind=FILE)]
+
+
+def run_series(request: SeriesRequest, caller: Caller) -> None:
+    from trtbench.core.errors import writing
+    from trtbench.core.run import Run
+    from trtbench.measure.bench import write_run_files
+
+    run, output = run_show(request, caller), Path(request.output)
+    if not isinstance(run, Run):
+        raise UsageError(
+            "a run that failed has no samples",
+            fix=f"trtbench runs show {request.name} says why it failed",
+        )
+    with writing(output):
+        output.mkdir(parents=True, exist_ok=True)
+    write_run_files(run, output, series=True)
+    caller.say(f"written to {output}")
+
+
+@dataclass(frozen=True)
+class ReindexRequest(StoreFields):
+    """A store, and folders of runs elsewhere."""
+
+    folders: Sequence[File] = argument(
+        (), "Folders of runs.", "[FOLDERS]...", kind=FILE, needed=False
+    )
+
+
+def run_reindex(request: ReindexRequest, caller: Caller) -> Checkup:
+    from trtbench.workflows.stored.runs import reindex_store
+
+    store = caller.store(caller.settings(request.store), at_once=False)
+    return reindex_store(store, tuple(map(Path, request.folders)))
+
+
+def show_reindex(found: Checkup, request: ReindexRequest, view: View) -> int | None:
+    runs, dropped = counted(found.runs, "run"), len(found.dropped)
+    say(f"{runs} indexed, {dropped} entries without a directory dropped")
+    for run_id, reason in found.damaged.items():
+        say(f"cannot be read, and stays listed: {run_id}: {reason}")
+    return EXIT_FAILED if found.damaged else None
+
+
+@dataclass(frozen=True)
+class FsckRequest(StoreFields):
+    """A store to check."""
+
+    _: KW_ONLY
+    dry_run: bool = option(False, "Show what is wrong, and change nothing.")
+
+
+def run_fsck(request: FsckRequest, caller: Caller) -> Checkup:
+    from trtbench.workflows.stored.runs import check_store
+
+    return check_store(caller.opened(request)[0], mend=not request.dry_run)
+
+
+def show_fsck(found: Checkup, request: FsckRequest, view: JsonView) -> int | None:
+    status = EXIT_FAILED if found.damaged else None
+    if view.as_json:
+        print_json(found)
+        return status
+    parts = (
+        ("taken into the index", "lacking in the index", found.adopted),
+        ("dropped from the index, without a run", "entries without a run", found.dropped),
+        ("removed, never finished", "never finished", found.unfinished),
+    )
+    for done, seen, names in parts:
+        for name in names:
+            say(f"{seen if request.dry_run else done}: {name}")
+    for run_id, reason in found.damaged.items():
+        say(f"cannot be read, left alone: {run_id}: {reason}")
+    state = "and all of them fit" if found.is_sound else "see above"
+    say(f"{counted(found.runs, 'run')} in the index, {state}")
+    return status
+
+
+def run_export(request: ExportRunsRequest, caller: Caller) -> Exported:
+    from trtbench.workflows.stored.export import export_runs
+    from trtbench.workflows.stored.runs import chosen_entries
+
+    store, _ = caller.opened(request)
+    entries = chosen_entries(request, store=store)
+    with caller.progress("export") as listen:
+        return export_runs(
+            entries,
+            store=store,
+            to=request.to,
+            output=str(request.output),
+            experiment=request.experiment,
+            listen=listen,
+        )
+
+
+def show_export(done: Exported, request: ExportRunsRequest, view: JsonView) -> int | None:
+    if view.as_json:
+        print_json(done)
+    for problem in done.problems:
+        say(f"not exported: {problem}")
+    known = f", {done.skipped} were there already" if done.skipped else ""
+    say(f"{counted(done.runs, 'run')} exported to {done.where}{known}")
+    return EXIT_FAILED if done.problems else None
+
+
+def _nothing(result: object, request: object, view: object) -> None:
+    pass
+
+
+WITHIN: dict[str, AnyVerb] = {
+    "show": Verb(
+        NameRequest, run_show, show_one, JsonView,
+        doc="Show one run with its statistics and findings.",
+    ),
+    "tag": Verb(TagRequest, run_tag, show_tag, View, doc="Add tags to a run, or remove some."),
+    "rm": Verb(
+        RemoveRequest, run_remove, _nothing, View,
+        doc="Delete runs: their own files, and their folders where nothing else is in them.",
+    ),
+    "path": Verb(NameRequest, run_path, show_path, View, doc="Print the folder of a run."),
+    "series": Verb(
+        SeriesRequest, run_series, _nothing, View,
+        doc="""Write times.json and the CSV files with a line for every sample.
+
+        Runs of up to 100 000 samples have them in their folder already.
+        """,
+    ),
+    "export": Verb(
+        ExportRunsRequest, run_export, show_export, JsonView,
+        doc="""Export runs, all or those named, to Parquet files or to MLflow.
+
+        What MLflow has already is not exported again.
+
+        Examples:
+          trtbench runs export --to parquet -o runs-parquet --since 30d
+          trtbench runs export --to mlflow -o http://tracking:5000 --tag nightly
+          trtbench runs export --to mlflow -o sqlite:///mlflow.db last
+          >>> trtbench.export_runs(to="parquet", output="runs-parquet", since="30d")
+        """,
+    ),
+    "reindex": Verb(
+        ReindexRequest, run_reindex, show_reindex, View,
+        doc="""Make the index anew from the run directories.
+
+        FOLDERS elsewhere are taken in too.
+        """,
+    ),
+    "fsck": Verb(
+        FsckRequest, run_fsck, show_fsck, JsonView,
+        doc="""Check whether the index and the run directories fit together, and mend them.
+
+        Runs that the index lacks are taken in, entries without a run are dropped, folders that
+        were never finished and are a week old are removed. A run that cannot be read stays where
+        it is and is listed with the reason. Exit status 1 when there are such runs.
+        """,
+    ),
+}  # fmt: skip
+
+verb = Verb(RunsRequest, run, show, JsonView, each=_limited, within=WITHIN)
+runs = python_function(RunsRequest, run)
+export_runs = python_function(ExportRunsRequest, run_export, doc=WITHIN["export"].doc)
+
+
+def load(name: File, *, store: File | None = None) -> Run | FailedRun:
+    """Read a stored run by id, the beginning of it, ``last``, ``tag:NAME`` or folder."""
+    return run_show(NameRequest(str(name), store=store), Caller())
+
+
+def summary(run: Run) -> Summary:
+    """Compute every statistic of a run."""
+    from trtbench.analysis.summary import summary_from_run
+
+    return summary_from_run(run)

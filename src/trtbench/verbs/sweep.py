@@ -1,0 +1,332 @@
+"""Measure every case of a matrix.
+
+The matrix is MODELS and axes, or a file of TOML or YAML that describes it all. What cases share
+(export, quantize, build) is done once and kept by the content of its inputs. A case that fails is
+a row with its reason. After any interruption, kill -9 included, --resume goes on without
+repeating what is done. Exit status 3 when nothing meets --where.
+
+In Python a model may be a mapping of the keys of such a file, and an ``output`` folder in which a
+sweep has begun is resumed.
+
+Examples:
+  trtbench sweep resnet18.onnx --precision fp32,int8 --batch 1,8,32 --rounds 3
+  trtbench sweep sweep.toml --dry-run
+  trtbench sweep model.onnx -r tensorrt --engine static,dynamic \\
+      --batch 1,32,256
+  trtbench sweep model.onnx --axis threads=1,2,4 --data val.npz \\
+      --where 'p99<5ms and top1>=baseline-0.5%'
+  trtbench sweep fp16.engine int8.engine --task depth --data images --gt truth
+  trtbench sweep --preset classification -r torch,tensorrt
+  trtbench sweep --resume sweeps/resnet18-20261115-120000
+  trtbench sweep model.onnx --batch 1,8,32 --executor ray --address head:6379
+  >>> trtbench.sweep("model.onnx", batch=[1, 8], output="sweep").rows
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trtbench.core.errors import EXIT_BROKEN, JobError, UsageError, refuse_unknown
+from trtbench.core.safety import clean_line, mask
+from trtbench.core.units import text_from_long_time, text_from_seconds
+from trtbench.requests.fields import LIST, Words, fields_of, option, words_from_text
+from trtbench.requests.groups import ExecutorFields
+from trtbench.requests.sweep import SweepRequest
+from trtbench.verbs._screen import LiveDrawing, draw, print_json, say
+from trtbench.verbs._verb import Caller, PlanView, Verb, python_function
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trtbench.analysis.sweep import Chosen
+    from trtbench.report.document import Document
+    from trtbench.requests.settings import Config
+    from trtbench.store.store import Store
+    from trtbench.sweep.matrix import Matrix
+    from trtbench.sweep.plan import SweepPlan
+    from trtbench.sweep.result import Results
+    from trtbench.sweep.run import Found, SweepProgress
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceRequest(SweepRequest):
+    """A sweep of which the best cases are shown."""
+
+    where: str | None = option(None, "Show what meets this, the best first.", metavar="CONDITION")
+    best: str = option(
+        "items",
+        "What the best has most of, or least: items, median, size, top1.",
+        metavar="NAME",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepView(PlanView):
+    """What is written and shown of a sweep."""
+
+    format: Words = option("html,png", "Of the report; none leaves it out.", kind=LIST)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swept:
+    """The results of a sweep, and where it is kept."""
+
+    results: Results
+    folder: Path
+    title: str
+
+
+def run(request: SweepRequest, caller: Caller) -> Swept:
+    from trtbench.sweep.result import results_from_sweep
+    from trtbench.sweep.run import carry_out
+
+    folder, store, config = _started(request, caller)
+    with (
+        caller.executing(request, config, None) as execution,
+        Board() if caller.on_terminal else nullcontext(_unwatched) as board,
+    ):
+        try:
+            sweep = carry_out(
+                folder, store=store, config=config, execution=execution,
+                retry_failed=request.retry_failed, watch=board,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            words = ["trtbench", "sweep", "--resume", str(folder), *_executor_words(request)]
+            caller.say(f"go on with: {shlex.join(words)}")
+            raise
+    for note in sweep.notes:
+        caller.say(f"note: {note}")
+    title = sweep.outline.matrix.title or f"Sweep {sweep.outline.name}"
+    return Swept(results=results_from_sweep(sweep, store=store), folder=folder, title=title)
+
+
+def _unwatched(progress: SweepProgress) -> None:
+    pass
+
+
+def results(request: SweepRequest, caller: Caller) -> Results:
+    return run(request, caller).results
+
+
+def _started(request: SweepRequest, caller: Caller) -> tuple[Path, Store, Config]:
+    """Plan and begin a sweep, or find the one to go on with, in the store it began in."""
+    from trtbench.sweep.matrix import refuse_more, sweep_folder
+    from trtbench.sweep.records import SWEEP, config_of_sweep, read_outline
+    from trtbench.sweep.run import start_sweep
+
+    config = caller.settings(request.store)
+    folder = Path(given) if (given := request.resume or request.output) is not None else None
+    begun = folder is not None and (folder / SWEEP).is_file() and not caller.on_terminal
+    if request.resume is not None:
+        refuse_more(request)
+    if folder is not None and (request.resume is not None or begun):
+        store_given = None if request.store is None else str(request.store)
+        config = config_of_sweep(folder, config, given=store_given)
+        _check_choice(request, read_outline(folder.absolute()).matrix)
+        return folder, caller.store(config), config
+    plan = _planned(request, config)
+    store = caller.store(config)
+    folder = sweep_folder(request, plan.matrix)
+    start_sweep(plan.matrix, folder, store=store, lenient=_is_lenient(request))
+    return folder, store, config
+
+
+def _check_choice(request: SweepRequest, matrix: Matrix) -> None:
+    """Refuse a condition that cannot be read before minutes of work."""
+    from trtbench.sweep.matrix import check_choice
+
+    if isinstance(request, ChoiceRequest):
+        check_choice(request.where, request.best, matrix)
+
+
+def _is_lenient(request: SweepRequest) -> bool:
+    return request.preset is not None and not request.runtime
+
+
+def _planned(request: SweepRequest, config: Config) -> SweepPlan:
+    from trtbench.requests.execution import is_elsewhere
+    from trtbench.sweep.matrix import matrix_from_request
+    from trtbench.sweep.plan import check_plan
+
+    matrix = matrix_from_request(request)
+    _check_choice(request, matrix)
+    return check_plan(
+        matrix, config=config, lenient=_is_lenient(request), elsewhere=is_elsewhere(request)
+    )
+
+
+def plan(request: SweepRequest, view: PlanView, caller: Caller) -> None:
+    from trtbench.report.sections.sweep import document_from_plan
+    from trtbench.sweep.plan import estimate
+
+    if request.resume is not None:
+        raise UsageError("--resume has no dry run", fix="leave --dry-run out")
+    config = caller.settings(request.store)
+    plan = _planned(request, config)
+    kinds = estimate(plan, store=caller.store(config), config=config)
+    if not view.as_json:
+        draw(document_from_plan(plan, kinds))
+        return
+    cases = [
+        {"case": case, "name": case.name, "steps": chain, "refused": plan.refused.get(place)}
+        for place, (case, chain) in enumerate(zip(plan.cases, plan.chains, strict=True))
+    ]
+    steps = list(plan.steps.values())
+    print_json({"matrix": plan.matrix, "cases": cases, "steps": steps, "estimate": kinds})
+
+
+def show(found: Swept, request: ChoiceRequest, view: SweepView) -> int | None:
+    from trtbench.report.sections.sweep import document_from_sweep
+    from trtbench.sweep.result import write_results
+    from trtbench.sweep.run import ENGINES
+
+    results, folder = found.results, found.folder
+    formats = () if view.format == "none" else words_from_text(view.format)
+    paths = write_results(results, folder, title=found.title, formats=formats)
+    where, by = request.where or "", request.best
+    chosen, where = _chosen(results, where, by) if where else (None, where)
+    if view.as_json:
+        _print_json(results, folder, chosen)
+    else:
+        advice = results.advice
+        draw(document_from_sweep(results.rows, chosen=chosen, where=where, by=by, advice=advice))
+    pictures = [path for path in paths if path.suffix == ".png"]
+    shown = f"; {len(pictures)} pictures in {pictures[0].parent.name}/" if pictures else ""
+    say(f"wrote {len(paths)} files to {folder}; start with {paths[0].name}{shown}")
+    if (engines := folder / ENGINES).is_dir():
+        say(f"what other machines built is in {engines}, by machine and case")
+    if chosen is not None and not chosen.rows:
+        return EXIT_BROKEN
+    if not results.runs:
+        raise JobError("no case of the sweep could be measured", fix=f"see {paths[0]}")
+    return None
+
+
+def _executor_words(request: SweepRequest) -> Iterator[str]:
+    """Write anew where the work is done: the folder of a sweep does not say."""
+    for field in fields_of(ExecutorFields):
+        value = getattr(request, field.name)
+        if value != field.default:
+            for each in value if isinstance(value, list | tuple) else (value,):
+                yield from (field.flag, str(each))
+
+
+def _chosen(results: Results, where: str, best: str) -> tuple[Chosen, str]:
+    """Choose what meets a condition, and say how that was understood."""
+    from trtbench.analysis.sweep import choose, quantities
+    from trtbench.core.conditions import condition_from_text
+    from trtbench.core.metrics import kinds
+
+    names = quantities(results.rows)
+    refuse_unknown(best, names, f"--best {best} is no quantity", listed="quantities", flag="--best")
+    condition = condition_from_text(where, names=names, kinds=kinds(names))
+    return choose(results.rows, condition, by=best), condition.text
+
+
+def _print_json(results: Results, folder: Path, chosen: Chosen | None) -> None:
+    import msgspec
+
+    from trtbench.report.sections.sweep import json_from_rows
+
+    document = msgspec.json.decode(json_from_rows(results.rows, title=folder.name))
+    document |= {"folder": str(folder), "advice": results.advice}
+    if chosen is not None:
+        document |= {"chosen": [row.runs for row in chosen.rows], "unknown": chosen.unknown}
+    print_json(document)
+
+
+MOST_ROWS = 24
+"""Rows of the live table; more would scroll off the screen."""
+_MARKS = {"now": "▶", "failed": "✗", "done": "✓", "waiting": "·"}
+"""Of the states of cases, in the order in which they are worth a row."""
+
+
+class Board(LiveDrawing):
+    """The state of a sweep on stderr: a table on a terminal, a line for each case elsewhere."""
+
+    def __init__(self) -> None:
+        from rich.live import Live
+
+        super().__init__()
+        terminal = self._console.is_terminal
+        self._drawn = self._live = (
+            Live(console=self._console, auto_refresh=False, transient=True) if terminal else None
+        )
+        self._said: set[str] = set()
+
+    def __call__(self, progress: SweepProgress) -> None:
+        """Redraw between jobs only: while a child measures, this process sleeps."""
+        if self._live:
+            from rich.console import Group
+
+            from trtbench.report.renderers.terminal import lines
+
+            drawn = lines(_board(progress), width=self._console.width)
+            self._live.update(Group(*drawn), refresh=True)
+            return
+        for place, reason in progress.reasons.items():
+            self._say(f"failed: {progress.plan.cases[place].name}: {reason}")
+        for place, found in progress.found.items():
+            self._say(f"done: {progress.plan.cases[place].name}: {_median(found)} ({found.run})")
+        if progress.doing:
+            self._say(f"{_count(progress)} {progress.doing}{_left(progress)}")
+
+    def _say(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self._console.print(mask(clean_line(text)), markup=False, soft_wrap=True)
+
+
+def _board(progress: SweepProgress) -> Document:
+    from trtbench.report.document import Cell, Heading, document_from_blocks, table_from_rows
+
+    states = progress.state
+    order = sorted(states, key=lambda place: list(_MARKS).index(states[place]))
+    shown = set(order[:MOST_ROWS])
+    rows = [
+        (
+            Cell(text=_MARKS[states[place]], tone="bad" if states[place] == "failed" else "plain"),
+            case.name,
+            _median(progress.found[place]) if place in progress.found else "",
+            progress.reasons.get(place, ""),
+        )
+        for place, case in enumerate(progress.plan.cases)
+        if place in shown
+    ]
+    headings = (
+        Heading(key="state", title=""),
+        Heading(key="case", title="Case", fit="shorten"),
+        Heading(key="median_s", title="Median", align="right"),
+        Heading(key="reason", title="", fit="wrap", rank=1),
+    )
+    more = f"… and {len(states) - len(shown)} more" if len(states) > len(shown) else None
+    table = table_from_rows("board", headings=headings, rows=rows, caption=more)
+    return document_from_blocks("board", [table], title=_headline(progress))
+
+
+def _headline(progress: SweepProgress) -> str:
+    elapsed = text_from_long_time(time.monotonic() - progress.began)
+    parts = (_count(progress), progress.doing or "finishing", f"{elapsed} so far")
+    return " · ".join(parts) + _left(progress)
+
+
+def _count(progress: SweepProgress) -> str:
+    return f"[{progress.done}/{progress.total}]" if progress.total else "[prepare]"
+
+
+def _left(progress: SweepProgress) -> str:
+    left = progress.left_s
+    return f" · about {text_from_long_time(left)} left" if left is not None else ""
+
+
+def _median(found: Found) -> str:
+    return text_from_seconds(found.cached.median_s) if found.cached else "–"
+
+
+verb = Verb(ChoiceRequest, run, show, SweepView, plan=plan, task="typed")
+sweep = python_function(SweepRequest, results)

@@ -1,1 +1,0 @@
-"""One network built several times: what differs, and comparisons that rest on many draws."""

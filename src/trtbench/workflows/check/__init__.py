@@ -1,4 +1,0 @@
-"""Outputs and answers: checks of one side against another, evaluations on data.
-
-Does not know verdicts on time.
-"""

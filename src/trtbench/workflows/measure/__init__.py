@@ -1,4 +1,0 @@
-"""One run, from the ask to the folder in the store.
-
-Does not know that runs are compared.
-"""

@@ -1,0 +1,520 @@
+"""The layers of an engine: joined, rated, added up, compared, explained, and expected to be so."""
+
+from __future__ import annotations
+
+import math
+from typing import TypeVar
+
+import pytest
+from layer_sets import conv, fp16_chain, graph, int8_chain, other, profile, table
+
+from trtbench.analysis.gate import (
+    Suite,
+    evaluate,
+    junit_from_suites,
+    passed,
+    rules_from_table,
+    rules_from_text,
+)
+from trtbench.core.errors import UsageError
+from trtbench.layers.cost import gpu_peaks, peak_of, with_rates
+from trtbench.layers.diff import (
+    Reconciliation,
+    Why,
+    at_clock,
+    common_sequence,
+    difference,
+    hint_of,
+    reconcile,
+    why,
+)
+from trtbench.layers.expect import expectation_from_text, judge, judge_all
+from trtbench.layers.join import join_layers, layer_types, type_from_tactic
+from trtbench.layers.precision import narrowest, precision_truth
+from trtbench.layers.table import (
+    EngineFacts,
+    LayerTable,
+    block_of,
+    groups_of,
+    matching,
+    nodes_of,
+)
+
+Known = TypeVar("Known", Reconciliation, Why)
+
+
+def known(found: Known | None) -> Known:
+    assert found is not None
+    return found
+
+
+def convs(*names: str, dims: tuple[tuple[int, ...], ...]) -> LayerTable:
+    """A chain of convolutions in FP16 with these outputs."""
+    layers = [
+        conv(name, (f"t{place}", "fp16"), (f"t{place + 1}", "fp16"), dims=shape)
+        for place, (name, shape) in enumerate(zip(names, dims, strict=True))
+    ]
+    return table(layers, range(1, len(names) + 1))
+
+
+def test_a_row_tells_what_profile_and_inspector_tell() -> None:
+    first, second = int8_chain().layers[1:3]
+    assert (first.kind, first.role, first.nodes) == ("Convolution", "compute", ("/a/Conv",))
+    assert (first.precision, first.precision_basis) == ("int8", "tactic")
+    assert (second.precision_in, second.precision, second.precision_out) == ("int8", "int8", "fp16")
+    assert first.share == pytest.approx(5 / 43)
+    assert first.flops == 2 * 64 * 64 * 9 * 56 * 56
+    assert first.traffic_bytes == 2 * 64 * 56 * 56 + 64 * 64 * 9
+
+
+def test_layers_that_share_a_name_stay_apart_and_keep_their_order() -> None:
+    twice = [
+        other("copy", "Reformat", ("input", "fp16"), ("a", "fp16")),
+        other("copy", "Shuffle", ("a", "fp16"), ("output", "fp16")),
+    ]
+    joined = table(twice, [1, 3])
+    assert [(each.kind, each.time_s) for each in joined.layers] == [
+        ("Reformat", pytest.approx(1e-6)),
+        ("Shuffle", pytest.approx(3e-6)),
+    ]
+    assert any("share their name" in note for note in joined.notes)
+
+
+def test_profile_and_graph_of_different_engines_are_not_joined() -> None:
+    mine = graph([conv("x", ("input", "fp16"), ("y", "fp16"))])
+    joined = join_layers(profile(["a", "b", "c"], [1, 2, 3]), mine)
+    assert [each.kind for each in joined.layers] == [None, None, None]
+    assert "different engines" in joined.notes[0]
+    assert joined.total_s == pytest.approx(6e-6)
+
+
+def test_a_graph_without_a_profile_has_no_times_and_says_so() -> None:
+    joined = join_layers(None, graph([conv("x", ("input", "fp16"), ("y", "fp16"))]))
+    assert joined.total_s is None
+    assert joined.layers[0].time_s is None
+    assert any("nothing was timed" in note for note in joined.notes)
+
+
+def test_a_profile_without_a_graph_knows_names_and_times() -> None:
+    joined = join_layers(profile(["Conv_0 + Relu_1", "data to nvm"], [2, 1]))
+    assert joined.layers[0].nodes == ("Conv_0", "Relu_1")
+    assert joined.layers[1].role == "copy"
+    assert joined.layers[0].precision is None
+    zero = join_layers(profile(["a", "b"], [0, 0]))
+    assert (zero.total_s, [each.share for each in zero.layers]) == (0, [None, None])
+
+
+def test_a_layer_that_was_not_timed_keeps_its_place() -> None:
+    names = [f"c{index}" for index in range(20)]
+    layers = [conv(each, (each, "fp16"), (f"{each}_out", "fp16")) for each in names]
+    timed = [each for each in names if each != "c7"]
+    joined = join_layers(profile(timed, [1.0] * 19), graph(layers))
+    assert [each.name for each in joined.layers] == names
+    assert joined.layers[7].time_s is None
+    assert any("not in the profile" in note for note in joined.notes)
+
+
+@pytest.mark.parametrize(
+    ("tactic", "expected"),
+    [
+        ("sm80_xmma_fprop_implicit_gemm_interleaved_i8f32_i8i32_f32_nchw_vect_c_32", "int8"),
+        ("sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize64x64x64", "tf32"),
+        ("sm86_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x64x8_stage3_ffma", "fp32"),
+        ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64", "bf16"),
+        ("sm90_xmma_gemm_e4m3bf16_e4m3f32_f32_tn_n_tilesize128x128x64", "fp8"),
+        ("sm50_xmma_cublas_gemvx_f16f16_f32_f32_tn_n_int32_unit_n", "fp16"),
+        ("ampere_h16816cudnn_128x64_ldg8_relu_exp_small_nhwc_tn_v1", "fp16"),
+        ("turing_fp32_i8816cudnn_int8_256x64_ldg16_relu_small_nt_v1", "int8"),
+        ("ampere_scudnn_128x64_relu_medium_nn_v1", "fp32"),
+        ("0x00000000000003ea", None),
+        ("__myl_MulSumAdd_0x8622c45a2ac50005b4481bcb604814ec", None),
+        (None, None),
+    ],
+)
+def test_the_name_of_a_kernel_tells_the_type_that_computes(
+    tactic: str | None, expected: str | None
+) -> None:
+    assert type_from_tactic(tactic) == expected
+
+
+def test_names_of_fused_layers_tell_their_nodes() -> None:
+    assert nodes_of("conv1.weight + QuantizeLinear_7 + Conv_9") == ("QuantizeLinear_7", "Conv_9")
+    assert nodes_of("PWN(/act/Erf, /act/Mul)") == ("/act/Erf", "/act/Mul")
+    assert nodes_of("{ForeignNode[/a/MatMul.../z/Add]}") == ("/a/MatMul", "/z/Add")
+    assert nodes_of("Reformatting CopyNode for Input Tensor 0 to /a/Conv") == ()
+    assert nodes_of("/b/MatMul_myl2_3") == ("/b/MatMul",)
+    torch = "[CONVOLUTION]-[aten_ops.convolution.default]-[/conv1/convolution]"
+    assert nodes_of(f"{torch} + [SCALE]-[aten_ops.norm]-[/bn1/norm]") == (
+        "/conv1/convolution",
+        "/bn1/norm",
+    )
+
+
+def test_reformats_are_known_by_their_names_in_every_version() -> None:
+    names = ["Reformatting CopyNode for Input Tensor 0 to x", "prob input reformatter 0", "conv1"]
+    joined = join_layers(profile(names, [1, 2, 3]))
+    assert [each.role for each in joined.layers] == ["reformat", "reformat", "compute"]
+
+
+def test_blocks_are_prefixes_of_names() -> None:
+    assert block_of("/layer3/layer3.1/conv1/Conv") == "/layer3"
+    assert block_of("/layer3/layer3.1/conv1/Conv", depth=2) == "/layer3/layer3.1"
+    assert block_of("layer3.1.conv1", depth=1) == "layer3"
+
+
+@pytest.mark.parametrize("by", ["kind", "precision", "role", "node", "block", "/a/*,/b/*"])
+def test_groups_count_every_second_once(by: str) -> None:
+    joined = int8_chain()
+    groups = groups_of(joined, by)
+    assert math.fsum(each.seconds or 0 for each in groups) == pytest.approx(joined.total_s)
+    assert math.fsum(each.share or 0 for each in groups) == pytest.approx(1)
+
+
+def test_groups_by_pattern_and_top() -> None:
+    joined = int8_chain()
+    found = {each.name: each.seconds for each in groups_of(joined, "/a/*,/c/*")}
+    # Both conversions belong to no node; they fit no pattern.
+    assert found == {
+        "/a/*": pytest.approx(5e-6),
+        "/c/*": pytest.approx(10e-6),
+        "the rest": pytest.approx(28e-6),
+    }
+    assert len(groups_of(joined, "node", top=2)) == 2
+    assert [each.name for each in matching(joined.layers, "Gelu")] == ["/act/Gelu"]
+    with pytest.raises(UsageError, match="grouped by"):
+        groups_of(joined, "colour")
+
+
+def test_gpus_are_found_by_the_driver_s_names_and_never_by_a_cousin_s() -> None:
+    found = {name: peak and peak.name for name in _NAMES if (peak := peak_of(name)) or True}
+    assert found == _NAMES
+    assert peak_of("Orin", sm_count=16).name == "Jetson AGX Orin"  # type: ignore[union-attr]
+    for peak in gpu_peaks():
+        assert peak.bytes_per_s > 1e10
+        assert peak.source.startswith("NVIDIA ")
+        assert peak.flops_per_s["fp16"] > peak.flops_per_s["fp32"] > 1e11
+
+
+_NAMES = {
+    "NVIDIA A100 80GB PCIe": "A100 80GB PCIe",
+    "NVIDIA H200": "H200",
+    "Tesla T4": "Tesla T4",
+    "NVIDIA GeForce RTX 4070 Ti SUPER": None,
+    "NVIDIA GeForce RTX 3080 Laptop GPU": None,
+    "NVIDIA A100-SXM4-80GB MIG 1g.10gb": None,
+    "Xavier of an unknown kind": None,
+}
+
+
+def test_shares_of_the_roofline_follow_from_flops_bytes_and_time() -> None:
+    peak = peak_of("NVIDIA H200")
+    assert peak is not None
+    layer = with_rates(fp16_chain(), peak).layers[0]
+    flops, moved, seconds = 2 * 64 * 64 * 9 * 56 * 56, 2 * 2 * 64 * 56 * 56 + 2 * 64 * 64 * 9, 10e-6
+    least = max(flops / 989.4e12, moved / 4800e9)
+    assert layer.flops_per_s == pytest.approx(flops / seconds)
+    assert layer.roofline == pytest.approx(least / seconds)
+    assert layer.bound == ("compute" if flops / 989.4e12 > moved / 4800e9 else "memory")
+    assert with_rates(fp16_chain(), None).layers[0].roofline is None
+
+
+def test_precision_is_what_computes_not_what_comes_out() -> None:
+    truth = precision_truth(int8_chain())
+    assert {each.precision: (each.layers, each.seconds) for each in truth.types} == {
+        "int8": (3, pytest.approx(25e-6)),
+        "fp16": (1, pytest.approx(5e-6)),
+    }
+    assert truth.conversion_s == pytest.approx(13e-6)
+    assert [(each.role, each.layers) for each in truth.conversions] == [("quantize", 2)]
+
+
+def test_islands_have_the_layers_around_them_and_what_their_borders_cost() -> None:
+    first, second = precision_truth(int8_chain()).islands
+    assert (first.layers, first.after) == ((1, 2), ("/act/Gelu",))
+    assert (second.layers, second.before) == ((5,), ("/act/Gelu",))
+    assert (first.conversion_s, second.conversion_s) == pytest.approx((6e-6, 7e-6))
+
+
+def test_layers_asked_to_be_narrower_are_named() -> None:
+    truth = precision_truth(fp16_chain(), asked="fp16+int8")
+    assert [each.name for each in truth.unmet] == ["/b/Conv", "/c/Conv", "/a/Conv"]
+    assert {(each.asked, each.got) for each in truth.unmet} == {("int8", "fp16")}
+    assert not precision_truth(int8_chain(), asked="int8").unmet
+    assert narrowest("FP32+FP16+INT8") == "int8"
+    assert narrowest(None) is None
+
+
+def test_layers_and_gpu_time_are_reconciled_part_by_part() -> None:
+    found = known(reconcile(int8_chain(), 30e-6, profiled_gpu_s=45e-6, cuda_graph=True))
+    parts = {each.name: each.seconds for each in found.parts}
+    # 43 µs of layers, 30 µs of GPU time: 15 µs more under the profiler, of which 2 no layer has.
+    assert parts["profiler overhead"] == pytest.approx(15e-6)
+    assert parts["launch gaps"] == pytest.approx(-2e-6)
+    assert parts["CUDA graph"] is None
+    assert found.gap_s == pytest.approx(13e-6)
+    assert found.unexplained_s == pytest.approx(0, abs=1e-12)
+
+
+def test_what_no_evidence_covers_stays_unexplained() -> None:
+    joined = int8_chain()
+    found = known(reconcile(joined, 30e-6))
+    assert found.unexplained_s == pytest.approx(13e-6)
+    assert "6 timed layers" in (hint_of(found, joined) or "")
+
+
+def test_layers_on_other_streams_explain_at_most_their_own_time() -> None:
+    joined = table(
+        [
+            conv("a", ("input", "fp16"), ("x", "fp16")),
+            other("side", "PointWiseV2", ("input", "fp16"), ("y", "fp16"), stream=1),
+        ],
+        [10, 3],
+    )
+    found = known(reconcile(joined, 8e-6))
+    beside = next(each for each in found.parts if each.name == "auxiliary streams")
+    assert (beside.seconds, beside.evidence) == (pytest.approx(3e-6), "at most")
+    assert found.unexplained_s == pytest.approx(2e-6)
+
+
+def test_changes_of_a_diff_add_up_to_the_difference() -> None:
+    found = difference(fp16_chain(), int8_chain())
+    assert found.delta_s == pytest.approx(43e-6 - 54e-6)
+    assert math.fsum(each.delta_s for each in found.changes) == pytest.approx(found.delta_s)
+    by = {each.name: each.by for each in found.changes}
+    assert by["/a/Conv"] == by["/act/Gelu"] == "origin"
+    assert len(found.only("b")) == 2
+    assert found.explained == pytest.approx(1)
+
+
+def test_a_fusion_that_changed_is_one_piece_of_work() -> None:
+    apart = table(
+        [
+            conv("/a/Conv", ("input", "fp16"), ("a", "fp16"), nodes=["/a/Conv"]),
+            other("/r/Relu", "PointWiseV2", ("a", "fp16"), ("output", "fp16"), nodes=["/r/Relu"]),
+        ],
+        [10, 4],
+    )
+    fused = [
+        conv(
+            "/a/Conv + /r/Relu", ("input", "fp16"), ("output", "fp16"), nodes=["/a/Conv", "/r/Relu"]
+        )
+    ]
+    found = difference(table(fused, [11]), apart)
+    assert len(found.changes) == 1
+    assert "fusion" in found.changes[0].changed
+    assert found.changes[0].delta_s == pytest.approx(3e-6)
+    assert known(why(table(fused, [11]), apart)).causes[0].cause.code == "fusion"
+
+
+def test_a_foreign_node_is_aligned_by_the_nodes_it_swallowed() -> None:
+    swallowed = join_layers(
+        profile(["/p/Conv", "{ForeignNode[/m/MatMul.../m/Softmax]}"], [3, 20]),
+        graph(
+            [
+                conv("/p/Conv", ("input", "fp16"), ("p", "fp16"), nodes=["/p/Conv"]),
+                other("{ForeignNode[/m/MatMul.../m/Softmax]}", "Myelin", ("p", "fp16"),
+                      ("output", "fp16")),
+            ]
+        ),
+    )  # fmt: skip
+    kernels = table(
+        [
+            conv("/p/Conv", ("input", "fp16"), ("p", "fp16"), nodes=["/p/Conv"]),
+            other("/m/MatMul_myl1_0", "gemm", ("p", "half"), ("s", "half"), nodes=["/m/MatMul"]),
+            other("__myl_Add_myl1_1", "kgen", ("s", "half"), ("t", "half"), nodes=["/m/Add"]),
+            other("__myl_Soft_myl1_2", "kgen", ("t", "half"), ("output", "half"),
+                  nodes=["/m/Softmax"]),
+        ],
+        [3, 8, 4, 5],
+    )  # fmt: skip
+    found = difference(swallowed, kernels)
+    region = next(each for each in found.changes if "ForeignNode" in (each.name_a or ""))
+    assert (len(region.a), len(region.b), region.by) == (1, 3, "origin")
+    assert region.delta_s == pytest.approx(-3e-6)
+
+
+def test_a_region_whose_ends_are_weights_is_aligned_with_all_in_its_place() -> None:
+    """TensorRT 8.6 names a region by weights and helpers, which are no nodes."""
+    region = "{ForeignNode[encoder.ln.weight...(Unnamed Layer* 24) [ElementWise]]}"
+    before = conv("/p/Conv", ("input", "fp16"), ("p", "fp16"), nodes=["/p/Conv"])
+    whole = table([before, other(region, "Myelin", ("p", "fp16"), ("output", "fp16"))], [3, 40])
+    kernels = [
+        other(f"__myl_{n}_myl1_{n}", "kgen", (f"k{n}" if n else "p", "half"), (f"k{n + 1}", "half"),
+              nodes=[f"/n{n}/MatMul"])
+        for n in range(20)
+    ]  # fmt: skip
+    found = difference(whole, table([before, *kernels], [3] + [1.5] * 20))
+    change = next(each for each in found.changes if each.name_a == region)
+    assert (len(change.b), change.by) == (20, "place")
+    assert change.delta_s == pytest.approx(-10e-6)
+
+
+def test_numbered_names_of_another_export_are_aligned_by_place() -> None:
+    """Conv_3 of one file is not Conv_3 of another; kind, shape and order decide."""
+    dims = ((1, 64, 56, 56), (1, 128, 28, 28), (1, 64, 56, 56))
+    one = convs("Conv_0", "Conv_1", "Conv_2", dims=dims)
+    other_export = convs("Conv_2", "Conv_7", "Conv_12", dims=dims)
+    found = difference(one, other_export)
+    assert {(each.name_a, each.name_b) for each in found.changes} == {
+        ("Conv_0", "Conv_2"), ("Conv_1", "Conv_7"), ("Conv_2", "Conv_12")
+    }  # fmt: skip
+    assert {each.by for each in found.changes} == {"place"}
+
+
+def test_engines_of_different_networks_are_said_to_be() -> None:
+    strange = table([other("x", "Resize", ("input", "fp16"), ("output", "fp16"))], [9])
+    found = difference(fp16_chain(), strange)
+    assert found.explained == 0
+    assert "one network" in found.notes[0]
+
+
+def test_common_sequences_keep_order_and_are_as_long_as_can_be() -> None:
+    assert common_sequence("abcde", "xbxdexx") == [(1, 1), (3, 3), (4, 4)]
+    assert common_sequence("", "abc") == []
+    assert common_sequence("aaa", "aa") == [(0, 0), (1, 1)]
+
+
+def test_why_names_the_layer_that_interrupts_int8() -> None:
+    found = known(why(fp16_chain(), int8_chain(), candidate=EngineFacts(asked="int8")))
+    # The convolutions got twice as fast, so 25 + 4 µs could be expected; it takes 43.
+    assert found.gain == pytest.approx(2)
+    assert found.expected_s == pytest.approx(29e-6)
+    assert found.shortfall_s == pytest.approx(14e-6)
+    first = found.causes[0].cause
+    assert first.code == "interruption"
+    assert "/act/Gelu" in first.title
+    assert first.seconds == pytest.approx(8e-6)  # 1 of its own, 7 of the conversion behind it
+    assert first.command is not None
+    explained = {each.cause.code: each.explains_s for each in found.causes}
+    assert explained["reformat"] == pytest.approx(6e-6)
+
+
+def test_causes_never_explain_more_than_there_is() -> None:
+    for a, b in ((fp16_chain(), int8_chain()), (int8_chain(), fp16_chain())):
+        found = known(why(a, b))
+        explained = math.fsum(each.explains_s for each in found.causes)
+        assert explained <= max(0.0, found.shortfall_s) + 1e-12
+        assert explained + found.unexplained_s == pytest.approx(max(0.0, found.shortfall_s))
+        shown = [each.explains_s for each in found.causes]
+        assert shown == sorted(shown, reverse=True)
+
+
+def test_layers_left_in_a_wider_type_are_a_cause_in_seconds() -> None:
+    half = table(
+        [
+            conv("/a/Conv", ("input", "int8"), ("a", "int8"), nodes=["/a/Conv"]),
+            conv("/b/Conv", ("a", "int8"), ("b", "fp16"), tactic="int8 to fp16",
+                 nodes=["/b/Conv"]),
+            other("/act/Gelu", "PointWiseV2", ("b", "fp16"), ("act", "fp16"), nodes=["/act/Gelu"]),
+            conv("/c/Conv", ("act", "fp16"), ("output", "fp16"), nodes=["/c/Conv"]),
+        ],
+        [5, 10, 4, 20],
+    )  # fmt: skip
+    found = known(why(fp16_chain(), half, candidate=EngineFacts(asked="int8")))
+    cause = found.causes[0].cause
+    assert (cause.code, cause.layers) == ("precision", ("/c/Conv",))
+    assert cause.seconds == pytest.approx(10e-6)  # 20 µs, and 10 if it had gained as the others
+
+
+def test_clocks_copies_and_a_slow_host_are_causes_too() -> None:
+    a = EngineFacts(gpu="G", sm_clock_hz=2e9, gpu_s=54e-6, h2d_s=1e-6, d2h_s=0.0, enqueue_s=1e-6)
+    b = EngineFacts(gpu="G", sm_clock_hz=1e9, gpu_s=108e-6, h2d_s=5e-6, d2h_s=0.0, enqueue_s=99e-6)
+    slow = at_clock(fp16_chain(), 1 / 2)
+    found = known(why(fp16_chain(), slow, baseline=a, candidate=b))
+    causes = {each.cause.code: each.cause.seconds for each in found.causes}
+    assert causes["clocks"] == pytest.approx(54e-6)
+    assert causes["transfers"] == pytest.approx(4e-6)
+    assert "enqueue" in causes
+    assert "kernel" not in causes  # at one clock the layers are alike
+
+
+def test_without_a_profile_there_is_no_why() -> None:
+    bare = join_layers(None, graph([conv("x", ("input", "fp16"), ("y", "fp16"))]))
+    assert why(bare, fp16_chain()) is None
+
+
+def test_a_label_is_held_against_what_computes() -> None:
+    """INT8 convolutions that give out FP16 are INT8; conversions are nobody's label."""
+    layers = [
+        other("q", "Reformat", ("input", "fp32"), ("a", "int8"), origin="QDQ"),
+        conv("b", ("a", "int8"), ("b", "fp16"), tactic="int8 to fp16"),
+    ]
+    assert layer_types(graph(layers)) == {"int8": 1}
+
+
+FACTS = EngineFacts(gpu_s=30e-6, jitter=0.02)
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ("count(Conv)==3", "pass"),
+        ("count(Convolution)>=4", "fail"),
+        ("count(operator=Gelu)==1", "pass"),
+        ("count(Einsum)>=1", "fail"),
+        ("count(/a/*)==1 and count(name=Gelu)==1", "pass"),
+        ("share(precision=int8)>=58%", "pass"),  # 25 of 43 µs
+        ("share(precision=int8)>=59%", "fail"),
+        ("share(role=quantize, name=*c*)<20%", "pass"),
+        ("time(precision=int8)<=25us", "pass"),
+        ("conversions<10us", "fail"),
+        ("not conversions<10us", "pass"),
+        ("jitter<5%", "pass"),
+        ("jitter<1%", "fail"),
+        ("layers==6", "pass"),
+        ("gpu<40us or latency<1us", "pass"),
+        ("latency<1us", "unclear"),
+        ("share(bound=memory)<50%", "pass"),
+    ],
+)
+def test_expectations_are_judged(text: str, outcome: str) -> None:
+    assert judge(expectation_from_text(text), int8_chain(), FACTS).outcome == outcome
+
+
+def test_what_is_not_known_is_unclear_and_said() -> None:
+    bare = join_layers(profile(["Conv_0", "Conv_1"], [1, 2]))
+    kind = judge(expectation_from_text("share(precision=int8)>=80%"), bare, EngineFacts())
+    assert kind.outcome == "unclear"
+    assert "detailed layer information" in kind.message
+    named = judge(expectation_from_text("count(Conv)==2"), bare, EngineFacts())
+    assert named.outcome == "pass"
+    jitter = judge(expectation_from_text("jitter<5%"), bare, EngineFacts())
+    assert (jitter.outcome, "jitter" in jitter.message) == ("unclear", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("cuont(Conv)==3", "count"),
+        ("share(precison=int8)>=80%", "precision"),
+        ("share(precision=int8)>=0.8", "80%"),
+        ("time(precision=int8)<3", "ms"),
+        ("count(Conv)", "comparison"),
+        ("count(Conv)==", "missing"),
+        ("jitter<5", "5%"),
+        ("layers<100%", "is no count"),
+        ("gpu<2*5", "has no unit"),
+    ],
+)
+def test_a_wrong_expectation_says_how_to_write_it(text: str, hint: str) -> None:
+    with pytest.raises(UsageError) as problem:
+        expectation_from_text(text)
+    assert hint in str(problem.value)
+
+
+def test_gates_take_the_same_expressions() -> None:
+    rule = rules_from_text("share(precision=int8)>=80%")[0]
+    assert (rule.relation, rule.text) == ("expect", "share(precision=int8)>=80%")
+    table = {"p99": "<5ms", "expect": ["count(Einsum)>=1", "jitter<5%"]}
+    rules = rules_from_table(table, where="model.gate.toml")
+    assert [each.relation for each in rules] == ["<", "expect", "expect"]
+    (unclear,) = evaluate([rules[1]])
+    assert unclear.outcome == "unclear"
+
+
+def test_results_become_junit() -> None:
+    results = judge_all(["count(Conv)==3", "count(Einsum)>=1"], fp16_chain(), FACTS)
+    assert not passed(results)
+    xml = junit_from_suites([Suite("trtbench profile x", results)])
+    assert 'failures="1"' in xml
+    assert "count(Einsum) is 0" in xml

@@ -1,0 +1,257 @@
+"""Layers of files: ``profile``, ``diff`` and ``diff --why``, with and without the ONNX model."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pytest
+from command import Say
+from layer_files import write_engine
+from onnx import TensorProto, helper, numpy_helper
+
+from models import save_graph
+from trtbench.cli import trtbench as group
+from trtbench.layers.diff import _REMEDIES, CauseCode, _cause
+
+FLOPS = 2 * 64 * 64 * 9 * 56 * 56
+"""Of one 3x3 convolution with 64 channels on 56x56."""
+
+
+@pytest.fixture
+def fp16(tmp_path: Path) -> Path:
+    return write_engine(tmp_path, "fp16")
+
+
+@pytest.fixture
+def int8(tmp_path: Path) -> Path:
+    return write_engine(tmp_path, "int8")
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_a_profile_brings_along_the_layer_information_beside_it(say: Say, int8: Path) -> None:
+    said = say("layers", int8, "--top", 2).words
+    for words in (
+        "2 of 6 layers", "read with what lies beside it: graph.json",
+        "int8 3 layers, 58.1 % of time", "quantize 2 layers, 13.0 µs (30.2 % of time)",
+    ):  # fmt: skip
+        assert words in said
+
+
+def test_layers_as_json_csv_and_files(say: Say, int8: Path) -> None:
+    document = say("layers", int8, "--json", "--all").json
+    assert document["sum_s"] == pytest.approx(43e-6)
+    assert document["layers"][0]["name"] == "/b/Conv"
+    found = rows(say("layers", int8, "--csv", "--sort", "order").out)
+    assert [row["index"] for row in found] == list("012345")
+    assert sum(float(row["average_s"]) for row in found) == pytest.approx(43e-6)
+    assert say("layers", int8, "-o", "out/layers.json").status == 0
+    assert len(json.loads(Path("out/layers.json").read_text())) == 6
+    said = say("layers", int8, "-o", "layers.xls")
+    assert (said.status, ".parquet" in said.err) == (2, True)
+
+
+@pytest.mark.real("pyarrow")
+def test_layers_as_parquet(say: Say, int8: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert say("layers", int8, "-o", "layers.parquet").status == 0
+    table = parquet.read_table("layers.parquet")
+    assert table.num_rows == 6
+    assert sum(table["average_s"].to_pylist()) == pytest.approx(43e-6)
+
+
+def test_groups_on_the_screen_and_as_data(say: Say, int8: Path) -> None:
+    first = say("layers", int8, "--by", "precision", "--json").json["groups"][0]
+    assert (first["precision"], first["layers"], first["precisions"]) == ("int8", 3, "int8")
+    assert (first["average_s"], first["share"]) == pytest.approx((25e-6, 25 / 43))
+    said = say("layers", int8, "--by", "colour")
+    assert (said.status, "grouped by" in said.err) == (2, True)
+
+
+def test_expectations_decide_the_exit_status(say: Say, int8: Path) -> None:
+    good = ["--expect", "count(Conv)==3", "--expect", "share(precision=int8)>=50%"]
+    assert say("layers", int8, *good, "--junit", "layers.xml").status == 0
+    assert 'failures="0"' in Path("layers.xml").read_text()
+    said = say("layers", int8, *good, "--expect", "count(MatMul)==1")
+    assert (said.status, "FAIL count(MatMul)==1" in said.words) == (3, True)
+    assert say("layers", int8, "--expect", "share(precision=int8)>0.5").status == 2
+
+
+def test_profile_and_graph_of_different_engines_are_not_joined(say: Say, int8: Path) -> None:
+    text = Path("int8.graph.json").read_text().replace("/a/", "/x/").replace("/b/", "/y/")
+    Path("another.graph.json").write_text(text)
+    said = say("layers", int8, "another.graph.json")
+    assert (said.status, "different engines and were not joined" in said.out) == (0, True)
+
+
+def test_a_graph_alone_and_a_profile_alone(say: Say, int8: Path) -> None:
+    Path("alone").mkdir()
+    graph = Path("int8.graph.json").rename("alone/graph.json")
+    assert "nothing was timed" in say("layers", graph).out
+    assert "no layer information" in say("layers", int8).out
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("broken.profile.json", '[ { "count" : 3 }, { "name" : "a", "timeMs" : '),
+        ("words.json", '{"hello": 1}'),
+        ("nan.profile.json",
+         '[ { "count" : 1 }, { "name" : "a", "timeMs" : nan, "averageMs" : nan, '
+         '"medianMs" : nan, "percentage" : nan } ]'),
+    ],
+)  # fmt: skip
+def test_bad_files_are_refused_with_a_reason(say: Say, name: str, content: str) -> None:
+    Path(name).write_text(content)
+    said = say("layers", name)
+    assert (said.status, said.err.startswith("error: ")) == (1, True)
+
+
+def test_a_name_with_a_quote_and_a_nan_share_are_read(say: Say) -> None:
+    Path("odd.profile.json").write_text(
+        '[\n  { "count" : 2 }\n, { "name" : "say "x"", "timeMs" : 2, "averageMs" : 1, '
+        '"medianMs" : 1, "percentage" : nan }\n]\n'
+    )
+    assert say("layers", "odd.profile.json", "--json").json["layers"][0]["name"] == 'say "x"'
+
+
+def test_runs_and_files_are_not_mixed(say: Say, int8: Path) -> None:
+    for words in (["last", int8], ["unknown"]):
+        said = say("layers", *words)
+        assert (said.status, "error: " in said.err) == (2, True)
+
+
+def test_inspect_shows_the_first_so_many(say: Say, fp16: Path) -> None:
+    few, every = (say("inspect", "fp16.graph.json", *f).out for f in (("--top", 2), ("--all",)))
+    assert ("/b/Conv" in few, "/c/Conv" in few, "/c/Conv" in every) == (True, False, True)
+
+
+# Two engines
+
+
+def test_a_diff_shows_both_sums_and_adds_up(say: Say, fp16: Path, int8: Path) -> None:
+    shown = say("diff", fp16, int8).out
+    for words in (
+        "54.0 µs in layers", "43.0 µs in layers", "−11.0 µs (−20.4 %)",
+        "only in B: 2 layers, 13.0 µs",
+    ):  # fmt: skip
+        assert words in shown
+    document = say("diff", fp16, int8, "--json", "--all").json
+    assert sum(row["delta_s"] for row in document["changes"]) == pytest.approx(-11e-6)
+    assert document["explained"] == pytest.approx(1)
+    found = rows(say("diff", fp16, int8, "--csv").out)
+    assert {row["aligned_by"] for row in found} == {"origin", "none"}
+    joined = say("diff", fp16, f"{int8},int8.graph.json", "--json").json
+    assert joined["b_s"] == pytest.approx(43e-6)
+
+
+def test_why_names_the_layer_and_gives_a_command(say: Say, fp16: Path, int8: Path) -> None:
+    shown = say("why", fp16, int8).out
+    assert "1. /act/Gelu interrupts INT8: it computes in FP16: 8.00 µs" in shown
+    assert "trtbench quantize MODEL.onnx --precision int8 --op Conv --op Gemm --op Gelu" in shown
+    document = say("why", fp16, int8, "--json").json
+    explained = sum(each["explains_s"] for each in document["causes"])
+    assert explained <= document["shortfall_s"] + 1e-12
+    assert document["causes"][0]["layers"][0] == "/act/Gelu"
+
+
+def test_why_needs_times_and_a_difference(say: Say, fp16: Path, int8: Path) -> None:
+    Path("bare").mkdir()
+    graph = Path("int8.graph.json").rename("bare/graph.json")
+    said = say("why", fp16, graph)
+    assert (said.status, "no layer times" in said.err) == (1, True)
+    assert "no time is known" in say("diff", fp16, graph).out
+    assert "nothing is missing" in say("why", fp16, fp16).out
+    assert say("diff", fp16, fp16, "--json").json["delta_s"] == 0
+
+
+@pytest.mark.parametrize("code", sorted(_REMEDIES))
+def test_a_remedy_can_be_typed(code: CauseCode) -> None:
+    cause = _cause(code, "", None, asked="int8")
+    assert cause.try_
+    program, verb, *rest = shlex.split(cause.command or "")
+    assert program == "trtbench"
+    command = group.get_command(click.Context(group), verb)
+    assert command is not None, cause.command
+    known = {flag for each in command.params for flag in (*each.opts, *each.secondary_opts)}
+    assert {word for word in rest if word.startswith("-")} <= known, cause.command
+
+
+# With the model
+
+
+def write_model(*, prefix: str = "", quantized: bool = False) -> Path:
+    """Three convolutions and a Gelu of the names that the engines know."""
+    nodes: list[Any] = []
+    weights = [
+        numpy_helper.from_array(np.float32(0.1), "scale"),
+        numpy_helper.from_array(np.int8(0), "zero"),
+    ]
+
+    def wrapped(tensor: str) -> str:
+        if not quantized:
+            return tensor
+        names = [tensor, "scale", "zero"]
+        nodes.append(helper.make_node("QuantizeLinear", names, [f"{tensor}_q"]))
+        names[0] = f"{tensor}_q"
+        nodes.append(helper.make_node("DequantizeLinear", names, [f"{tensor}_dq"]))
+        return f"{tensor}_dq"
+
+    tensor = "input"
+    for letter in "abc":
+        kernel = np.zeros((64, 64, 3, 3), np.float32)
+        weights.append(numpy_helper.from_array(kernel, f"w_{letter}"))
+        inputs = [wrapped(tensor), wrapped(f"w_{letter}")]
+        nodes.append(
+            helper.make_node("Conv", inputs, [letter], name=f"{prefix}/{letter}/Conv",
+                             kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+        )  # fmt: skip
+        tensor = letter
+        if letter == "b":
+            nodes.append(helper.make_node("Erf", ["b"], ["act"], name=f"{prefix}/act/Gelu"))
+            tensor = "act"
+    ends = [
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 64, 56, 56])]
+        for name in ("input", "c")
+    ]
+    return save_graph(helper.make_graph(nodes, "net", *ends, weights), Path("net.onnx"))
+
+
+def layers(say: Say, *words: object) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in say("layers", *words, "--all", "--json").json["layers"]}
+
+
+def test_flops_and_operators_come_from_the_model(say: Say, fp16: Path) -> None:
+    found = layers(say, fp16, write_model())
+    assert found["/a/Conv"]["flops"] == FLOPS
+    assert found["/act/Gelu"]["operators"] == "Erf", "as the model says, not as the name does"
+    assert found["/a/Conv"]["flops_per_s"] == pytest.approx(FLOPS / 10e-6)
+
+
+def test_layers_that_q_dq_asks_to_be_int8_and_are_not(say: Say, fp16: Path) -> None:
+    model = write_model(quantized=True)
+    found = layers(say, fp16, model)
+    assert found["/b/Conv"]["precision_asked"] == "int8"
+    assert found["/act/Gelu"]["precision_asked"] is None
+    wanted = "3 layers do not compute in INT8, requested by the model's Q/DQ or types"
+    assert wanted in say("layers", fp16, model).out
+
+
+def test_a_model_of_another_network_is_said_to_be(say: Say, fp16: Path) -> None:
+    model = write_model(prefix="/other")
+    assert "it is of another network" in say("layers", fp16, "--onnx", model).out
+
+
+def test_a_roofline_is_asked_for_by_name(say: Say, fp16: Path) -> None:
+    assert 0 < layers(say, fp16, "--gpu", "NVIDIA H200")["/a/Conv"]["roofline_share"] < 1
+    said = say("layers", fp16, "--gpu", "Voodoo 2")
+    assert (said.status, "table of GPUs" in said.err) == (2, True)

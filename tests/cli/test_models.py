@@ -1,0 +1,265 @@
+"""Models that users bring: open dimensions, dimensions of one name, sequences, texts, no rank."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from command import QUICK, Say
+from onnx import TensorProto, helper
+
+from models import conv_model, identity, tiny_model
+from trtbench.models.onnx_outline import outline_of
+from trtbench.store.store import Store
+
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+M = Path("m.onnx")
+IMAGE = ("x", FLOAT, ["N", 3, "H", "W"])
+BUILDS = ("build", "lottery", "upgrade")
+TRTEXEC = ("build", M, "--dry-run", "-r", "trtexec")
+
+
+def measured_shapes(say: Say, *words: object) -> list[tuple[int | str | None, ...]]:
+    said = say("bench", *words, *QUICK)
+    assert said.status == 0, said.err
+    return [tensor.shape for tensor in Store(Path("store")).load("last").record.inputs]  # type: ignore[union-attr]
+
+
+def test_open_images_become_one_of_the_usual_size(say: Say) -> None:
+    identity(M, IMAGE)
+    assert measured_shapes(say, M) == [(1, 3, 224, 224)]
+
+
+def test_open_sequences_have_one_length_in_all_inputs(say: Say) -> None:
+    dims = ["batch", "sequence"]
+    identity(M, ("ids", INT64, dims), ("mask", INT64, dims))
+    assert measured_shapes(say, M) == [(1, 128), (1, 128)]
+    assert measured_shapes(say, M, "--batch", 3) == [(3, 128), (3, 128)]
+
+
+REFUSALS = {
+    "bench": ["bench", M, "--dry-run"],
+    "profile": ["profile", M, "--dry-run"],
+    "build": TRTEXEC,
+    "quantize": ["quantize", M, "--precision", "fp16", "-o", "q.onnx"],
+    "quantize plan": ["quantize", M, "--precision", "int8", "--calibration", "random",
+                      "--dry-run"],
+    "sweep plan": ["sweep", M, "--batch", "1,2", "--dry-run"],
+    "sweep": ["sweep", M, "--batch", "1,2", "-o", "swept"],
+    "check": ["check", M, M, "--random", "2"],
+    "localize": ["localize", M, M, "--random", "2"],
+    "lottery": ["lottery", M, "-r", "trtexec"],
+    "build times": ["build", M, "-r", "trtexec", "--times", "3"],
+    "upgrade": ["upgrade", f"a={sys.executable}", f"b={sys.executable}", M],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", REFUSALS.values(), ids=REFUSALS)
+def test_every_verb_and_its_dry_run_refuse_dimensions_that_nothing_suggests(
+    words: list[object], say: Say
+) -> None:
+    identity(M, ("x", FLOAT, ["N", "foo", 7, "bar"]), ("y", FLOAT, [2, "baz", 5]))
+    said = say(*words)
+    flag = "--shape-opt" if words[0] in BUILDS else "--shape"
+    assert (said.status, said.out) == (2, "")
+    assert f"fix: {flag} x:1x1x7x1 {flag} y:2x1x5" in said.err
+    assert "'foo', 'bar' of " in said.err
+    assert not Path("swept").exists()
+
+
+@pytest.mark.parametrize("name", ["bench", "build", "quantize plan", "quantize", "check"])
+def test_every_verb_says_what_open_dimensions_became(name: str, say: Say) -> None:
+    identity(M, IMAGE)
+    said = say(*REFUSALS[name])
+    flag = "--shape-opt" if name in BUILDS else "--shape"
+    words = f"H 224, W 224 (say otherwise with {flag} x:1x3x224x224)"
+    assert said.status == 0
+    assert (said.err if "--dry-run" in REFUSALS[name] else said.out + said.err).count(words) == 1
+
+
+def test_localize_says_what_open_dimensions_became(say: Say) -> None:
+    conv_model(M, size="H")
+    assert say("quantize", M, "--precision", "fp16", "-o", "q.onnx").status == 0
+    said = say("localize", M, "q.onnx", "--random", "2", "--no-speed")
+    assert said.out.count("say otherwise with --shape") == 1
+
+
+@pytest.mark.parametrize("verb", [("build",), ("build", "--times", "1")])
+def test_a_build_takes_the_shapes_of_bench(verb: tuple[str, ...], say: Say) -> None:
+    identity(M, IMAGE)
+    plan = (*verb, M, "--dry-run", "-r", "trtexec")
+    assert "--optShapes=x:1x3x224x224" in say(*plan).out
+    said = say(*plan, "--batch", 8)
+    assert "--optShapes=x:8x3x224x224" in said.out
+    assert "batch" not in said.err, "what was given is not assumed"
+    said = say(*plan, "--shape", "x:4x3x32x64")
+    assert ("--maxShapes=x:4x3x32x64" in said.out, said.err) == (True, "")
+    identity(M, ("x", FLOAT, [2, 3]))
+    said = say(*plan, "--batch", 8)
+    assert (said.status, "is fixed at 2" in said.err) == (1, True)
+
+
+def test_a_dimension_of_the_same_name_follows_the_one_that_was_given(say: Say) -> None:
+    identity(M, ("x", FLOAT, ["N", "L"]), ("y", FLOAT, [2, "N"]), ("z", FLOAT, ["L"]))
+    assert "open dimensions" not in say("bench", M, "--dry-run", "--shape", "x:4x32").err
+    assert measured_shapes(say, M, "--shape", "x:4x32") == [(4, 32), (2, 4), (32,)]
+    ends = {"min": "x:1x8", "opt": "x:4x32", "max": "x:8x64"}
+    flags = [word for end, shape in ends.items() for word in (f"--shape-{end}", shape)]
+    planned = say(*TRTEXEC, *flags).out
+    for end, shapes in {
+        "min": {"x:1x8", "y:2x1", "z:8"},
+        "opt": {"x:4x32", "y:2x4", "z:32"},
+        "max": {"x:8x64", "y:2x8", "z:64"},
+    }.items():
+        found = planned.split(f"--{end}Shapes=")[1].split()[0].strip("'")
+        assert set(found.split(",")) == shapes
+
+
+def test_a_length_that_others_make_up_is_their_sum(say: Say) -> None:
+    identity(
+        M,
+        ("mask", INT64, ["batch", "past_sequence_length + sequence_length"]),
+        ("ids", INT64, ["batch", "sequence_length"]),
+        ("past", FLOAT, ["batch", 4, "past_sequence_length", 8]),
+        ("next", INT64, ["batch", "sequence_length + 1"]),
+    )
+    assert measured_shapes(say, M) == [(1, 256), (1, 128), (1, 4, 128, 8), (1, 129)]
+    given = measured_shapes(say, M, "--shape", "ids:2x1")
+    assert given == [(2, 129), (2, 1), (2, 4, 128, 8), (2, 2)]
+
+
+@pytest.mark.parametrize("written", ["[640, 480]", "640", "none", ""])
+def test_sides_are_those_that_the_exporter_wrote_down(written: str, say: Say) -> None:
+    model = onnx.load(identity(M, ("images", FLOAT, ["batch", 3, "height", "width"])))
+    helper.set_model_props(model, {"imgsz": written, "names": "{0: 'person'}"})
+    onnx.save(model, M)
+    height, width = {"[640, 480]": (640, 480), "640": (640, 640)}.get(written, (224, 224))
+    quantize = ("quantize", M, "--precision", "fp16", "--dry-run")
+    for plan in (("bench", M, "--dry-run"), TRTEXEC, quantize):
+        assert f"height {height}, width {width} (say otherwise" in say(*plan).err, plan
+
+
+def sequence_of(*shape: int) -> onnx.TypeProto:
+    return helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, list(shape)))
+
+
+def tensor(name: str, shape: list[int | str] | None, kind: int = FLOAT) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def write(inputs: list[onnx.ValueInfoProto], nodes: list[onnx.NodeProto], *outputs: object) -> None:
+    graph = helper.make_graph(nodes, "odd", inputs, list(outputs))
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), M
+    )
+
+
+def write_no_tensors(kind: str) -> None:
+    if kind == "sequence":
+        taken, node, counted = sequence_of(2, 2), "SequenceLength", INT64
+    else:
+        taken = helper.make_optional_type_proto(sequence_of(2, 2))
+        node, counted = "OptionalHasElement", TensorProto.BOOL
+    made = helper.make_node(node, ["s"], ["o"])
+    write([helper.make_value_info("s", taken)], [made], tensor("o", [], counted))
+
+
+@pytest.mark.parametrize("kind", ["sequence", "optional"])
+@pytest.mark.parametrize("name", ["bench", "run", "profile", "check", "quantize"])
+def test_inputs_that_are_no_tensors_are_refused_alike(name: str, kind: str, say: Say) -> None:
+    write_no_tensors(kind)
+    said = say(*REFUSALS.get(name, ("bench", M, *QUICK)))
+    assert (said.status, said.out) == (1, "")
+    assert "error: the model takes inputs that are no tensors" in said.err
+    assert f"  s   {kind}" in said.err
+    assert "fix: export it with a tensor for each of them" in said.err
+
+
+def test_a_sweep_has_a_row_for_a_model_that_it_cannot_feed(say: Say) -> None:
+    write_no_tensors("sequence")
+    reason = "2 cannot be measured: the model takes inputs that are no tensors"
+    assert reason in say("sweep", M, "--batch", "1,2", "--dry-run").words
+
+
+@pytest.mark.parametrize("plan", [(), ("--dry-run",)])
+def test_texts_are_no_random_values_for_a_plan_either(plan: tuple[str, ...], say: Say) -> None:
+    identity(M, ("x", TensorProto.STRING, ["N", 1]))
+    said = say("bench", M, *QUICK, *plan)
+    assert said.status == 1
+    assert "random inputs cannot be drawn: no random values for inputs of type str" in said.err
+    assert "fix: --inputs data.npz" in said.err
+
+
+def test_outputs_that_are_no_tensors_are_measured_with_the_rest(say: Say) -> None:
+    """Classifiers of other libraries give a sequence of maps beside their labels."""
+    nodes = [
+        helper.make_node("SplitToSequence", ["x"], ["parts"], axis=1),
+        helper.make_node("Identity", ["x"], ["o"]),
+    ]
+    parts = helper.make_value_info("parts", sequence_of(1, 1))
+    write([tensor("x", ["N", 4])], nodes, parts, tensor("o", None))
+    assert measured_shapes(say, M) == [(1, 4)]
+    record = Store(Path("store")).load("last").record  # type: ignore[union-attr]
+    assert [each.name for each in record.outputs] == ["o"]
+    assert say("check", M, M, "--random", "2").status == 0
+    assert say("profile", M, *QUICK).status == 0
+
+
+def test_a_model_without_a_rank_takes_the_shape_it_is_given(say: Say) -> None:
+    node = helper.make_node("Transpose", ["x"], ["o"], perm=[1, 0])
+    write([tensor("x", None)], [node], tensor("o", None))
+    said = say("bench", M, *QUICK)
+    assert (said.status, "--shape x:1" in said.err) == (1, True)
+    assert measured_shapes(say, M, "--shape", "x:3x5") == [(3, 5)]
+
+
+def test_a_shape_that_a_file_leaves_out_is_called_unknown(say: Say) -> None:
+    node = helper.make_node("Transpose", ["x"], ["o"], perm=[1, 0])
+    sequence = helper.make_value_info("s", sequence_of(2, 2))
+    write([tensor("x", None), tensor("y", []), sequence], [node], tensor("o", None))
+    shown = say("inspect", M).words
+    for words in ("x float32 unknown shape", "y float32 scalar", "s sequence output"):
+        assert words in shown
+
+
+def test_every_type_of_an_input_is_named_as_in_numpy(say: Say) -> None:
+    odd = {TensorProto.BFLOAT16: "bfloat16", TensorProto.STRING: "str"}
+    for kind in range(1, 17):
+        path = identity(M, ("x", kind, ["N", "L"]))
+        name = odd.get(kind) or helper.tensor_dtype_to_np_dtype(kind).name
+        assert outline_of(path).inputs[0].dtype == name
+
+
+@pytest.mark.parametrize("name", ["seq", "sequence_length", "num_tokens", "frames"])
+def test_a_sequence_in_front_is_one_item(name: str, say: Say) -> None:
+    identity(M, ("x", FLOAT, [name, 8]), ("position", INT64, [name]))
+    said = say("bench", M, *QUICK)
+    assert f"open dimensions: {name} 128 (say otherwise with --shape x:128x8)" in said.err
+    assert "items/s (batch 1)" in said.out
+
+
+def test_trtexec_gets_the_shapes_of_open_dimensions(say: Say) -> None:
+    """By itself it would take ones: an image of one pixel."""
+    identity(M, IMAGE)
+    plan = ("bench", M, "-r", "trtexec", "--opt", "version=8.6", "--dry-run")
+    said = say(*plan)
+    assert "--shapes=x:1x3x224x224" in said.out
+    assert "open dimensions: batch 1, H 224, W 224" in said.err
+    assert "--shapes=x:2x3x8x8" in say(*plan, "--shape", "x:2x3x8x8").out
+
+
+def test_inspect_estimates_for_the_sizes_that_bench_takes(say: Say) -> None:
+    conv_model(M, size="H")
+    assert say("inspect", M, "--json").json["facts"]["estimated_for"] == "batch=1, H=224"
+
+
+def test_several_models_are_measured_one_by_one(say: Say) -> None:
+    names = [tiny_model(Path(f"{name}.onnx")) for name in "ab"]
+    assert say("bench", names[0], "n.onnx", *QUICK).err.count("n.onnx") > 0
+    assert not Path("store/runs").exists(), "a missing model is found before the first is measured"
+    said = say("bench", *names, *QUICK)
+    assert ("a.onnx" in said.out, "b.onnx" in said.out) == (True, True)
+    assert len(list(Path("store/runs").glob("*/run.json"))) == 2
+    assert say("bench", *names, *QUICK, "--json").status == 2

@@ -1,0 +1,268 @@
+"""Verbs that other machines carry out: files go there, engines and numbers come back."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import onnx
+import pytest
+import runs
+from evil_models import model_with_weights_at
+from machines import hosts_file
+
+import models
+import trtbench
+from trtbench.cli import run as command
+from trtbench.convert.build import _take_cache
+from trtbench.core.codec import value_from_json
+from trtbench.core.errors import InputError, TrtbenchError, UsageError
+from trtbench.core.results import Artefact
+from trtbench.core.spec import BuildSpec, ModelRef
+from trtbench.executors._transfer import with_files_in, with_marks, with_own_files, with_own_names
+from trtbench.executors.contract import FileGroup, RemoteJob
+from trtbench.models.identity import sha256_of
+from trtbench.requests.accuracy import CheckRequest
+from trtbench.store.store import Store
+
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("machines")]
+
+
+@pytest.fixture
+def away(tmp_path, sshd, clocked) -> dict[str, str]:
+    """Arguments that send work to a host behind a real sshd."""
+    return {"executor": "ssh", "hosts": str(hosts_file(tmp_path, sshd, clocked, "a"))}
+
+
+def asking(asked: dict[str, object]) -> RemoteJob:
+    return RemoteJob(id="r", verb="check", arguments=asked)
+
+
+def two_models(folder):
+    models.tiny_model(folder / "one.onnx")
+    other = onnx.load(models.tiny_model(folder / "two.onnx"))
+    weight = other.graph.initializer[0]
+    changed = onnx.numpy_helper.to_array(weight) * np.float32(1.01)
+    weight.CopyFrom(onnx.numpy_helper.from_array(changed, weight.name))
+    onnx.save(other, folder / "two.onnx")
+    return folder / "one.onnx", folder / "two.onnx"
+
+
+@pytest.mark.slow
+def test_a_check_elsewhere_says_what_one_here_says(tmp_path, away):
+    one, two = two_models(tmp_path)
+    asked = {"random": 20, "store": tmp_path / "store"}
+    here = trtbench.check(one, two, output=tmp_path / "here", **asked)
+    there = trtbench.check(one, two, output=tmp_path / "there", **asked, **away)
+    assert there.inputs_sha256 == here.inputs_sha256
+    assert there.candidates[0].checks == here.candidates[0].checks
+    assert there.reference.model.path == str(one)
+    names = {path.name for path in (tmp_path / "here" / "worst").iterdir()}
+    assert {path.name for path in (tmp_path / "there" / "worst").iterdir()} == names
+    assert all((tmp_path / "there" / "worst").samefile(str(each).rpartition("/")[0])
+               for each in there.files)  # fmt: skip
+    text = (tmp_path / "there" / "check.json").read_text()
+    assert str(tmp_path / "a") not in text  # no name of the other machine
+    blobs = list((tmp_path / "a" / "kept" / "blobs").iterdir())
+    assert len(blobs) == len({sha256_of(one), sha256_of(two)})
+
+
+@pytest.mark.slow
+def test_an_evaluation_elsewhere_gives_scores_and_joins_runs_here(tmp_path, away):
+    spec = runs.quick_spec(tmp_path)
+    store = Store(tmp_path / "store")
+    run = trtbench.bench(spec.model.path, batch=1, duration="50ms", store=store.root)
+    rows = np.random.default_rng(0).normal(size=(12, 16)).astype(np.float32)
+    np.savez(tmp_path / "val.npz", data=rows, labels=np.zeros(12, dtype=np.int64))
+    asked = {"task": "classification", "data": tmp_path / "val.npz", "store": store.root}
+    here = trtbench.evaluate(spec.model.path, output=tmp_path / "here", **asked)
+    there = trtbench.evaluate(spec.model.path, output=tmp_path / "there", **asked, **away)
+    assert there.models[0].score("top1").value == here.models[0].score("top1").value
+    assert run.id in next(iter(there.joined.values()))
+    assert (tmp_path / "there" / "eval.md").is_file()
+
+
+@pytest.mark.slow
+def test_an_engine_is_built_elsewhere_and_comes_back_with_its_record(
+    tmp_path, away, rtx, clocked, monkeypatch
+):
+    if rtx.python is not None:
+        pytest.skip("TensorRT-RTX is in another interpreter")
+    path = tmp_path / "hosts.toml"
+    reach = rtx.env.get("PYTHONPATH", "")
+    path.write_text(path.read_text().replace(f'"{clocked}"', f'"{clocked}:{reach}"'))
+    one, _ = two_models(tmp_path)
+    made = trtbench.build(one, runtime="tensorrt-rtx", output=tmp_path / "e" / "x.engine", **away)
+    engine = tmp_path / "e" / "x.engine"
+    assert (made.path, made.host) == (str(engine), "a")
+    assert sha256_of(engine) == made.sha256
+    assert made.spec.model.path == str(one)
+    record = value_from_json((tmp_path / "e" / "x.engine.json").read_bytes(), Artefact, where="")
+    assert record == made
+    assert str(tmp_path / "a") not in (tmp_path / "e" / "x.engine.json").read_text()
+    assert (tmp_path / "e" / "x.engine.build.log").is_file()
+
+
+@pytest.mark.slow
+def test_what_a_build_elsewhere_times_comes_back(tmp_path, away, trtexec):
+    """The stand-in of trtexec adds to the cache that it is given."""
+    path = tmp_path / "hosts.toml"
+    path.write_text(path.read_text() + "gpus = 1\n")
+    cache, engine = tmp_path / "times" / "fleet.cache", tmp_path / "e" / "x.engine"
+    asked = {"runtime": "trtexec", "options": {"binary": str(trtexec.binary)}, "output": engine}
+    for times in (1, 2):
+        made = trtbench.build(trtexec.onnx(), timing_cache=cache, **asked, **away)
+        assert cache.read_bytes() == b"ptrt" + times * b"tactic"
+        assert made.spec.timing_cache == str(cache)
+        assert f"{cache} has what was timed on a now" in made.notes[-1]
+    trtbench.build(trtexec.onnx(), **asked, **away)
+    beside = engine.with_name("x.engine.timing.cache")
+    assert beside.read_bytes() == b"ptrttactic"
+    trtbench.build(trtexec.onnx(), **asked, **away)
+    assert beside.read_bytes() == b"ptrttactictactic"  # the one beside the engine goes along too
+    assert [each.name for each in cache.parent.iterdir()] == ["fleet.cache"]
+
+
+def build_that_timed(folder, data: bytes, *, use: str = "partial") -> Artefact:
+    """What comes back from a machine, and its files in a folder."""
+    folder.mkdir()
+    (folder / "x.engine.timing.cache").write_bytes(data)
+    spec = BuildSpec(model=ModelRef(path="x.onnx", format="onnx"), output="x", runtime="tensorrt")
+    return Artefact(
+        path="x.engine", filename="x.engine", size_bytes=1, sha256="", created="", spec=spec,
+        build_s=1.0, wall_s=1.0, host="orin", facts={"timing_cache": use},
+    )  # fmt: skip
+
+
+def test_builds_that_end_at_once_lose_no_times_of_each_other(tmp_path):
+    cache, came = tmp_path / "fleet.cache", [f"ptrt{number}".encode() for number in range(8)]
+    cache.write_bytes(b"ptrt")
+    builds = [build_that_timed(tmp_path / str(n), data) for n, data in enumerate(came)]
+    with ThreadPoolExecutor(8) as pool:
+        taken = [
+            pool.submit(_take_cache, made, tmp_path / str(n), cache, b"ptrt")
+            for n, made in enumerate(builds)
+        ]
+    notes = [each.result().notes[-1] for each in taken]
+    kept = [each for each in tmp_path.iterdir() if each.is_file()]
+    assert sorted(each.read_bytes() for each in kept) == came
+    assert sum("was changed meanwhile and stays" in each for each in notes) == 7
+    assert {"fleet.cache", "fleet.cache.orin", "fleet.cache.orin-2"} <= {p.name for p in kept}
+
+
+def test_a_timing_cache_that_another_machine_refused_stays(tmp_path):
+    cache = tmp_path / "fleet.cache"
+    cache.write_bytes(b"of an H100")
+    for _ in range(2):
+        made = build_that_timed(tmp_path / "came", b"of an Orin", use="refused")
+        (tmp_path / "came" / "x.engine.timing.cache.old").write_bytes(b"of an H100")
+        note = _take_cache(made, tmp_path / "came", cache, b"of an H100").notes[-1]
+        assert list((tmp_path / "came").iterdir()) == []
+        (tmp_path / "came").rmdir()
+    assert "is of another TensorRT or GPU and stays" in note
+    assert cache.read_bytes() == b"of an H100"
+    assert (tmp_path / "fleet.cache.orin").read_bytes() == b"of an Orin"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.slow
+def test_a_gate_measures_elsewhere(tmp_path, away, capsys):
+    one, two = two_models(tmp_path)
+    words = ["gate", str(one), "--metric", "median<5s", "--batch", "1", "--launches", "1",
+             "--duration", "50ms", "--json", "-o", str(tmp_path / "gate"),
+             "--store", str(tmp_path / "store"), "--executor", "ssh",
+             "--hosts", away["hosts"]]  # fmt: skip
+    assert command(words) == 0
+    assert json.loads(capsys.readouterr().out)["open"]
+    words += ["--against", str(two), "--max-slowdown", "900%", "--max-launches", "2"]
+    assert command(words) == 0
+    assert len(Store(tmp_path / "store").index.find(kind="run")) == 3
+    assert list((tmp_path / "a" / "kept" / "work").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_what_is_wrong_there_is_said_here(tmp_path, away):
+    one, two = two_models(tmp_path)
+    with pytest.raises(UsageError) as caught:
+        trtbench.check(one, two, runtime="nonesuch", output=tmp_path / "c", **away)
+    assert "nonesuch" in str(caught.value)
+    np.savez(tmp_path / "rows.npz", other=np.zeros((4, 16), np.float32))
+    with pytest.raises(InputError) as caught:
+        trtbench.quantize(one, precision="int8", calibration=tmp_path / "rows.npz",
+                          output=tmp_path / "q" / "x.onnx", **away)  # fmt: skip
+    assert str(tmp_path / "rows.npz") in caught.value.facts.values()  # as it is called here
+    assert not (tmp_path / "q").exists()
+
+
+@pytest.mark.slow
+def test_the_log_of_a_build_that_fails_elsewhere_comes_back(tmp_path, away, trtexec):
+    hosts = tmp_path / "hosts.toml"
+    hosts.write_text(hosts.read_text() + "gpus = 1\n")
+    with pytest.raises(TrtbenchError) as caught:
+        trtbench.build(
+            trtexec.onnx(b"broken"), runtime="trtexec", options={"binary": str(trtexec.binary)},
+            output=tmp_path / "e" / "x.engine", **away,
+        )  # fmt: skip
+    log = tmp_path / "e" / "x.engine.build.log"
+    assert caught.value.facts["log"] == str(log)
+    assert "Failed to parse" in log.read_text()
+    assert [each.name for each in log.parent.iterdir()] == [log.name]
+
+
+def test_weights_outside_of_the_folder_of_a_model_do_not_travel(tmp_path):
+    (tmp_path / "secret").write_bytes(runs.SECRET)
+    evil = model_with_weights_at(tmp_path / "evil" / "m.onnx", "../secret")
+    one, _ = two_models(tmp_path)
+    with pytest.raises(InputError):
+        trtbench.check(one, evil, executor="local", output=tmp_path / "c", store=tmp_path / "s")
+
+
+def test_names_that_lead_out_are_refused_on_both_ways(tmp_path):
+    with pytest.raises(InputError, match="leads out"):
+        with_files_in(asking({"model": "trtbench-file:../../x"}), tmp_path)
+    with pytest.raises(InputError, match="leads out"):
+        with_own_names(["trtbench-output:../x"], files={}, output=tmp_path)
+    groups = {"0": FileGroup(folder=str(tmp_path), names=("m",))}
+    with pytest.raises(InputError, match="leads out"):
+        with_own_names(["trtbench-file:0/m/../../x"], files=groups, output=tmp_path)
+
+
+def test_layers_are_compared_here_only(tmp_path):
+    with pytest.raises(UsageError, match="layers"):
+        CheckRequest(reference="a", candidates=["b"], layers=True, executor="local")
+
+
+def test_files_are_called_by_their_own_names_on_each_machine(tmp_path):
+    """There and back again: what an answer says of files, also in the midst of a command line."""
+    there, here = tmp_path / "there", tmp_path / "here"
+    groups = {"0": FileGroup(folder=str(here), names=("my net.onnx",)),
+            "1": FileGroup(folder=str(here), names=("val",))}  # fmt: skip
+    asked = {"model": "trtbench-file:0/my net.onnx", "batch": 3, "more": ["trtbench-file:1/val"],
+             "several": "a:trtbench-file:0/my net.onnx,b:trtbench-file:1/val"}  # fmt: skip
+    placed = with_files_in(asking(asked), there / "files").arguments
+    model, val = str(there / "files" / "0" / "my net.onnx"), str(there / "files" / "1" / "val")
+    assert placed == {"model": model, "batch": 3, "more": [val], "several": f"a:{model},b:{val}"}
+    answer = {
+        "path": str(there / "out" / "e.engine"),
+        "made": {"of": placed["model"], "first": str(there / "files" / "1" / "val" / "0.png")},
+        "command": f"trtexec --onnx='{placed['model']}' --data {placed['more'][0]} -o x",
+        "left": f"see {there}/out/a.log and {there}/files/2/unknown.bin",
+        "score": 0.5, "none": None, "pair": ("a", 1),
+    }  # fmt: skip
+    told = with_marks(answer, files=there / "files", output=there / "out")
+    assert str(there) not in str(told)
+    own = with_own_names(told, files=groups, output=here / "made")
+    assert own == {
+        "path": str(here / "made" / "e.engine"),
+        "made": {"of": str(here / "my net.onnx"), "first": str(here / "val" / "0.png")},
+        "command": f"trtexec --onnx='{here / 'my net.onnx'}' --data {here / 'val'} -o x",
+        "left": f"see {here}/made/a.log and 2/unknown.bin",
+        "score": 0.5, "none": None, "pair": ["a", 1],
+    }  # fmt: skip
+
+
+def test_an_errand_on_this_machine_finds_its_files_where_they_are(tmp_path):
+    groups = {"0": FileGroup(folder="/models", names=("a.onnx",))}
+    asked = asking({"reference": "trtbench-file:0/a.onnx", "batch": 2}).having(files=groups)
+    assert with_own_files(asked).arguments == {"reference": "/models/a.onnx", "batch": 2}

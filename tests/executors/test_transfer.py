@@ -1,0 +1,777 @@
+"""What travels with a request, and what comes back of it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import subprocess
+import sys
+import tarfile
+import threading
+import types
+import typing
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import runs
+from machines import hosts_file
+
+import models
+import trtbench
+from trtbench.cli import ON_MODELS, verb_named
+from trtbench.core import errors
+from trtbench.core.codec import json_from_value
+from trtbench.core.errors import InputError, JobError, StoreError, TrtbenchError, UnavailableError
+from trtbench.core.jobs import ReportedError
+from trtbench.core.spec import InputSpec, ModelRef, RunSpec
+from trtbench.executors import EXECUTORS
+from trtbench.executors import _transfer as parcels
+from trtbench.executors._node import HERE, result_of
+from trtbench.executors._transfer import (
+    Upload,
+    blob,
+    keep_blob,
+    main,
+    place_upload,
+    unpack,
+    upload_from_bytes,
+    upload_from_job,
+)
+from trtbench.executors.contract import Executor, ExecutorSettings, FileGroup, RemoteJob, Turns
+from trtbench.executors.ray import _fetch, on_node
+from trtbench.executors.ssh import Host, Shell
+from trtbench.measure.bench import run_bench
+from trtbench.measure.input_files import InputFiles
+from trtbench.measure.remote import job_from_spec, sides_need
+from trtbench.models.identity import changed, model_ref, with_parts
+from trtbench.node import main as node
+from trtbench.requests.accuracy import CheckRequest, EvalRequest
+from trtbench.requests.convert import BuildRequest
+from trtbench.requests.execution import Execution
+from trtbench.requests.fields import Argument, RequestField, VerbRequest, fields_of
+from trtbench.requests.groups import ExecutorFields
+from trtbench.requests.settings import Config, RuntimeSettings
+from trtbench.runtimes import RUNTIMES
+from trtbench.runtimes import torch as torch_runtime
+from trtbench.store.store import Store
+from trtbench.sweep.matrix import Case, Matrix
+from trtbench.sweep.run import case_arguments
+from trtbench.workflows.look.lacking import refuse_lacking
+
+
+def request(folder: Path, **changes: object) -> RemoteJob:
+    spec = runs.quick_spec(folder).having(**changes)
+    return job_from_spec(spec, "r1", Execution())
+
+
+def send(upload: Upload, cache: Path, folder: Path) -> RemoteJob:
+    """Go the way a parcel goes: contents into the cache there, the request by itself."""
+    for sha256, path in upload.contents.items():
+        keep_blob(cache, sha256, [path.read_bytes()])
+    return place_upload(upload_from_bytes(json_from_value(upload)), cache=cache, folder=folder)
+
+
+def names(upload: Upload) -> list[str]:
+    return sorted(part.name for part in upload.files)
+
+
+def test_a_model_and_its_inputs_arrive(tmp_path: Path) -> None:
+    np.savez(tmp_path / "in.npz", x=np.ones((1, 16), np.float32))
+    asked = request(tmp_path, inputs=InputSpec(source=str(tmp_path / "in.npz")))
+    upload = upload_from_job(asked)
+    assert names(upload) == ["files/0/in.npz", "files/1/tiny.onnx"]
+    arrived = send(upload, tmp_path / "cache", tmp_path / "there")
+    model = Path(arrived.spec.model.path)
+    assert model.read_bytes() == (tmp_path / "tiny.onnx").read_bytes()
+    assert model.is_relative_to(tmp_path / "there")
+    assert arrived.spec.inputs.source == str(tmp_path / "there" / "files" / "0" / "in.npz")
+    assert arrived.id == "r1"
+
+
+def test_two_sides_with_the_same_content_send_it_once(tmp_path: Path) -> None:
+    asked = request(tmp_path)
+    partner = Turns(
+        spec=asked.spec, launches=3, most_launches=3, pairs=10, mode="launches", margin=0.01
+    )
+    asked = asked.having(turns=partner)
+    upload = upload_from_job(asked)
+    assert names(upload) == ["files/0/tiny.onnx"]
+    arrived = send(upload, tmp_path / "cache", tmp_path / "there")
+    assert arrived.turns is not None
+    place = tmp_path / "there" / "files" / "0" / "tiny.onnx"
+    assert Path(arrived.turns.spec.model.path) == place
+
+
+def test_weights_beside_a_model_travel_and_those_elsewhere_do_not(tmp_path: Path) -> None:
+    path = models.external_data_model(tmp_path / "big.onnx")
+    weights = [each.name for each in tmp_path.iterdir() if each != path]
+    asked = request(tmp_path, model=model_ref(path))
+    assert names(upload_from_job(asked)) == sorted(
+        f"files/0/{name}" for name in ("big.onnx", *weights)
+    )
+    group = asked.files["0"]
+    for name, words in (("../secret", "leads out"), ("gone.bin", "cannot be sent")):
+        with pytest.raises(InputError, match=words):
+            upload_from_job(asked.having(files={"0": group.having(names=(*group.names, name))}))
+
+
+def test_a_folder_of_inputs_travels_whole_but_for_links_that_lead_out(tmp_path: Path) -> None:
+    folder = tmp_path / "images"
+    (folder / "cats").mkdir(parents=True)
+    (folder / "cats" / "1.png").write_bytes(b"1")
+    (folder / "2.png").write_bytes(b"2")
+    asked = request(tmp_path, inputs=InputSpec(source=str(folder)))
+    upload = upload_from_job(asked)
+    assert names(upload)[:2] == ["files/0/images/2.png", "files/0/images/cats/1.png"]
+    arrived = send(upload, tmp_path / "cache", tmp_path / "there")
+    assert (Path(str(arrived.spec.inputs.source)) / "cats" / "1.png").read_bytes() == b"1"
+    (tmp_path / "secret").write_bytes(b"s")
+    (folder / "link.png").symlink_to(tmp_path / "secret")
+    with pytest.raises(InputError, match="leads out"):
+        upload_from_job(asked)
+
+
+def test_a_parcel_that_names_places_outside_is_refused(tmp_path: Path) -> None:
+    data = json.loads(json_from_value(upload_from_job(request(tmp_path))))
+    data["files"][0]["name"] = "../../evil"
+    upload = upload_from_bytes(json.dumps(data).encode())
+    with pytest.raises(TrtbenchError):
+        send(upload, tmp_path / "cache", tmp_path / "there" / "deep")
+    assert not (tmp_path / "evil").exists()
+
+
+@pytest.mark.parametrize("kind", ["InputError", "UsageError", "UnavailableError", "bug"])
+def test_an_error_in_words_is_the_same_error_here(tmp_path: Path, kind: str) -> None:
+    told = ReportedError(kind=kind, message="it is bitter", facts={"taste": "bitter"}, fix="sugar")
+    (tmp_path / "error.json").write_bytes(json_from_value(told))
+    expected = getattr(errors, kind, JobError)
+    with pytest.raises(expected, match="it is bitter") as caught:
+        result_of(tmp_path, where="the board", how="status 3")
+    assert caught.value.facts == {"taste": "bitter", "where": "the board"}
+    assert caught.value.fix == "sugar"
+
+
+def test_a_disk_that_is_full_elsewhere_is_no_matter_of_the_store_here(tmp_path: Path) -> None:
+    """Without its store no sweep goes on; without one of its machines it does."""
+    told = ReportedError(kind="StoreError", message="the disk is full", fix="--store")
+    (tmp_path / "error.json").write_bytes(json_from_value(told))
+    with pytest.raises(errors.UnavailableError, match="the disk is full") as caught:
+        result_of(tmp_path, where="the board", how="status 3")
+    assert caught.value.fix == "make room there, or leave this machine out"
+    with pytest.raises(errors.StoreError, match="the disk is full"):
+        result_of(tmp_path, where=HERE, how="status 3")
+
+
+def test_a_node_that_leaves_nothing_shows_its_last_words(tmp_path: Path) -> None:
+    (tmp_path / "node.log").write_text("one\ntwo\n")
+    with pytest.raises(JobError, match="not carried out") as caught:
+        result_of(tmp_path, where="the board", how="SIGKILL")
+    assert caught.value.facts == {"where": "the board", "how it ended": "SIGKILL"}
+    assert caught.value.log_tail == ("one", "two")
+
+
+def test_of_two_sides_both_must_be_there(tmp_path: Path) -> None:
+    (tmp_path / "run" / "0").mkdir(parents=True)
+    (tmp_path / "run" / "0" / "run.json").write_text("{}")
+    with pytest.raises(JobError):
+        result_of(tmp_path, where="x", how="y")
+    (tmp_path / "run" / "1").mkdir()
+    (tmp_path / "run" / "1" / "run.json").write_text("{}")
+    assert result_of(tmp_path, where="x", how="y") == tmp_path / "run"
+
+
+FIRST = """
+import sys, threading
+from typing import Optional
+import msgspec
+from trtbench.core.codec import value_from_json
+
+def kind(number):
+    inner = msgspec.defstruct(f"I{number}", [("a", Optional[int]), ("b", dict[str, list[int]], {})])
+    outer = [("i", Optional[inner]), ("t", tuple[inner, ...], ()), ("x", dict[str, inner], {})]
+    return msgspec.defstruct(f"O{number}", outer)
+
+def read():
+    for each in kinds:
+        together.wait()
+        value_from_json('{"i": {"a": 1}}', each, where="here")
+
+sys.setswitchinterval(1e-6)
+kinds, together = [kind(number) for number in range(200)], threading.Barrier(4)
+threads = [threading.Thread(target=read) for _ in range(4)]
+for step in (threading.Thread.start, threading.Thread.join):
+    for each in threads:
+        step(each)
+"""
+
+
+@pytest.mark.process
+def test_answers_of_one_kind_that_come_at_the_same_time_are_read() -> None:
+    """As cases that end together on several machines do; msgspec alone ends the process."""
+    done = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def host(tmp_path, monkeypatch):
+    """A working folder, and standard streams as ssh would give them."""
+    here = tmp_path / "host"
+    here.mkdir()
+    monkeypatch.chdir(here)
+
+    def serve(*words: str, given: bytes = b"") -> bytes:
+        told = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+        monkeypatch.setattr(sys, "stdout", told)
+        assert main(list(words)) == 0
+        told.flush()
+        return told.buffer.getvalue()
+
+    return serve
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def archive(*members: tuple[str, bytes | None]) -> bytes:
+    """An archive of contents; ``None`` is a folder."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as file:
+        for name, data in members:
+            member = tarfile.TarInfo(name)
+            member.type, member.size = (
+                (tarfile.REGTYPE, len(data)) if data else (tarfile.DIRTYPE, 0)
+            )
+            file.addfile(member, io.BytesIO(data or b""))
+    return packed.getvalue()
+
+
+def test_contents_are_kept_by_their_hashes_and_asked_for_but_once(host):
+    one, two, three = (digest(data) for data in (b"one", b"two", b"three"))
+    asked = "\n".join([one, two, three]).encode()
+    assert host("missing", given=asked).decode().split() == [one, two, three]
+    host("keep", one, given=b"one")
+    host("keep-all", given=archive((two, b"two"), (three, b"three")))
+    assert host("missing", given=asked) == b""
+    assert blob(Path.cwd(), two).read_bytes() == b"two"
+
+
+@pytest.mark.parametrize(
+    ("member", "match"), [(("0" * 64, b"two"), "damaged"), (("folder", None), "only files")]
+)
+def test_what_is_not_what_it_should_be_is_not_kept(host, member, match):
+    with pytest.raises(StoreError, match=match):
+        host("keep-all", given=archive(member))
+    assert not [path for path in Path.cwd().rglob("*") if path.is_file()]
+
+
+def test_a_request_is_placed_packed_and_removed(host, tmp_path):
+    request = job_from_spec(runs.quick_spec(tmp_path), "r1", Execution())
+    upload = upload_from_job(request)
+    for sha256, path in upload.contents.items():
+        host("keep", sha256, given=path.read_bytes())
+    host("place", "work/r1", given=json_from_value(upload))
+    assert Path("work/r1/request.json").is_file()
+    assert Path("work/r1/files/0/tiny.onnx").is_file()
+    Path("work/r1/error.json").write_text("{}")
+    (tmp_path / "left.tar").write_bytes(host("pack", "work/r1"))
+    unpack(tmp_path / "left.tar", tmp_path / "left")
+    assert [path.name for path in (tmp_path / "left").iterdir()] == ["error.json"]
+    host("remove", "work/r1")
+    assert list(Path("work").iterdir()) == []
+    assert main(["dance"]) == 2
+
+
+@pytest.mark.process
+def test_a_node_fetches_what_it_lacks_and_measures(tmp_path, clocked, monkeypatch):
+    """Ray's own parts, handing over pieces of files and variables, are all that stands in."""
+    context = types.SimpleNamespace(runtime_env={})
+    ray = types.SimpleNamespace(get=lambda piece: piece, get_runtime_context=lambda: context)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setenv("TRTBENCH_CACHE", str(tmp_path / "cache"))
+    spec = runs.quick_spec(tmp_path, runtime="clocked")
+    upload = upload_from_job(job_from_spec(spec, "r1", Execution()))
+    contents = {sha256: [path.read_bytes()] for sha256, path in upload.contents.items()}
+    answer = on_node(json_from_value(upload), contents, 0)
+    assert (answer.fetched, answer.error) == (1, None)
+    (tmp_path / "run.tar").write_bytes(answer.run)
+    unpack(tmp_path / "run.tar", tmp_path / "run")
+    assert (tmp_path / "run" / "run.json").is_file()
+    refused = runs.quick_spec(tmp_path, runtime="clocked", options={"do": "refuse"})
+    upload = upload_from_job(job_from_spec(refused, "r2", Execution()))
+    told = on_node(json_from_value(upload), contents, 0)
+    assert (told.run, told.fetched) == (None, 0)  # it has the model by now
+    assert "refused" in told.error.message
+
+
+def test_a_node_that_cannot_keep_what_it_is_sent_says_so(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TRTBENCH_CACHE", str(tmp_path / "file" / "cache"))
+    spec = runs.quick_spec(tmp_path)
+    upload = upload_from_job(job_from_spec(spec, "r1", Execution()))
+    told = on_node(json_from_value(upload), {}, 0)
+    assert (told.run, told.fetched) == (None, 0)
+    assert told.error.message == "the cache of the node cannot be written"
+    assert told.error.facts == {"reason": "Not a directory"}
+
+
+def test_two_tasks_that_want_the_same_fetch_it_once(tmp_path, monkeypatch):
+    fetched, begun = [], threading.Event()
+
+    def get(piece: bytes) -> bytes:
+        fetched.append(piece)
+        begun.wait()
+        return piece
+
+    monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(get=get))
+    sha256 = digest(b"model")
+    with ThreadPoolExecutor(2) as pool:
+        one, two = (pool.submit(_fetch, tmp_path, sha256, [b"mo", b"del"]) for _ in range(2))
+        begun.set()
+    assert sorted([one.result(), two.result()]) == [False, True]
+    assert fetched == [b"mo", b"del"]
+    assert _fetch(tmp_path, sha256, []) is False
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "fix"),
+    [
+        (255, "Connection refused", "ssh -T"),
+        (127, "env: 'py': No such file or directory", "set python of lab"),
+        (1, "OSError: [Errno 28] No space left on device", "make room"),
+        (1, "ValueError: odd", None),
+    ],
+)
+def test_a_host_that_cannot_be_used_is_said_with_what_helps(status, said, fix, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: name)
+    shell = Shell(Host(name="lab", address="lab"))
+    problem = shell._unreachable(('  File "x.py", line 3', said), status=status)
+    assert problem.facts["reason"].endswith(said)
+    assert ("File" in problem.facts["reason"]) == (status == 255)
+    assert (problem.fix is None) if fix is None else problem.fix.startswith(fix)
+
+
+def sent(files: InputFiles) -> set[str]:
+    """Names of what travels, without the numbers of groups."""
+    upload = upload_from_job(RemoteJob(id="r", files=files.groups))
+    return {name.split("/", 2)[2] for name in (*(p.name for p in upload.files), *upload.folders)}
+
+
+def arrived(files: InputFiles, folder: Path, spec: RunSpec | None = None) -> RemoteJob:
+    """Have everything travel to a folder that stands for another machine."""
+    asked = RemoteJob(id="r", spec=spec, files=files.groups, code=tuple(files.code))
+    return send(upload_from_job(asked), folder / "cache", folder / "there")
+
+
+def requests_with_executor() -> list[type[VerbRequest]]:
+    named = [verb.request for name in ON_MODELS if (verb := verb_named(name))]
+    kinds = {each for each in named if issubclass(each, ExecutorFields)}
+    return sorted(kinds, key=lambda each: each.__name__)
+
+
+def names_a_file(field: RequestField) -> bool:
+    types = {field.type, field.item, *typing.get_args(field.type), *typing.get_args(field.item)}
+    words = str(field.about.metavar or "").split("|")
+    return Path in types or not {"FILE", "PATH", "DIR", "FOLDER", "DATA"}.isdisjoint(words)
+
+
+def test_every_field_that_names_a_file_travels_or_says_why_not() -> None:
+    known = requests_with_executor()
+    assert len(known) >= 8
+    silent = [
+        f"{kind.__name__}.{field.name}"
+        for kind in known
+        for field in fields_of(kind)
+        if names_a_file(field) and not (field.about.travels or field.about.stays)
+    ]
+    assert not silent, "say travels=... or stays='why' in their option(...)"
+
+
+def test_every_option_of_a_runtime_that_names_a_file_travels_or_is_there_already() -> None:
+    there = {"binary"}  # a program of the machine that measures
+    for name in RUNTIMES.names():
+        module = RUNTIMES.load(name)
+        told = {key for key, text in module.OPTIONS.items() if names_a_thing(text)}
+        assert told - there <= set(module.TRAVELS), name
+
+
+def names_a_thing(text: str) -> bool:
+    return (
+        any(word in text for word in ("path of", "state dict", "librar", "FILE", ":function"))
+        and "pool" not in text
+    )
+
+
+def test_the_code_of_a_factory_travels_with_what_it_imports(tmp_path, monkeypatch) -> None:
+    (tmp_path / "nets" / "parts").mkdir(parents=True)
+    (tmp_path / "nets" / "__init__.py").write_text("")
+    (tmp_path / "nets" / "small.py").write_text("from nets.parts.conv import make\nimport numpy\n")
+    (tmp_path / "nets" / "parts" / "__init__.py").write_text("")
+    (tmp_path / "nets" / "parts" / "conv.py").write_text("def make(): pass\n")
+    (tmp_path / "nets" / "other.py").write_text("secret = 1\n")
+    (tmp_path / "w.pt").write_bytes(b"weights")
+    (tmp_path / "net.pt").write_bytes(b"a state dict")
+    monkeypatch.chdir(tmp_path)
+    options = {"weights": "w.pt", "factory": "nets.small:make"}
+    files, made_with = torch_runtime.model_parts("net.pt", options)
+    model = with_parts(model_ref(Path("net.pt")), files, made_with=made_with)
+    spec = RunSpec(model=model, runtime="torch", options=options)
+    files = InputFiles()
+    moved = files.spec(spec)
+    assert sent(files) == {
+        "net.pt", "w.pt", "nets/__init__.py", "nets/small.py", "nets/parts/__init__.py",
+        "nets/parts/conv.py",
+    }  # fmt: skip
+    there = arrived(files, tmp_path / "far", moved)
+    assert (Path(there.code[0]) / "nets" / "small.py").is_file()
+    assert there.spec.options["factory"] == "nets.small:make"
+    assert Path(there.spec.options["weights"]).read_bytes() == b"weights"
+    assert changed(there.spec.model) is None  # all its parts are found there, and are the same
+    assert there.spec.model.sha256 == model.sha256
+
+
+def test_a_factory_of_a_library_needs_no_luggage() -> None:
+    files = InputFiles()
+    assert files.take("options", {"factory": "onnx.helper:make"}) == {"factory": "onnx.helper:make"}
+    assert not files.groups
+
+
+def test_files_of_a_build_travel_from_wherever_they_are(tmp_path) -> None:
+    (tmp_path / "m").mkdir()
+    model = models.tiny_model(tmp_path / "m" / "tiny.onnx")
+    for name in ("a.so", "b.so", "scales.cache", "times.cache"):
+        (tmp_path / name).write_bytes(name.encode())
+    request = BuildRequest(
+        model=model, plugins=(tmp_path / "a.so", tmp_path / "b.so"),
+        calibration_cache=tmp_path / "scales.cache", timing_cache=tmp_path / "times.cache",
+        calibration="random", output=tmp_path / "x.engine", python="/opt/python",
+    )  # fmt: skip
+    files = InputFiles()
+    asked = files.request(request)
+    assert sent(files) == {"tiny.onnx", "a.so", "b.so", "scales.cache", "times.cache"}
+    assert asked["calibration"] == "random"
+    assert asked["python"] == "/opt/python"
+    assert "output" not in asked
+
+
+def test_a_case_of_a_sweep_takes_what_its_axes_name(tmp_path, monkeypatch) -> None:
+    (tmp_path / "m").mkdir()
+    model = models.tiny_model(tmp_path / "m" / "tiny.onnx")
+    for name in ("a.so", "b.so", "w.pt", "scales.cache"):
+        (tmp_path / name).write_bytes(name.encode())
+    (tmp_path / "net.py").write_text("def make(): pass\n")
+    monkeypatch.chdir(tmp_path)
+    axes = {
+        "opt.weights": str(tmp_path / "w.pt"), "opt.factory": "net:make",
+        "opt.plugins": "a.so,b.so", "build.calibration_cache": "scales.cache",
+    }  # fmt: skip
+    matrix = Matrix(models=(str(model),), options={key: (text,) for key, text in axes.items()})
+    case = Case(model=str(model), runtime="torch", fixed=axes)
+    arguments, files = case_arguments(matrix, case, "r1")
+    assert sent(files) == {"tiny.onnx", "a.so", "b.so", "w.pt", "scales.cache", "net.py"}
+    assert arguments["case"]["fixed"]["opt.factory"] == "net:make"
+    for key in ("opt.weights", "opt.plugins", "build.calibration_cache"):
+        told = arguments["case"]["fixed"][key]
+        assert told.startswith("trtbench-file:")
+        assert arguments["matrix"]["options"][key] == [told]
+
+
+def yolo(folder: Path, text: str) -> Path:
+    """A data set whose description lies apart from its images."""
+    for part in ("train", "val"):
+        for kind, name in (("images", "1.jpg"), ("labels", "1.txt")):
+            (folder / "set" / kind / part).mkdir(parents=True, exist_ok=True)
+            (folder / "set" / kind / part / name).write_bytes(f"{kind} {part}".encode())
+    (folder / "set" / "images" / "val" / "id_rsa").write_bytes(b"secret")
+    (folder / "cfg").mkdir(exist_ok=True)
+    (folder / "cfg" / "data.yaml").write_text(text)
+    return folder / "cfg" / "data.yaml"
+
+
+def test_a_data_yaml_leads_out_of_its_folder_to_images_and_labels_alone(tmp_path) -> None:
+    data = yolo(tmp_path, "path: ../set\ntrain: images/train\nval: images/val\nnames: [a]\n")
+    files = InputFiles(task="detection", settings={})
+    mark = files.take("data", data)
+    assert sent(files) == {"cfg/data.yaml", "set/images/val/1.jpg", "set/labels/val/1.txt"}
+    there = arrived(files, tmp_path / "far")
+    place = Path(str(there.placed)) / mark.removeprefix("trtbench-file:")
+    from trtbench.tasks._boxes import find_images_of
+
+    assert [p.name for p in find_images_of({"data": str(place)}).paths] == ["1.jpg"]
+    files = InputFiles(task="detection", settings={})
+    files.take("calibration", data)  # others than those that are judged on
+    assert "set/images/train/1.jpg" in sent(files)
+
+
+def test_a_list_of_images_travels_with_them(tmp_path) -> None:
+    data = yolo(tmp_path, "path: ../set\nval: val.txt\nnames: [a]\n")
+    (tmp_path / "set" / "val.txt").write_text("./images/val/1.jpg\n")
+    files = InputFiles(task="detection", settings={})
+    files.take("data", data)
+    assert "set/val.txt" in sent(files)
+
+
+@pytest.mark.parametrize("where", ["yaml", "list"])
+def test_images_by_a_path_that_only_this_machine_has_are_refused(tmp_path, where) -> None:
+    data = yolo(tmp_path, f"path: {tmp_path}/set\nval: images/val\nnames: [a]\n")
+    if where == "list":
+        data.write_text("path: ../set\nval: val.txt\nnames: [a]\n")
+        (tmp_path / "set" / "val.txt").write_text(f"{tmp_path}/set/images/val/1.jpg\n")
+    with pytest.raises(InputError, match="only this machine has") as caught:
+        InputFiles(task="detection", settings={}).take("data", data)
+    assert "../" in str(caught.value.fix)
+
+
+def test_a_class_without_images_is_a_class_there_too(tmp_path) -> None:
+    for name in ("cat", "dog", "emu"):
+        (tmp_path / "val" / name).mkdir(parents=True)
+    (tmp_path / "val" / "cat" / "1.png").write_bytes(b"1")
+    request = EvalRequest(models=[], task="classification", data=tmp_path / "val")
+    files = InputFiles(task="classification", settings={})
+    files.request(request)
+    there = arrived(files, tmp_path / "far")
+    folders = sorted(p.name for p in (Path(str(there.placed)) / "0" / "val").iterdir())
+    assert folders == ["cat", "dog", "emu"]
+
+
+def test_the_code_that_a_setting_names_travels(tmp_path) -> None:
+    (tmp_path / "hook.py").write_text("def boxes(): pass\n")
+    files = InputFiles(task="detection")
+    told = files.take("settings", {"decoder": f"{tmp_path}/hook.py:boxes", "nms": "off"})
+    assert told == {"decoder": "trtbench-file:0/hook.py:boxes", "nms": "off"}
+    assert sent(files) == {"hook.py"}
+
+
+def test_one_file_under_two_names_is_sent_once(tmp_path) -> None:
+    np.savez(tmp_path / "in.npz", x=np.ones(3))
+    (tmp_path / "again.npz").write_bytes((tmp_path / "in.npz").read_bytes())
+    files = InputFiles()
+    for name in ("in.npz", "in.npz", "again.npz"):
+        files.take("file", tmp_path / name)
+    assert len(files.groups) == 2
+    assert len(upload_from_job(RemoteJob(id="r", files=files.groups)).contents) == 1
+
+
+def test_a_folder_of_too_many_files_is_refused_before_any_is_read(tmp_path, monkeypatch) -> None:
+    (tmp_path / "all").mkdir()
+    for number in range(4):
+        (tmp_path / "all" / str(number)).write_bytes(b"")
+    monkeypatch.setattr(parcels, "MOST_FILES", 3)
+    monkeypatch.setattr(parcels, "sha256_of", lambda path: pytest.fail("was read"))
+    with pytest.raises(InputError, match="more than 3 files"):
+        upload_from_job(
+            RemoteJob(id="r", files={"0": FileGroup(folder=str(tmp_path), names=("all",))})
+        )
+
+
+def test_links_to_folders_are_not_left_out_in_silence(tmp_path) -> None:
+    (tmp_path / "val").mkdir()
+    (tmp_path / "far").mkdir()
+    (tmp_path / "val" / "cat").symlink_to(tmp_path / "far")
+    group = FileGroup(folder=str(tmp_path), names=("val",))
+    with pytest.raises(InputError, match="a link to a folder"):
+        upload_from_job(RemoteJob(id="r", files={"0": group}))
+    (tmp_path / "given").symlink_to(tmp_path / "far")  # what was asked for may be one
+    (tmp_path / "far" / "1.png").write_bytes(b"1")
+    group = FileGroup(folder=str(tmp_path), names=("given",))
+    assert len(upload_from_job(RemoteJob(id="r", files={"0": group})).files) == 1
+
+
+def test_a_repository_of_code_in_a_folder_is_refused_in_words(tmp_path) -> None:
+    (tmp_path / "repo").mkdir()
+    (tmp_path / "repo" / "hubconf.py").write_text("def net(): pass\n")
+    with pytest.raises(InputError, match=r"torch\.hub"):
+        InputFiles().model(f"torch.hub:{tmp_path}/repo/net")
+
+
+def test_what_is_named_from_a_folder_above_keeps_its_name(tmp_path, monkeypatch) -> None:
+    models.tiny_model(tmp_path / "v1.onnx")
+    (tmp_path / "latest.onnx").symlink_to("v1.onnx")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    files = InputFiles()
+    request = CheckRequest(reference="../latest.onnx", candidates=["../v1.onnx"], batch=2)
+    asked = files.request(request)
+    assert sent(files) == {"latest.onnx", "v1.onnx"}
+    assert asked["batch"] == 2
+
+
+def test_a_model_of_a_library_and_a_reference_without_files_name_nothing() -> None:
+    spec = RunSpec(model=ModelRef(path="torchvision:resnet18", format="torch"), runtime="torch")
+    files = InputFiles()
+    assert files.spec(spec) == spec
+    assert files.groups == {}
+    assert isinstance(fields_of(CheckRequest)[0].about, Argument)
+
+
+MISSING = "nowhere_to_be_found"
+
+
+def refused(*libraries: str, config: Config | None = None) -> TrtbenchError:
+    with pytest.raises(TrtbenchError) as caught:
+        refuse_lacking(libraries, config or Config(store=""))
+    return caught.value
+
+
+def test_what_is_missing_is_named_with_the_command_that_installs_it(monkeypatch) -> None:
+    refuse_lacking(
+        ["package:numpy", "runtime:onnxruntime", "format:onnx", "news:1"], Config(store="")
+    )
+    problem = refused("package:numpy", f"package:{MISSING}")
+    assert MISSING in problem.message
+    assert problem.fix == f"{sys.executable} -m pip install {MISSING}"
+    monkeypatch.setattr(RUNTIMES.load("onnxruntime"), "available", lambda: "it is not installed")
+    for word in ("runtime:onnxruntime", "format:onnx"):
+        assert "pip install" in str(refused(word).fix)
+    elsewhere = {"onnxruntime": RuntimeSettings(python=sys.executable)}
+    refuse_lacking(["runtime:onnxruntime"], Config(store="", runtimes=elsewhere))
+    own = Config(store="", runtimes=elsewhere)
+    assert MISSING in refused(f"package:onnxruntime/{MISSING}", config=own).message
+    refuse_lacking(["package:onnxruntime/numpy"], own)
+
+
+def lacking_python(folder: Path) -> Path:
+    """Make an interpreter that has all but ONNX Runtime."""
+    (folder / "hidden").mkdir()
+    hide = "import sys\nsys.modules['onnxruntime'] = None\n"
+    (folder / "hidden" / "sitecustomize.py").write_text(hide)
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={folder}/hidden exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    return python
+
+
+def test_an_interpreter_that_is_named_is_asked_itself(tmp_path) -> None:
+    python = lacking_python(tmp_path)
+    refuse_lacking([f"runtime:onnxruntime@{sys.executable}"], Config(store=""))
+    problem = refused(f"runtime:onnxruntime@{python}")
+    assert problem.facts["interpreter"] == str(python)
+    assert problem.fix == f"{python} -m pip install 'trtbench[onnx]'"
+    settings = {"onnxruntime": RuntimeSettings(python=str(python))}
+    assert refused("runtime:onnxruntime", config=Config(store="", runtimes=settings)).fix
+    assert "no Python interpreter" in refused("format:onnx@/nowhere/python").message
+
+
+def test_each_side_of_a_check_is_asked_for_in_its_own_interpreter() -> None:
+    request = CheckRequest(
+        reference="a.onnx", candidates=("b.onnx",), runtime="onnxruntime", python=("/p", "/q")
+    )
+    files = InputFiles()
+    files.python = request.python
+    files.need(*sides_need(request, ("torchvision:a", "torchvision:b"))[1], "package:onnx")
+    assert files.libraries == ["runtime:onnxruntime@/p", "runtime:onnxruntime@/q"]
+
+
+def test_a_runtime_that_a_machine_does_not_know_is_told(capsys) -> None:
+    assert node(["lacks", "runtime:nonesuch"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("\ntrtbench-lacks {")
+    assert "nonesuch" in told
+    assert node(["lacks", "package:numpy"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_a_run_says_which_libraries_it_needs(tmp_path) -> None:
+    spec = RunSpec(model=ModelRef(path="torchvision:resnet18", format="torch"), runtime="torch")
+    asked = job_from_spec(spec, "r", Execution())
+    assert asked.needs.libraries == ("runtime:torch", "package:torch/torchvision")
+    named = job_from_spec(spec, "r", Execution(python="/opt/python"))
+    words = ("runtime:torch@/opt/python", "package:torch/torchvision@/opt/python")
+    assert named.needs.libraries == words  # which is asked there
+    files = InputFiles()
+    files.take("code", "timm.models:resnet18")
+    assert files.libraries == ["package:torch/timm"]
+
+
+def unlucky_spec(folder: Path) -> RunSpec:
+    """A run in a runtime that nobody has."""
+    return runs.quick_spec(folder, runtime="clocked")
+
+
+def demand_refusal(executor: Executor, spec: RunSpec, folder: Path, *, name: str) -> None:
+    with pytest.raises(TrtbenchError, match="clocked") as caught:
+        run_bench(spec, store=Store(folder / "store"), execution=Execution(executor=executor))
+    assert name in caught.value.facts["where"]
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.xdist_group("machines")
+class TestElsewhere:
+    """Hosts behind a real sshd, and nodes of a real cluster."""
+
+    def test_a_host_that_lacks_a_runtime_is_sent_nothing(self, tmp_path, sshd, clocked):
+        hosts = hosts_file(tmp_path, sshd, clocked, "a", "b")
+        text = hosts.read_text()
+        hosts.write_text(text.replace(str(clocked), str(tmp_path / "empty"), 1))
+        executor = EXECUTORS.load("ssh").open_executor(ExecutorSettings(hosts=hosts))
+        for _ in range(3):  # whoever is asked first, the work is done by the one that can
+            execution = Execution(executor=executor)
+            run_bench(unlucky_spec(tmp_path), store=Store(tmp_path / "store"), execution=execution)
+        assert len(runs.spans(tmp_path / "b" / "log")) == 3
+        assert not (tmp_path / "a" / "kept" / "blobs").exists()
+        hosts.write_text(text.replace(str(clocked), str(tmp_path / "empty")))
+        executor = EXECUTORS.load("ssh").open_executor(ExecutorSettings(hosts=hosts))
+        demand_refusal(executor, unlucky_spec(tmp_path), tmp_path, name="a")
+        assert not (tmp_path / "a" / "kept" / "blobs").exists()
+
+    def test_a_package_is_named_before_a_model_is_sent_by_ssh(self, tmp_path, sshd, clocked):
+        models.tiny_model(tmp_path / "tiny.onnx")
+        hosts = hosts_file(tmp_path, sshd, clocked, "a")
+        (tmp_path / "hidden" / "onnxruntime").mkdir(parents=True)
+        hide = "import sys\nsys.modules['onnxruntime'] = None\n"
+        (tmp_path / "hidden" / "sitecustomize.py").write_text(hide)
+        hosts.write_text(hosts.read_text().replace(str(clocked), f"{clocked}:{tmp_path}/hidden"))
+        with pytest.raises(UnavailableError, match="onnxruntime") as caught:
+            trtbench.check(
+                tmp_path / "tiny.onnx", tmp_path / "tiny.onnx", executor="ssh", hosts=hosts,
+                output=tmp_path / "check", store=tmp_path / "store",
+            )  # fmt: skip
+        assert caught.value.fix == "on a: pip install 'trtbench[onnx]'"
+        assert not (tmp_path / "a" / "kept" / "blobs").exists()
+
+    def test_an_interpreter_of_a_host_is_asked_before_a_model_is_sent(
+        self, tmp_path, sshd, clocked
+    ):
+        asked = {"executor": "ssh", "hosts": hosts_file(tmp_path, sshd, clocked, "a"), "batch": 1}
+        model = runs.quick_spec(tmp_path).model.path
+        asked |= {"python": lacking_python(tmp_path), "store": tmp_path / "store"}
+        for verb in (trtbench.bench, trtbench.profile):
+            with pytest.raises(UnavailableError, match="lacks what onnxruntime needs") as caught:
+                verb(model, **asked)
+            assert caught.value.facts["where"] == "a"
+        assert not (tmp_path / "a" / "kept" / "blobs").exists()
+
+    def test_interpreters_of_this_machine_are_not_looked_for_on_others(
+        self, tmp_path, sshd, clocked, monkeypatch
+    ):
+        """Settings name one for here; a host has settings of its own, or none."""
+        (tmp_path / "laptop").mkdir()
+        monkeypatch.chdir(tmp_path / "laptop")
+        settings = "[runtimes.onnxruntime]\npython = '/nowhere/python'\n"
+        (tmp_path / "laptop" / "trtbench.toml").write_text(settings)
+        asked = {"executor": "ssh", "hosts": hosts_file(tmp_path, sshd, clocked, "a"), "batch": 1}
+        model = runs.quick_spec(tmp_path).model.path
+        short = {"duration": "20ms", "warmup": "10ms", "until_steady": False}
+        assert trtbench.bench(model, store=tmp_path / "store", **short, **asked).id
+        turns = {"launches": 2, "pairs": 10, "store": tmp_path / "store"}
+        assert trtbench.compare(model, model, **turns, **asked).verdicts
+
+    def test_a_node_that_lacks_a_runtime_is_sent_nothing(self, nodes, tmp_path):
+        site, nodes.site = nodes.site, tmp_path / "empty"
+        nodes.add("a")
+        nodes.site = site
+        executor = EXECUTORS.load("ray").open_executor(
+            ExecutorSettings(address=nodes.cluster.address)
+        )
+        demand_refusal(executor, unlucky_spec(tmp_path), tmp_path, name="(")
+        assert not executor.fetched
+        nodes.add("b")
+        execution = Execution(executor=executor)
+        run_bench(unlucky_spec(tmp_path), store=Store(tmp_path / "store"), execution=execution)
+        assert len(nodes.spans("b")) == 1
+        executor.close()

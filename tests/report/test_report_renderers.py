@@ -1,0 +1,509 @@
+"""Documents as text, Markdown, LaTeX, CSV, JSON and PNG."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+import subprocess
+import sys
+from io import BytesIO, StringIO
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from made_runs import (
+    NASTY,
+    WARNING,
+    full_runs,
+    made_failure,
+    made_profile,
+    made_run,
+    made_times,
+    phased_times,
+)
+from PIL import Image
+
+from trtbench.analysis.findings.evidence import spaced
+from trtbench.core.units import (
+    common_unit,
+    text_from_change,
+    text_from_count,
+    text_from_difference,
+    text_from_duration,
+    text_from_fraction,
+    text_from_number,
+    text_from_seconds,
+    text_from_share,
+)
+from trtbench.report import style
+from trtbench.report.charts import Axis, Line, Lines, Panel
+from trtbench.report.compose import RENDERERS, document_from_runs, write_document
+from trtbench.report.document import (
+    Block,
+    Cell,
+    Code,
+    Document,
+    Figure,
+    Heading,
+    KeyValues,
+    Section,
+    Table,
+    Text,
+    document_from_blocks,
+    table_from_rows,
+)
+from trtbench.report.renderers import csv as csv_renderer
+from trtbench.report.renderers import json as json_renderer
+from trtbench.report.renderers import md, png, tex
+from trtbench.report.renderers.csv import NOTHING
+from trtbench.report.renderers.terminal import text
+
+NAMES = (
+    "resnet18_with_a_very_long_name_and_batch_normalisation_folded.int8.onnx",
+    "resnet18_with_a_very_long_name_and_batch_normalisation_folded.fp16.onnx",
+)
+
+
+def document(*blocks: Block, title: str = "") -> Document:
+    section = Section(id="only", title="", blocks=blocks)
+    return Document(title=title, created="", sections=(section,))
+
+
+def table(*names: str, numbers: int = 4) -> Table:
+    headings = (
+        Heading(key="name", title="Model", fit="shorten"),
+        *(Heading(key=f"n{k}", title=f"number {k}", align="right", rank=k) for k in range(numbers)),
+    )
+    rows = [(name, *(Cell(value=1.0, text="1 234.5 ms") for _ in range(numbers))) for name in names]
+    return table_from_rows("t", headings=headings, rows=rows)
+
+
+def test_without_a_width_nothing_is_touched() -> None:
+    lines = text(document(table(*NAMES)), width=None).splitlines()
+    assert len(lines) == 3
+    assert all(name in "\n".join(lines) for name in NAMES)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_names_lose_their_middle_and_stay_different_while_numbers_stay(width: int) -> None:
+    lines = text(document(table(*NAMES)), width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    first, second = lines[1].split()[0], lines[2].split()[0]
+    assert first != second
+    assert first.endswith("int8.onnx")
+    assert ("…" in first) == (width < 120)
+    assert lines[1].count("1 234.5 ms") == lines[2].count("1 234.5 ms") >= 1
+
+
+def test_words_of_titles_are_stacked_before_columns_are_left_out() -> None:
+    titles = ("rank", "TRT fp32 score", "TRT fp32 label", "TRT int8 score")
+    headings = [Heading(key=t, title=t, rank=n, stack=True) for n, t in enumerate(titles)]
+    table = table_from_rows("top", headings=tuple(headings), rows=[(1, 4.5, "cat", 4.25)])
+    document = document_from_blocks("top", [table])
+    assert text(document, width=60).splitlines()[0].split("  ") == list(titles)
+    narrow = [line.split() for line in text(document, width=30).splitlines()]
+    assert narrow == [
+        ["rank", "TRT", "TRT", "TRT"], ["fp32", "fp32", "int8"], ["score", "label", "score"],
+        ["1", "4.5", "cat", "4.25"],
+    ]  # fmt: skip
+    assert "hidden, terminal too\nnarrow: TRT int8\nscore" in text(document, width=20)
+
+
+def test_columns_are_left_out_by_rank_and_named() -> None:
+    out = text(document(table("net.onnx")), width=40)
+    assert "number 0" in out.splitlines()[0]
+    assert "hidden, terminal too narrow: number 2,\nnumber 3" in out
+    assert out.count("1 234.5 ms") == 2
+
+
+def test_rows_become_blocks_where_even_what_must_stay_does_not_fit() -> None:
+    headings = tuple(Heading(key=f"k{n}", title=f"title {n}") for n in range(4))
+    rows = [tuple(Cell(text=f"{n} 234.56 items/s") for n in range(4))]
+    out = text(document(table_from_rows("t", headings=headings, rows=rows)), width=30)
+    lines = out.splitlines()
+    assert lines[0] == "0 234.56 items/s"
+    assert lines[1].split("  ")[-1] == "1 234.56 items/s"
+    assert max(map(len, lines)) <= 30
+    assert "too narrow" not in out
+
+
+def test_a_number_is_not_parted_from_its_unit_at_the_end_of_a_line() -> None:
+    for width in range(20, 60):
+        words = "the median was 1 204.5 ms over 12 launches and 33.1 % of 5.2 GiB were in use"
+        lines = text(document(Text(text=words)), width=width).splitlines()
+        assert " ".join(lines) == words
+        for part in ("1 204.5 ms", "33.1 %", "5.2 GiB"):
+            assert any(part in line for line in lines), (width, part)
+
+
+def test_facts_hang_under_their_value_and_commands_are_left_whole() -> None:
+    facts = KeyValues(id="f", pairs=(("throughput", Cell(text="word " * 20)),))
+    command = "trtbench bench " + "x" * 100
+    lines = text(document(facts, Code(text=command)), width=40).splitlines()
+    assert all(line.startswith(" " * 12) for line in lines[1:-1])
+    assert lines[-1] == f"  {command}"
+
+
+def test_what_would_steer_a_terminal_is_made_visible() -> None:
+    bad = "evil\x1b[2Jname\rx"
+    out = text(document(table(bad), Text(text=bad), title=bad), width=80)
+    assert "\x1b" not in out
+    assert "\r" not in out
+    assert out.count("\\x1b[2Jname") == 3
+
+
+def test_wide_letters_count_twice() -> None:
+    out = text(document(table("模型" * 30)), width=50)
+    assert "…" in out
+    assert all(sum(2 if ord(c) > 0x2E80 else 1 for c in line) <= 50 for line in out.splitlines())
+
+
+def test_what_latex_would_obey_is_escaped() -> None:
+    assert tex.escape(r"\input{x}") == r"\textbackslash{}input\{x\}"
+    assert tex.escape("50 % & a_b #1 $x$ ~^") == (
+        r"50 \% \& a\_b \#1 \$x\$ \textasciitilde{}\textasciicircum{}"
+    )
+    assert tex.escape("1.5 µs – ± 2\n3") == r"1.5 \ensuremath{\mu}s -- \ensuremath{\pm} 2 3"
+
+
+def test_rows_have_as_many_cells_as_the_head() -> None:
+    headings = (Heading(key="a", title="A&B"), Heading(key="b", title="%", align="right"))
+    table = table_from_rows("t_1", headings=headings, rows=[("x & y", 1.0), (NASTY, None)])
+    text = tex.tex_table(table)
+    assert r"\begin{tabular}{lr}" in text
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert len(rows) == 3
+    assert all(len(re.findall(r"(?<!\\)&", row)) == 1 for row in rows)
+
+
+def test_long_tables_may_break_across_pages_and_say_what_is_left_out(tmp_path: Path) -> None:
+    document = document_from_runs([made_run(layers=made_profile(600))])
+    paths = tex.render(document, tmp_path)
+    text = (tmp_path / "tables" / "layers.tex").read_text("utf-8")
+    assert r"\begin{longtable}" in text
+    assert "100 more rows" in text
+    whole = (tmp_path / "report.tex").read_text("utf-8")
+    assert r"\input{tables/layers.tex}" in whole
+    assert len(paths) == 1 + len(document.tables())
+
+
+def test_every_input_file_is_written_and_braces_match(tmp_path: Path) -> None:
+    document = document_from_runs(full_runs(tmp_path), failed=[made_failure(model=NASTY)])
+    for path in tex.render(document, tmp_path):
+        text = path.read_text("utf-8")
+        bare = re.sub(r"\\[{}]", "", text)
+        assert bare.count("{") == bare.count("}"), path
+        for name in re.findall(r"\\input\{([^}]*)\}", text):
+            assert (tmp_path / name).is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.real("LaTeX")
+def test_latex_takes_it(tmp_path: Path) -> None:
+    program = shutil.which("pdflatex")
+    if program is None:
+        pytest.skip("no pdflatex here")
+    tex.render(document_from_runs(full_runs(tmp_path)), tmp_path)
+    command = [program, "-interaction=nonstopmode", "-halt-on-error", "report.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
+CELL_BORDER = re.compile(r"(?<!\\)\|")
+
+
+def check_tables(text: str) -> int:
+    """Check that every row of every table has as many cells as its head, and count the tables."""
+    tables = 0
+    for block in text.split("\n\n"):
+        lines = block.split("\n")
+        if not lines[0].startswith("|"):
+            continue
+        counts = {len(CELL_BORDER.findall(line)) for line in lines}
+        assert len(counts) == 1, block
+        assert re.fullmatch(r"\|( ---:? \|)+", lines[1]), lines[1]
+        tables += 1
+    return tables
+
+
+def nasty_document() -> Document:
+    run = made_run(
+        phased_times(),
+        model=NASTY,
+        findings=(WARNING,),
+        layers=made_profile(20, name=NASTY),
+    )
+    run.extra["scores"] = {NASTY: 0.5}
+    return document_from_runs([run, made_run()], failed=[made_failure(model=NASTY, reason=NASTY)])
+
+
+def test_tables_are_well_formed_whatever_names_hold() -> None:
+    text = md.markdown(nasty_document())
+    assert check_tables(text) == 10
+
+
+def test_names_are_shown_and_not_obeyed() -> None:
+    text = md.markdown(nasty_document())
+    outside = re.sub(r"(`{3,})\w+\n.*?\n\1", "", text, flags=re.DOTALL)
+    assert "<script" not in outside
+    assert "&lt;script&gt;" in outside
+    assert "模型" in outside
+    assert "\x00" not in outside
+    assert set(re.findall(r"<(/?\w+)", outside)) <= {
+        "details",
+        "/details",
+        "summary",
+        "/summary",
+        "br",
+    }
+    assert outside.count("<details>") == outside.count("</details>")
+
+
+def test_a_log_cannot_close_its_fence() -> None:
+    text = md.markdown(document_from_runs([], failed=[made_failure()]))
+    assert "````text\none ``` two\n</details>\n````" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("a|b", r"a\|b"),
+        ("a\nb", "a b"),
+        ("*x*_y_", r"\*x\*\_y\_"),
+        ("<b>&", "&lt;b&gt;&amp;"),
+        ("- item", r"\- item"),
+        ("1. item", r"1\. item"),
+        ("1.5 ms", "1.5 ms"),
+        ("back\\slash|", "back\\\\slash\\|"),
+    ],
+)
+def test_escaping(text: str, escaped: str) -> None:
+    assert md.escape(text) == escaped
+
+
+def test_pictures_lie_where_the_text_points(tmp_path: Path) -> None:
+    paths = md.render(document_from_runs([made_run()]), tmp_path)
+    pointed = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", (tmp_path / "report.md").read_text("utf-8"))
+    assert len(pointed) == 5
+    assert all((tmp_path / name).is_file() for name in pointed)
+    assert {path.name for path in paths} == {"report.md", *pointed}
+
+
+def test_a_brief_report_fits_a_comment_and_has_no_pictures(tmp_path: Path) -> None:
+    runs = [
+        made_run(made_times(200, seed=seed), id=f"run-{seed}", findings=(WARNING,))
+        for seed in range(100)
+    ]
+    document = document_from_runs(runs).having(brief=True)
+    paths = md.render(document, tmp_path)
+    text = paths[0].read_text("utf-8")
+    assert [path.name for path in paths] == ["report.md"]
+    assert len(text) < 65_536
+    assert "![" not in text
+    assert "more rows are left out" in text
+    check_tables(text)
+
+
+def test_a_brief_report_fits_on_one_screen() -> None:
+    many = tuple(WARNING.having(code=f"H{n:02}", message=f"finding {n}") for n in range(40))
+    runs = [made_run(made_times(200, seed=n), id=f"run-{n}", findings=many) for n in range(50)]
+    for run in runs:
+        run.extra["scores"] = {"top1": 0.9, "top5": 0.99}
+    text = md.markdown(document_from_runs(runs).having(brief=True))
+    shown = [line for line in text.splitlines() if line.strip()]
+    assert len(shown) <= 50
+    assert "35 more are in the whole report" in text
+    assert WARNING.remedy is not None
+    assert md.escape(WARNING.remedy) in text
+    assert "Evidence" not in text
+
+
+def test_ten_thousand_layers_are_folded_and_cut(tmp_path: Path) -> None:
+    text = md.markdown(document_from_runs([made_run(layers=made_profile(10_000))]))
+    assert len(text) < 500_000
+    assert "9 800 more rows" in text
+    assert "<details><summary>All 10 000 layers</summary>\n\n|" in text
+
+
+def check_picture(data: bytes) -> np.ndarray:
+    """Check that a picture is a PNG of sensible size with something drawn on it."""
+    image = Image.open(BytesIO(data))
+    assert image.format == "PNG"
+    assert image.width == style.WIDTH_IN * style.DPI
+    assert 250 <= image.height <= 4000
+    pixels = np.asarray(image.convert("RGB"))
+    drawn = (pixels < 200).any(axis=2)
+    assert 0.005 < drawn.mean() < 0.6
+    # Nothing is cut off: the outermost pixels are paper.
+    border = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
+    assert (border > 250).all()
+    return pixels
+
+
+@pytest.mark.filterwarnings("error")
+def test_every_figure_is_a_real_picture_and_no_name_breaks_it() -> None:
+    runs = [
+        made_run(phased_times(), model=NASTY, layers=made_profile(60, name=NASTY), batch=1),
+        made_run(phased_times(seed=1), model=NASTY, batch=2),
+        made_run(made_times(), model="long_" * 40 + ".onnx"),
+    ]
+    figures = document_from_runs(runs).figures()
+    assert {figure.id for figure in figures} == {
+        "latency_hist", "latency_ecdf", "speed_benchmark", "latency_series", "percentiles",
+        "phases", "per_layer_time_1", "throughput_vs_latency", "inference_time_bar_all",
+        "inference_throughput_vs_batch_size_script_alert_1_b_a_b_x_y_z",
+    }  # fmt: skip
+    for figure in figures:
+        check_picture(png.png_bytes(figure))
+
+
+def test_a_run_keeps_its_colour_in_every_picture() -> None:
+    document = document_from_runs([made_run(id="a"), made_run(id="b", precision="int8")])
+    second = tuple(int(style.colour("run:1")[at : at + 2], 16) for at in (1, 3, 5))
+    for figure in document.figures():
+        pixels = np.asarray(Image.open(BytesIO(png.png_bytes(figure))).convert("RGB")).astype(int)
+        assert (np.abs(pixels - second).sum(axis=2) < 60).any(), figure.id
+
+
+def test_pictures_leave_the_settings_of_matplotlib_alone() -> None:
+    import matplotlib as mpl
+
+    before = mpl.rcParams.copy()
+    png.png_bytes(document_from_runs([made_run()]).figures()[0])
+    assert mpl.rcParams.copy() == before
+
+
+def test_only_pictures_import_matplotlib_and_none_imports_pyplot() -> None:
+    code = """if True:
+        import sys
+        from made_runs import made_run
+        from trtbench.report.compose import document_from_runs
+        from trtbench.report.renderers import csv, json, md, png
+        document = document_from_runs([made_run()])
+        md.markdown(document), json.json_bytes(document)
+        heavy = {"matplotlib", "scipy.stats", "pandas", "sqlite3", "onnx", "torch"}
+        assert not heavy & set(sys.modules), heavy & set(sys.modules)
+        png.png_bytes(document.figures()[0])
+        assert "matplotlib.pyplot" not in sys.modules
+    """
+    here = Path(__file__).parent
+    done = subprocess.run([sys.executable, "-c", code], cwd=here, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_figure_id_cannot_leave_the_folder() -> None:
+    chart = Lines(x=Axis(title="x"), y=Axis(title="y"), panels=(Panel(lines=(
+        Line(name="a", role="run:0", x=(0.0, 1.0), y=(1.0, None)),)),))  # fmt: skip
+    assert "/" not in png.file_name(Figure(id="../../etc/x", title="t", chart=chart))
+
+
+def test_csv_gives_back_the_values_of_a_table(tmp_path: Path) -> None:
+    headings = (Heading(key="name", title="Name"), Heading(key="x_s", title="x"))
+    rows = [(NASTY, Cell(value=0.1 + 0.2, text="0.3 s")), ('a,"b"', None), ("c", 1e-9)]
+    table = table_from_rows("t", headings=headings, rows=rows)
+    [path] = csv_renderer.render(document(table), tmp_path)
+    read = list(csv.DictReader(StringIO(path.read_bytes().decode(), newline="")))
+    assert [row["name"] for row in read] == [NASTY.replace("\0", NOTHING), 'a,"b"', "c"]
+    assert [row["x_s"] for row in read] == [repr(0.1 + 0.2), "", "1e-09"]
+
+
+def test_csv_medians_are_those_of_the_samples(tmp_path: Path) -> None:
+    run = made_run()
+    paths = csv_renderer.render(document_from_runs([run]), tmp_path)
+    summary = next(path for path in paths if path.name == "summary.csv")
+    row = next(csv.DictReader(StringIO(summary.read_text("utf-8"))))
+    assert float(row["median_s"]) == np.median(run.times.host)
+    assert float(row["p99_s"]) == np.sort(run.times.host)[int(0.99 * 2000) - 1]
+
+
+def test_json_gives_back_the_document(tmp_path: Path) -> None:
+    document = document_from_runs([made_run(model=NASTY)], failed=[made_failure()])
+    (path,) = json_renderer.render(document, tmp_path)
+    assert json_renderer.document_from_json(path.read_bytes()) == document
+    raw = json.loads(path.read_text("utf-8"))
+    assert raw["runs"] == ["run-1"]
+    assert raw["failed"] == ["run-bad"]
+
+
+def test_all_formats_together_write_each_file_once(tmp_path: Path) -> None:
+    assert {"csv", "json", "md", "png"} <= set(RENDERERS.names())
+    paths = write_document(
+        document_from_runs([made_run()]), tmp_path / "new", formats=["png", "md", "json", "csv"]
+    )
+    assert len(paths) == len(set(paths))
+    assert sorted(paths) == sorted(p for p in (tmp_path / "new").rglob("*") if p.is_file())
+
+
+def test_a_hundred_runs_fit_one_description() -> None:
+    runs = [made_run(made_times(10_000, seed=seed), id=f"run-{seed}") for seed in range(100)]
+    document = document_from_runs(runs)
+    summary = document.tables()[0]
+    assert len(summary.rows) == 100
+    assert len([figure for figure in document.figures() if "speed" in figure.id]) == 1
+    assert len(json_renderer.json_bytes(document)) < 5_000_000
+
+
+def bounds(low: float, high: float) -> SimpleNamespace:
+    return SimpleNamespace(low=low, high=high)
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "shown"),
+    [
+        (1.23456, 1.2, 1.27, "1.23"),  # ± 0.035: the second place is in doubt
+        (1.23456, 1.2334, 1.2358, "1.2346"),  # ± 0.0012 begins with a small one: a place more
+        (1.23456, 1.2315, 1.2375, "1.235"),
+        (1234.56, 1100, 1400, "1 235"),
+        (6.7, 5.0, 12.0, "6.7"),  # two digits are shown however wide the interval is
+        (0.97123, 0.958, 0.981, "0.971"),
+        (5.0, 5.0, 5.0, "5.000"),
+    ],
+)
+def test_digits_follow_the_interval(value: float, low: float, high: float, shown: str) -> None:
+    assert text_from_number(value, bounds=bounds(low, high)) == shown
+
+
+def test_a_number_without_interval_has_three_digits() -> None:
+    assert text_from_number(0.0123456) == "0.0123"
+    assert text_from_number(12.3456) == "12.3"
+
+
+def test_durations_carry_the_unit_that_suits_them_or_the_one_they_are_given() -> None:
+    assert text_from_duration(1.5e-3) == "1.50 ms"
+    assert text_from_duration(7.24e-4) == "724 µs"
+    assert text_from_duration(7.24e-4, unit=("ms", 1e-3)) == "0.724 ms"
+    assert text_from_duration(1.2345e-3, bounds=bounds(1.2315e-3, 1.2375e-3)) == "1.234 ms"
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), float("inf")])
+def test_what_is_unknown_is_a_dash_and_no_number(missing: float | None) -> None:
+    assert text_from_duration(missing) == text_from_number(missing) == "–"
+    assert text_from_share(missing) == "–"
+
+
+def test_zero_is_zero_and_not_missing() -> None:
+    assert text_from_duration(0.0) == "0 ms"
+    assert text_from_share(0.0) == "0.0 %"
+    assert text_from_count(0) == "0"
+
+
+def test_durations_side_by_side_share_the_unit_of_the_middle_one() -> None:
+    assert common_unit([7e-4, 1e-3, 5e-3])[0] == "ms"
+    assert common_unit([float("nan"), 0.0])[0] == "ms"
+
+
+def test_whatever_is_below_zero_has_a_minus_and_no_hyphen() -> None:
+    assert text_from_fraction(-0.0405, signed=True) == text_from_change(-0.0405) == "−4.05 %"
+    assert text_from_seconds(-0.0015).startswith("−1.5")
+    assert text_from_number(-12.3) == "−12.3"
+    assert text_from_duration(-0.0012) == "−1.20 ms"
+    assert text_from_difference(-0.0012) == "−1.20 ms"
+    assert text_from_difference(0.0012) == "+1.20 ms"
+    assert text_from_difference(None) == "–"
+    assert Cell(value=-0.25).shown == "−0.25"
+    assert Cell(value="a-1").shown == "a-1"
+    assert spaced("by -4% and +2.5%") == "by −4 % and +2.5 %"
+    assert spaced("top1>=baseline-0.5%") == "top1>=baseline-0.5 %", "this is a difference"
