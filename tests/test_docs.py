@@ -122,13 +122,6 @@ def test_the_plan_names_only_what_stands_in_the_code(page: Path) -> None:
     assert list(lost_names(page.read_text("utf-8"))) == []
 
 
-@pytest.mark.parametrize(
-    "name", ["host/tools.py", "verbs/_screen.paint", "workflows/none.run", "no_such_name", "attic/"]
-)
-def test_a_name_that_the_code_lost_is_found(name: str) -> None:
-    assert list(lost_names(f"see `{name}`, and `verbs/_screen.show_job`")) == [name]
-
-
 def test_the_plan_has_the_layers_that_are_checked() -> None:
     checked = re.findall(
         r"^layers = \[(.*?)\n\]", (ROOT / "pyproject.toml").read_text(), re.S | re.M

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -26,17 +25,6 @@ def pytest_collection_modifyitems(items):
 
 def pytest_xdist_make_scheduler(config, log):
     return every_test.scheduler(config, log)
-"""
-INTERRUPTS = """
-import signal, subprocess, sys, time
-
-def test_it():
-    code = "import time; print(1, flush=True); time.sleep(3600)"
-    child = subprocess.Popen([sys.executable, "-c", code], stdout=-1, stderr=-3)
-    child.stdout.readline()
-    for number in (signal.SIGHUP, signal.SIGINT):
-        child.send_signal(number)
-    assert child.wait() in (-signal.SIGHUP, -signal.SIGINT)
 """
 SKIPS = """
 import pytest
@@ -86,29 +74,6 @@ def run_suite(folder: Path, text: str, *flags: str, **more: object) -> tuple[int
         command, cwd=folder, env=environment, capture_output=True, text=True, **more
     )  # type: ignore[call-overload]
     return done.returncode, done.stdout + done.stderr
-
-
-def ignore_signals() -> None:
-    """What nohup and a shell's & do to a program before it starts."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("workers", [(), ("-n", "1")])
-def test_programs_can_be_interrupted_in_the_background(
-    tmp_path: Path, workers: tuple[str, ...]
-) -> None:
-    status, said = run_suite(tmp_path, INTERRUPTS, *workers, preexec_fn=ignore_signals)
-    assert status == 0, said
-
-
-@pytest.mark.process
-def test_a_test_that_never_ends_is_failed_by_name(tmp_path: Path) -> None:
-    endless = "import subprocess\n\ndef test_endless():\n    subprocess.run(['sleep', '3600'])\n"
-    status, said = run_suite(tmp_path, endless, "--timeout", "1")
-    assert status == 1
-    assert "FAILED test_it.py::test_endless - Failed: Timeout" in said
 
 
 @pytest.mark.parametrize(

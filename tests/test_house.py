@@ -34,40 +34,28 @@ def modules_after(code: str) -> set[str]:
     return {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
 
 
-def test_importing_trtbench_loads_nothing_heavy() -> None:
-    assert not modules_after("import trtbench") & HEAVY
+VERBS = """
+import io, sys; sys.stdout = io.StringIO()
+from trtbench.cli import run, trtbench
+for verb in ([], *([each] for each in trtbench.list_commands(None))):
+    assert run([*verb, '--help']) == 0
+"""
+LATER = {"sqlalchemy", "asyncio", "ssl", "rich", "onnx", "onnxruntime", "pynvml"}
 
 
-def test_listing_the_verbs_loads_nothing_heavy() -> None:
-    code = (
-        "import io, sys; sys.stdout = io.StringIO()\n"
-        "from trtbench.cli import run\n"
-        "assert run(['--help']) == 0 and 'bench' in sys.stdout.getvalue()"
-    )
-    assert not modules_after(code) & HEAVY
-
-
-def test_the_help_of_every_verb_loads_nothing_heavy() -> None:
-    code = (
-        "import io, sys; sys.stdout = io.StringIO()\n"
-        "from trtbench.cli import run, trtbench\n"
-        "for verb in trtbench.list_commands(None):\n"
-        "    assert run([verb, '--help']) == 0"
-    )
-    assert not modules_after(code) & HEAVY
-
-
-def test_a_comparison_imports_no_database_before_its_workers_are_started() -> None:
-    loaded = modules_after("import trtbench.verbs.compare, trtbench.compare.compare")
-    later = {"sqlalchemy", "asyncio", "ssl", "rich", "onnx", "onnxruntime", "pynvml"}
-    assert not loaded & later
-
-
-def test_listing_runtimes_imports_none_of_them() -> None:
-    loaded = modules_after(
-        "from trtbench.runtimes import RUNTIMES\nassert 'onnxruntime' in RUNTIMES.names()"
-    )
-    assert "onnxruntime" not in loaded
+@pytest.mark.parametrize(
+    ("code", "unwanted"),
+    [
+        ("import trtbench", HEAVY),
+        (VERBS, HEAVY),
+        # what a comparison needs before it starts its workers
+        ("import trtbench.verbs.compare, trtbench.compare.compare", LATER),
+        ("from trtbench.runtimes import RUNTIMES; RUNTIMES.names()", {"onnxruntime"}),
+    ],
+    ids=["package", "help of all verbs", "comparison", "names of runtimes"],
+)
+def test_what_begins_quickly_loads_nothing_heavy(code: str, unwanted: set[str]) -> None:
+    assert not modules_after(code) & unwanted
 
 
 def test_arrows_of_the_layers_point_down() -> None:
@@ -127,31 +115,6 @@ def test_public_names_are_these_and_can_be_imported() -> None:
     assert set(trtbench.__all__) <= set(dir(trtbench))
     with pytest.raises(AttributeError):
         trtbench.no_such_name  # noqa: B018
-
-
-def test_every_package_says_what_it_does_not_know() -> None:
-    rooms = [path for path in (ROOT / "src" / "trtbench").iterdir() if path.is_dir()]
-    for room in rooms:
-        init = room / "__init__.py"
-        if init.is_file():
-            text = init.read_text()
-            assert text.startswith('"""'), room.name
-            assert any(word in text for word in ("not know", "Knows", "no decision")), room.name
-
-
-def test_every_verb_has_help_with_an_example() -> None:
-    from trtbench.cli import trtbench as group
-
-    for name in group.list_commands(None):  # type: ignore[arg-type]
-        command = group.get_command(None, name)  # type: ignore[arg-type]
-        assert command is not None, name
-        assert f"trtbench {name}" in (command.help or ""), name
-
-
-def test_the_lock_file_of_ci_calls_the_readme_command() -> None:
-    assert "make test" in (ROOT / ".ci" / "run").read_text()
-    assert "make test" in (ROOT / "README.md").read_text()
-    assert "make demo" in (ROOT / "README.md").read_text()
 
 
 def test_every_file_of_tests_is_collected(pytestconfig: pytest.Config) -> None:

@@ -35,11 +35,6 @@ def outcome(trust: ModuleType, **changes: object) -> object:
     return replace(settled, **changes)
 
 
-def test_what_was_compared_least_comes_next(trust: ModuleType) -> None:
-    kinds = [trust.Kind("50us", mode, "all", "none") for mode in trust.MODES]
-    assert trust.rarest(kinds, [outcome(trust)]) == kinds[1]
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -59,23 +54,6 @@ def test_every_goal_can_be_broken(
     assert trust.broken(good) == []
     # A busy machine may be slow and unclear, but never wrong.
     assert any(words in problem for problem in trust.broken([outcome(trust, **changes)]))
-
-
-def test_the_table_has_a_row_for_every_kind_and_one_for_all(trust: ModuleType) -> None:
-    rows = trust.table([outcome(trust), outcome(trust, mode="lock-step")]).splitlines()
-    assert [row.split("|")[1].strip() for row in rows[4:]] == ["50us", "50us", "all"]
-    assert len({row.count("|") for row in rows[2:]}) == 1
-
-
-def test_a_comparison_is_whole_and_can_be_read_again(trust: ModuleType, tmp_path: Path) -> None:
-    files = trust.models(tmp_path)
-    kind = trust.Kind("50us", "one-process", "1", "none")
-    found = trust.once(kind, "unlike", files, folder=tmp_path)
-    assert found.kind in ("faster", "slower", "same", "unclear")
-    assert found.alone is not None
-    path = tmp_path / "kept.jsonl"
-    trust.keep(path, found)
-    assert trust.read(path, trust.Outcome) == [found]
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from command import Said, Say
 
 import leftovers
-import trtbench
 
 
 @pytest.fixture
@@ -27,23 +25,6 @@ def ids(say: Say) -> list[str]:
     return [entry["id"] for entry in say("runs", "--json").json]
 
 
-def by_time(found: list[str]) -> list[str]:
-    """The fastest first: files of one second have no order."""
-    return sorted(found, key=lambda each: float(np.median(trtbench.load(each).times.gpu)))
-
-
-def test_a_folder_is_imported_and_explained(say: Say, bring: Say) -> None:
-    leftovers.run_set(Path("set"))
-    Path("set/readme.md").write_text("# hello\n")
-    said = bring("set", "--tag", "nightly")
-    for words in ("net.engine", "8.6.1", "net.log + times, graph, profile", "~batch 4", "?TF32",
-                  "not recognised"):  # fmt: skip
-        assert words in said.out
-    assert "1 run imported, 1 file not used" in said.err
-    (entry,) = say("runs", "--tag", "nightly", "--json").json
-    assert (entry["samples"], entry["provenance"]) == (80, "imported")
-
-
 def test_the_status_reports_a_named_file_that_was_of_no_use(say: Say, bring: Say) -> None:
     leftovers.run_set(Path())
     Path("cut.json").write_text(leftovers.times_text()[:1500])
@@ -54,23 +35,6 @@ def test_the_status_reports_a_named_file_that_was_of_no_use(say: Say, bring: Say
     assert (said.status, said.err.splitlines()[0]) == (
         1, "error: there is no file or folder nothing.json",
     )  # fmt: skip
-
-
-def test_json_is_one_document(say: Say, bring: Say) -> None:
-    leftovers.run_set(Path("set"))
-    (found,) = bring("set", "--json", "--dry-run").json["runs"]
-    assert found["record"]["conditions"]["cuda_graph"] == {"value": False, "source": "stated"}
-    assert found["samples"] == 80
-    assert ids(say) == []
-
-
-def test_files_known_already_are_said_to_be(say: Say, bring: Say) -> None:
-    leftovers.run_set(Path("set"))
-    bring("set")
-    said = bring("set")
-    assert ("(known)" in said.out, "--again" in said.err, len(ids(say))) == (True, True, 1)
-    assert bring("set", "--again").status == 0
-    assert len(ids(say)) == 2
 
 
 def test_flags_of_evaluation_toolkit(say: Say, bring: Say) -> None:
@@ -84,16 +48,10 @@ def test_flags_of_evaluation_toolkit(say: Say, bring: Say) -> None:
     assert Path("out/latency_percentiles.csv").is_file()
 
 
-def write_logs(*, times_too: bool = False) -> None:
+def test_printed_numbers_are_marked_everywhere(say: Say, bring: Say) -> None:
     for name, gpu_ms in (("a", 2.0), ("b", 5.0)):
         times = leftovers.times_text(gpu_ms=gpu_ms)
         Path(f"{name}.log").write_text(leftovers.log_text(times))
-        if times_too:
-            Path(f"{name}.times.json").write_text(times)
-
-
-def test_printed_numbers_are_marked_everywhere(say: Say, bring: Say) -> None:
-    write_logs()
     assert "(reported)" in bring("a.log", "b.log").out
     assert say("runs").out.count("ms*") == 2
     listed = say("runs", "--json").json  # logs of one second have no order in time
@@ -107,11 +65,3 @@ def test_printed_numbers_are_marked_everywhere(say: Say, bring: Say) -> None:
     assert say("gate", fast, "--metric", "p99<5ms").status in (0, 3)
     assert say("runs", "reindex").status == 0
     assert say("runs").out.count("ms*") == 2
-
-
-def test_imported_runs_with_samples_compare_like_any_other(say: Say, bring: Say) -> None:
-    write_logs(times_too=True)
-    assert bring(".").status == 0
-    fast, slow = by_time(ids(say))
-    assert "slower" in say("compare", fast, slow).out
-    assert say("gate", fast, "--metric", "latency<5ms").status == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import shlex
 from pathlib import Path
 from typing import Any
@@ -38,28 +37,6 @@ def rows(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def test_a_profile_brings_along_the_layer_information_beside_it(say: Say, int8: Path) -> None:
-    said = say("layers", int8, "--top", 2).words
-    for words in (
-        "2 of 6 layers", "read with what lies beside it: graph.json",
-        "int8 3 layers, 58.1 % of time", "quantize 2 layers, 13.0 µs (30.2 % of time)",
-    ):  # fmt: skip
-        assert words in said
-
-
-def test_layers_as_json_csv_and_files(say: Say, int8: Path) -> None:
-    document = say("layers", int8, "--json", "--all").json
-    assert document["sum_s"] == pytest.approx(43e-6)
-    assert document["layers"][0]["name"] == "/b/Conv"
-    found = rows(say("layers", int8, "--csv", "--sort", "order").out)
-    assert [row["index"] for row in found] == list("012345")
-    assert sum(float(row["average_s"]) for row in found) == pytest.approx(43e-6)
-    assert say("layers", int8, "-o", "out/layers.json").status == 0
-    assert len(json.loads(Path("out/layers.json").read_text())) == 6
-    said = say("layers", int8, "-o", "layers.xls")
-    assert (said.status, ".parquet" in said.err) == (2, True)
-
-
 @pytest.mark.real("pyarrow")
 def test_layers_as_parquet(say: Say, int8: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
@@ -67,23 +44,6 @@ def test_layers_as_parquet(say: Say, int8: Path) -> None:
     table = parquet.read_table("layers.parquet")
     assert table.num_rows == 6
     assert sum(table["average_s"].to_pylist()) == pytest.approx(43e-6)
-
-
-def test_groups_on_the_screen_and_as_data(say: Say, int8: Path) -> None:
-    first = say("layers", int8, "--by", "precision", "--json").json["groups"][0]
-    assert (first["precision"], first["layers"], first["precisions"]) == ("int8", 3, "int8")
-    assert (first["average_s"], first["share"]) == pytest.approx((25e-6, 25 / 43))
-    said = say("layers", int8, "--by", "colour")
-    assert (said.status, "grouped by" in said.err) == (2, True)
-
-
-def test_expectations_decide_the_exit_status(say: Say, int8: Path) -> None:
-    good = ["--expect", "count(Conv)==3", "--expect", "share(precision=int8)>=50%"]
-    assert say("layers", int8, *good, "--junit", "layers.xml").status == 0
-    assert 'failures="0"' in Path("layers.xml").read_text()
-    said = say("layers", int8, *good, "--expect", "count(MatMul)==1")
-    assert (said.status, "FAIL count(MatMul)==1" in said.words) == (3, True)
-    assert say("layers", int8, "--expect", "share(precision=int8)>0.5").status == 2
 
 
 def test_profile_and_graph_of_different_engines_are_not_joined(say: Say, int8: Path) -> None:
@@ -114,14 +74,6 @@ def test_bad_files_are_refused_with_a_reason(say: Say, name: str, content: str) 
     Path(name).write_text(content)
     said = say("layers", name)
     assert (said.status, said.err.startswith("error: ")) == (1, True)
-
-
-def test_a_name_with_a_quote_and_a_nan_share_are_read(say: Say) -> None:
-    Path("odd.profile.json").write_text(
-        '[\n  { "count" : 2 }\n, { "name" : "say "x"", "timeMs" : 2, "averageMs" : 1, '
-        '"medianMs" : 1, "percentage" : nan }\n]\n'
-    )
-    assert say("layers", "odd.profile.json", "--json").json["layers"][0]["name"] == 'say "x"'
 
 
 def test_runs_and_files_are_not_mixed(say: Say, int8: Path) -> None:

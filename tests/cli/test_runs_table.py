@@ -1,4 +1,4 @@
-"""The list of runs on the screen."""
+"""The list of runs on the screen, and progress before it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import pytest
 from trtbench.core.errors import UsageError
 from trtbench.report.listings import document_from_entries
 from trtbench.report.renderers.terminal import text
+from trtbench.requests.execution import Event
 from trtbench.store.directory import Entry
+from trtbench.verbs._screen import Talk
 from trtbench.workflows.stored.runs import day_from_text
 
 
-def entry(protocol: str, *, precision: str | None = None, host: str | None = None) -> Entry:
+def entry(protocol: str, *, host: str | None = None) -> Entry:
     return Entry(
         id=f"20261115-061858-{protocol}",
         kind="run",
@@ -21,7 +23,6 @@ def entry(protocol: str, *, precision: str | None = None, host: str | None = Non
         model="resnet18.engine",
         runtime="tensorrt",
         path="runs/x",
-        precision=precision,
         protocol=protocol,
         host=host,
         samples=100,
@@ -33,21 +34,19 @@ def lines(*entries: Entry) -> list[str]:
     return text(document_from_entries(entries), width=None).splitlines()
 
 
-def test_medians_of_different_protocols_are_told_apart() -> None:
-    head, first, second = lines(entry("serve", precision="half"), entry("coldl2"))
-    place = head.index("Protocol")
-    assert first[place:].startswith("serve")
-    assert second[place:].startswith("coldl2")
-    assert "half" in first
-    assert "Protocol" not in lines(entry("serve"))[0]
-
-
-def test_the_machine_is_shown_where_runs_of_several_are_listed() -> None:
-    head, first, second = lines(entry("serve", host="orin"), entry("serve", host="ci-t4"))
-    place = head.index("Machine")
-    assert first[place:].startswith("orin")
-    assert second[place:].startswith("ci-t4")
-    assert "Machine" not in lines(entry("serve", host="orin"), entry("serve", host="orin"))[0]
+@pytest.mark.parametrize(
+    ("heading", "first", "second"),
+    [
+        ("Protocol", entry("serve"), entry("coldl2")),
+        ("Machine", entry("serve", host="orin"), entry("serve", host="ci-t4")),
+    ],
+)
+def test_what_differs_between_runs_has_a_column(heading: str, first: Entry, second: Entry) -> None:
+    head, *rows = lines(first, second)
+    place, key = head.index(heading), {"Protocol": "protocol", "Machine": "host"}[heading]
+    for row, each in zip(rows, (first, second), strict=True):
+        assert row[place:].startswith(getattr(each, key))
+    assert heading not in lines(first, first)[0]
 
 
 def test_days_are_counted_back_as_far_as_there_are_any() -> None:
@@ -58,3 +57,14 @@ def test_days_are_counted_back_as_far_as_there_are_any() -> None:
     for odd in ("9999999d", f"{10**30}d", "9" * 5000 + "d", "²d", "2026-13-01", "soon"):
         with pytest.raises(UsageError, match="is not a day"):
             day_from_text(odd)
+
+
+def test_a_bar_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is drawn before anything has been reported."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    with Talk("check") as talk:
+        talk(Event(kind="stage", text="a.onnx: 3 of 9 items", done=0.3))
+    assert "3 of 9 items" in capsys.readouterr().err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import os
 import shlex
@@ -160,38 +159,6 @@ def _is_working(home: Path, tmp_path: Path) -> bool:
     return any(sign in log.read_bytes() for log in logs for sign in signs)
 
 
-def test_profile_shows_layers_of_a_model_and_of_a_stored_run(trtexec: Any, say: Say) -> None:
-    shown = say("profile", trtexec.engine(), *QUICK, "--top", "2").out
-    for words in ("42.0 %", "{ForeignNode[/attn/MatMul.../attn/Softmax]}", "2 of 5 layers"):
-        assert words in shown
-    assert "/fc/Gemm" not in shown
-    document = say("profile", "last", "--json", "--top", "1").json
-    assert [layer["kind"] for layer in document["layers"]] == ["Convolution"]
-    assert document["count"] == only_run().layers.count  # type: ignore[union-attr]
-    rows = list(csv.DictReader(io.StringIO(say("profile", "last", "--csv").out)))
-    assert len(rows) == 5
-    assert sum(float(row["share"]) for row in rows) == pytest.approx(1)
-
-
-def test_a_run_without_layers_says_how_to_get_them(trtexec: Any, say: Say) -> None:
-    assert say("bench", trtexec.engine(), *QUICK, "--no-profile").status == 0
-    said = say("profile", "last")
-    assert (said.status, "fix: trtbench profile" in said.err) == (2, True)
-    assert (say("profile", "gone.engine").status, say("profile", "unknown").status) == (1, 2)
-
-
-def test_build_and_its_dry_run(trtexec: Any, say: Say) -> None:
-    model = trtexec.onnx()
-    flags = ("--precision", "fp16", "--workspace", "1GiB", "--shape-opt", "input:4x3x8x8")
-    plan = say("build", model, *flags, "--dry-run", "--json").json
-    assert plan["job"]["spec"]["workspace_bytes"] == 1 << 30
-    artefact = say("build", model, *flags, "--json").json
-    assert [artefact["command"]] == plan["commands"]
-    assert Path(artefact["path"]).name == "net.engine"
-    shown = say("build", model, "--dry-run", "--opt", "version=11.1").out
-    assert shown.splitlines()[-2] == "# for TensorRT 11.1"
-
-
 def test_bench_dry_run_prints_a_command_to_paste(trtexec: Any, say: Say) -> None:
     engine = trtexec.engine().rename(trtexec.folder / "a b.engine")
     shown = say("bench", engine, "--dry-run", "--streams", "2", "--gap", "5ms").out
@@ -215,14 +182,3 @@ def test_bench_dry_run_prints_a_command_to_paste(trtexec: Any, say: Say) -> None
 def test_what_cannot_be_asked_is_refused(flags: str, words: str, trtexec: Any, say: Say) -> None:
     said = say("bench", trtexec.engine(), *flags.split(), "--dry-run")
     assert (said.status, words in said.err) == (2, True)
-
-
-def test_a_gate_checks_expectations_on_layers(trtexec: Any, say: Say) -> None:
-    gate = ("gate", trtexec.engine(), *QUICK, "--launches", "1", "-o", "gate")
-    good = ("--metric", "count(Convolution)>=1", "--metric", "share(kind=Convolution)>10%")
-    said = say(*gate, *good)
-    assert said.status == 0, said.err
-    assert say(*gate, "--metric", "count(Einsum)>=1").status == 3
-    assert "count(Einsum) is 0" in Path("gate/gate.junit.xml").read_text()
-    Path("rules.toml").write_text('expect = ["count(Einsum)==0", "layers==5"]\n')
-    assert say(*gate, "--rules", "rules.toml").status == 0

@@ -91,8 +91,3 @@ def test_help_fits_80_columns(verb: str) -> None:
     result = CliRunner().invoke(group, [*verb.split(), "--help"], env={"COLUMNS": "80"})
     assert result.exit_code == 0, result.output
     assert [line for line in result.output.splitlines() if len(line) > 80] == []
-
-
-def test_an_empty_list_of_what_is_trusted_says_so(say: Say) -> None:
-    said = say("trust")
-    assert (said.status, "nothing" in said.err) == (0, True)

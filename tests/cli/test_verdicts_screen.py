@@ -10,11 +10,9 @@ from trtbench.core.results import Compared, Comparison, Verdict
 from trtbench.core.run import Environment, Finding, Interval, LaunchFacts, Run, RunRecord
 from trtbench.core.samples import times_from_columns
 from trtbench.core.spec import ModelRef, RunSpec
-from trtbench.report.document import Cards, Table
 from trtbench.report.renderers.terminal import text
 from trtbench.report.sections.findings import gather
 from trtbench.report.sections.summary import document_from_run
-from trtbench.report.sections.summary import make as summary_section
 from trtbench.report.sections.verdicts import document_from_comparisons
 
 UNKNOWN: dict[str, Any] = {"ratio": None, "interval": None, "launches": 0}
@@ -108,12 +106,6 @@ def test_a_default_run_has_its_numbers_first_and_three_lines_of_findings() -> No
     assert any("--warmup 5s" in line for line in full)
 
 
-def test_what_makes_a_number_wrong_is_never_shortened() -> None:
-    wrong = Finding(code="H03", severity="error", message="two inputs gave equal outputs")
-    out = text(document_from_run(made("a", wrong, *FINDINGS), explain=False), width=80)
-    assert "error H03: two inputs gave equal outputs" in out
-
-
 def test_what_holds_for_every_default_run_is_one_entry_of_a_report() -> None:
     found = gather([(name, finding) for name in ("a", "b") for finding in FINDINGS])
     assert found is not None
@@ -123,12 +115,3 @@ def test_what_holds_for_every_default_run_is_one_entry_of_a_report() -> None:
     ]
     assert usual[0].runs == ("a", "b")
     assert len(found.items) == len(FINDINGS) - 2
-
-
-def test_a_card_of_one_launch_has_no_plus_minus() -> None:
-    one = summary_section([made("a")])
-    cards = next(block for block in one.blocks if isinstance(block, Cards))
-    assert "±" not in cards.items[0].detail
-    table = next(block for block in one.blocks if isinstance(block, Table))
-    place = [heading.key for heading in table.headings].index("median_half_width")
-    assert table.rows[0][place].value is None

@@ -31,6 +31,8 @@ os.environ.setdefault("CUDA_MODULE_LOADING", "LAZY")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     problem = cuda_problem()
+    if importlib.util.find_spec("tensorrt") is None:
+        problem = "TensorRT is not installed"
     for item in items:
         if Path(item.path).parent != Path(__file__).parent:
             continue
@@ -212,8 +214,6 @@ def stack_engines(
     builder: BuilderProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., None]:
     """Build stacks of convolutions, as the benchmarks do, where the builder is loaded already."""
-    if importlib.util.find_spec("tensorrt") is None:
-        pytest.skip("no GPU: TensorRT is not installed")
     beside = Path(__file__).resolve().parents[2] / "benchmarks"
 
     def build(paths: Sequence[Path], **more: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,18 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 
+import models
 from trtbench.trtexec.exports import calibration_from_text, dtype_from_wording, graph_from_json
 from trtbench.trtexec.version import plan_from_bytes
-
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.xdist_group("gpu"),
-    pytest.mark.skipif(
-        importlib.util.find_spec("tensorrt") is None, reason="no GPU: TensorRT is not installed"
-    ),
-    pytest.mark.skipif(importlib.util.find_spec("onnx") is None, reason="onnx makes the models"),
-]
+from typed_models import quantized, typed
 
 SIZE, CHANNELS = 32, 64
 SHAPES = {
@@ -44,8 +37,6 @@ def strong() -> bool:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    import models
-
     return models.conv_model(tmp_path / "net.onnx", channels=CHANNELS, size=SIZE, layers=3)
 
 
@@ -98,8 +89,6 @@ def test_fp32_with_everything_beside_it(build: Build, model: Path, tmp_path: Pat
 
 
 def test_fp16_is_really_built(build: Build, tmp_path: Path, strong: bool) -> None:
-    import models
-
     # Wide enough that FP16 is faster beyond doubt: of a small network the builder may keep FP32.
     wide = models.conv_model(tmp_path / "wide.onnx", channels=256, size=SIZE, layers=4)
     outcome = build(wide, tmp_path / "out", precision="fp16")
@@ -109,8 +98,6 @@ def test_fp16_is_really_built(build: Build, tmp_path: Path, strong: bool) -> Non
 
 
 def test_a_static_batch_needs_no_shapes(build: Build, tmp_path: Path) -> None:
-    import models
-
     path = models.conv_model(tmp_path / "static.onnx", channels=16, size=32, batch=4)
     outcome = build(path, tmp_path / "out", shapes={}, precision="fp16")
     assert outcome["facts"]["inputs"] == "image float32 4x3x32x32"
@@ -161,10 +148,6 @@ def test_int8_with_a_calibrator(
 
 
 def test_int8_from_a_quantized_model(build: Build, tmp_path: Path, strong: bool) -> None:
-    from onnx import TensorProto
-
-    from typed_models import quantized
-
     path = quantized(tmp_path / "net.onnx", TensorProto.INT8, opset=13)
     outcome = build(path, tmp_path / "out", shapes={})
     assert "int8" in condition(outcome, "precision")
@@ -185,8 +168,6 @@ def test_int8_without_scales_is_refused(build: Build, model: Path, tmp_path: Pat
 def test_the_timing_cache_is_reused(
     build: Build, tmp_path: Path, record_property: pytest.RecordProperty
 ) -> None:
-    import models
-
     model = models.conv_model(tmp_path / "net.onnx", channels=16, size=SIZE, layers=2)
     cache = tmp_path / "timing.cache"
     asked = {"precision": "fp16", "timing_cache": str(cache), "optimization_level": 3}
@@ -213,8 +194,6 @@ def test_too_small_a_workspace_is_told(build: Build, model: Path, tmp_path: Path
 
 
 def test_an_operator_nobody_knows_is_named(build: Build, tmp_path: Path) -> None:
-    import models
-
     path = models.unsupported_operator_model(tmp_path / "net.onnx")
     error = build(path, tmp_path / "out", shapes={})
     assert error["kind"] == "InputError"
@@ -222,10 +201,6 @@ def test_an_operator_nobody_knows_is_named(build: Build, tmp_path: Path) -> None
 
 
 def test_an_opset_too_new_is_said(build: Build, tmp_path: Path) -> None:
-    from onnx import TensorProto
-
-    from typed_models import typed
-
     path = typed(tmp_path / "net.onnx", TensorProto.FLOAT, opset=18)
     outcome = build(path, tmp_path / "out", shapes={})
     if int(outcome.get("version", "8").split(".")[0]) < 9:

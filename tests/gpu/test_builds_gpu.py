@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
-import pytest
-
+import models
 from trtbench.requests.convert import LotteryRequest
 from trtbench.requests.execution import Execution
 from trtbench.requests.measure import CompareRequest
@@ -14,19 +12,8 @@ from trtbench.requests.settings import Config
 from trtbench.store.store import Store
 from trtbench.workflows.builds import Builds
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.xdist_group("gpu"),
-    pytest.mark.skipif(
-        importlib.util.find_spec("tensorrt") is None, reason="no GPU: TensorRT is not installed"
-    ),
-    pytest.mark.skipif(importlib.util.find_spec("onnx") is None, reason="onnx makes the models"),
-]
-
 
 def test_builds_are_measured_and_judged_in_every_respect(tmp_path: Path) -> None:
-    import models
-
     model = models.conv_model(tmp_path / "net.onnx", channels=32, size=32, layers=3, batch=1)
     store = Store(tmp_path / "store")
     config = Config(store=str(store.root))
@@ -42,8 +29,6 @@ def test_builds_are_measured_and_judged_in_every_respect(tmp_path: Path) -> None
 
 
 def test_a_network_with_more_layers_is_slower_over_builds(tmp_path: Path) -> None:
-    import models
-
     sides = [
         models.conv_model(tmp_path / f"{layers}.onnx", channels=64, size=64, layers=layers, batch=1)
         for layers in (1, 48)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 import sys
@@ -23,14 +22,6 @@ from trtbench.core.run import precision_of
 from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.data import demo_file
 from trtbench.runtimes import tensorrt
-
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.xdist_group("gpu"),
-    pytest.mark.skipif(
-        importlib.util.find_spec("tensorrt") is None, reason="no GPU: TensorRT is not installed"
-    ),
-]
 
 Built = Callable[..., str]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from collections.abc import Callable
@@ -15,14 +14,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 from made_detectors import square_lists, squares, squares_as_coco
 
 from trtbench.cli import run
-
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.xdist_group("gpu"),
-    pytest.mark.skipif(
-        importlib.util.find_spec("tensorrt") is None, reason="no GPU: TensorRT is not installed"
-    ),
-]
 
 
 def test_a_plug_in_drops_the_doubles_as_ours_does(

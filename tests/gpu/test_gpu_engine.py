@@ -11,10 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
+from models import save_graph
 from trtbench.analysis.pass_times import switches_from_facts
 from trtbench.core.errors import InputError, UnavailableError
 from trtbench.core.spec import ModelRef, RunSpec
+from trtbench.host.cuda import open_cuda
+from trtbench.runtimes import tensorrt
 
 
 def worker(engine: Path, folder: Path, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -75,8 +79,6 @@ def test_enqueuing_costs_little_over_the_bare_call(engine: Path) -> None:
 
 
 def test_a_graph_follows_its_inputs(engine: Path) -> None:
-    from trtbench.runtimes import tensorrt
-
     spec = RunSpec(
         model=ModelRef(path=str(engine), format="engine"),
         runtime="tensorrt",
@@ -110,9 +112,6 @@ def test_every_phase_of_a_pipeline_is_there(engine: Path, tmp_path: Path) -> Non
 
 
 def test_memory_is_given_back(engine: Path) -> None:
-    from trtbench.host.cuda import open_cuda
-    from trtbench.runtimes import tensorrt
-
     spec = RunSpec(model=ModelRef(path=str(engine), format="engine"), runtime="tensorrt", batch=2)
     with open_cuda() as cuda:
         for _ in range(2):
@@ -131,8 +130,6 @@ def test_memory_is_given_back(engine: Path) -> None:
 
 
 def test_what_goes_wrong_is_told(engine: Path, tmp_path: Path) -> None:
-    from trtbench.runtimes import tensorrt
-
     spec = RunSpec(model=ModelRef(path=str(engine), format="engine"), runtime="tensorrt")
     session = tensorrt.open_session(spec)
     with pytest.raises(InputError, match="outside of what the engine was built for"):
@@ -150,10 +147,6 @@ def test_outputs_have_the_shape_that_their_data_give_them(
     built: Callable[..., str], tmp_path: Path
 ) -> None:
     """Where numbers are found is known when they are: TensorRT tells the shape after each query."""
-    from onnx import TensorProto, helper, numpy_helper
-
-    from models import save_graph
-    from trtbench.runtimes import tensorrt
 
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 64]) for name in "xy")
     where = helper.make_tensor_value_info("where", TensorProto.INT64, [2, None])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -14,14 +13,6 @@ from planted_faults import WIDTH, overflowing
 from trtbench.cli import run
 from trtbench.core.results import Localization
 from trtbench.data import demo_file
-
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.xdist_group("gpu"),
-    pytest.mark.skipif(
-        importlib.util.find_spec("tensorrt") is None, reason="no GPU: TensorRT is not installed"
-    ),
-]
 
 BATCH = 8
 Built = Callable[..., str]

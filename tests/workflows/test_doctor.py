@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import types
 from pathlib import Path
@@ -134,18 +133,6 @@ def test_a_runtime_is_asked_in_the_interpreter_it_would_measure_with(plugin, tmp
     assert check.fix == f"{python} -m pip install msgspec numpy"
 
 
-@pytest.mark.process
-def test_a_file_in_the_working_folder_does_not_shadow_a_library(plugin, tmp_path, monkeypatch):
-    if sys.version_info < (3, 11):
-        pytest.skip("Python 3.11 introduced the safe path")
-    folder = tmp_path / "work"
-    folder.mkdir()
-    (folder / "secrets.py").write_text("raise RuntimeError('shadowed')")
-    monkeypatch.chdir(folder)
-    plugin("shadow", "import secrets\n" + FIX + "def available(): return None\n")
-    assert probe("shadow").problem is None
-
-
 @pytest.fixture
 def no_runtimes(monkeypatch):
     monkeypatch.setattr(doctor, "_runtime", lambda name, *, settings: OK)
@@ -249,23 +236,3 @@ def test_no_working_runtime_is_status_4_with_the_result_on_stdout(monkeypatch):
     assert done.exit_code == 4
     groups = {each["name"]: each["checks"] for each in json.loads(done.stdout)["groups"]}
     assert {check["status"] for check in groups["runtimes"]} == {"missing"}
-
-
-@pytest.mark.usefixtures("no_config")
-def test_the_table_keeps_brackets_and_is_plain_without_a_terminal(monkeypatch):
-    broken = doctor.Check(name="r", status="broken", detail="[Errno 2] x", fix="pip install 'a[b]'")
-    monkeypatch.setattr(doctor, "_runtime", lambda name, *, settings: broken)
-    monkeypatch.setenv("NO_COLOR", "1")
-    done = CliRunner().invoke(group, ["doctor"])
-    assert "[Errno 2] x" in done.stdout
-    assert "fix: pip install 'a[b]'" in done.stdout
-    assert "\x1b" not in done.stdout
-    assert done.stderr == ""
-
-
-def test_the_command_module_loads_nothing_heavy():
-    heavy = ["rich", "msgspec", "numpy"]
-    if sys.version_info >= (3, 11):  # before, Python's own library imports it on the way
-        heavy.append("subprocess")
-    code = f"import sys, trtbench.verbs.doctor; sys.exit(any(n in sys.modules for n in {heavy}))"
-    assert os.spawnl(os.P_WAIT, sys.executable, sys.executable, "-c", code) == 0

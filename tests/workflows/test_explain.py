@@ -8,11 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from models import tiny_model
 from trtbench.analysis.ladder import ladder_from_runs, steps_between
-from trtbench.cli import trtbench as group
 from trtbench.core.errors import InputError, UsageError
 from trtbench.core.run import Environment, Fact, Gpu, LaunchFacts, Run, RunRecord
 from trtbench.core.samples import IterationTimes
@@ -27,7 +25,6 @@ from trtbench.workflows.explain.engines import (
     engine_from_words,
     explain_measured,
     explain_stated,
-    two_engines,
 )
 
 MODEL = ModelRef(path="/models/net.engine", format="engine")
@@ -149,16 +146,6 @@ def test_warm_ups_that_differ_are_a_rung() -> None:
     assert [each.key for each in ladder_from_runs(a, b).rungs] == ["warmup"]
 
 
-def test_a_run_without_layers_says_how_to_get_them(
-    store: Store, config: Config, tmp_path: Path
-) -> None:
-    request = BenchRequest(model=tiny_model(tmp_path / "tiny.onnx"), **QUICK)
-    run = run_bench(run_spec(request, config), store=store)
-    with pytest.raises(UsageError, match="neither layer times") as problem:
-        engine_from_words([run.id], store=store)
-    assert "trtbench profile" in str(problem.value)
-
-
 def write_engine(folder: Path, *, scale: float = 1.0, stem: str = "") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     share = {"timeMs": 10 * scale, "averageMs": scale, "percentage": 100 / len(NAMES)}
@@ -181,12 +168,6 @@ def test_a_folder_of_files_is_read_as_one_engine(stem: str, tmp_path: Path) -> N
     assert {layer.kind for layer in engine.table.layers} != {None}
 
 
-def test_two_folders_are_two_sides(tmp_path: Path) -> None:
-    a, b = write_engine(tmp_path / "a"), write_engine(tmp_path / "b", scale=2)
-    first, second = two_engines(str(a), f"{b}/", store=None)
-    assert second.table.total_s == pytest.approx(2 * first.table.total_s)
-
-
 def test_a_folder_of_several_engines_is_refused_by_name(tmp_path: Path) -> None:
     write_engine(tmp_path, stem="fp16.")
     write_engine(tmp_path, stem="int8.")
@@ -200,12 +181,3 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         engine_from_words([str(tmp_path)], store=None)
     with pytest.raises(InputError, match="there is no file"):
         engine_from_words([str(tmp_path / "fp16.profile.json")], store=None)
-
-
-@pytest.mark.parametrize("verb", ["layers", "diff", "why"])
-def test_the_verbs_take_folders(verb: str, tmp_path: Path) -> None:
-    folders = [write_engine(tmp_path / "a"), write_engine(tmp_path / "b", scale=2)]
-    words = [str(folder) for folder in (folders[:1] if verb == "layers" else folders)]
-    result = CliRunner().invoke(group, [verb, *words, "--store", str(tmp_path / "store")])
-    assert result.exit_code == 0, result.output
-    assert "fc" in result.output

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,8 +11,6 @@ import trtbench
 from models import tiny_model
 from trtbench.core.errors import BrokenRuleError, UsageError
 from trtbench.data import demo_file
-
-QUICK: dict[str, Any] = {"warmup": "5ms", "iterations": 20, "until_steady": False, "launches": 2}
 
 
 @pytest.fixture(autouse=True)
@@ -36,13 +33,6 @@ def test_a_check_judges_its_rules_and_refuses_nonsense(place: Path) -> None:
     assert checked.candidates
 
 
-def test_a_gate_has_one_baseline(place: Path) -> None:
-    model, other = tiny_model(place / "a.onnx"), tiny_model(place / "b.onnx", batch=3)
-    trtbench.bench(model, **QUICK)
-    with pytest.raises(UsageError, match="both name the baseline"):
-        trtbench.gate(model, against=other, baseline="best", max_slowdown="3%", **QUICK)
-
-
 def test_a_resumed_sweep_repeats_nothing_and_uses_its_own_store(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,40 +50,3 @@ def test_a_resumed_sweep_repeats_nothing_and_uses_its_own_store(
     assert {run.id for run in trtbench.runs(store="first")} == kept
     assert not trtbench.runs(store="second")
     assert len(results.rows) == 2
-
-
-def test_a_gate_takes_a_file_of_rules(place: Path) -> None:
-    tiny_model(place / "a.onnx")
-    tiny_model(place / "b.onnx", batch=3)
-    gates = place / "gates.toml"
-    gates.write_text('[models."a.onnx"]\nmedian = "<10s"\n[models."b.onnx"]\nmedian = "<1ns"\n')
-    found = trtbench.gate(gates, **QUICK)
-    judged = found if isinstance(found, list | tuple) else [found]
-    assert [each.open for each in judged] == [True, False]
-
-
-def test_verbs_about_models_and_stored_runs(place: Path) -> None:
-    model, store = tiny_model(place / "net.onnx"), place / "store"
-    assert trtbench.inspect(model, batch=2).kind == "onnx"
-    made = trtbench.quantize(model, precision="fp16", output=place / "half.onnx", keep_io=True)
-    assert made.precision == "fp16"
-    quick = {"batch": 1, "threads": 1, "duration": 0.02, "warmup": 0.01, "store": store}
-    runs = [trtbench.bench(model, tags=["nightly"], **quick) for _ in range(2)]
-    assert [entry.id for entry in trtbench.runs(tag="nightly", store=store)] == [
-        run.id for run in reversed(runs)
-    ]
-    paths = trtbench.report("last", output=place / "report", format=["md"], store=store)
-    assert paths[0].name == "report.md"
-    assert not any(path.suffix == ".html" for path in paths)
-    (series,) = trtbench.history(store=store).series
-    assert len(series.points) == 2
-    assert trtbench.site(output=place / "site", store=store).runs == 2
-    held = trtbench.gate(runs[0].id, metrics=["median<10s"], store=store)
-    assert held.open
-    chosen = trtbench.gate(
-        runs[1].id, baseline="last", max_slowdown="90%", on_unclear="pass", store=store
-    )
-    assert chosen.compared is not None
-    assert chosen.compared.baseline.id == runs[0].id
-    with pytest.raises(trtbench.TrtbenchError, match="no layer times"):
-        trtbench.profile(runs[0].id, store=store)

@@ -110,13 +110,6 @@ def test_the_same_bytes_do_not_make_another_run_the_baseline(job: Any) -> None:
     assert again.returncode == 3, "what was refused once is no baseline"
 
 
-def test_one_file_gates_several_models_in_a_job(job: Any) -> None:
-    tiny_model(job.work / "a.onnx")
-    (job.work / "gates.toml").write_text('[models."a.onnx"]\nmedian = "<10s"\n')
-    done = gated(job, CANDIDATE="gates.toml")
-    assert done.returncode == 0, done.stderr
-
-
 def test_the_job_of_gitlab_runs_the_same_script(job: Any) -> None:
     document = yaml.safe_load(GITLAB.read_text())["trtbench-gate"]
     install, branch, gate = document["script"]

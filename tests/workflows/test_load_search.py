@@ -110,23 +110,6 @@ def test_what_is_wrong_in_a_trace_is_said_with_its_line(tmp_path: Path, last: st
     assert caught.value.facts["line"] == "6"
 
 
-def test_a_file_that_only_looks_like_a_table_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no CSV file"):
-        arrivals_from_file(written(tmp_path, f'time_s\n"{"9" * 200_000}"\n'))
-
-
-def test_more_queries_than_anybody_could_plan_are_refused(model: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="too many to plan") as caught:
-        trtbench.bench(model, protocol="server", rate="3GHz", duration="2s", store=tmp_path / "s")
-    assert "5e+06/s" in str(caught.value.fix)
-
-
-def test_a_schedule_that_nobody_would_wait_for_is_refused(model: Path, tmp_path: Path) -> None:
-    trace = written(tmp_path, "time_s\n0\n1e300\n")
-    with pytest.raises(UsageError, match="more than a week"):
-        trtbench.bench(model, protocol="server", arrivals=trace, store=tmp_path / "s")
-
-
 def test_a_trace_too_long_for_a_record_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,11 +143,6 @@ def test_a_run_follows_a_trace_and_keeps_it(model: Path, tmp_path: Path) -> None
     assert (spec.arrivals, len(spec.arrival_times_s), len(run.times)) == ("trace", 20, 20)
     assert spec.rate_hz == pytest.approx(200.0)
     assert np.diff(run.times.start) == pytest.approx(0.005, abs=1e-6)
-
-
-def test_neither_a_word_nor_a_file_is_said(model: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no such file"):
-        trtbench.bench(model, protocol="server", arrivals="burst", store=tmp_path / "s")
 
 
 def test_a_search_ends_with_a_rate_its_curve_and_runs_that_are_kept(
@@ -256,15 +234,24 @@ def test_a_bound_below_a_lone_query_needs_no_search(model: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "asked",
-    [{}, {"protocol": "server", "output": "here"}, {"protocol": "server", "gap": "1ms"},
-     {"protocol": "server", "streams": 2}],
-)  # fmt: skip
-def test_what_a_search_cannot_be_asked_for_is_refused_at_once(
-    model: Path, tmp_path: Path, asked: dict[str, Any]
+    ("asked", "words"),
+    [
+        ({"slo": "p99<5ms", "protocol": None}, ""),
+        ({"slo": "p99<5ms", "output": "here"}, ""),
+        ({"slo": "p99<5ms", "gap": "1ms"}, ""),
+        ({"slo": "p99<5ms", "streams": 2}, ""),
+        ({"rate": "3GHz", "duration": "2s"}, "too many to plan"),
+        ({"arrivals": "trace.csv"}, "more than a week"),
+        ({"arrivals": "burst"}, "no such file"),
+    ],
+)
+def test_what_cannot_be_sent_or_searched_for_is_refused_at_once(
+    model: Path, tmp_path: Path, asked: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UsageError):
-        trtbench.bench(model, slo="p99<5ms", store=tmp_path / "s", **asked)
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, "time_s\n0\n1e300\n")
+    with pytest.raises(UsageError, match=words):
+        trtbench.bench(model, store=tmp_path / "s", **{"protocol": "server", **asked})
     assert not list(tmp_path.glob("s/**/run.json"))
 
 

@@ -196,16 +196,6 @@ def test_a_normalisation_has_one_name() -> None:
     assert normalization_name("0.1,0.2,0.3/0.5", channels=3) == "0.1,0.2,0.3/0.5"
 
 
-def test_the_same_preparation_in_other_words_is_no_finding(
-    tmp_path: Path, photos: Path, evaluate
-) -> None:
-    made = quantized(
-        network(tmp_path / "net.onnx"), photos, normalize="0.485,0.456,0.406/0.229,0.224,0.225",
-        resize=18,
-    )  # fmt: skip
-    assert not evaluate(made).findings
-
-
 def test_models_of_several_sizes_have_a_preparation_each(
     tmp_path: Path, photos: Path, evaluate
 ) -> None:
@@ -220,21 +210,6 @@ def test_models_of_several_sizes_have_a_preparation_each(
     text = markdown(document_from_evaluation(found))
     assert "Images: task classification" in text
     assert "Images for large-int8.onnx: resize 27, crop 24x24." in text
-
-
-def test_images_are_calibrated_with_in_the_size_that_is_asked_for(
-    tmp_path: Path, photos: Path, evaluate
-) -> None:
-    shapes = {"images": (1, 3, 24, 24)}
-    made = quantized(network(tmp_path / "net.onnx", size="open"), photos, shapes=shapes)
-    sidecar = read_sidecar(made)
-    assert sidecar is not None
-    assert sidecar.calibration is not None
-    assert sidecar.calibration.preprocessing["crop"] == "24x24"
-    shapes = {"images": (4, 3, 24, 24)}
-    found = evaluate(made, shapes=shapes)
-    assert not found.findings
-    assert found.preparation["crop"] == "24x24"
 
 
 def test_a_sweep_measures_the_size_that_it_judges(

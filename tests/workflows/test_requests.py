@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import inspect
 import pkgutil
 import subprocess
 import sys
@@ -17,10 +16,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-import trtbench
 from trtbench import verbs
-from trtbench.analysis.check import ATOL, RTOL
-from trtbench.analysis.verdict import MARGIN
 from trtbench.cli import _as_it_is_now, command_from_verb
 from trtbench.cli import trtbench as group
 from trtbench.core.errors import UsageError
@@ -52,22 +48,6 @@ def all_requests() -> Iterator[type[VerbRequest]]:
         for name, value in vars(module).items():
             if name.endswith("Request") and value.__module__ == module.__name__:
                 yield value
-
-
-@pytest.mark.parametrize("request_type", list(all_requests()), ids=lambda each: each.__name__)
-def test_every_field_says_what_it_means(request_type: type[VerbRequest]) -> None:
-    flags_seen: set[str] = set()
-    for field in fields_of(request_type):
-        assert field.about.help.endswith((".", ")", "]")), field.name
-        assert (
-            field.about.help[0].isupper()
-            or not field.about.help[0].isalpha()
-            or (" " in field.about.help)
-        ), field.name
-        if isinstance(field.about, Option):
-            own = {part for flag in field.flags for part in flag.split("/")}
-            assert not own & flags_seen, f"{field.name}: {own & flags_seen} is taken"
-            flags_seen |= own
 
 
 def command_of(request: type[VerbRequest], see: Callable[[Any], None]) -> click.Command:
@@ -171,19 +151,6 @@ def test_axes_of_sweeps_are_fields_of_bench() -> None:
     assert not {"model", "store", "tags", "timeout"} & set(FLAGS)
 
 
-def test_defaults_are_those_of_the_analysis() -> None:
-    fields = {field.name: field.default for field in fields_of(CheckRequest)}
-    assert (fields["rtol"], fields["atol"]) == (RTOL, ATOL)
-    assert CompareRequest(baseline="a").margin_part == MARGIN
-
-
-def test_what_has_its_place_comes_first_and_the_store_last() -> None:
-    fields = fields_of(BenchRequest)
-    assert isinstance(fields[0].about, Argument)
-    assert fields[0].name == "model"
-    assert fields[-1].name == "store"
-
-
 def test_users_editors_know_the_arguments(tmp_path: Path) -> None:
     """A type checker takes the words of the flags and refuses others."""
     script = tmp_path / "mine.py"
@@ -222,14 +189,6 @@ def test_a_series_is_a_list_or_one_or_the_rest_of_the_arguments() -> None:
         made = request_from_arguments(EvalRequest, arguments, {"task": "depth", "data": "d"})
         assert list(made.models) == ["a", "b"]
     assert CheckRequest("a", Path("b")).candidates == (Path("b"),)
-
-
-def test_a_function_has_the_arguments_of_its_request_and_says_what_they_mean() -> None:
-    shown = inspect.signature(trtbench.quantize)
-    assert str(shown.parameters["model"]) == "model: 'File'"
-    assert shown.parameters["precision"].kind is inspect.Parameter.KEYWORD_ONLY
-    assert shown.return_annotation == "Sidecar"
-    assert "\nbatch: Items per batch (default 8)." in str(trtbench.quantize.__doc__)
 
 
 @pytest.mark.parametrize(

@@ -146,10 +146,6 @@ class Stage:
         )  # fmt: skip
 
 
-def _image(batch: int) -> TensorSpec:
-    return TensorSpec(name="image", dtype="float32", shape=(batch, 3, 16, 16))
-
-
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     return Stage(tmp_path, monkeypatch)

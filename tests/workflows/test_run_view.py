@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import re
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -15,7 +12,7 @@ import pytest
 import trtbench
 from models import tiny_model
 from trtbench.core.errors import UnavailableError, UsageError
-from trtbench.core.results import Comparison, ShortView, Verdict
+from trtbench.core.results import Comparison, Verdict
 from trtbench.core.run import Environment, Finding, Interval, Run, RunRecord
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import ModelRef, RunSpec
@@ -156,25 +153,6 @@ def test_a_list_of_runs_is_one_page_in_a_notebook(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("rich.jupyter.display", lambda *each: shown.append(each))
     assert "net.onnx" in repr(Entries([entry]))
     assert shown == []
-
-
-def test_what_every_verb_gives_fits_on_a_screen() -> None:
-    """A value with many parts must not flood a terminal."""
-    for name in trtbench.__all__:
-        verb = getattr(trtbench, name)
-        if not inspect.isfunction(verb) or name in ("load", "summary", "summarize"):
-            continue
-        given = inspect.signature(verb).return_annotation.partition(" |")[0]
-        if given in ("DataFrame", "list[Path]"):  # shortened by pandas; a few names
-            continue
-        source = inspect.getsource(sys.modules[verb.__module__])
-        home = next(line.strip() for line in source.splitlines() if _brings(line, given))
-        kind = getattr(importlib.import_module(home.split()[1]), given)
-        assert issubclass(kind, ShortView | Run | Comparison | Entries), name
-
-
-def _brings(line: str, name: str) -> bool:
-    return "import" in line and re.search(rf"\b{name}\b", line) is not None
 
 
 def test_a_long_value_is_a_line_for_each_field() -> None:
