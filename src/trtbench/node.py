@@ -17,16 +17,15 @@ import threading
 import traceback
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from trtbench.core import safety as boundary
 from trtbench.core.codec import json_from_value, value_from_json
-from trtbench.core.errors import JobError, TrtbenchError, UsageError
+from trtbench.core.errors import JobError, TrtbenchError, UnavailableError, UsageError
 from trtbench.core.jobs import ReportedError
 from trtbench.core.results import Artefact
-from trtbench.executors import ANSWER, LACKS, with_marks
+from trtbench.executors import ANSWER, with_marks
 from trtbench.executors.contract import Notify, RemoteJob
 from trtbench.measure.bench import run_bench
 from trtbench.requests.execution import Execution
@@ -35,9 +34,7 @@ from trtbench.requests.groups import StoreFields
 from trtbench.requests.settings import Config, load_config
 from trtbench.store.store import Store
 from trtbench.verbs._verb import Caller
-
-if TYPE_CHECKING:
-    from trtbench.core.words import Mode
+from trtbench.version import __version__
 
 RUN, ERROR, OUTPUT = "run", "error.json", "output"
 EXIT_REPORTED = 3
@@ -47,19 +44,7 @@ VERBS = {"build": "built", "check": "run", "evaluate": "run", "quantize": "run"}
 
 
 def main(arguments: list[str]) -> int:
-    """Carry out one job; the status is 0 when there is a run, failed ones included.
-
-    ``lacks LIBRARY...`` prints what this machine has not installed.
-    """
-    if arguments[:1] == ["lacks"]:
-        from trtbench.workflows.look.lacking import refuse_lacking
-
-        try:
-            refuse_lacking(arguments[1:], load_config())
-        except TrtbenchError as problem:
-            text = json_from_value(ReportedError.of(problem)).decode()
-            sys.stdout.write(f"\n{LACKS}{' '.join(text.splitlines())}\n")
-        return 0
+    """Carry out one job; the status is 0 when there is a run, failed ones included."""
     path, folder = Path(arguments[0]).absolute(), Path(arguments[1]).absolute()
     notify = _notifier(arguments[2] if len(arguments) > 2 else None, folder)
     job = None
@@ -82,6 +67,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _carry_out(job: RemoteJob, folder: Path, notify: Notify) -> None:
+    if job.version != __version__:
+        raise UnavailableError(
+            "a machine has another trtbench than the one that sends",
+            facts={"there": __version__, "here": job.version},
+            fix="let its Python heed PYTHONPATH, or install the same version there",
+        )
     if job.code:
         path = [*job.code, *filter(None, [os.environ.get("PYTHONPATH")])]
         os.environ["PYTHONPATH"] = os.pathsep.join(path)
@@ -167,13 +158,8 @@ def _compare(
     request = CompareRequest(
         baseline=spec.model.path,
         candidates=[turns.spec.model.path],
-        launches=turns.launches,
-        max_launches=turns.most_launches,
-        pairs=turns.pairs,
-        mode=cast("Mode", turns.mode),
-        margin=turns.margin,
         cuda_graph=spec.cuda_graph,  # settled where it was asked for
-        seed=turns.seed,
+        **turns.asked,  # type: ignore[arg-type]
     )
     other = turns.python or config.python_for(turns.spec.runtime)
     sides = Sides(baseline=spec, candidate=turns.spec, pythons=(python, other))

@@ -414,4 +414,4 @@ def test_runs_that_share_no_processor_ask_for_whole_ones(
 ) -> None:
     places = [Slot(machine=name, title=name, resources={"CPU": cpus}) for name, cpus in NODES]
     want = Want(needs, None if taken is None else places[taken])
-    assert bundle(want, places, (), beside=beside) == asked
+    assert bundle(want, places, beside=beside) == asked

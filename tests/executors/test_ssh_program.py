@@ -13,12 +13,15 @@ from pathlib import Path
 import pytest
 import runs
 
+from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, JobError, TrtbenchError, UnavailableError
 from trtbench.executors import ssh as _shell
+from trtbench.executors._node import result_of
 from trtbench.executors.contract import ExecutorSettings, Needs
 from trtbench.executors.ssh import Host, open_executor
 from trtbench.measure.bench import run_bench
 from trtbench.measure.remote import job_from_spec
+from trtbench.node import main as node
 from trtbench.requests.execution import Execution
 from trtbench.store.store import Store
 from trtbench.version import __version__
@@ -146,24 +149,32 @@ def test_a_python_there_that_cannot_measure_is_said(
     assert caught.value.facts["host"] == "me@board"
 
 
-@pytest.mark.parametrize("flag", ["-I", "-S -E"])
-def test_a_python_there_that_takes_another_trtbench_is_refused_before_models_are_sent(
-    tmp_path: Path, ssh: Path, flag: str
-) -> None:
-    """As a wrapper does that drops what it was told: only what is installed is seen."""
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nunset PYTHONPATH\nexec "{sys.executable}" {flag} "$@"\n')
-    if flag != "-I":
-        probe = 'case "$*" in *trtbench-probe*) echo trtbench-probe 3 12; exit ;; esac\n'
-        python.write_text(python.read_text().replace("unset", probe + "unset"))
-    python.chmod(0o755)
+def test_work_goes_to_the_host_that_has_what_it_needs(tmp_path: Path, ssh: Path) -> None:
+    (tmp_path / "hidden").mkdir()
+    hide = "import sys\nsys.modules['onnxruntime'] = None\n"
+    (tmp_path / "hidden" / "sitecustomize.py").write_text(hide)
+    path = hosts(tmp_path, name="a", folder="a")
+    bare = path.read_text().replace(str(tmp_path / "site"), str(tmp_path / "hidden"))
+    path.write_text(bare + hosts(tmp_path, name="b", folder="b").read_text())
+    executor, store = open_executor(ExecutorSettings(hosts=path)), Store(tmp_path / "store")
+    spec, execution = runs.quick_spec(tmp_path), Execution(executor=executor)
+    for _ in range(2):  # whoever is tried first
+        run = run_bench(spec, store=store, execution=execution)
+        assert run.record.environment.machine == "b"
+    path.write_text(bare)
+    execution = Execution(executor=open_executor(ExecutorSettings(hosts=path)))
+    with pytest.raises(UnavailableError, match="onnxruntime") as caught:
+        run_bench(spec, store=store, execution=execution)
+    assert caught.value.facts["where"] == "a"
+
+
+def test_a_job_of_another_version_is_refused(tmp_path: Path) -> None:
+    job = job_from_spec(runs.quick_spec(tmp_path), "r", Execution()).having(version="0.0.1")
+    (tmp_path / "request.json").write_bytes(json_from_value(job))
+    assert node([str(tmp_path / "request.json"), str(tmp_path)]) == 3
     with pytest.raises(UnavailableError, match="another trtbench") as caught:
-        measure(tmp_path, hosts(tmp_path, python=str(python)))
-    facts = caught.value.facts
-    assert facts["here"] == __version__
-    assert facts["there"].startswith(__version__ if flag == "-I" else "none")
-    assert "PYTHONPATH" in (caught.value.fix or "")
-    assert not list((tmp_path / "home").rglob("blobs"))
+        result_of(tmp_path, where="board", how="")
+    assert (caught.value.facts["there"], caught.value.facts["here"]) == (__version__, "0.0.1")
 
 
 def test_the_key_of_a_user_who_is_not_here_is_left_to_ssh(ssh: Path) -> None:

@@ -24,7 +24,7 @@ from trtbench.host.files import write_output, write_whole
 from trtbench.host.workers import check_interpreter
 from trtbench.measure.jobs import Failures, stream
 from trtbench.measure.model_facts import precision_of_pass, preparation_of_model
-from trtbench.measure.remote import run_verb_elsewhere, sides_need
+from trtbench.measure.remote import run_verb_elsewhere, sides_need_gpu
 from trtbench.models.identity import index_limits, model_ref
 from trtbench.report.document import Document
 from trtbench.report.renderers.md import markdown
@@ -92,7 +92,7 @@ def run_check(
         lambda: _check(request, names, sides, store, config, execution),
         lambda: run_verb_elsewhere(
             "check", request, Checked, config=config, execution=execution,
-            needs=sides_need(request, names), output=Path(request.output),
+            gpu=sides_need_gpu(request, names), output=Path(request.output),
         ),
     )  # fmt: skip
 

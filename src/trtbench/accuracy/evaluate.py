@@ -32,7 +32,7 @@ from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.host.arrays import Chunks
 from trtbench.measure.jobs import Failures, stream, write_scores
 from trtbench.measure.model_facts import precision_of_pass, stamps_of_engine
-from trtbench.measure.remote import run_verb_elsewhere, sides_need
+from trtbench.measure.remote import run_verb_elsewhere, sides_need_gpu
 from trtbench.models.identity import record_of_engine
 from trtbench.report.sections.accuracy import document_from_evaluation
 from trtbench.requests.accuracy import EvalRequest
@@ -102,7 +102,7 @@ def run_evaluation(
         lambda: _evaluate(request, names, sides, open_batch, store, config, execution),
         lambda: run_verb_elsewhere(
             "evaluate", request, Evaluation, config=config, execution=execution,
-            needs=sides_need(request, names), output=Path(request.output), take=checked,
+            gpu=sides_need_gpu(request, names), output=Path(request.output), take=checked,
         ),
     )  # fmt: skip
 

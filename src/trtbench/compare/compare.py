@@ -198,16 +198,13 @@ def _pair_elsewhere(
     """Have two sides measured in turn on one machine, and store both."""
     files = InputFiles()
     demand_unchanged(sides.candidate.model)
-    files.python = sides.pythons[1]
     turns = Turns(
         spec=files.spec(sides.candidate),
         python=sides.pythons[1],
-        launches=asked.launches,
-        most_launches=asked.most_launches,
-        pairs=asked.pairs,
-        mode=asked.mode,
-        margin=asked.margin_part,
-        seed=asked.seed,
+        asked={
+            name: getattr(asked, name)
+            for name in ("launches", "max_launches", "pairs", "mode", "margin", "seed")
+        },
     )
     first_side = replace(execution, python=sides.pythons[0])
     job = job_from_spec(sides.baseline, new_id(), first_side, files)

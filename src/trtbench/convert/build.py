@@ -586,10 +586,7 @@ def _build_elsewhere(request: BuildRequest, config: Config, execution: Execution
 
     artefact = run_verb_elsewhere(
         "build", request, Artefact, config=config, execution=execution,
-        needs=(
-            builder.device(spec) != "cpu",
-            () if request.options else (f"builder:{request.runtime or ''}",),
-        ),
+        gpu=builder.device(spec) != "cpu",
         output=engine, take=take,
     )  # fmt: skip
     with writing(engine):

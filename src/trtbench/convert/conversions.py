@@ -328,10 +328,9 @@ def quantized(request: QuantizeRequest, *, config: Config, execution: Execution)
 
     def away() -> Sidecar:
         spec = quant_spec(request)
-        packages = ["package:onnx", *([f"package:{v}/{v}"] if (v := spec.via) != "cast" else [])]
         made = run_verb_elsewhere(
             "quantize", request, Sidecar, config=config, execution=execution,
-            needs=(False, packages), output=Path(spec.output),
+            gpu=False, output=Path(spec.output),
         )  # fmt: skip
         made = made.having(command=execution.command)
         _write_sidecar(made, Path(spec.output))

@@ -11,23 +11,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from trtbench.core.codec import json_from_value, value_from_json
-from trtbench.core.errors import (
-    JobError,
-    StoreError,
-    TrtbenchError,
-    UnavailableError,
-)
+from trtbench.core.errors import JobError, StoreError, TrtbenchError, UnavailableError
 from trtbench.core.jobs import ReportedError
 from trtbench.core.safety import read_bytes
-from trtbench.executors.contract import WAITING, Needs, Notify, RemoteJob
+from trtbench.executors.contract import AGAIN, WAITING, Executor, Needs, Notify, RemoteJob
 from trtbench.host.process import run_process, tail
 
 RUN, ERROR, LOG = "run", "error.json", "node.log"
 RECORD, ANSWER = "run.json", "answer.msgpack"
-LACKS = "trtbench-lacks "
 HERE = "this machine"
+EMPTY: Mapping[str, TrtbenchError] = MappingProxyType({})
 LOOK_S = 1.0
 """How often a thread that waits for a job checks whether it is still wanted."""
 PLACES_S = 2.0
@@ -92,13 +88,6 @@ def result_of(folder: Path, *, where: str, how: str) -> Path:
     error = JobError("the work was not carried out", facts={"where": where, "how it ended": how})
     error.log_tail = tail(folder / LOG)
     raise error
-
-
-def lacking_from_text(text: str) -> ReportedError | None:
-    """Return what ``trtbench.node lacks`` printed, if the machine lacks something."""
-    lines = [line for line in text.splitlines() if line.startswith(LACKS)]
-    data = lines[-1].removeprefix(LACKS).encode() if lines else None
-    return value_from_json(data, ReportedError, where="a machine's answer") if data else None
 
 
 def error_from_machine(reported: ReportedError, *, where: str) -> TrtbenchError:
@@ -166,10 +155,16 @@ class Want:
 
     needs: Needs
     slot: Slot | None = None
+    unable: Mapping[str, TrtbenchError] = field(default_factory=dict)
+    """Machines that were found to lack something for it, and what."""
 
 
-class Lacking(Exception):
-    """The machine that was asked lacks libraries, and is left out for such jobs from now on."""
+class MachineLost(Exception):
+    """The machine a job was on is gone, or the connection to it was cut."""
+
+    def __init__(self, problem: TrtbenchError) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
 
 
 class Slots:
@@ -181,44 +176,54 @@ class Slots:
         *,
         ask: Callable[[Sequence[Want]], None] | None = None,
         patience_s: float = 0.0,
+        closed: threading.Event | None = None,
     ) -> None:
         """``look`` lists the places; with patience, those that are not there yet are waited for.
 
         From the first job that has to wait on, ``ask`` gets all jobs whenever one of them begins to
-        wait, gets its place, or ends.
+        wait, gets its place, or ends. Once ``closed`` is set, threads that wait are interrupted.
         """
-        self._look, self._patience_s = look, patience_s
+        self._look, self._patience_s, self._closed = look, patience_s, closed
         self._ask = ask if patience_s > 0 else None
         self._asked = False
         self._changed = threading.Condition()
         self._wants: list[Want] = []
         self._used: dict[tuple[str, int | None, int], int] = {}
-        self._lacking: dict[tuple[str, tuple[str, ...]], TrtbenchError | None] = {}
-        """By machine and libraries, once it was asked: what is missing, or nothing."""
+        self.unusable: dict[str, TrtbenchError] = {}
+        """Machines that no job is given to any more, and why."""
 
-    def demand(
-        self, slot: Slot, needs: Needs, ask: Callable[[tuple[str, ...]], ReportedError | None]
+    def carry_out(
+        self, needs: Needs, work: Callable[[Slot], None], *, notify: Notify, retries: int = 0
     ) -> None:
-        """Ask a machine once whether it has the libraries for a job, before anything is sent."""
-        key = slot.machine, needs.libraries
-        if needs.libraries and key not in self._lacking:
-            self._lacking[key] = None
-            if (found := ask(needs.libraries)) is not None:
-                found = found.having(fix=f"on {slot.title}: {found.fix}" if found.fix else None)
-                self._lacking[key] = error_from_machine(found, where=slot.title)
-        if self._lacking.get(key) is not None:
-            raise Lacking
+        """Do a job at a fitting place, and at another where a machine is lost or lacks something.
 
-    def fitting(self, needs: Needs) -> list[Slot]:
+        What the job itself does wrong is raised: it would go wrong everywhere.
+        """
+        unable: dict[str, TrtbenchError] = {}
+        while True:
+            with self.taken(needs, notify=notify, unable=unable) as slot:
+                try:
+                    return work(slot)
+                except MachineLost as lost:
+                    retries -= 1
+                    if retries < 0:
+                        raise lost.problem from None
+                    reason = lost.problem.facts.get("reason", lost.problem.message)
+                    notify(f"{slot.title} was lost ({reason}); {AGAIN}")
+                except UnavailableError as problem:
+                    unable[slot.machine] = problem
+
+    def fitting(self, needs: Needs, unable: Mapping[str, TrtbenchError] = EMPTY) -> list[Slot]:
         """Return the places where such a job can run; raises when there is none."""
+        interrupt_if(self._closed)
         places = list(self._look())
         fitting = [slot for slot in places if slot.lacks(needs) is None]
-        missing = [self._lacking.get((slot.machine, needs.libraries)) for slot in fitting]
-        able = [slot for slot, lacks in zip(fitting, missing, strict=True) if lacks is None]
+        refused = {**self.unusable, **unable}
+        able = [slot for slot in fitting if slot.machine not in refused]
         if able:
             return able
-        if missing and missing[0] is not None:
-            raise missing[0]
+        if fitting:
+            raise refused[fitting[0].machine]
         # Of a machine, what its place of the right kind lacks says more.
         places.sort(key=lambda slot: (slot.gpu is not None) == needs.gpu)
         by_machine = {slot.machine: (slot.title, slot.lacks(needs) or "") for slot in places}
@@ -233,9 +238,11 @@ class Slots:
         )
 
     @contextmanager
-    def taken(self, needs: Needs, *, notify: Notify) -> Iterator[Slot]:
+    def taken(
+        self, needs: Needs, *, notify: Notify, unable: Mapping[str, TrtbenchError] = EMPTY
+    ) -> Iterator[Slot]:
         """Hold one fitting place for the length of the block, waiting for it if need be."""
-        want = Want(needs)
+        want = Want(needs, unable=unable)
         with self._changed:
             self._wants.append(want)
         try:
@@ -253,13 +260,13 @@ class Slots:
                 wants = list(self._wants)
             self._ask(wants)
 
-    def _come(self, needs: Needs, notify: Notify) -> list[Slot]:
+    def _come(self, want: Want, notify: Notify) -> list[Slot]:
         """Return the places that have what is needed, waiting for one as long as is allowed."""
         waited = False
         deadline = time.monotonic() + self._patience_s
         while True:
             try:
-                found = self.fitting(needs)
+                found = self.fitting(want.needs, want.unable)
             except UnavailableError:
                 if time.monotonic() >= deadline:
                     raise
@@ -268,7 +275,7 @@ class Slots:
                     notify("a machine has come")
                 return found
             if not waited:
-                notify(f"{WAITING} to come that has {needs}")
+                notify(f"{WAITING} to come that has {want.needs}")
                 waited = True
                 self._ask_for(waiting=True)
             time.sleep(min(PLACES_S, max(0.0, deadline - time.monotonic())))
@@ -276,7 +283,7 @@ class Slots:
     def _take(self, want: Want, notify: Notify) -> Slot:
         waited = False
         while True:
-            fitting = self._come(want.needs, notify)  # also when the one waited for has left
+            fitting = self._come(want, notify)  # also when the one waited for has left
             with self._changed:
                 taken = {each.slot.key for each in self._wants if each.slot is not None}
                 free = [slot for slot in fitting if slot.key not in taken]
@@ -293,3 +300,23 @@ class Slots:
                 self._changed.wait(PLACES_S)
         self._ask_for(waiting=False)
         return want.slot
+
+
+class SlotExecutor(Executor):
+    """An executor that gives each job a place of its own."""
+
+    def __init__(
+        self,
+        look: Callable[[], Iterable[Slot]],
+        *,
+        ask: Callable[[Sequence[Want]], None] | None = None,
+        patience_s: float = 0.0,
+    ) -> None:
+        self._closed = threading.Event()
+        self._slots = Slots(look, ask=ask, patience_s=patience_s, closed=self._closed)
+
+    def width(self, needs: Needs) -> int:
+        return len(self._slots.fitting(needs))
+
+    def close(self) -> None:
+        self._closed.set()

@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 from trtbench.core.errors import UnavailableError
 from trtbench.core.spec import RunSpec, Value
 from trtbench.core.units import text_from_bytes
+from trtbench.version import __version__
 
 T = TypeVar("T")
 Notify = Callable[[str], None]
@@ -39,9 +40,6 @@ class Needs(Value, frozen=True, kw_only=True):
     gpu_memory_bytes: int | None = None
     resources: dict[str, float] = {}
     """Further resources by name, as a cluster or a hosts file declares them."""
-    libraries: tuple[str, ...] = ()
-    """What must be installed: ``runtime:NAME``, ``builder:NAME`` (or any: ``builder:``), what
-    executes ``format:NAME``, ``package:NAME``, or ``package:RUNTIME/NAME`` where that runs."""
 
     def __str__(self) -> str:
         memory, gpu_memory = self.memory_bytes, self.gpu_memory_bytes
@@ -57,16 +55,12 @@ class Needs(Value, frozen=True, kw_only=True):
 
 
 class Turns(Value, frozen=True, kw_only=True):
-    """The candidate of two sides that are measured in turn on one machine, and how."""
+    """The candidate of two sides that are measured in turn on one machine."""
 
     spec: RunSpec
     python: str | None = None
-    launches: int | None
-    most_launches: int
-    pairs: int | None
-    mode: str
-    margin: float
-    seed: int = 0
+    asked: dict[str, object]
+    """Fields of the request: how often, in which mode, with which margin."""
 
 
 class FileGroup(Value, frozen=True, kw_only=True):
@@ -85,6 +79,8 @@ class RemoteJob(Value, frozen=True, kw_only=True):
     """
 
     id: str
+    version: str = __version__
+    """Of the package that sends it; a machine with another refuses the job."""
     title: str = "run"
     """Its name in the dashboard of a cluster."""
     spec: RunSpec | None = None

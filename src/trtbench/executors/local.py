@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from trtbench.executors._node import RUN, Slot, Slots, run_node
+from trtbench.executors._node import RUN, Slot, SlotExecutor, run_node
 from trtbench.executors._transfer import with_own_files
 from trtbench.executors.contract import Executor, ExecutorSettings, Needs, Notify, RemoteJob
 from trtbench.host.files import temporary_folder
@@ -50,40 +49,36 @@ def open_executor(settings: ExecutorSettings) -> Executor:
     return LocalExecutor(settings)
 
 
-class LocalExecutor(Executor):
+class LocalExecutor(SlotExecutor):
     """Runs each job in a process that sees one GPU; locks keep out everybody else's runs."""
 
     elsewhere = False
 
     def __init__(self, settings: ExecutorSettings) -> None:
         self._environment = settings.environment or {}
-        self._places = list(_places(settings.beside))
-        self._slots = Slots(lambda: self._places)
-        self._closed = threading.Event()
-
-    def width(self, needs: Needs) -> int:
-        return len(self._slots.fitting(needs))
+        places = list(_places(settings.beside))
+        super().__init__(lambda: places)
 
     def run(self, job: RemoteJob, *, folder: Path, notify: Notify) -> None:
-        with self._slots.taken(job.needs, notify=notify) as slot, temporary_folder() as work:
+        def on(slot: Slot) -> None:
             view = {"CUDA_VISIBLE_DEVICES": "", SLOT_VARIABLE: str(slot.number)}
             if slot.gpu is not None:  # counted as the driver counts them
                 name = slot.visible or str(slot.gpu)
                 view = {"CUDA_VISIBLE_DEVICES": name, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-            try:
-                run_node(
-                    with_own_files(job),
-                    folder=work,
-                    notify=notify,
-                    environment={**self._environment, **view},
-                    closed=self._closed,
-                )
-            finally:
-                if (work / RUN).is_dir():  # of work that failed, its log
-                    shutil.copytree(work / RUN, folder, dirs_exist_ok=True)
+            with temporary_folder() as work:
+                try:
+                    run_node(
+                        with_own_files(job),
+                        folder=work,
+                        notify=notify,
+                        environment={**self._environment, **view},
+                        closed=self._closed,
+                    )
+                finally:
+                    if (work / RUN).is_dir():  # of work that failed, its log
+                        shutil.copytree(work / RUN, folder, dirs_exist_ok=True)
 
-    def close(self) -> None:
-        self._closed.set()
+        self._slots.carry_out(job.needs, on, notify=notify)
 
 
 def _places(beside: int) -> Iterator[Slot]:

@@ -5,36 +5,27 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-import platform
 import re
 import socket
-import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
-
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import JobError, TrtbenchError, UnavailableError, writing
 from trtbench.core.jobs import ReportedError
-from trtbench.core.safety import at_home, read_bytes, read_text
 from trtbench.core.spec import Value
 from trtbench.executors._node import (
     RUN,
-    Lacking,
+    MachineLost,
     Slot,
-    Slots,
+    SlotExecutor,
     Want,
     error_from_machine,
     interrupt_if,
-    lacking_from_text,
-    node_environment,
     run_node,
 )
 from trtbench.executors._transfer import (
@@ -50,16 +41,13 @@ from trtbench.executors._transfer import (
     upload_from_job,
 )
 from trtbench.executors.contract import (
-    AGAIN,
     Executor,
     ExecutorSettings,
     Needs,
     Notify,
     RemoteJob,
 )
-from trtbench.host.files import alone, temporary_folder, yaml_from_text
-from trtbench.host.process import run_process
-from trtbench.version import __version__
+from trtbench.host.files import alone, temporary_folder
 
 if TYPE_CHECKING:
     from ray import ObjectRef
@@ -77,8 +65,6 @@ GRACE_S = 60.0
 """For starting a task and fetching its result, beyond the limit of the job itself."""
 ANSWER_S = 15.0
 """How long a node may take for a sign of life once it has worked."""
-ASK_S = 120.0
-"""Patience with a node that is asked what it has: its disk may be cold."""
 LISTEN_S = 30.0
 """How long a head that has just been started is given to listen."""
 JOINS = 3
@@ -95,19 +81,11 @@ _NO_SERVER = re.compile(
 _TRACE = 0.001
 """How much of a resource Ray itself asks for where it stands for a kind of node."""
 _CHUNK = 64 << 20
-_HEAD = "node:__internal_head__"
-
-
-class _NodeLost(Exception):
-    """The node a job was on is no longer part of the cluster."""
 
 
 class Answer(Value, frozen=True, kw_only=True):
     """What comes back from a node: a packed run directory, or an error."""
 
-    host: str
-    fetched: int = 0
-    """Contents that this node did not have yet."""
     run: bytes | None = None
     error: ReportedError | None = None
 
@@ -117,7 +95,7 @@ def open_executor(settings: ExecutorSettings) -> Executor:
     return RayExecutor(settings)
 
 
-class RayExecutor(Executor):
+class RayExecutor(SlotExecutor):
     """Sends jobs to nodes, one at a time to each device, and again only when a node is lost."""
 
     def __init__(self, settings: ExecutorSettings) -> None:
@@ -129,55 +107,34 @@ class RayExecutor(Executor):
         self._task = self._ray.remote(max_retries=0)(on_node)
         self._patience_s = settings.patience_s
         self._asked: list[dict[str, float]] = []
-        self._declared: tuple[str, ...] | None = None
-        """Resources of the nodes that an autoscaler may add, once it was asked."""
         self._asking = threading.Lock()
-        self._slots = Slots(self._look, ask=self._ask, patience_s=settings.patience_s)
         self._contents: dict[str, list[ObjectRef]] = {}
         self._putting = threading.Lock()
-        self._same: set[str] = set()
-        """Nodes that are known to have this very version of trtbench."""
-        self._closed = threading.Event()
-        self.fetched: Counter[str] = Counter()
-        """How many contents each node had to fetch."""
+        super().__init__(self._look, ask=self._ask, patience_s=settings.patience_s)
 
     def width(self, needs: Needs) -> int:
         """Return the places there are and, with patience, those that may be asked for."""
         if self._patience_s <= 0:
-            return len(self._slots.fitting(needs))
+            return super().width(needs)
         return MOST_ASKED + sum(slot.lacks(needs) is None for slot in self._look())
 
     def run(self, job: RemoteJob, *, folder: Path, notify: Notify) -> None:
-        """Carry out a job on a node; another one takes over when it is lost."""
         upload = upload_from_job(job)
-        times = 0
-        while True:
-            with self._slots.taken(job.needs, notify=notify) as slot:
-                try:
-                    answer = self._on(slot, upload, notify)
-                except Lacking:
-                    continue  # elsewhere; that no other has it is said there
-                except _NodeLost:
-                    times += 1
-                    if times > RETRIES:
-                        raise JobError(
-                            f"{RETRIES + 1} nodes were lost under this run",
-                            facts={"last": slot.title},
-                        ) from None
-                    notify(f"{slot.title} was lost; {AGAIN}")
-                    continue
-            self.fetched[slot.machine] += answer.fetched
+
+        def on(slot: Slot) -> None:
+            answer = self._on(slot, upload, notify)
             if answer.run is not None:
                 with temporary_folder() as own:
                     (own / "run.tar").write_bytes(answer.run)
                     unpack(own / "run.tar", folder)
             if answer.error is not None:
                 raise error_from_machine(answer.error, where=slot.title)
-            return
+
+        self._slots.carry_out(job.needs, on, notify=notify, retries=RETRIES)
 
     def close(self) -> None:
         """Leave the cluster, unless the caller had joined it; running jobs end."""
-        self._closed.set()
+        super().close()
         with self._asking:
             if self._asked and self._ray.is_initialized():
                 self._request_nodes([])  # what was asked for is wanted no longer
@@ -206,8 +163,7 @@ class RayExecutor(Executor):
                 return
 
     def _look(self) -> Iterator[Slot]:
-        """List the devices of all live nodes; a thread that waits after closing is interrupted."""
-        interrupt_if(self._closed)
+        """List the devices of all live nodes."""
         for node in self._ray.nodes():
             if not node["Alive"]:
                 continue
@@ -238,21 +194,11 @@ class RayExecutor(Executor):
         waiting = [want for want in wants if want.slot is None]
         wants = [want for want in wants if want.slot is not None] + waiting[:MOST_ASKED]
         places = list(self._look()) if wants else []
-        named = any(want.needs.gpu_type or want.needs.machine for want in wants)
-        known = self._known_resources() if named else set()
-        bundles = [bundle(want, places, known, beside=self._beside) for want in wants]
+        bundles = [bundle(want, places, beside=self._beside) for want in wants]
         with self._asking:
             if bundles != self._asked and not self._closed.is_set():
                 self._request_nodes(bundles)
                 self._asked = bundles
-
-    def _known_resources(self) -> set[str]:
-        """Return what nodes have or had, and what those have that the autoscaler may add."""
-        nodes = self._ray.nodes()
-        head = next((each["NodeID"] for each in nodes if _HEAD in each["Resources"]), None)
-        if self._declared is None and head is not None:
-            self._declared = self._asked_of(head, declared_here)
-        return {*(self._declared or ()), *(name for each in nodes for name in each["Resources"])}
 
     def _request_nodes(self, bundles: list[dict[str, float]]) -> None:
         with contextlib.suppress(importlib.import_module("ray.exceptions").RayError):
@@ -284,8 +230,6 @@ class RayExecutor(Executor):
     def _on(self, slot: Slot, upload: Upload, notify: Notify) -> Answer:
         errors = importlib.import_module("ray.exceptions")
         job, needs = upload.job, upload.job.needs
-        self._demand_same(slot)
-        self._slots.demand(slot, needs, partial(self._lacks, slot.machine))
         contents = self._hand_over(slot, upload.contents, notify)
         notify(f"carried out on {slot.title}")
         reference = self._task.options(
@@ -306,33 +250,18 @@ class RayExecutor(Executor):
             ) from None
         except errors.RayError as problem:
             interrupt_if(self._closed)
+            reason = str(problem).strip().splitlines()[-1]
+            error = JobError(
+                "Ray could not carry the run out", facts={"where": slot.title, "reason": reason}
+            )
             if self._is_gone(slot.machine):
-                raise _NodeLost from None
-            raise JobError(
-                "Ray could not carry the run out",
-                facts={"where": slot.title, "reason": str(problem).strip().splitlines()[-1]},
-            ) from None
+                raise MachineLost(error) from None
+            raise error from None
         except BaseException:  # interrupted: nothing may go on measuring
             interrupt_if(self._closed)
             self._ray.cancel(reference, force=True)
             raise
         return answer
-
-    def _demand_same(self, slot: Slot) -> None:
-        """Refuse a node with another trtbench: a session joined before has not lent it this one."""
-        if self._owns or slot.machine in self._same:
-            return
-        there = self._asked_of(slot.machine, _version_there, patience_s=NOTICE_S)
-        if there is None:  # a node that does not answer is noticed below
-            return
-        if there != __version__:
-            raise UnavailableError(
-                "a node of the cluster has another trtbench",
-                facts={"node": slot.title, "there": there, "here": __version__},
-                fix="ray.shutdown() before: the executor joins the cluster itself, and lends its "
-                f"own; or pip install trtbench=={__version__} on every node",
-            )
-        self._same.add(slot.machine)
 
     def _is_gone(self, node: str) -> bool:
         """Wait until the cluster has made up its mind about a node on which a task broke."""
@@ -346,18 +275,13 @@ class RayExecutor(Executor):
             time.sleep(1.0)
         return False
 
-    def _lacks(self, node: str, libraries: tuple[str, ...]) -> ReportedError | None:
-        return self._asked_of(node, lambda: lacking_here(libraries), patience_s=ASK_S)
-
-    def _asked_of(
-        self, node: str, question: Callable[[], T], *, patience_s: float = ANSWER_S
-    ) -> T | None:
+    def _asked_of(self, node: str, question: Callable[[], T]) -> T | None:
         """Have a node answer something small; ``None`` when it does not."""
         asked = self._ray.remote(max_retries=0, num_cpus=0)(question)
         name = "trtbench asks a node what it has"
         reference = asked.options(scheduling_strategy=_pinned(node), name=name).remote()
         try:
-            answer: T = self._ray.get(reference, timeout=patience_s)
+            answer: T = self._ray.get(reference, timeout=ANSWER_S)
             return answer
         except importlib.import_module("ray.exceptions").RayError:
             return None
@@ -412,9 +336,7 @@ def _pinned(node: str) -> NodeAffinitySchedulingStrategy:
     return strategies.NodeAffinitySchedulingStrategy(node_id=node, soft=False)
 
 
-def bundle(
-    want: Want, places: Sequence[Slot], known: Collection[str], *, beside: int
-) -> dict[str, float]:
+def bundle(want: Want, places: Sequence[Slot], *, beside: int) -> dict[str, float]:
     """Return what a job takes of a node: of its processor all that no other job may have."""
     needs = want.needs
     if needs.gpu:
@@ -425,7 +347,7 @@ def bundle(
     if needs.memory_bytes:
         wanted["memory"] = float(needs.memory_bytes)
     # The resources that stand for a GPU's type or a machine, where a cluster has such.
-    names = want.slot.resources if want.slot else known
+    names = {name for each in ([want.slot] if want.slot else places) for name in each.resources}
     bare = {name: name.removeprefix(TYPE).lower() for name in names}
     for word, is_machine in ((needs.gpu_type, False), (needs.machine, True)):
         asked = (word or "").lower()
@@ -445,12 +367,12 @@ def bundle(
 def on_node(upload: bytes, contents: Mapping[str, Sequence[object]], slot: int) -> Answer:
     """Carry out a job here; ``contents`` are references to chunks of files, by hash."""
     found = upload_from_bytes(upload)
-    answer = Answer(host=platform.node())
+    answer = Answer()
     try:
         with writing("the cache of the node"):
             cache = cache_folder()
-            fetched = sum(_fetch(cache, sha256, chunks) for sha256, chunks in contents.items())
-            answer = answer.having(fetched=fetched)
+            for sha256, chunks in contents.items():
+                _fetch(cache, sha256, chunks)
         with temporary_folder() as folder:
             job = place_upload(found, cache=cache, folder=folder)
             environment = {"TRTBENCH_CPU_SLOT": str(slot), **_set_by_ray()}
@@ -482,25 +404,12 @@ def missing_here(contents: Sequence[str]) -> tuple[str, ...]:
     return tuple(each for each in contents if not blob(cache, each).is_file())
 
 
-def lacking_here(libraries: Sequence[str]) -> ReportedError | None:
-    """Return what of these is not installed on this node, asked in a process of its own."""
-    with temporary_folder() as folder:
-        log = folder / "log.txt"
-        command = [sys.executable, "-m", "trtbench.node", "lacks", *libraries]
-        run_process(command, log=log, env=node_environment(), folder=folder, timeout_s=ASK_S)
-        return lacking_from_text(log.read_text("utf-8", "replace"))
-
-
-def _fetch(cache: Path, sha256: str, chunks: Sequence[object]) -> bool:
+def _fetch(cache: Path, sha256: str, chunks: Sequence[object]) -> None:
     """Get a content unless this node has it; tasks that want the same one wait for each other."""
-    if blob(cache, sha256).is_file():
-        return False
     with alone(cache / f".{sha256[:16]}.lock"):
-        if blob(cache, sha256).is_file():
-            return False
-        ray = importlib.import_module("ray")
-        keep_blob(cache, sha256, (ray.get(chunk) for chunk in chunks))
-        return True
+        if not blob(cache, sha256).is_file():
+            ray = importlib.import_module("ray")
+            keep_blob(cache, sha256, (ray.get(chunk) for chunk in chunks))
 
 
 def request_nodes(bundles: list[dict[str, float]]) -> None:
@@ -508,50 +417,5 @@ def request_nodes(bundles: list[dict[str, float]]) -> None:
     importlib.import_module("ray.autoscaler.sdk").request_resources(bundles=bundles)
 
 
-class _NodeKind(Value, frozen=True, kw_only=True):
-    resources: dict[str, float] = {}
-
-
-class _Scaling(Value, frozen=True, kw_only=True):
-    """What the file of an autoscaler says of nodes; the rest is not ours."""
-
-    available_node_types: dict[str, _NodeKind] = {}
-
-
-def declared_here() -> tuple[str, ...]:
-    """Return the resources of nodes that this head's autoscaler may add; none where unknown.
-
-    They are in the file its process was started with; Ray itself does not report them.
-    """
-    ray, found = importlib.import_module("ray"), []
-    address = ray.get_runtime_context().gcs_address
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError, ValueError, TrtbenchError):
-            words = read_bytes(path).decode(errors="replace").split("\0")
-            options = dict(word.partition("=")[::2] for word in words)
-            if options.get("--gcs-address") == address and "--autoscaling-config" in options:
-                file = at_home(options["--autoscaling-config"])
-                scaling = yaml_from_text(read_text(file), where=str(file))
-                kinds = msgspec.convert(scaling, type=_Scaling).available_node_types
-                found += [name for kind in kinds.values() for name in kind.resources]
-    return tuple(dict.fromkeys(found))
-
-
 def _echo() -> bool:
     return True
-
-
-def _make_version_there() -> Callable[[], str]:
-    """Make a question that travels by value: a node without trtbench can answer it too."""
-
-    def version() -> str:
-        try:
-            from trtbench.version import __version__ as there
-        except ImportError:
-            return "none"
-        return there
-
-    return version
-
-
-_version_there = _make_version_there()

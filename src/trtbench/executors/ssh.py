@@ -20,27 +20,24 @@ import msgspec
 
 from trtbench.core import safety as boundary
 from trtbench.core.codec import json_from_value
-from trtbench.core.errors import InputError, UnavailableError, UsageError, meant, reading
-from trtbench.core.jobs import ReportedError
+from trtbench.core.errors import InputError, UnavailableError, UsageError, reading
 from trtbench.core.spec import Value
 from trtbench.core.units import bytes_from_text
 from trtbench.executors._node import (
     LOOK_S,
     RUN,
-    Lacking,
+    MachineLost,
     Slot,
-    Slots,
+    SlotExecutor,
     interrupt_if,
-    lacking_from_text,
     result_of,
 )
 from trtbench.executors._transfer import Upload, text_of_files, unpack, upload_from_job
-from trtbench.executors.contract import AGAIN, Executor, ExecutorSettings, Needs, Notify, RemoteJob
+from trtbench.executors.contract import Executor, ExecutorSettings, Notify, RemoteJob
 from trtbench.host.files import temporary_folder
 from trtbench.host.nvml import SLOT_VARIABLE
 from trtbench.host.process import Child, run_together, tail
 from trtbench.host.workers import OLDEST
-from trtbench.version import __version__
 
 ELSEWHERE = True
 TAKES = ("hosts",)
@@ -68,14 +65,6 @@ _FULL = os.strerror(errno.ENOSPC)
 _PROBE = (
     "import sys, importlib.util as u; print('trtbench-probe', *sys.version_info[:2], "
     "*[n for n in sys.argv[1:] if u.find_spec(n) is None])"
-)
-_WHICH = (
-    "import os\n"
-    "try:\n"
-    "    import trtbench.version as v; d = os.path.dirname(v.__file__)\n"
-    "    print('trtbench-code', v.__version__, d)\n"
-    "except ImportError:\n"
-    "    print('trtbench-code none')\n"
 )
 _TAKE = (
     "import os, shutil, sys, tarfile\np = sys.argv[1]; t = p + '.' + str(os.getpid())\n"
@@ -126,16 +115,8 @@ def hosts_from_file(path: Path) -> tuple[Host, ...]:
         with reading(path):
             hosts = msgspec.convert(boundary.read_toml(path), type=HostsFile).host
     except (ValueError, msgspec.ValidationError) as problem:
-        words, _, place = str(problem).partition(" - at `$.")
-        if "unknown field" not in words:
-            facts = {"reason": str(problem)}
-            raise UsageError(f"{path} is no list of hosts", facts=facts, fix=LIKE) from None
-        key = words.split("`")[1]
-        raise UsageError(
-            f"{path} has a key that means nothing",
-            facts={"key": key, **({"in": f"[[{place.strip('`')}]]"} if place else {})},
-            fix=meant(key, Host.__struct_fields__ if place else HostsFile.__struct_fields__),
-        ) from None
+        facts = {"reason": str(problem), "keys": ", ".join(Host.__struct_fields__)}
+        raise UsageError(f"{path} is no list of hosts", facts=facts, fix=LIKE) from None
     if not hosts:
         raise UsageError(f"{path} lists no host", fix=LIKE)
     titles = [host.title for host in hosts]
@@ -165,11 +146,6 @@ def _refuse_odd(host: Host) -> None:
     odd = [name for name in host.environment if not name.isidentifier() or not name.isascii()]
     if odd:
         raise UsageError(f"{boundary.shown(odd[0])} is no name of a variable")
-    if not host.gpus and (host.gpu_type or host.gpu_memory):
-        raise UsageError(
-            "a host has a type of GPU and no GPU",
-            fix="gpus = 1 in its table, or no gpu_type and no gpu_memory",
-        )
     if isinstance(host.gpus, int) and not 0 <= host.gpus <= MOST_GPUS:
         raise UsageError(f"a host has 0 to {MOST_GPUS} GPUs")
     for size in filter(None, (host.memory, host.gpu_memory)):
@@ -230,11 +206,6 @@ class Shell:
         command = self._python("-m", "trtbench.executors._transfer", *words)
         limit_s = COPY_S if source or target else COMMAND_S
         return self._run(command, source=source, target=target, limit_s=limit_s)
-
-    def lacks(self, libraries: Sequence[str]) -> ReportedError | None:
-        """Return what of these is not installed there."""
-        command = self._python("-m", "trtbench.node", "lacks", *libraries)
-        return lacking_from_text(self._run(command))
 
     def measure(
         self,
@@ -299,17 +270,15 @@ class Shell:
             words += ["-i", str(boundary.at_home(host.identity))]
         return ["ssh", "-T", *words, host.address, command]
 
-    def _python(
-        self, *words: str, environment: dict[str, str] | None = None, code: str | None = None
-    ) -> str:
+    def _python(self, *words: str, environment: dict[str, str] | None = None) -> str:
         """Write a command line for the shell there, in the folder where things are kept."""
         folder = shlex.quote(self._folder)
         given = {"PYTHONUNBUFFERED": "1", **self.host.environment, **(environment or {})}
         sets = ['TRTBENCH_CACHE="$PWD"']
         sets += [f"{name}={shlex.quote(value)}" for name, value in given.items()]
-        if code := code or self._code:
+        if self._code:
             more = shlex.quote(f":{given['PYTHONPATH']}") if "PYTHONPATH" in given else ""
-            sets.append(f'PYTHONPATH="$PWD/code/{code}"{more}')  # the last one counts
+            sets.append(f'PYTHONPATH="$PWD/code/{self._code}"{more}')  # the last one counts
         python = shlex.join(["sh", "-c", _TELL_STATUS, "sh", self.host.python, *words])
         return f"mkdir -p {folder} && cd {folder} && exec env {' '.join(sets)} {python}"
 
@@ -333,10 +302,7 @@ class Shell:
             )
 
     def _lend(self) -> str:
-        """Copy this package there unless it has this very one; returns the name of its folder.
-
-        An interpreter that takes another trtbench than the one it was lent is refused.
-        """
+        """Copy this package there unless it has this very one; returns the name of its folder."""
         package, digest = Path(__file__).resolve().parents[1], hashlib.sha256()
         with temporary_folder() as own:
             archive = own / "code.tar"
@@ -352,21 +318,7 @@ class Shell:
                 self._run(f"mkdir -p {shlex.quote(self._folder)}/code")
                 take = self._python("-c", _TAKE, f"code/{code}")
                 self._run(take, source=archive, limit_s=COPY_S)
-        said = self._run(self._python("-c", _WHICH, code=code)).split(maxsplit=2)
-        version, place = said[1:] if len(said) == 3 else ("none", "")
-        if place.strip().endswith(f"{code}/trtbench"):
-            return code
-        raise UnavailableError(
-            "a host takes another trtbench than the one it was lent",
-            facts={
-                "host": self.host.title,
-                "interpreter": self.host.python,
-                "there": f"{version} {place}".strip(),
-                "here": __version__,
-            },
-            fix="set python of this host to one that heeds PYTHONPATH: no wrapper that starts it "
-            "with -I or -E, or in a container",
-        )
+        return code
 
     def _unreachable(self, lines: Sequence[str], *, status: int | None = _LOST) -> UnavailableError:
         title = self.host.title
@@ -393,14 +345,6 @@ class Shell:
         )
 
 
-class _HostLost(Exception):
-    """The host a job was on cannot be used, or its connection was cut."""
-
-    def __init__(self, problem: UnavailableError) -> None:
-        super().__init__(problem.message)
-        self.problem = problem
-
-
 def open_executor(settings: ExecutorSettings) -> Executor:
     """Read the list of hosts; none is reached before it is used."""
     if settings.hosts is None:
@@ -408,78 +352,39 @@ def open_executor(settings: ExecutorSettings) -> Executor:
     return SshExecutor(hosts_from_file(settings.hosts), beside=settings.beside)
 
 
-class SshExecutor(Executor):
+class SshExecutor(SlotExecutor):
     """Copies jobs and models to hosts, has them carried out, and fetches the run directories."""
 
     def __init__(self, hosts: tuple[Host, ...], *, beside: int = 1) -> None:
         self._shells = {host.title: Shell(host) for host in hosts}
-        self._places = [slot for host in hosts for slot in slots_of(host, beside=beside)]
-        self._lost: dict[str, UnavailableError] = {}
-        """Hosts that cannot be used, and why: others take over."""
-        self._slots = Slots(self._look)
-        self._closed = threading.Event()
-
-    def width(self, needs: Needs) -> int:
-        self._refuse_lost(needs)
-        return len(self._slots.fitting(needs))
+        places = [slot for host in hosts for slot in slots_of(host, beside=beside)]
+        super().__init__(lambda: places)
 
     def run(self, job: RemoteJob, *, folder: Path, notify: Notify) -> None:
-        """Carry out a job on a free host; another takes over when it is lost, or the same again."""
         upload = upload_from_job(job)
-        self._refuse_lost(job.needs)
-        times = 0
-        while True:
+
+        def on(slot: Slot) -> None:
+            """Carry the job out on one host; one that cannot be used is left out from now on."""
+            shell, there = self._shells[slot.machine], f"work/{job.id}-{token_hex(3)}"
             try:
-                with self._slots.taken(job.needs, notify=notify) as slot:
-                    self._on(slot, upload, folder, notify)
+                shell.prepare()
+                _send(shell, upload, there, notify)
+                self._measure(shell, slot, job, there, folder, notify)
                 return
-            except Lacking:
-                continue  # elsewhere; that no other has it is said there
-            except _HostLost as lost:
-                interrupt_if(self._closed)
-                times += 1
-                if times > RETRIES:
-                    raise lost.problem from None
-                self._refuse_lost(job.needs)
-                reason = lost.problem.facts.get("reason", lost.problem.message)
-                notify(f"{slot.title} was lost ({reason}); {AGAIN}")
-            except UnavailableError:
-                self._refuse_lost(job.needs)  # by an earlier job
-                raise
+            except UnavailableError as problem:
+                if shell.usable:  # it was reached, and said itself what is wrong
+                    raise
+                lost = MachineLost(problem)
+            finally:
+                if shell.prepared:
+                    with contextlib.suppress(UnavailableError):  # what went wrong before says more
+                        shell.far("remove", there)
+            if not shell.usable:
+                self._slots.unusable[slot.machine] = lost.problem
+            interrupt_if(self._closed)
+            raise lost
 
-    def _on(self, slot: Slot, upload: Upload, folder: Path, notify: Notify) -> None:
-        """Carry a job out on one host; one that cannot be reached is left out from now on."""
-        shell, there = self._shells[slot.machine], f"work/{upload.job.id}-{token_hex(3)}"
-        try:
-            shell.prepare()
-            self._slots.demand(slot, upload.job.needs, shell.lacks)
-            _send(shell, upload, there, notify)
-            self._measure(shell, slot, upload.job, there, folder, notify)
-            return
-        except UnavailableError as problem:
-            if shell.usable:  # it was reached, and said itself what is wrong
-                raise
-            lost = _HostLost(problem)
-        finally:
-            if shell.prepared:
-                with contextlib.suppress(UnavailableError):  # what went wrong before says more
-                    shell.far("remove", there)
-        if not shell.usable:
-            self._lost[slot.machine] = lost.problem
-        raise lost from None
-
-    def _look(self) -> list[Slot]:
-        interrupt_if(self._closed)
-        return [slot for slot in self._places if slot.machine not in self._lost] or self._places
-
-    def _refuse_lost(self, needs: Needs) -> None:
-        """Say why the only hosts that would do cannot be used."""
-        fitting = [slot.machine for slot in self._places if slot.lacks(needs) is None]
-        if fitting and self._lost.keys() >= set(fitting):
-            raise self._lost[fitting[0]]
-
-    def close(self) -> None:
-        self._closed.set()
+        self._slots.carry_out(job.needs, on, notify=notify, retries=RETRIES)
 
     def _measure(
         self, shell: Shell, slot: Slot, job: RemoteJob, there: str, folder: Path, notify: Notify

@@ -16,14 +16,13 @@ from trtbench.core.safety import at_home, is_inside, read_text
 from trtbench.core.spec import InputSpec, ModelRef, RunSpec
 from trtbench.core.words import Scalar
 from trtbench.executors import FILE_MARK
-from trtbench.executors.contract import FileGroup, Needs
+from trtbench.executors.contract import FileGroup
 from trtbench.host.images import SUFFIXES
 from trtbench.models.identity import files_elsewhere, model_ref, read_sidecar, record_of_engine
 from trtbench.models.torch_models import code_of_factory, code_of_hub, is_named
 from trtbench.requests.convert import RecipeFields
-from trtbench.requests.fields import File, PerSide, Travels, VerbRequest, fields_of
+from trtbench.requests.fields import Travels, VerbRequest, fields_of
 from trtbench.requests.measure import BenchRequest
-from trtbench.requests.run_spec import first_choice
 from trtbench.runtimes import RUNTIMES
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import calibrating
@@ -45,10 +44,6 @@ class InputFiles:
         self.groups: dict[str, FileGroup] = {}
         self.code: list[str] = []
         """Folders that Python has to import from."""
-        self.libraries: list[str] = []
-        """What must be installed there, in which interpreter."""
-        self.python: PerSide | File | None = None
-        """The interpreter that is named there, or one for each side."""
         self._task = task
         self._settings = settings or {}
 
@@ -69,20 +64,7 @@ class InputFiles:
             for name in RunSpec.__struct_fields__
             if fields.get(name) not in (None, "model", "as-is")
         }
-        if "binary" not in spec.options:  # else it is said where the program is
-            self.need(f"runtime:{spec.runtime}")
         return spec.having(**changes, model=self._reference(spec.model))
-
-    def need(self, *words: str) -> None:
-        """Require libraries; without a side, only where all sides have one Python."""
-        sides = (self.python,) if isinstance(self.python, str | Path) else self.python or (None,)
-        self.libraries += [word for word in words if "@" in word]
-        if len(set(sides)) == 1:
-            self.libraries += [in_python(word, sides[0]) for word in words if "@" not in word]
-
-    def needs(self, asked: Needs | None, **more: object) -> Needs:
-        """Return what a machine must have."""
-        return (asked or Needs()).having(libraries=tuple(dict.fromkeys(self.libraries)), **more)
 
     def axes(self, values: Mapping[str, object]) -> dict[str, object]:
         """Add what axes of a sweep name: ``opt.KEY`` and ``build.KEY``."""
@@ -135,8 +117,6 @@ class InputFiles:
                     facts={"model": name},
                     fix="trtbench export makes an ONNX file of it, which does",
                 )
-            zoo = name.partition(":")[0].partition(".")[0]
-            self.need(f"package:{first_choice('torch')}/{zoo}")
             return name
         return self._files_of(model_ref(_absolute(Path(name)), folders=True))
 
@@ -173,9 +153,6 @@ class InputFiles:
             names = [str(each.absolute().relative_to(folder)) for each in files]
             mark = self._group(folder, names)
             self.code += [] if mark in self.code else [mark]
-        else:
-            top = name.partition(".")[0].partition(":")[0]
-            self.need(f"package:{first_choice('torch')}/{top}")
         return name
 
     def _data(self, name: str, travels: Travels | None) -> str:
@@ -221,11 +198,6 @@ class InputFiles:
         known = next(same, str(len(self.groups)))
         self.groups[known] = group
         return f"{FILE_MARK}{known}"
-
-
-def in_python(word: str, python: File | None) -> str:
-    """Return a requirement of an interpreter that is named there; else of the machine's own."""
-    return f"{word}@{python}" if python else word
 
 
 def _option_kinds() -> dict[str, Travels]:

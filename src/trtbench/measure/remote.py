@@ -17,11 +17,11 @@ from trtbench.core.errors import JobError, StoreError, TrtbenchError, writing
 from trtbench.core.run import AnyRecord, FailedRun, Run
 from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.executors import ANSWER, with_own_names
-from trtbench.executors.contract import AGAIN, WAITING, RemoteJob
+from trtbench.executors.contract import AGAIN, WAITING, Needs, RemoteJob
 from trtbench.host.files import remove_abandoned, scratch_directory, temporary_folder
-from trtbench.measure.input_files import InputFiles, in_python
+from trtbench.measure.input_files import InputFiles
 from trtbench.measure.jobs import device_of, job_error
-from trtbench.models.identity import demand_unchanged, format_of, model_ref
+from trtbench.models.identity import demand_unchanged, model_ref
 from trtbench.models.torch_models import is_named
 from trtbench.requests.accuracy import RunningFields
 from trtbench.requests.execution import PATIENCE_S, Event, Execution, expected_s
@@ -95,7 +95,6 @@ def job_from_spec(
     """Put into one value all that a machine must know to measure a run."""
     demand_unchanged(spec.model)
     files = files or InputFiles()
-    files.python = execution.python
     own = files.spec(spec)
     launch_s = execution.timeout_s or expected_s(spec) + PATIENCE_S
     batch = f", batch {spec.batch}" if spec.batch else ""
@@ -107,7 +106,7 @@ def job_from_spec(
         spec=own,
         python=execution.python,
         limit_s=(spec.launches + 1) * launch_s + PATIENCE_S,
-        needs=files.needs(execution.needs, gpu=device_of(spec) != "cpu"),
+        needs=(execution.needs or Needs()).having(gpu=device_of(spec) != "cpu"),
     )
 
 
@@ -128,7 +127,7 @@ def run_verb_elsewhere(
     request: ExecutorFields,
     kind: type[T],
     *,
-    needs: tuple[bool, Sequence[str]],
+    gpu: bool,
     config: Config,
     execution: Execution,
     output: Path | None = None,
@@ -136,15 +135,11 @@ def run_verb_elsewhere(
 ) -> T:
     """Have a verb carried out by an executor; what it wrote is written here.
 
-    ``needs`` says whether it takes a GPU and what must be installed. ``take`` gets the answer and
-    the folder of what came before it is put in place.
+    ``take`` gets the answer and the folder of what came before it is put in place.
     """
     files = InputFiles(
         task=getattr(request, "task", None), settings=getattr(request, "settings", None)
     )
-    files.python = getattr(request, "python", None)
-    gpu, libraries = needs
-    files.need(*libraries)
     stays = {field.name for field in fields_of(ExecutorFields)}
     said = files.request(settled(request, config.defaults))
     named = [f.name for f in fields_of(type(request)) if f.about.travels == "model"]
@@ -204,7 +199,7 @@ def send_verb(
         verb=verb,
         arguments=arguments,
         output=result,
-        needs=files.needs(execution.needs, gpu=gpu, machine=machine),
+        needs=(execution.needs or Needs()).having(gpu=gpu, machine=machine),
     )
     send(job, folder, execution, output=output)
     data = boundary.read_bytes(folder / ANSWER)
@@ -225,21 +220,13 @@ def value_of_answer(answer: object, kind: type[T], *, files: InputFiles, output:
         raise StoreError("what came back is no answer", facts={"reason": problem}) from None
 
 
-def sides_need(request: RunningFields, models: Sequence[str]) -> tuple[bool, list[str]]:
-    """Return whether one of several models needs a GPU, and what must be installed for them."""
-    gpu, words = False, []
-    for place, model in enumerate(models):
-        runtime = pick(request.runtime, place, len(models), what="-r")
-        python = pick(request.python, place, len(models), what="--python")
-        gpu |= needs_gpu(model, runtime, device=request.device, options=request.options)
-        word = f"runtime:{runtime}" if runtime else f"format:{format_of_model(model)}"
-        words.append(in_python(word, python))
-    return gpu, words
-
-
-def format_of_model(model: str) -> str:
-    """Return the format of a file, or of a model that a library has by name."""
-    return "torch" if is_named(model) else format_of(Path(model))
+def sides_need_gpu(request: RunningFields, models: Sequence[str]) -> bool:
+    """Return whether one of several models needs a GPU."""
+    runtimes = (pick(request.runtime, n, len(models), what="-r") for n in range(len(models)))
+    return any(
+        needs_gpu(model, runtime, device=request.device, options=request.options)
+        for model, runtime in zip(models, runtimes, strict=True)
+    )
 
 
 def needs_gpu(

@@ -21,7 +21,14 @@ import msgspec
 
 from trtbench.analysis.onnx_graph import RANDOM_DATA
 from trtbench.core.codec import json_from_value
-from trtbench.core.errors import InputError, JobError, StoreError, TrtbenchError, writing
+from trtbench.core.errors import (
+    InputError,
+    JobError,
+    StoreError,
+    TrtbenchError,
+    UnavailableError,
+    writing,
+)
 from trtbench.core.results import Artefact
 from trtbench.core.run import FailedRun, Run
 from trtbench.core.safety import file_name_from_text, mask
@@ -33,7 +40,6 @@ from trtbench.host.files import alone, remove_abandoned, scratch_directory, temp
 from trtbench.measure.bench import run_bench
 from trtbench.measure.input_files import InputFiles
 from trtbench.measure.remote import (
-    format_of_model,
     needs_gpu,
     record_of,
     send_verb,
@@ -45,6 +51,7 @@ from trtbench.requests.execution import Event, Execution
 from trtbench.requests.fields import fields_of
 from trtbench.requests.settings import Config, cached_from_run
 from trtbench.requests.sweep import SweepRequest
+from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import (
     RECORD,
     Cached,
@@ -475,10 +482,6 @@ def case_arguments(matrix: Matrix, case: Case, run_id: str) -> tuple[dict[str, o
         if travels.get(name) and name != "models" and (value := getattr(matrix, name))
     }
     model = files.model(case.model)
-    if "opt.binary" not in case.settings:  # else the case names the program
-        files.need(f"runtime:{case.runtime}")
-    if format_of_model(case.model) == "torch":
-        files.need("format:torch")
     own = matrix.having(
         **named,
         models=(model,),
@@ -502,6 +505,11 @@ def carry_out_case(
     except (KeyError, msgspec.ValidationError) as problem:
         raise InputError("this is no case of a sweep", facts={"reason": problem}) from None
     check_matrix(matrix, where="the request")
+    runtime = RUNTIMES.load(case.runtime)
+    named = config.python_for(case.runtime) or "opt.binary" in case.settings
+    if not named and (reason := runtime.available()) is not None:  # another machine may have it
+        message = f"a machine lacks what {case.runtime} needs"
+        raise UnavailableError(message, facts={"reason": reason}, fix=runtime.fix())
     plan = plan_sweep(matrix, config=config).only(case)
     if plan.refused:
         raise JobError(plan.refused[0])
