@@ -31,7 +31,6 @@ from trtbench.core.errors import (
     EXIT_UNREAD,
     EXIT_USAGE,
     FULL,
-    JobError,
     TrtbenchError,
     UsageError,
     near_miss,
@@ -531,7 +530,7 @@ def _no_flag(problem: click.NoSuchOption) -> UsageError:
 
 def show_error(problem: TrtbenchError) -> None:
     """Write an error to stderr: what is wrong, the facts, the end of a log, the fix."""
-    if isinstance(problem, JobError) and problem.log_tail:
+    if problem.log_tail:
         click.echo(f"the last {len(problem.log_tail)} lines of its log:", err=True)
         for line in problem.log_tail:
             click.echo(f"  | {mask(clean_line(line))}", err=True)

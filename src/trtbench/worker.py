@@ -7,10 +7,12 @@ Does not know who started it; ``events`` is a descriptor on which it names each 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import sys
 import time
 import traceback
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -26,6 +28,7 @@ from trtbench.core.codec import job_from_json, json_from_value
 from trtbench.core.errors import FULL, TrtbenchError
 from trtbench.core.jobs import (
     DONE,
+    NO_MEMORY,
     PROGRESS_MARK,
     BenchJob,
     BenchOutcome,
@@ -50,6 +53,14 @@ PROGRESS_S = 0.2
 """How often progress within a stage is reported; a builder takes thousands of steps."""
 EXIT_REPORTED = 3
 """What went wrong is in ``error.json``."""
+_WORK: Mapping[type[Job], tuple[str, str]] = {
+    LayersJob: ("convert.verify", "compare_layers"),
+    LocalizeJob: ("accuracy.search", "localize"),
+    ExportJob: ("convert.export", "export"),
+    QuantizeJob: ("convert.quantize", "quantize"),
+    VerifyJob: ("convert.verify", "verify"),
+}
+"""The module and the function that do a job."""
 
 
 class Events(Stage):
@@ -113,13 +124,8 @@ def main(arguments: list[str]) -> int:
             value = _outcome(job, folder=folder, events=events)
             events("save")
             (folder / "outcome.json").write_bytes(json_from_value(value))
-    except TrtbenchError as problem:
-        _report(ReportedError.of(problem, stage=events.stage), folder, events)
-        return EXIT_REPORTED
     except (Exception, SystemExit) as problem:
-        missing = missing_package(problem) if isinstance(problem, ModuleNotFoundError) else None
-        known = missing and ReportedError.of(missing, stage=events.stage)
-        _report(known or _failure(problem, stage=events.stage), folder, events)
+        _report(_reported(problem, stage=events.stage), folder, events)
         return EXIT_REPORTED
     return 0
 
@@ -140,31 +146,14 @@ def _outcome(job: Job, *, folder: Path, events: Events) -> Value:
     """Do a job, importing what it alone needs: PyTorch may be there without ONNX Runtime."""
     if isinstance(job, InferJob):
         return _stream(job, folder=folder, events=events)
-    if isinstance(job, LayersJob):
-        from trtbench.convert.verify import compare_layers
-
-        return compare_layers(job.spec, stage=events)
-    if isinstance(job, LocalizeJob):
-        from trtbench.accuracy.search import localize
-
-        return localize(job.spec, folder=folder, stage=events)
     if isinstance(job, BuildJob):
         from trtbench.convert.builders import BUILDERS
 
         return BUILDERS.load(job.spec.runtime).build(job.spec, folder=folder, stage=events)
-    if isinstance(job, ExportJob):
-        from trtbench.convert.export import export
-
-        return export(job.spec, folder=folder, stage=events)
-    if isinstance(job, QuantizeJob):
-        from trtbench.convert.quantize import quantize
-
-        return quantize(job.spec, folder=folder, stage=events)
-    if isinstance(job, VerifyJob):
-        from trtbench.convert.verify import verify
-
-        return verify(job.spec, folder=folder, stage=events)
-    raise TypeError(f"a {type(job).__name__} has no outcome")
+    module, name = _WORK[type(job)]
+    work: Callable[..., Value] = getattr(importlib.import_module(f"trtbench.{module}"), name)
+    assert not isinstance(job, DuetJob)
+    return work(job.spec, folder=folder, stage=events)
 
 
 def _stream(job: InferJob, *, folder: Path, events: Events) -> Value:
@@ -199,8 +188,12 @@ def _save(outcome: BenchOutcome, times: IterationTimes, folder: Path, *, launch:
     (folder / "outcome.json").write_bytes(json_from_value(outcome))
 
 
-def _failure(problem: Exception | SystemExit, *, stage: str) -> ReportedError:
-    """Describe what is no wrong input: memory, disk, or a bug of ours."""
+def _reported(problem: Exception | SystemExit, *, stage: str) -> ReportedError:
+    """Describe what went wrong: an error in words, memory, disk, or a bug of ours."""
+    missing = missing_package(problem) if isinstance(problem, ModuleNotFoundError) else None
+    known = missing or problem
+    if isinstance(known, TrtbenchError):
+        return ReportedError.of(known, stage=stage)
     memory = isinstance(problem, MemoryError)
     with contextlib.suppress(OSError):
         if not memory:
@@ -208,7 +201,7 @@ def _failure(problem: Exception | SystemExit, *, stage: str) -> ReportedError:
         elif str(problem):  # how much was wanted
             sys.stderr.write(f"{problem}\n")
     if memory:
-        return ReportedError(kind="memory", message="out of memory", stage=stage)
+        return ReportedError(kind=NO_MEMORY, message="out of memory", stage=stage)
     if isinstance(problem, OSError) and problem.errno in FULL:
         return ReportedError(kind="StoreError", message="the disk is full", stage=stage)
     return ReportedError(kind="bug", message=repr(problem), stage=stage)

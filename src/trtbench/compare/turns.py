@@ -35,7 +35,7 @@ from trtbench.analysis.verdict import (
     verdict_from_effects,
 )
 from trtbench.core.errors import UsageError
-from trtbench.core.jobs import BenchJob, DuetJob, JobEnd
+from trtbench.core.jobs import NO_MEMORY, BenchJob, DuetJob, JobEnd
 from trtbench.core.results import Verdict
 from trtbench.core.run import DuetRef, Environment, LaunchFacts, Run, Scalar
 from trtbench.core.samples import Column
@@ -46,7 +46,6 @@ from trtbench.host.machine import counters_between, read_counters
 from trtbench.host.workers import Assignment, check_interpreter, run_jobs
 from trtbench.measure.bench import Launch, keep_run
 from trtbench.measure.jobs import (
-    NO_MEMORY,
     device_of,
     environment_of,
     fail_if_model_changed,

@@ -36,7 +36,6 @@ from trtbench.convert.conversions import (
 )
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import (
-    ERROR_KINDS,
     InputError,
     JobError,
     ParseError,
@@ -57,7 +56,6 @@ from trtbench.host.locks import hold
 from trtbench.host.tensorrt_build import preparation_of_scales
 from trtbench.host.workers import check_interpreter
 from trtbench.measure.jobs import (
-    CHANGED,
     carry_out_job,
     environment_of,
     fail_if_model_changed,
@@ -106,8 +104,6 @@ _STAGES = {
     "save": ("saving", 0.98),
 }
 """The words for each stage, and the part of the work that is done when it begins."""
-_RECORDED = {"bug", "memory", "StoreError", "ProgramError", "JobError", CHANGED}
-"""Errors of the work itself; others are about what was asked for and are passed on as they are."""
 MADE = (
     "model", "output", "runtime", "shapes", "timing_cache", "options", "plugins", "calibration",
     "calibration_cache",
@@ -536,23 +532,21 @@ def _artefact(
 def _failure(end: JobEnd, spec: BuildSpec, folder: Path) -> TrtbenchError:
     """The error of a build that failed; its log is kept."""
     reported, kept, source = end.error, Path(spec.output + LOG), folder / "build.log"
-    if reported is not None and reported.kind not in _RECORDED:
-        kind = ERROR_KINDS.get(reported.kind, TrtbenchError)
-        known: dict[str, object] = dict(reported.facts)
-        if reported.kind == "InputError" and source.is_file():  # the parser says more there
-            with contextlib.suppress(OSError):
-                known["log"] = shutil.copyfile(source, kept)
-        return kind(reported.message, facts=known, fix=reported.fix)
-    with contextlib.suppress(OSError):
-        shutil.copyfile(source if source.is_file() else folder / "log.txt", kept)
-    facts: dict[str, object] = {"model": spec.model.name, "builder": spec.runtime}
-    facts |= reported.facts if reported is not None else {}
-    error = JobError(
-        f"the engine was not built: {end.reason}",
+    facts = {
+        "model": spec.model.name,
+        "builder": spec.runtime,
+        **(reported.facts if reported else {}),
+    }
+    error = end.failure(
+        "the engine was not built",
         facts={**facts, "stage": end.stage, "log": kept},
-        fix=(reported.fix if reported is not None else None) or f"look into {kept}",
+        fix=(reported and reported.fix) or f"look into {kept}",
     )
-    error.log_tail = end.log_tail
+    parsed = type(error) is InputError and source.is_file()  # the parser says more there
+    if parsed or isinstance(error, JobError):
+        with contextlib.suppress(OSError):
+            shutil.copyfile(source if source.is_file() else folder / "log.txt", kept)
+            error.facts["log"] = str(kept)
     return error
 
 

@@ -49,7 +49,7 @@ from trtbench.core.spec import TensorSpec
 from trtbench.core.units import text_from_shape
 from trtbench.host.files import remove_abandoned, scratch_directory, write_whole
 from trtbench.host.workers import check_interpreter
-from trtbench.measure.jobs import carry_out_job, raise_unfinished, read_outcome
+from trtbench.measure.jobs import carry_out_job, read_outcome
 from trtbench.measure.remote import run_verb_elsewhere
 from trtbench.models.identity import demand_unchanged, index_limits, kept_value, model_ref
 from trtbench.models.inputs import fitted, fixed_batch, has_rows, unknown_input
@@ -117,7 +117,7 @@ def run_conversion(
         on_stage=listen,
     )
     if not end.ok:
-        raise_unfinished(end, "the work did not finish")
+        raise end.failure("the work did not finish")
     return end
 
 

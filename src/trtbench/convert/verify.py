@@ -208,7 +208,7 @@ class _Place(NamedTuple):
     size_bytes: int | None
 
 
-def compare_layers(spec: LayersSpec, *, stage: Stage) -> LayersOutcome:
+def compare_layers(spec: LayersSpec, *, folder: Path, stage: Stage) -> LayersOutcome:
     """Measure the drift of every tensor that both graphs have."""
     stage("load")
     reference, candidate = load_onnx(Path(spec.reference)), load_onnx(Path(spec.candidate))

@@ -24,12 +24,22 @@ class TrtbenchError(Exception):
     exit_status = EXIT_FAILED
 
     def __init__(
-        self, message: str, *, facts: Mapping[str, object] | None = None, fix: str | None = None
+        self,
+        message: str,
+        *,
+        facts: Mapping[str, object] | None = None,
+        fix: str | None = None,
+        log_tail: tuple[str, ...] = (),
+        program_status: int | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.facts = {str(k): str(v) for k, v in (facts or {}).items()}
         self.fix = fix
+        self.log_tail = log_tail
+        """The last lines of the process that failed."""
+        self.program_status = program_status
+        """Exit status of a program that was started; below zero, the signal that ended it."""
 
     def __str__(self) -> str:
         lines = [self.message]
@@ -80,15 +90,9 @@ class StoreError(TrtbenchError):
 class JobError(TrtbenchError):
     """A job's process did not finish its work; the failure is on record."""
 
-    log_tail: tuple[str, ...] = ()
-    """The last lines the process wrote."""
-
 
 class ProgramError(JobError):
     """A program that a job started (trtexec) did not do what it was started for."""
-
-    program_status: int | None = None
-    """The exit status of the program itself; below zero, the number of the signal that ended it."""
 
 
 class BrokenRuleError(TrtbenchError):

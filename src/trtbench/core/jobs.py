@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from trtbench.core.errors import ERROR_KINDS, JobError, TrtbenchError
@@ -15,6 +16,12 @@ PROGRESS_MARK = "~"
 """Begins a line that names no stage but the progress of one: ``~0.420 Tactic timing``."""
 DONE = "done"
 """The stage of a launch in turns that has left all its results, and only has to end."""
+NO_MEMORY = "memory"
+"""Kind of a worker's error when memory ran out."""
+CHANGED = "ModelChanged"
+"""Kind of an error: the model was not the same file from the beginning to the end."""
+FAILURES = {"bug", NO_MEMORY, "StoreError", "ProgramError", "JobError", "CudaError", CHANGED}
+"""Worker errors that are failures of a job, not of what was asked for."""
 _SIGNAL_HINTS = {
     "SIGKILL": " (the kernel does that when memory runs out)",
     "SIGSEGV": " (a crash in native code)",
@@ -180,16 +187,14 @@ class ReportedError(Value, frozen=True, kw_only=True):
             facts=problem.facts,
             fix=problem.fix,
             stage=stage,
-            program_status=getattr(problem, "program_status", None),
-            log_tail=getattr(problem, "log_tail", ()),
+            program_status=problem.program_status,
+            log_tail=problem.log_tail,
         )
 
     def error(self, default: type[TrtbenchError] = TrtbenchError) -> TrtbenchError:
         """Return the error; one of an unknown kind is of the given one."""
-        error = ERROR_KINDS.get(self.kind, default)(self.message, facts=self.facts, fix=self.fix)
-        if isinstance(error, JobError):
-            error.log_tail = self.log_tail
-        return error
+        kind = ERROR_KINDS.get(self.kind, default)
+        return kind(self.message, facts=self.facts, fix=self.fix, log_tail=self.log_tail)
 
 
 class JobEnd(Value, frozen=True, kw_only=True):
@@ -217,3 +222,21 @@ class JobEnd(Value, frozen=True, kw_only=True):
         if self.error is not None:
             return self.error.message
         return f"ended with exit status {self.exit_status}"
+
+    @property
+    def refused(self) -> TrtbenchError | None:
+        """The error of a worker that refused what it was to do; ``None`` for a failure."""
+        if self.error is None or self.error.kind in FAILURES:
+            return None
+        return self.error.error()
+
+    def failure(
+        self, what: str, *, facts: Mapping[str, object] | None = None, fix: str | None = None
+    ) -> TrtbenchError:
+        """Return the error for a job that did not finish: the worker's own, or one with its log."""
+        return self.refused or JobError(
+            f"{what}: {self.reason}",
+            facts=facts or {"stage": self.stage},
+            fix=fix,
+            log_tail=self.log_tail,
+        )

@@ -85,9 +85,8 @@ def result_of(folder: Path, *, where: str, how: str) -> Path:
     if path.is_file():
         reported = value_from_json(read_bytes(path), ReportedError, where=str(path))
         raise error_from_machine(reported, where=where)
-    error = JobError("the work was not carried out", facts={"where": where, "how it ended": how})
-    error.log_tail = tail(folder / LOG)
-    raise error
+    facts = {"where": where, "how it ended": how}
+    raise JobError("the work was not carried out", facts=facts, log_tail=tail(folder / LOG))
 
 
 def error_from_machine(reported: ReportedError, *, where: str) -> TrtbenchError:

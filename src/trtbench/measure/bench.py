@@ -39,7 +39,6 @@ from trtbench.measure.jobs import (
     failed_run,
     hold_device,
     job_error,
-    raise_reported,
     read_outcome,
     refuse_without_library,
 )
@@ -192,8 +191,8 @@ class _Bench:
             work = folder / f"launch-{number}"
             end = self._launch(spec, number, work, watch)
             if not end.ok:
-                if not launches:
-                    raise_reported(end)
+                if not launches and end.refused is not None:
+                    raise end.refused
                 return self._keep_failure(end, folder, launches)
             launch = Launch.read(work)
             if launch.outcome.layers is not None:

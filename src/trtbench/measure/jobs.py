@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 
 from trtbench.core.codec import json_from_value, value_from_json
 from trtbench.core.errors import InputError, JobError, UnavailableError, writing
-from trtbench.core.jobs import InferJob, Job, JobEnd, ReportedError, progress_from_line
+from trtbench.core.jobs import (
+    CHANGED,
+    NO_MEMORY,
+    InferJob,
+    Job,
+    JobEnd,
+    ReportedError,
+    progress_from_line,
+)
 from trtbench.core.results import Failed, Feed, InferOutcome
 from trtbench.core.run import Environment, FailedRun, Scores
 from trtbench.core.spec import ModelRef, RunSpec
@@ -30,14 +38,8 @@ from trtbench.store.store import Store
 
 T = TypeVar("T")
 
-CHANGED = "ModelChanged"
-"""Kind of an error: the model was not the same file from the beginning to the end."""
-NO_MEMORY = "memory"
-"""Kind of a worker's error when memory ran out."""
 STREAM_PATIENCE_S = 24 * 3600.0
 """A whole data set may take hours; no shorter limit would fit all."""
-_RECORDED = {"bug", NO_MEMORY, "StoreError", "ProgramError", "CudaError", CHANGED}
-"""Worker errors that are failures of a run, not of what was asked for."""
 
 
 def carry_out_job(
@@ -73,7 +75,7 @@ def outcome_of_job(
     run = partial(carry_out_job, folder=folder, execution=execution, patience_s=patience_s)
     end = run(job, on_stage=hear)
     if not end.ok:
-        raise_unfinished(end, failure)
+        raise end.failure(failure)
     return read_outcome(folder, kind)
 
 
@@ -210,20 +212,6 @@ def refuse_failed(failed: Sequence[Failed], *, what: str) -> None:
         raise JobError(what, facts={each.model: each.reason for each in failed})
 
 
-def raise_reported(end: JobEnd) -> None:
-    """Raise the error that a worker reported, unless it is a failure to be recorded."""
-    if end.error is not None and end.error.kind not in _RECORDED:
-        raise end.error.error()
-
-
-def raise_unfinished(end: JobEnd, what: str) -> NoReturn:
-    """Raise the error that a worker reported, or that the job did not finish, with its log."""
-    raise_reported(end)
-    error = JobError(f"{what}: {end.reason}", facts={"stage": end.stage})
-    error.log_tail = end.log_tail
-    raise error
-
-
 def fail_if_model_changed(end: JobEnd, *models: ModelRef) -> JobEnd:
     """Turn a good end into a failure when a model is no longer the bytes that were asked about.
 
@@ -249,7 +237,8 @@ def fail_job(
     left: Path,
 ) -> NoReturn:
     """Raise the error that a worker reported, or record the failure with its log and raise that."""
-    raise_reported(end)
+    if end.refused is not None:
+        raise end.refused
     run_id = new_id()
     failed = failed_run(end, spec, run_id, environment, execution)
     with store.new_run(run_id) as folder:
@@ -284,9 +273,11 @@ def failed_run(
 def job_error(failed: FailedRun, path: Path) -> JobError:
     """Return the error for a failed run, with the end of its log."""
     program = {"its status": failed.program_status} if failed.program_status is not None else {}
-    log, tail = next(path.glob("*.log"), path / "log.txt"), failed.log_tail
-    smaller = "a smaller --batch or --shape, or more memory"
-    error = JobError(
+    log = next(path.glob("*.log"), path / "log.txt")
+    fix = f"look into {log}" if failed.log_tail else None
+    if failed.cause == NO_MEMORY:
+        fix = "a smaller --batch or --shape, or more memory"
+    return JobError(
         f"the measurement did not finish: {failed.reason}",
         facts={
             "model": failed.spec.model.name,
@@ -295,7 +286,6 @@ def job_error(failed: FailedRun, path: Path) -> JobError:
             **program,
             "record": path,
         },
-        fix=smaller if failed.cause == NO_MEMORY else f"look into {log}" if tail else None,
+        fix=fix,
+        log_tail=failed.log_tail,
     )
-    error.log_tail = tail
-    return error

@@ -13,7 +13,7 @@ import msgspec
 
 from trtbench.core import safety as boundary
 from trtbench.core.codec import learned
-from trtbench.core.errors import JobError, StoreError, TrtbenchError, writing
+from trtbench.core.errors import StoreError, TrtbenchError, writing
 from trtbench.core.run import AnyRecord, FailedRun, Run
 from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.executors import ANSWER, with_own_names
@@ -63,8 +63,7 @@ def send(job: RemoteJob, folder: Path, execution: Execution, *, output: Path | N
         problem.facts = {key: str(names(value)) for key, value in problem.facts.items()}
         problem.message = str(names(problem.message))
         problem.fix = problem.fix and str(names(problem.fix))
-        if isinstance(problem, JobError):
-            problem.log_tail = tuple(str(names(line)) for line in problem.log_tail)
+        problem.log_tail = tuple(str(names(line)) for line in problem.log_tail)
         raise
 
 

@@ -239,10 +239,7 @@ def failure(
         known["trtexec says"] = cause.text
         known |= {"meaning": cause.meaning} if cause.meaning else {}
         message = f"{message}: {cause.meaning or cause.text}"
-    error = ProgramError(message, facts=known)
-    error.program_status = status
-    error.log_tail = last_lines(data)
-    return error
+    return ProgramError(message, facts=known, program_status=status, log_tail=last_lines(data))
 
 
 def last_lines(data: bytes) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ from trtbench.host.files import temporary_folder
 from trtbench.host.machine import distribution_versions
 from trtbench.host.nvml import gpu_in_use
 from trtbench.host.tensorrt import OPSETS
-from trtbench.measure.jobs import carry_out_job, hold_device, raise_unfinished, read_outcome
+from trtbench.measure.jobs import carry_out_job, hold_device, read_outcome
 from trtbench.measure.watch import watching
 from trtbench.models.identity import (
     format_of,
@@ -553,7 +553,7 @@ def inspect_loaded(
                 on_stage=watch,
             )
             if not end.ok:
-                raise_unfinished(end, "the engine was loaded, and did not run")
+                raise end.failure("the engine was loaded, and did not run")
             outcome = watch.with_telemetry(read_outcome(folder, BenchOutcome))
     except TrtbenchError as problem:
         facts = "; ".join(f"{name}: {value}" for name, value in problem.facts.items())
