@@ -37,7 +37,6 @@ from trtbench.core.jobs import (
     ExportJob,
     InferJob,
     Job,
-    LayersJob,
     LocalizeJob,
     QuantizeJob,
     ReportedError,
@@ -54,7 +53,6 @@ PROGRESS_S = 0.2
 EXIT_REPORTED = 3
 """What went wrong is in ``error.json``."""
 _WORK: Mapping[type[Job], tuple[str, str]] = {
-    LayersJob: ("convert.verify", "compare_layers"),
     LocalizeJob: ("accuracy.search", "localize"),
     ExportJob: ("convert.export", "export"),
     QuantizeJob: ("convert.quantize", "quantize"),

@@ -14,17 +14,14 @@ from PIL import Image
 
 from models import conv_model, multi_input_model, save_graph, threshold_model
 from trtbench.accuracy.check import join_checks, run_check
-from trtbench.accuracy.localize import run_layers
 from trtbench.analysis.check import Checked
 from trtbench.cli import run
 from trtbench.core.results import Feed
 from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
 from trtbench.host.arrays import Chunks, ChunkWriter
-from trtbench.models import onnx_model as onnx_read
 from trtbench.report.document import Table
 from trtbench.report.sections.checks import document_from_check
 from trtbench.requests.accuracy import CheckRequest
-from trtbench.requests.execution import Execution
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
 from trtbench.tasks._feed import open_feed
@@ -265,24 +262,6 @@ def test_an_output_of_text_is_left_out_and_named(tmp_path: Path, check: Checking
     assert "the output words was left out: it holds text" in candidate.notes
 
 
-def test_layers_point_at_the_node_that_was_changed(
-    tmp_path: Path, store: Store, config: Config
-) -> None:
-    model = conv_model(tmp_path / "a.onnx", layers=4)
-    other = changed(model, tmp_path / "b.onnx", name="conv2.weight", by=1.25)
-    request = CheckRequest(reference=model, candidates=[other], random=6, output=tmp_path / "out")
-    found = run_layers(request, 0, store=store, config=config, execution=Execution())
-    drift = {each.diff.name: each for each in found.outcome.drifts}
-    assert drift["relu1"].diff.rel_l2 == 0.0
-    assert drift["conv2"].diff.rel_l2 == pytest.approx(0.25, rel=1e-4)
-    assert drift["conv2"].added == pytest.approx(0.25, rel=1e-4)
-    assert drift["logits"].added == pytest.approx(0.0, abs=1e-3)
-    assert found.keep == (drift["conv2"].node,)
-    assert found.keep_flags == f"--keep {drift['conv2'].node}"
-    assert (tmp_path / "out" / "layers.png").read_bytes().startswith(b"\x89PNG")
-    assert not found.outcome.unmatched
-
-
 def test_checks_are_joined_to_runs_of_the_same_bytes(
     tmp_path: Path, store: Store, check: Checking, measured
 ) -> None:
@@ -320,7 +299,6 @@ def test_the_command_fails_with_status_3_and_leaves_its_files(
     ("words", "told"),
     [
         (["--expect", "max_asb<=1"], "max_abs"),
-        (["--distribution", "recorded"], "no side has a recorded range"),
         (["--range", "3:1"], "is empty"),
         (["--rtol", "-1"], "--rtol must be at least 0, not -1"),
         (["--inputs", "nowhere.npz"], "there are no inputs"),
@@ -373,19 +351,3 @@ def test_images_take_the_flags_of_classification_unasked(
     assert run([*asked, *rest]) == 0
     assert "1 items of" in capsys.readouterr().out
     assert run(["check", model, model, "--normalize", "none", *rest]) == 2
-
-
-def test_layers_see_inputs_in_the_range_another_side_records(
-    tmp_path: Path, store: Store, config: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The check ran, and was lost, because the reference itself has no range."""
-    model = conv_model(tmp_path / "a.onnx")
-    other = changed(model, tmp_path / "b.onnx", name="conv0.weight", by=1.1)
-    known = {str(other): {"image": (-2.0, 2.0)}}
-    monkeypatch.setattr(onnx_read, "input_ranges", lambda path: known.get(str(path), {}))
-    request = CheckRequest(
-        reference=model, candidates=[model, other], random=2, distribution="recorded",
-        output=tmp_path / "out",
-    )  # fmt: skip
-    found = run_layers(request, 0, store=store, config=config, execution=Execution())
-    assert found.outcome.items == 2

@@ -16,7 +16,7 @@ from trtbench.analysis.findings import Evidence, findings_from_evidence
 from trtbench.analysis.findings.evidence import PreparationFacts, UnreadableFacts
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, UsageError, writing
-from trtbench.core.results import Distribution, Feed, InferOutcome
+from trtbench.core.results import Feed, InferOutcome
 from trtbench.core.run import Finding, Scalar, may_be_alike
 from trtbench.core.spec import ModelFormat, ModelRef, RunSpec
 from trtbench.host.arrays import Chunks, refuse_missing
@@ -183,19 +183,16 @@ def feed_of(request: CheckRequest, models: Sequence[Path]) -> Feed:
         )
     if request.inputs is not None:
         return Feed(kind="arrays", count=request.limit)
-    ranges = _recorded(models) if request.distribution == "recorded" else {}
-    if request.range is not None:
-        # Names are not known before a model is loaded: the empty one stands for all.
-        ranges = {"": span(request.range)}
+    # Names are not known before a model is loaded: the empty one stands for all.
+    ranges = {} if request.range is None else {"": span(request.range)}
     limits: dict[str, int] = {}  # rows that all sides have for the integers of an input
     for path in models:
         format: ModelFormat = "onnx" if path.suffix == ".onnx" else "engine"
         own = index_limits(ModelRef(path=str(path.absolute()), format=format))
         limits |= {name: min(rows, limits.get(name, rows)) for name, rows in own.items()}
-    kind: Distribution = "normal" if request.distribution == "normal" else "uniform"
     return Feed(
-        kind="random", count=request.random, seed=request.seed, distribution=kind, ranges=ranges,
-        limits=limits,
+        kind="random", count=request.random, seed=request.seed,
+        distribution=request.distribution, ranges=ranges, limits=limits,
     )  # fmt: skip
 
 
@@ -206,19 +203,6 @@ def with_source(spec: RunSpec, request: CheckRequest) -> RunSpec:
     given = Path(request.inputs).absolute()
     refuse_missing(given)
     return spec.having(inputs=spec.inputs.having(source=str(given)))
-
-
-def _recorded(models: Sequence[Path]) -> dict[str, tuple[float, float]]:
-    """Return the range an ONNX file among the sides was quantized for at its inputs."""
-    from trtbench.models.onnx_model import input_ranges
-
-    for path in models:
-        if path.suffix == ".onnx" and (found := input_ranges(path)):
-            return found
-    raise InputError(
-        "no side has a recorded range of its inputs: none is an ONNX file quantized there",
-        fix="--range 0:1, or --inputs data.npz",
-    )
 
 
 def _run(side: SettledSide, feed: Feed, folder: Path, store: Store, steps: Steps) -> Ran:

@@ -1,18 +1,14 @@
 """Which layers cost a low-precision model its accuracy, and the fewest to keep in full precision.
 
 ONNX files are searched by a worker. An engine is built again with outputs where its layers meet.
-For ``check --layers``, the intermediate tensors of two ONNX files are compared, ranked and drawn.
 """
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import numpy as np
 
 from trtbench.accuracy.check import feed_of, sides_of, tallied, with_source, write_both
 from trtbench.accuracy.graphs import Part, TwoGraphs, divided, write_marked
@@ -30,17 +26,12 @@ from trtbench.compare.compare import compare
 from trtbench.convert.build import GRAPH, run_build
 from trtbench.convert.cast import ASKED_FOR, FLOAT, FLOAT16, FP16_MAX
 from trtbench.convert.conversions import put_in_place
-from trtbench.core.codec import json_from_value
 from trtbench.core.conditions import condition_from_text
 from trtbench.core.errors import InputError, TrtbenchError, UsageError, writing
-from trtbench.core.jobs import LayersJob, LocalizeJob
+from trtbench.core.jobs import LocalizeJob
 from trtbench.core.results import (
     Artefact,
     Feed,
-    LayerDrift,
-    LayersChecked,
-    LayersOutcome,
-    LayersSpec,
     Localization,
     Localized,
     LocalizeSpec,
@@ -52,13 +43,8 @@ from trtbench.core.safety import clean_line, read_bytes
 from trtbench.core.samples import EngineGraph
 from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.host.arrays import Chunks
-from trtbench.host.files import write_output
 from trtbench.measure.jobs import outcome_of_job, stream
 from trtbench.models.identity import demand_unchanged, model_ref, read_sidecar, record_of_engine
-from trtbench.models.inputs import fixed_batch, has_rows
-from trtbench.report.charts import Axis, Line, Lines, Mark, Panel
-from trtbench.report.document import Figure
-from trtbench.report.renderers.png import png_bytes
 from trtbench.report.sections.checks import document_from_localized
 from trtbench.requests.accuracy import CheckRequest, LocalizeRequest
 from trtbench.requests.execution import Event, Execution, silent
@@ -68,7 +54,6 @@ from trtbench.requests.run_spec import first_choice, pick, side_spec
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
 from trtbench.tasks import TASKS
-from trtbench.tasks._feed import open_feed
 from trtbench.tasks.contract import completed
 from trtbench.trtexec.exports import graph_from_json
 
@@ -76,18 +61,10 @@ SEARCH_PART = 0.8
 """Of the progress bar, where a comparison of speeds follows."""
 PATIENCE_S = 3600.0
 """Added to the time a search is allowed: one model over all items may take long."""
-LAYERS_PATIENCE_S = 24 * 3600.0
 MOST_MARKS = 48
 """Outputs to add to an engine at a time: each keeps a tensor from being reused."""
 SMALL = 0.1
 """How much marks may change the outputs, as a fraction of the engine's own error."""
-LAYER_ITEMS = 8
-"""Inputs to compare layers with: drift hardly varies between inputs, tensors are large."""
-MOST_KEPT = 10
-KEEP_PART = 0.1
-"""A node is worth keeping when it adds at least this fraction of what the worst one adds."""
-NO_DRIFT = 1e-12
-"""Drawn in place of zero, which a logarithmic axis cannot show."""
 
 
 def run_localize(
@@ -434,127 +411,3 @@ def between(names: Sequence[str], low: str | None, high: str) -> list[str]:
     start = names.index(low) + 1 if low in names else 0
     stop = names.index(high) if high in names else len(names)
     return list(names[start:stop])
-
-
-# ---- check --layers
-
-
-def run_layers(
-    request: CheckRequest, number: int, *, store: Store, config: Config, execution: Execution
-) -> LayersChecked:
-    """Compare all tensors that the reference and one candidate share, rank the drift, draw it.
-
-    Only what shapes the inputs matters: the graphs run on ONNX Runtime's CPU as written.
-    """
-    reference, candidate = str(request.reference), str(request.candidates[number])
-    for path in (reference, candidate):
-        if Path(path).suffix.lower() != ".onnx":
-            raise UsageError(
-                "--layers looks into ONNX files", facts={"given": path}, fix="leave --layers out"
-            )
-    plain = replace(request, threads=None, device=None, options={})
-    spec = side_spec(plain, reference, first_choice("onnx"), config)
-    with store.scratch() as folder:
-        job = LayersSpec(
-            reference=str(Path(reference).absolute()),
-            candidate=str(Path(candidate).absolute()),
-            inputs=str(_write_inputs(spec, request, folder)),
-        )
-        outcome = outcome_of_job(
-            LayersJob(spec=job), LayersOutcome, folder=folder / "layers",
-            execution=execution.part(0.0, 1.0, name="layers"), patience_s=LAYERS_PATIENCE_S,
-            failure="the layers could not be compared",
-        )  # fmt: skip
-    keep = _worth_keeping(outcome.drifts)
-    stem = f"layers-{number}" if number else "layers"
-    figure = _drift_figure(outcome, Path(reference).name, Path(candidate).name, keep, id=stem)
-    files: dict[str, str | bytes] = {
-        f"{stem}.json": json_from_value(outcome),
-        f"{stem}.png": png_bytes(figure),
-        f"{stem}-keep.txt": "".join(f"{name}\n" for name in keep),
-    }
-    return LayersChecked(
-        reference=reference,
-        candidate=candidate,
-        outcome=outcome,
-        keep=keep,
-        files=tuple(
-            str(write_output(Path(request.output) / name, content))
-            for name, content in files.items()
-        ),
-    )
-
-
-def _write_inputs(spec: RunSpec, request: CheckRequest, folder: Path) -> Path:
-    """Write the first few items of the check, by the reference's names of inputs."""
-    from trtbench.models.onnx_model import input_specs, load_onnx
-
-    tensors = input_specs(load_onnx(Path(spec.model.path), weights=False))
-    sides = [Path(each) for each in (request.reference, *request.candidates)]
-    source = open_feed(feed_of(request, sides), tensors, spec=with_source(spec, request))
-    rows = {each.name for each in tensors if has_rows(each, tensors)}
-    size = (fixed_batch(tensors) if rows else None) or 1
-    count = max(size, min(LAYER_ITEMS, len(source.names)) // size * size) if rows else 1
-    if len(source.names) < count:
-        raise InputError(
-            f"the model takes batches of {size}, and there are fewer inputs", fix=f"--random {size}"
-        )
-    items = [source.prepare(source.load(index)) for index in range(count)]
-    arrays = {
-        t.name: np.stack([item[t.name] for item in items]) if t.name in rows else items[0][t.name]
-        for t in tensors
-    }
-    target = folder / "inputs.npz"
-    np.savez(target, **arrays)  # type: ignore[arg-type]
-    return target
-
-
-def _worth_keeping(drifts: Sequence[LayerDrift]) -> tuple[str, ...]:
-    """List nodes that add most drift of their own; those that lose finite values come first."""
-    before: dict[str, float] = {}
-    behind: dict[str, float] = {}
-    for each in drifts:  # nodes computed together add the drift behind them less that before
-        owner = each.owner or each.node
-        before.setdefault(owner, each.before or 0.0)
-        behind[owner] = max(behind.get(owner, 0.0), each.diff.rel_l2 or 0.0)
-    own = {name: math.sqrt(max(0.0, behind[name] ** 2 - before[name] ** 2)) for name in behind}
-    least = KEEP_PART * max(own.values(), default=0.0)
-    chosen = sorted((name for name in own if own[name] >= least > 0), key=lambda n: -own[n])
-    broken = [each for each in drifts if each.diff.nonfinite]
-    if broken:
-        first = min(broken, key=lambda each: each.position)
-        chosen.insert(0, first.owner or first.node)
-    return tuple(dict.fromkeys(chosen))[:MOST_KEPT]
-
-
-def _drift_figure(
-    outcome: LayersOutcome, reference: str, candidate: str, keep: Sequence[str], *, id: str
-) -> Figure:
-    """Draw drift along the network, and what the nodes worth keeping added to it."""
-    usable = [each for each in outcome.drifts if each.diff.rel_l2 is not None]
-    kept = [each for each in usable if (each.owner or each.node) in keep and each.added]
-    whole = Line(
-        name="drift", role="d2h", style="both",
-        x=tuple(float(each.position) for each in usable),
-        y=tuple(max(each.diff.rel_l2 or 0.0, NO_DRIFT) for each in usable),
-    )  # fmt: skip
-    own = Line(
-        name="added by a node worth keeping in FP32", role="error", style="both",
-        x=tuple(float(each.position) for each in kept),
-        y=tuple(max(each.added or 0.0, NO_DRIFT) for each in kept),
-    )  # fmt: skip
-    marks = tuple(
-        Mark(at=float(each.position), text=each.node)
-        for each in sorted(kept, key=lambda e: -(e.added or 0.0))[:3]
-    )
-    return Figure(
-        id=id,
-        title=f"Drift along the network: {candidate} against {reference}",
-        chart=Lines(
-            x=Axis(title="node of the reference"),
-            y=Axis(title="relative L2 difference", scale="log"),
-            panels=(Panel(lines=(whole, own), marks=marks),),
-        ),
-        caption=f"{len(outcome.drifts)} tensors of {reference} that {candidate} has too, "
-        f"{outcome.items} inputs, ONNX Runtime on the CPU without optimizations.",
-    )

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -46,7 +46,6 @@ from trtbench.convert.cast import (
     FP16_MAX,
     LOW,
     at_opset,
-    copied,
     prepared,
     stand_in,
 )
@@ -207,8 +206,7 @@ Drifts = Mapping[str, Drift]
 """By boundary of the reference."""
 
 
-@dataclass(frozen=True)
-class _MarkedTensor:
+class _Marked(NamedTuple):
     """A tensor to compare: its name in the reference, if it is there, and in the candidate."""
 
     tensor: str
@@ -226,41 +224,50 @@ class Comparison:
     judge: Callable[[], TaskJudge] | None
 
     def __post_init__(self) -> None:
-        graph = self.pair.reference
-        self._outputs = [name for name in graph.outputs if name in self.pair.matches]
-        if not self._outputs:
+        outputs = [name for name in self.pair.reference.outputs if name in self.pair.matches]
+        if not outputs:
             raise InputError("no output of the reference is computed by a node")
-        writer, judge = ChunkWriter(self.folder), self.judge() if self.judge else None
-        session = session_of(stand_in(graph.model), self._outputs)
-        for batch in self.batches:
-            found = outputs_of(session, self._outputs, batch.feed)
-            rows = {name: batch.rows(array) for name, array in found.items()}
-            writer.add(rows, items=batch.count)
-            if judge is not None:
-                judge.add(rows, batch.loaded)
+        self._outputs = {name: self.pair.matches[name] for name in outputs}
+        writer = ChunkWriter(self.folder)
+        self.scores = self._run(
+            self.pair.reference.model, {name: name for name in outputs}, lambda feed: feed,
+            lambda batch, rows: writer.add(rows, items=batch.count),
+        )  # fmt: skip
+        """Of the reference, by the task."""
         writer.flush()
         self._wanted = Chunks(self.folder)
-        self.scores = judge.scores() if judge is not None else {}
-        """Of the reference, by the task."""
 
-    def numbers(self, model: ModelProto, *, as_it_is: bool = False) -> dict[str, float]:
-        """Run a model over all items; returns the worst of its outputs, and the task's metrics."""
+    def _run(
+        self,
+        model: ModelProto,
+        names: Mapping[str, str],
+        fed: Callable[[FeedArrays], FeedArrays],
+        take: Callable[[Batch, FeedArrays], None],
+    ) -> dict[str, float]:
+        """Run a model over all items; returns its scores by the task."""
         judge = self.judge() if self.judge else None
-        tallies = {name: OutputTally(name) for name in self._outputs}
-        names = {name: self.pair.matches[name] for name in self._outputs}
         theirs = list(names.values())
-        session = session_of(copied(model) if as_it_is else stand_in(model), theirs)
+        session = session_of(stand_in(model), theirs)
         for batch in self.batches:
-            outputs = outputs_of(session, theirs, self._renamed(batch.feed))
-            found = {name: batch.rows(outputs[other]) for name, other in names.items()}
+            found = outputs_of(session, theirs, fed(batch.feed))
+            rows = {name: batch.rows(found[other]) for name, other in names.items()}
+            take(batch, rows)
+            if judge is not None:
+                judge.add(rows, batch.loaded)
+        return judge.scores() if judge is not None else {}
+
+    def numbers(self, model: ModelProto) -> dict[str, float]:
+        """Run a model over all items; returns the worst of its outputs, and the task's metrics."""
+        tallies = {name: OutputTally(name) for name in self._outputs}
+
+        def compare(batch: Batch, rows: FeedArrays) -> None:
             wanted = self._wanted.rows(batch.start, batch.start + batch.count)
             for name, tally in tallies.items():
-                tally.add(wanted[name], found[name].astype(wanted[name].dtype), start=batch.start)
-            if judge is not None:
-                judge.add(found, batch.loaded)
+                tally.add(wanted[name], rows[name].astype(wanted[name].dtype), start=batch.start)
+
+        scores = self._run(model, self._outputs, self._renamed, compare)
         worst = worst_numbers([tally.result() for tally in tallies.values()])
-        numbers = {name: value for name, value in worst.items() if value is not None}
-        return {**numbers, **(judge.scores() if judge is not None else {})}
+        return {**{name: value for name, value in worst.items() if value is not None}, **scores}
 
     def boundaries(
         self,
@@ -269,8 +276,8 @@ class Comparison:
         *,
         memory_bytes: int,
         progress: _Progress,
-    ) -> tuple[dict[str, Drift], bool]:
-        """Compare all boundaries, a few at a time; returns too whether that changed the outputs.
+    ) -> dict[str, Drift]:
+        """Compare all boundaries, a few at a time.
 
         ``sizes`` are bytes of the reference's tensors; ``watches`` belong to tensors of the
         candidate, by the name in its stand-in.
@@ -280,12 +287,8 @@ class Comparison:
         )
         ours = {part.tensor: part.match for part in self.pair.parts}
         pairs = [*ours.items(), *(("", name) for name in watches if name not in ours.values())]
-        marks = [_MarkedTensor(a, b, sizes.get(a)) for a, b in pairs]
-        drifts = {tensor: Drift() for tensor in ours}
-        outputs = [self.pair.matches[name] for name in self._outputs]
-        first_feed = self._renamed(next(iter(self.batches)).feed)
-        plain = outputs_of(session_of(candidate, outputs), outputs, first_feed)
-        changed, done = False, 0
+        marks = [_Marked(a, b, sizes.get(a)) for a, b in pairs]
+        drifts, done = {tensor: Drift() for tensor in ours}, 0
         for some in grouped(marks, memory_bytes):
             wanted, names = [mark.tensor for mark in some if mark.tensor], [m.match for m in some]
             first = session_of(reference, wanted) if wanted else None
@@ -293,19 +296,14 @@ class Comparison:
             for batch in self.batches.first(BOUNDARY_ITEMS):
                 found = outputs_of(other, names, self._renamed(batch.feed))
                 right = outputs_of(first, wanted, batch.feed) if first is not None else {}
-                for mark in some:
-                    if mark.tensor:
-                        drifts[mark.tensor].add(right[mark.tensor], found[mark.match])
-                    for watch in watches.get(mark.match, ()):
-                        watch.add(found[mark.match])
-            marked = session_of(candidate, list(dict.fromkeys((*outputs, *names))))
-            again = outputs_of(marked, outputs, first_feed)
-            changed |= any(
-                not np.array_equal(plain[name], again[name], equal_nan=True) for name in plain
-            )
+                for tensor in wanted:
+                    drifts[tensor].add(right[tensor], found[ours[tensor]])
+                for name in names:
+                    for watch in watches.get(name, ()):
+                        watch.add(found[name])
             done += len(some)
             progress(done / len(marks), f"boundaries: {done} of {len(marks)} tensors")
-        return drifts, changed
+        return drifts
 
     def _renamed(self, feed: FeedArrays) -> FeedArrays:
         return {self.pair.matches[name]: array for name, array in feed.items()}
@@ -525,7 +523,7 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
     before = time.monotonic()
     candidate = comparison.numbers(pair.candidate.model)
     trial_s = time.monotonic() - before
-    drifts, ranges, changed = _compare_boundaries(spec, comparison, progress)
+    drifts, ranges = _compare_boundaries(spec, comparison, progress)
     groups = _groups(pair, drifts, ranges)
     ends = began + spec.max_time_s * (SEARCHING if condition else 1.0)
     trials = Trials(pair, comparison, groups, metric, ends, trial_progress)
@@ -533,14 +531,6 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
     everything = trials.numbers(frozenset(range(len(groups))))
     suspects = [(loses(group, drifts), added(group, drifts) or 0.0) for group in groups]
     ranked, tried, single = trials.ranked(in_order_of_suspicion(suspects), trial_s=trial_s)
-    rounds = any(kind in LOW for kind in pair.candidate.types.values())
-    file_sqnr_db = None
-    if rounds:  # of the file itself, as a stand-in is compared in its place
-        try:
-            own = comparison.numbers(pair.candidate.model, as_it_is=True)
-            file_sqnr_db = own.get(OUTPUT_METRIC)
-        except InputError:
-            pass
     inside = {part.tensor for part in pair.parts}
     unmatched = [name for name in pair.reference.boundaries() if name not in inside]
     found = Localized(
@@ -556,9 +546,7 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
         where=condition.text if condition else None,
         one_by_one=single,
         in_time=len(tried) == len(groups) or not single,
-        marks_changed_outputs=changed,
-        stand_in=rounds,
-        file_sqnr_db=file_sqnr_db,
+        stand_in=any(kind in LOW for kind in pair.candidate.types.values()),
         unmatched=tuple(
             pair.reference.nodes[pair.reference.makers[name]].name for name in unmatched
         ),
@@ -581,7 +569,7 @@ def load_graphs(reference: Path, candidate: Path) -> tuple[Graph, Graph]:
 
 def _compare_boundaries(
     spec: LocalizeSpec, comparison: Comparison, progress: _Progress
-) -> tuple[dict[str, Drift], dict[str, list[TypeRange]], bool]:
+) -> tuple[dict[str, Drift], dict[str, list[TypeRange]]]:
     """Return drift at every boundary, and ranges where values take a low type, by part."""
     pair = comparison.pair
     nodes = {node.name: node for node in pair.candidate.nodes}
@@ -601,14 +589,14 @@ def _compare_boundaries(
                     for batch in comparison.batches:
                         watch.add(batch.feed[own])
     known = read_onnx(Path(spec.reference), batch=comparison.batches.size)
-    drifts, changed = comparison.boundaries(
+    drifts = comparison.boundaries(
         {t.name: t.size_bytes for node in known.nodes for t in node.outputs},
         by_name,
         memory_bytes=spec.memory_bytes,
         progress=lambda done, text: progress(0.02 + 0.18 * done, text),
     )
     ranges = {name: [watch.result() for watch in watches] for name, watches in by_part.items()}
-    return drifts, ranges, changed
+    return drifts, ranges
 
 
 def _groups(

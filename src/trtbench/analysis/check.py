@@ -23,7 +23,7 @@ from trtbench.core.conditions import (
     unknown_names,
 )
 from trtbench.core.errors import UsageError
-from trtbench.core.results import Failed, LayersChecked, ShortView
+from trtbench.core.results import Failed, ShortView
 from trtbench.core.run import Interval, Scalar
 from trtbench.core.samples import AnyArray, Floats
 from trtbench.core.spec import ModelRef, Value
@@ -644,5 +644,3 @@ class Checked(ShortView, Value, frozen=True, kw_only=True):
     floor_reason: str | None = None
     files: tuple[str, ...] = ()
     failed: tuple[Failed, ...] = ()
-    layers: tuple[LayersChecked, ...] = ()
-    """The layers of each candidate, where they were asked for."""

@@ -1,49 +1,40 @@
-"""ONNX files run on ONNX Runtime's CPU and compared: their outputs, or every tensor in between.
+"""ONNX files run on ONNX Runtime's CPU and compared.
 
 Graphs run as they are written, without optimizations, which would fuse what is looked at and hide
-what a conversion did. Tensors are matched by name: casts and quantizations of the same source keep
-the names.
+what a conversion did.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
-from trtbench.analysis.numeric import tensor_diff, tensor_diffs
+from trtbench.analysis.numeric import tensor_diffs
 from trtbench.convert.calibration import FeedArrays, FeedFile
-from trtbench.convert.cast import name_nodes
 from trtbench.core.errors import InputError, first_line
 from trtbench.core.jobs import Stage
 from trtbench.core.plugins import optional_library
 from trtbench.core.results import (
-    LayerDrift,
-    LayersOutcome,
-    LayersSpec,
-    TensorDiff,
     VerifyOutcome,
     VerifySpec,
 )
 from trtbench.host.files import temporary_folder
 from trtbench.host.machine import library_versions
-from trtbench.models.inputs import fixed_batch, has_rows
 from trtbench.models.onnx_model import (
     ONE_FILE_BYTES,
     check_onnx,
     input_specs,
     load_onnx,
-    read_onnx,
     save_onnx,
     spec_from_value,
 )
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import ModelProto
     from onnxruntime import InferenceSession
 
 MOST_TENSORS = 64
@@ -54,7 +45,6 @@ FOLLOWERS = (
     "Identity", "Dropout", "Cast",
 )  # fmt: skip
 """Operators that are computed, and quantized, with the one before them."""
-_FLOATING = {"float32", "float16", "float64", "bfloat16", None}
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
 
 
@@ -197,91 +187,3 @@ def grouped(places: Sequence[P], memory_bytes: int) -> Iterator[list[P]]:
         held += size
     if group:
         yield group
-
-
-class _Place(NamedTuple):
-    """One tensor of the reference, and where it comes from."""
-
-    tensor: str
-    node: NodeProto
-    position: int
-    size_bytes: int | None
-
-
-def compare_layers(spec: LayersSpec, *, folder: Path, stage: Stage) -> LayersOutcome:
-    """Measure the drift of every tensor that both graphs have."""
-    stage("load")
-    reference, candidate = load_onnx(Path(spec.reference)), load_onnx(Path(spec.candidate))
-    name_nodes(reference)
-    with np.load(spec.inputs, allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    inputs = input_specs(reference)
-    rows = [each.name for each in inputs if has_rows(each, inputs)]
-    items, fixed = len(arrays[rows[0]]) if rows else 1, fixed_batch(inputs)
-    feeds = [arrays]
-    if rows and fixed and fixed != items:  # cut to the batch of the model
-        feeds = [
-            {n: a[at : at + fixed] if n in rows else a for n, a in arrays.items()}
-            for at in range(0, items - fixed + 1, fixed)
-        ]
-    known = read_onnx(Path(spec.reference), batch=items)
-    tensors = {tensor.name: tensor for node in known.nodes for tensor in node.outputs}
-    places = []
-    for position, node in enumerate(reference.graph.node):
-        for name in node.output if node.op_type not in ("Constant", "QuantizeLinear") else ():
-            tensor = tensors.get(name)
-            if name and (tensor is None or tensor.dtype in _FLOATING):
-                size = tensor.size_bytes if tensor is not None else None
-                places.append(_Place(name, node, position, size))
-    theirs = {name for node in candidate.graph.node for name in node.output if name}
-    shared = [place for place in places if place.tensor in theirs]
-    if not shared:
-        raise InputError(
-            "the two graphs have no tensor name in common",
-            facts={"reference": spec.reference, "candidate": spec.candidate},
-            fix="compare a model with what `trtbench quantize` made of it",
-        )
-    stage("measure")
-    groups = list(grouped(shared, spec.memory_bytes))
-    diffs: dict[str, TensorDiff] = {}
-    for number, group in enumerate(groups, start=1):
-        names = [place.tensor for place in group]
-        sides = []
-        for model in (reference, candidate):
-            session = session_of(model, names)
-            sides.append(_joined([outputs_of(session, names, feed) for feed in feeds]))
-        for name in names:
-            wanted, found = sides[0][name], sides[1][name]
-            if wanted.dtype.kind == "f" and found.dtype.kind == "f":
-                diffs[name] = tensor_diff(wanted, found, name=name)
-        stage.progress(number / len(groups), f"{len(diffs)} of {len(shared)} tensors")
-    makers: dict[str, str] = {}
-    owners: dict[str, str] = {}
-    """The node that each node is computed with."""
-    for node in reference.graph.node:
-        first = makers.get(node.input[0]) if node.input else None
-        owner = first if first is not None and node.op_type in FOLLOWERS else node.name
-        owners[node.name] = owner
-        makers |= dict.fromkeys(node.output, owner)
-    drifts = []
-    for place in (each for each in shared if each.tensor in diffs):
-        node, own = place.node, diffs[place.tensor].rel_l2
-        before = max((diffs[n].rel_l2 or 0.0 for n in node.input if n in diffs), default=0.0)
-        drifts.append(
-            LayerDrift(
-                node=node.name,
-                op=node.op_type,
-                position=place.position,
-                diff=diffs[place.tensor],
-                before=before,
-                owner=owners[node.name],
-                added=None if own is None else math.sqrt(max(0.0, own**2 - before**2)),
-            )
-        )
-    return LayersOutcome(
-        drifts=tuple(drifts),
-        unmatched=tuple(place.tensor for place in places if place.tensor not in theirs),
-        only_candidate=len(theirs - {place.tensor for place in places}),
-        items=items,
-        passes=len(groups),
-    )

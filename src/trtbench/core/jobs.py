@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from trtbench.core.errors import ERROR_KINDS, JobError, TrtbenchError
-from trtbench.core.results import ExportSpec, Feed, LayersSpec, LocalizeSpec, QuantSpec, VerifySpec
+from trtbench.core.results import ExportSpec, Feed, LocalizeSpec, QuantSpec, VerifySpec
 from trtbench.core.run import Fact, Finding, LaunchFacts, Scalar
 from trtbench.core.samples import LayerProfile
 from trtbench.core.spec import BuildSpec, RunSpec, TensorSpec, Value
@@ -87,12 +87,6 @@ class InferJob(Value, frozen=True, kw_only=True, tag="infer", tag_field="job"):
     """Whether the task makes predictions of the outputs before they are kept."""
 
 
-class LayersJob(Value, frozen=True, kw_only=True, tag="layers", tag_field="job"):
-    """Compare the intermediate tensors of two ONNX files."""
-
-    spec: LayersSpec
-
-
 class LocalizeJob(Value, frozen=True, kw_only=True, tag="localize", tag_field="job"):
     """Find the nodes that cost an ONNX file its accuracy."""
 
@@ -125,7 +119,7 @@ class VerifyJob(Value, frozen=True, kw_only=True, tag="verify", tag_field="job")
 
 
 ConversionJob = ExportJob | QuantizeJob | VerifyJob
-Job = BenchJob | DuetJob | InferJob | LayersJob | LocalizeJob | BuildJob | ConversionJob
+Job = BenchJob | DuetJob | InferJob | LocalizeJob | BuildJob | ConversionJob
 
 
 class BenchOutcome(Value, frozen=True, kw_only=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import reprlib
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -438,60 +437,6 @@ class InferOutcome(Value, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-class LayersSpec(Value, frozen=True, kw_only=True):
-    """Two ONNX files whose intermediate tensors are compared on ONNX Runtime."""
-
-    reference: str
-    candidate: str
-    inputs: str
-    memory_bytes: int = 2**28
-    """Of intermediate tensors to hold at a time, for each model."""
-
-
-class LayerDrift(Value, frozen=True, kw_only=True):
-    """How far one intermediate tensor is from the reference's, and what its node added."""
-
-    node: str
-    op: str
-    position: int
-    diff: TensorDiff
-    before: float | None = None
-    """The largest relative L2 among the node's own inputs."""
-    owner: str | None = None
-    """The node it is computed with: of a convolution and the activation after it, the first."""
-    added: float | None = None
-    """What the node added to that: sqrt(own² - before²)."""
-
-
-class LayersOutcome(Value, frozen=True, kw_only=True):
-    """The result of comparing two graphs: ``outcome.json``."""
-
-    drifts: tuple[LayerDrift, ...]
-    unmatched: tuple[str, ...] = ()
-    """Tensors of the reference that the candidate does not have under the same name."""
-    only_candidate: int = 0
-    items: int = 0
-    passes: int = 0
-    """How often the networks were run, a few tensors at a time."""
-    notes: tuple[str, ...] = ()
-
-
-class LayersChecked(Value, frozen=True, kw_only=True):
-    """Drift along a network, and what to do about it."""
-
-    reference: str
-    candidate: str
-    outcome: LayersOutcome
-    keep: tuple[str, ...]
-    """Nodes worth keeping in FP32, the one that gains most first."""
-    files: tuple[str, ...] = ()
-
-    @property
-    def keep_flags(self) -> str:
-        """Ready to paste into ``trtbench quantize``."""
-        return " ".join(f"--keep {shlex.quote(name)}" for name in self.keep)
-
-
 Numbers = dict[str, float | None]
 """By name, as conditions know them; of equal outputs ``rel_l2`` is 0 and ``sqnr_db`` ``None``."""
 
@@ -585,9 +530,6 @@ class Localized(Value, frozen=True, kw_only=True):
     """Whether looking at boundaries changed the final outputs."""
     stand_in: bool = False
     """Whether FP16 or BF16 was computed in FP32 and rounded, in place of the file itself."""
-    file_sqnr_db: float | None = None
-    """Of the file as ONNX Runtime runs it by itself, which may leave out roundings; ``None`` where
-    no stand-in was needed, or the file does not run."""
     unmatched: tuple[str, ...] = ()
     """Nodes of the reference with no boundary of their own in the candidate."""
     notes: tuple[str, ...] = ()

@@ -39,8 +39,6 @@ _NOT_PARAMETERS = ("int64", "int32", "uint64", "uint32", "bool", "str")
 _DATA_INPUTS = {"Conv": 2, "ConvTranspose": 2, "Gemm": 2, "MatMul": 2}
 """Inputs of weighted operators that must be quantized for the operator to be."""
 _QDQ = ("QuantizeLinear", "DequantizeLinear")
-_INTEGER_LIMITS = {2: (0, 255), 3: (-128, 127), 4: (0, 65535), 5: (-32768, 32767)}
-"""By ONNX's numbers of integer types."""
 _MOST_ROUNDS = 100
 """Every round of inference gets past one more stage of a network; a cap, should it never settle."""
 _ARITHMETIC = frozenset(
@@ -414,29 +412,6 @@ def _attribute(attribute: AttributeProto) -> Attribute | None:
         return None
     value = helper.get_attribute_value(attribute)
     return value if isinstance(value, int | float) else tuple(value)
-
-
-def input_ranges(path: Path) -> dict[str, tuple[float, float]]:
-    """The range of each input, from the QuantizeLinear node that takes it, where one does."""
-    from onnx import numpy_helper
-
-    model = load_onnx(path)
-    stored = {tensor.name: tensor for tensor in model.graph.initializer}
-    inputs = {value.name for value in model.graph.input} - set(stored)
-    found: dict[str, tuple[float, float]] = {}
-    for node in model.graph.node:
-        if node.op_type != "QuantizeLinear" or node.input[0] not in inputs:
-            continue
-        scale = stored.get(node.input[1])
-        zero = stored.get(node.input[2]) if len(node.input) > 2 else None
-        steps = numpy_helper.to_array(scale) if scale is not None else np.empty(0)
-        if steps.size != 1:
-            continue
-        low, high = _INTEGER_LIMITS.get(zero.data_type if zero is not None else 2, (-128, 127))
-        offset = float(numpy_helper.to_array(zero).reshape(-1)[0]) if zero is not None else 0.0
-        step = float(np.asarray(steps).reshape(-1)[0])
-        found[node.input[0]] = ((low - offset) * step, (high - offset) * step)
-    return found
 
 
 def infer_values(model: ModelProto) -> list[ValueInfoProto]:

@@ -68,9 +68,7 @@ class FeedFields(VerbRequest):
     """What the sides are run on: a file, images, or else random items."""
 
     random: int = option(1000, "N random inputs, from a seed.", least=1)
-    distribution: Literal["uniform", "normal", "recorded"] = option(
-        "uniform", "Of random inputs; recorded: the range a side was quantized for."
-    )
+    distribution: Literal["uniform", "normal"] = option("uniform", "Of random inputs.")
     range: Range | None = option(
         None, "Where random inputs lie (0:1; whole numbers: 0:999).", kind=RANGE
     )
@@ -111,11 +109,6 @@ class ToleranceFields(VerbRequest):
         None, "Whether outputs are scores of classes (default: by their shape)."
     )
     floor: Literal["auto", "on", "off"] = option("auto", "Run the reference twice, against itself.")
-    layers: bool = option(
-        False,
-        "Compare all intermediate tensors of ONNX files.",
-        stays="layers are compared on this machine",
-    )
     expect: Sequence[str] = option(
         (),
         "Exit with status 3 unless this holds, e.g. 'max_abs<=0.1'.",
@@ -144,11 +137,6 @@ class CheckRequest(
         kind=FILE,
         stays=WRITTEN_HERE,
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.layers and self.executor is not None:
-            raise UsageError("layers are compared on this machine", fix="leave out --executor")
 
     @property
     def preparing_task(self) -> str | None:

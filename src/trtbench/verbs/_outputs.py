@@ -20,7 +20,6 @@ from trtbench.core.results import (
     Compared,
     Comparison,
     GateResult,
-    LayersChecked,
     Localization,
     Sidecar,
 )
@@ -67,10 +66,9 @@ class ComparisonOutput(Value, frozen=True, kw_only=True):
 
 
 class CheckOutput(Value, frozen=True, kw_only=True):
-    """What a check found, and the layers where they were asked for."""
+    """What a check found."""
 
     check: Checked
-    layers: list[LayersChecked]
 
 
 class GateOutput(Value, frozen=True, kw_only=True):

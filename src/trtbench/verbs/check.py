@@ -8,7 +8,6 @@ Examples:
   trtbench check model.onnx model.engine --random 5000
   trtbench check model.onnx model.fp16.engine model.int8.engine \\
       --images photos --batch 8
-  trtbench check model.onnx model.int8.onnx --layers
   trtbench check a.engine b.engine --python ~/trt10/bin/python \\
       --python ~/trt11/bin/python
   trtbench check model.onnx model.engine --expect 'max_abs<=0.1' \\
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 def run(request: CheckRequest, caller: Caller) -> Checked:
     from trtbench.accuracy.check import join_checks, run_check, write_check
-    from trtbench.accuracy.localize import run_layers
     from trtbench.analysis.check import rule_from_text
 
     for text in request.expect:  # what cannot be read is refused before anything is run
@@ -42,17 +40,12 @@ def run(request: CheckRequest, caller: Caller) -> Checked:
     refuse_unwritable(output)
     with caller.executing(request, config, "check") as execution:
         checked = run_check(request, store=store, config=config, execution=execution)
-        # Before layers are looked at: what is found should not be lost when they cannot be.
         paths = write_check(checked, output)
         joined = join_checks(checked, store)
-        layers = tuple(
-            run_layers(request, number, store=store, config=config, execution=execution)
-            for number in range(len(request.candidates) if request.layers else 0)
-        )
     caller.say(f"written {', '.join(str(path) for path in paths)}")
     if joined:
         caller.say(f"joined to the runs {', '.join(joined[:5])}{' ...' if len(joined) > 5 else ''}")
-    return checked.having(layers=layers)
+    return checked
 
 
 def judged(request: CheckRequest, caller: Caller) -> Checked:
@@ -81,12 +74,11 @@ def show(checked: Checked, request: CheckRequest, view: JsonView) -> None:
     if view.as_json:
         from trtbench.verbs._outputs import CheckOutput
 
-        plain = checked.having(layers=())
-        print_json(CheckOutput(check=plain, layers=list(checked.layers)))
+        print_json(CheckOutput(check=checked))
     else:
         from trtbench.report.sections.checks import document_from_check
 
-        draw(document_from_check(checked, checked.layers))
+        draw(document_from_check(checked))
     judge(checked, request)
     refuse_failed(checked.failed, what="not all candidates could be checked")
 

@@ -20,7 +20,6 @@ from trtbench.analysis.numeric import sqnr_from_rel_l2
 from trtbench.analysis.onnx_graph import words_from_preparation
 from trtbench.core.metrics import is_share
 from trtbench.core.results import (
-    LayersChecked,
     Localization,
     Localized,
     NodeGroup,
@@ -68,9 +67,7 @@ TITLES = {
     "nan": "NaN", "rmse": "RMSE", "rel_l2": "Rel. L2", "sqnr_db": "SQNR (dB)", "kl": "KL (nats)",
     "kl_max": "KL, max", "js": "JS (nats)", "top5_agreement": "Top-5 sets",
 }  # fmt: skip
-SHOWN_LAYERS = 12
 SHOWN_WORST = 3
-SHOWN_UNMATCHED = 8
 TOLERANCES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 SHOWN_GROUPS = 10
 SHOWN_NAMES = 8
@@ -142,7 +139,7 @@ def _fact_cell(value: Scalar) -> Cell:
 # ---- check
 
 
-def document_from_check(checked: Checked, layers: Sequence[LayersChecked] = ()) -> Document:
+def document_from_check(checked: Checked) -> Document:
     """Describe every candidate's outputs, ranks, tolerances and worst inputs."""
     rows = [(each, check) for each in checked.candidates for check in each.checks]
     blocks: list[Block] = [Text(text=f"{checked.reference.runtime}, on {checked.inputs}.")]
@@ -168,7 +165,6 @@ def document_from_check(checked: Checked, layers: Sequence[LayersChecked] = ()) 
     sections = [
         Section(id="check", title="", blocks=(*blocks, *_rank_tables(checked))),
         *(_candidate(each, number) for number, each in enumerate(checked.candidates)),
-        *(_layers(each, number) for number, each in enumerate(layers)),
     ]
     title = f"Check against {checked.reference.model.name}"
     return Document(title=title, created="", sections=tuple(sections))
@@ -264,37 +260,6 @@ def _output(check: OutputCheck, id: str) -> Iterator[Block]:
         words = f"shape {worst.shapes}" if worst.shapes is not None else None
         words = words or f"{far}, not finite {worst.nonfinite}"
         yield Text(text=f"worst of {name}: {worst.name} ({words})")
-
-
-def _layers(layers: LayersChecked, number: int) -> Section:
-    """List the nodes that add most drift, and the flags to keep them."""
-    outcome = layers.outcome
-    ranked = sorted(outcome.drifts, key=lambda each: -(each.added or 0.0))[:SHOWN_LAYERS]
-    columns = (
-        column("node", "Node", lambda each: each.node, fit="shorten"),
-        column("op", "Op", lambda each: each.op, rank=1),
-        column("position", "Position", lambda each: each.position, "cell", rank=5),
-        column("rel_l2", "Rel. L2", lambda each: form_cell(each.diff.rel_l2, ".4g"), "cell"),
-        column("before", "Before", lambda each: form_cell(each.before, ".4g"), "cell", rank=2),
-        column("added", "Added", lambda each: form_cell(each.added, ".4g"), "cell"),
-        column("sqnr_db", "SQNR", lambda each: _decibels(each.diff.sqnr_db), "cell", rank=3),
-        column("nonfinite", "Not finite", lambda each: each.diff.nonfinite, "cell", rank=4),
-    )
-    counts = (
-        f"{len(outcome.drifts)} tensors compared, {len(outcome.unmatched)} of the reference have "
-        f"no match, {outcome.only_candidate} are only in the candidate."
-    )
-    blocks: list[Block] = [Text(text=counts), table(f"layers_{number}", ranked, columns)]
-    if outcome.unmatched:
-        more = len(outcome.unmatched) - SHOWN_UNMATCHED
-        shown = ", ".join(outcome.unmatched[:SHOWN_UNMATCHED])
-        blocks.append(Text(text=f"no match: {shown}{f' and {more} more' if more > 0 else ''}"))
-    if layers.keep:
-        caption = "Worth keeping in FP32, to paste into trtbench quantize:"
-        blocks.append(Code(text=layers.keep_flags, caption=caption))
-    blocks.append(Text(text=f"drawn in {', '.join(layers.files)}"))
-    title = f"Layers of {layers.candidate}"
-    return Section(id=f"layers-{number}", title=title, blocks=tuple(blocks))
 
 
 def _rank_tables(checked: Checked) -> Iterator[Table]:
@@ -614,11 +579,9 @@ def _notes(result: Localization) -> Iterator[str]:
     if found.marks_changed_outputs:
         yield "Reading intermediate outputs changed the final outputs: their numbers are doubtful."
     if found.stand_in:
-        own = f"leaves roundings out, and would give {_decibels(found.file_sqnr_db).shown}"
-        own = own if found.file_sqnr_db is not None else "does not run the file"
         yield (
             "FP16 and BF16 are computed in FP32 here and rounded after every node, as tensor "
-            f"cores do. ONNX Runtime's CPU by itself {own}."
+            "cores do; ONNX Runtime's CPU by itself leaves roundings out."
         )
     if found.unmatched:
         names = _some(found.unmatched)
