@@ -13,7 +13,7 @@ from trtbench.core.errors import InputError, UsageError
 from trtbench.runtimes._stream import _per_item
 from trtbench.tasks import detection
 from trtbench.tasks._boxes import DetectionImage
-from trtbench.tasks._decoders import COCO_IDS, DECODERS, ORDERS, class_map
+from trtbench.tasks._decoders import COCO_IDS, NAMES, ORDERS, class_map
 from trtbench.tasks._images import ImageInput, normalized
 from trtbench.tasks.contract import completed
 
@@ -47,7 +47,7 @@ def decoded(
     rows = [[tuple(np.round(row.astype(float), 2)) for row in image if row[4] >= 0]
             for image in found["boxes"]]  # fmt: skip
     order = int(found["order"][0])
-    return DECODERS[int(found["decoder"][0])].name, ORDERS[order] if order >= 0 else "none", rows
+    return NAMES[int(found["decoder"][0])], ORDERS[order] if order >= 0 else "none", rows
 
 
 def said(outputs: dict[str, np.ndarray], *, batch: int, **settings: object) -> tuple[str, list]:
@@ -377,13 +377,6 @@ def test_heads_that_went_through_their_sigmoid() -> None:
     }
     outputs |= {f"sum{n}": np.zeros((1, 1, side, side)) for n, side in enumerate((8, 4, 2))}
     assert decoded(outputs) == ("yolov8-heads", "xyxy", [RIGHT])
-
-
-@pytest.mark.parametrize("classes", [CLASSES, None])
-def test_heads_with_their_values_last(classes: int | None) -> None:
-    """As TensorFlow lays them."""
-    outputs = {name: a.transpose(1, 2, 0)[None] for name, a in yolov8_heads().items()}
-    assert decoded(outputs, classes=classes) == ("yolov8-heads", "xyxy", [RIGHT])
 
 
 def test_two_outputs_of_one_shape() -> None:

@@ -227,7 +227,6 @@ def test_numbers_of_classes_that_are_ids(tmp_path: Path, evaluate) -> None:
     other = network(tmp_path / "four.onnx", {"output0": np.vstack([yolov8(), yolov8()[-1:]])})
     error = evaluate(other, "--data", data, "--annotations", told, status=1)["error"]
     assert "do not have the same classes" in error
-    assert "oriented boxes (OBB) are not supported" in error
     near = coco(tmp_path / "near.json", ids=(1, 2, 3))
     error = evaluate(other, "--data", data, "--annotations", near, status=1)["error"]
     assert "do not have the same classes" in error, "it says 0, which is no id"
@@ -283,16 +282,13 @@ def test_a_decoder_of_ones_own(tmp_path: Path, evaluate) -> None:
     assert "did you mean yolov8?" in evaluate(*words, "--decoder", "yolo8", status=2)["error"]
 
 
-def test_labels_that_are_oriented_or_broken(tmp_path: Path, evaluate) -> None:
+def test_labels_that_are_broken_or_polygons(tmp_path: Path, evaluate) -> None:
     yolo_data(tmp_path / "set")
     model = network(tmp_path / "net.onnx", {"output0": yolov8()})
     label = tmp_path / "set/labels/val/square.txt"
     words = (model, "--data", tmp_path / "set/images/val")
     label.write_text("0 0.1 0.1 0.9\n")
     assert "square.txt, line 1 is not a label" in evaluate(*words, status=1)["error"]
-    for file in label.parent.iterdir():
-        file.write_text("0 0.5 0.1 0.9 0.5 0.5 0.9 0.1 0.5\n0 0.1 0.1 0.9 0.1 0.9 0.9 0.1 0.9\n")
-    assert "oriented boxes (OBB) are not supported" in evaluate(*words, status=1)["error"]
     polygon = "0 0.15 0.18 0.46 0.18 0.46 0.62 0.3 0.625 0.15625 0.625\n"
     for file in label.parent.iterdir():
         file.write_text(polygon)

@@ -313,7 +313,7 @@ def test_tensorrt_11_gets_a_typed_file_first(trtexec: Any, tmp_path: Path) -> No
     trtexec_builder._only_typed.cache_clear()
     plan = plan_sweep(asked, config=load_config())
     trtexec_builder._only_typed.cache_clear()
-    kinds = [[plan.steps[key].kind for key in chain] for chain in plan.chains]
+    kinds = [[plan.steps[key].kind for key in each.chain] for each in plan.cases]
     assert kinds == [["build"], ["quantize", "build"]]
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -28,7 +26,6 @@ from trtbench.requests.run_spec import unusable
 from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.store import Store
-from trtbench.sweep import plan as content
 from trtbench.sweep.matrix import (
     cases_from_matrix,
     check_choice,
@@ -66,8 +63,9 @@ def test_a_file_of_toml_gives_lists_and_single_values(tmp_path: Path) -> None:
     tiny_model(tmp_path / "net.onnx")
     plan = plan_sweep(asked, config=Config(store=str(tmp_path)))
     assert len(plan.cases) == 2 * 3  # of four kinds of options, one is excluded
-    assert {case.options["threads"] for case in plan.cases if case.precision == "int8"} == {1}
-    assert plan.cases[0].fixed["duration"] == "1s"
+    cases = [each.case for each in plan.cases]
+    assert {case.options["threads"] for case in cases if case.precision == "int8"} == {1}
+    assert plan.cases[0].case.fixed["duration"] == "1s"
 
 
 def test_an_engine_that_was_given_is_neither_called_static_nor_dynamic() -> None:
@@ -177,13 +175,13 @@ def test_steps_are_shared_and_named_by_content(tmp_path: Path, config: Config) -
     asked = matrix(model, precision=["fp32", "int8"], batch=[1, 4], calibration="random")
     plan = plan_sweep(asked, config=config)
     assert [step.kind for step in plan.steps.values()] == ["quantize"]
-    assert [len(chain) for chain in plan.chains] == [0, 1, 0, 1]
+    assert [len(each.chain) for each in plan.cases] == [0, 1, 0, 1]
     again = plan_sweep(asked, config=config)
-    assert (again.keys, list(again.steps)) == (plan.keys, list(plan.steps))
+    assert again == plan
     conv_model(model)  # other bytes under the same name are another step and other cases
     other = plan_sweep(asked, config=config)
     assert not set(other.steps) & set(plan.steps)
-    assert not set(other.keys) & set(plan.keys)
+    assert not {each.key for each in other.cases} & {each.key for each in plan.cases}
 
 
 def test_an_unknown_runtime_is_an_error_and_in_a_preset_a_row(
@@ -221,7 +219,7 @@ def test_one_engine_is_not_listed_under_two_precisions(trtexec: Any, config: Con
     with pytest.raises(UsageError, match="the precision of"):
         plan_sweep(asked, config=config)
     plain = matrix(trtexec.engine(), runtime=["trtexec"], batch=[1])
-    assert [case.precision for case in plan_sweep(plain, config=config).cases] == [None]
+    assert [each.case.precision for each in plan_sweep(plain, config=config).cases] == [None]
 
 
 def test_no_two_models_are_called_alike() -> None:
@@ -356,37 +354,6 @@ def test_data_with_the_same_names_and_sizes_is_other_data(tmp_path: Path) -> Non
     before = data_digest(str(tmp_path))
     (tmp_path / "a.png").write_bytes(b"two")
     assert data_digest(str(tmp_path)) != before
-
-
-def test_large_data_is_read_once_and_known_by_its_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(content, "KEPT_FROM_BYTES", 0)
-    monkeypatch.setattr(content, "TICK_NS", -1)
-    read: list[str] = []
-
-    def counted(path: Path) -> str:
-        read.append(path.name)
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-
-    monkeypatch.setattr(content, "sha256_of", counted)
-    data = tmp_path / "data"
-    data.mkdir()
-    for name in ("a.png", "b.png"):
-        (data / name).write_bytes(b"one")
-    before = data_digest(str(data))
-    assert data_digest(str(data)) == before
-    assert read == ["a.png", "b.png"]
-    times = (data / "a.png").stat()
-    (data / "a.png").write_bytes(b"two")
-    os.utime(data / "a.png", ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert data_digest(str(data)) != before  # the same size, and the old date given back
-    assert read == ["a.png", "b.png", "a.png"]
-    for each in (tmp_path / "cache").rglob("*.json"):
-        each.write_bytes(b"damaged")
-    (data / "a.png").write_bytes(b"one")
-    assert data_digest(str(data)) == before
 
 
 def test_engines_are_known_by_the_interpreter_that_builds_them(tmp_path: Path) -> None:

@@ -5,12 +5,9 @@ A step is named by the hash of all that goes into it: data, files, settings, ver
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,20 +20,16 @@ from trtbench.convert.calibration import RANDOM, settled_items
 from trtbench.convert.conversions import are_images
 from trtbench.core.errors import InputError, TrtbenchError, UnavailableError, UsageError
 from trtbench.core.properties import PROPERTIES
-from trtbench.core.run import RunRecord, Scalar
-from trtbench.core.safety import at_home, clean_line, read_bytes
+from trtbench.core.run import Scalar
+from trtbench.core.safety import at_home, clean_line
 from trtbench.core.spec import ModelFormat, Precision, RunSpec, Value, Warmup
-from trtbench.host.files import cache_folder, write_whole
 from trtbench.host.images import SUFFIXES
 from trtbench.host.machine import library_versions, read_environment
 from trtbench.host.nvml import gpu_uuid
 from trtbench.models.identity import (
-    TICK_NS,
-    Signature,
     model_ref,
     precision_of_engine,
     sha256_of,
-    signature_of,
 )
 from trtbench.models.inputs import batch_place
 from trtbench.models.onnx_outline import outline_of
@@ -52,7 +45,6 @@ from trtbench.requests.run_spec import (
 )
 from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES
-from trtbench.store.directory import read_record
 from trtbench.store.store import Store
 from trtbench.sweep.matrix import (
     MACHINE,
@@ -82,12 +74,12 @@ CAST = ("fp16", "bf16", "int8", "fp8")
 """Precisions that an ONNX file is cast or quantized to; FP32 is what it is."""
 RECIPE = 3
 """Part of every key: a new number makes everything anew, when steps come to do other things."""
-KEPT_FROM_BYTES = 64 << 20
-"""Hashes of folders of this size are kept; smaller ones are read again, which takes a moment."""
 TELEMETRY = "100ms"
 """How often the GPU is read in a sweep that judges a task, in a pass of its own."""
 START_S = 1.0
-"""Starting a worker and importing its libraries, where no earlier run is known."""
+"""Starting a worker, importing its libraries and loading the model."""
+LOADING = (*SOURCE, "seed")
+"""Options of a PyTorch model that its export uses up."""
 
 
 def digest(value: object) -> str:
@@ -101,44 +93,11 @@ def data_digest(source: str) -> str:
     if source == RANDOM:
         return source
     if path.is_dir():
-        return digest([(clean_line(name), each) for name, each in _hashes_of_folder(path).items()])
+        files = (each for each in sorted(path.rglob("*")) if each.is_file())
+        return digest([(clean_line(str(p.relative_to(path))), sha256_of(p)) for p in files])
     if not path.is_file():
         raise UsageError(f"there is no file {source}", fix="give a file or a folder that is there")
     return sha256_of(path)
-
-
-_Hashes = dict[str, tuple[Signature, str]]
-
-
-def _hashes_of_folder(folder: Path) -> dict[str, str]:
-    """Hash every file below a folder by its bytes, by the names they have there.
-
-    A file whose device, number, size and times of change are as they were is not read again. The
-    system sets one of these times itself: giving a changed file its old date back hides nothing.
-    """
-    files = {str(p.relative_to(folder)): p for p in sorted(folder.rglob("*")) if p.is_file()}
-    states = {name: signature_of(path) for name, path in files.items()}
-    if sum(state.size for state in states.values()) < KEPT_FROM_BYTES:
-        return {name: sha256_of(path) for name, path in files.items()}
-    place = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:24]
-    cache = cache_folder() / "hashes" / f"{place}.json"
-    kept: _Hashes = {}
-    with contextlib.suppress(OSError, InputError, msgspec.MsgspecError, UnicodeDecodeError):
-        kept = msgspec.json.decode(read_bytes(cache), type=_Hashes)
-    found: _Hashes = {}
-    for name, path in files.items():
-        known = kept.get(name)
-        is_same = known is not None and known[0] == states[name]
-        found[name] = known if known and is_same else (states[name], sha256_of(path))
-    old = {  # a younger file may change within the same tick of the file system's clock
-        name: (state, sha256)
-        for name, (state, sha256) in found.items()
-        if time.time_ns() - max(state.modified_ns, state.changed_ns) > TICK_NS
-    }
-    with contextlib.suppress(OSError, UnicodeEncodeError):  # the next time takes longer
-        cache.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_whole(cache, msgspec.json.encode(old))
-    return {name: sha256 for name, (_, sha256) in found.items()}
 
 
 def content_of(given: str) -> str:
@@ -236,25 +195,51 @@ JudgedPlace = tuple[str, int]
 """The step that judges a case, and which of its sides the case is."""
 
 
+@dataclass(kw_only=True)
+class PlannedCase:
+    """A case, and the steps it needs."""
+
+    case: Case
+    key: str
+    """By content: of the model's bytes too."""
+    chain: tuple[str, ...] = ()
+    """Keys of the steps that make what is measured, in order."""
+    shapes: Shapes
+    """Of its inputs, as far as they were given."""
+    refused: str | None = None
+    """Why it cannot be measured here."""
+    judged: dict[StepKind, JudgedPlace] = field(default_factory=dict)
+    """Where its accuracy is taken, and where its outputs are compared with the model's own."""
+
+    @property
+    def name(self) -> str:
+        return self.case.name
+
+    @property
+    def source(self) -> str:
+        """What is measured: the result of its last step, or the model itself."""
+        return self.chain[-1] if self.chain else self.case.model
+
+    @property
+    def items(self) -> Shapes:
+        """Shapes without the batch."""
+        return {name: dims[1:] for name, dims in self.shapes.items()}
+
+
 class _StepGraph:
     """Grows case by case: the steps that each needs, and the reason where it cannot be measured."""
 
-    def __init__(self, matrix: Matrix, config: Config, cases: Sequence[Case]) -> None:
-        self._matrix, self._config, self._cases = matrix, config, cases
+    def __init__(self, matrix: Matrix, config: Config) -> None:
+        self._matrix, self._config = matrix, config
         self.steps: dict[str, SweepStep] = {}
-        self.chains: list[tuple[str, ...]] = []
-        self.keys: list[str] = []
-        self.shapes: list[Shapes] = []
-        self.refused: dict[int, str] = {}
         self._sides: dict[str, Shapes] = {}
         self._inputs = data_digest(matrix.inputs) if matrix.inputs else None
         self._calibration = self._calibration_digest() if matrix.calibration else None
         used = (matrix.data, matrix.calibration)
         self.contents = {given: content_of(given) for given in used if given}
 
-    def add(self, place: int, *, lenient: bool, elsewhere: bool) -> None:
-        """Add one case and the steps it needs, or the reason why it cannot be measured."""
-        case = self._cases[place]
+    def planned(self, case: Case, *, lenient: bool, elsewhere: bool) -> PlannedCase:
+        """Plan the steps a case needs, or note the reason why it cannot be measured."""
         problem = None if elsewhere else unusable(case.runtime, self._config, lenient=lenient)
         try:
             content = self._content(case.model)
@@ -264,11 +249,8 @@ class _StepGraph:
             raise
         except TrtbenchError as error:
             problem, content, chain, shapes = reason_of(error), "", (), {}
-        if problem is not None:
-            self.refused[place] = problem
-        self.chains.append(chain)
-        self.shapes.append(shapes)
-        self.keys.append(digest({"content": content, "case": case, "inputs": self._inputs}))
+        key = digest({"content": content, "case": case, "inputs": self._inputs})
+        return PlannedCase(case=case, key=key, chain=chain, shapes=shapes, refused=problem)
 
     def _chain(self, case: Case) -> tuple[str, ...]:
         formats, kind = RUNTIMES.load(case.runtime).FORMATS, source_format(case.model)
@@ -318,7 +300,7 @@ class _StepGraph:
         return {**{name: (each[0] or front, *each[1:]) for name, each in known.items()}, **given}
 
     def _export(self, case: Case) -> str:
-        loading = {k: v for k, v in case.own("opt.").items() if k in (*SOURCE, "seed")}
+        loading = {k: v for k, v in case.own("opt.").items() if k in LOADING}
         settings = {
             "inputs": exported_shapes(self._matrix, case),
             "loading": loading,
@@ -386,75 +368,69 @@ class _StepGraph:
             "prepared": {"task": self._matrix.task, **preparing_of(self._matrix)} if images else {},
         }
 
-    def evals(self, *, together: bool) -> tuple[JudgedPlace | None, ...]:
-        """Plan accuracies: all sides of a model in one step, or all models where each is one."""
-        matrix = self._matrix
-        if matrix.data is None:
-            return (None,) * len(self._cases)
-        task = TASKS.load(matrix.task)
-        given = completed(task.FLAGS, matrix.task_settings)
-        beside = task.read_beside({**given, "data": matrix.data}) if task.read_beside else ()
-        settings = {
-            "data": data_digest(matrix.data),
-            "task": matrix.task,
-            "settings": given,
-            "files": files_named(given),
-            "beside": [data_digest(str(path)) for path in beside],
-            **({"names": matrix.names} if matrix.names != "case" else {}),
-        }
-        groups = ["" if together else case.model for case in self._cases]
-        return self._judged("eval", groups=groups, settings=settings)
+    def judge(self, cases: Sequence[PlannedCase], *, together: bool) -> None:
+        """Plan accuracies and comparisons of outputs.
 
-    def checks(self) -> tuple[JudgedPlace | None, ...]:
-        """Plan comparisons of outputs; an engine has no model beside it to be compared with."""
-        if not self._matrix.check:
-            return (None,) * len(self._cases)
-        groups = [
-            None
-            if place in self.refused or source_format(case.model) == "engine"
-            else digest({"model": case.model, "shapes": self._items(place)})
-            for place, case in enumerate(self._cases)
-        ]
-        settings = {
-            "count": self._matrix.check,
-            "inputs": self._inputs,
-            "tools": _tools("onnxruntime", "torch"),
-        }
-        return self._judged("check", groups=groups, settings=settings)
+        Accuracies are taken of all sides of a model in one step, or of all models where each is
+        one. An engine has no model beside it that its outputs could be compared with.
+        """
+        matrix = self._matrix
+        if matrix.data is not None:
+            task = TASKS.load(matrix.task)
+            given = completed(task.FLAGS, matrix.task_settings)
+            beside = task.read_beside({**given, "data": matrix.data}) if task.read_beside else ()
+            settings: dict[str, object] = {
+                "data": data_digest(matrix.data),
+                "task": matrix.task,
+                "settings": given,
+                "files": files_named(given),
+                "beside": [data_digest(str(path)) for path in beside],
+                **({"names": matrix.names} if matrix.names != "case" else {}),
+            }
+            groups = [("" if together else each.case.model, each) for each in cases]
+            self._judged("eval", groups, settings)
+        if matrix.check:
+            settings = {
+                "count": matrix.check,
+                "inputs": self._inputs,
+                "tools": _tools("onnxruntime", "torch"),
+            }
+            groups = [
+                (digest({"model": each.case.model, "shapes": each.items}), each)
+                for each in cases
+                if source_format(each.case.model) != "engine"
+            ]
+            self._judged("check", groups, settings)
 
     def _judged(
-        self, kind: StepKind, *, groups: Sequence[str | None], settings: Mapping[str, object]
-    ) -> tuple[JudgedPlace | None, ...]:
+        self,
+        kind: StepKind,
+        groups: Sequence[tuple[str, PlannedCase]],
+        settings: Mapping[str, object],
+    ) -> None:
         """Plan one step for each group of cases.
 
         A side is an artefact on a runtime; cases that differ in their batch alone share it.
         """
-        found: list[JudgedPlace | None] = [None] * len(self._cases)
-        grouped: dict[str, dict[str, list[int]]] = {}
-        for place, group in enumerate(groups):
-            if group is None or place in self.refused:
-                continue
-            case, chain = self._cases[place], self.chains[place]
+        grouped: dict[str, dict[str, list[PlannedCase]]] = {}
+        for group, each in groups:
+            case = each.case
             side = digest({
-                "source": chain[-1] if chain else self._content(case.model),
+                "source": each.chain[-1] if each.chain else self._content(case.model),
                 "runtime": case.runtime,
                 "precision": _precision(case),
                 "options": judging_options(case),
-                "shapes": self._items(place),
+                "shapes": each.items,
             })  # fmt: skip
-            grouped.setdefault(group, {}).setdefault(side, []).append(place)
+            grouped.setdefault(group, {}).setdefault(side, []).append(each)
         for group, sides in grouped.items():
-            case = self._cases[next(iter(sides.values()))[0]]
+            case = next(iter(sides.values()))[0].case
             what = case.network if group else f"{len(sides)} models"
             title = f"{'accuracy' if kind == 'eval' else 'outputs'} of {what}"
             key = self._step(kind, case, case.model, title, {"sides": list(sides), **settings})
-            for number, places in enumerate(sides.values()):
-                for place in places:
-                    found[place] = (key, number)
-        return tuple(found)
-
-    def _items(self, place: int) -> Shapes:
-        return {name: dims[1:] for name, dims in self.shapes[place].items()}
+            for number, alike in enumerate(sides.values()):
+                for each in alike:
+                    each.judged[kind] = (key, number)
 
     def _step(
         self, kind: StepKind, case: Case, source: str, title: str, settings: Mapping[str, object]
@@ -476,22 +452,11 @@ class _StepGraph:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepPlan:
-    """Cases, the steps they share, and what each case needs in order."""
+    """Cases, and the steps they share."""
 
     matrix: Matrix
-    cases: tuple[Case, ...]
-    keys: tuple[str, ...]
-    """One for each case, by content: of the model's bytes too."""
+    cases: tuple[PlannedCase, ...]
     steps: dict[str, SweepStep]
-    chains: tuple[tuple[str, ...], ...]
-    """For each case, the keys of the steps that make what is measured."""
-    evals: tuple[JudgedPlace | None, ...]
-    checks: tuple[JudgedPlace | None, ...]
-    """Where the outputs of each case are compared with those of its model as it was given."""
-    refused: dict[int, str]
-    """Cases that cannot be measured here, and why."""
-    shapes: tuple[Shapes, ...]
-    """Of the inputs of each case, as far as they were given."""
     contents: dict[str, str]
     """Hashes of models and data, by the names they were given under."""
     one_table: bool
@@ -499,10 +464,10 @@ class SweepPlan:
     elsewhere: bool = False
     """Whether the machines that measure plan the steps of their cases themselves."""
 
-    def source(self, place: int) -> str:
-        """What a case measures: the result of its last step, or the model itself."""
-        chain = self.chains[place]
-        return chain[-1] if chain else self.cases[place].model
+    @property
+    def refused(self) -> dict[int, str]:
+        """Cases that cannot be measured here, and why."""
+        return {place: each.refused for place, each in enumerate(self.cases) if each.refused}
 
     def demand_same(self, *given: str | None) -> None:
         """Refuse to go on with a model or with data that are no longer those of the plan."""
@@ -515,27 +480,21 @@ class SweepPlan:
 
     def called(self, place: int) -> str:
         """The name of a case's model, which no other model of the sweep has."""
-        return names_of_models(self.matrix.models)[self.cases[place].model]
-
-    def only(self, case: Case) -> SweepPlan:
-        """Leave out all cases but one."""
-        place = self.cases.index(case)
-        refused = {0: self.refused[place]} if place in self.refused else {}
-        names = ("cases", "keys", "chains", "evals", "checks", "shapes")
-        own: dict[str, Any] = {name: (getattr(self, name)[place],) for name in names}
-        return replace(self, refused=refused, **own)
-
-    def dependants(self, key: str) -> list[int]:
-        """The cases that need a step."""
-        return [place for place, chain in enumerate(self.chains) if key in chain]
+        return names_of_models(self.matrix.models)[self.cases[place].case.model]
 
 
 def plan_sweep(
-    matrix: Matrix, *, config: Config, lenient: bool = False, elsewhere: bool = False
+    matrix: Matrix,
+    *,
+    config: Config,
+    lenient: bool = False,
+    elsewhere: bool = False,
+    only: Case | None = None,
 ) -> SweepPlan:
     """Settle the cases and their steps; ``lenient`` makes an unknown runtime a row, not an error.
 
     Cases that are measured ``elsewhere`` have no steps here: an engine belongs to its GPU.
+    ``only`` one of the cases is kept, of which others may share the steps.
     """
     if not matrix.models:
         raise UsageError(
@@ -546,21 +505,15 @@ def plan_sweep(
         raise UsageError(
             "the sweep has no cases: everything is excluded", fix="leave an exclusion out"
         )
-    graph = _StepGraph(matrix, config, cases)
-    for place in range(len(cases)):
-        graph.add(place, lenient=lenient, elsewhere=elsewhere)
+    graph = _StepGraph(matrix, config)
+    planned = [graph.planned(case, lenient=lenient, elsewhere=elsewhere) for case in cases]
     one_table = is_one_table([(case.model, case.label) for case in cases])
-    nowhere = (None,) * len(cases)
+    if not elsewhere:
+        graph.judge([each for each in planned if each.refused is None], together=one_table)
     return SweepPlan(
         matrix=matrix,
-        cases=cases,
-        keys=tuple(graph.keys),
+        cases=tuple(each for each in planned if only in (None, each.case)),
         steps=graph.steps,
-        chains=tuple(graph.chains),
-        evals=nowhere if elsewhere else graph.evals(together=one_table),
-        checks=nowhere if elsewhere else graph.checks(),
-        refused=graph.refused,
-        shapes=tuple(graph.shapes),
         contents=graph.contents,
         one_table=one_table,
         elsewhere=elsewhere,
@@ -590,7 +543,8 @@ def check_plan(
 
 def spec_of_case(plan: SweepPlan, place: int, model: Path | str, config: Config) -> RunSpec:
     """How a case is measured; the GPU is read unasked where a task is judged on one."""
-    case, matrix = plan.cases[place], plan.matrix
+    planned, matrix = plan.cases[place], plan.matrix
+    case = planned.case
     words = {field.name for field in fields_of(BenchRequest) if field.type is str}
     flags: dict[str, Any] = {}
     if matrix.inputs is not None:
@@ -602,54 +556,48 @@ def spec_of_case(plan: SweepPlan, place: int, model: Path | str, config: Config)
             flags[key] = str(value) if key in words else value  # a clock of 1500 is a word there
     if flags.get("telemetry") in ("off", False):
         del flags["telemetry"]
-    spec = run_spec(_request(plan, place, model, flags), config)
+    spec = run_spec(_request(plan, planned, model, flags), config)
     on_gpu = RUNTIMES.load(case.runtime).device(spec).startswith("cuda")
     if not on_gpu or matrix.data is None or "telemetry" in case.settings:
         return spec
-    return run_spec(_request(plan, place, model, {**flags, "telemetry": TELEMETRY}), config)
+    return run_spec(_request(plan, planned, model, {**flags, "telemetry": TELEMETRY}), config)
 
 
 def judging_spec(plan: SweepPlan, place: int, model: Path | str, config: Config) -> RunSpec:
     """How a case is run over data: in any batch, without what is for measuring only."""
-    options = judging_options(plan.cases[place])
+    planned = plan.cases[place]
+    options = judging_options(planned.case)
     flags = {key: value for key, value in options.items() if not key.startswith(PREFIXES)}
-    request = _request(plan, place, model, {**flags, "profile": False})
+    request = _request(plan, planned, model, {**flags, "profile": False})
     return run_spec(request, config).having(batch=None)
 
 
-def _request(plan: SweepPlan, place: int, model: Path | str, flags: dict[str, Any]) -> BenchRequest:
-    case = plan.cases[place]
-    exported = any(plan.steps[key].kind == "export" for key in plan.chains[place])
-    used_up = (*SOURCE, "seed") if exported else ()
-    options = {k: str(v) for k, v in case.own("opt.").items() if k not in used_up}
+def _request(
+    plan: SweepPlan, planned: PlannedCase, model: Path | str, flags: dict[str, Any]
+) -> BenchRequest:
+    case = planned.case
+    exported = any(plan.steps[key].kind == "export" for key in planned.chain)
+    options = {k: str(v) for k, v in case.own("opt.").items() if not exported or k not in LOADING}
     return BenchRequest(
-        model=model,
-        runtime=case.runtime,
-        batch=case.batch,
-        shapes=plan.shapes[place],
-        precision=_precision(case),
-        options=options,
-        **flags,
-    )
+        model=model, runtime=case.runtime, batch=case.batch, shapes=planned.shapes,
+        precision=_precision(case), options=options, **flags,
+    )  # fmt: skip
 
 
 def reference_spec(plan: SweepPlan, place: int, config: Config) -> RunSpec:
     """How the model of a case is run as it was given, for others to be compared with."""
-    case = plan.cases[place]
+    planned = plan.cases[place]
+    case = planned.case
     if is_hub(case.model):
         runtime = first_choice("torch")
     else:
         own = model_ref(Path(case.model))
         runtime = default_runtime(own, config, with_outputs=True) or first_choice(own.format)
-    loading = {k: str(v) for k, v in case.own("opt.").items() if k in (*SOURCE, "seed")}
+    loading = {k: str(v) for k, v in case.own("opt.").items() if k in LOADING}
     request = BenchRequest(
-        model=case.model,
-        runtime=runtime,
-        batch=case.batch,
-        shapes=plan.shapes[place],
+        model=case.model, runtime=runtime, batch=case.batch, shapes=planned.shapes, profile=False,
         options=loading if "torch" in RUNTIMES.load(runtime).FORMATS else {},
-        profile=False,
-    )
+    )  # fmt: skip
     return run_spec(request, config).having(batch=None)
 
 
@@ -694,44 +642,34 @@ def estimate(plan: SweepPlan, *, store: Store, config: Config) -> tuple[KindEsti
             kind=kind, count=len(steps), cached=len(steps) - len(left), seconds=total
         )
 
-    rounds, benches = plan.matrix.rounds, []
     entries = store.index.find(kind="run")
-    for place, case in enumerate(plan.cases):
-        if place in plan.refused:
-            continue
+    times, guessed = [], 0
+    for case in (each.case for each in plan.cases if each.refused is None):
         alike = [e for e in entries if e.runtime == case.runtime]
         alike = [e for e in alike if e.model.startswith(case.network)]
         alike.sort(key=lambda entry: entry.batch != (case.batch or 1))
-        record = None
-        with contextlib.suppress(TrtbenchError):
-            record = read_record(store.path(alike[0])) if alike else None
-        benches.append((case, record if isinstance(record, RunRecord) else None))
+        guessed += not alike
+        times.append(bench_s(case, config=config, query_s=alike[0].median_s if alike else None))
+    rounds = plan.matrix.rounds
     bench = KindEstimate(
         kind="bench",
-        count=rounds * len(benches),
-        seconds=sum(rounds * bench_s(case, config=config, like=like) for case, like in benches),
-        guessed=rounds * sum(like is None for _, like in benches),
+        count=rounds * len(times),
+        seconds=rounds * sum(times),
+        guessed=rounds * guessed,
     )
     every = [*map(of_steps, BEFORE), bench, *map(of_steps, AFTER)]
     return tuple(each for each in every if each.count)
 
 
-def bench_s(case: Case, *, config: Config, like: RunRecord | None) -> float:
-    """The expected length of a run: start, load, warm-up and the measured part of its launches."""
+def bench_s(case: Case, *, config: Config, query_s: float | None) -> float:
+    """The expected length of a run: start, warm-up and the measured part of its launches."""
     given = {**config.defaults, **case.settings}
     duration, iterations = given.get("duration"), given.get("iterations")
-    warmup, before, each = Warmup().floor.seconds or 0.0, START_S, 0.0
+    warmup_s = Warmup().floor.seconds or 0.0
     if isinstance(own := case.settings.get("warmup"), str | int | float):
-        warmup = seconds(own)
-    if like is not None and like.launches:
-        facts, stop = like.launches[0], like.spec.stop
-        before += (facts.load_s or 0.0) + (facts.first_s or 0.0)
-        warmup = max(warmup, facts.warmup_s or 0.0)
-        each = facts.solo_median_s or 0.0
-        if not each and facts.wall_s and stop.iterations and not stop.seconds:
-            each = facts.wall_s / stop.iterations
-    length = 3.0 if duration is None and iterations is None else 0.0
+        warmup_s = seconds(own)
+    length_s = 3.0 if duration is None and iterations is None else 0.0
     if isinstance(duration, str | int | float):
-        length = seconds(duration)
-    measured = max(length, int(iterations or 0) * each)
-    return int(given.get("launches") or 1) * (before + warmup + measured)
+        length_s = seconds(duration)
+    measured_s = max(length_s, int(iterations or 0) * (query_s or 0.0))
+    return int(given.get("launches") or 1) * (START_S + warmup_s + measured_s)

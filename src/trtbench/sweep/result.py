@@ -74,14 +74,13 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
     """Read the runs of a sweep and put the rounds of each case together."""
     rows, runs, failed = [], [], []
     ends = sorted(sweep.journal.ends().items(), key=lambda each: each[0][1])
-    for place, case in enumerate(sweep.plan.cases):
-        name = sweep.plan.called(place)
-        reason, stage = sweep.failures.get(place), sweep.stages.get(place)
-        text = f"{stage}: {reason}" if stage else reason
+    for place, planned in enumerate(sweep.plan.cases):
+        case, name, failure = planned.case, sweep.plan.called(place), sweep.failures.get(place)
+        text = failure.text if failure else None
         ids = [
             line.run
             for (key, _), line in ends
-            if key == sweep.plan.keys[place] and line.what == "done" and line.run is not None
+            if key == planned.key and line.what == "done" and line.run is not None
         ]
         found = [run for each in ids if isinstance(run := store.load(each), Run)]
         if found:
@@ -109,8 +108,8 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
                 created=now(),
                 spec=RunSpec(model=ModelRef(path=case.model, format="unknown"), **same),
                 environment=Environment(host="", os=""),
-                stage=stage or "plan",
-                reason=reason or "not measured",
+                stage=(failure.stage if failure else None) or "plan",
+                reason=failure.reason if failure else "not measured",
             )
         )
     if sweep.outline.matrix.names == "vanilla":  # PyTorch is Vanilla, engines are TRT

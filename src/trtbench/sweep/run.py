@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -98,6 +98,18 @@ class Found:
     cached: Cached | None
 
 
+class Failure(NamedTuple):
+    """Why a case has no numbers."""
+
+    stage: str | None
+    """Where it failed: a step, or bench; ``None`` of what was refused before."""
+    reason: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.stage}: {self.reason}" if self.stage else self.reason
+
+
 @dataclass(kw_only=True)
 class SweepProgress:
     """How far a sweep is; the command line draws it between jobs."""
@@ -106,7 +118,7 @@ class SweepProgress:
     state: dict[int, Literal["waiting", "now", "done", "failed"]]
     found: dict[int, Found] = field(default_factory=dict)
     """The newest run of each case; its samples are on the disk, and not kept here."""
-    reasons: dict[int, str] = field(default_factory=dict)
+    failures: dict[int, Failure] = field(default_factory=dict)
     doing: str = ""
     done: int = 0
     total: int = 0
@@ -128,27 +140,6 @@ class SweepProgress:
 
 
 WatchSweep = Callable[[SweepProgress], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sweep:
-    """A sweep that came to its end."""
-
-    folder: Path
-    outline: SweepOutline
-    plan: SweepPlan
-    journal: Journal
-    failures: dict[int, str]
-    """Why a case has no numbers, or no accuracy."""
-    stages: dict[int, str]
-    """Where each of them failed: a step, bench; what was refused before is not here."""
-    remarks: dict[int, str]
-    judged: tuple[Judged, ...] = ()
-
-    @property
-    def notes(self) -> list[str]:
-        """What of an earlier attempt was lost and measured again."""
-        return self.journal.notes
 
 
 def start_sweep(
@@ -185,24 +176,15 @@ def carry_out(
     plan = check_plan(outline.matrix, config=config, lenient=outline.lenient, elsewhere=away)
     journal = Journal(folder)
     with journal.held():
-        work = SweepWork(outline, plan, journal, store, config, execution, watch)
+        sweep = Sweep(folder, outline, plan, journal, store, config, execution, watch)
         adopt_runs(journal, store)
         journal.forget_lost(lambda run: not store.holds(run))
         if retry_failed:
             journal.forget_failures()
-        work.prepare()
-        work.measure()
-        work.judge()
-    return Sweep(
-        folder=folder,
-        outline=outline,
-        plan=plan,
-        journal=journal,
-        failures=work.failures,
-        stages=work.stages,
-        remarks=work.remarks,
-        judged=tuple(work.judged),
-    )
+        sweep.prepare()
+        sweep.measure()
+        sweep.judge()
+    return sweep
 
 
 def order_of(count: int, *, seed: int, number: int) -> list[int]:
@@ -212,11 +194,12 @@ def order_of(count: int, *, seed: int, number: int) -> list[int]:
     return places
 
 
-class SweepWork:
-    """One process's part of a sweep."""
+class Sweep:
+    """A sweep that this process carries out: its plan, and what came of it."""
 
     def __init__(
         self,
+        folder: Path,
         outline: SweepOutline,
         plan: SweepPlan,
         journal: Journal,
@@ -226,7 +209,7 @@ class SweepWork:
         watch: WatchSweep = lambda progress: None,
         cache: Cache | None = None,
     ) -> None:
-        self._outline, self._plan, self._journal = outline, plan, journal
+        self.folder, self.outline, self.plan, self.journal = folder, outline, plan, journal
         self._store, self._config, self._watch = store, config, watch
         self._execution = replace(execution, tags=(*execution.tags, outline.tag))
         self._shop = Workshop(
@@ -238,34 +221,45 @@ class SweepWork:
         )
         self._watching = threading.RLock()
         self._made: dict[str, Made] = {}
-        self._broken: dict[str, tuple[str, str]] = {}
+        self._broken: dict[str, Failure] = {}
         self._waiting: set[str] = set()
-        self.failures: dict[int, str] = dict(plan.refused)
-        self.stages: dict[int, str] = {}
+        self.failures = {place: Failure(None, reason) for place, reason in plan.refused.items()}
+        """Why a case has no numbers, or no accuracy."""
         ends = journal.ends().items()
         reported = {key: line.reason for (key, _), line in ends if line.what == "done"}
-        self.remarks = {k: text for k, key in enumerate(plan.keys) if (text := reported.get(key))}
-        self.judged: list[Judged] = []
+        self.remarks = {
+            place: text for place, each in enumerate(plan.cases) if (text := reported.get(each.key))
+        }
+        self.judged: tuple[Judged, ...] = ()
         self._progress = SweepProgress(
             plan=plan,
-            state={k: "failed" if k in plan.refused else "waiting" for k in range(len(plan.cases))},
-            reasons=dict(plan.refused),
+            state={
+                place: "failed" if each.refused else "waiting"
+                for place, each in enumerate(plan.cases)
+            },
+            failures=self.failures,
         )
+
+    @property
+    def notes(self) -> list[str]:
+        """What of an earlier attempt was lost and measured again."""
+        return self.journal.notes
 
     def prepare(self) -> None:
         """Do every step that a case waits for, once; a failed step fails its own cases only."""
-        wanted = {key for chain in self._plan.chains for key in chain}
+        wanted = {key for each in self.plan.cases for key in each.chain}
         for kind in BEFORE:
-            for key, step in self._plan.steps.items():
+            for key, step in self.plan.steps.items():
                 if step.kind == kind and key in wanted:
                     self._prepare_one(step)
 
     def _prepare_one(self, step: SweepStep) -> None:
-        failed, places = self._broken.get(step.source), self._plan.dependants(step.key)
+        failed = self._broken.get(step.source)
+        places = [k for k, each in enumerate(self.plan.cases) if step.key in each.chain]
         if failed is None:
             self._report(step.title)
             try:
-                made = do_step(step, self._input(step.source), self._shop, self._plan)
+                made = do_step(step, self._input(step.source), self._shop, self.plan)
                 self._made[step.key] = made
                 if note := next((each for each in made.notes if RANDOM_DATA in each), None):
                     self.remarks.update(dict.fromkeys(places, note))
@@ -273,34 +267,34 @@ class SweepWork:
             except StoreError:
                 raise
             except TrtbenchError as problem:
-                failed = step.kind, reason_of(problem)
+                failed = Failure(step.kind, reason_of(problem))
         self._broken[step.key] = failed
         for place in places:
-            self._fail(place, *failed)
+            self._fail(place, failed)
 
     def _input(self, source: str) -> Path | str:
         made = self._made.get(source)
         if made is None or made.file is None:
-            self._plan.demand_same(source)
+            self.plan.demand_same(source)
             return source
-        return self._shop.cache.folder(self._plan.steps[source]) / made.file
+        return self._shop.cache.folder(self.plan.steps[source]) / made.file
 
     def measure(self) -> None:
         """Measure every case in every round, in another random order each time."""
-        matrix, count, progress = self._outline.matrix, len(self._plan.cases), self._progress
+        matrix, count, progress = self.outline.matrix, len(self.plan.cases), self._progress
         progress.total = matrix.rounds * count
         progress.measuring_since = time.monotonic()
-        ends = self._journal.ends()
+        ends = self.journal.ends()
         for number in range(matrix.rounds):
             todo = []
             for place in order_of(count, seed=matrix.seed, number=number):
-                end = ends.get((self._plan.keys[place], number))
+                end = ends.get((self.plan.cases[place].key, number))
                 if end is None:
                     todo.append(place)
                     continue
                 progress.done += 1
                 if end.what == "failed":
-                    self._fail(place, "bench", end.reason or "failed")
+                    self._fail(place, Failure("bench", end.reason or "failed"))
                 elif end.run is not None and progress.state[place] != "failed":
                     progress.state[place] = "done"
             work = partial(self._measure_one, number=number)
@@ -317,13 +311,14 @@ class SweepWork:
                 self._progress.done += 1
 
     def _measure(self, place: int, number: int) -> None:
-        case, key, progress = self._plan.cases[place], self._plan.keys[place], self._progress
+        planned, progress = self.plan.cases[place], self._progress
         before = progress.state[place]
         progress.state[place] = "now"
-        rounds = self._outline.matrix.rounds
-        self._report(f"round {number + 1}/{rounds}: {case.name}" if rounds > 1 else case.name)
+        rounds = self.outline.matrix.rounds
+        name, key = planned.name, planned.key
+        self._report(f"round {number + 1}/{rounds}: {name}" if rounds > 1 else name)
         run_id, began = new_id(), time.monotonic()
-        self._journal.add("begin", key, number, run=run_id)
+        self.journal.add("begin", key, number, run=run_id)
         try:
             run = self.bench(place, run_id)
         except KeyboardInterrupt:
@@ -332,12 +327,12 @@ class SweepWork:
         except StoreError:
             raise
         except TrtbenchError as problem:
-            self._journal.add("failed", key, number, reason=reason_of(problem))
-            self._fail(place, "bench", reason_of(problem))
+            self.journal.add("failed", key, number, reason=reason_of(problem))
+            self._fail(place, Failure("bench", reason_of(problem)))
             return
-        remark = self.remarks.get(place) if self._plan.elsewhere else None
+        remark = self.remarks.get(place) if self.plan.elsewhere else None
         seconds = time.monotonic() - began
-        self._journal.add("done", key, number, run=run.id, reason=remark, seconds=seconds)
+        self.journal.add("done", key, number, run=run.id, reason=remark, seconds=seconds)
         with self._watching:
             progress.measured += 1
             progress.found[place] = Found(run=run.id, cached=cached_from_run(run))
@@ -345,18 +340,19 @@ class SweepWork:
 
     def bench(self, place: int, run_id: str) -> Run:
         """Measure a case under a given id, here or, with all its steps, elsewhere."""
-        case = self._plan.cases[place]
+        planned = self.plan.cases[place]
+        case = planned.case
         execution = replace(self._execution, listen=partial(self._hear, case.name))
-        if self._plan.elsewhere:
-            self._plan.demand_same(case.model)
+        if self.plan.elsewhere:
+            self.plan.demand_same(case.model)
             run, remark = _bench_elsewhere(
-                self._outline.matrix, case, run_id, self._store, execution, self._journal.folder
+                self.outline.matrix, case, run_id, self._store, execution, self.journal.folder
             )
             if remark:
                 self.remarks[place] = remark
             return run
-        model = self._input(self._plan.source(place))
-        spec = spec_of_case(self._plan, place, model, self._config)
+        model = self._input(planned.source)
+        spec = spec_of_case(self.plan, place, model, self._config)
         python = self._config.python_for(case.runtime)
         execution = replace(execution, python=python, run_id=run_id)
         return run_bench(spec, store=self._store, execution=execution)
@@ -371,17 +367,16 @@ class SweepWork:
 
     def judge(self) -> None:
         """Take accuracies and compare outputs last, so that they do not warm the machine."""
-        jury = Jury(self._plan, self._journal, self._shop, self.failures, input_of=self._input)
+        jury = Jury(self.plan, self.journal, self._shop, self.failures, input_of=self._input)
         for step, sides in jury.trials():
             self._report(step.title)
             jury.try_one(step, sides)
-        self.judged, self.remarks = jury.judged, {**self.remarks, **jury.remarks}
+        self.judged, self.remarks = tuple(jury.judged), {**self.remarks, **jury.remarks}
         self._report("")
 
-    def _fail(self, place: int, stage: str, reason: str) -> None:
-        self.failures[place], self.stages[place] = reason, stage
+    def _fail(self, place: int, failure: Failure) -> None:
+        self.failures[place] = failure
         self._progress.state[place] = "failed"
-        self._progress.reasons[place] = f"{stage}: {reason}"
 
     def _report(self, doing: str) -> None:
         with self._watching:
@@ -510,24 +505,28 @@ def carry_out_case(
     if not named and (reason := runtime.available()) is not None:  # another machine may have it
         message = f"a machine lacks what {case.runtime} needs"
         raise UnavailableError(message, facts={"reason": reason}, fix=runtime.fix())
-    plan = plan_sweep(matrix, config=config).only(case)
-    if plan.refused:
-        raise JobError(plan.refused[0])
-    chain = plan.chains[0]
+    plan = plan_sweep(matrix, config=config, only=case)
+    if not plan.cases:
+        raise InputError("the matrix does not hold the case")
+    [planned] = plan.cases
+    if planned.refused:
+        raise JobError(planned.refused)
+    chain = planned.chain
     store, cache = Store(folder / "store"), Cache(Store(cache_folder() / "store"))
-    outline = start_sweep(matrix, folder / "sweep", store=store)
-    journal = Journal(folder / "sweep")
-    work = SweepWork(outline, plan, journal, store, config, execution, cache=cache)
+    place = folder / "sweep"
+    outline = start_sweep(matrix, place, store=store)
+    journal = Journal(place)
+    work = Sweep(place, outline, plan, journal, store, config, execution, cache=cache)
     # Cases that begin with the same step wait for each other, so that it is done once.
     one_at_a_time = alone(cache_folder() / f".{chain[0][:16]}.lock") if chain else nullcontext()
     with journal.held():
         with one_at_a_time:
             work.prepare()
         if work.failures:
-            raise JobError(f"{work.stages[0]}: {work.failures[0]}")
+            raise JobError(work.failures[0].text)
         try:
             work.bench(0, run_id)
-            journal.add("done", plan.keys[0], 0, run=run_id)
+            journal.add("done", planned.key, 0, run=run_id)
         except JobError:
             if not (store.directory(run_id) / RECORD).is_file():
                 raise  # else a failed run is a run

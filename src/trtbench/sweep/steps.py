@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from trtbench.runtimes import RUNTIMES
 from trtbench.store.store import Store
 from trtbench.sweep.matrix import Case, Matrix, Shapes
 from trtbench.sweep.plan import (
+    AFTER,
     SweepPlan,
     arrays_of,
     digest,
@@ -194,7 +195,7 @@ class Jury:
         plan: SweepPlan,
         journal: Journal,
         shop: Workshop,
-        failures: dict[int, str],
+        failures: Collection[int],
         *,
         input_of: Callable[[str], Path | str],
     ) -> None:
@@ -203,16 +204,17 @@ class Jury:
         self.judged: list[Judged] = []
         self.remarks: dict[int, str] = {}
         if plan.matrix.check and not plan.elsewhere:
-            alone = [place for place, each in enumerate(plan.checks) if each is None]
+            alone = [k for k, each in enumerate(plan.cases) if "check" not in each.judged]
             self.remarks = {place: NO_REFERENCE for place in alone if place not in failures}
 
     def trials(self) -> Iterator[tuple[SweepStep, SideGroups]]:
         """What is to be judged, each with the sides that could be measured."""
-        for planned in (self._plan.evals, self._plan.checks):
+        for kind in AFTER:
             found: dict[str, dict[int, list[int]]] = {}
-            for place, each in enumerate(planned):
-                if each is not None and place not in self._failures:
-                    found.setdefault(each[0], {}).setdefault(each[1], []).append(place)
+            for place, each in enumerate(self._plan.cases):
+                if kind in each.judged and place not in self._failures:
+                    key, side = each.judged[kind]
+                    found.setdefault(key, {}).setdefault(side, []).append(place)
             for key, sides in found.items():
                 yield self._plan.steps[key], list(sides.values())
 
@@ -221,7 +223,8 @@ class Jury:
         is_eval = step.kind == "eval"
         what = "no accuracy" if is_eval else "outputs not compared"
         try:
-            self._plan.demand_same(self._plan.matrix.data, self._plan.cases[groups[0][0]].model)
+            model = self._plan.cases[groups[0][0]].case.model
+            self._plan.demand_same(self._plan.matrix.data, model)
             runs = [self._runs_of(places) for places in groups]
             sides = [self._side(*each, groups) for each in zip(groups, runs, strict=True)]
             judge = self._accuracy if is_eval else self._outputs
@@ -283,19 +286,19 @@ class Jury:
     def _side(self, places: list[int], runs: list[Run], groups: SideGroups) -> EvalSide:
         """A side with the latency of its smallest batch."""
         place, config = places[0], self._shop.config
-        model = self._input(self._plan.source(place))
+        model = self._input(self._plan.cases[place].source)
         smallest = min(runs, key=lambda run: run.record.items_per_query, default=None)
         items = smallest.record.known_items if smallest else None
         head = smallest and summary_from_run(smallest).head
         return EvalSide(
             spec=judging_spec(self._plan, place, model, config),
-            python=config.python_for(self._plan.cases[place].runtime),
+            python=config.python_for(self._plan.cases[place].case.runtime),
             label=label_of_side(self._plan, place, [each[0] for each in groups], run=smallest),
             latency_s=head.mean / items if head and items else None,
         )
 
     def _runs_of(self, places: list[int]) -> list[Run]:
-        keys = {self._plan.keys[place] for place in places}
+        keys = {self._plan.cases[place].key for place in places}
         lines = [each for each in self._journal.lines if each.what == "done" and each.case in keys]
         found = [self._shop.store.load(line.run) for line in lines if line.run]
         return [run for run in found if isinstance(run, Run)]
@@ -303,17 +306,17 @@ class Jury:
 
 def label_of_side(plan: SweepPlan, place: int, places: Sequence[int], *, run: Run | None) -> str:
     """The name of a side: its model's, or its label, with its batch where others have the same."""
-    case = plan.cases[place]
+    case = plan.cases[place].case
     if plan.one_table:
         return plan.called(place)
     label = case.label
     if plan.matrix.names == "vanilla":
-        both = len({each.engine for each in plan.cases if each.engine}) > 1
+        both = len({each.case.engine for each in plan.cases if each.case.engine}) > 1
         label = vanilla_name(
             case.runtime, precision_that_ran(case, run) if run else case.precision,
             engine=case.engine if both else None, options=case.options,
         )  # fmt: skip
-    alike = [each for each in places if plan.cases[each].label == case.label]
+    alike = [each for each in places if plan.cases[each].case.label == case.label]
     return f"{label} batch {case.batch}" if len(alike) > 1 else label
 
 

@@ -40,12 +40,7 @@ from trtbench.tasks.contract import Settings, Tensors
 
 JsonTable = dict[str, Any]
 LIST = ".txt"
-MOST_DIGITS = 12
-"""Of a number in a run-length encoded mask, 5 bits each."""
-ROUNDED = 1e-4
-"""Fraction of an image by which corners of an upright box may be off."""
 MOST_CLASSES = 100_000
-OBB_UNSUPPORTED = "oriented boxes (OBB) are not supported: trtbench evaluates upright ones"
 
 
 class CocoFile:
@@ -124,57 +119,21 @@ def _path_ends(path: str) -> list[str]:
 
 
 def _with_box(annotation: JsonTable) -> JsonTable:
-    """Return an annotation with bbox and area, taken from its polygons or mask where missing."""
+    """Return an annotation with bbox and area, taken from its polygons where missing."""
     box = annotation.get("bbox")
     if not box:
         outline = annotation.get("segmentation")
-        if isinstance(outline, dict):
-            box = _box_of_mask(outline["counts"], high=int(outline["size"][0]))
-        elif isinstance(outline, list) and any(outline):
-            x = [float(value) for polygon in outline for value in polygon[0::2]]
-            y = [float(value) for polygon in outline for value in polygon[1::2]]
-            box = [min(x), min(y), max(x) - min(x), max(y) - min(y)]
-        else:
-            raise ValueError(
-                f"annotation {annotation.get('id')} has no bbox, no polygons and no mask"
-            )
+        if not isinstance(outline, list) or not any(outline):
+            raise ValueError(f"annotation {annotation.get('id')} has no bbox and no polygons")
+        x = [float(value) for polygon in outline for value in polygon[0::2]]
+        y = [float(value) for polygon in outline for value in polygon[1::2]]
+        box = [min(x), min(y), max(x) - min(x), max(y) - min(y)]
     box = [float(side) for side in box]
     area = annotation.get("area")
     area = float(math.prod(box[2:]) if area is None else area)
     if len(box) != 4 or not all(map(math.isfinite, (*box, area))):
         raise ValueError(f"the box {box} and its area are no numbers")
     return {**annotation, "bbox": box, "area": area}
-
-
-def _box_of_mask(counts: str | Sequence[int], *, high: int) -> list[float]:
-    """Return the box around a run-length encoded mask, in whole pixels; zeros where it is empty.
-
-    Runs alternate outside and inside, down column after column. As text, a number has 5 bits a
-    character, and from the fourth on it is the difference to the one before the last.
-    """
-    runs: list[int] = []
-    value = digits = 0
-    for character in counts if isinstance(counts, str) else ():
-        code = ord(character) - 48
-        if not 0 <= code < 64 or digits >= MOST_DIGITS:
-            raise ValueError(f"{counts[:20]!r} is no mask")
-        value |= (code & 31) << 5 * digits
-        digits += 1
-        if not code & 32:
-            value -= (code >> 4 & 1) << 5 * digits
-            runs.append(value + (runs[-2] if len(runs) > 2 else 0))
-            value = digits = 0
-    if not isinstance(counts, str):
-        runs = [int(each) for each in counts]
-    ends = np.cumsum(runs, dtype=np.int64)
-    first, last = ends[0:-1:2], ends[1::2] - 1
-    some = last >= first
-    if high < 1 or min(runs, default=0) < 0 or not some.any():
-        return [0.0] * 4
-    (left, top), (right, low) = (np.divmod(each[some], high) for each in (first, last))
-    top, low = np.where(right > left, 0, top), np.where(right > left, high - 1, low)
-    x, y = int(left.min()), int(top.min())
-    return [float(x), float(y), float(right.max() - x + 1), float(low.max() - y + 1)]
 
 
 class Annotations(CocoFile):
@@ -245,16 +204,6 @@ class CocoBoxes(CocoFile):
                 f"{path} names no or other categories", facts={"reason": repr(problem)}
             ) from None
 
-    def of_other_sizes(self, paths: Sequence[Path], names: Sequence[str]) -> list[str]:
-        """List images that were scaled or turned since they were annotated."""
-        sizes = {each["id"]: (each.get("height"), each.get("width")) for each in self.raw["images"]}
-        sizes = {id: size for id, size in sizes.items() if all(size)}
-        return [
-            name
-            for path, name in zip(paths, names, strict=True)
-            if (size := sizes.get(self.id_of(path))) is not None and image_size(path) != size
-        ]
-
     def boxes(self, path: Path) -> Objects:
         """Return the objects of one image, their classes by place among the categories."""
         own = self._by_image.get(self.id_of(path), [])
@@ -274,14 +223,8 @@ class YoloBoxes:
         self, paths: list[Path], names: Mapping[int, str], *, folder: Path | None, root: Path
     ) -> None:
         self.files = {path: label_file(path, folder, root) for path in paths}
-        self._lines: dict[Path, AnyArray] = {}
-        corners: list[bool | None] = []
-        for path, file in self.files.items():
-            if file.is_file():
-                self._lines[path], tilted = read_labels(file)
-                corners += tilted
-        if True in corners and None not in corners:
-            raise InputError(OBB_UNSUPPORTED, facts={"labels": next(iter(self.files.values()))})
+        files = self.files.items()
+        self._lines = {path: read_labels(file) for path, file in files if file.is_file()}
         highest = max((int(o[:, 0].max()) for o in self._lines.values() if len(o)), default=-1)
         if names and highest >= len(names):
             raise InputError(f"labels go up to class {highest}, and {len(names)} classes are named")
@@ -298,16 +241,14 @@ class YoloBoxes:
 Truth = CocoBoxes | YoloBoxes
 
 
-def read_labels(path: Path) -> tuple[AnyArray, list[bool | None]]:
+def read_labels(path: Path) -> AnyArray:
     """Read [objects, 5]: class, x0, y0, x1, y1 in fractions of the image.
 
-    Five numbers are a class and a box by its centre; more are a polygon, whose box is taken. The
-    second value says of each line with four corners whether they are tilted; ``None`` of others.
+    Five numbers are a class and a box by its centre; more are a polygon, whose box is taken.
     """
     with reading(path):
         lines = read_text(path).splitlines()
     found: list[tuple[float, ...]] = []
-    tilted: list[bool | None] = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -328,13 +269,8 @@ def read_labels(path: Path) -> tuple[AnyArray, list[bool | None]]:
         if len(values) == 4:
             x, y, wide, high = values
             x0, y0, x1, y1 = x - wide / 2, y - high / 2, x + wide / 2, y + high / 2
-        away = (
-            min(abs(x - x0), abs(x - x1)) + min(abs(y - y0), abs(y - y1))
-            for x, y in zip(across, down, strict=True)
-        )
-        tilted.append(max(away) >= ROUNDED if len(values) == 8 else None)
         found.append((label, x0, y0, x1, y1))
-    return np.array(found, np.float64).reshape(len(found), 5), tilted
+    return np.array(found, np.float64).reshape(len(found), 5)
 
 
 def label_file(path: Path, folder: Path | None, root: Path) -> Path:
@@ -547,14 +483,6 @@ class DetectionImages(ImageFiles):
             size = np.array(target if "shape" in name.lower() else target[::-1])
             arrays[name] = np.ones(2, np.float32) if "scale" in name.lower() else size
         return arrays
-
-    def resized(self) -> list[str]:
-        """Note the images that do not have the size that their annotations are of."""
-        if not isinstance(self.truth, CocoBoxes):
-            return []
-        other = self.truth.of_other_sizes(self.paths, self.names)
-        what = "images have another size, upright, than their annotations say"
-        return [noted(what, other)] if other else []
 
     def objects(self, index: int) -> Objects:
         """Return what is annotated in one image."""

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
+import runpy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,7 @@ from trtbench.core import safety
 from trtbench.core.errors import InputError, UsageError, meant
 from trtbench.core.run import Scalar
 from trtbench.core.samples import AnyArray, Floats
-from trtbench.tasks._boxes import OBB_UNSUPPORTED, DetectionImage, Truth
+from trtbench.tasks._boxes import DetectionImage, Truth
 from trtbench.tasks._images import SHOWN
 from trtbench.tasks.contract import Predicted, Settings, number
 
@@ -50,8 +49,6 @@ NOTHING = 0.005
 BINS = 16
 """Of the distribution that gives each side of a box in YOLOv8 and later."""
 SIDES = 4 * BINS
-STRIDES = (4, 8, 16, 32, 64)
-"""Pixels of the input per grid cell."""
 ANCHORS = {
     3: ((10, 13, 16, 30, 33, 23), (30, 61, 62, 45, 59, 119), (116, 90, 156, 198, 373, 326)),
     4: (
@@ -72,13 +69,18 @@ class DetectorOutputs:
     arrays: dict[str, AnyArray]
     """[batch, ...]"""
     items: Sequence[DetectionImage]
-    target: tuple[int, int]
-    """Height and width of the network's input."""
-    classes: int | None
-    """Number of classes in the data."""
-    highest: int | None
-    """One above the largest category id in the data."""
     settings: Settings
+
+    @property
+    def target(self) -> tuple[int, int]:
+        """Height and width of the network's input."""
+        assert self.items[0].target is not None
+        return self.items[0].target
+
+    @property
+    def classes(self) -> int | None:
+        """Number of classes in the data."""
+        return self.items[0].classes
 
     def given(self, key: str) -> Scalar:
         """Return a setting; ``None`` where it is left out or ``auto``."""
@@ -369,7 +371,7 @@ def _read_detr(batch: DetectorOutputs) -> Candidates | None:
     how, classes = batch.given("activation"), logits.shape[2]
     if how is None and classes >= 2 and classes != batch.classes:
         nothing = _share(logits.argmax(axis=2) == classes - 1)
-        more = classes - 1 in (batch.classes, batch.highest)
+        more = classes - 1 in (batch.classes, batch.items[0].highest)
         how = "softmax" if nothing > (0.5 if more else 0.9) else None
     how = how or "sigmoid"
     kept = _without_background(
@@ -509,20 +511,6 @@ def _read_table(kind: str, batch: DetectorOutputs) -> Candidates | None:
     )  # fmt: skip
 
 
-def _channels_first(batch: DetectorOutputs) -> list[AnyArray]:
-    """Move values before places where an export of TensorFlow has them behind."""
-
-    def is_grid(high: int, wide: int) -> bool:
-        return batch.target[0] // high == batch.target[1] // wide in STRIDES
-
-    return [
-        array.transpose(0, 3, 1, 2)
-        if array.ndim == 4 and is_grid(*array.shape[1:3]) and not is_grid(*array.shape[2:])
-        else array
-        for array in batch.arrays.values()
-    ]
-
-
 def _from_heads(
     boxes: list[AnyArray], scores: list[AnyArray], order: Order, iou: float
 ) -> Candidates:
@@ -539,7 +527,7 @@ def _from_heads(
 def _read_anchored(batch: DetectorOutputs) -> Candidates | None:
     """Heads of YOLOv5 or 7: sigmoids around the cells of grids, sized by three anchors."""
     grids = []
-    for array in _channels_first(batch):
+    for array in batch.arrays.values():
         if array.ndim == 5 and array.shape[1] == 3 and array.shape[4] > 5:
             grids.append(array)
         elif array.ndim == 4:
@@ -578,7 +566,7 @@ def _read_anchored(batch: DetectorOutputs) -> Candidates | None:
 
 def _read_anchor_free(batch: DetectorOutputs) -> Candidates | None:
     """Heads of YOLOv8 and later: distributions of the distances to the four sides of a box."""
-    grids = [array for array in _channels_first(batch) if array.ndim == 4]
+    grids = [array for array in batch.arrays.values() if array.ndim == 4]
     if batch.classes is not None:
         known = {SIDES, batch.classes, SIDES + batch.classes}
         grids = [each for each in grids if each.shape[1] in known]
@@ -628,7 +616,7 @@ def _read_by_hook(batch: DetectorOutputs) -> Candidates | None:
     name = str(batch.given("decoder"))
     if ":" not in name:
         return None
-    high, wide = batch.target
+    function, (high, wide) = _load_function(name), batch.target
     pictures = [
         DecodedImage(
             width=item.pixels.shape[1], height=item.pixels.shape[0], input_width=wide,
@@ -637,20 +625,16 @@ def _read_by_hook(batch: DetectorOutputs) -> Candidates | None:
         for item in batch.items
     ]  # fmt: skip
     try:
-        returned = _load_function(name)(dict(batch.arrays), pictures)
+        returned = function(dict(batch.arrays), pictures)
         rows = [np.asarray(each, np.float64).reshape(-1, 6) for each in returned]
-    except (InputError, UsageError):
-        raise
+        if len(rows) != len(batch.items):
+            raise ValueError(f"it returned {len(rows)} arrays for {len(batch.items)} images")
     except Exception as problem:  # a user's function may raise anything
         raise InputError(
             f"the decoder {name} failed on these outputs",
             facts={"reason": f"{type(problem).__name__}: {problem}", **batch.shapes()},
             fix="it returns an array [n, 6] per image: x0, y0, x1, y1, score, class",
         ) from None
-    if len(rows) != len(batch.items):
-        raise InputError(
-            f"the decoder {name} returned {len(rows)} arrays for {len(batch.items)} images"
-        )
     return Candidates(
         boxes=[r[:, :4] for r in rows], scores=[r[:, 4] for r in rows],
         labels=[r[:, 5] for r in rows], order="xyxy", fractions=False, suppressed=True,
@@ -661,14 +645,16 @@ def _read_by_hook(batch: DetectorOutputs) -> Candidates | None:
 def _load_function(name: str) -> _UserDecoder:
     """Import the function; a file must belong to the user, as settings must."""
     place, _, function = name.rpartition(":")
+    is_file = place.endswith(".py")
+    if is_file and (reason := safety.stranger(Path(place))) is not None:
+        raise UsageError(
+            f"{safety.clean_line(place)} is not yours, and is not run",
+            facts={"reason": reason, "it can": "do whatever you can"},
+            fix="copy it to a folder of your own, after reading it",
+        )
     try:
-        module = (
-            _module_from_file(Path(place)) if place.endswith(".py")
-            else importlib.import_module(place)
-        )  # fmt: skip
-        found: _UserDecoder = getattr(module, function)
-    except UsageError:
-        raise
+        members = runpy.run_path(place) if is_file else vars(importlib.import_module(place))
+        found: _UserDecoder = members[function]
     except Exception as problem:  # whatever the file itself raises when it is run
         raise UsageError(
             f"--decoder {name} cannot be loaded",
@@ -678,130 +664,92 @@ def _load_function(name: str) -> _UserDecoder:
     return found
 
 
-def _module_from_file(path: Path) -> ModuleType:
-    reason = safety.stranger(path)
-    if reason is not None:
-        raise UsageError(
-            f"{safety.clean_line(str(path))} is not yours, and is not run",
-            facts={"reason": reason, "it can": "do whatever you can"},
-            fix="copy it to a folder of your own, after reading it",
-        )
-    spec = importlib.util.spec_from_file_location(f"trtbench_decoder_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decoder:
+class Decoder(NamedTuple):
     """One family of detectors."""
 
-    name: str
-    expects: str
     read: Callable[[DetectorOutputs], Candidates | None]
     """Decodes the outputs; ``None`` where they are not of this family."""
+    expects: str
 
 
-DECODERS = (
-    Decoder(
-        name="nms-lists",
-        expects="boxes [batch, n, 4], scores [batch, n], classes [batch, n], and perhaps a count "
+OWN = "own"
+DECODERS = {
+    "nms-lists": Decoder(
+        _read_lists,
+        "boxes [batch, n, 4], scores [batch, n], classes [batch, n], and perhaps a count "
         "(EfficientNMS, BatchedNMS, RT-DETR with its own postprocessing), or boxes with scores "
         "[batch, n, 5] and classes (mmdeploy)",
-        read=_read_lists,
     ),
-    Decoder(
-        name="detr",
-        expects="boxes [batch, queries, 4] and logits [batch, queries, classes]",
-        read=_read_detr,
+    "detr": Decoder(_read_detr, "boxes [batch, queries, 4] and logits [batch, queries, classes]"),
+    "ssd": Decoder(_read_ssd, "boxes [batch, n, 4] and probabilities [batch, n, classes]"),
+    "end2end": Decoder(
+        _read_rows,
+        "[batch, n, 6]: x0, y0, x1, y1, score, class in some order (YOLOv10, NMS in the graph), or "
+        "[n, 7] with the index of the image before (YOLOv7, SSD)",
     ),
-    Decoder(
-        name="ssd",
-        expects="boxes [batch, n, 4] and probabilities [batch, n, classes]",
-        read=_read_ssd,
+    "queries": Decoder(
+        functools.partial(_read_table, "queries"),
+        "[batch, queries, 4 + classes], boxes as fractions (RT-DETR of Ultralytics)",
     ),
-    Decoder(
-        name="end2end",
-        expects="[batch, n, 6]: x0, y0, x1, y1, score, class in some order (YOLOv10, NMS in the "
-        "graph), or [n, 7] with the index of the image before (YOLOv7, SSD)",
-        read=_read_rows,
+    "yolov8": Decoder(
+        functools.partial(_read_table, "yolov8"),
+        "[batch, 4 + classes, n], or transposed (YOLOv8, 9, 11, 12)",
     ),
-    Decoder(
-        name="queries",
-        expects="[batch, queries, 4 + classes], boxes as fractions (RT-DETR of Ultralytics)",
-        read=functools.partial(_read_table, "queries"),
+    "yolov5": Decoder(
+        functools.partial(_read_table, "yolov5"),
+        "[batch, n, 5 + classes], with objectness (YOLOv5, 6, 7, decoded YOLOX)",
     ),
-    Decoder(
-        name="yolov8",
-        expects="[batch, 4 + classes, n], or transposed (YOLOv8, 9, 11, 12)",
-        read=functools.partial(_read_table, "yolov8"),
+    "yolox": Decoder(
+        functools.partial(_read_table, "yolox"),
+        "[batch, n, 5 + classes], boxes relative to grid cells (YOLOX as it exports)",
     ),
-    Decoder(
-        name="yolov5",
-        expects="[batch, n, 5 + classes], with objectness (YOLOv5, 6, 7, decoded YOLOX)",
-        read=functools.partial(_read_table, "yolov5"),
+    "yolov8-heads": Decoder(
+        _read_anchor_free,
+        "three grids [batch, 64 + classes, height, width], or sides and classes apart",
     ),
-    Decoder(
-        name="yolox",
-        expects="[batch, n, 5 + classes], boxes relative to grid cells (YOLOX as it exports)",
-        read=functools.partial(_read_table, "yolox"),
+    "yolov5-heads": Decoder(
+        _read_anchored,
+        "three grids [batch, 3, height, width, 5 + classes], or [batch, 3 (5 + classes), height, "
+        "width]",
     ),
-    Decoder(
-        name="yolov8-heads",
-        expects="three grids [batch, 64 + classes, height, width], or sides and classes apart",
-        read=_read_anchor_free,
-    ),
-    Decoder(
-        name="yolov5-heads",
-        expects="three grids [batch, 3, height, width, 5 + classes], or [batch, 3 (5 + classes), "
-        "height, width]",
-        read=_read_anchored,
-    ),
-    Decoder(name="own", expects="a function", read=_read_by_hook),
-)
-_NAMES = [each.name for each in DECODERS]
-_HEADS = _NAMES.index("yolov8-heads")
+    OWN: Decoder(_read_by_hook, "a function"),
+}
+NAMES = tuple(DECODERS)
+"""A decoder is stored by its place here."""
+_HEADS = ("yolov8-heads", "yolov5-heads")
 
 
-def decode_outputs(batch: DetectorOutputs) -> tuple[int, Candidates]:
-    """Decode with the family that is set, or the one that fits; returns its index in DECODERS."""
-    asked = batch.given("decoder")
-    place = len(DECODERS) - 1 if ":" in str(asked) else None
-    if asked is not None and place is None:
-        if asked not in _NAMES[:-1]:
-            raise UsageError(
-                f"there is no decoder {asked!r}",
-                facts={"known": ", ".join(_NAMES[:-1]), "own": "FILE.py:FUNCTION"},
-                fix=meant(str(asked), _NAMES),
-            )
-        place = _NAMES.index(str(asked))
-    if place is not None:
-        decoded = DECODERS[place].read(batch)
-        if decoded is None:
-            raise InputError(
-                f"the outputs are not those of {asked}: {DECODERS[place].expects}",
-                facts=batch.shapes(),
-                fix="leave --decoder out, or write one: --decoder FILE.py:FUNCTION",
-            )
-        return place, decoded
-    fitting = []
-    for place, each in enumerate(DECODERS):
-        decoded = each.read(batch)
+def decode_outputs(batch: DetectorOutputs) -> tuple[str, Candidates]:
+    """Decode with the family that is set, or the one that fits; returns its name."""
+    asked = None if (given := batch.given("decoder")) is None else str(given)
+    name = OWN if asked and ":" in asked else asked
+    if name is not None and (name not in DECODERS or name == asked == OWN):
+        raise UsageError(
+            f"there is no decoder {asked!r}",
+            facts={"known": ", ".join(NAMES[:-1]), "own": "FILE.py:FUNCTION"},
+            fix=meant(name, NAMES),
+        )
+    fitting: list[tuple[str, Candidates]] = []
+    for each in NAMES if name is None else (name,):
+        decoded = DECODERS[each].read(batch)
         if decoded is not None:
-            fitting.append((place, decoded))
-            if place < _HEADS or batch.classes is not None:  # else several kinds of heads may fit
+            fitting.append((each, decoded))
+            if each not in _HEADS or batch.classes is not None:  # else both kinds may fit
                 break
-    if len(fitting) != 1:
+    if len(fitting) == 1:
+        return fitting[0]
+    if name is not None:
         raise InputError(
-            "no decoder fits the outputs" if not fitting else "several decoders fit the outputs",
-            facts={**batch.shapes(), **{
-                f"tried {each.name}": each.expects for each in DECODERS[:-1]
-            }},
-            fix="--decoder NAME, or your own: --decoder FILE.py:FUNCTION (docs/eval.md)",
-        )  # fmt: skip
-    return fitting[0]
+            f"the outputs are not those of {asked}: {DECODERS[name].expects}",
+            facts=batch.shapes(),
+            fix="leave --decoder out, or write one: --decoder FILE.py:FUNCTION",
+        )
+    tried = {f"tried {each}": DECODERS[each].expects for each in NAMES[:-1]}
+    raise InputError(
+        "no decoder fits the outputs" if not fitting else "several decoders fit the outputs",
+        facts={**batch.shapes(), **tried},
+        fix="--decoder NAME, or your own: --decoder FILE.py:FUNCTION (docs/eval.md)",
+    )
 
 
 CLASS_MAPS = ("index", "from-one", "id", "coco")
@@ -855,11 +803,9 @@ def class_map(
     else:
         fitting = [name for name, known in every.items() if seen <= known.keys()]
     if not fitting:
-        counts = {"network": classes or max(seen) + 1, "data": len(ids)}
-        oriented = counts["network"] == len(ids) + 1
         raise InputError(
             f"{label} and the data do not have the same classes",
-            facts={**counts, **({"note": OBB_UNSUPPORTED} if oriented else {})},
+            facts={"network": classes or max(seen) + 1, "data": len(ids)},
             fix="--class-map index, if the first ones are the same; --decoder, if the outputs "
             "were decoded as another family's",
         )
@@ -904,7 +850,7 @@ def boxes_of_model(
         key: sorted({int(code) for each in arrays for code in np.unique(each[key])} - {NO_ORDER})
         for key in ("decoder", "order")
     }
-    decoders = [DECODERS[code].name for code in codes["decoder"]]
+    decoders = [NAMES[code] for code in codes["decoder"]]
     orders = sorted(ORDERS[code] for code in codes["order"])
     if len(decoders) > 1 or len(orders) > 1:
         raise InputError(
@@ -927,6 +873,6 @@ def boxes_of_model(
             labels = np.array([places.get(int(label), -1) for label in labels], np.int64)
             own, labels = own[labels >= 0], labels[labels >= 0]
         objects.append(boxes_from_corners(own[:, :4], labels, own[:, 4]))
-    name = settings["decoder"] if decoders[0] == DECODERS[-1].name else decoders[0]
+    name = settings["decoder"] if decoders[0] == OWN else decoders[0]
     words = f"decoded as {name}, boxes {orders[0] if orders else 'none'}, classes by {how}"
     return ModelBoxes(objects=objects, words=words, notes=(note,) if note else ())

@@ -82,6 +82,7 @@ LABELS = ("labels", "label", "targets", "y")
 SEQUENCE = 5
 """Dimensions of (N, C, T, V, M), the skeleton sequences of ST-GCN."""
 WORST = 8
+MOST_CLASSES = 10**9
 NO_CLASS = -1
 """The best class of scores that are not numbers."""
 TOP = 5
@@ -223,33 +224,33 @@ class LabelledArrays(DataSource):
     ) -> None:
         self._tensors = {tensor.name: tensor for tensor in tensors}
         self._arrays, found = _read_arrays(path, tensors)
-        self.values = self._arrays[tensors[0].name]
         counts = {name: len(array) for name, array in self._arrays.items()}
         if len(set(counts.values())) > 1:
             raise InputError("the arrays do not hold the same number of items", facts=counts)
         if labels is not None:
             found = _read_labels(Path(labels))
+        count = next(iter(counts.values()))
         self.labels = None
         if found is not None:
-            if found.dtype.kind not in "iubf":
-                raise InputError("labels are numbers of classes", facts={"type": found.dtype})
-            if found.size != len(self.values):
+            given = found.reshape(-1)
+            if given.size != count:
                 raise InputError(
                     "there are not as many labels as items",
-                    facts={"items": len(self.values), "labels": found.size},
+                    facts={"items": count, "labels": given.size},
                 )
-            with np.errstate(invalid="ignore"):
-                self.labels = found.reshape(-1).astype(np.int64)
-            odd = found.reshape(-1)[self.labels != found.reshape(-1)]
-            if odd.size:  # cut to integers, they would be other classes
-                raise InputError("labels are whole numbers of classes", facts={"one is": odd[0]})
+            usable = given.dtype.kind in "iubf" and (np.abs(given) < MOST_CLASSES).all()
+            if not usable or (given % 1 != 0).any():
+                raise InputError(
+                    "labels are whole numbers of classes", facts={"labels": str(given[:5])}
+                )
+            self.labels = given.astype(np.int64)
         elif not unlabelled:
             raise InputError(
                 f"{path.name} has no labels",
                 facts={"looked for": ", ".join(LABELS)},
                 fix="np.savez(file, images=..., labels=...), or --labels labels.npy",
             )
-        self.names = tuple(f"{path.name}[{index}]" for index in range(len(self.values)))
+        self.names = tuple(f"{path.name}[{index}]" for index in range(count))
         self.notes = tuple(
             note for name, tensor in self._tensors.items()
             for note in _check_shape(tensor, self._arrays[name].shape[1:])
@@ -276,19 +277,6 @@ class LabelledArrays(DataSource):
                     item = np.pad(item, gap)
             arrays[name] = np.asarray(item, np.float32) if item.dtype.kind == "f" else item
         return arrays
-
-    def picture(self, index: int) -> NDArray[np.uint8] | None:
-        item = np.asarray(self.values[index])
-        if item.ndim == 3 and item.shape[0] in (1, 3):
-            item = item.transpose(1, 2, 0)
-        if item.ndim == 2:
-            item = item[:, :, None]
-        if item.ndim != 3 or item.shape[2] not in (1, 3):
-            return None
-        if item.dtype != np.uint8:
-            low, high = float(item.min()), float(item.max())
-            item = (255 * (item - low) / ((high - low) or 1.0)).astype(np.uint8)
-        return item
 
 
 def _check_shape(tensor: TensorSpec, have: tuple[int, ...]) -> list[str]:

@@ -28,7 +28,7 @@ from trtbench.core.samples import Arrays
 from trtbench.tasks._boxes import SIZE, STRIDE, DetectionImage, DetectionImages, folders_beside
 from trtbench.tasks._decoders import (
     CLASS_MAPS,
-    DECODERS,
+    NAMES,
     NO_ORDER,
     ORDERS,
     DetectorOutputs,
@@ -55,7 +55,7 @@ FLAGS = (
     Flag(name="split", choices=("train", "val", "test"), preprocessing=True, to_calibrate="train",
          help="Which images of a data.yaml (default: val; to calibrate with, train)."),
     Flag(name="decoder", default="auto", help="Family of the outputs: auto, "
-         + ", ".join(each.name for each in DECODERS[:-1])
+         + ", ".join(NAMES[:-1])
          + ", or your own: FILE.py:FUNCTION."),
     Flag(name="conf", kind="number", default=0.001, help="Least score of an object."),
     Flag(name="iou", kind="number",
@@ -110,26 +110,21 @@ def read_beside(settings: Settings) -> Sequence[Path]:
 
 def decode(outputs: Arrays, loaded: Sequence[DetectionImage], settings: Settings) -> Arrays:
     """Make boxes of the outputs, in the coordinates of their images."""
-    first = loaded[0]
-    assert first.target is not None
     asked = settings.get("read_output")
     names = list(outputs) if asked is None else [n.strip() for n in str(asked).split(",")]
     for name in names:
         said = f"there is no output {name!r}"
         refuse_unknown(name, outputs, said, listed="outputs", flag="--read-output")
-    batch = DetectorOutputs(
-        arrays={name: np.asarray(outputs[name]) for name in names},
-        items=loaded, target=first.target, classes=first.classes, highest=first.highest,
-        settings=settings,
-    )  # fmt: skip
-    place, found = decode_outputs(batch)
+    arrays = {name: np.asarray(outputs[name]) for name in names}
+    batch = DetectorOutputs(arrays=arrays, items=loaded, settings=settings)
+    decoder, found = decode_outputs(batch)
     order = box_order(found, batch)
     rows = rows_in_images(found, order, batch)
     # Where nothing was found the order is unknown, and does not matter.
     some = any(np.size(boxes) for boxes in found.boxes)
     return {
         "boxes": rows,
-        "decoder": np.full(len(rows), place, np.int8),
+        "decoder": np.full(len(rows), NAMES.index(decoder), np.int8),
         "classes": np.full(len(rows), found.classes or 0, np.int32),
         "order": np.full(len(rows), ORDERS.index(order) if some else NO_ORDER, np.int8),
     }
@@ -171,7 +166,7 @@ def judge(
     resamples = int(np.clip(RESAMPLED / max(1, max(t.boxes.detections for t in tallies)),
                             RESAMPLES // 4, RESAMPLES)) * (not source.scores_only)  # fmt: skip
     conf = number(settings, "conf")
-    notes = [*source.notes, *source.resized(), *(note for each in found for note in each.notes)]
+    notes = [*source.notes, *(note for each in found for note in each.notes)]
     if conf > HIGH_CONF:
         notes.append(f"--conf {conf:g} cuts the curve short: published mAP is taken with 0.001")
     if not any((~each.crowd).any() for each in truths):

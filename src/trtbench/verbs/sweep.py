@@ -173,8 +173,8 @@ def plan(request: SweepRequest, view: PlanView, caller: Caller) -> None:
         draw(document_from_plan(plan, kinds))
         return
     cases = [
-        {"case": case, "name": case.name, "steps": chain, "refused": plan.refused.get(place)}
-        for place, (case, chain) in enumerate(zip(plan.cases, plan.chains, strict=True))
+        {"case": each.case, "name": each.name, "steps": each.chain, "refused": each.refused}
+        for each in plan.cases
     ]
     steps = list(plan.steps.values())
     print_json({"matrix": plan.matrix, "cases": cases, "steps": steps, "estimate": kinds})
@@ -269,8 +269,8 @@ class Board(LiveDrawing):
             drawn = lines(_board(progress), width=self._console.width)
             self._live.update(Group(*drawn), refresh=True)
             return
-        for place, reason in progress.reasons.items():
-            self._say(f"failed: {progress.plan.cases[place].name}: {reason}")
+        for place, failure in progress.failures.items():
+            self._say(f"failed: {progress.plan.cases[place].name}: {failure.text}")
         for place, found in progress.found.items():
             self._say(f"done: {progress.plan.cases[place].name}: {_median(found)} ({found.run})")
         if progress.doing:
@@ -293,7 +293,7 @@ def _board(progress: SweepProgress) -> Document:
             Cell(text=_MARKS[states[place]], tone="bad" if states[place] == "failed" else "plain"),
             case.name,
             _median(progress.found[place]) if place in progress.found else "",
-            progress.reasons.get(place, ""),
+            progress.failures[place].text if place in progress.failures else "",
         )
         for place, case in enumerate(progress.plan.cases)
         if place in shown

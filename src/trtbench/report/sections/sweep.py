@@ -253,13 +253,13 @@ def document_from_plan(plan: SweepPlan, kinds: Sequence[KindEstimate]) -> Docume
     rounds = f", {plan.matrix.rounds} rounds" if plan.matrix.rounds > 1 else ""
     blocks.append(Text(f"{len(plan.cases)} cases{rounds}:"))
     cases = (
-        column("case", "Case", lambda row: row[1].name, fit="wrap"),
+        column("case", "Case", lambda each: each.name, fit="wrap"),
         column(
-            "needs", "Needs", lambda row: " ".join(key[:8] for key in plan.chains[row[0]]),
-            fit="wrap", rank=1,
+            "needs", "Needs", lambda each: " ".join(key[:8] for key in each.chain), fit="wrap",
+            rank=1,
         ),
     )  # fmt: skip
-    rows = [each for each in enumerate(plan.cases) if each[0] not in plan.refused]
+    rows = [each for each in plan.cases if not each.refused]
     blocks.append(table("cases", rows, cases))
     for reason, count in Counter(plan.refused.values()).items():
         blocks.append(Text(f"{count} cannot be measured: {reason}", "unclear"))
