@@ -38,7 +38,6 @@ LONG = {
     "test_a_second_list_of_contents_hides_no_code",
     "test_a_sweep_measures_the_size_that_it_judges",
     "test_bytes_in_arrays_are_calibrated_with_as_they_are_judged",
-    "test_models_of_several_sizes_have_a_preparation_each",
     "test_networks_of_other_kinds",
     "test_no_row_takes_the_files_of_another",
     "test_no_secret_reaches_the_store_a_document_or_a_screen",

@@ -14,7 +14,6 @@ from trtbench.runtimes._stream import _per_item
 from trtbench.tasks import detection
 from trtbench.tasks._boxes import DetectionImage
 from trtbench.tasks._decoders import COCO_IDS, NAMES, ORDERS, class_map
-from trtbench.tasks._images import ImageInput, normalized
 from trtbench.tasks.contract import completed
 
 CORNERS = np.array([each[:4] for each in OBJECTS])
@@ -85,22 +84,6 @@ def test_lists_of_a_plug_in(
         decoder, rows = said(outputs, batch=batch)
         assert decoder == "nms-lists"
         assert rows == [RIGHT] * batch, (places, names)
-
-
-@pytest.mark.parametrize("ends", [(), (1,)])
-@pytest.mark.parametrize("counted", [(), (1,)])
-def test_lists_with_a_dimension_of_one_more_or_less(
-    ends: tuple[int, ...], counted: tuple[int, ...]
-) -> None:
-    scores, labels = np.full((2, ROWS), 0.01, np.float32), np.ones((2, ROWS), np.int64)
-    scores[:, : len(SCORES)], labels[:, : len(LABELS)] = SCORES, LABELS
-    outputs = {
-        "a": labels.reshape(2, ROWS, *ends),
-        "b": scores.reshape(2, ROWS, *ends),
-        "c": np.stack([boxes_as("xyxy", fraction=False)] * 2),
-        "d": np.full((2, *counted), len(OBJECTS), np.int64),
-    }
-    assert said(outputs, batch=2) == ("nms-lists", [RIGHT] * 2)
 
 
 @pytest.mark.parametrize("batch", [1, 2])
@@ -362,13 +345,6 @@ def test_rows_before_doubles_were_dropped() -> None:
     assert decoded(lists) == ("nms-lists", "xyxy", [RIGHT])
 
 
-def test_finished_rows_with_masks() -> None:
-    rows = np.zeros((1, 300, 38), np.float32)
-    rows[0, :2, :6] = np.column_stack([CORNERS, SCORES, LABELS])
-    outputs = {"output0": rows, "output1": np.zeros((1, 32, 16, 16), np.float32)}
-    assert decoded(outputs) == ("end2end", "xyxy", [RIGHT])
-
-
 def test_heads_that_went_through_their_sigmoid() -> None:
     """Sides, classes and their sums apart, as exported for RKNN."""
     outputs = {
@@ -466,16 +442,3 @@ def test_numbers_of_classes_that_nothing_tells() -> None:
         numbered([0, 7], [0], (1, 2, 3))
     with pytest.raises(InputError, match="3 classes"):
         numbered([1], [0], (1, 2, 3), asked="coco")
-
-
-@pytest.mark.parametrize(
-    ("told", "low", "high"),
-    [("none", 0, 1), ("pixels", 0, 255), ("0.5/0.5", -1, 1), ("100/1", -100, 155),
-     ("127.5/127.5", -1, 1), ("0,0,0/255,255,255", 0, 1)],
-)  # fmt: skip
-def test_pixels_are_normalised_as_told(told: str, low: float, high: float) -> None:
-    takes = ImageInput(name="x", channels=3, size=(1, 2), channels_last=False, is_bytes=False)
-    pixels = np.array([[[0, 0, 0], [255, 255, 255]]], np.uint8)
-    found = normalized(pixels, told, takes)
-    assert found.shape == (3, 1, 2)
-    assert found[0, 0] == pytest.approx([low, high], abs=1e-4)

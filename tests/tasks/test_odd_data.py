@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +10,11 @@ import pytest
 from PIL import Image
 
 from trtbench.core.errors import InputError, UsageError
-from trtbench.core.safety import at_home
 from trtbench.core.spec import TensorSpec
 from trtbench.host.arrays import Chunks, ChunkWriter
 from trtbench.host.images import read_image, read_map
-from trtbench.store.place import address_from_text
 from trtbench.tasks import classification, depth, detection, pose
 from trtbench.tasks._boxes import (
-    Annotations,
     CocoBoxes,
     DetectionImages,
     YoloBoxes,
@@ -26,9 +22,8 @@ from trtbench.tasks._boxes import (
     read_labels,
     read_yolo_data,
 )
-from trtbench.tasks._images import chosen_item
 from trtbench.tasks.classification import ImageFolder, LabelledArrays, read_classes
-from trtbench.tasks.contract import Predicted, completed, settings_from_text
+from trtbench.tasks.contract import Predicted, completed
 from trtbench.tasks.depth import DepthImages
 
 COLOUR = (TensorSpec(name="images", dtype="float32", shape=("batch", 3, 16, 16)),)
@@ -66,23 +61,6 @@ def test_images_of_every_kind(
     """16 bits were cut off at 255, so that such images were white."""
     path = picture(tmp_path / "a.png", mode=mode, colour=colour)
     assert read_image(path, channels=channels)[3, 4].tolist() == seen
-
-
-def test_images_lie_as_their_exif_says(tmp_path: Path) -> None:
-    image = Image.new("RGB", (40, 20))
-    told = image.getexif()
-    told[0x112] = 6
-    image.save(tmp_path / "a.jpg", exif=told)
-    assert read_image(tmp_path / "a.jpg", channels=3).shape == (40, 20, 3)
-
-
-@pytest.mark.parametrize("keep", [0, 4, 45])
-def test_a_broken_image_is_named(tmp_path: Path, keep: int) -> None:
-    whole = picture(tmp_path / "a.png").read_bytes()
-    (tmp_path / "a.png").write_bytes(whole[:keep])
-    with pytest.raises(InputError, match=r"a\.png cannot be read as an image") as caught:
-        read_image(tmp_path / "a.png", channels=3)
-    assert caught.value.fix
 
 
 def test_an_empty_class_keeps_its_number(tmp_path: Path) -> None:
@@ -228,11 +206,6 @@ def test_images_nobody_is_annotated_in(tmp_path: Path, people: list[dict]) -> No
     assert any("nobody is annotated" in note for note in found.notes)
 
 
-def test_skeletons_of_different_kinds_are_not_compared(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="do not have the same key points"):
-        pose_judgement(tmp_path, [somebody(0)], np.zeros((1, 14, 40), np.float32))
-
-
 def test_annotated_images_in_folders(tmp_path: Path) -> None:
     for name in ("a/1.png", "b/1.png"):
         picture(tmp_path / "images" / name)
@@ -245,13 +218,6 @@ def test_annotated_images_in_folders(tmp_path: Path) -> None:
         pose.PoseImages(completed(pose.FLAGS, settings), COLOUR)
 
 
-@pytest.mark.parametrize("missing", ["bbox", "image_id"])
-def test_annotations_that_lack_something(tmp_path: Path, missing: str) -> None:
-    people = [{name: value for name, value in somebody(0).items() if name != missing}]
-    with pytest.raises(InputError, match="lacks something"):
-        Annotations(coco(tmp_path / "people.json", {"a.png": 0}, people))
-
-
 def labelled(
     folder: Path, *shape: int, file: Path | None = None, **arrays: object
 ) -> LabelledArrays:
@@ -259,16 +225,6 @@ def labelled(
     np.savez(folder / "a.npz", **arrays)  # type: ignore[arg-type]
     tensors = (TensorSpec(name="x", dtype="float32", shape=("n", *(shape or (4,)))),)
     return LabelledArrays(folder / "a.npz", tensors, labels=str(file) if file else None)
-
-
-def test_labels_are_numbers_of_classes(tmp_path: Path) -> None:
-    found = labelled(tmp_path, x=np.zeros((2, 4)), labels=np.array([1.0, 3.0])).labels
-    assert found is not None
-    assert found.tolist() == [1, 3]
-    (tmp_path / "labels.txt").write_text("3\n1\n")
-    found = labelled(tmp_path, file=tmp_path / "labels.txt", x=np.zeros((2, 4))).labels
-    assert found is not None
-    assert found.tolist() == [3, 1]
 
 
 @pytest.mark.parametrize(
@@ -312,18 +268,6 @@ def test_images_in_arrays_are_scaled(tmp_path: Path) -> None:
     assert (item.shape, item.dtype, item.max()) == ((1, 8, 8), np.float32, 1)
 
 
-def test_a_home_that_nobody_has_is_a_name_like_any_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert at_home("~/data") == tmp_path / "data"
-    assert at_home("~nobody-is-called-so/x") == Path("~nobody-is-called-so/x")
-    picture(tmp_path / "a.png")
-    (tmp_path / "data.yaml").write_text("path: ~nobody-is-called-so/x\nval: .\nnames: [a]\n")
-    assert len(read_yolo_data(tmp_path / "data.yaml", "val").paths) == 1
-    assert address_from_text("~nobody-is-called-so/x").endswith("/~nobody-is-called-so/x")
-
-
 def test_arrays_for_several_inputs(tmp_path: Path) -> None:
     tensors = (
         TensorSpec(name="tokens", dtype="int64", shape=("batch", 4)),
@@ -341,25 +285,6 @@ def test_arrays_for_several_inputs(tmp_path: Path) -> None:
     np.savez(tmp_path / "c.npz", labels=np.arange(3), **{**arrays, "weights": np.ones((2, 4))})
     with pytest.raises(InputError, match="same number of items"):
         LabelledArrays(tmp_path / "c.npz", tensors, labels=None)
-
-
-@pytest.mark.parametrize("wanted", ["7", "a.npz[7]"])
-def test_an_item_of_arrays_is_shown_by_its_number(wanted: str) -> None:
-    assert chosen_item([f"a.npz[{place}]" for place in range(20)], wanted) == 7
-
-
-def test_settings_told_as_text() -> None:
-    told = {"gt": "truth", "min-depth": "0.5", "size": "64"}
-    assert settings_from_text(depth.FLAGS, told) == {"gt": "truth", "min_depth": 0.5, "size": 64}
-    with pytest.raises(UsageError, match="size=big is not a whole"):
-        settings_from_text(depth.FLAGS, {"size": "big"})
-
-
-@pytest.mark.parametrize("ends", [(5.0, 2.0), (0.0, 1.0)])
-def test_a_range_of_depths_that_is_empty(ends: tuple[float, float]) -> None:
-    settings = completed(depth.FLAGS, {"min_depth": ends[0], "max_depth": ends[1]})
-    with pytest.raises(UsageError, match="no depth lies between"):
-        depth.open_source(settings, COLOUR)
 
 
 def test_the_map_among_several_outputs() -> None:
@@ -416,17 +341,6 @@ def test_orders_of_classes_that_are_none(tmp_path: Path, content: object) -> Non
     (tmp_path / "order.json").write_text(json.dumps(content))
     with pytest.raises(InputError, match="holds no order of classes"):
         read_classes(tmp_path / "order.json")
-
-
-@pytest.mark.parametrize(
-    "read", [read_classes, read_labels, lambda path: read_yolo_data(path, "val")]
-)
-def test_a_list_that_is_no_text_is_said_to_be_none(
-    tmp_path: Path, read: Callable[[Path], object]
-) -> None:
-    (tmp_path / "list").write_bytes("Katze, Löwe".encode("latin-1"))
-    with pytest.raises(InputError, match="list cannot be read"):
-        read(tmp_path / "list")
 
 
 BOX = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4]}

@@ -34,7 +34,6 @@ from trtbench.analysis.depth import (
     metrics_of,
     resize_map,
 )
-from trtbench.analysis.pass_times import split_from_columns, warmup_batches
 from trtbench.analysis.summary import mean_interval
 from trtbench.host.images import sampled
 from trtbench.tasks._boxes import Annotations
@@ -305,24 +304,6 @@ def test_weights_are_repetitions(tmp_path: Path) -> None:
     for name, value in plain.items():
         # Where scores are equal, repeated images lie otherwise in the order.
         assert weighted[name] == pytest.approx(value, abs=0.03), name
-
-
-def test_the_split_of_a_pass() -> None:
-    columns = {
-        "items": np.array([4.0, 4, 4, 2]), "load": np.array([9.0, 1, 1, 1]),
-        "preprocess": np.array([9.0, 2, 2, 1]), "inference": np.array([9.0, 4, 8, 3]),
-        "model": np.array([9.0, 3, 7, 2]), "postprocess": np.zeros(4),
-    }  # fmt: skip
-    split = split_from_columns(columns, warmup=0.1)
-    assert (split.batches, split.warmup_batches) == (3, 1)
-    assert split.parts["inference"].mean_s == 5.0
-    assert split.parts["inference"].max_s == 8.0
-    assert split.item_parts_s["inference"] == 1.5, "of the two full batches"
-    assert split.item_parts_s["preprocess"] == 0.5
-    assert (split.item_batches, split.item_batch) == (2, 4)
-    assert split.items_per_s == pytest.approx(10 / 15)
-    assert split.items_per_s_all == pytest.approx(10 / (15 + 3 + 5))
-    assert [warmup_batches(n, 0.1) for n in (1, 2, 9, 20, 100)] == [0, 1, 1, 2, 10]
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from PIL import Image
 
-from models import conv_model, multi_input_model, save_graph, threshold_model
+from models import conv_model, save_graph, threshold_model
 from trtbench.accuracy.check import join_checks, run_check
 from trtbench.analysis.check import Checked
 from trtbench.cli import run
@@ -150,22 +149,6 @@ def test_the_batch_is_told_by_all_inputs_and_what_items_share_is_the_same_in_eac
     assert output.max_abs == pytest.approx(0.0, abs=1e-4), "the same items, whatever the batch"
 
 
-def test_arrays_are_cut_and_fed_in_the_type_of_the_input(tmp_path: Path, check: Checking) -> None:
-    model = conv_model(tmp_path / "a.onnx")
-    data = tmp_path / "data.npz"
-    np.savez(data, image=np.random.default_rng(0).random((9, 3, 16, 16)))
-    found = check(model, model, inputs=data)
-    assert found.items == 9
-    assert found.inputs == f"9 items of {data}"
-
-
-def test_several_inputs_of_several_types(tmp_path: Path, check: Checking) -> None:
-    model = multi_input_model(tmp_path / "text.onnx", vocabulary=1000)
-    shapes = {"input_ids": (1, 6), "attention_mask": (1, 6)}
-    found = check(model, model, batch=3, shapes=shapes)
-    assert found.candidates[0].checks[0].identical
-
-
 def test_random_items_do_not_depend_on_batches_names_or_precision() -> None:
     spec = RunSpec(model=ModelRef(path="x", format="onnx"), runtime="onnxruntime")
 
@@ -180,20 +163,6 @@ def test_random_items_do_not_depend_on_batches_names_or_precision() -> None:
     assert not np.array_equal(item(3, plain), item(2, plain))
     wide = item(0, plain, ranges={"": (-2.0, 6.0)})
     assert wide.min() < 0 < 1 < wide.max() <= 6.0
-
-
-def test_chunks_hold_rows_across_files(tmp_path: Path) -> None:
-    writer = ChunkWriter(tmp_path, limit=60)
-    rows = np.arange(60, dtype=np.float32).reshape(20, 3)
-    for start in range(0, 20, 3):
-        part = rows[start : start + 3]
-        writer.add({"file": part}, items=len(part))
-    writer.flush()
-    chunks = Chunks(tmp_path)
-    assert len(list(tmp_path.iterdir())) > 3
-    assert len(chunks) == 20
-    assert np.array_equal(chunks.rows(2, 17)["file"], rows[2:17])
-    assert np.array_equal(chunks.whole()["file"], rows)
 
 
 def test_chunks_hold_items_with_shapes_of_their_own(tmp_path: Path) -> None:
@@ -339,15 +308,3 @@ def test_a_candidate_that_fails_does_not_take_the_others_along(
     assert len(kept["candidates"]) == 1
     assert run(["check", model, two, *rest]) == 1
     assert "two.onnx" in capsys.readouterr().err
-
-
-def test_images_take_the_flags_of_classification_unasked(
-    tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model = str(conv_model(tmp_path / "a.onnx"))
-    Image.new("RGB", (40, 40), (9, 90, 200)).save(tmp_path / "a.png")
-    asked = ["check", model, model, "--images", str(tmp_path), "--normalize", "none"]
-    rest = ["--store", str(store.root), "-o", str(tmp_path / "out"), "--floor", "off"]
-    assert run([*asked, *rest]) == 0
-    assert "1 items of" in capsys.readouterr().out
-    assert run(["check", model, model, "--normalize", "none", *rest]) == 2

@@ -8,7 +8,6 @@ import dataclasses
 import importlib
 import itertools
 import json
-import shutil
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from click.testing import CliRunner
 
 from models import conv_model, tiny_model
 from trtbench.cli import trtbench as cli
-from trtbench.compare.compare import compare, comparison_from_runs, csv_name
+from trtbench.compare.compare import compare, comparison_from_runs
 from trtbench.compare.gate import SAME_BYTES, gate
 from trtbench.compare.turns import Duet, Sides, paired
 from trtbench.core.errors import InputError, StoreError, UsageError
@@ -35,7 +34,6 @@ from trtbench.requests.measure import BenchRequest, CompareRequest, GateRequest
 from trtbench.requests.run_spec import run_spec
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
-from trtbench.workflows.stored.report import load_runs, write_report
 
 turns = importlib.import_module("trtbench.compare.turns")  # trtbench.compare is the verb
 QUICK = {"batch": 1, "threads": 1}
@@ -301,14 +299,6 @@ def test_many_candidates_are_corrected_for(
     assert found[1].comparison.verdicts[0].kind == "slower"
 
 
-def test_the_number_of_runtimes_must_fit_the_sides(
-    models: tuple[str, str], store: Store, config: Config
-) -> None:
-    wish = asked(models[0], models[1], runtime=("onnxruntime", "onnxruntime", "onnxruntime"))
-    with pytest.raises(UsageError, match="-r is given 3 times for 2 sides"):
-        compare(wish, store=store, config=config)
-
-
 def run_cli(*arguments: str, store: Store) -> tuple[int, str, str]:
     result = CliRunner().invoke(cli, [*arguments, "--store", str(store.root)])
     return result.exit_code, result.stdout, result.stderr
@@ -353,46 +343,6 @@ def test_gate_leaves_with_3_when_a_rule_is_broken_and_0_when_not(
         "gate", models[0], "--against", models[1], "--max-slowdown", "5%", *common, store=store
     )
     assert status == 0, out
-
-
-def test_gate_reads_the_ranges_kept_beside_a_model(
-    models: tuple[str, str], store: Store, tmp_path: Path
-) -> None:
-    own = shutil.copy(models[0], tmp_path)
-    Path(own).with_suffix(".gate.toml").write_text('median = ["1ns", "2ns"]\n')
-    status, out, _ = run_cli(
-        "gate", str(own), "--batch", "1", "--iterations", "20", "--warmup", "10ms",
-        "--no-until-steady", "--launches", "2", "-o", str(tmp_path / "gate"), store=store,
-    )  # fmt: skip
-    assert status == 3
-    assert "median" in out
-
-
-def test_gate_without_rules_says_what_a_rule_looks_like(
-    models: tuple[str, str], store: Store
-) -> None:
-    with pytest.raises(UsageError, match="no rules") as caught:
-        gate(GateRequest(candidate=models[0]), store=store, config=Config(store=str(store.root)))
-    assert "--max-slowdown" in str(caught.value)
-
-
-def test_a_report_over_a_duet_carries_its_verdict(
-    duet: tuple[Compared, Store], tmp_path: Path
-) -> None:
-    found, store = duet
-    runs, failed = load_runs([found.baseline.id, found.candidate.id], store=store)
-    assert not failed
-    paths = write_report(runs, tmp_path / "report", formats=("md",))
-    text = next(path for path in paths if path.suffix == ".md").read_text()
-    assert "## Verdicts" in text
-    assert "slower" in text
-
-
-def test_names_of_tables_hold_no_unsafe_characters(tmp_path: Path) -> None:
-    odd = tmp_path / "a b&c.onnx"
-    assert csv_name(str(odd), str(odd)) == "a_b_c_vs_a_b_c.csv"
-    long = f"{'ñ' * 120}.onnx"
-    (tmp_path / csv_name(long, long)).touch()
 
 
 @pytest.mark.parametrize("same", [True, False])

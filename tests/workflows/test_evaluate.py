@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 from PIL import Image
 
@@ -27,7 +26,7 @@ from made_data import (
 from onnx import helper
 
 from trtbench.accuracy.check import unique_names, vanilla_name
-from trtbench.accuracy.evaluate import join, run_evaluation, write_evaluation
+from trtbench.accuracy.evaluate import join, run_evaluation
 from trtbench.analysis.pass_times import Evaluation
 from trtbench.cli import run
 from trtbench.core.errors import InputError
@@ -178,20 +177,6 @@ def test_depth_that_is_right_and_depth_that_is_not(tmp_path: Path, evaluate) -> 
     assert plain.models[0].score("abs_rel").value == pytest.approx(2 / 3, rel=1e-3)
 
 
-def test_one_image_with_its_truth_means_the_same(tmp_path: Path, evaluate) -> None:
-    root = depth_data(tmp_path / "depth", count=1)
-    bent = depth_network(tmp_path / "bent.onnx", power=0.5)
-    both = {"normalize": "none", "gt_kind": "depth"}
-    many = evaluate("depth", [bent], data=str(root / "images"), gt=str(root / "truth"), **both)
-    one = evaluate(
-        "depth", [bent], data=str(root / "images/0.png"), gt=str(root / "truth/0.npy"), **both
-    )
-    assert one.models[0].score("rmse").value == many.models[0].score("rmse").value
-    only = evaluate("depth", [bent], data=str(root / "images/0.png"), normalize="none")
-    assert only.models[0].scores == ()
-    assert "compared only" in only.method
-
-
 def test_empty_truths_are_excluded_and_counted(tmp_path: Path, evaluate) -> None:
     root = depth_data(tmp_path / "depth", count=3)
     np.save(root / "truth" / "1.npy", np.zeros((32, 32)))
@@ -306,27 +291,6 @@ def test_what_is_measured_after_an_evaluation_is_joined_too(
     assert "scores" not in loaded[1].extra, "other bytes"
 
 
-def test_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
-    monkeypatch.chdir(tmp_path)
-    root = depth_data(tmp_path / "depth", count=2)
-    model = depth_network(tmp_path / "net.onnx")
-    words = ["eval", str(model), "--task", "depth", "--data", str(root / "images")]
-    words += ["--gt", str(root / "truth"), "--normalize", "none", "--threads", "1"]
-    assert run([*words, "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document["models"][0]["scores"][0]["metric"] == "abs_rel"
-    assert (tmp_path / "artifacts/eval/depth_comparison.png").is_file()
-    assert run([*words, "--gt-kind", "metres"]) == 2
-    assert "'metres' is not one of" in capsys.readouterr().err
-    assert run(["eval", str(model), "--task", "deph", "--data", "x"]) == 2
-    assert "did you mean depth?" in capsys.readouterr().err
-    assert run(["eval", "--task", "pose", "--help"]) == 0
-    assert "--annotations" in capsys.readouterr().out
-
-
 def test_images_with_the_preprocessing_of_a_task_in_a_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -345,21 +309,6 @@ def test_images_with_the_preprocessing_of_a_task_in_a_check(
     assert output["worst"][0]["name"].endswith(".png")
 
 
-def test_written_files_name_all_models(tmp_path: Path, evaluate) -> None:
-    model = colour_network(tmp_path / "net.onnx")
-    data = colour_folder(tmp_path / "val", per_class=1)
-    found = evaluate("classification", [model, model], data=str(data), normalize="none")
-    assert [each.label for each in found.models] == [
-        "net.onnx (onnxruntime) 1", "net.onnx (onnxruntime) 2",
-    ]  # fmt: skip
-    (tmp_path / "other").mkdir()
-    other = colour_network(tmp_path / "other" / "net.onnx", swap=True)
-    apart = evaluate("classification", [model, other], data=str(data), normalize="none")
-    assert [each.label for each in apart.models] == [f"{tmp_path.name}/net.onnx", "other/net.onnx"]
-    paths = write_evaluation(found, tmp_path / "written")
-    assert json.loads(paths[0].read_text())["task"] == "classification"
-
-
 def test_a_model_that_fails_does_not_take_the_others_along(
     tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -374,26 +323,3 @@ def test_a_model_that_fails_does_not_take_the_others_along(
     assert "not all models could be evaluated" in told.err
     kept = json.loads((out / "eval.json").read_text())
     assert [each["model"] for each in kept["failed"]] == ["broken.onnx"]
-
-
-def test_models_in_batches_of_different_sizes_are_told(tmp_path: Path, evaluate) -> None:
-    data = colour_folder(tmp_path / "val")
-    model = colour_network(tmp_path / "open.onnx")
-    fixed = onnx.load(model)
-    for value in (*fixed.graph.input, *fixed.graph.output):
-        value.type.tensor_type.shape.dim[0].dim_value = 2
-    onnx.save(fixed, tmp_path / "two.onnx")
-    found = evaluate("classification", [model, tmp_path / "two.onnx"], batch=None, data=str(data))
-    assert [each.batch for each in found.models] == [1, 2]
-    assert any("open.onnx 1, two.onnx 2" in note for note in found.notes)
-
-
-def test_the_batch_of_a_shape_counts(
-    tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = colour_folder(tmp_path / "val")
-    model = str(colour_network(tmp_path / "a.onnx"))
-    words = ["eval", model, "--task", "classification", "--data", str(data), "--json"]
-    rest = ["--shape", "images:5x3x16x16", "--store", str(store.root), "-o", str(tmp_path / "out")]
-    assert run([*words, *rest]) == 0
-    assert json.loads(capsys.readouterr().out)["models"][0]["batch"] == 5

@@ -22,7 +22,7 @@ from planted_faults import WIDTH, convolutions, int8_of, overflowing, with_outli
 from trtbench.accuracy.localize import commands_for
 from trtbench.cli import run as run_command
 from trtbench.convert.cast import cast
-from trtbench.core.errors import EXIT_BROKEN, UsageError
+from trtbench.core.errors import EXIT_BROKEN
 from trtbench.models.identity import read_sidecar
 from trtbench.models.onnx_model import save_onnx
 from trtbench.requests.accuracy import LocalizeRequest
@@ -133,17 +133,6 @@ def test_no_repair_is_status_3(fp16: tuple[Path, Path], capsys: pytest.CaptureFi
     assert run_command(words) == EXIT_BROKEN
     assert "No repair meets sqnr>=500dB" in capsys.readouterr().out
     assert not list(Path("artifacts/localize").glob("*.repaired.onnx"))
-
-
-def test_what_makes_no_sense_is_refused(fp16: tuple[Path, Path]) -> None:
-    with pytest.raises(UsageError, match="judged by a task"):
-        trtbench.localize("a.onnx", "b.onnx", data="val")
-    with pytest.raises(UsageError, match="a repair has to meet"):
-        trtbench.localize("a.onnx", "b.onnx", where="sqnr>=30dB")
-    with pytest.raises(UsageError, match="no quantity called 'top1'"):
-        trtbench.localize(fp16[0], fp16[1], repair=True, where="top1>=baseline-0.5%")
-    with pytest.raises(UsageError, match="finds nothing"):
-        trtbench.localize("a.onnx", "b.onnx", max_time=0)
 
 
 def _outputs(path: Path, items: np.ndarray) -> np.ndarray:

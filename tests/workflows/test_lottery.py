@@ -12,14 +12,14 @@ import pytest
 
 import models
 from trtbench.cli import run as command
-from trtbench.core.errors import InputError, UnavailableError, UsageError
-from trtbench.requests.convert import BuildRequest, LotteryRequest, UpgradeRequest, build_settings
+from trtbench.core.errors import InputError
+from trtbench.requests.convert import BuildRequest, LotteryRequest
 from trtbench.requests.execution import Execution
 from trtbench.requests.measure import CompareRequest
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
 from trtbench.workflows import builds as draws
-from trtbench.workflows.builds import Builds, builder_of_both, versions_named
+from trtbench.workflows.builds import Builds, builder_of_both
 
 QUICK: dict[str, Any] = {"launches": 2, "duration": "50ms"}
 
@@ -81,22 +81,6 @@ def test_an_interrupted_lottery_goes_on_with_what_it_built(
     assert all(each.launches_s for each in found.draws)
 
 
-def test_an_engine_has_the_name_that_its_machine_goes_by(
-    trtexec: Any, store: Store, config: Config
-) -> None:
-    recipe = BuildRequest(model=trtexec.onnx(), output=trtexec.folder / "build-1.engine")
-    told: list[str] = []
-    orin = Execution(machine="orin", listen=lambda event: told.append(event.text))
-    builds = Builds(store=store, config=config, execution=orin)
-    built = builds.build_one(recipe, "1")
-    assert built.artefact.host == "orin"
-    builds.build_one(recipe, "1", resume=True)
-    assert told[-1] == "build-1.engine was there already"
-    other = dataclasses.replace(orin, machine="xavier")
-    dataclasses.replace(builds, execution=other).build_one(recipe, "1", resume=True)
-    assert told[-1] != "build-1.engine was there already"
-
-
 def test_engines_of_two_versions_are_no_lottery(trtexec: Any, store: Store, config: Config) -> None:
     folder = trtexec.folder
     recipe = BuildRequest(model=trtexec.onnx(), output=folder / "build-1.engine")
@@ -137,22 +121,6 @@ def test_networks_are_compared_by_pairs_of_builds(
     assert alike.comparison.verdicts[0].kind == "same"
 
 
-def test_engines_are_not_built_again(trtexec: Any, store: Store, config: Config) -> None:
-    request = CompareRequest(baseline=trtexec.engine(), candidates=[trtexec.engine()], builds=2)
-    with pytest.raises(UsageError, match="not an ONNX file"):
-        Builds(store=store, config=config, execution=Execution()).compare(request)
-
-
-def test_flags_of_a_build_are_read_and_checked() -> None:
-    found = build_settings({"workspace": "64MiB", "optimization-level": "3", "refit": "on"})
-    assert found == {"workspace": "64MiB", "optimization_level": 3, "refit": True}
-    with pytest.raises(UsageError) as caught:
-        build_settings({"workspce": "1GiB"})
-    assert caught.value.fix == "workspace=1GiB"
-    with pytest.raises(UsageError, match="neither on nor off"):
-        build_settings({"refit": "perhaps"})
-
-
 def test_the_command_and_build_times_say_the_same(
     trtexec: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,30 +141,6 @@ def test_the_command_and_build_times_say_the_same(
     assert command(["build", model, "--times", "2", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["draws"]) == 2
     assert not Path(model).with_suffix(".engine").exists()
-
-
-def test_an_upgrade_needs_two_interpreters(tmp_path: Path, store: Store, config: Config) -> None:
-    model = models.conv_model(tmp_path / "net.onnx", batch=1)
-    request = UpgradeRequest(old="8.6=", new=f"10={sys.executable}", model=model)
-    with pytest.raises(UsageError, match="names no interpreter"):
-        Builds(store=store, config=config, execution=Execution()).upgrade(request)
-
-
-def test_interpreters_of_an_upgrade_are_named_or_old_and_new(tmp_path: Path) -> None:
-    """A path by itself stood in every row, and what to type was a flag that does nothing here."""
-    python = sys.executable
-    assert versions_named(python, f"10={python}") == [("old", python), ("10", python)]
-    assert versions_named(python, python) == [("old", python), ("new", python)]
-    with pytest.raises(UsageError, match="both versions are called 10"):
-        versions_named(f"10={python}", f"10={python}")
-    with pytest.raises(UnavailableError) as caught:
-        versions_named(f"8.6={tmp_path / 'none'}", python)
-    assert caught.value.fix == "8.6=PATH"
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "python").touch()
-    with pytest.raises(UnavailableError) as caught:
-        versions_named(f"8.6={tmp_path}", python)
-    assert caught.value.fix == f"8.6={tmp_path / 'bin' / 'python'}"
 
 
 def test_an_upgrade_builds_with_what_both_interpreters_have(

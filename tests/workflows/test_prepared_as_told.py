@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
@@ -19,21 +18,16 @@ from sweeps import matrix
 
 from models import save_graph
 from trtbench.accuracy.check import run_check
-from trtbench.accuracy.evaluate import join, run_evaluation, scores_of
-from trtbench.analysis.onnx_graph import PREPARATION, preparation_from_text
+from trtbench.accuracy.evaluate import join, run_evaluation
 from trtbench.analysis.pass_times import Evaluation
 from trtbench.convert.build import build_spec, with_arrays
-from trtbench.convert.builders._python_api import reproduce_line
 from trtbench.convert.conversions import run_quantize, task_items
 from trtbench.core.errors import UsageError
 from trtbench.core.run import Run
 from trtbench.core.spec import TensorSpec
 from trtbench.host.tensorrt_build import CacheKey, ScaleCache
 from trtbench.measure.bench import run_bench
-from trtbench.measure.model_facts import preparation_of_model
-from trtbench.models.identity import model_ref, read_sidecar
-from trtbench.report.renderers.md import markdown
-from trtbench.report.sections.accuracy import document_from_evaluation
+from trtbench.models.identity import model_ref
 from trtbench.requests.accuracy import CheckRequest, EvalRequest
 from trtbench.requests.convert import BuildRequest, QuantizeRequest
 from trtbench.requests.execution import Execution
@@ -168,19 +162,6 @@ def test_every_task_calibrates_and_judges_alike_and_tells_all_of_it(
 
 
 @pytest.mark.parametrize("task", TASKS.names())
-@pytest.mark.parametrize("dtype", ["uint8", "int32"])
-def test_bytes_are_not_said_to_be_normalised(task: str, dtype: str, photos: Path) -> None:
-    source = opened(task, photos, dtype=dtype, normalize="imagenet")
-    assert source.preparation["normalize"] == "pixels"
-    assert any("--normalize imagenet is not done" in note for note in source.notes)
-    pixels = first(source).astype(dtype)
-    assert pixels.max() > 40
-    assert pixels.min() >= 0
-    with pytest.raises(UsageError, match="cannot be made int8"):
-        opened(task, photos, dtype="int8")
-
-
-@pytest.mark.parametrize("task", TASKS.names())
 def test_a_size_that_a_network_does_not_take_is_refused(task: str, photos: Path) -> None:
     flag = "crop" if task == "classification" else "size"
     with pytest.raises(UsageError, match="takes images of 16x16"):
@@ -194,22 +175,6 @@ def test_a_normalisation_has_one_name() -> None:
     assert normalization_name("0,0,0/1,1,1", channels=3) == "none"
     assert normalization_name("0.5,0.5,0.5/0.5", channels=3) == "0.5/0.5"
     assert normalization_name("0.1,0.2,0.3/0.5", channels=3) == "0.1,0.2,0.3/0.5"
-
-
-def test_models_of_several_sizes_have_a_preparation_each(
-    tmp_path: Path, photos: Path, evaluate
-) -> None:
-    """A network that was calibrated rightly is not blamed for the size of the one before it."""
-    small, large = network(tmp_path / "small.onnx"), network(tmp_path / "large.onnx", size=24)
-    made = quantized(large, photos)
-    found = evaluate(small, made)
-    assert not found.findings
-    assert [each.preparation["crop"] for each in found.models] == ["16x16", "24x24"]
-    assert "crop" not in found.preparation
-    assert found.preparation["normalize"] == "imagenet"
-    text = markdown(document_from_evaluation(found))
-    assert "Images: task classification" in text
-    assert "Images for large-int8.onnx: resize 27, crop 24x24." in text
 
 
 def test_a_sweep_measures_the_size_that_it_judges(
@@ -321,36 +286,6 @@ def test_scales_of_another_model_are_refused(tmp_path: Path, config: Config) -> 
         build_spec(BuildRequest(model=path, **asked), config)
     cache.with_name("scales.cache.json").unlink()
     assert build_spec(BuildRequest(model=path, **asked), config).prepared == {}
-
-
-def test_the_command_that_repeats_a_build_prepares_alike(
-    tmp_path: Path, photos: Path, config: Config
-) -> None:
-    request = BuildRequest(
-        model=network(tmp_path / "net.onnx"), runtime="tensorrt", precision="int8",
-        calibration=photos, task="classification", settings={"normalize": "none", "resize": 18},
-    )  # fmt: skip
-    line = reproduce_line(build_spec(request, config))
-    assert "--task classification --normalize none --resize 18" in line
-
-
-def test_calibrating_and_judging_prepare_alike_and_say_so(
-    light_network: Path, light_photos: Path, store: Store, config: Config
-) -> None:
-    made = quantized(light_network, light_photos)
-    sidecar = read_sidecar(made)
-    assert sidecar is not None
-    assert sidecar.calibration is not None
-    found = evaluated(made, photos=light_photos, store=store, config=config)
-    assert found.preparation == sidecar.calibration.preprocessing
-    assert found.preparation["normalize"] == "imagenet"
-    assert found.models[0].score("top1").value == 1.0
-    assert not found.findings
-    assert scores_of(found, found.models[0]).preparation == found.preparation
-    stamps = {entry.key: entry.value for entry in onnx.load(made).metadata_props}
-    kept = preparation_from_text(stamps[f"trtbench.{PREPARATION}"])
-    assert kept["resize"] == round(16 * 256 / 224)
-    assert preparation_of_model(model_ref(made)) == kept
 
 
 def test_what_was_calibrated_otherwise_is_an_error(

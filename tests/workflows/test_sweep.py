@@ -22,10 +22,8 @@ from models import conv_model, identity, tiny_model
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 
 
-from trtbench.analysis.sweep import choose, quantities, quantities_of
 from trtbench.cli import run as cli
 from trtbench.convert.builders import trtexec as trtexec_builder
-from trtbench.core.conditions import condition_from_text
 from trtbench.core.errors import UnavailableError, UsageError
 from trtbench.core.run import Run
 from trtbench.executors.contract import AGAIN, WAITING, Executor, Needs, Notify, RemoteJob
@@ -98,7 +96,7 @@ def test_a_case_that_waits_for_a_machine_or_loses_it_says_so(
         "it was lost; once more elsewhere",
     ]
     assert heard[0] == "looking around"
-    assert "no machine can ever" in found.failures[0]
+    assert "no machine can ever" in found.failures[0].text
 
 
 def test_a_sweep_measures_every_case_in_every_round(
@@ -315,24 +313,6 @@ def test_tensorrt_11_gets_a_typed_file_first(trtexec: Any, tmp_path: Path) -> No
     trtexec_builder._only_typed.cache_clear()
     kinds = [[plan.steps[key].kind for key in each.chain] for each in plan.cases]
     assert kinds == [["build"], ["quantize", "build"]]
-
-
-@pytest.fixture
-def rows(tmp_path: Path, store: Store, config: Config) -> Any:
-    asked = matrix(tiny_model(tmp_path / "net.onnx"), batch=[1, 16], options={"duration": "60ms"})
-    return results_from_sweep(sweep(asked, tmp_path / "out", store, config), store=store).rows
-
-
-def test_the_best_under_a_condition_comes_first(rows: Any) -> None:
-    names = quantities(rows)
-    chosen = choose(rows, condition_from_text("median<1s and batch>=1", names=names))
-    assert [row.batch for row in chosen.rows] == [16, 1]  # a larger batch gives more items
-    assert choose(rows, condition_from_text("batch==1", names=names)).rows[0].batch == 1
-    none = choose(rows, condition_from_text("top1>=baseline-0.5%", names=names))
-    assert (none.rows, none.unknown) == ((), {"top1": 2})
-    fast = condition_from_text("median<=baseline*1.0000001", names=names)
-    assert len(choose(rows, fast).rows) == 2  # each is its own baseline: of its batch, the first
-    assert quantities_of(rows[0])["precision"] == "fp32"  # by the types of the file
 
 
 def test_the_command_line_plans_sweeps_and_asks(

@@ -16,7 +16,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "host"))
 
 from made_data import depth_data, depth_network
-from test_maps import STEPS, written
 from test_watched_runs import NVML
 
 from gpu_standin import plan_bytes
@@ -73,13 +72,6 @@ def test_one_table_and_the_pictures_of_all_models(
     assert [row["runs"] for row in again] == [row["runs"] for row in rows]
 
 
-def test_an_image_that_is_not_there_is_not_shown(place: Path) -> None:
-    depth_data(place / "depth", count=2)
-    model = depth_network(place / "net.onnx")
-    words = [str(model), "--task", "depth", "--data", "depth/images", "--show", "7"]
-    assert cli(["eval", *words, "--normalize", "none"]) == 2
-
-
 def test_one_image_is_what_speed_is_measured_on(place: Path) -> None:
     """A picture of one colour makes an input of one value: it is the picture that was fed."""
     model = depth_network(place / "net.onnx")
@@ -98,22 +90,6 @@ def test_one_image_is_what_speed_is_measured_on(place: Path) -> None:
     (row,) = json.loads((place / "out" / "results.json").read_text())["rows"]
     run = read_record(place / "store" / "runs" / row["runs"][0])
     assert run.facts["inputs_constant"] is True
-
-
-@pytest.mark.parametrize("kind", ["npz", "pfm", "exr", "tiff"])
-def test_truth_in_other_kinds_of_files(place: Path, kind: str) -> None:
-    (place / "images").mkdir()
-    (place / "truth").mkdir()
-    path = written(place / "truth", kind)
-    path.rename(place / "truth" / f"1.{kind}")
-    rows = np.maximum(STEPS, 0.125)
-    pixels = np.clip(np.rint(8 / rows), 0, 255).astype(np.uint8)
-    Image.fromarray(np.stack([pixels, pixels, pixels], axis=2)).save(place / "images" / "1.png")
-    model = depth_network(place / "net.onnx")
-    words = ["--task", "depth", "--data", "images", "--gt", "truth", "--normalize", "none"]
-    assert cli(["eval", str(model), *words, "-o", "out"]) == 0
-    (told,) = json.loads((place / "out" / "eval.json").read_text())["models"]
-    assert "abs_rel" in {each["metric"] for each in told["scores"]}
 
 
 def test_engines_on_a_gpu_are_looked_at_and_their_clocks_told(tmp_path: Path) -> None:

@@ -74,13 +74,6 @@ def test_no_row_takes_the_files_of_another(place: Path) -> None:
     assert sorted(found) == ["net_fp16.timing.json", "net_fp16_2.timing.json"]
 
 
-def test_bench_leaves_what_logs_tell_too(place: Path) -> None:
-    conv_model(place / "net.onnx")
-    short = ["--duration", "50ms", "--warmup", "10ms", "--batch", "2"]
-    assert cli(["bench", "net.onnx", "-r", "trtexec", *short, "-o", "run"]) == 0
-    assert {"build.metadata.json", "profile.metadata.json"} <= set(names_in(place / "run"))
-
-
 def test_from_pytorch_with_weights_in_the_file(place: Path, torch_python: str) -> None:
     (place / "nets.py").write_text(NETS)
     (place / "hubconf.py").write_text(HUB)

@@ -16,13 +16,10 @@ from models import conv_model, tiny_model
 from trtbench.analysis.sweep import SweepRow, choose, quantities
 from trtbench.cli import run as command
 from trtbench.core.conditions import condition_from_text
-from trtbench.core.errors import UnavailableError, UsageError
-from trtbench.core.plugins import missing_package
+from trtbench.core.errors import UsageError
 from trtbench.report.renderers.md import markdown
-from trtbench.report.renderers.terminal import text
 from trtbench.report.sections.sweep import document_from_sweep
 from trtbench.requests.execution import Execution
-from trtbench.requests.run_spec import unusable
 from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.store import Store
@@ -42,11 +39,10 @@ from trtbench.sweep.plan import (
     data_digest,
     packages_of,
     plan_sweep,
-    reason_of,
 )
 from trtbench.sweep.records import JOURNAL, config_of_sweep, read_outline
 from trtbench.sweep.result import results_from_sweep
-from trtbench.sweep.run import Sweep, carry_out, order_of, start_sweep
+from trtbench.sweep.run import Sweep, carry_out, start_sweep
 from trtbench.workflows.stored.report import load_runs
 
 
@@ -94,20 +90,6 @@ def test_other_code_of_a_repository_is_another_model(tmp_path: Path) -> None:
     assert found[0] == found[1]
     assert found[0][0] != found[2][0]
     assert found[0][1] != found[2][1]
-
-
-def test_yaml_means_the_same_as_toml_or_says_what_is_missing(tmp_path: Path) -> None:
-    file = tmp_path / "sweep.yaml"
-    file.write_text("models: [net.onnx]\nbatch: 4\noptions:\n  threads: [1, 2]\n")
-    try:
-        import yaml  # noqa: F401
-    except ImportError:
-        with pytest.raises(UnavailableError, match="PyYAML"):
-            matrix_from_file(file)
-        return
-    asked = matrix_from_file(file)
-    assert asked.batch == (4,)
-    assert asked.options["threads"] == (1, 2)
 
 
 @pytest.mark.parametrize(
@@ -193,25 +175,6 @@ def test_an_unknown_runtime_is_an_error_and_in_a_preset_a_row(
     plan = plan_sweep(asked, config=config, lenient=True)
     assert list(plan.refused) == [0]
     assert "onnxruntim" in plan.refused[0]
-
-
-def test_what_is_not_installed_is_a_row_with_the_command_that_installs_it(
-    config: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, module in RUNTIMES.loaded():
-        monkeypatch.setattr(module, "available", lambda: "it is not installed")
-        told = unusable(name, config, lenient=False)
-        assert told == f"{name} is not usable here: it is not installed ({module.fix()})"
-    lacking = missing_package(ModuleNotFoundError(name="onnx"))
-    assert lacking is not None
-    assert reason_of(lacking) == "the package onnx is not installed (pip install 'trtbench[onnx]')"
-
-
-def test_orders_differ_by_round_and_repeat_by_seed() -> None:
-    rounds = [order_of(20, seed=7, number=number) for number in range(3)]
-    assert len({tuple(order) for order in rounds}) == 3
-    assert rounds == [order_of(20, seed=7, number=number) for number in range(3)]
-    assert all(sorted(order) == list(range(20)) for order in rounds)
 
 
 def test_one_engine_is_not_listed_under_two_precisions(trtexec: Any, config: Config) -> None:
@@ -344,11 +307,6 @@ def test_conditions_are_checked_before_anything_is_measured(
         check_choice(where, best, matrix(tmp_path / "net.onnx"))
 
 
-def test_conditions_may_name_axes_and_scores(tmp_path: Path) -> None:
-    asked = matrix(tmp_path / "net.onnx", options={"threads": [1, 2]}, data="x.npz")
-    check_choice("threads<2 and abs_rel<5% and p99<5ms", "top1", asked)
-
-
 def test_data_with_the_same_names_and_sizes_is_other_data(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(b"one")
     before = data_digest(str(tmp_path))
@@ -405,18 +363,6 @@ def test_rows_are_chosen_by_what_their_outputs_differ_by():
     assert {row.max_abs for row in chosen.rows} == {0.0, 0.1}
 
 
-def test_cases_are_told_apart_on_a_narrow_screen():
-    rows = [
-        SweepRow(model="m", runtime="onnxruntime", precision=precision, batch=8, size_bytes=1 << 20,
-                 options={"machine": machine}, max_abs=0.1, sqnr_db=40.0, layers=12,
-                 parameters=123_456)
-        for precision in ("fp32", "int8") for machine in ("lab-h100-number-1", "lab-orin")
-    ]  # fmt: skip
-    drawn = text(document_from_sweep(rows), width=60)
-    assert "…" not in drawn
-    assert drawn.count("int8") == drawn.count("machine=lab-orin") == 2
-
-
 def test_a_sweep_on_this_machine_fetches_no_engines(tmp_path, capsys):
     model = models.tiny_model(tmp_path / "tiny.onnx")
     with pytest.raises(UsageError, match="from other machines"):
@@ -432,8 +378,3 @@ def test_a_dry_run_for_other_machines_says_that_they_plan(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "planned there" in " ".join(said.split())
     assert "cannot be measured" not in said
-
-
-def test_a_check_of_fewer_than_no_inputs_is_refused():
-    with pytest.raises(UsageError, match="at least 1 input"):
-        matrix_from_table({"models": ["m.onnx"], "check": -1}, where="test")

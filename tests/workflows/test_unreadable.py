@@ -7,26 +7,19 @@ import sys
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 
 from made_data import (
-    annotations,
     colour_folder,
     colour_network,
     depth_data,
     depth_network,
-    person,
-    pose_network,
-    pose_row,
 )
 from made_detectors import network, yolo_data, yolov8
 
 from trtbench.cli import run
 from trtbench.sweep.matrix import Matrix, judged_items
-
-POINTS = [(12.0, 20.0), (30.0, 22.0), (24.0, 40.0)]
 
 
 def cut(path: Path) -> Path:
@@ -90,43 +83,6 @@ def test_depth_goes_on_without_an_image_and_without_a_truth(tmp_path: Path, eval
     [table] = [each for each in found["tables"] if each["id"] == "images"]
     [reason] = [row[-1] for row in table["rows"] if row[0] == "2.png"]
     assert reason.startswith("ground truth:")
-
-
-def test_pose_goes_on(tmp_path: Path, evaluate) -> None:
-    images = tmp_path / "images"
-    images.mkdir()
-    for name in ("a", "b"):
-        Image.new("RGB", (64, 64)).save(images / f"{name}.png")
-    cut(images / "a.png")
-    model = pose_network(tmp_path / "p.onnx", [pose_row((21, 30), (20, 24), 0.9, POINTS)])
-    told = annotations(
-        tmp_path / "people.json", {"a.png": 1, "b.png": 2},
-        [person(POINTS, [11, 18, 20, 24], image=2, id=1)],
-    )  # fmt: skip
-    found = evaluate(model, "--task", "pose", "--data", images, "--annotations", told)
-    assert lost(found) == ["a.png"]
-    assert found["models"][0]["scores"][0]["value"] == pytest.approx(1.0)
-
-
-def test_detection_goes_on(tmp_path: Path, evaluate) -> None:
-    """Also where a list names an image that is not there, or no image."""
-    told = yolo_data(tmp_path / "set")
-    images = tmp_path / "set" / "images" / "val"
-    for name in ("a_cut", "b_empty", "c_folder", "d_gone"):
-        Image.new("RGB", (64, 64)).save(images / f"{name}.png")
-    names = sorted(each.name for each in images.iterdir())
-    (tmp_path / "set/val.txt").write_text("".join(f"./images/val/{name}\n" for name in names))
-    told.write_text(told.read_text().replace("val: images/val", "val: val.txt"))
-    cut(images / "a_cut.png")
-    (images / "b_empty.png").write_bytes(b"")
-    for name in ("c_folder", "d_gone"):
-        (images / f"{name}.png").unlink()
-    (images / "c_folder.png").mkdir()
-    model = network(tmp_path / "net.onnx", {"output0": yolov8()})
-    found = evaluate(model, "--task", "detection", "--data", told, "--batch", 2)
-    assert lost(found) == [f"images/val/{name}" for name in names[:4]]
-    scores = {each["metric"]: each["value"] for each in found["models"][0]["scores"]}
-    assert scores["mAP50"] == pytest.approx(1.0)
 
 
 def test_the_item_to_show_may_be_the_one_that_cannot_be_read(tmp_path: Path, evaluate) -> None:
