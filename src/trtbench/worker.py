@@ -112,12 +112,6 @@ def main(arguments: list[str]) -> int:
                 (folder / f"side-{side}").mkdir()
                 _save(outcome, times, folder / f"side-{side}", launch=job.launch)
             events(DONE)
-        elif isinstance(job, InferJob) and job.feed is None:
-            from trtbench.runtimes._stream import infer
-
-            outputs = infer(session_opener(job.spec.runtime), job.spec, stage=events)
-            events("save")
-            np.savez(folder / "outputs.npz", **outputs)  # type: ignore[arg-type]
         else:
             value = _outcome(job, folder=folder, events=events)
             events("save")
@@ -161,7 +155,6 @@ def _stream(job: InferJob, *, folder: Path, events: Events) -> Value:
     from trtbench.tasks._feed import open_feed
 
     feed = job.feed
-    assert feed is not None
     task = TASKS.load(feed.task) if job.decode and feed.task else None
     outcome = stream(
         session_opener(job.spec.runtime),

@@ -9,12 +9,10 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import onnx
-import psutil
 import pytest
 import runs
 from machines import hosts_file
@@ -32,14 +30,11 @@ from trtbench.executors.contract import Executor, ExecutorSettings
 from trtbench.executors.ssh import ARCHIVE_BYTES, SMALL_BYTES, Shell, _groups
 from trtbench.measure.bench import run_bench
 from trtbench.models.identity import sha256_of
-from trtbench.requests.convert import BuildRequest
 from trtbench.requests.execution import Execution
 from trtbench.requests.measure import BenchRequest
 from trtbench.requests.run_spec import run_spec
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
-from trtbench.verbs import build
-from trtbench.verbs._verb import Caller
 from waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("machines")]
@@ -102,33 +97,6 @@ def test_a_machine_that_is_not_there_is_a_row_with_its_reason(tmp_path, sshd, cl
     assert reasons[0] is None
     assert "no machine can ever do this: none is called moon" in reasons[1]
     assert "add it: a" in reasons[1]
-
-
-def test_an_engine_is_built_again_elsewhere_when_its_node_is_lost(nodes, tmp_path, rtx):
-    if rtx.python is not None:
-        pytest.skip("TensorRT-RTX is in another interpreter")
-    nodes.site = f"{nodes.site}:{rtx.env.get('PYTHONPATH', '')}"
-    for name in ("a", "b", "c"):
-        nodes.add(name)
-    model, _ = model_and_data(tmp_path)
-
-    def building() -> list[str]:
-        return [name for name in nodes.alive if list((tmp_path / name / "tmp").rglob("job.json"))]
-
-    killer = threading.Thread(target=lambda: nodes.kill(wait_for(building)[0]), daemon=True)
-    killer.start()
-    heard: list[str] = []
-    request = BuildRequest(
-        model=model, runtime="tensorrt-rtx", output=tmp_path / "e.engine",
-        executor="ray", address=nodes.cluster.address,
-    )  # fmt: skip
-    made = build.built(
-        request, Caller(progress=lambda title: nullcontext(lambda event: heard.append(event.text)))
-    )
-    killer.join()
-    assert len(nodes.alive) == 2
-    assert any("was lost; once more elsewhere" in text for text in heard)
-    assert sha256_of(tmp_path / "e.engine") == made.sha256
 
 
 def test_a_sweep_over_three_nodes_one_of_which_is_lost_while_it_quantizes(nodes, tmp_path):
@@ -214,42 +182,6 @@ def test_a_model_and_a_folder_of_data_go_once_to_each_node(nodes, tmp_path):
     assert [row.reason for row in found.rows] == [None] * 6
     for name in ("a", "b", "c"):
         assert len(list((tmp_path / name / "cache" / "blobs").iterdir())) == 6
-
-
-def test_an_engine_is_built_again_when_the_connection_is_cut(tmp_path, sshd, clocked, rtx):
-    if rtx.python is not None:
-        pytest.skip("TensorRT-RTX is in another interpreter")
-    site = f"{clocked}:{rtx.env.get('PYTHONPATH', '')}"
-    hosts = hosts_file(tmp_path, sshd, site, "a")
-    heard: list[str] = []
-
-    def listen(event) -> None:
-        heard.append(event.text)
-        if "build" in event.text and not any("was lost" in each for each in heard):
-            cut_connection(tmp_path / "a")
-
-    request = BuildRequest(
-        model=models.tiny_model(tmp_path / "tiny.onnx"), runtime="tensorrt-rtx",
-        output=tmp_path / "e.engine", executor="ssh", hosts=hosts,
-    )  # fmt: skip
-    made = build.built(request, Caller(progress=lambda title: nullcontext(listen)))
-    assert any("a was lost" in text for text in heard)
-    assert sha256_of(tmp_path / "e.engine") == made.sha256
-    assert list((tmp_path / "a" / "kept" / "work").iterdir()) == []
-
-
-def cut_connection(folder: Path) -> None:
-    """End the server's side of the connection over which a host works."""
-    for process in psutil.process_iter():
-        try:
-            words = process.cmdline()
-            if "trtbench.node" in words and Path(process.cwd()).is_relative_to(folder):
-                for above in process.parents():
-                    if above.name().startswith("sshd"):
-                        above.kill()
-                        return
-        except psutil.Error:
-            continue
 
 
 def test_a_host_that_is_not_there_leaves_its_cases_to_the_others(tmp_path, sshd, clocked):

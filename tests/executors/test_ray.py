@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
-from urllib.request import urlopen
 
 import psutil
 import pytest
 import runs
-from ports import agent_ports, free_port, listens
+from ports import listens
 
-from trtbench.cli import run as trtbench
 from trtbench.core.errors import InputError, JobError, UnavailableError
 from trtbench.core.run import Run
 from trtbench.executors._node import Slot, Want
@@ -37,7 +32,6 @@ from waiting import wait_for
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("machines")]
 
 COUNT = 18
-NAMED = "bench tiny.onnx, clocked, batch 1"
 
 
 def join(address: str):
@@ -202,37 +196,6 @@ def test_who_is_interrupted_leaves_nothing_that_goes_on_measuring(nodes, tmp_pat
     executor.close()
 
 
-@pytest.mark.real("Ray")
-def test_the_dashboard_shows_a_run_by_its_name_while_it_is_measured(
-    tmp_path, clocked, patient_ray, monkeypatch
-):
-    utils = pytest.importorskip("ray.cluster_utils")
-    monkeypatch.setenv("TRTBENCH_CACHE", str(tmp_path / "cache"))
-    port = free_port()
-    head = {"num_cpus": 1, "include_dashboard": True, "dashboard_port": port, **agent_ports()}
-    cluster = utils.Cluster(initialize_head=True, head_node_args=head)
-    executor, store = join(cluster.address), Store(tmp_path / "store")
-    spec = runs.quick_spec(tmp_path, runtime="clocked", options={"meet": "2"})
-
-    def states() -> list[str]:
-        """What the page of tasks is made from."""
-        with contextlib.suppress(OSError), urlopen(f"http://127.0.0.1:{port}/api/v0/tasks") as page:
-            tasks = json.load(page)["data"]["result"]["result"]
-            return [task["state"] for task in tasks if task["name"] == NAMED]
-        return []
-
-    with ThreadPoolExecutor(1) as pool:
-        execution = Execution(executor=executor)
-        measuring = pool.submit(run_bench, spec, store=store, execution=execution)
-        wait_for(lambda: states() == ["RUNNING"])
-        with open(tmp_path / "clocked.begun", "a") as others:
-            others.write("x")  # now it goes on
-        assert measuring.result().id in store.index.ids()
-    wait_for(lambda: states() == ["FINISHED"])
-    executor.close()
-    cluster.shutdown()
-
-
 CLIENT = """
 import sys, runs
 from pathlib import Path
@@ -276,126 +239,6 @@ def test_a_cluster_is_joined_through_its_client_too_and_asked_for_a_node(nodes, 
     assert "a machine has come" in heard
     assert len(Store(tmp_path / "store").index.find(kind="run")) == 1
     assert len(nodes.spans("a")) == 1
-
-
-JOIN = """
-import sys
-from trtbench.executors.contract import ExecutorSettings
-from trtbench.executors.ray import RayExecutor
-executor = RayExecutor(ExecutorSettings(address=sys.argv[1]))
-print("joined", flush=True)
-executor.close()
-"""
-
-BASH = """#!/bin/sh
-case "$*" in *--mode=specific-server*)
-    mkdir {folder}/failed 2>/dev/null && exit 1
-esac
-exec {bash} "$@"
-"""
-
-
-@pytest.fixture
-def failed(tmp_path, monkeypatch):
-    """Ray's proxy starts a server for each client with bash: let the first end at once."""
-    bash = tmp_path / "bin" / "bash"
-    bash.parent.mkdir()
-    bash.write_text(BASH.format(folder=tmp_path, bash=shutil.which("bash")))
-    bash.chmod(0o755)
-    monkeypatch.setenv("PATH", str(bash.parent), prepend=os.pathsep)
-    monkeypatch.setenv("RAY_CLIENT_RECONNECT_GRACE_PERIOD", "5")  # until it leaves
-    return tmp_path / "failed"
-
-
-def test_a_proxy_that_cannot_start_a_server_for_this_client_is_asked_again(failed, nodes, tmp_path):
-    with client(JOIN, nodes, tmp_path) as joining:
-        said, _ = joining.communicate()
-    assert joining.returncode == 0
-    assert said.strip() == "joined"
-    assert failed.is_dir()
-
-
-WORKERS = 3
-
-
-@pytest.fixture
-def growing(
-    tmp_path: Path, clocked: Path, monkeypatch: pytest.MonkeyPatch, patient_ray: Any
-) -> Iterator[str]:
-    """Start a head without a processor, to which an autoscaler adds nodes of two; its address."""
-    utils = pytest.importorskip("ray.cluster_utils")
-    monkeypatch.setenv("AUTOSCALER_UPDATE_INTERVAL_S", "1")
-    monkeypatch.setenv("RAY_FAKE_CLUSTER", "1")
-    monkeypatch.setenv("CLOCKED_BEGUN", str(tmp_path / "begun"))
-    monkeypatch.setenv("GROWING_FOLDER", str(tmp_path))
-    monkeypatch.setenv("PYTHONPATH", f"{clocked}:{Path(__file__).resolve().parent}")
-    config = tmp_path / "autoscaling.json"  # JSON is YAML too
-    port = free_port()
-    address = f"{patient_ray.util.get_node_ip_address()}:{port}"
-    config.write_text(json.dumps(autoscaling(address=address)))
-    head = {
-        "num_cpus": 0, "include_dashboard": False, "autoscaling_config": str(config),
-        "gcs_server_port": port, **agent_ports(),
-    }  # fmt: skip
-    cluster = utils.Cluster(initialize_head=True, head_node_args=head)
-    try:
-        yield cluster.address
-    finally:
-        patient_ray.shutdown()
-        (monitor,) = cluster.head_node.all_processes["monitor"]
-        added = psutil.Process(monitor.process.pid).children(recursive=True)
-        cluster.shutdown()
-        for each in added:  # the autoscaler does not take back what it added
-            with contextlib.suppress(psutil.Error):
-                each.kill()
-
-
-def autoscaling(*, address: str) -> dict[str, object]:
-    """Describe a cluster whose nodes are processes of this machine."""
-    lists = ("setup_commands", "initialization_commands", "head_setup_commands",
-             "worker_setup_commands", "head_start_ray_commands", "worker_start_ray_commands",
-             "cluster_synced_files", "rsync_exclude", "rsync_filter")  # fmt: skip
-    return {
-        "cluster_name": "grows",
-        "max_workers": WORKERS,
-        "provider": {
-            "type": "external",
-            "module": "growing_machines.GrowingMachines",
-            "gcs_address": address,
-            # Without these it takes all nodes, which have one address, for one that is dead.
-            "use_node_id_as_ip": True,
-            "disable_node_updaters": True,
-            "disable_launch_config_check": True,
-        },
-        "available_node_types": {
-            "ray.head.default": {"resources": {}, "node_config": {}, "max_workers": 0},
-            **{
-                name: {"resources": {"CPU": 2, resource: 1}, "node_config": {}, "min_workers": 0,
-                       "max_workers": WORKERS}
-                for name, resource in (("board", "camera"), ("server", "accelerator_type:H100"))
-            },
-        },
-        "head_node_type": "ray.head.default",
-        "upscaling_speed": 1.0,
-        "idle_timeout_minutes": 5,
-        **{name: {} for name in ("auth", "docker", "head_node", "worker_nodes", "file_mounts")},
-        **{name: [] for name in lists},
-    }  # fmt: skip
-
-
-@pytest.mark.real("Ray")
-def test_an_autoscaler_adds_a_node_for_each_case_that_waits(growing, tmp_path, capfd):
-    """No case ends before three have begun; a node has two processors, and takes one case."""
-    words = ["sweep", runs.quick_spec(tmp_path).model.path, "-r", "clocked", "--batch", "1",
-             "--axis", "opt.case=0,1,2", "--axis", "opt.meet=3", "--format", "none",
-             "-o", str(tmp_path / "sweep"), "--store", str(tmp_path / "store"),
-             "--executor", "ray", "--address", growing, "--wait-node", "1h"]  # fmt: skip
-    assert trtbench(words) == 0
-    assert len(Store(tmp_path / "store").index.find(kind="run")) == 3
-    logs = sorted(tmp_path.glob("node*/log"))
-    assert [len(runs.spans(log)) for log in logs] == [1, 1, 1]
-    heard = capfd.readouterr().err
-    assert heard.count("waiting for a machine to come that has a processor") >= 3
 
 
 @pytest.mark.parametrize(

@@ -56,28 +56,6 @@ def test_runs_on_two_hosts(tmp_path, sshd, clocked):
         assert list((kept / "work").iterdir()) == []
 
 
-def test_what_goes_wrong_there_is_said_here(tmp_path, sshd, clocked):
-    path = hosts_file(tmp_path, sshd, clocked, "a")
-    executor, store = open_executor(ExecutorSettings(hosts=path)), Store(tmp_path / "store")
-    execution = Execution(executor=executor)
-    refused = runs.quick_spec(tmp_path, runtime="clocked", options={"do": "refuse"})
-    with pytest.raises(InputError, match="refused") as caught:
-        run_bench(refused, store=store, execution=execution)
-    assert (caught.value.fix, caught.value.facts["where"]) == ("give another", "a")
-    crashing = runs.quick_spec(tmp_path, runtime="clocked", options={"do": "crash"})
-    with pytest.raises(JobError, match="SIGABRT"):
-        run_bench(crashing, store=store, execution=execution)
-    assert [entry.kind for entry in store.index.find()] == ["failed"]
-    needs = Needs(resources={"lidar": 1.0})
-    with pytest.raises(UnavailableError, match="no machine can ever"):
-        run_bench(refused, store=store, execution=Execution(executor=executor, needs=needs))
-    path.write_text(path.read_text().replace(sys.executable, "/no/such/python"))
-    broken = open_executor(ExecutorSettings(hosts=path))
-    with pytest.raises(UnavailableError, match="cannot be used by ssh") as caught:
-        run_bench(refused, store=store, execution=Execution(executor=broken))
-    assert "interpreter there" in caught.value.fix
-
-
 def test_a_secret_beside_a_model_is_not_sent(tmp_path, sshd, clocked):
     executor = open_executor(ExecutorSettings(hosts=hosts_file(tmp_path, sshd, clocked, "a")))
     with pytest.raises(InputError, match="leads out"):
@@ -190,15 +168,6 @@ def test_a_host_whose_key_is_unknown_is_not_believed(tmp_path, sshd, clocked):
     assert error.fix.startswith("compare its key with the one the machine has, then: ssh ")
     assert "BatchMode" not in error.fix
     assert not (tmp_path / "a" / "kept").exists()
-
-
-def test_a_folder_there_that_cannot_be_written_is_said(tmp_path, sshd, clocked):
-    (tmp_path / "file").touch()
-    path = hosts_file(tmp_path, sshd, clocked, "a")
-    folder = (str(tmp_path / "a" / "kept"), str(tmp_path / "file" / "kept"))
-    error = refused(executor_on(path, folder=folder), tmp_path)
-    assert "Not a directory" in error.facts["reason"]
-    assert error.fix == "set folder of a in the list of hosts to one that can be written there"
 
 
 def test_a_full_disk_there_is_said_and_leaves_no_half_of_a_file(tmp_path, sshd, clocked):

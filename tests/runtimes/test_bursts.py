@@ -28,10 +28,9 @@ from trtbench.host.cuda import Cuda, CudaError
 from trtbench.requests.execution import Execution
 from trtbench.requests.measure import CompareRequest
 from trtbench.runtimes._gpu_query import Lane, burst_of_queries
-from trtbench.runtimes._turns import Neighbours, TurnPartner, in_turn
+from trtbench.runtimes._turns import TurnPartner, in_turn
 from trtbench.store.directory import read_record
 from trtbench.store.store import Store
-from waiting import wait_for
 
 STANDIN = Path(__file__).resolve().parents[1] / "standin_gpu"
 
@@ -250,58 +249,6 @@ def test_each_place_in_the_order_is_had_by_both_sides(
     wanted: int, at_once: int, expected: list[list[tuple[int, int]]]
 ) -> None:
     assert load_orders(wanted, at_once=at_once) == expected
-
-
-def test_one_launch_has_the_machine_while_others_sleep() -> None:
-    """Six barriers, one after the other; at each somebody else is waited for."""
-    names = ("imports", "groups", "contexts", "loads", "turns", "end")
-    mine, theirs = ({name: os.pipe() for name in names} for _ in range(2))
-    shared = ("imports", "contexts", "end")
-    after = {name: mine[name] if name in shared else theirs[name] for name in names}
-    others = {name: os.dup(mine[name][1]) if name in shared else mine[name][1] for name in names}
-    passed: list[str] = []
-
-    def play() -> None:
-        neighbours = Neighbours(*(end for name in names for end in (mine[name][0], after[name][1])))
-        for name in ("await_group", "await_load", "let_load", "await_turn", "leave"):
-            getattr(neighbours, name)()
-            passed.append(name)
-
-    def goes_on_to(*expected: str) -> None:
-        """However long it takes to get there, it goes no further."""
-        wait_for(lambda: len(passed) >= len(expected))
-        heard.join(0.1)
-        assert passed == list(expected)
-
-    with subprocess.Popen(["sleep", "1000"]) as running:
-        os.write(others["groups"], b"%d " % running.pid)
-        heard = threading.Thread(target=play)
-        heard.start()
-        goes_on_to()
-        os.close(others["imports"])
-        goes_on_to()
-        os.close(others["groups"])
-        goes_on_to()
-        running.kill()
-    goes_on_to("await_group")
-    os.close(others["contexts"])
-    goes_on_to("await_group")
-    os.close(others["loads"])
-    goes_on_to("await_group", "await_load", "let_load")
-    assert int(os.read(theirs["groups"][0], 100)) == os.getpid()
-    assert os.read(theirs["loads"][0], 1) == b"", "the next one may load"
-    os.close(others["turns"])
-    assert os.read(theirs["turns"][0], 1) == b"", "the next one may measure"
-    goes_on_to("await_group", "await_load", "let_load", "await_turn")
-    os.close(others["end"])
-    heard.join()
-    assert passed[-1] == "leave", "it stays until the last is over: ending makes noise"
-    os.close(theirs["groups"][1])
-    for pipes in (mine, theirs):
-        for name, (waits, _) in pipes.items():
-            os.close(waits)
-            if pipes is theirs and name in shared:
-                os.close(pipes[name][1])
 
 
 @pytest.mark.process

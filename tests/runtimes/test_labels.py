@@ -39,7 +39,6 @@ from trtbench.requests.execution import Execution
 from trtbench.requests.measure import BenchRequest
 from trtbench.requests.run_spec import run_spec
 from trtbench.requests.settings import Config
-from trtbench.runtimes.onnxruntime import computing
 from trtbench.store.directory import entry_from_record
 from trtbench.store.store import Store
 from trtbench.verbs._verb import PlanView
@@ -474,46 +473,6 @@ def test_what_the_environment_sets_is_said(
     run = bench(network, store, runtime="onnxruntime", batch=1, profile=False)
     told = [(each.severity, each.evidence) for each in run.findings if each.code == "H51"]
     assert told == [("note", {"variables": "OMP_NUM_THREADS=2"})]
-
-
-class _Provider:
-    """A session of ONNX Runtime, as far as it tells the options of its providers."""
-
-    def __init__(self, **options: str) -> None:
-        self._options = options
-
-    def get_provider_options(self) -> dict[str, dict[str, str]]:
-        return {"CUDAExecutionProvider": self._options}
-
-
-FP32 = frozenset({"fp32"})
-
-
-@pytest.mark.parametrize(
-    ("asked", "held", "variables", "expected"),
-    [
-        ("Tensorrt", FP32, {}, {"tf32": True}),
-        ("Tensorrt", FP32, {"FP16": "1"}, {"precision": "fp16"}),
-        ("Tensorrt", FP32, {"FP16": "0"}, {"tf32": True}),
-        ("Tensorrt", FP32, {"INT8": "1", "FP16": "1"}, {"precision": "int8+fp16"}),
-        ("Tensorrt", frozenset({"int8", "fp32"}), {"FP16": "1"}, {"precision": "int8+fp16"}),
-        ("Tensorrt", frozenset({"int8", "fp32"}), {}, {}),
-        ("Tensorrt:1", FP32, {"FP16": "1"}, {"tf32": True}),
-        ("CUDA", FP32, {"FP16": "1"}, {"tf32": True}),
-        ("CUDA", frozenset({"fp16"}), {}, {}),
-        ("CPU", FP32, {"FP16": "1"}, {}),
-    ],
-)
-def test_what_a_provider_computes_in_is_told_by_what_it_obeys(
-    asked: str, held: frozenset[str], variables: dict[str, str], expected: dict[str, object]
-) -> None:
-    """TensorRT reads the environment only where it is handed no options, as for another device."""
-    name, _, device = asked.partition(":")
-    provider = f"{name}ExecutionProvider"
-    handed: Any = (provider, {"device_id": device}) if device else provider
-    set_here = {f"ORT_TENSORRT_{word}_ENABLE": value for word, value in variables.items()}
-    told = computing(_Provider(use_tf32="1"), [handed], held, set_here)  # type: ignore[arg-type]
-    assert {key: fact.value for key, fact in told.items()} == expected
 
 
 def test_tf32_that_the_environment_forbids_did_not_run() -> None:

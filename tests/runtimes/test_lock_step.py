@@ -118,25 +118,3 @@ def test_a_partner_that_is_lost_ends_the_wait() -> None:
     there.sendall(b"x")
     with there, TurnPartner(here.detach()) as partner, pytest.raises(PartnerLost):
         partner.wait()
-
-
-def test_a_slot_has_the_machine_to_itself_and_paces_are_swapped() -> None:
-    ends = socket.socketpair()
-    happened: list[str] = []
-    heard: dict[int, float] = {}
-
-    def side(mine: int) -> None:
-        with TurnPartner(ends[mine].detach()) as partner:
-            with partner.slot(first=mine == 1):
-                happened.append(f"in {mine}")
-                time.sleep(0.02)
-                happened.append(f"out {mine}")
-            heard[mine] = partner.swap(0.5 + mine)
-
-    threads = [threading.Thread(target=side, args=(mine,)) for mine in (0, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert happened == ["in 1", "out 1", "in 0", "out 0"]
-    assert heard == {0: 1.5, 1: 0.5}

@@ -10,14 +10,14 @@ from onnx import TensorProto
 
 import models
 from gpu_standin import GPU_S, Trt, plan_bytes
-from trtbench.core.errors import InputError, UsageError
+from trtbench.core.errors import InputError
 from trtbench.core.jobs import Stage
 from trtbench.core.results import Feed, InferOutcome
-from trtbench.core.spec import InputSpec, ModelRef, RunSpec, TensorSpec
+from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
 from trtbench.host.arrays import Chunks
 from trtbench.models.inputs import fixed_batch, has_rows
 from trtbench.runtimes import onnxruntime, tensorrt
-from trtbench.runtimes._stream import TIMES, infer, stream
+from trtbench.runtimes._stream import TIMES, stream
 from trtbench.tasks._feed import open_feed
 
 
@@ -210,34 +210,3 @@ def test_outputs_that_are_no_rows_of_numbers_are_left_out(tmp_path: Path) -> Non
     assert "the output s_out was left out: it holds text" in found.notes
     with pytest.raises(InputError, match="no output holds one row of numbers"):
         over(models.identity(tmp_path / "s.onnx", text), tmp_path / "b", {"s": item["s"]})
-
-
-def computed(path: Path, source: Path | None, **changes: object) -> dict[str, np.ndarray]:
-    asked = RunSpec(
-        model=ModelRef(path=str(path), format="onnx"), runtime="onnxruntime",
-        inputs=InputSpec(source=str(source) if source else None), **changes,  # type: ignore[arg-type]
-    )  # fmt: skip
-    return infer(onnxruntime.open_session, asked, stage=Stage())
-
-
-def test_all_items_of_a_file_are_computed_whatever_the_batch(tmp_path: Path) -> None:
-    rows = np.random.default_rng(0).normal(size=(7, 16)).astype(np.float32)
-    np.savez(tmp_path / "in.npz", x=rows)
-    opened = models.tiny_model(tmp_path / "open.onnx")
-    whole = computed(opened, tmp_path / "in.npz", batch=7)["y"]
-    assert whole.shape == (7, 4)
-    for path, batch in ((opened, 3), (models.tiny_model(tmp_path / "f.onnx", batch=4), None)):
-        parts = computed(path, tmp_path / "in.npz", batch=batch)["y"]
-        np.testing.assert_allclose(parts, whole, rtol=1e-5)
-
-
-def test_files_of_items_that_cannot_be_computed_are_refused(tmp_path: Path) -> None:
-    two = models.identity(
-        tmp_path / "two.onnx", *((name, TensorProto.FLOAT, ["batch", 2]) for name in "ab")
-    )
-    np.savez(tmp_path / "in.npz", a=np.ones((3, 2), np.float32), b=np.ones((2, 2), np.float32))
-    with pytest.raises(InputError, match="same number of items") as caught:
-        computed(two, tmp_path / "in.npz")
-    assert caught.value.facts == {"a": "3 items", "b": "2 items"}
-    with pytest.raises(UsageError, match="nothing to run on"):
-        computed(two, None)

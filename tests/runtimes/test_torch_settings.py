@@ -40,7 +40,7 @@ def loaded(*inputs: tuple[str, str, tuple[Any, ...]], suggested: bool = False) -
         ({"cuda_graph": "on"}, "no CUDA graph", "--cuda-graph"),
         ({"precision": "tf32"}, "TF32 is a type of the GPU", "bf16"),
         ({"options": {"tf32": "on"}}, "TF32 is a type of the GPU", "bf16"),
-        ({"options": {"waiting": "eager"}}, "waiting is passive", None),
+        ({"options": {"waiting": "eager"}}, "waiting is one of passive", None),
     ],
 )
 def test_what_means_nothing_is_refused_before_anything_is_loaded(
@@ -66,7 +66,7 @@ def test_what_means_nothing_is_refused_before_anything_is_loaded(
     ],
 )
 def test_options_become_settings(changes: dict[str, Any], expected: dict[str, Any]) -> None:
-    found = runtime._settings(spec(**changes))
+    found = runtime.TorchSettings.of(spec(**changes))
     assert {name: getattr(found, name) for name in expected} == expected
 
 

@@ -77,12 +77,10 @@ class DuetJob(Value, frozen=True, kw_only=True, tag="duet", tag_field="job"):
 
 
 class InferJob(Value, frozen=True, kw_only=True, tag="infer", tag_field="job"):
-    """Run a model once over every item of its inputs file, batch by batch, and keep the outputs."""
+    """Run a model once over every item of a feed, batch by batch, and keep the outputs."""
 
     spec: RunSpec
-    """``inputs.source`` holds the items, ``batch`` the size of the batches."""
-    feed: Feed | None = None
-    """Other items than those of the file; outputs are then left in chunks, with an outcome."""
+    feed: Feed
     decode: bool = False
     """Whether the task makes predictions of the outputs before they are kept."""
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import NoReturn, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from trtbench.core.codec import json_from_value, value_from_json
 from trtbench.core.errors import InputError, JobError, UnavailableError, writing
@@ -31,7 +27,7 @@ from trtbench.host.locks import hold
 from trtbench.host.machine import read_environment
 from trtbench.host.workers import Assignment, run_jobs
 from trtbench.models.identity import changed, changed_and_back, demand_unchanged
-from trtbench.requests.execution import PATIENCE_S, TICK_S, Event, Execution
+from trtbench.requests.execution import TICK_S, Event, Execution
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import SCORES, new_id, now, write_record
 from trtbench.store.store import Store
@@ -72,8 +68,9 @@ def outcome_of_job(
         if progress is not None:
             execution.listen(Event(kind="stage", done=progress[0], text=progress[1]))
 
-    run = partial(carry_out_job, folder=folder, execution=execution, patience_s=patience_s)
-    end = run(job, on_stage=hear)
+    end = carry_out_job(
+        job, folder=folder, execution=execution, patience_s=patience_s, on_stage=hear
+    )
     if not end.ok:
         raise end.failure(failure)
     return read_outcome(folder, kind)
@@ -124,16 +121,6 @@ def hold_device(spec: RunSpec, execution: Execution) -> Iterator[None]:
         yield
 
 
-def infer(
-    spec: RunSpec, *, store: Store, execution: Execution | None = None
-) -> dict[str, NDArray[np.generic]]:
-    """Compute a model's outputs for every item of its inputs file."""
-    with store.scratch() as folder:
-        _infer(InferJob(spec=spec), folder, store, execution or Execution(), patience_s=PATIENCE_S)
-        with np.load(folder / "outputs.npz", allow_pickle=False) as outputs:
-            return {name: outputs[name] for name in outputs.files}
-
-
 def stream(
     spec: RunSpec,
     feed: Feed,
@@ -153,31 +140,23 @@ def stream(
         elif line == "load":
             on_progress(0.0, "loading")
 
-    job, execution = InferJob(spec=spec, feed=feed, decode=decode), execution or Execution()
-    _infer(job, folder, store, execution, patience_s=STREAM_PATIENCE_S, on_stage=hear)
-    return read_outcome(folder, InferOutcome)
-
-
-def _infer(
-    job: InferJob,
-    folder: Path,
-    store: Store,
-    execution: Execution,
-    *,
-    patience_s: float,
-    on_stage: Callable[[str], None] | None = None,
-) -> None:
-    spec, python = job.spec, execution.python
-    refuse_without_library(spec, python)
+    execution = execution or Execution()
+    refuse_without_library(spec, execution.python)
     demand_unchanged(spec.model)
-    run = partial(carry_out_job, folder=folder, execution=execution, patience_s=patience_s)
     with hold_device(spec, execution):
-        end = run(job, python=python, on_stage=on_stage)
+        end = carry_out_job(
+            InferJob(spec=spec, feed=feed, decode=decode),
+            folder=folder,
+            execution=execution,
+            patience_s=STREAM_PATIENCE_S,
+            python=execution.python,
+            on_stage=hear,
+        )
     end = fail_if_model_changed(end, spec.model)
     if not end.ok:
-        fail_job(
-            end, spec, environment_of(execution), store=store, execution=execution, left=folder
-        )
+        environment = environment_of(execution)
+        fail_job(end, spec, environment, store=store, execution=execution, left=folder)
+    return read_outcome(folder, InferOutcome)
 
 
 def write_scores(folder: Path, scores: Scores) -> None:

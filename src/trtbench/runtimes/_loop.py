@@ -16,7 +16,8 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,13 +58,6 @@ _FLOOR_PROBES = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
-class WarmupResult:
-    seconds: float
-    iterations: int
-    steady: bool | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class PreparedSession:
     """A session that has run once and is ready to be timed."""
 
@@ -77,29 +71,34 @@ class PreparedSession:
     def spans(self) -> Spans | None:
         return self.session.spans
 
-    def outcome_of(self, facts: LaunchFacts, warm: WarmupResult) -> BenchOutcome:
+    def outcome_of(self, facts: LaunchFacts, warm: LaunchFacts) -> BenchOutcome:
         """Return what was measured, with how it was loaded and warmed up."""
         facts = facts.having(
             load_s=self.load_s,
             first_s=self.first_s,
-            warmup_s=warm.seconds,
-            warmup_iterations=warm.iterations,
+            warmup_s=warm.warmup_s,
+            warmup_iterations=warm.warmup_iterations,
             steady=warm.steady,
         )
         return self.outcome.having(facts=facts)
 
 
 def bench_session(
-    open_session: Callable[[RunSpec], Session], spec: RunSpec, *, stage: Stage
+    open_session: Callable[[RunSpec], Session],
+    spec: RunSpec,
+    *,
+    stage: Stage,
+    folder: Path | None = None,
 ) -> Result:
-    """Load, run once, warm up, measure, profile: one launch of a run."""
+    """Load, run once, warm up, measure, profile: one launch of a run.
+
+    Where layers are timed, ``graph.json`` in the folder holds what the session reports about them.
+    """
     check_protocol(spec)
     stage("load")
     prepared = prepare(open_session, spec)
-    session, switches = (
-        prepared.session,
-        bool(spec.switch_shapes) or spec.switch_profile is not None,
-    )
+    session = prepared.session
+    switches = bool(spec.switch_shapes) or spec.switch_profile is not None
     try:
         if switches:  # what cannot be changed to is refused before all is measured
             places(session, spec, prepared.outcome.inputs)
@@ -113,10 +112,12 @@ def bench_session(
             evidence |= switch_facts(session, spec, outcome.inputs)
         if spec.profile:
             stage("profile")
+            if folder is not None and (graph := session.describe()) is not None:
+                (folder / "graph.json").write_text(graph, encoding="utf-8")
             layers, gpu_s = session.profile_layers()
             facts = outcome.facts.having(profiled_gpu_s=gpu_s)
             outcome = outcome.having(layers=layers, facts=facts)
-        return outcome.having(evidence={**evidence, **session.look_back()}), times
+        return outcome.having(evidence=evidence), times
     finally:
         session.close()
 
@@ -147,9 +148,8 @@ def check_protocol(spec: RunSpec) -> None:
                 fix="--rate 1/s or more; a trace is stretched to it",
             )
     if spec.streams > 1 and spec.protocol in ("server", "first", "coldl2"):
-        raise UsageError(
-            f"the protocol {spec.protocol} has one query at a time", fix="leave --streams out"
-        )
+        message = f"the protocol {spec.protocol} has one query at a time"
+        raise UsageError(message, fix="leave --streams out")
     if spec.gap_s and (spec.protocol != "serve" or spec.streams > 1):
         raise UsageError(
             "a gap needs queries one at a time: --protocol serve, one stream",
@@ -213,7 +213,7 @@ def first_query(step: Step, inputs: tuple[TensorSpec, ...], *, drawn: bool) -> f
     return time.perf_counter() - began
 
 
-def warm_up(step: Step, warmup: Warmup) -> WarmupResult:
+def warm_up(step: Step, warmup: Warmup) -> LaunchFacts:
     """Run until the floor is reached and the windows agree, or the cap is."""
     watch = WarmupWatch(warmup)
     clock = time.perf_counter
@@ -222,9 +222,9 @@ def warm_up(step: Step, warmup: Warmup) -> WarmupResult:
         before = clock()
         step()
         watch.add(clock() - before)
-    return WarmupResult(
-        seconds=clock() - began,
-        iterations=watch.iterations,
+    return LaunchFacts(
+        warmup_s=clock() - began,
+        warmup_iterations=watch.iterations,
         steady=watch.steady if warmup.until_steady else None,
     )
 
@@ -235,13 +235,9 @@ def _closed(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
     warm = warm_up(prepared.step, spec.warmup)
     stage("measure")
     rests = _rests(spec.gap_s, seed=spec.inputs.seed)
-    pause = partial(_rest, rests) if spec.gap_s else None
+    pause = (lambda: time.sleep(next(rests))) if spec.gap_s else None
     times, facts = measure(prepared.step, spec.stop, spans=prepared.spans, pause=pause)
     return prepared.outcome_of(facts, warm), times
-
-
-def _rest(rests: Iterator[float]) -> None:
-    time.sleep(next(rests))
 
 
 def _rests(mean_s: float, *, seed: int) -> Iterator[float]:
@@ -356,9 +352,14 @@ def _first(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
     began, ended = np.frombuffer(starts, np.int64), np.frombuffer(ends, np.int64)
     host = np.concatenate([[prepared.first_s], (ended - began) * 1e-9])
     start = np.concatenate([[0.0], prepared.first_s + (began - began[0]) * 1e-9])
-    facts = LaunchFacts(wall_s=float(start[-1] + host[-1]), timer_floor_s=timer_floor_s())
-    warm = WarmupResult(seconds=float(host.sum()), iterations=len(host), steady=bool(watch.steady))
-    outcome = prepared.outcome_of(facts, warm)
+    facts = LaunchFacts(
+        wall_s=float(start[-1] + host[-1]),
+        timer_floor_s=timer_floor_s(),
+        warmup_s=float(host.sum()),
+        warmup_iterations=len(host),
+        steady=bool(watch.steady),
+    )
+    outcome = prepared.outcome_of(facts, facts)
     evidence = {**outcome.evidence, "time_to_steady_s": float(prepared.load_s + host.sum())}
     return outcome.having(evidence=evidence), IterationTimes(host=host, start=start)
 

@@ -116,10 +116,6 @@ class Session(ABC):
     def look(self) -> None:  # noqa: B027 - most sessions know all of it when they are opened
         """Look at what ran, once something has, for the conditions; nothing of this is timed."""
 
-    def look_back(self) -> dict[str, Scalar]:
-        """Return what can be found out at the price of time and memory, once all is measured."""
-        return {}
-
     def fetch_with_span(self) -> tuple[dict[str, NDArray[np.generic]], float]:
         """Do what ``fetch`` does; beside it the seconds it took, the device's where known."""
         began = time.perf_counter()
@@ -139,6 +135,10 @@ class Session(ABC):
     def profile_layers(self) -> tuple[LayerProfile, float | None]:
         """Time the layers in a pass of their own; beside them the GPU time of that pass."""
         raise UsageError("this runtime cannot time single layers", fix="leave --profile out")
+
+    def describe(self) -> str | None:
+        """Return what is known of the layers, as trtexec exports it."""
+        return None
 
     def close(self) -> None:  # noqa: B027 - most sessions hold nothing outside this process
         """Free what is held outside of this process's own memory."""

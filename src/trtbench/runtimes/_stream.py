@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from array import array
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.pass_times import PARTS
-from trtbench.core.errors import InputError, UsageError
+from trtbench.core.errors import InputError
 from trtbench.core.jobs import Stage
 from trtbench.core.results import InferOutcome, LoadedItem, Unreadable
 from trtbench.core.samples import AnyArray, Arrays
 from trtbench.core.spec import RunSpec, TensorSpec
 from trtbench.core.units import text_from_shape
-from trtbench.host.arrays import ChunkWriter, read_arrays
+from trtbench.host.arrays import ChunkWriter
 from trtbench.models.inputs import fixed_batch, has_rows
 from trtbench.runtimes._session import Session, refuse_if_out_of_memory, unfit_inputs
 
@@ -175,7 +175,7 @@ class _Pass:
                     if length == self.size:
                         raise
             # The range an engine was built for may begin above the length of the last batch.
-            return self._run(_filled(feed, self._rows, self.size - length), self.size)
+            return self._run(self._filled(feed, self.size - length), self.size)
         except InputError:
             raise
         except Exception as problem:
@@ -186,6 +186,15 @@ class _Pass:
             )
             drawn = self.source.drawn
             raise unfit_inputs(problem, shown, drawn=drawn, ranged=drawn) from None
+
+    def _filled(self, feed: Outputs, missing: int) -> Outputs:
+        """Repeat the last item until a batch is full, in the inputs that have a row per item."""
+        return {
+            name: np.concatenate([each, np.repeat(each[-1:], missing, axis=0)])
+            if name in self._rows
+            else each
+            for name, each in feed.items()
+        }
 
     def _run(self, feed: Outputs, length: int) -> tuple[Outputs, int, float]:
         self.session.bind(feed)
@@ -215,16 +224,6 @@ class _Pass:
                 fix="--batch 1" if padded > 1 else None,
             )
         return found
-
-
-def _filled(feed: Arrays, rows: Collection[str], missing: int) -> dict[str, NDArray[np.generic]]:
-    """Repeat the last item until a batch is full, in the inputs that have a row per item."""
-    return {
-        name: np.concatenate([each, np.repeat(each[-1:], missing, axis=0)])
-        if name in rows
-        else np.asarray(each)
-        for name, each in feed.items()
-    }
 
 
 def _size(tensors: tuple[TensorSpec, ...], spec: RunSpec, open_batch: int | None) -> int:
@@ -268,35 +267,3 @@ def _per_item(output: NDArray[np.generic], length: int, padded: int) -> NDArray[
     if output.ndim and output.shape[0] % padded == 0:
         return output.reshape(padded, output.shape[0] // padded, *output.shape[1:])[:length]
     return None
-
-
-def infer(
-    open_session: Callable[[RunSpec], Session], spec: RunSpec, *, stage: Stage
-) -> dict[str, NDArray[np.generic]]:
-    """Compute the outputs for all items, joined along the batch.
-
-    A model of fixed batch gets a short last one filled up, and the rest is cut off.
-    """
-    if spec.inputs.source is None:
-        raise UsageError("there is nothing to run on", fix="--inputs data.npz")
-    stage("load")
-    session = open_session(spec)
-    rows = tuple(each.having(shape=(None, *each.shape[1:])) for each in session.inputs)
-    arrays = read_arrays(Path(spec.inputs.source), rows)
-    counts = {name: len(array) for name, array in arrays.items()}
-    if len(set(counts.values())) != 1 or not all(counts.values()):
-        raise InputError(
-            "the inputs do not hold the same number of items",
-            facts={name: f"{count} items" for name, count in counts.items()},
-        )
-    count = next(iter(counts.values()))
-    fixed = fixed_batch(session.inputs)
-    size = fixed or spec.batch or 1
-    stage("measure")
-    parts = []
-    for start in range(0, count, size):
-        batch = {name: array[start : start + size] for name, array in arrays.items()}
-        length = min(size, count - start)
-        session.bind(_filled(batch, batch, size - length) if fixed else batch)
-        parts.append({name: output[:length] for name, output in session.fetch().items()})
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import util
-from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
@@ -25,11 +24,11 @@ from trtbench.core.errors import (
     TrtbenchError,
     UnavailableError,
     UsageError,
+    refuse_other_choice,
     refuse_unknown_options,
 )
-from trtbench.core.jobs import BenchOutcome, Stage
 from trtbench.core.run import Fact, Scalar
-from trtbench.core.samples import Arrays, IterationTimes, LayerProfile
+from trtbench.core.samples import Arrays, LayerProfile
 from trtbench.core.spec import RunSpec, TensorSpec
 from trtbench.host.cuda import (
     MODULE_LOADING,
@@ -49,7 +48,7 @@ from trtbench.layers.join import denied_by, types_of_layers
 from trtbench.models.identity import index_limits, precision_of_engine
 from trtbench.models.inputs import random_inputs
 from trtbench.runtimes._gpu_query import Lane, MemoryMeter, Pipeline, SerialQuery, burst_of_queries
-from trtbench.runtimes._loop import bench_session, check_protocol
+from trtbench.runtimes._loop import check_protocol
 from trtbench.runtimes._session import (
     ENOUGH_S,
     LEAST,
@@ -573,25 +572,6 @@ def load_library(flavour: Flavour) -> None:
     load(flavour)
 
 
-def bench(
-    spec: RunSpec, *, folder: Path, stage: Stage, flavour: Flavour
-) -> tuple[BenchOutcome, IterationTimes]:
-    """Measure one launch; where layers are asked for, graph.json holds the inspector's report."""
-    opened: list[TrtSession] = []
-
-    def opening(settled: RunSpec) -> TrtSession:
-        opened.append(open_session(settled, flavour=flavour))
-        return opened[0]
-
-    class Describing(Stage):
-        def __call__(self, name: str) -> None:
-            if name == "profile":
-                (folder / "graph.json").write_text(opened[0].describe(), encoding="utf-8")
-            stage(name)
-
-    return bench_session(opening, spec, stage=Describing())
-
-
 def open_session(spec: RunSpec, *, flavour: Flavour) -> TrtSession:
     """Load an engine with the options of a run; CUDA is asked first, TensorRT may crash without."""
     check(spec, flavour=flavour)
@@ -628,11 +608,7 @@ def check(spec: RunSpec, *, flavour: Flavour) -> None:
     """Refuse what TensorRT cannot do."""
     known = {**OPTIONS, **(RTX_OPTIONS if flavour == "tensorrt_rtx" else {})}
     refuse_unknown_options(f"runtime {spec.runtime}", spec.options, known)
-    if spec.options.get("modules", "lazy") not in ("lazy", "eager"):
-        raise UsageError(
-            f"--opt modules is lazy or eager, not {spec.options['modules']!r}",
-            fix="--opt modules=lazy",
-        )
+    refuse_other_choice("modules", spec.options.get("modules", "lazy"), ("lazy", "eager"))
     if spec.threads is not None:
         raise UsageError(
             f"{TITLES[flavour]} has no threads to set", fix="leave --threads out; --streams N"
@@ -646,13 +622,8 @@ def _config(engine: Engine, spec: RunSpec) -> IRuntimeConfig | None:
         return None
     strategies = getattr(engine.trt, "DynamicShapesKernelSpecializationStrategy", None)
     config = engine.engine.create_runtime_config()
-    wanted = spec.options.get("specialization", "eager").upper()
-    if strategies is None or not hasattr(config, _STRATEGY):
-        return config
-    if not hasattr(strategies, wanted):
-        raise UsageError(
-            f"--opt specialization is eager, lazy or none, not {wanted.lower()!r}",
-            fix="--opt specialization=eager",
-        )
-    setattr(config, _STRATEGY, getattr(strategies, wanted))
+    wanted = spec.options.get("specialization", "eager")
+    refuse_other_choice("specialization", wanted, ("eager", "lazy", "none"))
+    if strategies is not None and hasattr(config, _STRATEGY):
+        setattr(config, _STRATEGY, getattr(strategies, wanted.upper()))
     return config

@@ -506,8 +506,9 @@ def _warm_pace_s(step: Step, warmup: Warmup) -> float:
     A busy machine may lengthen a launch, but not empty it.
     """
     warm = warm_up(step, warmup)
-    if FEWEST_PACE <= warm.iterations < PACE:
-        return warm.seconds / warm.iterations
+    seconds, count = warm.warmup_s or 0.0, warm.warmup_iterations or 0
+    if FEWEST_PACE <= count < PACE:
+        return seconds / count
     starts, ends = timed_loop(step, Length(iterations=PACE))
     lengths = ends - starts
     return float(min(np.median(lengths), MOST_STRETCHED * lengths.min())) * _NS

@@ -9,12 +9,11 @@ from __future__ import annotations
 import ctypes
 import importlib
 import json
-import os
 import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from importlib import util
@@ -34,14 +33,13 @@ from trtbench.core.errors import (
     refuse_other_choice,
     refuse_unknown_options,
 )
-from trtbench.core.jobs import BenchOutcome, Stage
-from trtbench.core.run import Fact, Scalar, name_of
+from trtbench.core.run import Fact, Scalar
 from trtbench.core.safety import read_text
-from trtbench.core.samples import Arrays, IterationTimes, LayerProfile
+from trtbench.core.samples import Arrays, LayerProfile
 from trtbench.core.spec import MAP, NO_TENSORS, OPTIONAL, SEQUENCE, SPARSE, RunSpec, TensorSpec
 from trtbench.host.cuda import index_of
 from trtbench.host.files import temporary_name
-from trtbench.models.onnx_outline import few_bits, outline_of
+from trtbench.models.onnx_outline import outline_of
 from trtbench.runtimes._loop import SERIAL, bench_session
 from trtbench.runtimes._session import (
     WARMUP,
@@ -104,9 +102,6 @@ _NO_DEVICE = re.compile(
     re.IGNORECASE,
 )
 """What ONNX Runtime says when the provider is at fault, and not the model."""
-_TENSORRT_TYPES = {"fp16": "FP16", "int8": "INT8", "bf16": "BF16"}
-"""Types that ONNX Runtime's TensorRT may be allowed beside those of the file."""
-
 _TYPES = {
     "tensor(float)": "float32",
     "tensor(double)": "float64",
@@ -122,13 +117,7 @@ KERNEL = "_kernel_time"
 MOST_TRACED = 100
 """Runs in one trace, which ONNX Runtime keeps in memory and cuts off at a million events."""
 LARGEST_BYTES = 1 << 30
-LARGEST_MODEL_BYTES = 1 << 28
-"""A larger model is not loaded a second time only to look at it."""
 MOST_NAMED = 8
-_COMPUTES = re.compile(r"Conv|MatMul|Gemm|LSTM|GRU|RNN|Attention|Einsum")
-"""Operators that multiply, fused ones too; those between them follow."""
-_PRECISIONS = {"float": "fp32", "float16": "fp16", "bfloat16": "bf16", "double": "fp64"}
-
 _MODEL_BYTES = re.compile(rb"^[\x08\x0a\x12\x1a\x22\x2a\x32\x3a\x42\x72\xa2]")
 """An ONNX file is a protobuf message: its first byte is the tag of one of ModelProto's fields."""
 _AGAIN = "copy or export the model again"
@@ -169,11 +158,6 @@ def fix() -> str | None:
 def device(spec: RunSpec) -> str:
     """Return the device: CPU providers occupy the whole processor, CUDA ones their GPU."""
     return spec.device or "cuda:0" if _on_gpu(spec) else "cpu"
-
-
-def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, IterationTimes]:
-    """Measure one launch; ONNX Runtime leaves no files of its own."""
-    return bench_session(open_session, spec, stage=stage)
 
 
 def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> TurnSpec:
@@ -296,9 +280,12 @@ def open_session(spec: RunSpec) -> OrtSession:
         )
     bound = BoundSession(onnxruntime, session, spec)
     with suppress(InputError):  # a file may not name its types
-        held = outline_of(Path(spec.model.path)).held or frozenset({"fp32"})
-        bound.conditions |= computing(session, asked, held, os.environ)
+        if outline_of(Path(spec.model.path)).held <= {"fp32"}:
+            bound.conditions |= rounds_to_tf32(session, asked[0])
     return bound
+
+
+bench = partial(bench_session, open_session)
 
 
 def _session_options(onnxruntime: ModuleType, spec: RunSpec, *, trace: bool) -> SessionOptions:
@@ -385,61 +372,39 @@ def _demand_started(
             continue
         # Load the library as ONNX Runtime did, to get the loader's message.
         folder = Path(str(onnxruntime.__file__)).parent / "capi"
-        library = folder / f"libonnxruntime_providers_{name}.so"
-        reason = f"{library.name} is not part of this package"
-        if library.is_file():
-            reason = "its libraries load; the log may say more"
-            try:
-                ctypes.CDLL(str(library))
-            except OSError as problem:
-                reason = str(problem)
-        raise _unavailable(onnxruntime, name, reason)
+        try:
+            ctypes.CDLL(str(folder / f"libonnxruntime_providers_{name}.so"))
+        except OSError as problem:
+            raise _unavailable(onnxruntime, name, str(problem)) from None
+        raise _unavailable(onnxruntime, name, "its libraries load; the log may say more")
 
 
 def _unavailable(onnxruntime: ModuleType, provider: str, reason: str) -> UnavailableError:
-    built = getattr(onnxruntime, "cuda_version", None) or None
+    built = getattr(onnxruntime, "cuda_version", None) or "12"
     tensorrt = re.search(r"libnvinfer\w*\.so\.(\d+)", reason)
     fix = "trtbench doctor"
     if tensorrt:
-        fix = f'pip install "tensorrt-cu{(built or "12").split(".")[0]}=={tensorrt[1]}.*"'
+        fix = f'pip install "tensorrt-cu{built.split(".")[0]}=={tensorrt[1]}.*"'
     elif re.search(r"\.so\.\d", reason):
         fix = 'pip install "onnxruntime-gpu[cuda,cudnn]"'
-    facts = {"reason": reason, "onnxruntime": getattr(onnxruntime, "__version__", "?")}
-    if built:
-        facts["built for"] = f"CUDA {built}"
     return UnavailableError(
-        f"ONNX Runtime's execution provider {provider!r} does not start", facts=facts, fix=fix
+        f"ONNX Runtime's execution provider {provider!r} does not start",
+        facts={
+            "reason": reason,
+            "onnxruntime": getattr(onnxruntime, "__version__", "?"),
+            "built for": f"CUDA {built}",
+        },
+        fix=fix,
     )
 
 
-def computing(
-    session: InferenceSession,
-    asked: Sequence[Provider],
-    held: frozenset[str],
-    environment: Mapping[str, str],
-) -> dict[str, Fact]:
-    """Return what the first provider computes in, where that is more than the types of the file.
-
-    TensorRT takes its settings from the environment only where none are handed over. It rounds
-    FP32 to TF32 unless switched off, and so does CUDA.
-    """
-    facts: dict[str, Fact] = {}
-    if _short_name(asked[0]) == "tensorrt":
-        settings = environment if isinstance(asked[0], str) else {}
-        allowed = {  # a switch as ONNX Runtime reads it: a whole number that is not 0
-            each
-            for each, word in _TENSORRT_TYPES.items()
-            if settings.get(f"ORT_TENSORRT_{word}_ENABLE", "").strip().lstrip("+-0")
-        }
-        if allowed:
-            return {"precision": Fact(value=name_of(held | allowed), source="implied")}
-        facts["tf32"] = Fact(value=True, source="implied")
-    if _short_name(asked[0]) == "cuda":
-        name = asked[0] if isinstance(asked[0], str) else asked[0][0]
-        switch = session.get_provider_options().get(name, {}).get("use_tf32")
-        if switch is not None:
-            facts["tf32"] = Fact(value=switch == "1")
-    return facts if held <= {"fp32"} else {}
+def rounds_to_tf32(session: InferenceSession, asked: Provider) -> dict[str, Fact]:
+    """Return whether the first provider rounds FP32 to TF32, as TensorRT and CUDA do by default."""
+    if _short_name(asked) == "tensorrt":
+        return {"tf32": Fact(value=True, source="implied")}
+    name = asked if isinstance(asked, str) else asked[0]
+    switch = session.get_provider_options().get(name, {}).get("use_tf32")
+    return {} if switch is None else {"tf32": Fact(value=switch == "1")}
 
 
 # Sessions
@@ -455,7 +420,7 @@ class OrtSession(Session):
         *,
         profiling: Callable[[], InferenceSession] | None = None,
     ) -> None:
-        self._session, self._model, self._profiling = session, spec.model, profiling
+        self._session, self._profiling = session, profiling
         self._feed: Arrays = {}
         self.inputs = tuple(_tensor(each) for each in session.get_inputs())
         found = [_tensor(each) for each in session.get_outputs()]
@@ -487,21 +452,6 @@ class OrtSession(Session):
     def fetch(self) -> dict[str, NDArray[np.generic]]:
         names = [tensor.name for tensor in self.outputs]
         return dict(zip(names, self._session.run(names, self._feed), strict=True))
-
-    def look_back(self) -> dict[str, Scalar]:
-        """Run once with a trace; return the types that nodes multiplied in and no weight has."""
-        if self._profiling is None:
-            return {}
-        try:
-            held = outline_of(Path(self._model.path)).held
-            if not held or (self._model.size_bytes or 0) > LARGEST_MODEL_BYTES:
-                return {}
-            session = self._profiling()
-            session.run(self._names, self._feed)
-            ran = types_of_trace(end_trace(session), held)
-        except Exception:  # ONNX Runtime's exceptions share no base class; the number stands
-            return {}
-        return {"computes_in": name_of(ran)} if ran and not ran & held else {}
 
     def profile_layers(self) -> tuple[LayerProfile, float | None]:
         """Time every node in a second session, where the profiler is on."""
@@ -634,20 +584,6 @@ def rows_of_runs(events: list[TraceEvent]) -> list[list[Row]]:
             label = f"{name} ({operator})" if name and operator else name or operator
             rows[place].append((label, float(node["dur"]) * 1e-6))
     return rows
-
-
-def types_of_trace(events: Iterable[TraceEvent], held: frozenset[str]) -> frozenset[str]:
-    """Return the types that nodes multiplied in; of packed weights, those that the file holds."""
-    found: set[str] = set()
-    for event in _kernels(events):
-        arguments = event.get("args", {})
-        operator = str(arguments.get("op_name", ""))
-        if packed := few_bits(operator):
-            found |= {packed} if packed in held else held
-        elif _COMPUTES.search(operator):
-            kinds = [kind for each in arguments.get("input_type_shape", ()) for kind in each]
-            found |= {_PRECISIONS[kind] for kind in kinds if kind in _PRECISIONS}
-    return frozenset(found)
 
 
 def nodes_and_providers(events: Iterable[TraceEvent]) -> dict[str, str]:

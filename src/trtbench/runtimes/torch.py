@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import util
 from pathlib import Path
 from types import ModuleType
@@ -27,9 +28,8 @@ from trtbench.core.errors import (
     refuse_other_choice,
     refuse_unknown_options,
 )
-from trtbench.core.jobs import BenchOutcome, Stage
 from trtbench.core.run import Fact, Scalar, name_of
-from trtbench.core.samples import Arrays, IterationTimes, LayerProfile
+from trtbench.core.samples import Arrays, LayerProfile
 from trtbench.core.spec import ON_DEVICE, RunSpec, TensorSpec
 from trtbench.core.units import text_from_shape
 from trtbench.host.cuda import index_of
@@ -118,11 +118,6 @@ def device(spec: RunSpec) -> str:
     return spec.device or "cuda:0"
 
 
-def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, IterationTimes]:
-    """Measure one launch."""
-    return bench_session(open_session, spec, stage=stage)
-
-
 def load_library() -> None:
     """Import PyTorch."""
     import_torch()
@@ -197,33 +192,32 @@ class TorchSettings:
     cudnn_benchmark: bool
     channels_last: bool
 
-
-def _settings(spec: RunSpec) -> TorchSettings:
-    check(spec)
-    mode = spec.options.get("compile")
-    if mode is not None:
-        refuse_other_choice("compile", mode, _COMPILE)
-    half = _switch(spec, "half")
-    if half and spec.precision is not None:
-        raise UsageError(
-            "half turns the weights to FP16, --precision leaves them and casts on the way: "
-            "one of the two",
-            fix="leave --precision out",
+    @classmethod
+    def of(cls, spec: RunSpec) -> TorchSettings:
+        check(spec)
+        mode = spec.options.get("compile")
+        if mode is not None:
+            refuse_other_choice("compile", mode, _COMPILE)
+        half = _switch(spec, "half")
+        if half and spec.precision is not None:
+            raise UsageError(
+                "half turns the weights to FP16, --precision leaves them and casts on the way: "
+                "one of the two",
+                fix="leave --precision out",
+            )
+        return cls(
+            compile=mode,
+            half=half,
+            autocast=_AUTOCAST.get(spec.precision or ""),
+            tf32=_switch(spec, "tf32", default=spec.precision == "tf32"),
+            cudnn_benchmark=_switch(spec, "cudnn_benchmark", default=True),
+            channels_last=_switch(spec, "channels_last"),
         )
-    return TorchSettings(
-        compile=mode,
-        half=half,
-        autocast=_AUTOCAST.get(spec.precision or ""),
-        tf32=_switch(spec, "tf32", default=spec.precision == "tf32"),
-        cudnn_benchmark=_switch(spec, "cudnn_benchmark", default=True),
-        channels_last=_switch(spec, "channels_last"),
-    )
 
 
 def _switch(spec: RunSpec, key: str, *, default: bool = False) -> bool:
     value = spec.options.get(key, "on" if default else "off")
-    if value not in ("on", "off"):
-        raise UsageError(f"--opt {key} is on or off, not {value!r}", fix=f"--opt {key}=on")
+    refuse_other_choice(key, value, ("on", "off"))
     return value == "on"
 
 
@@ -240,13 +234,10 @@ def _number(options: Mapping[str, str], key: str, default: int, *, least: int = 
 
 def open_session(spec: RunSpec) -> CpuSession | CudaSession:
     """Load a model with the options of a run."""
-    settings = _settings(spec)
+    settings = TorchSettings.of(spec)
     waiting = spec.options.get("waiting")
-    if waiting not in (None, "passive"):
-        raise UsageError(
-            f"--opt waiting is passive, or left out, not {waiting!r}", fix="--opt waiting=passive"
-        )
-    if waiting:  # OpenMP reads this once, when PyTorch loads it
+    if waiting is not None:
+        refuse_other_choice("waiting", waiting, ("passive",))
         os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
     torch, wanted = import_torch(), device(spec)
     if wanted != "cpu":
@@ -281,6 +272,9 @@ def open_session(spec: RunSpec) -> CpuSession | CudaSession:
         raise InputError(
             "PyTorch cannot prepare the model", facts={"reason": first_line(problem)}
         ) from None
+
+
+bench = partial(bench_session, open_session)
 
 
 def inputs_of(loaded: LoadedModel, spec: RunSpec) -> tuple[TensorSpec, ...]:

@@ -9,12 +9,13 @@ import numpy as np
 
 from trtbench.analysis.classification import agreement, rank_of_label, top_k
 from trtbench.compare.compare import compare
-from trtbench.core.results import Compared
+from trtbench.core.results import Compared, Feed
 from trtbench.core.run import Run, Score, Scores
 from trtbench.core.spec import RunSpec
 from trtbench.data import demo_file
+from trtbench.host.arrays import Chunks
 from trtbench.measure.bench import run_bench
-from trtbench.measure.jobs import infer, write_scores
+from trtbench.measure.jobs import stream, write_scores
 from trtbench.requests.execution import Execution, Steps
 from trtbench.requests.measure import BenchRequest, CompareRequest
 from trtbench.requests.run_spec import run_spec
@@ -100,7 +101,9 @@ def _scores(config: Config, store: Store, steps: Steps) -> dict[str, Scores]:
         np.savez(inputs, image=images)
         for precision in MODELS:
             spec, step = _spec(precision, 64, config, inputs), steps.next(f"{precision}, accuracy")
-            outputs[precision] = infer(spec, store=store, execution=step)["logits"]
+            work = folder / precision
+            stream(spec, Feed(kind="arrays"), folder=work, store=store, execution=step)
+            outputs[precision] = Chunks(work).whole()["logits"]
     found = {}
     for precision, logits in outputs.items():
         ranks = rank_of_label(logits, labels)

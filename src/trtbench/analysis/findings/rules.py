@@ -493,8 +493,8 @@ SHARED_TYPES = {"best": (), "tf32": ("fp32", "tf32"), "fp32": ("fp32", "tf32")}
 @rule("H26", "precision not what the label says", "warning", "gpu", share=0.5)
 def precision_label(e: Evidence, at: Limits) -> Iterator[Hit]:
     """fewer than {share:.0%} of the layers run in the precision of the label, or the record
-    beside a model names one that nothing of it computes in, or ONNX Runtime computes in none of
-    the types that a file holds; a note where only that record names one.
+    beside a model names one that nothing of it computes in; a note where only that record names
+    one.
     Source: TensorRT 11 is strongly typed."""
     if (claimed := e.text("claimed_precision")) is not None and e.record is not None:
         ran = precision_of(e.record)
@@ -506,13 +506,6 @@ def precision_label(e: Evidence, at: Limits) -> Iterator[Hit]:
     label = (precision_of(e.record) or e.record.spec.precision) if e.record else None
     if label is None:
         return
-    if (ran := e.text("computes_in")) is not None:
-        yield Hit(
-            f"the file holds {label}, and nothing of it was computed in that: {ran}",
-            {"held": label, "ran": ran},
-            "another processor or runtime, or trtbench inspect for what keeps it from it",
-            "host",
-        )
     fact = e.record.conditions.get("precision") if e.record else None
     if fact is not None and fact.source == "recorded":
         yield Hit(
