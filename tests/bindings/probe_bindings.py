@@ -31,7 +31,6 @@ def main(source: str, folder: str, module: str, names: list[str]) -> None:
         "version": abilities.version,
         "abilities": sorted(abilities.names),
         "table": sorted(table.names),
-        "limits": [abilities.max_opset, abilities.max_ir],
         "present": {name: _has(trt, name) for name in names},
         "heard": _listen(trt, Path(folder)),
         "watched": _watch(trt) if abilities.has("IBuilderConfig.progress_monitor") else None,
@@ -57,7 +56,7 @@ def _listen(trt, folder: Path) -> list[list[str]]:
     logger = make_logger(trt, path=folder / "build.log", heard=heard, verbose=False)
     for name in ("VERBOSE", "INFO", "WARNING", "ERROR", "INTERNAL_ERROR"):
         logger.log(getattr(trt.ILogger.Severity, name), f"said at {name}")
-    return [heard.errors, heard.warnings, (folder / "build.log").read_text().splitlines()]
+    return [heard.errors, (folder / "build.log").read_text().splitlines()]
 
 
 def _watch(trt) -> list[object]:

@@ -133,8 +133,6 @@ class Builder:
         return Profile()
 
     def build_serialized_network(self, network: Network, config: Config) -> bytes | None:
-        text = "--------------- Timing Runner: conv (CudnnConvolution)"
-        self.logger.log(SimpleNamespace(name="VERBOSE"), text)
         if config.pools.get("workspace") == 2 and config.sources & 1:
             lacking = "SymbolAddress for cublasGetProperty could not be loaded, check function name"
             self.logger.log(SimpleNamespace(name="ERROR"), lacking)

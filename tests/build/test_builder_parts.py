@@ -12,7 +12,7 @@ from trtbench.convert.build import spans_of_batches
 from trtbench.convert.builders._python_api import profiles_of
 from trtbench.core.errors import UsageError
 from trtbench.core.spec import BuildSpec, ModelRef, ShapeProfile, TensorSpec
-from trtbench.host.tensorrt import Heard, LogProgress, PhaseTree, abilities_of_version
+from trtbench.host.tensorrt import Heard, PhaseTree, abilities_of_version
 from trtbench.host.tensorrt_build import CacheKey, ScaleCache, TimingCache
 
 IMAGE = TensorSpec(name="image", dtype="float32", shape=(None, 3, 8, 8))
@@ -35,19 +35,6 @@ def test_progress_of_nested_phases_never_goes_back() -> None:
     assert seen == sorted(seen)
     assert seen[0] == pytest.approx(1 / 8)
     assert seen[-1] == 1.0
-
-
-def test_progress_is_read_from_the_log_where_there_is_no_monitor() -> None:
-    told: list[tuple[float, str]] = []
-    watch = LogProgress(lambda done, text: told.append((done, text)))
-    line = "--------------- Timing Runner: {} (CudnnConvolution[0x80000000])"
-    watch(line.format("too early"))
-    watch.layers = 4
-    for name in ("conv0 + relu0", "conv0 + relu0", "conv1", "a", "b", "c"):
-        watch(line.format(name))
-    watch("Tactic: 0x1 Time: 0.01")
-    assert told[0] == (0.25, "timing conv0 + relu0")
-    assert [done for done, _ in told] == [0.25, 0.5, 0.75, 0.99, 0.99]
 
 
 def test_the_cause_is_not_the_noise_of_a_machine_without_a_driver() -> None:

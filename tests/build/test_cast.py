@@ -85,12 +85,6 @@ def test_weights_beyond_fp16_keep_their_node_in_fp32(tmp_path: Path) -> None:
     saved(made.model, tmp_path / "m.onnx")
 
 
-def test_weights_that_become_zero_are_counted(tmp_path: Path) -> None:
-    path = one_node(tmp_path, np.array([1e-9, 1.0, 0.0]))
-    assert cast(load_onnx(path), precision="fp16").facts["weights_rounded_to_zero"] == 1
-    assert cast(load_onnx(path), precision="bf16").facts["weights_rounded_to_zero"] == 0
-
-
 def test_nodes_are_held_by_name_and_pattern(tmp_path: Path, images: np.ndarray) -> None:
     made = cast(load_onnx(DIGITS), precision="fp16", keep=["/0/*"])
     assert set(made.kept) == {"/0/0.0/Conv", "/0/0.2/Relu"}

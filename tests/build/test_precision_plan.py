@@ -12,13 +12,12 @@ import models
 from trtbench.convert.builders import _python_api as _plan
 from trtbench.convert.builders._precision import (
     PrecisionPlan,
-    PrecisionWish,
     precision_plan,
     too_new,
 )
 from trtbench.convert.builders._python_api import plan_lines
 from trtbench.core.errors import InputError, UnavailableError, UsageError
-from trtbench.core.spec import BuildSpec
+from trtbench.core.spec import BuildSpec, ModelRef
 from trtbench.host.tensorrt import Abilities, abilities_of_version
 from trtbench.models.identity import model_ref
 from trtbench.models.onnx_outline import outline_of
@@ -34,9 +33,15 @@ STRONG = pytest.mark.parametrize("abilities", [ELEVEN, RTX], ids=lambda each: ea
 
 
 def plan(precision: Any, abilities: Abilities, **changes: Any) -> PrecisionPlan:
-    carried = frozenset(changes.pop("carried", ()))
-    asked = PrecisionWish(precision=precision, model="net.onnx", carried=carried, **changes)
-    return precision_plan(asked, abilities=abilities)
+    names = ("quantizer", "modelopt", "typing")
+    spec = BuildSpec(
+        model=ModelRef(path="net.onnx", format="onnx"), output="net.engine", runtime="tensorrt",
+        precision=precision,
+        options={name: changes.pop(name) for name in names if changes.get(name)},
+        calibration_cache="scales.cache" if changes.pop("scales", False) else None,
+        calibration="data.npz" if changes.pop("data", False) else None,
+    )  # fmt: skip
+    return precision_plan(spec, frozenset(changes.get("carried", ())), abilities=abilities)
 
 
 @EVERY
@@ -69,11 +74,11 @@ def test_a_strong_builder_casts_first(abilities: Abilities, precision: Any) -> N
 
 
 def test_10_can_be_held_to_the_types_and_8_cannot() -> None:
-    made = plan("fp16", TEN, strong=True)
+    made = plan("fp16", TEN, typing="strong")
     assert made.typing == "strong"
     assert made.steps[0].verb == "cast"
     with pytest.raises(UsageError, match="cannot be held to the types"):
-        plan("fp16", OLD, strong=True)
+        plan("fp16", OLD, typing="strong")
 
 
 def test_a_typed_model_is_held_to_its_types_where_that_exists() -> None:
@@ -95,7 +100,7 @@ def test_a_typed_model_is_never_built_in_another_precision(abilities: Abilities)
 
 @WEAK
 def test_int8_calibrates_where_there_are_calibrators(abilities: Abilities) -> None:
-    made = plan("int8", abilities, calibration=True)
+    made = plan("int8", abilities, scales=True)
     assert made.calibrate
     assert made.flags == ("INT8",)
     with pytest.raises(UsageError, match="needs scales"):
@@ -104,7 +109,7 @@ def test_int8_calibrates_where_there_are_calibrators(abilities: Abilities) -> No
 
 @STRONG
 def test_int8_quantizes_where_there_are_none(abilities: Abilities) -> None:
-    made = plan("int8", abilities, calibration=True)
+    made = plan("int8", abilities, scales=True)
     assert [step.verb for step in made.steps] == ["quantize"]
     assert not made.calibrate
     with pytest.raises(UsageError) as caught:
@@ -119,7 +124,7 @@ def test_bf16_is_not_silently_something_else_on_8() -> None:
 
 
 NEW = pytest.mark.parametrize("abilities", [TEN, ELEVEN, RTX], ids=lambda each: each.title)
-MODELOPT: dict[str, Any] = {"calibration": True, "data": True, "modelopt": "/envs/modelopt/python"}
+MODELOPT: dict[str, Any] = {"data": True, "modelopt": "/envs/modelopt/python"}
 
 
 @NEW
@@ -138,7 +143,7 @@ def test_fp8_without_data_or_modelopt_says_what_is_missing(abilities: Abilities)
         plan("fp8", abilities)
     assert "--calibration" in (caught.value.fix or "")
     with pytest.raises(UsageError, match="no data"):  # a cache of scales is of no use here
-        plan("fp8", abilities, **{**MODELOPT, "data": False})
+        plan("fp8", abilities, **{**MODELOPT, "data": False, "scales": True})
     with pytest.raises(UnavailableError, match="NVIDIA ModelOpt") as unset:
         plan("fp8", abilities, **{**MODELOPT, "modelopt": None})
     assert "runtimes.modelopt.python" in unset.value.facts["setting"]
@@ -165,7 +170,7 @@ def test_modelopt_makes_int8_where_it_is_asked_for(abilities: Abilities) -> None
 def test_best_is_all_that_a_weak_builder_has_and_nothing_to_a_strong_one() -> None:
     assert plan("best", OLD).flags == ("FP16",)
     assert plan("best", TEN).flags == ("FP16", "BF16")
-    assert plan("best", TEN, calibration=True).flags == ("INT8", "FP16", "BF16")
+    assert plan("best", TEN, scales=True).flags == ("INT8", "FP16", "BF16")
     for abilities in (ELEVEN, RTX):
         with pytest.raises(UsageError, match="'best' means nothing"):
             plan("best", abilities)
@@ -175,7 +180,7 @@ def test_best_is_all_that_a_weak_builder_has_and_nothing_to_a_strong_one() -> No
 def test_data_that_would_not_be_used_is_refused(abilities: Abilities) -> None:
     for precision, carried in (("fp32", ()), (None, ("int8",))):
         with pytest.raises(UsageError, match="calibration would have no effect"):
-            plan(precision, abilities, calibration=True, carried=carried)
+            plan(precision, abilities, scales=True, carried=carried)
 
 
 def test_what_a_model_carries_is_read_from_its_bytes(tmp_path: Path) -> None:
@@ -212,12 +217,11 @@ def test_a_model_cut_off_anywhere_is_refused(tmp_path: Path, keep: float) -> Non
         outline_of(models.truncate(models.conv_model(tmp_path / "net.onnx"), keep=keep))
 
 
-def test_an_opset_or_ir_too_new_is_said_before(tmp_path: Path) -> None:
+def test_an_opset_that_is_too_new_is_reported(tmp_path: Path) -> None:
     outline = outline_of(typed(tmp_path / "net.onnx", TensorProto.FLOAT, opset=18))
     said = too_new(outline, abilities=OLD)
     assert "opset 18" in said[0]
     assert "--opset 17" in said[0]
-    assert "IR 9" in said[1]
     assert too_new(outline, abilities=TEN) == ()
 
 

@@ -24,7 +24,6 @@ from trtbench.convert.calibration import (
     save_feeds,
 )
 from trtbench.convert.conversions import quant_spec, run_quantize, task_items
-from trtbench.convert.quantize import refusals
 from trtbench.core.errors import InputError, UnavailableError, UsageError
 from trtbench.core.results import Sidecar
 from trtbench.core.spec import TensorSpec
@@ -55,7 +54,6 @@ def test_int8_is_what_tensorrt_takes_and_close_on_held_out_items(
         items=48,
     )  # fmt: skip
     model = onnx.load(output)
-    assert refusals(model) == ()
     stored = {tensor.name: tensor for tensor in model.graph.initializer}
     pairs = [n for n in model.graph.node if n.op_type in ("QuantizeLinear", "DequantizeLinear")]
     assert pairs
@@ -82,25 +80,6 @@ def test_additions_of_constants_are_left_alone(tmp_path: Path) -> None:
     path = one_node(tmp_path, np.array([1.0, 2.0]), op="Add")
     with pytest.raises(InputError, match="nothing was quantized"):
         quantize(path, "int8", method="minmax", calibration="random", items=8)
-
-
-def test_a_bias_in_int32_and_a_zero_point_are_refused(tmp_path: Path) -> None:
-    def node(kind: int, zero: int) -> onnx.ModelProto:
-        graph = helper.make_graph(
-            [helper.make_node("DequantizeLinear", ["w", "s", "z"], ["y"], name="dq")],
-            "g", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])],
-            [
-                helper.make_tensor("w", kind, [2], [1, 2]),
-                helper.make_tensor("s", TensorProto.FLOAT, [], [0.5]),
-                helper.make_tensor("z", kind, [], [zero]),
-            ],
-        )  # fmt: skip
-        return helper.make_model(graph)
-
-    assert refusals(node(TensorProto.INT8, 0)) == ()
-    assert "INT32" in refusals(node(TensorProto.INT32, 0))[0]
-    assert "zero point" in refusals(node(TensorProto.INT8, 3))[0]
-    assert "UINT8" in refusals(node(TensorProto.UINT8, 0))[0]
 
 
 def test_random_calibration_is_stamped_everywhere(
@@ -180,9 +159,8 @@ def test_control_flow_is_left_alone_and_the_rest_is_converted(
     source = control_flow(tmp_path / "net.onnx", op)
     calibration = "random" if precision == "int8" else None
     if OLD_RUNTIME and (op, precision) == ("Loop", "int8"):
-        with pytest.raises(InputError, match="could not quantize") as caught:
+        with pytest.raises(InputError, match="could not quantize"):
             quantize(source, precision, calibration=calibration, items=32)
-        assert "pip install -U onnxruntime" in str(caught.value.fix)
         return
     sidecar = quantize(source, precision, calibration=calibration, items=32)
     assert sidecar.changed == {"MatMul": 2}
@@ -208,14 +186,13 @@ def test_inputs_the_model_cannot_take_are_told_with_a_way_out(tmp_path: Path) ->
     with pytest.raises(InputError, match="could not quantize") as caught:
         quantize(source, "int8", calibration="random", items=32)
     assert "out of data bounds" in caught.value.facts["reason"]
-    assert "--calibration data.npz" in (caught.value.fix or "")
+    assert "--calibration" in (caught.value.fix or "")
 
 
 def test_a_half_model_is_quantized_in_an_opset_that_has_it(tmp_path: Path) -> None:
     source = typed(tmp_path / "half.onnx", TensorProto.FLOAT16)
     sidecar = quantize(source, "int8", calibration="random", items=16)
     assert sidecar.opset == 19
-    assert refusals(load_onnx(tmp_path / sidecar.file)) == ()
 
 
 def test_an_operator_nobody_knows_is_told_once_and_without_the_folder_of_the_job(
@@ -245,14 +222,6 @@ def test_a_model_too_large_for_one_file_gets_a_data_file(
     monkeypatch.setattr(onnx_file, "ONE_FILE_BYTES", held)
     assert len(save_onnx(again, tmp_path / "m.onnx")) == 1
     assert not (tmp_path / "m.onnx.data").exists()
-
-
-def test_no_more_items_are_calibrated_with_than_asked_for(
-    tmp_path: Path, calibration: Path
-) -> None:
-    sidecar = quantize(DIGITS, "int8", output=tmp_path / "m.onnx", calibration=calibration, items=8)
-    assert sidecar.calibration is not None
-    assert sidecar.calibration.items == 8
 
 
 def test_a_result_never_overwrites_its_source(tmp_path: Path) -> None:

@@ -21,14 +21,13 @@ from trtbench.accuracy.graphs import write_marked
 from trtbench.convert.build import build_spec, run_build
 from trtbench.core.codec import json_from_value, value_from_json
 from trtbench.core.errors import InputError, JobError, TrtbenchError, UnavailableError, UsageError
-from trtbench.core.jobs import BuildJob, BuildOutcome
+from trtbench.core.jobs import BuildJob
 from trtbench.core.results import Artefact
 from trtbench.core.spec import BuildSpec
 from trtbench.host.process import Child
 from trtbench.host.tensorrt_build import driver_problem
-from trtbench.host.workers import Assignment, run_jobs, worker_command, worker_environment
+from trtbench.host.workers import worker_command, worker_environment
 from trtbench.models.identity import sha256_of
-from trtbench.models.onnx_model import read_onnx
 from trtbench.requests.convert import BuildRequest
 from trtbench.requests.execution import Event, Execution
 from trtbench.requests.settings import load_config
@@ -107,19 +106,6 @@ def test_the_layers_are_those_of_the_network_without_a_gpu(rtx: Rtx, tmp_path: P
     first = graph.layers[0]
     assert first.inputs[0].dtype == "fp32"
     assert first.origin
-
-
-def test_the_command_that_repeats_a_build_is_kept(rtx: Rtx, tmp_path: Path) -> None:
-    artefact = built(conv(tmp_path), rtx, workspace=1 << 30, target=("sm_86",), **BATCHES)
-    words = (artefact.command or "").split()
-    assert words[:2] == ["trtbench", "build"]
-    assert str(tmp_path / "net.engine") in words
-    for flag, value in (
-        ("--workspace", "1073741824B"),
-        ("--target", "sm_86"),
-        ("--shape-max", "image:8x3x16x16"),
-    ):
-        assert words[words.index(flag) + 1] == value
 
 
 @pytest.mark.parametrize(
@@ -227,21 +213,6 @@ def test_fp8_is_quantized_by_modelopt_in_its_own_interpreter(rtx: Rtx, modelopt:
     assert not list(modelopt.parent.glob(".partial*"))
 
 
-def test_int8_by_modelopt_is_asked_for_by_name(rtx: Rtx, modelopt: Path) -> None:
-    changes = {"precision": "int8", "calibration": "random", "options": {"quantizer": "modelopt"}}
-    artefact = built(modelopt, rtx, **changes)
-    assert artefact.conditions["precision"].value == "int8"
-    assert "by NVIDIA ModelOpt" in artefact.notes[0]
-
-
-def test_layers_and_parameters_are_counted_and_say_who_told_them(rtx: Rtx, tmp_path: Path) -> None:
-    facts = built(conv(tmp_path), rtx, **BATCHES).facts
-    assert facts["layers"] == facts["network_layers"]
-    assert facts["layers_from"] == "network"
-    assert facts["parameters"] == read_onnx(tmp_path / "net.onnx").parameters
-    assert facts["parameters_from"] == "ONNX file"
-
-
 def test_an_engine_is_not_called_like_a_folder(rtx: Rtx, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is a folder") as caught:
         spec_for(conv(tmp_path), output=tmp_path)
@@ -291,14 +262,6 @@ def test_an_open_batch_is_one_and_said_so(rtx: Rtx, tmp_path: Path) -> None:
     spec = spec_for(conv(tmp_path))
     assert spec.shapes["image"].opt == (1, 3, 16, 16)
     assert "batch 1" in (spec.assumed or "")
-
-
-def test_a_model_open_in_odd_places_needs_shapes(rtx: Rtx, tmp_path: Path) -> None:
-    odd = ("x", TensorProto.FLOAT, ["N", "foo", 7, "bar"])
-    error = refused(models.identity(tmp_path / "odd.onnx", odd), rtx)
-    assert isinstance(error, UsageError)
-    assert error.facts["x"] == "'foo', 'bar' of 1xfoox7xbar"
-    assert error.fix == "--shape-opt x:1x1x7x1"
 
 
 def test_several_profiles_and_a_fixed_batch(rtx: Rtx, tmp_path: Path) -> None:
@@ -374,22 +337,6 @@ def test_a_signal_ends_a_build_at_its_next_step(rtx: Rtx, tmp_path: Path) -> Non
     told = json.loads((folder / "error.json").read_text())
     assert told["message"] == "the build was cancelled"
     assert told["stage"] == "build"
-
-
-def test_two_builds_at_once(rtx: Rtx, tmp_path: Path) -> None:
-    jobs = []
-    for name in ("one", "two"):
-        folder = tmp_path / name
-        model = models.conv_model(tmp_path / f"{name}.onnx", layers=4)
-        spec = spec_for(model, output=folder / "net.engine", **BATCHES)
-        jobs.append(Assignment(job=BuildJob(spec=spec), folder=folder, python=rtx.python))
-    ends = run_jobs(jobs)
-    assert [end.ok for end in ends] == [True, True]
-    for each in jobs:
-        path = each.folder / "outcome.json"
-        outcome = value_from_json(path.read_bytes(), BuildOutcome, where="outcome")
-        assert outcome.files[".graph.json"] == "graph.json"
-        assert plan_from_bytes((each.folder / "net.engine").read_bytes()[:64], where="engine")
 
 
 def test_tensorrt_itself_says_that_it_needs_a_gpu(

@@ -47,17 +47,12 @@ def tensorrt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return trt
 
 
-class Listening(Stage):
-    def progress(self, done: float, text: str) -> None:
-        self.begun.append(f"{done:.2f} {text}")
-
-
-def build(folder: Path, stage: Stage | None = None, **changes: Any) -> BuildOutcome:
+def build(folder: Path, **changes: Any) -> BuildOutcome:
     folder.mkdir(parents=True, exist_ok=True)
     model = models.conv_model(folder / "net.onnx", size=8)
     changes.setdefault("shapes", {"image": SPAN})
     spec = BuildSpec(model=model_ref(model), output=str(folder / "net.engine"), **changes)
-    return _python_api.build(spec, folder=folder, stage=stage or Stage(), flavour="tensorrt")
+    return _python_api.build(spec, folder=folder, stage=Stage(), flavour="tensorrt")
 
 
 def told() -> fake_tensorrt.Config:
@@ -192,13 +187,6 @@ def test_the_timing_cache_is_told(tensorrt: Any, tmp_path: Path) -> None:
     cache = str(tmp_path / "timing.cache")
     assert build(tmp_path / "a", timing_cache=cache).facts["timing_cache"] == "new"
     assert build(tmp_path / "b", timing_cache=cache).facts["timing_cache"] == "hit"
-
-
-def test_progress_comes_from_the_log(tensorrt: Any, tmp_path: Path) -> None:
-    stage = Listening()
-    build(tmp_path, stage)
-    assert stage.begun == ["load", "build", "0.99 timing conv"]
-    assert "Timing Runner" not in (tmp_path / _python_api.LOG).read_text()
 
 
 def test_a_failed_build_leaves_no_engine(tensorrt: Any, tmp_path: Path) -> None:

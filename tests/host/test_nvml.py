@@ -71,22 +71,14 @@ def test_on_a_jetson_that_refuses_everything_the_gpu_is_still_listed():
     assert through(jetson, nvml.gpus) == (Gpu(name="GPU 0"),)
     assert through(jetson, nvml.nvml_problem) is None
     assert through(jetson, nvml.sharing, StandIn.UUID) == {}
-    assert through(jetson, nvml.processes, StandIn.UUID) is None
-
-
-def test_processes_are_listed_once_and_unknown_memory_is_not_zero():
-    found = through(StandIn(as_bytes=True), nvml.processes, StandIn.UUID)
-    assert found == (
-        nvml.GpuProcess(pid=71, kind="compute", memory_bytes=3 * 2**30, name="process-71"),
-        nvml.GpuProcess(pid=9, kind="graphics", memory_bytes=None, name="process-9"),
-    )
+    assert through(jetson, nvml.process_count, StandIn.UUID) is None
 
 
 def test_a_gpu_nobody_uses_has_no_processes_which_is_not_unknown():
     door = StandIn()
     door.compute, door.graphics = [], []
-    assert through(door, nvml.processes, StandIn.UUID) == ()
-    assert through(door, nvml.processes, "GPU-of-another-machine") is None
+    assert through(door, nvml.process_count, StandIn.UUID) == 0
+    assert through(door, nvml.process_count, "GPU-of-another-machine") is None
 
 
 def test_signs_of_sharing():
@@ -114,7 +106,7 @@ def test_signs_of_sharing():
 def test_without_nvml_there_are_no_gpus_and_a_reason(problem, words):
     door = Refusing(problem)
     assert through(door, nvml.gpus) == ()
-    assert through(door, nvml.processes, "any") is None
+    assert through(door, nvml.process_count, "any") is None
     assert through(door, nvml.sharing, "any") == {}
     assert words in through(door, nvml.nvml_problem)
 

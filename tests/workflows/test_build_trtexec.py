@@ -128,13 +128,6 @@ def test_an_engine_whose_builder_crashed_while_leaving_is_kept(version: str, trt
     assert Path(f"{artefact.path}.timing.cache").is_file()
 
 
-def test_an_engine_that_does_not_load_after_a_crash_is_not_kept(trtexec: Any) -> None:
-    trtexec.behave("leaving", "fail")
-    with pytest.raises(JobError, match="a fresh one cannot load the engine"):
-        build(trtexec)
-    assert names_in(trtexec.folder / "out") == ["net.engine.build.log"]
-
-
 def test_a_model_that_cannot_be_parsed_is_explained(trtexec: Any) -> None:
     with pytest.raises(JobError, match="could not be read by the parser"):
         build(trtexec, model=trtexec.onnx(b"broken"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import sys
 from dataclasses import replace
 from functools import partial
@@ -237,59 +236,6 @@ def test_a_crash_over_weights_that_changed_is_told_as_that(
     swap_weights(path)
     found = fail_if_model_changed(end, model)
     assert (found.error is not None and "net.onnx.data" in found.error.message) is told
-
-
-@pytest.mark.parametrize("way", ["moved", "written", "link", "link to a folder"])
-def test_a_model_that_is_swapped_and_swapped_back_ends_the_run(
-    tmp_path: Path, store: Store, config: Config, way: str
-) -> None:
-    """Nobody knows which bytes the launch read; size, date and bytes are as they were."""
-    for name, make in (("one", models.tiny_model), ("two", models.conv_model)):
-        (tmp_path / name).mkdir()
-        make(tmp_path / name / "net.onnx")
-    own, other = (tmp_path / name / "net.onnx" for name in ("one", "two"))
-    link = tmp_path / "current"
-    path = {"link": link, "link to a folder": link / "net.onnx"}.get(way, own)
-    facts, content = own.stat(), own.read_bytes()
-
-    def point_to(model: Path) -> None:
-        link.unlink(missing_ok=True)
-        link.symlink_to(model if way == "link" else model.parent)
-
-    def swap(event: Event) -> None:
-        if not event.text.endswith("measuring"):
-            return
-        if way == "moved":
-            own.rename(tmp_path / "aside.onnx")
-            shutil.copyfile(other, own)
-            (tmp_path / "aside.onnx").rename(own)
-        elif way == "written":
-            own.write_bytes(other.read_bytes())
-            own.write_bytes(content)
-        else:
-            point_to(other)
-            point_to(own)
-        os.utime(own, ns=(facts.st_atime_ns, facts.st_mtime_ns))
-
-    point_to(own)
-    spec = run_spec(BenchRequest(model=path, batch=1, **SHORT), config)
-    with pytest.raises(JobError, match="was replaced or written to meanwhile"):
-        run_bench(spec, store=store, execution=Execution(listen=swap))
-    assert run_bench(spec, store=store).record.spec.model == spec.model
-
-
-def test_new_rights_and_links_do_not_change_a_model(
-    tmp_path: Path, store: Store, config: Config
-) -> None:
-    path = models.tiny_model(tmp_path / "net.onnx")
-
-    def link(event: Event) -> None:
-        if event.text.endswith("measuring"):
-            os.link(path, tmp_path / "kept.onnx")
-            path.chmod(0o600)
-
-    spec = run_spec(BenchRequest(model=path, batch=1, **SHORT), config)
-    run_bench(spec, store=store, execution=Execution(listen=link))
 
 
 def test_a_side_that_changes_ends_a_comparison(

@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import re
 import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -21,18 +19,14 @@ from trtbench.analysis.onnx_graph import PREPARATION, text_from_preparation
 from trtbench.convert.builders import BUILDERS
 from trtbench.convert.builders._precision import TYPED, notes_of, step_spec
 from trtbench.convert.calibration import (
-    HELD_OUT_SEED,
-    batch_of,
     item_limit,
-    random_items,
-    save_feeds,
 )
 from trtbench.convert.conversions import (
+    input_shapes,
     refuse_folder,
     refuse_without_task,
     run_conversion,
     task_items,
-    verify,
 )
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import (
@@ -46,11 +40,11 @@ from trtbench.core.errors import (
 )
 from trtbench.core.jobs import BuildJob, BuildOutcome, JobEnd, QuantizeJob, progress_from_line
 from trtbench.core.properties import without_tf32
-from trtbench.core.results import Artefact, QuantOutcome, TensorDiff
+from trtbench.core.results import Artefact, QuantOutcome
 from trtbench.core.run import Environment, Scalar
-from trtbench.core.safety import file_name_from_text, mask, mask_values, mask_words
+from trtbench.core.safety import mask, mask_values, mask_words
 from trtbench.core.spec import BuildSpec, ShapeProfile
-from trtbench.core.units import text_from_bytes, text_from_shape
+from trtbench.core.units import text_from_shape
 from trtbench.host.files import alone, remove_abandoned, scratch_directory, write_whole
 from trtbench.host.locks import hold
 from trtbench.host.tensorrt_build import preparation_of_scales
@@ -63,12 +57,12 @@ from trtbench.measure.jobs import (
 )
 from trtbench.measure.model_facts import preparation_of_onnx, stamps_of_onnx
 from trtbench.measure.remote import run_verb_elsewhere
-from trtbench.models.identity import demand_unchanged, index_limits, model_ref, sha256_of
+from trtbench.models.identity import demand_unchanged, model_ref, sha256_of
 from trtbench.models.inputs import (
     assumption,
-    fixed_batch,
     refuse_open,
     with_assumed_shapes,
+    with_ones,
     with_same_dims,
 )
 from trtbench.models.onnx_model import count_parameters, input_specs, load_onnx
@@ -92,10 +86,6 @@ GRAPH = ".graph.json"
 IMAGES = "calibration-images.npz"
 BATCHES = (1, 128, 256)
 """Least, best and largest batch that -1 stands for."""
-COMPARED = 4
-"""Items on which a typed model is compared: enough to see a wrong cast, cheap for a large one."""
-LARGEST_BYTES = 1 << 30
-"""Models above this are not run on the CPU without being asked."""
 _STAGES = {
     "load": ("parsing", 0.02),
     "cast": ("casting", 0.0),
@@ -249,23 +239,16 @@ def spans_of_batches(texts: Sequence[str], model: Path) -> dict[str, ShapeProfil
     -1 is, as in the toolkits, a batch of 1 to 256, best at 128; other shapes are fixed.
     """
     spans = {}
-    for text in texts:
-        name, _, shape = text.rpartition(":")
-        words = re.split(r"[x ,]+", shape.strip())
-        if not all(re.fullmatch(r"-1|\d+", word) for word in words):
-            raise UsageError(
-                f"--input-shape {text} cannot be read",
-                fix="write it like --input-shape -1 3 224 224",
-            )
-        first, *rest = map(int, words)
+    for given in input_shapes(texts):
+        first, *rest = given.shape
         if any(dim < 0 for dim in rest):
             raise UsageError(
                 "only the batch, the first dimension, can be -1",
-                facts={"shape": " ".join(words)},
+                facts={"shape": text_from_shape(given.shape)},
                 fix="--shape-min, --shape-opt and --shape-max for other dynamic dimensions",
             )
         ends = BATCHES if first < 0 else (first,) * 3
-        spans[name or _only_input(model)] = _span([(end, *rest) for end in ends])
+        spans[given.name or _only_input(model)] = _span([(end, *rest) for end in ends])
     return spans
 
 
@@ -273,16 +256,10 @@ def _only_input(model: Path) -> str:
     inputs = input_specs(load_onnx(model, weights=False))
     if len(inputs) == 1:
         return inputs[0].name
-    flags = []
-    for tensor in inputs:  # the batch open, other open dimensions 8
-        dims = [str(dim) if isinstance(dim, int) else "8" for dim in tensor.shape]
-        if tensor.shape and not isinstance(tensor.shape[0], int):
-            dims[0] = "-1"
-        flags.append(f"--input-shape {shlex.quote(tensor.name + ':' + 'x'.join(dims))}")
     raise UsageError(
         "the model has several inputs: say whose shape it is",
         facts={"inputs": ", ".join(each.name for each in inputs)},
-        fix=" ".join(flags),
+        fix=" ".join(f"--input-shape {shlex.quote(with_ones(each))}" for each in inputs),
     )
 
 
@@ -372,9 +349,8 @@ def _carry_out(
     if not end.ok:
         raise _failure(end, spec, folder)
     outcome = read_outcome(folder, BuildOutcome)
-    apart = _difference_note(spec, folder=folder, execution=execution)
-    further = [each for each in (spec.assumed, apart) if each]
-    outcome = outcome.having(notes=(*notes, *outcome.notes, *further))
+    assumed = [spec.assumed] if spec.assumed else []
+    outcome = outcome.having(notes=(*notes, *outcome.notes, *assumed))
     made = Path(inner.output)
     artefact = _artefact(spec, made, outcome, end.seconds + wall_s, environment, folder)
     record = folder / "record"
@@ -426,49 +402,6 @@ def _quantize_ahead(
     for made in work.glob(f"{TYPED}*"):
         made.replace(folder / made.name)
     return notes_of(spec, step, outcome), end.seconds
-
-
-def _difference_note(spec: BuildSpec, *, folder: Path, execution: Execution) -> str | None:
-    """How far a model cast or quantized for the build is from its source, on random inputs.
-
-    ``None`` where the model was built as it is.
-    """
-    if not (folder / TYPED).is_file():
-        return None
-    if (spec.model.size_bytes or 0) > LARGEST_BYTES:
-        size = text_from_bytes(LARGEST_BYTES)
-        return f"its difference was not measured: above {size}, trtbench check does"
-    source, work = Path(spec.model.path), folder / "difference"
-    try:
-        inputs = input_specs(load_onnx(source, weights=False))
-        items = fixed_batch(inputs) or COMPARED
-        drawn = random_items(
-            inputs, count=items, seed=HELD_OUT_SEED, model=source,
-            shapes={name: ends.opt for name, ends in spec.shapes.items()},
-            limits=index_limits(spec.model, inputs),
-        )  # fmt: skip
-        batch = batch_of(inputs, asked=None, default=items)
-        work.mkdir()
-        save_feeds(work / "inputs.npz", drawn.feeds(batch=batch, fixed=bool(fixed_batch(inputs))))
-        found = verify(
-            folder / TYPED, reference=source, inputs=work / "inputs.npz",
-            precision=spec.precision or "fp16", folder=work / "verify", execution=execution,
-        )  # fmt: skip
-        problem = found.problem
-    except TrtbenchError as error:  # the engine is whole whatever this says
-        problem = error.message
-    if problem is not None:
-        return f"its difference from the model was not measured: {problem}"
-
-    def words(diff: TensorDiff) -> str:
-        if diff.note is not None or diff.rel_l2 is None:
-            return f"{diff.name} {diff.note or 'cannot be compared'}"
-        noise = "exact" if diff.sqnr_db is None else f"SQNR {diff.sqnr_db:.1f} dB"
-        lost = f", {diff.nonfinite} values not finite" if diff.nonfinite else ""
-        return f"{diff.name} rel. L2 {diff.rel_l2:.2g}, {noise}{lost}"
-
-    shown = "; ".join(map(words, found.diffs))
-    return f"its difference from the model on {items} random inputs (ONNX Runtime): {shown}"
 
 
 def _artefact(
@@ -596,7 +529,7 @@ def _take_cache(artefact: Artefact, came: Path, target: Path, sent: bytes | None
     """Put the timing cache that came back in the place of the one that was sent.
 
     One that is no longer what was sent, or that was refused there, has times that the new one
-    lacks: it stays, and the new one is put beside it.
+    lacks, and stays.
     """
     names = [came / f"{artefact.filename}{CACHE}{end}" for end in ("", ".old")]
     data = _content(names[0])
@@ -610,14 +543,11 @@ def _take_cache(artefact: Artefact, came: Path, target: Path, sent: bytes | None
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         with alone(target.parent):
-            changed, kept = _content(target) != sent, target
-            if changed or refused:  # a name beside it that holds nothing else yet
-                first = f"{target.name}.{file_name_from_text(host)}"
-                paths = (target.with_name(first if n == 1 else f"{first}-{n}") for n in count(1))
-                kept = next(each for each in paths if _content(each) in (None, data))
-            write_whole(kept, data)
+            changed = _content(target) != sent
+            if not changed and not refused:
+                write_whole(target, data)
     note = f"timing cache {target} has what was timed on {host} now"
-    if kept != target:
+    if changed or refused:
         why = "was changed meanwhile" if changed else "is of another TensorRT or GPU"
-        note = f"timing cache {target} {why} and stays; that of {host} is {kept}"
+        note = f"timing cache {target} {why} and stays; that of {host} is dropped"
     return artefact.having(notes=(*artefact.notes, note))

@@ -83,7 +83,7 @@ TARGETS: Mapping[str, int] = {
 """The newest opset that the ONNX parser of each takes."""
 OLDEST_DYNAMO = 18
 """The dynamo exporter makes nothing older, and says nothing when asked for it."""
-_SHAPE = re.compile(r"(?:(?P<name>[^:]+):)?(?P<dims>-?\d+(?:x-?\d+)*)(?::(?P<dtype>[a-z]+\d*))?")
+_SHAPE = re.compile(r"(?:(?P<name>.+):)?(?P<dims>-?\d+(?:x-?\d+)*)(?::(?P<dtype>[a-z]+\d*))?")
 VIA: Mapping[str, Quantizer] = {
     "fp16": "cast",
     "bf16": "cast",
@@ -230,7 +230,7 @@ def input_shapes(texts: Sequence[str]) -> tuple[InputShape, ...]:
         if not match:
             raise UsageError(
                 f"--input-shape {text} cannot be read",
-                fix="write it like -1 3 224 224, images:-1x3x224x224 or ids:-1x128:int64",
+                fix="write it like --input-shape -1 3 224 224, or NAME:-1x128 or NAME:-1x128:int64",
             )
         dims = tuple(int(dim) for dim in match["dims"].split("x"))
         if any(dim == 0 or dim < -1 for dim in dims):

@@ -58,9 +58,6 @@ OPERATORS = (
 _LIBRARIES = ("trtbench", "onnx", "onnxruntime", "numpy", "nvidia-modelopt", "torch")
 _METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
 _MODELOPT_METHODS = {"minmax": "max", "entropy": "entropy"}
-_ACCEPTED = ("INT8", "FLOAT8E4M3FN", "INT4", "FLOAT4E2M1")
-_SLIPS = (KeyError, AttributeError, IndexError, TypeError)
-"""What ONNX Runtime's quantizer raises over graphs it was not made for."""
 
 
 def quantize(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
@@ -97,13 +94,10 @@ def _cast(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
     notes = []
     if opset_of(made.model) != before:
         notes.append(f"raised from opset {before} to {opset_of(made.model)}, which {low} needs")
-    if lost := made.facts["weights_rounded_to_zero"]:
-        notes.append(f"{lost} weights became zero in {low}")
     return QuantOutcome(
         versions=library_versions(_LIBRARIES),
         changed=made.changed,
         kept=made.kept,
-        facts=dict(made.facts),
         notes=tuple(notes),
         stand_in=STAND_IN,
     )
@@ -259,13 +253,6 @@ def quantize_int8(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcom
     model = load_onnx(raw)
     _read_unrounded(model, {name for name, reason in kept.items() if reason == ASKED_FOR})
     sort_nodes(model.graph)  # the quantizer does not see what bodies of control flow read
-    problems = refusals(model)
-    if problems:
-        raise InputError(
-            "the quantized model is not one that TensorRT takes",
-            facts={f"node {index}": text for index, text in enumerate(problems[:5], start=1)},
-            fix="hold the nodes with --exclude, or report this",
-        )
     changed = quantized_operators(model)
     if not changed:
         raise InputError(
@@ -286,18 +273,14 @@ def _refusing(
     except MemoryError:
         raise
     except Exception as problem:  # its exceptions share no base class of their own
-        reason, fix = first_line(problem), None
-        random = spec.calibration is not None and spec.calibration.kind == "random"
-        if random and "while running" in reason:
-            fix = "--calibration data.npz with inputs that the model takes"
-        elif isinstance(problem, _SLIPS):
-            reason = f"{type(problem).__name__}: {reason}"
-            fix = "pip install -U onnxruntime, or --exclude the node it cannot handle"
-        version = library_versions(_LIBRARIES).get("onnxruntime")
         raise InputError(
             "ONNX Runtime could not quantize the model",
-            facts={"reason": reason, "method": spec.method, "onnxruntime": version},
-            fix=fix,
+            facts={
+                "reason": f"{type(problem).__name__}: {first_line(problem)}",
+                "method": spec.method,
+                **library_versions(("onnxruntime",)),
+            },
+            fix="other data with --calibration, or --exclude the node it cannot handle",
         ) from problem
 
 
@@ -366,25 +349,3 @@ def _read_unrounded(model: ModelProto, names: set[str]) -> None:
             forth = makers.get(back.input[0])
             if forth is not None and forth.op_type == "QuantizeLinear":
                 node.input[index] = forth.input[0]
-
-
-def refusals(model: ModelProto) -> tuple[str, ...]:
-    """Every Q/DQ node that TensorRT's ONNX parser would refuse, and why."""
-    from onnx import TensorProto, numpy_helper
-
-    stored = {tensor.name: tensor for tensor in model.graph.initializer}
-    found = []
-    for node in model.graph.node:
-        if node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
-            continue
-        name = node.name or node.output[0]
-        weights = stored.get(node.input[0])
-        zero = stored.get(node.input[2]) if len(node.input) > 2 else None
-        for tensor in (weights if node.op_type == "DequantizeLinear" else None, zero):
-            kind = TensorProto.DataType.Name(tensor.data_type) if tensor is not None else "INT8"
-            if kind not in _ACCEPTED:
-                found.append(f"{name}: the type is {kind}, TensorRT takes {' '.join(_ACCEPTED)}")
-                break
-        if zero is not None and np.any(numpy_helper.to_array(zero).astype(np.float32)):
-            found.append(f"{name}: the zero point is not zero")
-    return tuple(found)

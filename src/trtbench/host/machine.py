@@ -21,6 +21,7 @@ from trtbench.core.run import Environment, Gpu, Scalar
 from trtbench.core.spec import Value
 from trtbench.host import nvml
 from trtbench.host.files import fields_of, integer_from_text, number_of, text_of
+from trtbench.host.process import program_output
 from trtbench.version import __version__
 
 ROOT = Path("/")
@@ -51,12 +52,6 @@ _VIRTUAL_SIGNS = (
 )
 _CONTAINER = re.compile(r"docker|kubepods|containerd|libpod|lxc")
 _PLAIN_FIRST_PROCESSES = {"systemd", "init", "launchd"}
-_NO_MEMORY_LIMIT = 1 << 62
-"""Version 1 control groups write "no limit" as the largest multiple of a page."""
-_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_DEEPEST_LINK = 5
-"""Git itself follows symbolic references five deep."""
-
 DISTRIBUTIONS: Mapping[str, tuple[str, ...]] = {
     "onnxruntime": tuple(
         f"onnxruntime{kind}" for kind in ("", "-gpu", "-training", "-openvino", "-directml")
@@ -109,16 +104,17 @@ def read_environment(
     release = fields_of(root / "etc/os-release", separator="=")
     release = release or fields_of(root / "usr/lib/os-release", separator="=")
     system = release.get("PRETTY_NAME", "").strip("\"'")
+    info = fields_of(root / "proc/cpuinfo", separator=":")
     kernel = f"{platform.system()} {platform.release()} {platform.machine()}"
     return Environment(
         host=platform.node() or "unknown",
         os=f"{system}, {kernel}" if system else kernel,
         python=platform.python_version(),
-        cpu=_cpu_model(root),
+        cpu=_cpu_model(info),
         cpu_cores=os.cpu_count(),
-        cpu_physical_cores=_physical_cores(root),
+        cpu_physical_cores=len(set(_per_cpu(root, "topology/thread_siblings_list"))) or None,
         cpu_governor=", ".join(sorted(set(_per_cpu(root, "cpufreq/scaling_governor")))) or None,
-        virtual_machine=_virtual_machine(root),
+        virtual_machine=_virtual_machine(info, root),
         load_before=_load(),
         memory_bytes=memory_bytes("MemTotal", root=root),
         memory_available_bytes=memory_bytes("MemAvailable", root=root),
@@ -142,26 +138,13 @@ def _load() -> tuple[float, float, float] | None:
         return None
 
 
-def _cpu_model(root: Path) -> str | None:
-    info = fields_of(root / "proc/cpuinfo", separator=":")
+def _cpu_model(info: Mapping[str, str]) -> str | None:
     if info.get("model name"):
         return info["model name"]
     implementer, part = info.get("CPU implementer"), info.get("CPU part")
     if implementer is None or part is None:
         return info.get("cpu model") or info.get("Hardware")
     return _ARM_PARTS.get((implementer, part), f"ARM implementer {implementer} part {part}")
-
-
-def _physical_cores(root: Path) -> int | None:
-    siblings = _per_cpu(root, "topology/thread_siblings_list")
-    if siblings:
-        return len(set(siblings))
-    cores = set()
-    for block in (text_of(root / "proc/cpuinfo") or "").split("\n\n"):
-        found = dict(re.findall(r"^(physical id|core id)\s*:\s*(.*)$", block, re.MULTILINE))
-        if "core id" in found:
-            cores.add((found.get("physical id"), found["core id"]))
-    return len(cores) or None
 
 
 def _per_cpu(root: Path, name: str) -> list[str]:
@@ -174,8 +157,7 @@ def _per_cpu(root: Path, name: str) -> list[str]:
     return [text for folder in folders if (text := text_of(folder / name))]
 
 
-def _virtual_machine(root: Path) -> bool | None:
-    info = fields_of(root / "proc/cpuinfo", separator=":")
+def _virtual_machine(info: Mapping[str, str], root: Path) -> bool | None:
     if "flags" in info:
         return "hypervisor" in info["flags"].split()
     signs = [text for place in _VIRTUAL_SIGNS if (text := text_of(root / place))]
@@ -273,8 +255,7 @@ def _gpu_facts(gpus: tuple[Gpu, ...]) -> dict[str, Scalar]:
     for index, (gpu, whole) in enumerate(zip(gpus, nvml.gpus(), strict=True)):
         signs = nvml.sharing(whole.uuid) if whole.uuid else {}
         if gpu.uuid and gpu.uuid != whole.uuid:
-            others = nvml.processes(gpu.uuid)
-            signs = {**signs, "processes": None if others is None else len(others)}
+            signs = {**signs, "processes": nvml.process_count(gpu.uuid)}
         signs = {**signs, "mps": True} if daemon else signs
         facts |= {f"gpu{index}_{sign}": each for sign, each in signs.items() if each is not None}
     return facts
@@ -345,13 +326,14 @@ def _contention(root: Path) -> dict[str, Scalar]:
     except (KeyError, ValueError):
         recent = None
     throttled = _throttled_us(root)
+    limits = [number_of(folder / "memory.max") for folder in _groups(root)]
     return _known(
         {
             "cpu_steal_fraction_since_boot": _ratio(ticks[7], sum(ticks)) if ticks else None,
             "pressure_fraction_10s": recent,
             "cpu_quota_cores": _cpu_quota_cores(root),
             "throttled_s_so_far": None if throttled is None else throttled * 1e-6,
-            "memory_limit_bytes": _memory_limit_bytes(root),
+            "memory_limit_bytes": min(filter(None, limits), default=None),
         }
     )
 
@@ -373,59 +355,29 @@ def _pressure(root: Path) -> dict[str, str]:
 
 def _cpu_quota_cores(root: Path) -> float | None:
     quotas = []
-    for folder in _groups("cpu", root):
+    for folder in _groups(root):
         quota, _, period = (text_of(folder / "cpu.max") or "").partition(" ")
-        if not quota:
-            quota = str(number_of(folder / "cpu.cfs_quota_us"))
-            period = str(number_of(folder / "cpu.cfs_period_us"))
         if quota.isdecimal() and period.isdecimal() and int(period):
             quotas.append(int(quota) / int(period))
     return min(quotas, default=None)
 
 
 def _throttled_us(root: Path) -> int | None:
-    found = []
-    for folder in _groups("cpu", root):
-        stat = fields_of(folder / "cpu.stat")
-        microseconds = integer_from_text(stat.get("throttled_usec"))
-        nanoseconds = integer_from_text(stat.get("throttled_time"))
-        if microseconds is not None:
-            found.append(microseconds)
-        elif nanoseconds is not None:
-            found.append(nanoseconds // 1000)
+    stats = (fields_of(folder / "cpu.stat").get("throttled_usec") for folder in _groups(root))
+    found = [number for stat in stats if (number := integer_from_text(stat)) is not None]
     return sum(found) if found else None
 
 
-def _memory_limit_bytes(root: Path) -> int | None:
-    limits = []
-    for folder in _groups("memory", root):
-        limit = number_of(folder / "memory.max")
-        limit = number_of(folder / "memory.limit_in_bytes") if limit is None else limit
-        if limit is not None and limit < _NO_MEMORY_LIMIT:
-            limits.append(limit)
-    return min(limits, default=None)
-
-
-def _groups(controller: str, root: Path) -> list[Path]:
-    """List this process's control group and all above it, in both versions of the hierarchy.
+def _groups(root: Path) -> list[Path]:
+    """List this process's control group and all above it, in version 2 of the hierarchy.
 
     Inside a container the path may be the one the host sees, which does not exist here; the
     folders above it do, and they hold the container's own limits.
     """
-    found: list[Path] = []
-    for line in (text_of(root / "proc/self/cgroup") or "").splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        base = root / "sys/fs/cgroup"
-        if controllers:
-            if controller not in controllers.split(","):
-                continue
-            joint = base / controllers
-            # Path.is_dir raises where a folder may not be entered, up to Python 3.11.
-            base = joint if os.path.isdir(joint) else base / controller  # noqa: PTH112
-        parts = [part for part in path.split("/") if part and part != ".."]
-        found += [base.joinpath(*parts[:depth]) for depth in range(len(parts), -1, -1)]
-    return found
+    path = fields_of(root / "proc/self/cgroup", separator="::").get("0", "")
+    parts = [part for part in path.split("/") if part and part != ".."]
+    base = root / "sys/fs/cgroup"
+    return [base.joinpath(*parts[:depth]) for depth in range(len(parts), -1, -1)] if path else []
 
 
 def library_versions(names: Iterable[str] = LIBRARIES) -> dict[str, str]:
@@ -462,29 +414,6 @@ def distribution_versions(library: str) -> dict[str, str]:
 
 
 def commit_of(folder: Path) -> str | None:
-    """Return the commit checked out in the repository around a folder, if there is one.
-
-    Whether files differ from that commit is not checked: that takes git's own index walk.
-    """
-    try:
-        start = folder.resolve()
-    except (OSError, RuntimeError):
-        return None
-    for place in (start, *start.parents):
-        link = text_of(place / ".git") or ""
-        linked = link.startswith("gitdir:")  # a worktree or a submodule
-        git = place / link[7:].strip() if linked else place / ".git"
-        value = text_of(git / "HEAD")
-        if value is not None or linked:
-            break
-    common = git / (text_of(git / "commondir") or "")  # branches of a worktree are there
-    lines = (text_of(common / "packed-refs") or "").splitlines()
-    packed = {name.strip(): commit for commit, _, name in (each.partition(" ") for each in lines)}
-    for _ in range(_DEEPEST_LINK):
-        if value is None or not value.startswith("ref:"):
-            break
-        name = value[4:].strip()
-        if ".." in name or name.startswith("/"):
-            return None
-        value = text_of(git / name) or text_of(common / name) or packed.get(name)
-    return value if value and _COMMIT.fullmatch(value) else None
+    """Return the commit checked out in the repository around a folder, if there is one."""
+    found = program_output("git", "-C", str(folder), "rev-parse", "--verify", "-q", "HEAD")
+    return found.strip() or None

@@ -12,15 +12,15 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from types import ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from trtbench.core.run import Gpu, Scalar
-from trtbench.core.spec import Value
 
 MHZ = 1e6
 SLOT_VARIABLE = "TRTBENCH_CPU_SLOT"
 """Set where several CPU runs share this machine on purpose: each slot has its own lock."""
 
+_RUNNING = ("Compute", "Graphics", "MPSCompute")
 _CUDA = re.compile(r"cuda(?::(\d+))?")
 _REASONS = {
     "NVMLError_LibraryNotFound": "no NVIDIA driver is installed (libnvidia-ml is not found)",
@@ -30,17 +30,6 @@ _REASONS = {
         "the NVIDIA driver was updated and the old one is still loaded: reboot"
     ),
 }
-
-ProcessKind = Literal["compute", "graphics", "mps"]
-
-
-class GpuProcess(Value, frozen=True, kw_only=True):
-    """One process that holds a context on a GPU."""
-
-    pid: int
-    kind: ProcessKind
-    memory_bytes: int | None = None
-    name: str | None = None
 
 
 class _NoNvml(Exception):
@@ -152,28 +141,15 @@ def slices(index: int) -> tuple[Gpu, ...]:
     return tuple(found)
 
 
-def processes(uuid: str) -> tuple[GpuProcess, ...] | None:
-    """Return the processes on a GPU, this one included; ``None`` when NVML does not say."""
+def process_count(uuid: str) -> int | None:
+    """Return how many processes use a GPU, this one included; ``None`` when NVML does not say."""
     with suppress(_NoNvml), _session() as door:
         handle = _call(door, "nvmlDeviceGetHandleByUUID", uuid)
-        if handle is None:
-            return None
-        ask = _asker(door, handle)
-        lists: dict[ProcessKind, Any] = {
-            "compute": ask("nvmlDeviceGetComputeRunningProcesses"),
-            "graphics": ask("nvmlDeviceGetGraphicsRunningProcesses"),
-            "mps": ask("nvmlDeviceGetMPSComputeRunningProcesses"),
-        }
-        if all(listed is None for listed in lists.values()):
-            return None
-        found: dict[int, GpuProcess] = {}
-        for kind, listed in lists.items():
-            for item in listed or ():
-                name = _text(_call(door, "nvmlSystemGetProcessName", item.pid))
-                memory = item.usedGpuMemory
-                process = GpuProcess(pid=item.pid, kind=kind, memory_bytes=memory, name=name)
-                found.setdefault(item.pid, process)  # of several lists the first says what it is
-        return tuple(found.values())
+        if handle is not None:
+            calls = (f"nvmlDeviceGet{kind}RunningProcesses" for kind in _RUNNING)
+            lists = [_call(door, name, handle) for name in calls]
+            if any(listed is not None for listed in lists):
+                return len({item.pid for listed in lists for item in listed or ()})
     return None
 
 
@@ -188,12 +164,11 @@ def sharing(uuid: str) -> dict[str, Scalar]:
         if handle is None:
             return {}
         ask = _asker(door, handle)
-        others = processes(uuid)
         rates = ask("nvmlDeviceGetUtilizationRates")
         mode = ask("nvmlDeviceGetComputeMode")
         exclusive = _constant(door, "NVML_COMPUTEMODE_EXCLUSIVE_PROCESS", 3)
         signs: dict[str, Scalar] = {
-            "processes": None if others is None else len(others),
+            "processes": process_count(uuid),
             "utilisation": None if rates is None else rates.gpu / 100,
             "display": _flag(ask("nvmlDeviceGetDisplayActive")),
             "mig": _flag(_first(ask("nvmlDeviceGetMigMode"))),
@@ -386,8 +361,5 @@ def visible_index(index: int) -> int:
     # A UUID, or the beginning of one, of a GPU or of a MIG slice.
     for number, (gpu, parts) in enumerate(zip(gpus(), devices(), strict=True)):
         if any((each.uuid or "").startswith(name) for each in (gpu, *parts)):
-            return number
-        # Drivers before 470 name a slice by its GPU: MIG-GPU-…/1/0.
-        if gpu.uuid and name.startswith(f"MIG-{gpu.uuid}/"):
             return number
     return index

@@ -312,6 +312,20 @@ def tail(path: Path, *, lines: int = 20, most_bytes: int = 65536) -> tuple[str, 
     return tuple(text.splitlines()[-lines:])
 
 
+def program_output(program: str, *arguments: str) -> str:
+    """Return what a short program prints; nothing where it is not installed, or fails."""
+    found = shutil.which(program)
+    if found is None:
+        return ""
+    with temporary_folder() as folder:
+        log = folder / "output.txt"
+        try:
+            ended = run_process([found, *arguments], log=log, timeout_s=10.0)
+        except OSError:
+            return ""
+        return log.read_text(errors="replace") if ended.status == 0 else ""
+
+
 def find_trtexec(*, folders: Sequence[Path] = TRTEXEC_FOLDERS) -> Path | None:
     """Return the trtexec on the search path, or the one NVIDIA's packages install."""
     for path in (None, *map(str, folders)):

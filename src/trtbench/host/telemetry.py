@@ -2,7 +2,7 @@
 
 Every quantity is probed by itself; what a device does not report is absent. A look takes from
 microseconds to milliseconds (energy), so nothing looks during a pass whose latency counts. NVML
-reports almost nothing on a Jetson: there tegrastats and jetson-stats are read.
+reports almost nothing on a Jetson: there tegrastats is read.
 
 A locked clock outlives the process that set it, so another process waits for this one's end:
 ``python -m trtbench.host.telemetry INDEX`` frees the clock of a GPU.
@@ -10,30 +10,26 @@ A locked clock outlives the process that set it, so another process waits for th
 
 from __future__ import annotations
 
-import importlib
+import math
 import os
 import re
 import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Protocol
 
 from trtbench.core.run import Scalar
 from trtbench.core.samples import TelemetrySample
 from trtbench.core.spec import Value
 from trtbench.host.files import temporary_folder
 from trtbench.host.nvml import MHZ, Device, opened, scaled, slice_in_use
-from trtbench.host.process import Child, run_on_death, run_process, tail
-
-if TYPE_CHECKING:
-    from jtop import jtop
+from trtbench.host.process import Child, program_output, run_on_death, tail
 
 POLICIES = {
     "power": ("NVML_PERF_POLICY_POWER", 0),
@@ -60,7 +56,6 @@ COLDEST_C = -40.0
 _RUNNING = ("MPSCompute", "Compute")
 _PCIE = {"sent": ("NVML_PCIE_UTIL_TX_BYTES", 0), "received": ("NVML_PCIE_UTIL_RX_BYTES", 1)}
 _REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
-_KIB, _KHZ = 1024, 1e3
 
 _RAM = re.compile(r"\bRAM (\d+)/(\d+)MB")
 _GPU = re.compile(r"\bGR3D(?:_FREQ)? (?:(\d+)%)?(?:@\[?(\d+(?:,\d+)*)\]?)?")
@@ -79,9 +74,6 @@ _BEHIND_OTHERS = ("VDDQ_VDD2_1V8AO",)
 _JETSON = "on a Jetson sudo jetson_clocks does it, after sudo nvpmodel -m 0 for the highest"
 _NOT = "the clock was not locked"
 _FREE = "nvmlDeviceResetGpuLockedClocks"
-
-T = TypeVar("T")
-V = TypeVar("V", bound=Value)
 
 
 class Counters(Value, frozen=True, kw_only=True):
@@ -238,6 +230,7 @@ def sample_from_line(line: str, *, at_s: float) -> TelemetrySample | None:
     if memory is None and gpu is None:
         return None
     temperature, emc = _TEMPERATURE.search(line), _EMC.search(line)
+    celsius = float(temperature[1]) if temperature else -math.inf
     rails = {match[1]: int(match[2]) * 1e-3 for match in _RAIL.finditer(line)}
     whole = next((rails[name] for name in _WHOLE_BOARD if name in rails), None)
     parts = [watts for name, watts in rails.items() if name not in _BEHIND_OTHERS]
@@ -249,119 +242,8 @@ def sample_from_line(line: str, *, at_s: float) -> TelemetrySample | None:
         sm_clock_hz=max(map(int, gpu[2].split(","))) * 1e6 if gpu and gpu[2] else None,
         memory_clock_hz=int(emc[2]) * 1e6 if emc and emc[2] else None,
         power_w=whole if whole is not None else sum(parts) if parts else None,
-        temperature_c=_known_temperature(float(temperature[1]) if temperature else None),
+        temperature_c=celsius if celsius >= COLDEST_C else None,
     )
-
-
-def _known_temperature(celsius: float | None) -> float | None:
-    return None if celsius is None or celsius < COLDEST_C else celsius
-
-
-class JtopSource:
-    """jetson-stats, whose service may read what a user may not.
-
-    Written for the structures of versions 4 and 3; what one of them does not have is absent.
-    """
-
-    def __init__(self, board: jtop) -> None:
-        self._board = board
-
-    @classmethod
-    @contextmanager
-    def opened(cls, *, library: ModuleType | None = None) -> Iterator[JtopSource | None]:
-        """Connect to the service; ``None`` where the package or its service is not there."""
-        with ExitStack() as stack:
-            try:
-                found = library or importlib.import_module("jtop")
-                board = stack.enter_context(found.jtop(interval=JETSON_INTERVAL_S))
-                board.ok()  # waits for the first answer
-            except Exception:  # no package, no service, another version of it, no permission
-                board = None
-            yield None if board is None else cls(board)
-
-    def sample(self, at_s: float) -> TelemetrySample:
-        board = self._board
-
-        def gpu() -> Mapping[str, Any]:
-            return next(iter(dict(board.gpu).values()))  # version 4 keeps them by name
-
-        def sensor() -> float | None:
-            names = ("gpu", "gpu-thermal")
-            value = next(v for name, v in board.temperature.items() if name.lower() in names)
-            if not isinstance(value, Mapping):
-                return float(value)
-            return float(value["temp"]) if value.get("online", True) else None
-
-        used = _first(lambda: board.memory["RAM"]["used"] * _KIB, lambda: board.ram["use"] * _KIB)
-        return TelemetrySample(
-            at_s=at_s,
-            gpu_util=_first(lambda: gpu()["status"]["load"] / 100, lambda: board.gpu["val"] / 100),
-            memory_util=_first(
-                lambda: board.memory["EMC"]["val"] / 100, lambda: board.emc["val"] / 100
-            ),
-            memory_used_bytes=None if used is None else int(used),
-            sm_clock_hz=_first(
-                lambda: gpu()["freq"]["cur"] * _KHZ, lambda: board.gpu["frq"] * _KHZ
-            ),
-            memory_clock_hz=_first(
-                lambda: board.memory["EMC"]["cur"] * _KHZ, lambda: board.emc["frq"] * _KHZ
-            ),
-            power_w=_first(
-                lambda: board.power["tot"]["power"] * 1e-3, lambda: board.power[0]["cur"] * 1e-3
-            ),
-            temperature_c=_known_temperature(_first(sensor)),
-        )
-
-    def counters(self, *, energy: bool = False) -> Counters:
-        """Return the clock that the service reported last; a Jetson has no counters of limits."""
-        return Counters(at_s=time.monotonic(), sm_clock_hz=self.sample(0.0).sm_clock_hz)
-
-    def settings(self) -> dict[str, Scalar]:
-        """Return the power mode and whether jetson_clocks runs; programs tell it to root only."""
-        board = self._board
-        mode, number = _tried(lambda: board.nvpmodel.name), _tried(lambda: board.nvpmodel.id)
-        clocks = _tried(lambda: board.jetson_clocks)
-        return _known(
-            nvpmodel=mode if mode is None or number is None else f"{mode} ({number})",
-            jetson_clocks=None if clocks is None else bool(clocks),
-        )
-
-
-def _first(*reads: Callable[[], object]) -> float | None:
-    """Read one quantity in the form of each version of the library."""
-    for read in reads:
-        value = _tried(read)
-        if isinstance(value, (int, float)):
-            return float(value)
-    return None
-
-
-def _tried(read: Callable[[], T]) -> T | None:
-    try:
-        return read()
-    except Exception:  # the library's values are of its own kinds, and so are their errors
-        return None
-
-
-class Sources:
-    """Several ways to look at one device: what one does not report, the next may."""
-
-    def __init__(self, sources: Sequence[TelemetrySource]) -> None:
-        self._sources = sources
-
-    def sample(self, at_s: float) -> TelemetrySample:
-        return _completed([source.sample(at_s) for source in self._sources])
-
-    def counters(self, *, energy: bool = False) -> Counters:
-        return _completed([source.counters(energy=energy) for source in self._sources])
-
-
-def _completed(answers: Sequence[V]) -> V:
-    first, *others = answers
-    for other in others:
-        gaps = [name for name in first.__struct_fields__ if getattr(first, name) is None]
-        first = first.having(**{name: getattr(other, name) for name in gaps})
-    return first
 
 
 class Sampler:
@@ -407,9 +289,8 @@ class Sampler:
 def source_of(index: int) -> Iterator[TelemetrySource | None]:
     """Open what can be looked at: the GPU through NVML, a Jetson through its own programs."""
     if is_jetson():
-        with TegraSource.opened() as lines, JtopSource.opened() as service:
-            found = [each for each in (lines, service) if each is not None]
-            yield Sources(found) if found else None
+        with TegraSource.opened() as lines:
+            yield lines
         return
     with opened(index, part=slice_in_use(index)) as device:
         yield None if device is None else NvmlSource(device)
@@ -443,18 +324,11 @@ def is_jetson(*, root: Path = Path("/")) -> bool:
 
 def board_settings() -> dict[str, Scalar]:
     """Return the power mode and whether clocks are pinned; empty where there is no such board."""
-    known = _known(
-        nvpmodel=power_mode(_output("nvpmodel", "-q")),
-        jetson_clocks=clocks_pinned(_output("jetson_clocks", "--show")),
-    )
-    if len(known) == 2 or not is_jetson():
-        return known
-    with JtopSource.opened() as service:  # jetson_clocks answers to root alone
-        return {**(service.settings() if service is not None else {}), **known}
-
-
-def _known(**facts: Scalar) -> dict[str, Scalar]:
-    return {name: value for name, value in facts.items() if value is not None}
+    found = {
+        "nvpmodel": power_mode(program_output("nvpmodel", "-q")),
+        "jetson_clocks": clocks_pinned(program_output("jetson_clocks", "--show")),
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def power_mode(text: str) -> str | None:
@@ -470,19 +344,6 @@ def clocks_pinned(text: str) -> bool | None:
     """Whether the GPU's least and greatest clock are the same, which jetson_clocks does."""
     match = re.search(r"GPU\s+MinFreq=(\d+)\s+MaxFreq=(\d+)", text)
     return None if match is None else match[1] == match[2]
-
-
-def _output(program: str, *arguments: str) -> str:
-    found = shutil.which(program)
-    if found is None:
-        return ""
-    with temporary_folder() as folder:
-        log = folder / "output.txt"
-        try:
-            ended = run_process([found, *arguments], log=log, timeout_s=10.0)
-        except OSError:
-            return ""
-        return log.read_text(errors="replace") if ended.status == 0 else ""
 
 
 @dataclass(frozen=True, kw_only=True)

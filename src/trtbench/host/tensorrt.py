@@ -13,7 +13,6 @@ written in Python crashes TensorRT-RTX 1.7 when a network is freed.
 from __future__ import annotations
 
 import importlib
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -97,12 +96,6 @@ OPSETS: tuple[tuple[Version, int], ...] = (
 )
 """Highest ONNX opset that the parser documents from a version on (onnx-tensorrt operators.md)."""
 
-IR_VERSIONS: tuple[tuple[Version, int], ...] = (((8, 4), 8), ((9, 0), 9), ((10, 6), 10))
-"""ONNX IR of the onnx the parser was made with: 1.12, 1.14, 1.17 (onnx-tensorrt Changelog.md).
-
-Later versions do not say, so nothing is said about an IR from 10 on there.
-"""
-
 
 class Abilities(Value, frozen=True, kw_only=True):
     """What one version of one flavour can do."""
@@ -148,12 +141,9 @@ class Abilities(Value, frozen=True, kw_only=True):
 
     @property
     def max_opset(self) -> int | None:
-        return None if self.flavour == "tensorrt_rtx" else _newest(OPSETS, self.version)
-
-    @property
-    def max_ir(self) -> int | None:
-        known = self.flavour == "tensorrt" and version_numbers(self.version) < (10, 7)
-        return _newest(IR_VERSIONS, self.version) if known else None
+        number = version_numbers(self.version)
+        known = [limit for first, limit in OPSETS if first <= number]
+        return None if self.flavour == "tensorrt_rtx" or not known else known[-1]
 
 
 def load(flavour: Flavour) -> tuple[ModuleType, Abilities]:
@@ -208,12 +198,6 @@ def _found(trt: object, name: str) -> bool:
         if trt is None:
             return False
     return True
-
-
-def _newest(table: tuple[tuple[Version, int], ...], version: str) -> int | None:
-    number = version_numbers(version)
-    known = [limit for first, limit in table if first <= number]
-    return known[-1] if known else None
 
 
 _KEPT: list[object] = []
@@ -284,19 +268,15 @@ LETTERS = {"INTERNAL_ERROR": "F", "ERROR": "E", "WARNING": "W", "INFO": "I", "VE
 NOISE = ("cudaError 35", "catchCudaError", "CUDA initialization failure with error: 35")
 """Follows other errors on machines without a driver, and is hardly ever the cause."""
 
-_TIMED = re.compile(r"Timing Runner: (.{1,1000}?) \(")
-"""What TensorRT 8 says, verbosely, before it times the kernels of a layer."""
-
 MOST_KEPT = 200
-"""Errors and warnings kept in memory; the log has them all."""
+"""Errors kept in memory; the log has them all."""
 
 
 @dataclass
 class Heard:
-    """What was said so far, worst first where it matters."""
+    """Errors that were logged so far."""
 
     errors: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
 
     def cause(self) -> str | None:
         """Return the first error that is not mere noise of a machine without a driver."""
@@ -310,12 +290,8 @@ def make_logger(
     path: Path,
     heard: Heard,
     verbose: bool,
-    watch: Callable[[str], None] | None = None,
 ) -> ILogger:
-    """Make a logger that writes a file in the manner of trtexec's log.
-
-    ``watch`` is given every line, also those that are not written because they are too verbose.
-    """
+    """Make a logger that writes a file in the manner of trtexec's log."""
     file = open(path, "a", encoding="utf-8", errors="replace", buffering=1)  # noqa: SIM115
 
     class Logger(trt.ILogger):  # type: ignore[misc, name-defined]
@@ -324,14 +300,10 @@ def make_logger(
 
         def log(self, severity: object, text: str) -> None:
             letter = LETTERS.get(getattr(severity, "name", ""), "I")
-            if watch is not None:
-                watch(text)
             if letter == "V" and not verbose:
                 return
             if letter in "FE" and len(heard.errors) < MOST_KEPT:
                 heard.errors.append(text)
-            if letter == "W" and len(heard.warnings) < MOST_KEPT:
-                heard.warnings.append(text)
             try:
                 stamp = time.strftime("%m/%d/%Y-%H:%M:%S")
                 file.write(f"[{stamp}] [{letter}] [TRT] {text}\n")
@@ -400,28 +372,6 @@ class OutputRoom(Protocol):
     """Memory of an output, with the shape that the last query gave it."""
 
     shape: tuple[int, ...] | None
-
-
-class LogProgress:
-    """Reports how far a build has come by the log, for versions that have no progress monitor.
-
-    Kernels are timed layer by layer, which takes nearly all the time; how many layers are left
-    after fusing is not known, so the part is that of the network's own layers.
-    """
-
-    def __init__(self, tell: Progress) -> None:
-        self._tell = tell
-        self._timed: set[str] = set()
-        self.layers = 0
-        """Of the network, once it is parsed."""
-
-    def __call__(self, text: str) -> None:
-        match = _TIMED.search(text[:2000]) if self.layers else None
-        if match is None or match[1] in self._timed:
-            return
-        self._timed.add(match[1])
-        part = min(len(self._timed) / self.layers, 0.99)
-        _quietly(self._tell, part, f"timing {match[1][:80]}")
 
 
 class PhaseTree:

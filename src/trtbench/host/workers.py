@@ -1,20 +1,19 @@
 """Worker processes on this machine: the interpreters they run in, their start and their end.
 
 A worker in another interpreter inherits the environment of this one. Where this one's libraries
-are (PYTHONHOME), and folders of PYTHONPATH with modules compiled for this version, would keep the
-other from starting or from importing its own numpy.
+are (PYTHONHOME), and folders of PYTHONPATH with compiled modules, would keep the other from
+starting or from importing its own numpy.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
-from itertools import chain, islice
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from trtbench.core.codec import json_from_value, value_from_json
@@ -29,11 +28,6 @@ WORKER_NEEDS = ("msgspec", "numpy")
 OLDEST = (3, 10)
 PROBE_S = 60.0
 """Starting Python and importing numpy from a cold disk takes seconds; longer is a hang."""
-ASK_S = 20.0
-"""Timeout for asking an interpreter for its version."""
-_LOOKED_AT = 64
-"""Compiled modules looked at in a folder: all of one installation are of one version."""
-_TAG = re.compile(r"\.(cpython-\d+)")
 _RESULTS = ("outcome.json", "*/outcome.json", "outputs.npz")
 """What a job that has done its work leaves in its folder."""
 
@@ -114,7 +108,13 @@ def can_import(python: str, module: str) -> bool:
 def _probe(python: str, needs: tuple[str, ...] = WORKER_NEEDS) -> tuple[tuple[int, ...], list[str]]:
     """Ask an interpreter, new or very old, for its version and for what it lacks."""
     command = [python, "-c", _PROBE.format(needs=needs, word=_WORD)]
-    _, lines = _answer(command, PROBE_S, worker_environment(python))
+    with temporary_folder() as folder:
+        log = folder / "log.txt"
+        try:
+            run_process(command, log=log, timeout_s=PROBE_S, env=worker_environment(python))
+            lines = tail(log)
+        except OSError as problem:
+            lines = (str(problem.strerror),)
     for line in lines:
         word, *facts = line.split() or [""]
         if word == _WORD:
@@ -126,60 +126,27 @@ def _probe(python: str, needs: tuple[str, ...] = WORKER_NEEDS) -> tuple[tuple[in
     )
 
 
-def _answer(
-    command: list[str], limit_s: float, variables: Mapping[str, str], *, own_group: bool = True
-) -> tuple[int | None, tuple[str, ...]]:
-    """Return the status and the last lines of a short program, or why it cannot be started."""
-    with temporary_folder() as folder:
-        log = folder / "log.txt"
-        try:
-            end = run_process(
-                command, log=log, timeout_s=limit_s, env=variables, own_group=own_group
-            )
-        except OSError as problem:
-            return None, (str(problem.strerror),)
-        return end.status, tail(log)
-
-
 def _is_own(python: str | None) -> bool:
     return python is None or Path(python).absolute() == Path(sys.executable).absolute()
 
 
 def environment_for(python: str | None, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a process in this interpreter should inherit.
-
-    Of PYTHONPATH, folders whose compiled modules, if there are any, are for its version.
-    """
+    """Return the variables that a process in this interpreter should inherit."""
     if _is_own(python):
         return dict(given)
-    kept = {name: value for name, value in given.items() if name != "PYTHONHOME"}
-    tag = cache_tag(str(python))
-    if tag is None or "PYTHONPATH" not in kept:
-        return kept
 
-    def fits(folder: str) -> bool:
-        found = chain.from_iterable(
-            Path(folder).glob(f"{way}.cpython-*.so") for way in ("*/*", "*/*/*")
-        )
+    def is_plain(folder: str) -> bool:
+        found = (Path(folder).glob(f"{way}.cpython-*.so") for way in ("*/*", "*/*/*"))
         try:
-            names = [path.name for path in islice(found, _LOOKED_AT)]
+            return not any(True for _ in chain.from_iterable(found))
         except OSError:
             return True
-        tags = {match.group(1) for name in names if (match := _TAG.search(name))}
-        return not tags or tag in tags
 
-    entries = filter(fits, kept["PYTHONPATH"].split(os.pathsep))
-    return {**kept, "PYTHONPATH": os.pathsep.join(entries)}
-
-
-@cache
-def cache_tag(python: str) -> str | None:
-    """Return the tag of an interpreter, ``cpython-312``; ``None`` where it does not say."""
-    code = "import sys; sys.stdout.write(sys.implementation.cache_tag)"
-    variables = {name: value for name, value in os.environ.items() if name != "PYTHONHOME"}
-    status, lines = _answer([python, "-I", "-c", code], ASK_S, variables, own_group=False)
-    tag = "".join(lines[-1:])
-    return tag if status == 0 and tag.startswith("cpython-") else None
+    kept = {name: value for name, value in given.items() if name != "PYTHONHOME"}
+    if "PYTHONPATH" in kept:
+        folders = filter(is_plain, kept["PYTHONPATH"].split(os.pathsep))
+        kept["PYTHONPATH"] = os.pathsep.join(folders)
+    return kept
 
 
 @dataclass(frozen=True, kw_only=True)

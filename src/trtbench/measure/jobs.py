@@ -26,7 +26,7 @@ from trtbench.host.files import write_whole
 from trtbench.host.locks import hold
 from trtbench.host.machine import read_environment
 from trtbench.host.workers import Assignment, run_jobs
-from trtbench.models.identity import changed, changed_and_back, demand_unchanged
+from trtbench.models.identity import changed, demand_unchanged
 from trtbench.requests.execution import TICK_S, Event, Execution
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import SCORES, new_id, now, write_record
@@ -198,7 +198,7 @@ def fail_if_model_changed(end: JobEnd, *models: ModelRef) -> JobEnd:
     """
     crashed = end.signal not in (None, "SIGTERM") and end.error is None and not end.timed_out
     for model in models if end.ok or crashed else ():
-        if (what := changed(model) or changed_and_back(model)) is not None:
+        if (what := changed(model)) is not None:
             message = f"{model.name} changed while it was in use: {what}"
             fix = "wait until whatever writes it is done, and give the command again"
             error = ReportedError(kind=CHANGED, message=message, fix=fix, stage=end.stage)

@@ -133,9 +133,7 @@ class Watch:
             return ()
         with source_of(self.index) as source:
             if source is None:
-                self.notes.append(
-                    "no telemetry: neither NVML, tegrastats nor jtop can be asked here"
-                )
+                self.notes.append("no telemetry: neither NVML nor tegrastats can be read here")
                 return ()
             passed = Pass(source, interval_s=spec.telemetry_s or 0.1)
             end = run(passed, folder)

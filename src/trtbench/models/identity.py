@@ -34,8 +34,6 @@ SUFFIXES: dict[str, ModelFormat] = {
 _PLAN_MAGICS = (b"ftrt", b"vtrt")
 _ZIP_MAGIC = b"PK\x03\x04"
 _CHUNK = 1 << 20
-MOST_LINKS = 40
-"""On the way to one file; the system itself follows no more."""
 TICK_NS = 50_000_000
 """A file that changed less than this ago may change again under the same time of change."""
 
@@ -50,14 +48,6 @@ class Signature(NamedTuple):
     changed_ns: int
 
 
-class _State(NamedTuple):
-    place: tuple[object, ...]
-    rights: tuple[int, int, int, int]
-    changed_ns: int
-
-
-_watched: dict[str, dict[Path, _State | None]] = {}
-"""The files of models as they were when the use of a model began, by the model's path."""
 _hashes: dict[str, tuple[Signature, str]] = {}
 """Hashes by path, each with the state of its file: unchanged files are not read again."""
 
@@ -196,44 +186,6 @@ def demand_unchanged(model: ModelRef) -> None:
             facts={"what": problem},
             fix="wait until whatever writes it is done, and give the command again",
         )
-    own = Path(model.path)
-    folder = own if own.is_dir() else own.parent
-    paths = [own, *(folder / each.name for each in model.files)]
-    _watched[model.path] = {path: _state_of(path) for path in paths if path.is_file()}
-
-
-def changed_and_back(model: ModelRef) -> str | None:
-    """Which file was written or moved since ``demand_unchanged``, though it is the same now.
-
-    What was read meanwhile may have been something else. The system itself sets the time by which
-    this shows; new rights, owners and links set it too, and are no change.
-    """
-    for path, before in _watched.get(model.path, {}).items():
-        now = _state_of(path)
-        rights = now and before and before.place == now.place and before.rights != now.rights
-        if now != before and not rights:
-            return f"{path.name} was replaced or written to meanwhile, and is now as it was"
-    return None
-
-
-def _state_of(path: Path) -> _State | None:
-    """A file as seen from outside, with the symbolic links that its path goes through."""
-    try:
-        facts = path.stat()
-    except OSError:
-        return None
-    links, rest = [], path.absolute()
-    for _ in range(MOST_LINKS):
-        way = (*reversed(rest.parents), rest)
-        link = next((each for each in way if each.is_symlink()), None)
-        if link is None:
-            break
-        own = link.lstat()
-        links.append((own.st_dev, own.st_ino, own.st_ctime_ns))
-        rest = link.parent / link.readlink() / rest.relative_to(link)
-    place = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, tuple(links))
-    rights = (facts.st_mode, facts.st_nlink, facts.st_uid, facts.st_gid)
-    return _State(place, rights, facts.st_ctime_ns)
 
 
 def identity_of(path: Path) -> str | None:

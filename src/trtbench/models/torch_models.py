@@ -339,38 +339,9 @@ def _hub(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     local = Path(repository).is_dir()
     source = str(Path(repository).absolute()) if local else repository
 
-    def lacking(packages: str) -> UnavailableError:
-        return UnavailableError(
-            f"{repository} needs packages that are not here",
-            facts={"missing": packages},
-            fix=f"pip install {packages.replace(',', '')}",
-        )
-
     def load(**how: object) -> Module:
         place = "local" if local else "github"
-        try:
-            return torch.hub.load(source, entry, source=place, trust_repo=True, **how)
-        except RuntimeError as problem:
-            if "Cannot find callable" in str(problem):
-                raise UsageError(f"{repository} has no model called {entry!r}") from None
-            if missing := re.search(r"Missing dependencies: (.+)", str(problem)):
-                raise lacking(missing[1]) from None
-            raise
-        except ModuleNotFoundError as problem:
-            raise lacking(problem.name or str(problem)) from None
-        except FileNotFoundError as problem:
-            raise InputError(
-                f"{repository} misses a file that torch.hub needs", facts={"reason": problem}
-            ) from None
-        except urllib.error.URLError as problem:
-            kept = repository.partition(":")[0].replace("/", "_")
-            if local or any(Path(torch.hub.get_dir()).glob(f"{kept}_*")):
-                raise  # the repository is here: its weights are not
-            raise InputError(
-                f"{repository} cannot be fetched from GitHub",
-                facts={"reason": problem.reason},
-                fix=f"clone it, and write torch.hub:FOLDER/{entry}",
-            ) from None
+        return torch.hub.load(source, entry, source=place, trust_repo=True, **how)
 
     def load_first_that_fits() -> Module:  # repositories differ in the word for weights
         trained = spec.weights == "default"
@@ -382,7 +353,16 @@ def _hub(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
                     raise
         return load()
 
-    model = _downloaded(spec, load_first_that_fits)
+    try:
+        model = _downloaded(spec, load_first_that_fits)
+    except TrtbenchError:
+        raise
+    except Exception as problem:  # no such model, a package or a file that is not here, no network
+        raise InputError(
+            f"torch.hub cannot load {entry!r} of {repository}",
+            facts={"reason": first_line(problem)},
+            fix="check the name, and install what its hubconf.py needs",
+        ) from None
     note = f"{repository} ran its own code and was trusted"
     return TorchSource(kind="torch.hub", model=_with_weights(model, spec, torch), notes=(note,))
 

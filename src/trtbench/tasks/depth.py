@@ -64,7 +64,7 @@ MAP_NAMES = ("depth", "disp")
 
 FLAGS = (
     Flag(name="gt",
-         help="Ground truth: .npy .npz .pfm .exr .tiff .png, or a folder named as the images."),
+         help="Ground truth: .npy .npz .pfm .tiff .png, or a folder named as the images."),
     Flag(name="gt-kind", default="depth", choices=KINDS, help="What the ground truth holds."),
     Flag(name="output-kind", default="inverse", choices=KINDS, help="What the network predicts."),
     Flag(name="align", default="median", choices=("median", "least-squares", "none"),

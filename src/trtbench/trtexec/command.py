@@ -38,7 +38,6 @@ __all__ = [
     "abilities_of_version",
     "bench_command",
     "build_command",
-    "load_command",
     "text_from_command",
     "versions_with",
 ]
@@ -320,21 +319,6 @@ def build_command(
         *(["--verbose"] if spec.verbose else []),
     ]
     return _with_extra(arguments, spec.extra_args)
-
-
-def load_command(spec: BuildSpec, *, binary: str, abilities: TrtexecAbilities) -> list[str]:
-    """The command that loads what was built and runs it once, to see whether it is whole."""
-    device = [each for each in spec.extra_args if each.startswith("--device=")]
-    return [
-        binary,
-        f"--loadEngine={spec.output}",
-        *_shapes_flag("--shapes", {name: span.opt for name, span in spec.shapes.items()}),
-        "--iterations=1",
-        "--duration=0",
-        "--warmUp=0",
-        *_plugin_flags(spec.plugins, abilities=abilities),
-        *device,
-    ]
 
 
 def _build_precision(spec: BuildSpec, *, abilities: TrtexecAbilities) -> list[str]:

@@ -1,8 +1,8 @@
-"""One vocabulary of precisions for every version: what it takes to build what was asked for.
+"""One vocabulary of precisions for every version: what it takes to build what was requested.
 
 A weakly typed builder (TensorRT up to 10) is allowed a precision and chooses by itself; a strongly
 typed one builds the types that the model carries, so a precision means to cast or quantize first.
-Nothing is ever quietly built in another precision than the one that was asked for.
+Nothing is ever quietly built in another precision than the requested one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal
 from trtbench.core.errors import UnavailableError, UsageError
 from trtbench.core.jobs import Stage
 from trtbench.core.plugins import MAKE_MODELOPT
-from trtbench.core.results import QuantOutcome, QuantSpec
+from trtbench.core.results import Quantizer, QuantOutcome, QuantSpec
 from trtbench.core.spec import BuildSpec, Precision, Value
 from trtbench.host.tensorrt import Abilities
 from trtbench.models.onnx_outline import ModelOutline
@@ -30,14 +30,17 @@ TYPED, FEEDS = "typed.onnx", "calibration.npz"
 class PrecisionStep(Value, frozen=True, kw_only=True):
     """Something to do to the model before it is built."""
 
-    verb: Literal["cast", "quantize"]
     precision: Precision
     reason: str
-    by: Literal["trtbench", "onnxruntime", "modelopt"] = "trtbench"
+    by: Quantizer = "cast"
+
+    @property
+    def verb(self) -> str:
+        return "cast" if self.by == "cast" else "quantize"
 
     @property
     def text(self) -> str:
-        how = " with Q/DQ nodes" if self.by != "trtbench" else ""
+        how = " with Q/DQ nodes" if self.by != "cast" else ""
         how += ", by NVIDIA ModelOpt" if self.by == "modelopt" else ""
         return f"{self.verb} the model to {self.precision}{how}: {self.reason}"
 
@@ -56,130 +59,98 @@ class PrecisionPlan(Value, frozen=True, kw_only=True):
     """Whether INT8 scales come from a calibrator."""
 
 
-class PrecisionWish(Value, frozen=True, kw_only=True):
-    """What a plan is made from."""
+def precision_plan(
+    spec: BuildSpec, carried: frozenset[str], *, abilities: Abilities, ahead: bool = False
+) -> PrecisionPlan:
+    """How a version builds a precision, or an error why it cannot.
 
-    precision: Precision | None
-    """``None``: as the model's types say."""
-    model: str
-    carried: frozenset[str] = frozenset()
-    """Precisions in the model's own types."""
-    calibration: bool = False
-    """Whether there are data, or a cache of scales, to calibrate with."""
-    strong: bool = False
-    """Whether the builder must keep the types of the model, where it has a choice."""
-    data: bool = False
-    """Whether there are data; a cache alone is of no use to a quantizer."""
-    quantizer: str | None = None
-    """``modelopt``: NVIDIA ModelOpt makes INT8 too."""
-    modelopt: str | None = None
-    """The interpreter that has NVIDIA ModelOpt."""
-
-    def fix(self, precision: str) -> str:
-        data = " --calibration DATA" if precision in QUANTIZED else ""
-        return f"trtbench quantize {shlex.quote(self.model)} --precision {precision}{data}"
-
-
-def wish_from_spec(spec: BuildSpec, outline: ModelOutline, *, strong: bool) -> PrecisionWish:
-    """What the precision plan of a build depends on."""
-    return PrecisionWish(
-        precision=spec.precision,
-        model=spec.model.path,
-        carried=outline.carried,
-        calibration=spec.calibration is not None or spec.calibration_cache is not None,
-        strong=strong,
-        data=spec.calibration is not None,
-        quantizer=spec.options.get("quantizer"),
-        modelopt=spec.options.get("modelopt"),
-    )
-
-
-def precision_plan(asked: PrecisionWish, *, abilities: Abilities) -> PrecisionPlan:
-    """How a version builds a precision, or an error why it cannot."""
-    wanted, carried = asked.precision, asked.carried
+    ``carried`` are the precisions in the model's own types; ``ahead`` says that the model has been
+    quantized to the precision already.
+    """
+    wanted = spec.precision
     if wanted and carried and wanted not in carried and wanted not in ("best", *QUANTIZED):
         shown = "+".join(sorted(carried))
         raise UsageError(
-            f"{wanted} was asked for, and the model carries {shown} in its own types",
-            facts={"model": asked.model},
+            f"{wanted} was requested, and the model carries {shown} in its own types",
+            facts={"model": spec.model.path},
             fix=f"leave --precision out, or build the model that {shown} was made from",
         )
-    ahead = step_ahead(asked)
-    if ahead is not None:
-        plan = precision_plan(quantized_ahead(asked), abilities=abilities)
-        return plan.having(steps=(ahead, *plan.steps))
-    if asked.strong and not abilities.strong:
+    step = None if ahead else step_ahead(spec, carried)
+    if ahead or step is not None:
+        spec, carried = (
+            spec.having(calibration=None, calibration_cache=None),
+            carried | {str(wanted)},
+        )
+    forced = spec.options.get("typing") == "strong"
+    if forced and not abilities.strong:
         raise UsageError(
             f"{abilities.title} cannot be held to the types of a model",
             facts={"needs": "TensorRT 10 or later, or TensorRT-RTX"},
             fix="leave --opt typing=strong out",
         )
-    strong = not abilities.weak or asked.strong or (carried and abilities.strong)
-    plan = _strong(asked, abilities) if strong else _weak(asked, abilities)
-    if asked.calibration and not plan.calibrate and not plan.steps:
+    strong = not abilities.weak or forced or (carried and abilities.strong)
+    plan = (_strong if strong else _weak)(spec, carried, abilities)
+    if _has_scales(spec) and not plan.calibrate and not plan.steps:
         raise UsageError(
             f"calibration would have no effect: the engine is built in {plan.precision}",
             fix="--precision int8, or leave --calibration and --calibration-cache out",
         )
-    return plan
+    return plan if step is None else plan.having(steps=(step, *plan.steps))
 
 
-def step_ahead(asked: PrecisionWish) -> PrecisionStep | None:
+def step_ahead(spec: BuildSpec, carried: frozenset[str]) -> PrecisionStep | None:
     """What NVIDIA ModelOpt does to the model before the builder is started, if anything.
 
     It lives in an interpreter of its own, and what it makes is the same for every version.
     """
-    wanted = asked.precision
-    if asked.quantizer is not None and (asked.quantizer != "modelopt" or wanted not in QUANTIZED):
+    wanted, quantizer = spec.precision, spec.options.get("quantizer")
+    if quantizer is not None and (quantizer != "modelopt" or wanted not in QUANTIZED):
         raise UsageError(
-            f"--opt quantizer={asked.quantizer} has no effect",
+            f"--opt quantizer={quantizer} has no effect",
             fix="--opt quantizer=modelopt with --precision int8, or leave it out",
         )
-    if wanted not in QUANTIZED or wanted in asked.carried:
-        return None
-    if wanted == "int8" and asked.quantizer is None:
+    if wanted not in QUANTIZED or wanted in carried or (wanted == "int8" and quantizer is None):
         return None
     reason = f"{wanted.upper()} is built from a model that was quantized to it"
-    if not asked.data:
-        raise UsageError(
-            f"{reason}, and there are no data to do so",
-            facts={"model": asked.model},
-            fix=f"--calibration DATA.npz, or first: {asked.fix(wanted)}",
-        )
-    if asked.modelopt is None:
+    if spec.calibration is None:  # a cache of scales is of no use to a quantizer
+        raise _without_data(spec, f"{reason}, and there are no data to do so")
+    if spec.options.get("modelopt") is None:
         raise UnavailableError(
             f"{reason} by NVIDIA ModelOpt, and no interpreter is set that has it",
             facts={"setting": "runtimes.modelopt.python in trtbench.toml, or --opt modelopt=PATH"},
             fix=f"{MAKE_MODELOPT}, then set it to modelopt/bin/python",
         )
-    return PrecisionStep(verb="quantize", precision=wanted, reason=reason, by="modelopt")
+    return PrecisionStep(precision=wanted, reason=reason, by="modelopt")
 
 
-def quantized_ahead(asked: PrecisionWish) -> PrecisionWish:
-    """What is asked for once the model has been quantized."""
-    carried = asked.carried | {str(asked.precision)}
-    return asked.having(carried=carried, calibration=False, data=False, quantizer=None)
+def _has_scales(spec: BuildSpec) -> bool:
+    return spec.calibration is not None or spec.calibration_cache is not None
 
 
-def _strong(asked: PrecisionWish, abilities: Abilities) -> PrecisionPlan:
-    wanted = asked.precision
+def _without_data(spec: BuildSpec, problem: str) -> UsageError:
+    first = f"trtbench quantize {shlex.quote(spec.model.path)} --precision {spec.precision}"
+    return UsageError(
+        problem,
+        facts={"model": spec.model.path},
+        fix=f"--calibration DATA.npz, or first: {first} --calibration DATA",
+    )
+
+
+def _strong(spec: BuildSpec, carried: frozenset[str], abilities: Abilities) -> PrecisionPlan:
+    wanted = spec.precision
     if wanted == "best":
         raise UsageError(
             f"'best' means nothing to {abilities.title}: the types of the model decide",
             fix="--precision fp16, or another one by name",
         )
     steps: tuple[PrecisionStep, ...] = ()
-    if wanted in FLAGS and wanted is not None and wanted not in asked.carried:
+    if wanted in FLAGS and wanted is not None and wanted not in carried:
         reason = f"{abilities.title} builds the types that the model carries"
-        if wanted not in HALF and not asked.calibration:
-            raise UsageError(
-                f"{wanted} needs data to quantize the model with",
-                facts={"model": asked.model, "because": reason},
-                fix=f"--calibration DATA.npz, or first: {asked.fix(wanted)}",
-            )
-        step = PrecisionStep(verb="cast", precision=wanted, reason=reason)
-        steps = (step if wanted in HALF else step.having(verb="quantize", by="onnxruntime"),)
-    types = _ordered({*asked.carried, *(step.precision for step in steps)})
+        if wanted not in HALF and not _has_scales(spec):
+            raise _without_data(spec, f"{wanted} needs data to quantize the model with: {reason}")
+        by: Quantizer = "cast" if wanted in HALF else "onnxruntime"
+        steps = (PrecisionStep(precision=wanted, reason=reason, by=by),)
+    types = _ordered({*carried, *(step.precision for step in steps)})
     return PrecisionPlan(
         typing="strong",
         precision="+".join(types) or ("tf32" if wanted == "tf32" else "fp32"),
@@ -188,10 +159,10 @@ def _strong(asked: PrecisionWish, abilities: Abilities) -> PrecisionPlan:
     )
 
 
-def _weak(asked: PrecisionWish, abilities: Abilities) -> PrecisionPlan:
-    wanted = asked.precision
-    int8 = asked.calibration and abilities.calibrates
-    found = {*asked.carried, *([wanted] if wanted in FLAGS and wanted else [])}
+def _weak(spec: BuildSpec, carried: frozenset[str], abilities: Abilities) -> PrecisionPlan:
+    wanted = spec.precision
+    int8 = _has_scales(spec) and abilities.calibrates
+    found = {*carried, *([wanted] if wanted in FLAGS and wanted else [])}
     if wanted == "best":
         found |= {name for name in HALF if abilities.has(f"BuilderFlag.{FLAGS[name]}")}
         found |= {"int8"} if int8 else set()
@@ -204,19 +175,16 @@ def _weak(asked: PrecisionWish, abilities: Abilities) -> PrecisionPlan:
                 facts={"needs": "TensorRT 10 or later, or TensorRT-RTX"},
                 fix="--precision fp16",
             )
-        if precision == "int8" and precision not in asked.carried and not int8:
-            raise UsageError(
-                "INT8 needs scales: calibration data, a calibration cache, or a quantized model",
-                facts={"model": asked.model},
-                fix=f"--calibration DATA.npz, or first: {asked.fix('int8')}",
-            )
+        if precision == "int8" and precision not in carried and not int8:
+            needs = "calibration data, a calibration cache, or a quantized model"
+            raise _without_data(spec, f"INT8 needs scales: {needs}")
     plain = "tf32" if wanted == "tf32" else "fp32"
     return PrecisionPlan(
         typing="weak",
         precision="+".join([*allowed, "fp32"]) if allowed else plain,
         tf32=wanted == "tf32" or bool(allowed),
         flags=tuple(FLAGS[precision] for precision in allowed),
-        calibrate="int8" in allowed and "int8" not in asked.carried,
+        calibrate="int8" in allowed and "int8" not in carried,
     )
 
 
@@ -226,16 +194,11 @@ def _ordered(precisions: set[str]) -> list[str]:
 
 def too_new(outline: ModelOutline, *, abilities: Abilities) -> tuple[str, ...]:
     """What is newer in the model than the parser documents."""
-    found, title = [], abilities.title
     opset, limit = outline.opset, abilities.max_opset
-    if opset is not None and limit is not None and opset > limit:
-        words = f"the model has opset {opset}, and {title} documents up to {limit}"
-        found.append(f"{words}: export it with --opset {limit}")
-    version, limit = outline.ir_version, abilities.max_ir
-    if limit is not None and version > limit:
-        words = f"the model has ONNX IR {version}, and the parser of {title} was made for {limit}"
-        found.append(f"{words}: export it for that version")
-    return tuple(found)
+    if opset is None or limit is None or opset <= limit:
+        return ()
+    words = f"the model has opset {opset}, and {abilities.title} documents up to {limit}"
+    return (f"{words}: export it with --opset {limit}",)
 
 
 class PreparedModel(Value, frozen=True, kw_only=True):
@@ -294,11 +257,11 @@ def step_spec(spec: BuildSpec, step: PrecisionStep, folder: Path) -> QuantSpec:
         model=spec.model,
         output=str(folder / TYPED),
         precision=step.precision,
-        via="cast" if step.verb == "cast" else step.by,  # type: ignore[arg-type]
+        via=step.by,
         keep_io=True,  # as a weakly typed builder leaves inputs and outputs alone
         method="minmax" if spec.calibration_method == "minmax" else "entropy",
     )
-    if step.verb == "cast":
+    if step.by == "cast":
         return made
     from trtbench.convert.calibration import batch_of, calibration_items, save_calibration
     from trtbench.models.onnx_model import input_specs, load_onnx

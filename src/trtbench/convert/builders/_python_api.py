@@ -23,14 +23,11 @@ from trtbench.convert.builders._precision import (
     FLAGS,
     PrecisionPlan,
     PrecisionStep,
-    PrecisionWish,
     made_ahead,
     precision_plan,
     prepare_model,
-    quantized_ahead,
     step_ahead,
     too_new,
-    wish_from_spec,
 )
 from trtbench.convert.calibration import RANDOM, FeedArrays, calibration_items, feeds_sha256
 from trtbench.core.codec import json_from_value
@@ -54,7 +51,6 @@ from trtbench.host.tensorrt import (
     Abilities,
     Flavour,
     Heard,
-    LogProgress,
     abilities_of_version,
     inspect_engine,
     keep_until_exit,
@@ -167,15 +163,10 @@ _PRINTED = {"FLOAT": "Float", "HALF": "Half", "INT8": "Int8", "INT32": "Int32", 
 """As the engine inspector words them."""
 
 
-def wish_of(spec: BuildSpec, outline: ModelOutline) -> PrecisionWish:
-    """What the precision plan depends on; the outline is that of the model itself."""
-    refuse_unknown_options(f"builder {spec.runtime}", spec.options, OPTIONS)
-    return wish_from_spec(spec, outline, strong=spec.options.get("typing") == "strong")
-
-
 def ahead_of(spec: BuildSpec) -> PrecisionStep | None:
     """What is done to the model before the builder is started, if anything."""
-    return step_ahead(wish_of(spec, outline_of(Path(spec.model.path))))
+    refuse_unknown_options(f"builder {spec.runtime}", spec.options, OPTIONS)
+    return step_ahead(spec, outline_of(Path(spec.model.path)).carried)
 
 
 def plan_lines(spec: BuildSpec, *, flavour: Flavour) -> list[str]:
@@ -193,7 +184,8 @@ def plan_lines(spec: BuildSpec, *, flavour: Flavour) -> list[str]:
         )
     abilities = abilities_of_version(version, flavour=flavour)
     outline = outline_of(Path(spec.model.path))
-    plan = precision_plan(wish_of(spec, outline), abilities=abilities)
+    refuse_unknown_options(f"builder {spec.runtime}", spec.options, OPTIONS)
+    plan = precision_plan(spec, outline.carried, abilities=abilities)
     steps = [
         *(step.text for step in plan.steps),
         f"parse {spec.model.name} (opset {outline.opset}) with {abilities.title}",
@@ -293,14 +285,7 @@ class BuildWork:
     def build(self, model: Path, *, gpu: bool) -> None:
         """Build the engine, and write it with its layers."""
         trt, spec, abilities, plan = self.trt, self.spec, self.abilities, self.plan
-        by_log = LogProgress(self.stage.progress)
-        logger = make_logger(
-            trt,
-            path=self.folder / LOG,
-            heard=self.heard,
-            verbose=spec.verbose,
-            watch=None if self.monitored else by_log,
-        )
+        logger = make_logger(trt, path=self.folder / LOG, heard=self.heard, verbose=spec.verbose)
         if not abilities.targets:
             self._load_plugins(logger)
         builder = trt.Builder(logger)
@@ -325,7 +310,6 @@ class BuildWork:
         if not parser.parse_from_file(os.fspath(model.absolute())):
             raise self._parser_error(parser)
         self.facts["parse_s"] = time.perf_counter() - started
-        by_log.layers = int(network.num_layers)
         self._configure(config)
         profiles = profiles_of(spec, tensors_of(network, "input"))
         for ranges in profiles:
@@ -607,8 +591,8 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage, flavour: Flavour) -> B
             fix="leave --opt version out, or --python PATH of an interpreter that has it",
         )
     refuse_ineffective(spec, abilities=abilities)
-    asked = wish_of(spec, outline)
-    plan = precision_plan(quantized_ahead(asked) if ahead else asked, abilities=abilities)
+    refuse_unknown_options(f"builder {spec.runtime}", spec.options, OPTIONS)
+    plan = precision_plan(spec, outline.carried, abilities=abilities, ahead=ahead is not None)
     gpu = _demand_gpu(spec, abilities)
     work = BuildWork(spec, trt, abilities, plan, outline, folder, stage)
     for text in too_new(outline, abilities=abilities):

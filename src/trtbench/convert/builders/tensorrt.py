@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
-from typing import TYPE_CHECKING
+from functools import partial
 
-from trtbench.core.jobs import BuildOutcome, Stage
+from trtbench.convert.builders import _python_api
 from trtbench.core.spec import BuildSpec
 from trtbench.host.machine import library_versions
 from trtbench.host.tensorrt import INSTALL
 from trtbench.host.tensorrt_build import driver_problem
 
-if TYPE_CHECKING:
-    from trtbench.convert.builders._precision import PrecisionStep
-
-
 LIBRARY = "tensorrt"
 CHOSEN = 2
+
+command_lines = partial(_python_api.plan_lines, flavour="tensorrt")
+step_ahead = _python_api.ahead_of
+build = partial(_python_api.build, flavour="tensorrt")
 
 
 def available() -> str | None:
@@ -36,21 +35,3 @@ def tools() -> dict[str, str]:
 
 def device(spec: BuildSpec) -> str:
     return "cuda:0"  # alone: it times kernels
-
-
-def command_lines(spec: BuildSpec) -> list[str]:
-    from trtbench.convert.builders._python_api import plan_lines
-
-    return plan_lines(spec, flavour="tensorrt")
-
-
-def step_ahead(spec: BuildSpec) -> PrecisionStep | None:
-    from trtbench.convert.builders._python_api import ahead_of
-
-    return ahead_of(spec)
-
-
-def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
-    from trtbench.convert.builders._python_api import build
-
-    return build(spec, folder=folder, stage=stage, flavour="tensorrt")

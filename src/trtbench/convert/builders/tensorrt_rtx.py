@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
-from typing import TYPE_CHECKING
+from functools import partial
 
-from trtbench.core.jobs import BuildOutcome, Stage
+from trtbench.convert.builders import _python_api
 from trtbench.core.spec import BuildSpec
 from trtbench.host.machine import library_versions
 from trtbench.host.tensorrt import INSTALL
-
-if TYPE_CHECKING:
-    from trtbench.convert.builders._precision import PrecisionStep
 
 LIBRARY = "tensorrt_rtx"
 CHOSEN = 3
 TIMING_CACHE = False
 """Kernels are chosen when the engine runs; there is nothing to time."""
+
+command_lines = partial(_python_api.plan_lines, flavour="tensorrt_rtx")
+step_ahead = _python_api.ahead_of
+build = partial(_python_api.build, flavour="tensorrt_rtx")
 
 
 def available() -> str | None:
@@ -36,21 +36,3 @@ def tools() -> dict[str, str]:
 
 def device(spec: BuildSpec) -> str:
     return "cpu"
-
-
-def command_lines(spec: BuildSpec) -> list[str]:
-    from trtbench.convert.builders._python_api import plan_lines
-
-    return plan_lines(spec, flavour="tensorrt_rtx")
-
-
-def step_ahead(spec: BuildSpec) -> PrecisionStep | None:
-    from trtbench.convert.builders._python_api import ahead_of
-
-    return ahead_of(spec)
-
-
-def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
-    from trtbench.convert.builders._python_api import build
-
-    return build(spec, folder=folder, stage=stage, flavour="tensorrt_rtx")

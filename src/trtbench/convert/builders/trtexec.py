@@ -21,9 +21,7 @@ from trtbench.convert.builders._precision import (
     made_ahead,
     precision_plan,
     prepare_model,
-    quantized_ahead,
     too_new,
-    wish_from_spec,
 )
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, ParseError, TrtbenchError, UsageError
@@ -46,7 +44,6 @@ from trtbench.trtexec.command import (
     TrtexecAbilities,
     abilities_from_help,
     build_command,
-    load_command,
     text_from_command,
 )
 from trtbench.trtexec.conditions import (
@@ -77,7 +74,6 @@ MADE_UP = f"trtexec makes up INT8 scales, as from {RANDOM_DATA}: no evidence of 
 """It does so whenever it is given neither a cache nor a quantized model."""
 PARSED = "Finished parsing network model"
 LOG = "build.log"
-LOAD_LOG = "load.log"
 METADATA = "build.metadata.json"
 GRAPH = "graph.json"
 
@@ -138,8 +134,7 @@ def step_ahead(spec: BuildSpec) -> PrecisionStep | None:
     """What NVIDIA ModelOpt does to the model before trtexec is started, if anything."""
     if spec.precision != "fp8" and "quantizer" not in spec.options:
         return None
-    outline = outline_of(Path(spec.model.path))
-    return _precision.step_ahead(wish_from_spec(spec, outline, strong=False))
+    return _precision.step_ahead(spec, outline_of(Path(spec.model.path)).carried)
 
 
 def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
@@ -167,20 +162,9 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     end = run_logged(command, log=log, on_text=watch)
     data = log.read_bytes()
     run = last_run(data, where=LOG)
-    # It may say PASSED and crash on the way out: the engine counts if a fresh one can load it.
+    # It may write the engine, say PASSED and crash on the way out: the engine counts.
     crashed = end.signal is not None and run is not None and run.outcome == "passed"
     _demand_success(end, data, Path(spec.output), tolerant=crashed)
-    if crashed:
-        command_again = load_command(typed, binary=binary, abilities=abilities)
-        again = run_logged(command_again, log=folder / LOAD_LOG)
-        loaded = last_run((folder / LOAD_LOG).read_bytes(), where=LOAD_LOG)
-        if again.status != 0 or loaded is None or loaded.outcome != "passed":
-            raise failure(
-                f"trtexec {ended_how(end)} after its log said PASSED, and a fresh one cannot load "
-                f"the engine ({ended_how(again)})",
-                data=data,
-                status=status_of(end),
-            )
     if run is not None:
         document = json_from_value(build_metadata_from_log(run))
         (folder / METADATA).write_bytes(document)
@@ -232,7 +216,7 @@ def _passed_on(spec: BuildSpec) -> BuildSpec:
     return spec.having(options=kept)
 
 
-def _demand_success(end: Exit, data: bytes, engine: Path, *, tolerant: bool = False) -> None:
+def _demand_success(end: Exit, data: bytes, engine: Path, *, tolerant: bool) -> None:
     if end.status != 0 and not tolerant:
         raise failure(f"trtexec {ended_how(end)}", data=data, status=status_of(end))
     if not engine.is_file() or engine.stat().st_size == 0:
@@ -286,8 +270,8 @@ def _types_plan(
     if spec.precision not in (*FLAGS, "best") or not (typed or quantized):
         return None
     known = abilities_of_version(abilities.version or "11.0", flavour="tensorrt")
-    asked = wish_from_spec(spec, outline_of(Path(spec.model.path)), strong=typed)
-    return precision_plan(quantized_ahead(asked) if ahead else asked, abilities=known)
+    carried = outline_of(Path(spec.model.path)).carried
+    return precision_plan(spec, carried, abilities=known, ahead=ahead)
 
 
 def _typed_spec(spec: BuildSpec, plan: PrecisionPlan, *, model: Path | None = None) -> BuildSpec:

@@ -205,7 +205,7 @@ def _gpu_text(gpu: Gpu, *further: str | None) -> str:
     capability = f"compute capability {gpu.compute_capability}" if gpu.compute_capability else None
     memory = text_from_bytes(gpu.memory_bytes) if gpu.memory_bytes else None
     limit = f"power limit {gpu.power_limit_w:.0f} W" if gpu.power_limit_w else None
-    count = len((nvml.processes(gpu.uuid) if gpu.uuid else None) or ())
+    count = nvml.process_count(gpu.uuid) if gpu.uuid else None
     use = f"in use by {count} {'process' if count == 1 else 'processes'}" if count else None
     return ", ".join(filter(None, (gpu.name, capability, memory, limit, use, *further)))
 
