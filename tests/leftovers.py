@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from trtbench.trtexec.statistics import text_from_number, trtexec_statistics
 from trtbench.trtexec.times import read_times
 
 STAMP = "[03/04/2025-05:06:07] [I] "
@@ -92,15 +91,26 @@ def _options(engine: str, warmup_ms: float) -> list[str]:
 
 
 def _summary(times: str, warmup_ms: float) -> list[str]:
-    array = read_times(times.encode(), where="made", warmup_ms=0.0).arrays[0]
-    found = trtexec_statistics(array.columns, warmup_ms=warmup_ms)
-    lines = [f"Timing trace has {found.rows} queries over {found.wall_s:.6g} s"]
-    lines += ["=== Performance summary ===", f"Throughput: {found.throughput_qps:.6g} qps"]
-    for label, metric in found.metrics.items():
-        parts = [(name, getattr(metric, f"{name}_ms")) for name in ("min", "max", "mean", "median")]
-        parts += [(f"percentile({p})", value) for p, value in metric.percentiles_ms.items()]
-        lines.append(f"{label}: " + ", ".join(f"{n} = {text_from_number(v)} ms" for n, v in parts))
-    lines.append(f"Total Host Walltime: {found.wall_s:.6g} s")
+    array = read_times(times.encode(), where="made", warmup_ms=warmup_ms).arrays[0]
+    columns, count = array.columns, len(array)
+    wall_s = (columns["endD2hMs"][-1] - columns["startH2dMs"][0]) / 1e3
+    lines = [f"Timing trace has {count} queries over {wall_s:.6g} s"]
+    lines += ["=== Performance summary ===", f"Throughput: {count / wall_s:.6g} qps"]
+    series = {
+        "Latency": columns["latencyMs"],
+        "H2D Latency": columns["h2dMs"],
+        "GPU Compute Time": columns["computeMs"],
+        "D2H Latency": columns["d2hMs"],
+        "Enqueue Time": columns["endEnqMs"] - columns["startEnqMs"],
+    }
+    for label, values in series.items():
+        parts = {"min": values.min(), "max": values.max(), "mean": values.mean()}
+        parts["median"] = np.median(values)
+        for percent in (90, 95, 99):
+            rank = int((1 - percent / 100) * count)
+            parts[f"percentile({percent}%)"] = np.sort(values)[count - 1 - rank]
+        lines.append(f"{label}: " + ", ".join(f"{n} = {v:.6g} ms" for n, v in parts.items()))
+    lines.append(f"Total Host Walltime: {wall_s:.6g} s")
     return [STAMP + line for line in lines]
 
 
@@ -159,7 +169,7 @@ def folder_000(folder: Path, *, batch: int = 4) -> Path:
         "path": "/models/pose.engine", "filename": "pose.engine", "size_bytes": 1048576,
         "size_megabytes": 1.0, "modified_iso": "2025-09-17T00:00:00+08:00",
     }  # fmt: skip
-    latency = read_times(times.encode(), where="made").columns["latencyMs"]
+    latency = read_times(times.encode(), where="made").arrays[0].columns["latencyMs"]
     files = {
         "times.json": times,
         "profile.json": profile_text(),

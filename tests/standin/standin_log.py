@@ -62,24 +62,16 @@ class Log:
         self.say("Compute Capability: 9.0", "SMs: 132", "Memory Bus Width: 6016 bits (ECC enabled)")
         self.say("", f"TensorRT version: {self.version}", "Loading standard plugins")
 
-    def summary(self, statistics: Any, number: Any, *, enqueue_bound: bool) -> None:
+    def summary(self, statistics: Any, *, enqueue_bound: bool) -> None:
         """Print the performance summary; the numbers come from the exported times."""
         self.say("", "=== Performance summary ===")
-        self.say(f"Throughput: {number(statistics.throughput_qps)} qps")
+        self.say(f"Throughput: {statistics.throughput_qps:.6g} qps")
         order = ("Latency", "Enqueue Time", "H2D Latency", "GPU Compute Time", "D2H Latency")
         for label in order:
-            metric = statistics.metrics[label]
-            parts = [
-                f"{name} = {number(getattr(metric, f'{name}_ms'))} ms"
-                for name in ("min", "max", "mean", "median")
-            ]
-            parts += [
-                f"percentile({name}) = {number(value)} ms"
-                for name, value in metric.percentiles_ms.items()
-            ]
+            parts = [f"{k} = {v:.6g} ms" for k, v in statistics.metrics[label].items()]
             self.say(f"{label}: {', '.join(parts)}")
-        self.say(f"Total Host Walltime: {number(statistics.wall_s)} s")
-        self.say(f"Total GPU Compute Time: {number(statistics.gpu_total_s)} s")
+        self.say(f"Total Host Walltime: {statistics.wall_s:.6g} s")
+        self.say(f"Total GPU Compute Time: {statistics.gpu_total_s:.6g} s")
         if enqueue_bound:
             bound = "* Throughput may be bound by Enqueue Time rather than GPU Compute and the GPU"
             self.say(f"{bound} may be under-utilized.", level="W")

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from printed import NAMES, check_enqueue, check_log, check_span, percentiles
 
 import samples
 from trtbench.trtexec.conditions import (
     conditions_from_log,
+    log_from_metadata,
     profile_metadata_from_log,
     reported_from_log,
 )
@@ -23,9 +24,13 @@ from trtbench.trtexec.exports import (
     profile_from_json,
     profiles_from_json,
 )
-from trtbench.trtexec.log import LogRun, LogText, log_from_text, read_log
-from trtbench.trtexec.statistics import text_from_number, trtexec_statistics
-from trtbench.trtexec.times import TimesFile, read_times, times_from_file
+from trtbench.trtexec.log import LogRun, LogText, Metric, log_from_text, read_log
+from trtbench.trtexec.times import (
+    TimesFile,
+    read_times,
+    statistics_as_printed,
+    times_from_file,
+)
 from trtbench.trtexec.version import abilities_from_help, abilities_of_version
 
 
@@ -40,7 +45,7 @@ def nearest_rank(column_ms: np.ndarray, percent: float) -> float:
 
 
 def queries_per_s(file: TimesFile) -> float:
-    span_ms = file.columns["endD2hMs"][-1] - file.columns["startH2dMs"][0]
+    span_ms = file.arrays[0].columns["endD2hMs"][-1] - file.arrays[0].columns["startH2dMs"][0]
     return float(len(file) / span_ms * 1e3)
 
 
@@ -49,8 +54,8 @@ def test_alexnet_of_10_4(beside: Path) -> None:
     file = read(path.read_bytes())
     assert file.variant == "8.5"
     assert file.warmup_rows == 0
-    assert np.median(file.columns["latencyMs"]) == pytest.approx(0.495605)
-    assert nearest_rank(file.columns["latencyMs"], 99) == pytest.approx(0.5)
+    assert np.median(file.arrays[0].columns["latencyMs"]) == pytest.approx(0.495605)
+    assert nearest_rank(file.arrays[0].columns["latencyMs"], 99) == pytest.approx(0.5)
     assert queries_per_s(file) == pytest.approx(2012.22, rel=1e-4)
     assert times_from_file(file).h2d is None
 
@@ -59,7 +64,7 @@ def test_mobilenet_of_8_4(beside: Path) -> None:
     (path,) = beside.rglob("mobilenet.qat.onnx.engine.timing.json")
     file = read(path.read_bytes())
     assert (file.variant, file.warmup_rows, len(file)) == ("8.4", 455, 8945 - 455)
-    found = [nearest_rank(file.columns["latencyMs"], p) for p in (90, 95, 99)]
+    found = [nearest_rank(file.arrays[0].columns["latencyMs"], p) for p in (90, 95, 99)]
     assert found == pytest.approx([0.352234, 0.352295, 0.376038])
     assert queries_per_s(file) == pytest.approx(2829.15, rel=1e-5)
 
@@ -291,22 +296,23 @@ def test_old_wordings_keep_their_percentile(pasted: Path) -> None:
     assert conditions_from_log(plain)["transfers"].value is False
 
 
-LOADED = ("resnet18_fp16_load", "resnet18_fp16_load_cudagraph")
+def check_times(columns: Any, metrics: dict[str, Metric], *, warmup_ms: float) -> None:
+    """What is computed from times must be what trtexec printed."""
+    ours = statistics_as_printed(columns, warmup_ms=warmup_ms)
+    assert ours
+    for label, statistics in ours.items():
+        for name, value in statistics.items():
+            assert value == pytest.approx(getattr(metrics[label], name), rel=2e-5), label
 
 
-@pytest.mark.parametrize("name", LOADED)
+@pytest.mark.parametrize("name", ["resnet18_fp16_load", "resnet18_fp16_load_cudagraph"])
 def test_8_6_log_and_times(beside: Path, name: str) -> None:
     folder = beside / "h200__trtexec-8.6.0"
     (run,) = log_from_text((folder / f"{name}.log").read_bytes(), where=name)
-    times = read_times((folder / f"{name}.times.json").read_bytes(), where=name)
-    ours = trtexec_statistics(times.columns, warmup_ms=500)
-    check_log(run, ours)
-    unstable = run.message("unstable")
-    if unstable is not None:
-        printed = re.search(r"variance = ([\d.]+)%", unstable.text)
-        assert printed is not None
-        cov = ours.metrics["GPU Compute Time"].cov_percent
-        assert text_from_number(cov) == printed[1].rstrip(".")
+    (array,) = read_times((folder / f"{name}.times.json").read_bytes(), where=name).arrays
+    assert run.summary is not None
+    assert run.queries == len(array)
+    check_times(array.columns, run.summary.metrics, warmup_ms=500)
 
 
 @pytest.mark.parametrize("index", range(7))
@@ -314,42 +320,23 @@ def test_7_1_log_and_times(beside: Path, index: int) -> None:
     folder = next(beside.glob("shafikahdarwis__jetson-trtexec/**/ResNet50_N2"))
     run = log_from_text(next(folder.glob("raw_*")).read_bytes(), where="raw")[index]
     times = read_times(next(folder.glob("times_*")).read_bytes(), where="times", warmup_ms=200)
-    batch = int(run.option("Batch") or 0)
-    columns = times.arrays[index].columns
-    ours = trtexec_statistics(columns, percentiles=(99,), batch=batch, warmup_ms=200)
-    dropped = times.arrays[index].warmup_rows + ours.warmup_rows
-    assert run.warmup_queries == dropped * batch
-    check_log(run, ours, batch=batch)
-
-
-def _metadata_pairs(folder: Path) -> list[Path]:
-    found = folder.rglob("*.profile.metadata.json")
-    return sorted(p for p in found if _times_of(p).is_file())
-
-
-def _times_of(metadata: Path) -> Path:
-    return metadata.with_name(metadata.name.replace(".profile.metadata.", ".timing."))
+    array, batch = times.arrays[index], int(run.option("Batch") or 0)
+    assert run.summary is not None
+    assert run.warmup_queries == array.warmup_rows * batch
+    check_times(array.columns, run.summary.metrics, warmup_ms=200)
 
 
 def test_every_metadata_file_with_times(beside: Path) -> None:
-    pairs = _metadata_pairs(beside)
+    pairs = [
+        (path, times)
+        for path in sorted(beside.rglob("*.profile.metadata.json"))
+        if (times := path.with_name(path.name.replace(".profile.metadata.", ".timing."))).is_file()
+    ]
     assert len(pairs) >= 8
-    for path in pairs:
-        document = json.loads(path.read_bytes())
-        summary = document["performance_summary"]
-        warmup = re.search(r"\+ (\d+)ms", document["inference_options"]["Duration"])
+    for path, times in pairs:
+        run = log_from_metadata(json.loads(path.read_bytes()), where=path.name)
+        warmup = re.search(r"\+ (\d+)ms", run.option("Duration") or "")
         assert warmup is not None
-        times = read_times(_times_of(path).read_bytes(), where=path.name)
-        asked = percentiles(summary)
-        ours = trtexec_statistics(times.columns, percentiles=asked, warmup_ms=float(warmup[1]))
-        labels = [*NAMES, *(f"{text_from_number(p)}%" for p in asked)]
-        for label in ("Latency", "H2D Latency", "GPU Compute Time", "D2H Latency"):
-            metric = ours.metrics[label]
-            found = [getattr(metric, f"{name}_ms") for name in NAMES]
-            found += metric.percentiles_ms.values()
-            printed = [text_from_number(value) for value in summary[label]]
-            assert [text_from_number(value) for value in found] == printed, (path.name, label)
-        check_enqueue(ours, dict(zip(labels, summary["Enqueue Time"], strict=True)))
-        total = text_from_number(summary["Total GPU Compute Time"])
-        assert text_from_number(ours.gpu_total_s) == total
-        check_span(ours, wall_s=summary["Total Host Walltime"], qps=summary["Throughput"])
+        assert run.summary is not None
+        (array,) = read_times(times.read_bytes(), where=path.name).arrays
+        check_times(array.columns, run.summary.metrics, warmup_ms=float(warmup[1]))

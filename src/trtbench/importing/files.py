@@ -39,8 +39,7 @@ from trtbench.trtexec.exports import (
 from trtbench.trtexec.log import LogRun, LogText, read_log
 from trtbench.trtexec.log_text import unpacked
 from trtbench.trtexec.sniff import is_archive, kind_of, kind_of_stream
-from trtbench.trtexec.statistics import TrtexecMetric, trtexec_statistics
-from trtbench.trtexec.times import TimesArray, TimesFile, read_times
+from trtbench.trtexec.times import TimesArray, TimesFile, read_times, statistics_as_printed
 from trtbench.trtexec.version import HEADER_BYTES, plan_from_bytes
 
 MOST_TEXT_BYTES = 512 * 2**20
@@ -249,14 +248,14 @@ class TimesShelf:
 
     def __init__(self) -> None:
         self._files: dict[object, TimesFile] = {}
-        self._statistics: dict[object, dict[str, TrtexecMetric]] = {}
+        self._statistics: dict[object, dict[str, dict[str, float]]] = {}
 
-    def metrics(self, times: FilePart, *, warmup_ms: float) -> dict[str, TrtexecMetric]:
-        """What trtexec would have printed of an array; many logs may ask about the same."""
+    def metrics(self, times: FilePart, *, warmup_ms: float) -> dict[str, dict[str, float]]:
+        """What trtexec would have printed of an array; many logs may be compared with one."""
         key = (times.file.path, times.index, warmup_ms)
         if key not in self._statistics:
             columns = self.read(times.file).arrays[times.index].columns
-            self._statistics[key] = trtexec_statistics(columns, warmup_ms=warmup_ms).metrics
+            self._statistics[key] = statistics_as_printed(columns, warmup_ms=warmup_ms)
         return self._statistics[key]
 
     def read(self, found: FoundFile) -> TimesFile:

@@ -9,18 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from trtbench.core.errors import TrtbenchError
 from trtbench.importing.files import FilePart, TimesShelf
 from trtbench.trtexec.log import LogRun
+from trtbench.trtexec.times import DEFAULT_WARMUP_MS
 
 Agreement = Literal["reproduces", "disagrees", "silent"]
 
 TOLERANCE = 1e-3
-"""Relative; trtexec prints six digits, and its mean is a sum in single precision."""
-DEFAULT_WARMUP_MS = 200.0
+"""Relative; trtexec prints six digits of what it computed in single precision."""
 _WARMUP = re.compile(r"\+ *([\d.]+) *ms warm")
-_METRICS = ("GPU Compute Time", "Latency")
-_STATISTICS = ("min_ms", "max_ms", "mean_ms", "median_ms")
 _REPRODUCED = "the times reproduce the numbers that were printed"
 
 SHARED = ("plan", "onnx", "calibration", "timing_cache", "device", "graph", "build_log")
@@ -64,22 +61,15 @@ def agreement(times: FilePart, run: LogRun, shelf: TimesShelf) -> Agreement:
     if run.summary.derived or not printed:
         return "silent"
     warmup = warmup_ms_of(run)
-    try:
-        computed = shelf.metrics(times, warmup_ms=DEFAULT_WARMUP_MS if warmup is None else warmup)
-    except TrtbenchError:  # the columns are not trtexec's own, or nothing is left after warm-up
-        return "silent"
-    shared = [name for name in _METRICS if name in computed and name in printed]
+    computed = shelf.metrics(times, warmup_ms=DEFAULT_WARMUP_MS if warmup is None else warmup)
     pairs = [
-        (getattr(computed[name], statistic), getattr(printed[name], statistic))
-        for name in shared
-        for statistic in _STATISTICS
+        (value, other)
+        for label, statistics in computed.items()
+        for name, value in statistics.items()
+        if label in printed and (other := getattr(printed[label], name)) is not None
     ]
-    same = all(
-        math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=1e-5)
-        for one, other in pairs
-        if other is not None
-    )
-    return "silent" if not shared else "reproduces" if same else "disagrees"
+    same = all(math.isclose(*pair, rel_tol=TOLERANCE, abs_tol=1e-5) for pair in pairs)
+    return "silent" if not pairs else "reproduces" if same else "disagrees"
 
 
 def same_layers(one: Sequence[str], other: Sequence[str]) -> bool:

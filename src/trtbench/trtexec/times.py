@@ -11,10 +11,9 @@
 
 A file that is cut off is an error, never a shorter file: the facts say how many rows were read.
 
-trtexec writes every row with the same keys, blanks and commas; only the numbers differ. So the text
-around the numbers is compared with that of the first row, all rows at once, and the digits become
-numbers eight at a time within 64-bit words. Whatever does not fit is left to a tolerant reader.
-Files are read piece by piece, so that one of any size needs little memory.
+trtexec writes every row with the same keys, so a decoder for just these keys reads many rows at
+once; rows that differ are read one by one, with ``nan`` and ``inf``. Files are read piece by piece:
+one of any size needs little memory beyond its columns.
 """
 
 from __future__ import annotations
@@ -23,13 +22,14 @@ import contextlib
 import functools
 import io
 import math
+import operator
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
-from typing import BinaryIO, Literal
+from itertools import chain
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -67,9 +67,8 @@ KNOWN_KEYS = frozenset(
     + [key for printed, _ in _DURATIONS.values() for key in printed]
 )
 _UNITS = {
-    "milliseconds": 1.0, "microseconds": 1e-3, "nanoseconds": 1e-6, "seconds": 1e3, "millis": 1.0,
-    "micros": 1e-3, "msec": 1.0, "usec": 1e-3, "nsec": 1e-6, "secs": 1e3, "sec": 1e3, "ms": 1.0,
-    "us": 1e-3, "ns": 1e-6, "s": 1e3,
+    "milliseconds": 1.0, "microseconds": 1e-3, "nanoseconds": 1e-6, "seconds": 1e3, "msec": 1.0,
+    "usec": 1e-3, "ms": 1.0, "us": 1e-3, "ns": 1e-6, "s": 1e3,
 }  # fmt: skip
 """Milliseconds in what a key ends with, the longest ending first."""
 _NOT_LETTERS = re.compile(r"[^a-z0-9]")
@@ -114,264 +113,96 @@ def _meaning(key: str) -> tuple[str | None, float | None]:
     return None, None
 
 
-Words = NDArray[np.uint64]
-
-_PAIR = re.compile(rb'"([^"\\:]+)"\s*:\s*([^\s,{}\[\]":]+)')
-_NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+|inf|nan)\Z")
-_LONGEST_GAP = 64
-"""Text between two numbers; the longest of trtexec has 22 bytes."""
-_PADDING = b" " * 16
-"""Words are loaded up to 16 bytes beyond a number."""
-_POWERS = 10.0 ** np.arange(9)
-
-_COLON = ord(":")
-_ZEROS = np.uint64(0x3030303030303030)
-_DOTS = np.uint64(0x2E2E2E2E2E2E2E2E)
-_ONES = np.uint64(0x0101010101010101)
-_HIGH = np.uint64(0x8080808080808080)
-_ABOVE_NINE = np.uint64(0x7676767676767676)
-"""Added to a byte, it carries into the highest bit when the byte is over 9."""
-_PAIRS = np.uint64(0x000000FF000000FF)
-_B3, _B8, _B16, _B32, _B52, _B64 = (np.uint64(n) for n in (3, 8, 16, 32, 52, 64))
-_BIAS = np.uint64(1023)
-_ONE, _EIGHT, _NINE, _TEN = (np.uint64(n) for n in (1, 8, 9, 10))
-_UPPER = np.uint64(100 + (1000000 << 32))
-_LOWER = np.uint64(1 + (10000 << 32))
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Layout:
-    """The text around the numbers of a row, as seen in the first row and what follows it."""
-
-    keys: tuple[str, ...]
-    opening: bytes
-    """What stands between the end of one row and the brace of the next."""
-    closing: bytes
-    """What stands after the last number of a row, with its brace."""
-    before_colon: NDArray[np.int64]
-    """Per key, bytes from the end of the number before to the colon."""
-    after_colon: NDArray[np.int64]
-    """Per key, bytes from the colon to the number."""
-    window: int
-    """Bytes compared before each number: the longest gap, in whole words."""
-    mask: Words
-    text: Words
-
-
-def layout_from_rows(rows: bytes) -> Layout | None:
-    """Learn the layout from the first row and the separator after it, if both are plain."""
-    end = rows.find(b"}") + 1
-    following = rows.find(b"{", end)
-    if not end or following < 0:
-        return None
-    row, opening = rows[:end], rows[end:following]
-    pairs = list(_PAIR.finditer(row))
-    names = [pair.group(1) for pair in pairs]
-    if not pairs or len(set(names)) < len(names) or opening.strip() != b",":
-        return None
-    if not all(_NUMBER.match(pair.group(2)) for pair in pairs):
-        return None
-    spans = [pair.span(2) for pair in pairs]
-    gaps = [row[spans[-1][1] :] + opening + row[: spans[0][0]]]
-    gaps += [row[left[1] : right[0]] for left, right in pairwise(spans)]
-    if any(gap.count(b":") != 1 or len(gap) > _LONGEST_GAP or b"." in gap for gap in gaps):
-        return None
-    try:
-        keys = tuple(name.decode("ascii") for name in names)
-    except UnicodeDecodeError:
-        return None
-    window = -(-max(map(len, gaps)) // 8) * 8
-    colons = [gap.index(b":") for gap in gaps]
-    return Layout(
-        keys=keys,
-        opening=opening,
-        closing=row[spans[-1][1] :],
-        before_colon=np.array(colons),
-        after_colon=np.array([len(gap) - colon for gap, colon in zip(gaps, colons, strict=True)]),
-        window=window,
-        mask=np.frombuffer(
-            b"".join((b"\xff" * len(gap)).rjust(window, b"\0") for gap in gaps), "<u8"
-        ),
-        text=np.frombuffer(b"".join(gap.rjust(window, b"\0") for gap in gaps), "<u8"),
-    )
-
-
-def matrix_from_rows(rows: bytes, layout: Layout) -> Column | None:
-    """Read whole rows, from a brace to a brace, as (rows, keys); ``None`` if any byte differs."""
-    if not rows.endswith(layout.closing):
-        return None
-    lead = b" " * layout.window + layout.closing
-    text = b"".join((_PADDING, lead, layout.opening, rows, _PADDING))
-    colons = np.flatnonzero(np.frombuffer(text, np.uint8) == _COLON)
-    width = len(layout.keys)
-    if len(colons) == 0 or len(colons) % width:
-        return None
-    table = colons.reshape(-1, width)
-    starts = (table + layout.after_colon).ravel()
-    ends = np.empty_like(starts)
-    ends[:-1] = (table - layout.before_colon).ravel()[1:]
-    ends[-1] = len(text) - len(_PADDING) - len(layout.closing)
-    if (ends <= starts).any():
-        return None
-    # The text before every number is compared with the layout, whole words at a time.
-    windows: NDArray[np.void] = np.ndarray(
-        (len(text) - layout.window + 1,), f"V{layout.window}", text, strides=(1,)
-    )
-    found = windows[starts - layout.window].view("<u8").reshape(-1, len(layout.mask))
-    found &= layout.mask
-    if not np.array_equal(found, np.broadcast_to(layout.text, found.shape)):
-        return None
-    numbers = _numbers(text, starts, ends)
-    return None if numbers is None else numbers.reshape(-1, width)
-
-
-def _numbers(text: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Column | None:
-    """Turn spans of text into numbers: up to eight digits here, all others by ``float``.
-
-    An integer of at most eight digits divided by a power of ten is rounded once, so the result
-    is the same double that any JSON reader gives.
-    """
-    words: NDArray[np.uint64] = np.ndarray((len(text) - 7,), "<u8", text, strides=(1,))
-    first = words[starts]
-    length = (ends - starts).view(np.uint64)
-    whole = np.minimum(_first_dot(first), length)
-    places = np.maximum(length - whole, _ONE) - _ONE
-    shift = places << _B3
-    left = (first ^ _ZEROS) << (_B64 - (whole << _B3))
-    right = (words[starts + whole.view(np.int64) + 1] ^ _ZEROS) << (_B64 - shift)
-    digits = (left >> shift) | right
-    exponents = np.minimum(places, _EIGHT).view(np.int64)
-    values: Column = _eight_digits(digits).astype(np.float64) / _POWERS[exponents]
-
-    odd = (((digits + _ABOVE_NINE) | digits) & _HIGH) != 0
-    leading_zero = (length == _TEN) & (whole == _ONE) & (left == 0) & ~odd  # 0.00292969
-    odd |= (length > _NINE) | (whole > _EIGHT)
-    for index in np.flatnonzero(odd & ~leading_zero).tolist():
-        token = text[starts[index] : ends[index]]
-        if not _NUMBER.match(token):
-            return None
-        values[index] = float(token)
-    return values
-
-
-def _first_dot(words: Words) -> Words:
-    """How many bytes stand before the first dot of each word; a large number if none."""
-    other = words ^ _DOTS
-    zero = (other - _ONES) & ~other & _HIGH
-    lowest = zero & (~zero + _ONE)
-    exponent = lowest.astype(np.float64).view(np.uint64) >> _B52
-    return (exponent - _BIAS) >> _B3  # type: ignore[no-any-return,unused-ignore]
-
-
-def _eight_digits(digits: Words) -> Words:
-    """Add up eight decimal digits per word, the first digit in the lowest byte."""
-    pairs = digits * _TEN + (digits >> _B8)
-    upper = (pairs & _PAIRS) * _UPPER
-    lower = ((pairs >> _B16) & _PAIRS) * _LOWER
-    return (upper + lower) >> _B32  # type: ignore[no-any-return,unused-ignore]
-
-
 PIECE_BYTES = 512 * 1024
-"""Small enough to stay in the processor's cache while it is searched and turned into numbers."""
 LONGEST_ROW_BYTES = 1024 * 1024
-_KEPT_BYTES = 8 * 1024 * 1024
-"""glibc returns memory to the system after every piece, and faults it in again for the next,
-until a block of this size has once been freed; that costs a third of the time."""
+_MOST_KEYS = 64
+"""Of a row that a decoder is made for."""
+_KEY = re.compile(r"[ -!#-\[\]-~]+")
 _SPACE = re.compile(rb"[ \t\r\n\0]*")
 _BRACES = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
-_QUANTITY = re.compile(r"\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*(ns|us|µs|microseconds|ms|s)\s*\Z")
-_MILLISECONDS = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "microseconds": 1e-3, "ms": 1.0, "s": 1e3}
+
+
+class Layout(NamedTuple):
+    """The keys of rows, and what reads many rows that have just these, all of them numbers."""
+
+    keys: tuple[str, ...]
+    decoder: msgspec.json.Decoder[list[Any]]
+    values: Callable[[Any], tuple[float, ...]]
+
+    def matrix(self, rows: bytes) -> Column | None:
+        """Read whole rows with the commas between them; ``None`` where any row differs."""
+        try:
+            found = self.decoder.decode(b"[" + rows + b"]")
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+        numbers = chain.from_iterable(map(self.values, found))
+        return np.fromiter(numbers, np.float64).reshape(-1, len(self.keys))
+
+
+def layout_from_row(row: bytes) -> Layout | None:
+    """Learn the keys from a row."""
+    keys = tuple(_row_from_json(row, strict=True) or ())
+    if not 1 < len(keys) <= _MOST_KEYS or not all(map(_KEY.fullmatch, keys)):
+        return None
+    fields = {f"field_{place}": key for place, key in enumerate(keys)}
+    kind = msgspec.defstruct(
+        "Row",
+        [(name, float) for name in fields],
+        rename=fields,
+        forbid_unknown_fields=True,
+        gc=False,
+    )
+    return Layout(keys, msgspec.json.Decoder(list[kind]), operator.attrgetter(*fields))  # type: ignore[valid-type]
 
 
 class RowTable:
-    """Columns that grow by rows; a key that a row lacks is nan there."""
+    """Rows that grow in number; a key that a row lacks is nan there."""
 
-    def __init__(self, *, expected_rows: int = 1024) -> None:
+    def __init__(self) -> None:
         self.keys: list[str] = []
         self.rows = 0
-        self.seen: dict[str, int] = {}
+        self.seen: Counter[str] = Counter()
         """How many rows had a key."""
-        self._data = np.empty((0, max(expected_rows, 1)))
+        self._data = np.empty((0, 0))
 
-    def add_matrix(self, matrix: Column, keys: tuple[str, ...]) -> None:
+    def add(self, keys: tuple[str, ...], matrix: Column) -> None:
         """Append rows that all have the same keys."""
-        count, capacity = len(matrix), self._data.shape[1]
+        end = self.rows + len(matrix)
         new = [key for key in keys if key not in self.seen]
-        if new or self.rows + count > capacity:
-            if self.rows + count > capacity:
-                capacity = max(capacity * 3 // 2, self.rows + count)
-            data = np.empty((len(self.keys) + len(new), capacity))
-            data[: len(self.keys), : self.rows] = self._data[:, : self.rows]
-            data[len(self.keys) :, : self.rows] = math.nan
-            self._data = data
+        if new:
             self.keys += new
-        target = self._data[:, self.rows : self.rows + count]
+            wider = np.full((end, len(self.keys)), math.nan)
+            wider[: self.rows, : -len(new)] = self._data[: self.rows]
+            self._data = wider
+        elif end > len(self._data):  # in place, as the system moves pages without copying them
+            self._data.resize((max(end, len(self._data) * 3 // 2), len(self.keys)), refcheck=False)
+        target = self._data[self.rows : end]
         if tuple(self.keys) == keys:
-            target[:] = matrix.T
+            target[:] = matrix
         else:
             target[:] = math.nan
-            target[[self.keys.index(key) for key in keys]] = matrix.T
-        self.rows += count
-        for key in keys:
-            self.seen[key] = self.seen.get(key, 0) + count
+            target[:, [self.keys.index(key) for key in keys]] = matrix
+        self.rows = end
+        self.seen.update(dict.fromkeys(keys, len(matrix)))
 
     def add_row(self, row: Mapping[str, object]) -> None:
         """Append one row of anything; what is not a number becomes nan."""
-        flat = dict(_flattened(row))
-        numbers = [milliseconds(value) for value in flat.values()]
-        self.add_matrix(np.array([numbers], np.float64), tuple(flat))
+        self.add(tuple(row), np.array([[number_from_value(each) for each in row.values()]]))
 
     def columns(self) -> dict[str, Column]:
-        """The columns, in no more memory than they need."""
-        data = self._data[:, : self.rows]
-        if self.rows < self._data.shape[1] // 2:
-            data = data.copy()
-        return {key: data[index] for index, key in enumerate(self.keys)}
-
-
-_WHOLE = ("total", "value", "all", "time", "duration")
-"""Under the name of a duration, words that mean all of it."""
-
-
-def _flattened(row: Mapping[str, object], *, depth: int = 0) -> Iterator[tuple[str, object]]:
-    """List the numbers of a row that is nested: ``{"latency_ms": {"total": 1.5}}``."""
-    for key, value in row.items():
-        inner: list[tuple[str, object]] = []
-        if isinstance(value, dict) and depth < 3:
-            below = _flattened({str(k): v for k, v in value.items()}, depth=depth + 1)
-            for name, each in below:
-                joined = name if column_of(name) is not None else f"{key}_{name}"
-                whole = column_of(key) is not None and name.lower() in _WHOLE
-                inner.append((key if whole else joined, each))
-        if any(column_of(name) for name, _ in inner):
-            yield from inner
-        else:
-            yield key, value
-
-
-def milliseconds(value: object) -> float:
-    """Read a number, or a text with a unit such as ``1000us``, as milliseconds."""
-    if isinstance(value, str):
-        match = _QUANTITY.match(value)
-        try:
-            return float(match.group(1)) * _MILLISECONDS[match.group(2)] if match else math.nan
-        except ValueError:
-            return math.nan
-    return number_from_value(value)
+        return {key: self._data[: self.rows, index] for index, key in enumerate(self.keys)}
 
 
 class ArrayReader:
     """Reads ``[ {..}, {..} ] [ {..} ] ...`` from a stream: one table for each array."""
 
-    def __init__(self, source: BinaryIO, *, where: str, head: bytes, size: int | None) -> None:
+    def __init__(self, source: BinaryIO, *, where: str, head: bytes) -> None:
         self._source = source
         self._where = where
-        self._size = size
         self._buffer = head
         self._position = 0
         self._passed = 0
         """Bytes of the file before the buffer."""
-        self._ended = False
         self._layout: Layout | None = None
         self._differs_until = 0
         """Up to this byte of the file rows are read one by one."""
@@ -379,51 +210,33 @@ class ArrayReader:
 
     def read(self) -> list[RowTable]:
         """Read to the end of the stream; anything but arrays of objects is an error."""
-        np.empty(_KEPT_BYTES, np.uint8)
         while self._next_byte():
             self._expect(b"[", "'[' (an array of rows) or the end of the file")
-            # A guess from the rows in the buffer, so that columns rarely move as they grow.
-            held = len(self._buffer) - self._position
-            left = max((self._size or 0) - self._passed - self._position, held)
-            rows = self._buffer.count(b"}", self._position) + 1
-            expected = int(rows * (left / max(held, 1)) * 1.02) + 16
-            self.tables.append(RowTable(expected_rows=expected))
-            self._read_array(self.tables[-1])
-        return self.tables
-
-    def _read_array(self, table: RowTable) -> None:
-        if self._next_byte() == b"]":
+            self.tables.append(RowTable())
+            while self._next_byte() != b"]":
+                if self.tables[-1].rows:
+                    self._expect(b",", "',' or ']' after a row")
+                if self._next_byte() != b"{":
+                    raise self._broken("'{' (a row)")
+                self._read_rows(self.tables[-1])
             self._position += 1
-            return
-        while True:
-            if self._next_byte() != b"{":
-                raise self._broken("'{' (a row)")
-            self._read_rows(table)
-            if self._next_byte() == b"]":
-                self._position += 1
-                return
-            self._expect(b",", "',' or ']' after a row")
+        return self.tables
 
     def _read_rows(self, table: RowTable) -> None:
         """Read the rows that lie complete in the buffer, or one row if they differ in layout."""
-        if self._passed + self._position < self._differs_until:
-            self._read_row(table)
-            return
         end = self._buffer.find(b"]", self._position)
         stop = self._buffer.rfind(b"}", self._position, end if end >= 0 else None) + 1
-        rows = self._buffer[self._position : stop]
-        matrix = matrix_from_rows(rows, self._layout) if stop and self._layout else None
-        if matrix is None and stop:
-            self._layout = layout_from_rows(rows)
-            matrix = matrix_from_rows(rows, self._layout) if self._layout else None
-        if matrix is None or self._layout is None:
+        if stop and self._passed + self._position >= self._differs_until:
+            rows = self._buffer[self._position : stop]
+            matrix = self._layout.matrix(rows) if self._layout else None
+            if matrix is None:
+                self._layout = layout_from_row(rows[: rows.find(b"}") + 1])
+                matrix = self._layout.matrix(rows) if self._layout else None
+            if matrix is not None and self._layout is not None:
+                table.add(self._layout.keys, matrix)
+                self._position = stop
+                return
             self._differs_until = self._passed + stop
-            self._read_row(table)
-            return
-        table.add_matrix(matrix, self._layout.keys)
-        self._position = stop
-
-    def _read_row(self, table: RowTable) -> None:
         end = self._buffer.find(b"}", self._position) + 1
         row = _row_from_json(self._buffer[self._position : end], strict=True) if end else None
         if row is None:
@@ -459,8 +272,7 @@ class ArrayReader:
                 return b""
 
     def _read_on(self) -> bool:
-        piece = b"" if self._ended else self._source.read(PIECE_BYTES)
-        self._ended = not piece
+        piece = self._source.read(PIECE_BYTES)
         self._passed += self._position
         self._buffer = self._buffer[self._position :] + piece
         self._position = 0
@@ -508,7 +320,6 @@ _WRAPPINGS = 3
 
 def tables_from_stream(stream: BinaryIO, *, where: str, wrappings: int = 0) -> list[RowTable]:
     """Read arrays piece by piece; other layouts, and JSON within a string, as a whole."""
-    size = _size(stream)
     head = stream.read(PIECE_BYTES)
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         text = text_from_bytes(head + stream.read(), where=where, expected=EXPECTED)
@@ -518,7 +329,7 @@ def tables_from_stream(stream: BinaryIO, *, where: str, wrappings: int = 0) -> l
         head = b"   " + head[3:]
     first = head.lstrip(b" \t\r\n\0")[:1]
     if first == b"[":
-        return ArrayReader(stream, where=where, head=head, size=size).read()
+        return ArrayReader(stream, where=where, head=head).read()
     if first not in (b"{", b'"') or wrappings >= _WRAPPINGS:
         text = text_from_bytes(head, where=where, expected=EXPECTED)
         raise parse_error(
@@ -535,17 +346,6 @@ def tables_from_stream(stream: BinaryIO, *, where: str, wrappings: int = 0) -> l
         inner = io.BytesIO(documents[0].encode("utf-8", "replace"))
         return tables_from_stream(inner, where=where, wrappings=wrappings + 1)
     return [_table_in(each, where=where) for each in documents]
-
-
-def _size(stream: BinaryIO) -> int | None:
-    try:
-        here = stream.tell()
-        stream.seek(0, io.SEEK_END)
-        size = stream.tell()
-        stream.seek(here)
-    except (OSError, AttributeError):  # a pipe
-        return None
-    return size - here
 
 
 def _table_in(document: object, *, where: str) -> RowTable:
@@ -566,12 +366,11 @@ def _table_in(document: object, *, where: str) -> RowTable:
 def _candidates(value: object, *, depth: int) -> Iterator[RowTable]:
     if depth > _DEEPEST:
         return
-    if isinstance(value, list):
-        if value and all(isinstance(row, dict) for row in value):
-            table = RowTable(expected_rows=len(value))
-            for row in value:
-                table.add_row({str(key): each for key, each in row.items()})
-            yield table
+    if isinstance(value, list) and all(isinstance(row, dict) for row in value):
+        table = RowTable()
+        for row in value:
+            table.add_row(row)
+        yield table
     elif isinstance(value, dict):
         # Columns of equal length, {key: [numbers]}, are a table.
         lists = {key: each for key, each in value.items() if isinstance(each, list) and each}
@@ -579,9 +378,9 @@ def _candidates(value: object, *, depth: int) -> Iterator[RowTable]:
         if wanted:
             length = len(lists[next(iter(wanted.values()))])
             equal = {key: each for key, each in lists.items() if len(each) == length}
-            matrix = np.array([[milliseconds(v) for v in each] for each in equal.values()])
-            table = RowTable(expected_rows=length)
-            table.add_matrix(matrix.T, tuple(equal))
+            table = RowTable()
+            columns = [[number_from_value(v) for v in each] for each in equal.values()]
+            table.add(tuple(equal), np.array(columns).T)
             yield table
         named = [value[name] for name in _NESTS if name in value]
         for each in (*named, *value.values()):
@@ -678,25 +477,8 @@ class TimesFile:
         return next(iter(variants)) if len(variants) == 1 else "mixed"
 
     @property
-    def columns(self) -> dict[str, Column]:
-        """Columns of the whole file, of the keys that all arrays have."""
-        if len(self.arrays) == 1:
-            return self.arrays[0].columns
-        shared = [
-            key for key in self.arrays[0].columns if all(key in a.columns for a in self.arrays)
-        ]
-        return {key: np.concatenate([a.columns[key] for a in self.arrays]) for key in shared}
-
-    @property
     def warmup_rows(self) -> int:
         return sum(array.warmup_rows for array in self.arrays)
-
-    @property
-    def unknown_keys(self) -> dict[str, int]:
-        total: Counter[str] = Counter()
-        for array in self.arrays:
-            total.update(array.unknown_keys)
-        return dict(total)
 
     @property
     def enqueue_resolution_s(self) -> float | None:
@@ -753,9 +535,6 @@ def _array(table: RowTable, warmup_ms: float | None, *, where: str) -> TimesArra
             place="row 1",
             expected="rows with computeMs or latencyMs",
             found="rows with " + ", ".join(list(columns)[:6]),
-            fix="trtbench import takes profiles and layer information too, each by its content"
-            if "name" in columns
-            else None,
         )
     unknown = {
         key: n for key, n in table.seen.items() if key not in KNOWN_KEYS and column_of(key) is None
@@ -810,6 +589,31 @@ def _times(array: TimesArray) -> IterationTimes:
     if begin is not None and len(begin):
         columns["start"] = (begin - begin[0]) / 1e3
     return times_from_columns(columns)
+
+
+def statistics_as_printed(
+    columns: Mapping[str, Column], *, warmup_ms: float
+) -> dict[str, dict[str, float]]:
+    """Extremes and median as trtexec prints them, in milliseconds; empty for other columns.
+
+    Its means are left out: they are sums in single precision, off by percents in long runs.
+    """
+    names, starts = duration_names(columns), columns.get("startComputeMs")
+    if starts is None or not names.keys() >= {"h2d", "gpu", "d2h"}:
+        return {}
+    measured = starts >= warmup_ms
+    if not measured.any():
+        return {}
+    first = int(np.argmax(measured))
+    h2d, gpu, d2h = (columns[names[name]][first:] for name in ("h2d", "gpu", "d2h"))
+    return {
+        label: {
+            "min_ms": float(np.min(span)),
+            "max_ms": float(np.max(span)),
+            "median_ms": float(np.median(span)),
+        }
+        for label, span in (("GPU Compute Time", gpu), ("Latency", h2d + gpu + d2h))
+    }
 
 
 SPANS = {"h2dMs": "h2d", "computeMs": "gpu", "d2hMs": "d2h", "latencyMs": "latency"}
