@@ -9,9 +9,7 @@ import tarfile
 import time
 import zipfile
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -42,9 +40,7 @@ MOST_RATIO, RATIO_FROM_BYTES = 300, 16 << 20
 _MOST_DIRECTORY_BYTES, _MOST_HEADER_BYTES = 64 << 20, 16 << 20
 _TAIL_BYTES = (1 << 16) + 98
 """Where the end of a zip file's directory is: behind it comes a comment of 64 KiB at most."""
-_CHUNK = 1 << 20
-HEAD_BYTES = 64 << 10
-"""How much of a file is looked at to decide whether it is wanted."""
+_CHUNK, _HEAD_BYTES = 1 << 20, 64 << 10
 _ENDINGS = (".zip", ".tar", ".tgz", ".tbz2", ".txz", ".gz", ".bz2", ".xz")
 _DAMAGE = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, ValueError, NotImplementedError,
@@ -52,7 +48,6 @@ _DAMAGE = (
 )  # fmt: skip
 _FIRST_TIME_S, _LAST_TIME_S = 11 * 365 * 86400.0, 2.0**33
 """Zip files say 1980 where the time is not known."""
-_NOTHING = frozenset({"unknown", "empty"})
 
 
 class TooMuchError(InputError):
@@ -68,11 +63,11 @@ def _too_much(shown: str, what: str, first: str) -> TooMuchError:
 
 
 class Member(NamedTuple):
-    """A file of an archive: where it lies now, or why it was not taken out."""
+    """A file of an archive: how it is shown, and where it is now or why it was not taken out."""
 
-    name: str
+    shown: str
     path: Path | None
-    reason: str | None = None
+    reason: str = ""
 
 
 class _Packed(NamedTuple):
@@ -82,83 +77,68 @@ class _Packed(NamedTuple):
     reason: str | None = None
 
 
-@dataclass
-class _Archive:
-    path: Path
-    shown: str
-    number: int
-    left_bytes: int
-    alike: Counter[str] = field(default_factory=Counter)
-
-
 class Unpacking:
-    """Takes files out of archives into a folder; its bounds hold for all of them together.
+    """Takes files out of archives into a folder; its bounds hold for all of them together."""
 
-    ``unwanted`` says by a file's name and first bytes why it is left where it is, or ``None``.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        unwanted: Callable[[str, bytes], str | None],
-        most_bytes: int = MOST_BYTES,
-        most_members: int = MOST_MEMBERS,
-    ) -> None:
-        self._folder, self._unwanted = folder, unwanted
-        self._left_bytes, self._left_members = most_bytes, most_members
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._left_bytes, self._left_members = MOST_BYTES, MOST_MEMBERS
         self._archives = 0
 
-    def members(self, path: Path, *, shown: str | None = None) -> Iterator[Member]:
-        """Take out the files of a zip or tar file, one at a time; folders are none.
+    def members(self, path: Path) -> Iterator[Member]:
+        """Take out the files of an archive, or the one that is packed, one at a time.
 
         An archive that is damaged, or holds more than may be taken out, is an ``InputError`` after
-        what came before. ``shown`` is what the archive is called, if not as its file.
+        what came before.
         """
-        archive = self._archive(path, shown)
-        with open(path, "rb") as file:  # one that only ends as zip files do may be something else
-            is_zip = file.read(4) in (b"PK\3\4", b"PK\5\6")
+        archive, shown = path, plain(path)
+        self._archives += 1
+        stem = path.name
+        while stem.lower().endswith(_ENDINGS):
+            stem = stem.rpartition(".")[0]
+        place = self._folder / str(self._archives) / file_name_from_text(stem or "archive")
+        self._allowed = max(RATIO_FROM_BYTES, MOST_RATIO * path.stat().st_size)
+        with open(path, "rb") as file:
+            packed = unpacked(file, most=MOST_BYTES)
+            if packed is not None:
+                archive = place / path.name.rpartition(".")[0]
+                self._write(archive, iter(partial(packed.read, _CHUNK), b""), shown, path.name)
+        with open(archive, "rb") as file:
+            head = file.read(512)
+        if packed is not None and not is_archive(head):
+            modified_s = path.stat().st_mtime
+            os.utime(archive, (modified_s, modified_s))
+            yield Member(shown, archive)
+            if packed.is_damaged:
+                raise _damaged(shown, "it is cut off")
+            return
         try:
-            for each in _in_zip(path) if is_zip else _in_tar(path):
+            for each in _in_zip(archive) if head[:2] == b"PK" else _in_tar(archive):
                 self._left_members -= 1
                 if self._left_members < 0:
-                    raise _too_much(archive.shown, "files", each.name)
-                yield self._member(archive, each)
+                    raise _too_much(shown, "files", each.name)
+                yield self._member(each, place / "files", shown, path.stat().st_mtime)
         except _DAMAGE as problem:
-            raise InputError(
-                f"{archive.shown} is damaged",
-                facts={"reason": clean_line(str(problem)) or type(problem).__name__},
-                fix="copy it again, or make it anew",
-            ) from None
+            raise _damaged(shown, str(problem) or type(problem).__name__) from None
 
-    def unpacked(self, path: Path, read: Callable[[int], bytes]) -> Path:
-        """Write out the one file that a packed one holds; it may be a tar file."""
-        known = (path.name[: -len(each)] for each in _ENDINGS if path.name.lower().endswith(each))
-        each = _Packed(next(known, "") or "unpacked", 0.0, lambda: None)
-        archive = self._archive(path, None)
-        target = self._target(archive, each.name)
-        self._write(archive, each, iter(partial(read, _CHUNK), b""), target)
-        return target
-
-    def _archive(self, path: Path, shown: str | None) -> _Archive:
-        self._archives += 1
-        allowed = max(RATIO_FROM_BYTES, MOST_RATIO * path.stat().st_size)
-        return _Archive(path, clean_line(shown or str(path)), self._archives, allowed)
-
-    def _member(self, archive: _Archive, each: _Packed) -> Member:
-        name, reason = clean_line(each.name).removeprefix("./"), each.reason
-        if reason is not None:
-            return Member(name, None, reason)
+    def _member(self, each: _Packed, place: Path, shown: str, usual_s: float) -> Member:
+        name, reason = f"{shown}/{clean_line(each.name).removeprefix('./')}", each.reason
         try:
-            target = self._target(archive, each.name)
-            stream = each.open()
-            assert stream is not None
+            target = place / check_name(each.name.replace("\\", "/"))
+            while target.exists():  # a name that comes again
+                target = target.parent / "again" / target.name
+            stream = each.open() if reason is None else None
+            if stream is None:
+                return Member(name, None, reason or "")
             with stream:
-                head = stream.read(HEAD_BYTES)
-                reason = self._unwanted(each.name, head)
+                head = stream.read(_HEAD_BYTES)
+                reason = unwanted(each.name, head)
                 if reason is None:
-                    rest = iter(partial(stream.read, _CHUNK), b"")
-                    self._write(archive, each, chain([head], rest), target)
+                    pieces = chain([head], iter(partial(stream.read, _CHUNK), b""))
+                    self._write(target, pieces, shown, each.name)
+                    is_known = _FIRST_TIME_S < each.modified_s < _LAST_TIME_S
+                    modified_s = each.modified_s if is_known else usual_s
+                    os.utime(target, (modified_s, modified_s))
                     return Member(name, target)
         except TooMuchError:
             raise
@@ -170,30 +150,23 @@ class Unpacking:
             reason = "its name is that of a folder, too"
         return Member(name, None, reason)
 
-    def _target(self, archive: _Archive, name: str) -> Path:
-        """Choose where a member goes; names that come again have folders of their own."""
-        relative = check_name(name.replace("\\", "/"))
-        archive.alike[name] += 1
-        stem = Path(archive.shown).name
-        while (ending := Path(stem).suffix.lower()) in _ENDINGS:
-            stem = stem[: -len(ending)]
-        place = self._folder / f"{archive.number}.{archive.alike[name]}"
-        return place / file_name_from_text(stem) / relative
-
-    def _write(
-        self, archive: _Archive, each: _Packed, pieces: Iterable[bytes], target: Path
-    ) -> None:
+    def _write(self, target: Path, pieces: Iterable[bytes], shown: str, name: str) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         with open(target, "xb") as file:
             for piece in pieces:
                 self._left_bytes -= len(piece)
-                archive.left_bytes -= len(piece)
-                if min(archive.left_bytes, self._left_bytes) < 0:
-                    raise _too_much(archive.shown, "bytes", each.name)
+                self._allowed -= len(piece)
+                if min(self._allowed, self._left_bytes) < 0:
+                    raise _too_much(shown, "bytes", name)
                 file.write(piece)
-        known = _FIRST_TIME_S < each.modified_s < _LAST_TIME_S
-        modified_s = each.modified_s if known else archive.path.stat().st_mtime
-        os.utime(target, (modified_s, modified_s))
+
+
+def _damaged(shown: str, reason: str) -> InputError:
+    return InputError(
+        f"{shown} is damaged",
+        facts={"reason": clean_line(reason)},
+        fix="copy it again, or make it anew",
+    )
 
 
 def _in_zip(path: Path) -> Iterator[_Packed]:
@@ -261,60 +234,33 @@ def parts_from_archive(
     """Look into an archive; files in it that hold nothing of use are counted, others named."""
     parts: list[FilePart] = []
     unused: list[Unused] = []
-    others, count = 0, 0
+    others = 0
     try:
-        for member, shown in _members(found, unpacking):
-            count += 1
-            kind, inside, left = "unknown", list[FilePart](), None
-            if member.path is None:
-                kind = "archive" if member.reason else "unknown"
-                left = Unused(path=shown, kind=kind, reason=member.reason or "")
-            else:
-                try:
-                    each = found_from_path(member.path, named=False, inside=shown)
+        for shown, path, reason in unpacking.members(found.path):
+            inside, kind = list[FilePart](), "archive" if reason else "unknown"
+            try:
+                if path is not None:
+                    each = found_from_path(path, named=False, inside=shown)
                     kind = each.kind
                     inside = parts_from_file(each, shelf)
-                except (InputError, OSError) as problem:
-                    left = broken_file(shown, kind, problem)
-                if not inside:
-                    member.path.unlink()
-                    reason = KINDS.get(kind, KINDS["unknown"])
-                    left = left or Unused(path=shown, kind=kind, reason=reason)
+            except (InputError, OSError) as problem:
+                unused.append(broken_file(shown, kind, problem))
+                continue
             parts += inside
-            others += left is not None and left.kind in _NOTHING
-            unused += [left] if left is not None and left.kind not in _NOTHING else []
+            if not inside and kind in ("unknown", "empty"):
+                others += 1
+            elif not inside:
+                reason = reason or KINDS.get(kind, KINDS["unknown"])
+                unused.append(Unused(path=shown, kind=kind, reason=reason))
     except (InputError, OSError) as problem:
         unused.append(broken_file(found.shown, "archive", problem, named=found.named))
     kept, again = _without_repeated(parts)
-    unused += again
-    if not parts and not unused:
-        what = f"an archive of {counted(count, 'file')}: {KINDS['unknown']}"
-        unused.append(Unused(path=found.shown, kind="archive", reason=what, named=found.named))
-    elif others:
+    is_empty = not parts and not unused
+    if others or is_empty:
         what = f"{counted(others, 'other file')} in it: {KINDS['unknown']}"
-        unused.append(Unused(path=found.shown, kind="archive", reason=what))
-    return kept, unused
-
-
-def _members(found: FoundFile, unpacking: Unpacking) -> Iterator[tuple[Member, str]]:
-    """List the files of an archive, each with how it is shown."""
-    path, archive = found.path, plain(found.path)
-    with open(path, "rb") as file:
-        packed = unpacked(file, most=MOST_BYTES)
-        if packed is not None:
-            path = unpacking.unpacked(path, packed.read)
-    if packed is not None:
-        with open(path, "rb") as file:
-            holds_files = is_archive(file.read(512))
-        if not holds_files:
-            yield Member(path.name, path), archive
-            if packed.is_damaged:
-                raise InputError(f"{archive} is damaged", fix="copy it again, or make it anew")
-            return
-    for member in unpacking.members(path, shown=archive):
-        yield member, f"{archive}/{member.name}"
-    if packed is not None:
-        path.unlink()
+        named = found.named and is_empty
+        unused.append(Unused(path=found.shown, kind="archive", reason=what, named=named))
+    return kept, unused + again
 
 
 def _without_repeated(parts: Iterable[FilePart]) -> tuple[list[FilePart], list[Unused]]:

@@ -15,7 +15,7 @@ from trtbench.core.errors import InputError, UsageError
 from trtbench.core.results import ShortView
 from trtbench.core.run import FailedRun, RunRecord
 from trtbench.core.units import text_from_seconds
-from trtbench.importing.archives import Unpacking, parts_from_archive, unwanted
+from trtbench.importing.archives import Unpacking, parts_from_archive
 from trtbench.importing.files import (
     KINDS,
     FilePart,
@@ -230,7 +230,7 @@ class _Import:
                         self.store.scratch() if self.store is not None else TemporaryDirectory()
                     )
                     place = Path(self.ending.enter_context(folder))
-                    self.unpacking = Unpacking(place, unwanted=unwanted)
+                    self.unpacking = Unpacking(place)
                 parts, unused = parts_from_archive(found, self.unpacking, shelf)
                 self.unused += unused
                 return parts
