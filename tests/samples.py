@@ -142,12 +142,6 @@ def graph(version: str) -> dict[str, object]:
     }
 
 
-def outputs_text() -> str:
-    """Write one tensor as trtexec does, with values JSON has no words for."""
-    values = "[ 0.5, nan, -inf, 1e-05 ]"
-    return f'[\n  {{ "name" : "prob"\n  , "dimensions" : "1x4"\n  , "values" : {values}\n  }}\n]\n'
-
-
 CALIBRATION = (
     "TRT-8601-EntropyCalibration2\n"
     "images:0: 3c010a14\nblock::conv [0]: 3f800000\nblock::conv [0]: 40000000\n"
@@ -176,7 +170,6 @@ def every_file() -> dict[str, bytes]:
         "profile 7": profile_text(LAYERS, medians=False).encode(),
         "profile 8.4": profile_text(LAYERS).encode(),
         "profile series": json.dumps({"a": [1.0, 2.0], "b": [0.5, 0.5]}).encode(),
-        "output": outputs_text().encode(),
         "calibration": CALIBRATION.encode(),
         "plan": plan_head(),
         "plan rtx": plan_head(b"vtrt"),
@@ -188,32 +181,14 @@ def every_file() -> dict[str, bytes]:
 
 def readers() -> dict[str, Callable[[bytes], object]]:
     """Find the reader of each kind, by the first word of the names above."""
-    from trtbench.trtexec import (
-        exports as calibration,
-    )
-    from trtbench.trtexec import (
-        exports as layers,
-    )
-    from trtbench.trtexec import (
-        exports as outputs,
-    )
-    from trtbench.trtexec import (
-        exports as profile,
-    )
-    from trtbench.trtexec import (
-        times,
-    )
-    from trtbench.trtexec import (
-        version as plan,
-    )
+    from trtbench.trtexec import exports, times, version
 
     return {
         "times": lambda data: times.times_from_file(times.read_times(data, where="f")),
-        "profile": lambda data: profile.profiles_from_json(data, where="f"),
-        "layers": lambda data: layers.graph_from_json(data, where="f"),
-        "output": lambda data: outputs.outputs_from_json(data, where="f"),
-        "calibration": lambda data: calibration.calibration_from_text(data, where="f"),
-        "plan": lambda data: plan.plan_from_bytes(data, where="f"),
+        "profile": lambda data: exports.profiles_from_json(data, where="f"),
+        "layers": lambda data: exports.graph_from_json(data, where="f"),
+        "calibration": lambda data: exports.calibration_from_text(data, where="f"),
+        "plan": lambda data: version.plan_from_bytes(data, where="f"),
     }
 
 

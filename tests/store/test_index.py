@@ -15,7 +15,6 @@ from writers import put_many, tag_many
 
 from trtbench.core.errors import StoreError, UsageError
 from trtbench.core.run import Fact
-from trtbench.store import index
 from trtbench.store.directory import entry_from_record
 from trtbench.store.index import Index
 
@@ -89,38 +88,6 @@ def test_a_reader_is_not_kept_waiting_by_a_writer_between_its_writes(world):
     writer.join()
     assert writer.exitcode == 0
     assert counts == sorted(counts)
-
-
-def test_an_older_index_is_brought_up_to_date(world, monkeypatch):
-    Index(world.url).put(entry_from_record(records.record("r"), path="runs/r"))
-
-    def add_column(connection):
-        connection.exec_driver_sql("ALTER TABLE runs ADD COLUMN colour TEXT DEFAULT 'blue'")
-
-    monkeypatch.setattr(index, "MIGRATIONS", (*index.MIGRATIONS, add_column))
-    Index(world.url)
-    Index(world.url)
-    assert ask(world.url, "SELECT id, colour FROM runs") == [("r", "blue")]
-    assert ask(world.url, "SELECT version FROM trtbench_schema") == [(len(index.MIGRATIONS),)]
-
-
-def test_a_migration_that_fails_changes_nothing(world, monkeypatch):
-    Index(world.url).put(entry_from_record(records.record("r"), path="runs/r"))
-
-    def break_down(connection):
-        connection.exec_driver_sql("ALTER TABLE runs ADD COLUMN colour TEXT")
-        connection.exec_driver_sql("SELECT no_such_function()")
-
-    before = len(index.MIGRATIONS)
-    with monkeypatch.context() as patched:
-        patched.setattr(index, "MIGRATIONS", (*index.MIGRATIONS, break_down))
-        with pytest.raises(StoreError):
-            Index(world.url)
-    assert ask(world.url, "SELECT version FROM trtbench_schema") == [(before,)]
-    with sa.create_engine(world.url, poolclass=sa.NullPool).connect() as connection:
-        columns = [each["name"] for each in sa.inspect(connection).get_columns("runs")]
-    assert "colour" not in columns
-    assert [entry.id for entry in Index(world.url).find()] == ["r"]
 
 
 def test_a_newer_index_is_refused(world):

@@ -15,7 +15,8 @@ from trtbench.trtexec.conditions import (
     conditions_from_log,
     profile_metadata_from_log,
 )
-from trtbench.trtexec.log import LogRun, log_from_text
+from trtbench.trtexec.log import log_from_text
+from trtbench.trtexec.log_values import LogRun
 from trtbench.trtexec.version import version_from_text
 
 PREFIXES = ("", "[INFO] ", "trt-1  | ", "2025-01-01T00:00:00.0000000Z ")
@@ -52,7 +53,6 @@ def test_a_complete_log_is_understood() -> None:
     assert [each.name for each in run.bindings] == ["a", "y"]
     assert run.bindings[1].shape == (4, 10)
     assert run.bindings[1].dtype == "fp16"
-    assert run.unknown_count == 0
 
 
 def test_option_values_are_whole_and_labels_may_repeat() -> None:
@@ -215,16 +215,6 @@ def test_warnings_that_overtook_the_banner_belong_to_the_run() -> None:
     run = read("\n".join(early) + "\n" + logs.log_10())
     assert run.message("deprecated-flag") is not None
     assert run.outcome == "passed"
-
-
-def test_unknown_lines_are_kept_and_counted() -> None:
-    odd = logs.lines("A line of a later version", "[TRT] and one of its library")
-    text = logs.log_10().replace(
-        "&&&& PASSED", "\n".join(odd) + "\nprintf of a plugin\n&&&& PASSED"
-    )
-    run = read(text)
-    assert run.unknown_count == 3
-    assert run.unknown[2] == "printf of a plugin"
 
 
 @pytest.mark.parametrize("data", [b"", b"\n\n", b"hello\nworld", b"\x00\x01" * 500, b"{}", "[1,2]"])

@@ -22,7 +22,8 @@ import logs
 from trtbench.core.run import Fact
 from trtbench.trtexec import log_text
 from trtbench.trtexec.conditions import conditions_from_log, reported_from_log
-from trtbench.trtexec.log import LogText, read_log
+from trtbench.trtexec.log import read_log
+from trtbench.trtexec.log_values import LogText
 from trtbench.trtexec.sniff import kind_of_stream
 
 Numbers = dict[str, Any]
@@ -180,15 +181,6 @@ def soft(width: int) -> Document:
     )
 
 
-def forward(lines: list[str]) -> str:
-    """Have a screen leave blanks out."""
-    return as_text([re.sub(" +", lambda gap: f"\x1b[{len(gap[0])}C", line) for line in lines])
-
-
-def placed(lines: list[str]) -> str:
-    return "\x1b[2J" + "".join(f"\x1b[{n};1H{line}\x1b[K" for n, line in enumerate(lines, 1))
-
-
 def rows_of_a_table(lines: list[str]) -> str:
     rows = [line.split("] [I] ")[-1].partition(": ") for line in lines[1:]]
     return "| what | value |\n|---|---|\n" + as_text([f"| {a} | {b} |" for a, _, b in rows])
@@ -238,8 +230,6 @@ def latin(lines: list[str]) -> bytes:
 
 
 DOCUMENTS: dict[str, Document] = {
-    "forward": forward,
-    "placed": placed,
     "padded": lambda lines: as_text([f"{line:<200}" for line in lines]),
     "code": lambda lines: as_text([f"`{line}`" for line in lines]),
     "fenced": lambda lines: "# Results\n\n```text\n" + as_text(lines) + "```\n\nThat was it.\n",

@@ -328,14 +328,11 @@ def test_failed_runs_and_help_are_told_apart(tmp_path: Path, store: Store) -> No
     assert only(bring(tmp_path, store=store)).known_as == only(result).record.id
 
 
-def test_what_is_not_there_is_an_error_with_the_near_miss(tmp_path: Path, store: Store) -> None:
+def test_what_is_not_there_is_an_error(tmp_path: Path, store: Store) -> None:
     leftovers.run_set(tmp_path / "set")
-    with pytest.raises(InputError, match="no file or folder") as caught:
-        bring(tmp_path / "sat", store=store)
-    assert caught.value.fix is not None
-    assert caught.value.fix.endswith("set")
-    with pytest.raises(InputError, match="no file matches"):
-        bring(f"{tmp_path}/*.nothing", store=store)
+    for path in (tmp_path / "sat", f"{tmp_path}/*.nothing"):
+        with pytest.raises(InputError, match="no file or folder"):
+            bring(path, store=store)
     assert len(bring(f"{tmp_path}/**/*.times.json", store=store).runs) == 1
 
 

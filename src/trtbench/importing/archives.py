@@ -29,8 +29,8 @@ from trtbench.importing.files import (
     parts_from_file,
     plain,
 )
-from trtbench.trtexec.log import LogRun
 from trtbench.trtexec.log_text import encoding_of, unpacked
+from trtbench.trtexec.log_values import LogRun
 from trtbench.trtexec.sniff import is_archive, kind_of
 
 MOST_MEMBERS, MOST_BYTES = 10_000, 2 << 30

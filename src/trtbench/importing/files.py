@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from trtbench.core.errors import InputError, ParseError, near_miss, reading
+from trtbench.core.errors import InputError, ParseError, reading
 from trtbench.core.safety import at_home, check_filled, read_bytes
 from trtbench.core.samples import Column
 from trtbench.core.spec import Value
@@ -32,12 +32,13 @@ from trtbench.store.directory import RECORD
 from trtbench.trtexec.conditions import log_from_metadata
 from trtbench.trtexec.exports import (
     calibration_from_text,
+    documents_from_json,
     graph_from_json,
-    outputs_from_json,
     profiles_from_json,
 )
-from trtbench.trtexec.log import LogRun, LogText, read_log
+from trtbench.trtexec.log import read_log
 from trtbench.trtexec.log_text import unpacked
+from trtbench.trtexec.log_values import LogRun, LogText
 from trtbench.trtexec.sniff import is_archive, kind_of, kind_of_stream
 from trtbench.trtexec.times import TimesArray, TimesFile, read_times, statistics_as_printed
 from trtbench.trtexec.version import HEADER_BYTES, plan_from_bytes
@@ -154,7 +155,7 @@ def files_from_paths(paths: Sequence[str]) -> tuple[list[tuple[Path, bool]], lis
             names = glob.glob(str(given), recursive=True) if _GLOB.search(text) else []  # noqa: PTH207
             matches, named = [Path(each) for each in sorted(names)], False
         if not matches:
-            raise _nothing(text, given)
+            raise InputError(f"there is no file or folder {text}", fix="check the spelling")
         for path in matches:
             if path.is_dir():
                 for each, real in _below(path, left):
@@ -162,18 +163,6 @@ def files_from_paths(paths: Sequence[str]) -> tuple[list[tuple[Path, bool]], lis
             else:
                 found[path.resolve()] = (path, named)
     return list(found.values()), left
-
-
-def _nothing(text: str, path: Path) -> InputError:
-    if _GLOB.search(text):
-        return InputError(f"no file matches {text}")
-    folder = path.parent
-    names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
-    guess = near_miss(path.name, names)
-    return InputError(
-        f"there is no file or folder {text}",
-        fix=f"trtbench import {folder / guess}" if guess else "give a file of trtexec, or a folder",
-    )
 
 
 def _below(folder: Path, left: list[Unused]) -> Iterator[tuple[Path, Path]]:
@@ -242,12 +231,12 @@ class FilePart:
 
 
 class TimesShelf:
-    """Times files with all their rows, as many as memory allows; others are read again."""
+    """Times files with all their rows: the last few, and none that are large."""
 
-    MOST_BYTES = 256 * 2**20
+    MOST_FILES, LARGEST_BYTES = 16, 64 << 20
 
     def __init__(self) -> None:
-        self._files: dict[object, TimesFile] = {}
+        self._files: dict[Path, TimesFile] = {}
         self._statistics: dict[object, dict[str, dict[str, float]]] = {}
 
     def metrics(self, times: FilePart, *, warmup_ms: float) -> dict[str, dict[str, float]]:
@@ -262,21 +251,13 @@ class TimesShelf:
         """Read a file with its warm-up rows, unless it is still held."""
         known = self._files.pop(found.path, None)
         if known is None:
-            size = found.path.stat().st_size
-            while self._files and self._held() + size > self.MOST_BYTES:
-                self._files.pop(next(iter(self._files)))  # the one that was asked for longest ago
             with open(found.path, "rb") as stream:
                 known = read_times(stream, where=found.shown, warmup_ms=0.0)
-        self._files[found.path] = known
+        if found.path.stat().st_size <= self.LARGEST_BYTES:
+            self._files[found.path] = known
+        if len(self._files) > self.MOST_FILES:
+            self._files.pop(next(iter(self._files)))  # the one that was used longest ago
         return known
-
-    def _held(self) -> int:
-        arrays = (array for file in self._files.values() for array in file.arrays)
-        return sum(column.nbytes for array in arrays for column in array.columns.values())
-
-    def clear(self) -> None:
-        """Let go of what was read."""
-        self._files.clear()
 
 
 def parts_from_file(found: FoundFile, shelf: TimesShelf) -> list[FilePart]:
@@ -300,7 +281,8 @@ def parts_from_file(found: FoundFile, shelf: TimesShelf) -> list[FilePart]:
         graph = graph_from_json(data_of(found), where=where)
         slot, values = "graph", [tuple(layer.name for layer in graph.layers)]
     elif kind == "output":
-        values *= len(outputs_from_json(data_of(found), where=where))
+        expected = "the tensors of trtexec --exportOutput"
+        values *= len(documents_from_json(data_of(found), where=where, expected=expected))
     elif kind == "metadata":
         document = document_of(found)
         slot, values = "build_metadata", [document]

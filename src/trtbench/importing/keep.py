@@ -33,8 +33,8 @@ from trtbench.trtexec.conditions import (
     tactics_from_trace,
 )
 from trtbench.trtexec.exports import profile_json
-from trtbench.trtexec.log import LogRun
 from trtbench.trtexec.log_text import HARD_BREAK, encoding_of, text_lines
+from trtbench.trtexec.log_values import LogRun
 from trtbench.trtexec.sniff import HEAD_BYTES
 from trtbench.trtexec.times import times_json
 

@@ -66,7 +66,8 @@ from trtbench.trtexec.conditions import (
     warnings_from_log,
 )
 from trtbench.trtexec.exports import graph_from_json, profiles_from_json
-from trtbench.trtexec.log import LogRun, LogSection, time_of_log
+from trtbench.trtexec.log import time_of_log
+from trtbench.trtexec.log_values import LogRun, LogSection
 from trtbench.trtexec.times import TimesArray, TimesFile, times_from_file, without_warmup
 from trtbench.trtexec.version import number
 
@@ -325,7 +326,7 @@ def _times(
     part = draft.parts.get("times")
     if part is not None:
         warmup_ms = warmup_s * 1e3 if warmup_s is not None else warmup_ms_of(log)
-        array = without_warmup(part.times(), warmup_ms)
+        array = without_warmup(part.times().columns, warmup_ms)
         return times_from_file(TimesFile(arrays=(array,))), array
     columns: dict[str, Column] = {}
     for theirs, ours in {"latency": "latency", **BLOCKS}.items():
@@ -636,8 +637,6 @@ def _notes(draft: Draft, array: TimesArray | None, log: LogRun) -> Iterator[str]
         if array.enqueue_resolution_s is not None:
             step = text_from_seconds(array.enqueue_resolution_s, digits=2)
             yield f"enqueue times are differences of stamps in steps of {step}"
-        if array.unknown_keys:
-            yield f"unknown keys in the times: {', '.join(sorted(array.unknown_keys))}"
         if log.version is None and array.variant in _VERSIONS:
             yield f"the times are in the layout of TensorRT {_VERSIONS[array.variant]}"
     if "times" not in draft.parts and any(slot.endswith("_series") for slot in draft.parts):

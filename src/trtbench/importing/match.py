@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trtbench.importing.files import FilePart, TimesShelf
-from trtbench.trtexec.log import LogRun
+from trtbench.trtexec.log_values import LogRun
 from trtbench.trtexec.times import DEFAULT_WARMUP_MS
 
 Agreement = Literal["reproduces", "disagrees", "silent"]

@@ -5,6 +5,7 @@ Success needs the files: trtexec also ends with status 0 when it has only printe
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import time
 from contextlib import suppress
@@ -30,12 +31,7 @@ from trtbench.host.process import (
 from trtbench.models.identity import record_of_engine
 from trtbench.models.onnx_outline import UNTOLD, outline_of
 from trtbench.runtimes._session import assumed_of, items_counted, shapes_of_batch
-from trtbench.trtexec.command import (
-    TrtexecAbilities,
-    abilities_from_help,
-    bench_command,
-    text_from_command,
-)
+from trtbench.trtexec.command import bench_command
 from trtbench.trtexec.conditions import (
     build_metadata_from_log,
     conditions_from_log,
@@ -47,9 +43,9 @@ from trtbench.trtexec.conditions import (
     warnings_from_log,
 )
 from trtbench.trtexec.exports import graph_from_json, profile_from_json
-from trtbench.trtexec.log import LogRun
+from trtbench.trtexec.log_values import LogRun
 from trtbench.trtexec.times import read_times, times_from_file
-from trtbench.trtexec.version import target_from_options
+from trtbench.trtexec.version import TrtexecAbilities, abilities_from_help, target_from_options
 
 FORMATS = ("engine", "onnx")
 CHOSEN_FOR = {"engine": 2}
@@ -94,7 +90,7 @@ def command_lines(spec: RunSpec) -> list[str]:
     """Return what would be run, ready to paste; files go to the working folder."""
     target = target_from_options(spec.options, find=trtexec_binary, ask=help_text)
     command = _command(spec, target.binary, target.abilities, ".")
-    return [*([target.note] if target.note else []), text_from_command(command)]
+    return [*([target.note] if target.note else []), shlex.join(command)]
 
 
 def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, IterationTimes]:
@@ -272,7 +268,7 @@ def _has_content(path: Path) -> bool:
 def _outcome(
     spec: RunSpec, run: LogRun | None, abilities: TrtexecAbilities, command: list[str], folder: Path
 ) -> BenchOutcome:
-    reported: dict[str, Scalar] = {"command": text_from_command(command), "binary": command[0]}
+    reported: dict[str, Scalar] = {"command": shlex.join(command), "binary": command[0]}
     declared = inputs_of(spec.model, spec.profile_index)
     notes = []
     if spec.model.format == "onnx":

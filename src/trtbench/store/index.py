@@ -1,4 +1,4 @@
-"""The index over run directories: tables, migrations and queries, through SQLAlchemy Core.
+"""The index over run directories: tables and queries, through SQLAlchemy Core.
 
 An index is opened whatever state it is in: damaged, missing, or read-only.
 """
@@ -125,36 +125,8 @@ _OWN = (_INSTANT.name, _NUMBER.name)
 """Columns that the index keeps for itself."""
 
 
-def _create(connection: Connection) -> None:
-    _TABLES.create_all(connection)
-
-
-def _add_column(connection: Connection, column: sa.Column[float]) -> bool:
-    """Add a column to an older index; false where it is there, as in a new one."""
-    if any(each["name"] == column.name for each in sa.inspect(connection).get_columns("runs")):
-        return False
-    kind = column.type.compile(connection.dialect)
-    connection.exec_driver_sql(f"ALTER TABLE runs ADD COLUMN {column.name} {kind}")
-    return True
-
-
-def _add_instants(connection: Connection) -> None:
-    if _add_column(connection, _INSTANT):
-        for run_id, created in connection.execute(sa.select(RUNS.c.id, RUNS.c.created)).all():
-            change = RUNS.update().where(RUNS.c.id == run_id)
-            connection.execute(change.values(instant_s=instant_from_text(created)))
-
-
-def _add_numbers(connection: Connection) -> None:
-    if _add_column(connection, _NUMBER):
-        order = (sa.func.coalesce(_INSTANT, 0.0), RUNS.c.created, RUNS.c.id)
-        ids = connection.execute(sa.select(RUNS.c.id).order_by(*order)).scalars().all()
-        for number, run_id in enumerate(ids, 1):
-            connection.execute(RUNS.update().where(RUNS.c.id == run_id).values(number=number))
-
-
-MIGRATIONS: Sequence[Callable[[Connection], None]] = (_create, _add_instants, _add_numbers)
-"""Step N brings an index from version N to N+1; a new step goes at the end."""
+SCHEMA = 3
+"""The version of these tables; an index of an earlier one is made anew from the directories."""
 
 
 class Index:
@@ -165,7 +137,7 @@ class Index:
         self._engine = engine_from_url(url)
         if url.startswith("sqlite"):
             self._demand_plain()
-        self._migrate()
+        self._prepare()
 
     def put(self, entry: Entry) -> None:
         """Add an entry, or replace the one with its id."""
@@ -272,28 +244,25 @@ class Index:
         with self._transaction(write=False) as connection:
             return _entries(connection, query)
 
-    def _migrate(self) -> None:
-        """Bring an older index up to date; one that is needs no lock, and can be read-only."""
+    def _prepare(self) -> None:
+        """Make the tables of a new index; one that has them needs no lock, and can be read-only."""
         with self._transaction(write=False) as connection:
             version = _version(connection)
-        if version > len(MIGRATIONS):
+        if version > SCHEMA:
             raise StoreError(
                 "the store was written by a newer trtbench",
-                facts={
-                    "store": mask(self.url),
-                    "its version": version,
-                    "known here": len(MIGRATIONS),
-                },
+                facts={"store": mask(self.url), "its version": version, "known here": SCHEMA},
                 fix="pip install --upgrade trtbench",
             )
-        if version == len(MIGRATIONS):
+        if version == SCHEMA:
             return
         with self._transaction(write=True) as connection:
             lock_name(connection, "migration")
-            for step in MIGRATIONS[_version(connection) :]:  # another may have done it meanwhile
-                step(connection)
-            connection.execute(_VERSION.delete())
-            connection.execute(_VERSION.insert().values(version=len(MIGRATIONS)))
+            if (version := _version(connection)) == 0:  # else another process was quicker
+                _TABLES.create_all(connection)
+                connection.execute(_VERSION.insert().values(version=SCHEMA))
+            elif version < SCHEMA:
+                raise sqlite3.DatabaseError("the index is malformed: of an earlier version")
 
     @contextlib.contextmanager
     def _transaction(self, *, write: bool) -> Iterator[Connection]:

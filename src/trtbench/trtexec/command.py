@@ -25,22 +25,8 @@ from trtbench.core.errors import UsageError, refuse_unknown_options
 from trtbench.core.spec import BuildSpec, Precision, RunSpec
 from trtbench.trtexec.version import (
     TrtexecAbilities,
-    abilities_from_help,
-    abilities_of_version,
     versions_with,
 )
-
-__all__ = [
-    "BUILD_OPTIONS",
-    "RUN_OPTIONS",
-    "TrtexecAbilities",
-    "abilities_from_help",
-    "abilities_of_version",
-    "bench_command",
-    "build_command",
-    "text_from_command",
-    "versions_with",
-]
 
 TIMES, PROFILE, GRAPH = "times.json", "profile.json", "graph.json"
 MIB = 1 << 20
@@ -90,11 +76,6 @@ _WEAK: dict[Precision, str] = {
     "fp8": "--fp8",
     "best": "--best",
 }
-
-
-def text_from_command(arguments: list[str]) -> str:
-    """Write a command so that it can be pasted into a shell."""
-    return shlex.join(arguments)
 
 
 def _own_options(

@@ -17,7 +17,6 @@ from trtbench.core.errors import ParseError
 from trtbench.core.safety import mask, may_hold_secret
 from trtbench.trtexec.log_collect import (
     LONGEST_KEPT,
-    MOST_KEPT,
     TAIL,
     FactCollector,
     MessageCollector,
@@ -39,32 +38,13 @@ from trtbench.trtexec.log_text import (
     usual_prefixes,
 )
 from trtbench.trtexec.log_values import (
-    Binding,
     BuildFacts,
-    BuildTrace,
-    LogMessage,
     LogRun,
     LogSection,
     LogText,
-    Metric,
     Outcome,
-    PerformanceSummary,
 )
 from trtbench.trtexec.version import number, version_from_text
-
-__all__ = [
-    "Binding",
-    "BuildTrace",
-    "LogMessage",
-    "LogRun",
-    "LogSection",
-    "LogText",
-    "Metric",
-    "PerformanceSummary",
-    "log_from_text",
-    "read_log",
-    "time_of_log",
-]
 
 MOST_RUNS = 10_000
 """Runs read from one log; a file of nothing but banners must not fill the memory."""
@@ -101,18 +81,6 @@ _LEGACY = frozenset((
 ))  # fmt: skip
 """Options as TensorRT 5 and 6 list them, without a heading."""
 _LEGACY_FIRST = frozenset({"deploy", "onnx", "uff", "engine", "loadEngine"})
-_TALK = (
-    "Building and running a GPU inference engine", "Created ", "Detected ",
-    "Explanations of the performance metrics", "FP32 and INT8 precisions have been specified",
-    "Finish parsing", "Layer Information:", "Layers:", "Loading ",
-    "Note: The application clock rates", "Output Tensors:", "Run inference...",
-    "Set shape of input tensor", "Setting persistentCacheLimit", "Skipped inference phase",
-    "Start parsing", "Starting inference", "TF32 is enabled by default",
-    "The e2e network timing is not reported", "To show e2e network timing report",
-    "Trace averages of", "Using random values for", "Using values loaded from", "... Omitting ",
-)  # fmt: skip
-"""Lines that are understood and hold nothing that is kept."""
-_LIBRARY_TALK = ("---", "[BlockAssignment]", "[GpuLayer]", "[DlaLayer]", "[MS]", "Detected ")
 _LISTING = ("Name: ", "Layer(", "Bindings:")
 """Layer information, which is read from its JSON export; from the log only types are read."""
 _TYPES = {
@@ -259,9 +227,9 @@ class _TextReader:
             if self.current.command is None:
                 self.current.line = at
             self.current.title = None  # the log itself states what was run
-            self.current.begin(banner)
+            self.current.take_banner(banner)
         elif self.current.outcome is None:
-            self.current.end(banner)
+            self.current.take_banner(banner)
         self.current.last_line = at
         self.above = None
 
@@ -318,8 +286,6 @@ class _RunReader:
         self.counts: dict[str, Any] = {}
         """Numbers of queries: fields of the run."""
         self.withheld = self.tf32 = self.helped = False
-        self.unknown: list[str] = []
-        self.unknown_count = 0
         self.last: deque[str] = deque(maxlen=TAIL)
         self.command: str | None = None
         """Typed above the text; a banner's counts more."""
@@ -344,20 +310,13 @@ class _RunReader:
         """Whether the run has its numbers, so that words that follow are not about it."""
         return bool(self.outcome) or self.closed or self.summary.printed
 
-    def begin(self, banner: Banner) -> None:
-        """Start at a ``RUNNING`` line; what came before is not the run's."""
-        self.unknown, self.unknown_count = [], 0
-        self._name(banner)
-
-    def end(self, banner: Banner) -> None:
-        """Stop at an end marker."""
-        self._name(banner)
-        self.outcome, self.mode = _OUTCOMES[banner.kind], None
-
-    def _name(self, banner: Banner) -> None:
+    def take_banner(self, banner: Banner) -> None:
+        """Start at a ``RUNNING`` line, or stop at an end marker."""
         self.evidence = True
         self.banner = self.banner or banner
         self.version = self.version or banner.version
+        if banner.kind in _OUTCOMES:
+            self.outcome, self.mode = _OUTCOMES[banner.kind], None
 
     def begins_anew(self, line: LogLine) -> bool:
         """Whether a line is of another run, because this one has what the line states."""
@@ -413,10 +372,8 @@ class _RunReader:
             return
         if level in ("W", "E", "F"):
             self.messages.take(line)
-        elif not self._plain(line) and (level or not self.messages.take_detail(raw.strip())):
-            self.unknown_count += 1
-            if len(self.unknown) < MOST_KEPT:
-                self.unknown.append(raw[:LONGEST_KEPT])
+        elif not self._plain(line) and not level:
+            self.messages.take_detail(raw.strip())
         if level == "I":
             self.messages.open = None  # what follows is not part of the last message
 
@@ -429,7 +386,7 @@ class _RunReader:
             return True
         if line.library:
             self.trace.phase(text)
-            return self.facts.take(text, library=True) or text.startswith(_LIBRARY_TALK)
+            return self.facts.take(text, library=True)
         header = _HEADER.match(text) if text.startswith("=== ") else None
         if header:
             self._header(header[1], text, stamped=bool(line.level))
@@ -491,7 +448,7 @@ class _RunReader:
         else:
             self.withheld |= text.startswith("The e2e network timing is not reported")
             self.tf32 |= text.startswith("TF32 is enabled by default")
-            return text.startswith(_TALK) or self._legacy_option(text)
+            return self._legacy_option(text)
         return True
 
     def _legacy_option(self, text: str) -> bool:
@@ -554,8 +511,6 @@ class _RunReader:
             profile=self.profile.profile() if self.profile else None,
             messages=messages,
             layer_types=dict(self.layer_types),
-            unknown=tuple(self.unknown),
-            unknown_count=self.unknown_count,
             last_lines=tuple(self.last),
         )
 

@@ -212,16 +212,13 @@ KNOWN: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("unstable", ("GPU compute time is unstable",),
      "compute times scatter more than trtexec accepts; clocks, another process or too few "
      "queries are the usual causes, and the mean is not a good summary"),
-    ("graph-capture-failed", ("not permitted under CUDA graph capture mode",),
+    ("graph-capture-failed", ("not permitted under CUDA graph capture mode",
+                              "CUDA graph capture on the stream has failed"),
      "the CUDA graph could not be captured and trtexec went on without one: the numbers are "
      "those of plain launches although a graph was asked for"),
-    ("graph-capture-failed", ("CUDA graph capture on the stream has failed",),
-     "the CUDA graph could not be captured and trtexec went on without one"),
-    ("profile-in-graph", ("Skip layer timing collection in CUDA graph capture mode",),
-     "layers cannot be timed while a CUDA graph is captured; those iterations are not in the "
-     "profile"),
-    ("profile-in-graph", ("Failed to collect layer timing info",),
-     "some iterations have no layer times, so the profile's count is lower than expected"),
+    ("profile-in-graph", ("Skip layer timing collection in CUDA graph capture mode",
+                          "Failed to collect layer timing info"),
+     "some iterations have no layer times, such as those in which a CUDA graph is captured"),
     ("aux-streams", ("auxiliary streams, so the",),
      "layers ran in parallel on several streams: their times add up to more than the engine "
      "takes"),
@@ -229,51 +226,40 @@ KNOWN: tuple[tuple[str, tuple[str, ...], str], ...] = (
      "clocks were free to move; lock them to compare runs"),
     ("throttled", ("throttl", "Throttl"),
      "the GPU lowered its clocks while it was measured, for heat or power: it can be faster"),
-    ("timing-cache-refused", ("timing cache will not be used",),
+    ("timing-cache-refused", ("timing cache will not be used", "Myelin error from unknown graph"),
      "the timing cache belongs to another TensorRT, GPU or driver and was ignored: tactics "
      "were timed afresh, so the build took longer and may have chosen differently"),
     ("timing-cache-new", ("Could not read timing cache", "Could not read cache from"),
      "there was no readable timing cache; a new one is written"),
-    ("timing-cache-refused", ("Myelin error from unknown graph",),
-     "part of the timing cache could not be used by this TensorRT"),
-    ("weak-typing", ("eakly-typed networks have been deprecated",),
+    ("weak-typing", ("eakly-typed networks have been deprecated", "eakly typed networks"),
      "precision flags let the builder choose types; TensorRT 11 no longer does that, the types "
      "must be in the model"),
-    ("weak-typing", ("eakly typed networks",),
-     "precision flags let the builder choose types; TensorRT 11 no longer does that"),
     ("tf32", ("TF32 is enabled by default",),
      "FP32 layers may compute in TF32 with a 10-bit mantissa on Ampere and later"),
     ("unknown-option", ("Unknown option",),
      "this version of trtexec does not know a flag it was given, and runs nothing"),
     ("deprecated-flag", ("flag has been deprecated",),
      "a flag is on its way out; the next major version may refuse it"),
-    ("version-mismatch", ("incompatible serialization version",),
+    ("version-mismatch", ("incompatible serialization version", "Version tag does not match",
+                          "engine plan file is not compatible with this version"),
      "the engine was written by another version or flavour of TensorRT; build it again here or "
      "build it version compatible"),
-    ("version-mismatch", ("engine plan file is not compatible with this version",
-                         "Version tag does not match"),
-     "the engine was written by another version of TensorRT; build it again here"),
     ("device-mismatch", ("generated on an incompatible device",),
      "the engine was built for another GPU architecture; build it on this one"),
     ("device-mismatch", ("Using an engine plan file across different models of devices",),
      "the engine was built on another GPU model; it may run slower than one built here"),
-    ("engine-damaged", ("plan->header.size == blobSize",),
-     "the engine file is cut short or damaged"),
-    ("engine-damaged", ("kPLAN_MAGIC_TAG",), "the file is not an engine this TensorRT can read"),
+    ("engine-damaged", ("plan->header.size == blobSize", "kPLAN_MAGIC_TAG"),
+     "the file is damaged, or is not an engine this TensorRT can read"),
     ("deserialize-failed", ("Engine deserialization failed", "Got invalid engine"),
      "the engine could not be loaded"),
     ("plugin-missing", ("getPluginCreator could not find plugin",
                        "Plugin not found",
                        "Cannot find plugin"),
      "the model needs a plugin that is not loaded; give its library"),
-    ("parse-failed", ("Failed to parse",), "the model file could not be read by the parser"),
-    ("parse-failed", ("Parsing model failed",), "the model file could not be read"),
-    ("parse-failed", ("While parsing node",),
-     "the parser stopped at a node it cannot import; the lines that follow name it"),
-    ("shape-mismatch", ("dimension mismatch",),
+    ("parse-failed", ("Failed to parse", "Parsing model failed", "While parsing node"),
+     "the model file could not be read by the parser"),
+    ("shape-mismatch", ("dimension mismatch", "does not satisfy any optimization profiles"),
      "an input was given a shape the engine was not built for"),
-    ("shape-mismatch", ("does not satisfy any optimization profiles",),
-     "an input's shape lies outside every profile the engine was built with"),
     ("out-of-memory", ("out of memory", "OutOfMemory"), "the device has not enough free memory"),
     ("tactic-memory", ("due to insufficient memory on requested size",),
      "the builder skipped a tactic because the workspace is too small for it"),
@@ -287,24 +273,20 @@ KNOWN: tuple[tuple[str, tuple[str, ...], str], ...] = (
      "64-bit weights were narrowed to 32 bits; harmless for shapes and indices that fit"),
     ("weights-clamped", ("outside the range of INT32 was clamped",),
      "some 64-bit constants did not fit into 32 bits and were cut; results may differ"),
-    ("weights-converted", ("issues when converting weights between types",),
+    ("weights-converted", ("issues when converting weights between types",
+                           "subnormal FP16 values", "smallest positive FP16 subnormal"),
      "some weights do not fit the lower precision; results may lose accuracy"),
-    ("weights-converted", ("subnormal FP16 values",),
-     "some weights are too small for FP16 and lose precision"),
-    ("weights-converted", ("smallest positive FP16 subnormal",),
-     "some weights are too small for FP16 and were rounded up to its smallest value"),
     ("library-mismatch", ("TensorRT was linked against",),
      "a CUDA library of another version than TensorRT was made for is loaded; speed may differ"),
     ("lazy-loading", ("CUDA lazy loading is not enabled",),
      "all kernels are loaded at start, which costs memory and start-up time"),
     ("streams-overlap", ("inference streams",),
      "queries of several streams overlap: only throughput has a meaning, latencies do not"),
-    ("set-up-failed", ("Inference set up failed", "Engine set up failed"),
-     "trtexec stopped before it ran anything"),
-    ("set-up-failed", ("Failed to create engine",), "no engine could be made or loaded"),
+    ("set-up-failed", ("Inference set up failed", "Engine set up failed",
+                       "Failed to create engine"), "trtexec stopped before it ran anything"),
     ("no-file", ("Could not open", "Error opening"), "a file could not be opened"),
-    ("cuda-error", ("Cuda failure",), "a CUDA call failed; the driver or the device is at fault"),
-    ("cuda-error", ("CUDA initialization failure",), "CUDA could not be started on this machine"),
+    ("cuda-error", ("Cuda failure", "CUDA initialization failure"),
+     "a CUDA call failed; the driver or the device is at fault"),
 )  # fmt: skip
 """Code, pieces of the text and meaning of warnings and errors; the first that fits counts."""
 
@@ -337,15 +319,13 @@ class MessageCollector:
             )
             self.found[self.open] = LogMessage(level=level, text=text, code=code, meaning=meaning)
 
-    def take_detail(self, text: str) -> bool:
-        """Take a line without a prefix that follows an error; returns whether it was one."""
+    def take_detail(self, text: str) -> None:
+        """Take a line without a prefix, which belongs to the error before it."""
         message = self.found.get(self.open) if self.open is not None else None
         if message is None or self.open is None or message.level == "W" or message.count > 1:
-            return False
-        if len(message.detail) >= TAIL:
-            return False
-        self.found[self.open] = message.having(detail=(*message.detail, text[:LONGEST_KEPT]))
-        return True
+            return
+        if len(message.detail) < TAIL:
+            self.found[self.open] = message.having(detail=(*message.detail, text[:LONGEST_KEPT]))
 
 
 METRICS = (
@@ -547,7 +527,6 @@ _CHOSE = re.compile(r">{5,} Chose Runner Type: (\S{1,80}) Tactic: (\S{1,40})")
 _FUSION = re.compile(r"(\w{3,80}): [Ff]using (.{1,1000}) (?:with|into) (.{1,1000})")
 _INNER = re.compile(r" \(\w{1,40}\)\s+(?:Autotuning op (.{1,400}?): \[|(\d{1,9}), (.{1,2000}))")
 """What the compiler of a subgraph prints: the name of an operation, or a row of its table."""
-_COUNT = re.compile(r"(Original|After [\w /-]{1,80}): (\d{1,9}) layers")
 _PHASES = {
     "Graph construction": re.compile(rf"Graph construction completed in {_NUMBER} s"),
     "Graph optimization": re.compile(rf"Graph optimization time: {_NUMBER} s"),
@@ -581,7 +560,6 @@ class TraceCollector:
         self.final: dict[str, tuple[str, str]] = {}
         self.phases: dict[str, float] = {}
         self.fusions: dict[tuple[str, str, str], None] = {}
-        self.counts: list[tuple[str, int]] = []
         self.names: dict[str, str] = {}
         """Names of tactics, which TensorRT 8.0 to 8.5 print on lines of their own."""
         self.kernels: dict[str, str] = {}
@@ -618,10 +596,6 @@ class TraceCollector:
             match = _FUSION.match(text)
             if match and len(self.fusions) < MOST_FUSIONS:
                 self.fusions.setdefault((match[1], match[2], match[3]))
-        elif begin in ("After", "Origi"):
-            match = _COUNT.match(text)
-            if match and len(self.counts) < 100:
-                self.counts.append((match[1], int(match[2])))
         elif text.startswith(_PHASE_STARTS):
             self.phase(text)
 
@@ -693,7 +667,6 @@ class TraceCollector:
             layers=tuple(self._tuning(name) for name in dict.fromkeys((*self.final, *self.layers))),
             phases_s=dict(self.phases),
             fusions=tuple(self.fusions),
-            layer_counts=tuple(self.counts),
             tactics_tried=self.tried,
             tactics_within=self.within,
             tactics_unnamed=self.unnamed,

@@ -124,7 +124,6 @@ _EVIDENCE = re.compile(
     rb"|\bmin: [\d.e+-]+ ms \(end to end"
     rb"|\| \**(?:Throughput|Latency|GPU Compute Time)\** \| (?:min = )?[\d.,e+]+ (?:qps|ms)"
 )
-_FORWARD = re.compile(rb"\x1b\[\d{0,4}C")
 
 
 def holds_log(data: bytes | bytearray | memoryview) -> bool:
@@ -135,8 +134,6 @@ def holds_log(data: bytes | bytearray | memoryview) -> bool:
     for blank in (b"\xc2\xa0", b"\xa0"):  # no-break spaces of web pages
         if blank in found:
             found = found.replace(blank, b" ")
-    if b"\x1b[" in found:
-        found = _FORWARD.sub(b" ", found)
     return _EVIDENCE.search(found) is not None
 
 
@@ -152,8 +149,6 @@ def stream_holds_log(stream: BinaryIO) -> bool:
 
 def encoding_of(head: bytes) -> str | None:
     """The encoding of a text by its first bytes; ``None`` when it is no text."""
-    if head[:4] in (b"\xff\xfe\0\0", b"\0\0\xfe\xff"):
-        return "utf-32"
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):  # what PowerShell's > writes
         return "utf-16"
     if head[:3] == b"\xef\xbb\xbf":
@@ -180,9 +175,6 @@ class TextLines(NamedTuple):
     as_in_file: bool
 
 
-_MOVED = re.compile(r"\x1b\[(?P<forward>\d{0,4})C|\x1b\[\d{0,4}(?:;1?)?[HE]|\x1b\[\d{0,4}d\r?")
-"""Movements of a terminal's cursor that stand for blanks and ends of lines."""
-_MOST_FORWARD = 8
 _LIST = re.compile(r"\[\s*(?:[\[{\"\]]|-?\d+\.?\d*\s*[,\]])")
 """How a JSON list begins and the prefix of a log line does not."""
 _SPOKEN = re.compile(
@@ -225,16 +217,15 @@ def read_text(source: Source) -> TextLines:
         whole = head + stream.read(LARGEST_DOCUMENT)
         found = _text_in_json(whole.decode(encoding, "replace").lstrip("\ufeff"))
         if found is not None:
-            return TextLines(_split(_MOVED.sub(_characters, found)), False)
-    redraw = b"\x1b" in head and _MOVED.search(head.decode(encoding, "replace")) is not None
+            return TextLines(_split(found), False)
 
     def again() -> Iterator[str]:
         stream.seek(start)
-        return _decoded_lines(stream, encoding, redraw=redraw)
+        return _decoded_lines(stream, encoding)
 
     lanes = _lanes(again)
     if lanes is None:
-        return TextLines(again(), not redraw)
+        return TextLines(again(), True)
     return TextLines(_sorted_apart(again, *lanes), False)
 
 
@@ -246,12 +237,7 @@ def _is_document(head: str) -> bool:
     return rest.lstrip()[:1] != "{" or not isinstance(_decoded(first), dict)  # one object a line
 
 
-def _characters(move: re.Match[str]) -> str:
-    forward = move["forward"]
-    return "\n" if forward is None else " " * min(int(forward or 1), _MOST_FORWARD)
-
-
-def _decoded_lines(stream: BinaryIO, encoding: str, *, redraw: bool) -> Iterator[str]:
+def _decoded_lines(stream: BinaryIO, encoding: str) -> Iterator[str]:
     """Decode piece by piece; memory is bounded by a chunk and the longest line."""
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     rest, first = "", True
@@ -261,8 +247,6 @@ def _decoded_lines(stream: BinaryIO, encoding: str, *, redraw: bool) -> Iterator
             text, first = text.lstrip("\ufeff"), False
         if "\0" in text:  # holes of a disk that was cut off, or two encodings in one file
             text = text.replace("\0", "")
-        if redraw:
-            text = _MOVED.sub(_characters, text)
         cut = text.rfind("\n") + 1
         yield from _split(text[:cut])
         rest = text[cut:][:LONGEST_LINE]
@@ -351,12 +335,8 @@ def _text_in_json(text: str) -> str | None:
     value = _decoded(text)
     if value is None:
         return None
-    cells = None
-    if isinstance(value, dict):
-        sheets = [value, *(each for each in _list(value.get("worksheets")))]  # before version 4
-        listed = [s["cells"] for s in sheets if isinstance(s, dict) and "cells" in s]
-        cells = [cell for each in listed for cell in _list(each)] if listed else None
-    blocks = map(_cell_text, cells) if cells is not None else _texts_in(value)
+    cells = value.get("cells") if isinstance(value, dict) else None
+    blocks = map(_cell_text, cells) if isinstance(cells, list) else _texts_in(value)
     return f"\n{HARD_BREAK}\n".join(blocks)
 
 

@@ -75,8 +75,6 @@ class BuildTrace(Value, frozen=True, kw_only=True):
     """Seconds by phase, summed over the passes of the builder; some contain others."""
     fusions: tuple[tuple[str, str, str], ...] = ()
     """The kind of fusion, and the two layers."""
-    layer_counts: tuple[tuple[str, int], ...] = ()
-    """Layers left after each step of the first pass."""
     tactics_tried: int = 0
     tactics_within: int = 0
     """Those of operations inside subgraphs, as their compiler lists them."""
@@ -246,9 +244,6 @@ class LogRun(Value, frozen=True, kw_only=True):
     messages: tuple[LogMessage, ...] = ()
     layer_types: dict[str, int] = {}
     """How often layer information in the log names a type: ``{"fp16": 40, "fp32": 2}``."""
-    unknown: tuple[str, ...] = ()
-    """Lines that were not understood, up to a bound; the count is complete."""
-    unknown_count: int = 0
     last_lines: tuple[str, ...] = ()
 
     @property

@@ -24,9 +24,8 @@ import io
 import math
 import operator
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Any, BinaryIO, Literal, NamedTuple
@@ -161,14 +160,12 @@ class RowTable:
     def __init__(self) -> None:
         self.keys: list[str] = []
         self.rows = 0
-        self.seen: Counter[str] = Counter()
-        """How many rows had a key."""
         self._data = np.empty((0, 0))
 
     def add(self, keys: tuple[str, ...], matrix: Column) -> None:
         """Append rows that all have the same keys."""
         end = self.rows + len(matrix)
-        new = [key for key in keys if key not in self.seen]
+        new = [key for key in keys if key not in self.keys]
         if new:
             self.keys += new
             wider = np.full((end, len(self.keys)), math.nan)
@@ -183,7 +180,6 @@ class RowTable:
             target[:] = math.nan
             target[:, [self.keys.index(key) for key in keys]] = matrix
         self.rows = end
-        self.seen.update(dict.fromkeys(keys, len(matrix)))
 
     def add_row(self, row: Mapping[str, object]) -> None:
         """Append one row of anything; what is not a number becomes nan."""
@@ -288,7 +284,7 @@ class ArrayReader:
         rows = sum(table.rows for table in self.tables)
         return parse_error(
             self._where,
-            what="is cut off" if not at else "is not a times file of trtexec",
+            what="is cut off" if not at else _NOT_TIMES,
             place=f"byte {self._passed + self._position}, after row {rows}",
             expected=expected,
             found=quoted(at),
@@ -313,7 +309,7 @@ def _row_from_json(text: bytes, *, strict: bool = False) -> dict[str, object] | 
 _NESTS = ("times", "iterations", "runs", "perIteration", "per_iteration", "iteration_times")
 """Where rows and columns lie, looked at first."""
 _DEEPEST = 6
-EXPECTED = "the rows of trtexec --exportTimes"
+EXPECTED, _NOT_TIMES = "the rows of trtexec --exportTimes", "is not a times file of trtexec"
 _WRAPPINGS = 3
 """How often a file may be a string that holds the file."""
 
@@ -331,14 +327,8 @@ def tables_from_stream(stream: BinaryIO, *, where: str, wrappings: int = 0) -> l
     if first == b"[":
         return ArrayReader(stream, where=where, head=head).read()
     if first not in (b"{", b'"') or wrappings >= _WRAPPINGS:
-        text = text_from_bytes(head, where=where, expected=EXPECTED)
-        raise parse_error(
-            where,
-            what="is not a times file of trtexec",
-            place="byte 0",
-            expected=EXPECTED,
-            found=quoted(text.lstrip()),
-        )
+        text_from_bytes(head, where=where, expected=EXPECTED)  # empty and binary files
+        raise parse_error(where, what=_NOT_TIMES, place="byte 0", expected=EXPECTED)
     documents = documents_from_json(
         head + stream.read(), where=where, expected=EXPECTED, unwrap=False
     )
@@ -353,14 +343,8 @@ def _table_in(document: object, *, where: str) -> RowTable:
     for rows in _candidates(document, depth=0):
         if rows.rows and duration_names(rows.keys):
             return rows
-    keys = ", ".join(list(document)[:6]) if isinstance(document, dict) else type(document).__name__
-    raise parse_error(
-        where,
-        what="has no iteration times",
-        place="the whole document",
-        expected="rows with computeMs or latencyMs, in a list or under times or perIteration",
-        found=keys or "an empty object",
-    )
+    what, expected = "has no iteration times", "rows with computeMs or latencyMs"
+    raise parse_error(where, what=what, place="the whole document", expected=expected)
 
 
 def _candidates(value: object, *, depth: int) -> Iterator[RowTable]:
@@ -416,8 +400,6 @@ class TimesArray:
     """Rows removed because they belong to the warm-up."""
     warmup_ms: float | None = None
     """The length of warm-up those rows were recognised by; ``None`` when none was applied."""
-    unknown_keys: dict[str, int] = field(default_factory=dict)
-    """Keys no version of trtexec writes, and how many rows have them."""
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
@@ -517,11 +499,6 @@ def times_from_file(file: TimesFile) -> IterationTimes:
     return launches[0] if len(launches) == 1 else join_launches(launches)
 
 
-def without_warmup(array: TimesArray, warmup_ms: float | None) -> TimesArray:
-    """Leave warm-up out of an array that was read with all its rows (``warmup_ms=0``)."""
-    return _cut(array.columns, warmup_ms, unknown_keys=array.unknown_keys)
-
-
 def _array(table: RowTable, warmup_ms: float | None, *, where: str) -> TimesArray:
     columns = table.columns()
     for name, key in duration_names(columns).items():
@@ -529,22 +506,12 @@ def _array(table: RowTable, warmup_ms: float | None, *, where: str) -> TimesArra
         if factor not in (None, 1.0):  # latencyUs, latency_s
             columns[_KEYS[name]] = columns.pop(key) * factor
     if table.rows and not duration_names(columns):
-        raise parse_error(
-            where,
-            what="is not a times file of trtexec",
-            place="row 1",
-            expected="rows with computeMs or latencyMs",
-            found="rows with " + ", ".join(list(columns)[:6]),
-        )
-    unknown = {
-        key: n for key, n in table.seen.items() if key not in KNOWN_KEYS and column_of(key) is None
-    }
-    return _cut(columns, warmup_ms, unknown_keys=unknown)
+        expected, found = "rows with computeMs or latencyMs", ", ".join(list(columns)[:6])
+        raise parse_error(where, what=_NOT_TIMES, place="row 1", expected=expected, found=found)
+    return without_warmup(columns, warmup_ms)
 
 
-def _cut(
-    columns: dict[str, Column], warmup_ms: float | None, *, unknown_keys: dict[str, int]
-) -> TimesArray:
+def without_warmup(columns: dict[str, Column], warmup_ms: float | None) -> TimesArray:
     """Name the schema by its keys, and leave out the rows before the first that is no warm-up."""
     limit_ms = DEFAULT_WARMUP_MS if warmup_ms is None else warmup_ms
     starts = columns.get("startComputeMs")
@@ -567,7 +534,6 @@ def _cut(
         columns={key: column[skipped:] for key, column in columns.items()},
         warmup_rows=skipped,
         warmup_ms=applied,
-        unknown_keys=unknown_keys,
     )
 
 

@@ -218,7 +218,6 @@ class PlanHeader(Value, frozen=True, kw_only=True):
     weight_bytes: int | None = None
     compute_capabilities: tuple[str, ...] = ()
     """Devices a TensorRT-RTX plan was built for."""
-    capability_mask: int | None = None
 
 
 def flavour_of(head: bytes) -> Flavour | None:
@@ -251,5 +250,4 @@ def plan_from_bytes(head: bytes, *, where: str) -> PlanHeader:
         plan_bytes=plan_bytes,
         weight_bytes=weight_bytes,
         compute_capabilities=tuple(names),
-        capability_mask=mask,
     )

@@ -40,20 +40,21 @@ from trtbench.host.process import (
 )
 from trtbench.host.tensorrt import abilities_of_version
 from trtbench.models.onnx_outline import outline_of
-from trtbench.trtexec.command import (
-    TrtexecAbilities,
-    abilities_from_help,
-    build_command,
-    text_from_command,
-)
+from trtbench.trtexec.command import build_command
 from trtbench.trtexec.conditions import (
     build_metadata_from_log,
     conditions_from_log,
     failure,
     last_run,
 )
-from trtbench.trtexec.log import LogRun
-from trtbench.trtexec.version import HEADER_BYTES, plan_from_bytes, target_from_options
+from trtbench.trtexec.log_values import LogRun
+from trtbench.trtexec.version import (
+    HEADER_BYTES,
+    TrtexecAbilities,
+    abilities_from_help,
+    plan_from_bytes,
+    target_from_options,
+)
 
 CHOSEN = 1
 OPTIONS = {
@@ -127,7 +128,7 @@ def command_lines(spec: BuildSpec) -> list[str]:
     notes = [target.note] if target.note else []
     notes += [f"# {text}" for text in _warnings(spec, typed, target.abilities.version)]
     notes += [f"# {number}. {step.text}" for number, step in enumerate(steps, start=1)]
-    return [*notes, text_from_command(named)]
+    return [*notes, shlex.join(named)]
 
 
 def step_ahead(spec: BuildSpec) -> PrecisionStep | None:
@@ -235,7 +236,7 @@ def _outcome(
 ) -> BuildOutcome:
     names = {".build.log": LOG, ".build.metadata.json": METADATA, ".graph.json": GRAPH}
     files = {ending: name for ending, name in names.items() if (folder / name).is_file()}
-    text = text_from_command(command)
+    text = shlex.join(command)
     if run is None:
         note = "the log of trtexec could not be understood"
         return BuildOutcome(command=text, version=abilities.version, files=files, notes=(note,))

@@ -58,7 +58,8 @@ from trtbench.store.directory import RECORD, read_run
 from trtbench.store.store import Store
 from trtbench.trtexec.conditions import reported_from_log, tensors_from_log
 from trtbench.trtexec.exports import calibration_from_text, graph_from_json, profile_from_json
-from trtbench.trtexec.log import LogRun, read_log
+from trtbench.trtexec.log import read_log
+from trtbench.trtexec.log_values import LogRun
 from trtbench.trtexec.sniff import kind_of_stream
 from trtbench.trtexec.times import read_times, times_from_file
 from trtbench.trtexec.version import HEADER_BYTES, PlanHeader, plan_from_bytes
