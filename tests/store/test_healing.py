@@ -150,23 +150,6 @@ def test_last_is_the_run_that_was_made_last_whatever_the_clock_says(tmp_path):
     assert [entry.id for entry in store.index.find()] == ["clock-ahead", "made-last"]
 
 
-def test_ten_thousand_runs_are_indexed_run_by_run_in_a_few_hundred_microseconds(tmp_path):
-    """Compared with reading the runs' own files, so that no absolute time is asserted."""
-    count = 300
-    store = many_runs.fill_store(tmp_path, count=count)
-    began = time.process_time()
-    for folder in store.runs.iterdir():
-        for name in ("run.json", "samples.npz"):
-            if (folder / name).is_file():
-                (folder / name).read_bytes()
-                np.load(folder / name, allow_pickle=False) if name.endswith("z") else None
-    reading = time.process_time() - began
-    began = time.process_time()
-    found = store.reindex(cached_from_run)
-    assert found.runs == count
-    assert time.process_time() - began < 20 * reading
-
-
 @pytest.fixture
 def seal(tmp_path):
     """Show a folder in another place where nobody can write to it, not even root."""

@@ -76,20 +76,6 @@ def test_a_writer_killed_in_the_middle_harms_nobody(world):
         assert {entry.tags for entry in left} == {("all", f"doomed{number}")}
 
 
-@pytest.mark.process
-def test_a_reader_is_not_kept_waiting_by_a_writer_between_its_writes(world):
-    url = world.url
-    Index(url)
-    writer = FORK.Process(target=put_many, args=(url, "w", 100))
-    writer.start()
-    counts = []
-    while writer.is_alive():
-        counts.append(len(Index(url).find()))
-    writer.join()
-    assert writer.exitcode == 0
-    assert counts == sorted(counts)
-
-
 def test_a_newer_index_is_refused(world):
     world.open()
     tell(world.url, "UPDATE trtbench_schema SET version = 99")
@@ -189,15 +175,6 @@ def test_runs_of_several_time_zones_are_listed_by_when_they_were(world):
     records.add(store, records.record("new-york", created="2026-11-15T18:00:00.000-05:00"))
     assert [entry.id for entry in store.index.find()] == ["new-york", "berlin", "tokyo"]
     assert store.entry("last").id == "new-york"
-
-
-def test_an_index_of_the_first_version_learns_when_its_runs_were(world, monkeypatch):
-    store = world.open()
-    records.add(store, records.record("late", created="2026-11-15T18:00:00.000-05:00"))
-    records.add(store, records.record("early", created="2026-11-16T06:00:00.000+09:00"))
-    tell(world.url, "ALTER TABLE runs DROP COLUMN instant_s")
-    tell(world.url, "UPDATE trtbench_schema SET version = 1")
-    assert [entry.id for entry in world.open().index.find()] == ["late", "early"]
 
 
 def test_ids_and_times_are_sorted_by_their_bytes(world):

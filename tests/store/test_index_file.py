@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 
 import pytest
 import records
@@ -31,6 +32,13 @@ def test_a_damaged_index_is_put_aside_and_made_anew(tmp_path, data):
     (aside,) = tmp_path.glob("index.sqlite.damaged-*")
     assert aside.read_bytes() == data
     assert Store(tmp_path).news == []
+
+
+def test_an_index_of_an_earlier_version_is_made_anew(tmp_path):
+    records.add(Store(tmp_path), records.record("r1"))
+    with sqlite3.connect(tmp_path / "index.sqlite") as connection:
+        connection.execute("UPDATE trtbench_schema SET version = 1")
+    assert [entry.id for entry in Store(tmp_path).index.find()] == ["r1"]
 
 
 def look_through(folder) -> int:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import samples
-from made_artefacts import BATCHES, VERSIONS
 from trtbench.core.codec import json_from_value, value_from_json
 from trtbench.core.errors import ParseError
 from trtbench.core.samples import EngineGraph, LayerProfile
@@ -134,11 +133,6 @@ def test_what_is_no_layer_information_is_refused(value: object, place: str) -> N
     with pytest.raises(ParseError) as caught:
         read_graph(value)
     assert caught.value.facts["place"] == place
-
-
-def test_a_graph_survives_being_stored() -> None:
-    graph = read_graph(samples.graph("11"))
-    assert value_from_json(json_from_value(graph), EngineGraph, where="x") == graph
 
 
 # Whole folders
@@ -267,21 +261,6 @@ def test_every_profile_of_a_folder_is_read(artefacts: Path) -> None:
             assert sum(shares) == pytest.approx(1, abs=1e-4), path.name
             for layer in profile.layers:
                 assert layer.average_s * profile.count == pytest.approx(layer.total_s, rel=1e-4)
-
-
-def test_profiles_of_several_runs_in_one_file(made: Path) -> None:
-    path = made / "old" / "profile_net.json"
-    profiles = profiles_from_json(path.read_bytes(), where=path.name)
-    assert [profile.count for profile in profiles] == [100 * each for each in BATCHES]
-    assert {len(profile.layers) for profile in profiles} == {len(samples.LAYERS)}
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_names_of_profile_and_graph_agree(made: Path, version: str) -> None:
-    folder = made / f"trtexec-{version}"
-    profile = profile_from_json((folder / "loaded.profile.json").read_bytes(), where="profile")
-    graph = graph_from_json((folder / "loaded.layerinfo.json").read_bytes(), where="layers")
-    assert [layer.name for layer in profile.layers] == [layer.name for layer in graph.layers]
 
 
 # Calibration caches

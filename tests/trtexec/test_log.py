@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 import logs
-from trtbench.core.codec import json_from_value
 from trtbench.core.errors import ParseError
 from trtbench.core.run import Fact
 from trtbench.trtexec.conditions import (
@@ -18,8 +15,6 @@ from trtbench.trtexec.conditions import (
 from trtbench.trtexec.log import log_from_text
 from trtbench.trtexec.log_values import LogRun
 from trtbench.trtexec.version import version_from_text
-
-PREFIXES = ("", "[INFO] ", "trt-1  | ", "2025-01-01T00:00:00.0000000Z ")
 
 
 def read(text: str | bytes) -> LogRun:
@@ -167,25 +162,6 @@ def test_usage_text_is_not_taken_for_options() -> None:
     assert run.sections == ()
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
-@pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_foreign_prefixes_and_line_ends(prefix: str, newline: str) -> None:
-    plain = read(logs.log_10())
-    text = newline.join(prefix + line for line in logs.log_10().splitlines())
-    run = read(text.encode())
-    assert run.summary == plain.summary
-    assert run.sections == plain.sections
-    assert run.facts == plain.facts
-
-
-def test_colours_bad_bytes_and_utf_16() -> None:
-    coloured = logs.log_10().replace(f"{logs.STAMP} [I]", f"\x1b[32m{logs.STAMP} [I]\x1b[0m")
-    assert read(coloured).summary == read(logs.log_10()).summary
-    damaged = logs.log_10().encode() + b"\xff\xfe\x00caf\xe9\n"
-    assert read(damaged).summary == read(logs.log_10()).summary
-    assert read(logs.log_10().encode("utf-16")).facts == read(logs.log_10()).facts
-
-
 def test_warnings_carry_their_meaning() -> None:
     run = read(logs.log_10())
     unstable = run.message("unstable")
@@ -327,13 +303,3 @@ def test_device_numbers_lose_no_text() -> None:
     assert document["device_information"]["Memory Bus Width"] == 384.0
     printed = document["device_information_printed"]
     assert printed["Memory Bus Width"] == "384 bits (ECC disabled)"
-
-
-def test_documents_are_json() -> None:
-    for document in (build_metadata_from_log(RUN), profile_metadata_from_log(RUN)):
-        assert json.loads(json_from_value(document)) == document
-
-
-def test_a_run_without_a_summary_has_none() -> None:
-    (run,) = log_from_text(logs.banner("RUNNING", version="8601"), where="x")
-    assert "performance_summary" not in profile_metadata_from_log(run)
