@@ -364,8 +364,9 @@ def _profile(count: int | None, records: list[_Record], *, where: str) -> LayerP
         average = record.average_ms if math.isfinite(record.average_ms) else record.total_ms / calls
         total = record.total_ms if math.isfinite(record.total_ms) else average * calls
         if not math.isfinite(total) or not math.isfinite(average):
-            what, place = "has a layer without a time", f"layer {record.name!r}"
-            raise parse_error(where, what=what, place=place, expected="timeMs or averageMs")
+            what, expected = "has a layer without a time", "timeMs or averageMs"
+            at = f"layer {record.name!r}"
+            raise parse_error(where, what=what, place=at, expected=expected)
         layers.append(
             LayerTime(
                 name=record.name,

@@ -206,9 +206,7 @@ def _from_files(found: Sequence[FoundFile], model: Path | None, gpu: str | None)
 def _drafts(found: Sequence[FoundFile]) -> list[Draft]:
     shelf = TimesShelf()
     parts = [part for each in found for part in parts_from_file(each, shelf)]
-    drafts = [draft for draft in drafts_from_parts(parts, shelf) if draft.parts]
-    shelf.clear()
-    return drafts
+    return drafts_from_parts(parts, shelf)
 
 
 def _readable(folder: Path) -> Iterator[FoundFile]:
