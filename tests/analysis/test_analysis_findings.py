@@ -18,17 +18,11 @@ from trtbench.analysis.findings import (
     findings_from_run,
     rule_table,
 )
-from trtbench.analysis.findings.evidence import (
-    AccuracyFacts,
-    BatchPoint,
-    PairFacts,
-    PreparationFacts,
-    UnreadableFacts,
-)
+from trtbench.analysis.findings.evidence import PairFacts
 from trtbench.analysis.summary import modes, summarize, worst
 from trtbench.analysis.verdict import verdict_from_effects
 from trtbench.compare.compare import comparison_from_runs
-from trtbench.core.results import Comparison, Verdict
+from trtbench.core.results import Comparison, Unreadable, Verdict
 from trtbench.core.run import Fact, LaunchFacts, Run
 from trtbench.core.samples import (
     Column,
@@ -110,11 +104,6 @@ def gpu_told(*clocks_mhz: float, reasons: int = 0, **extra: Any) -> Evidence:
     return told({"environment": here}, telemetry=looks(*clocks_mhz or (1980,), reasons=reasons))
 
 
-def clocks(before: float, after: float, **more: float) -> Evidence:
-    """Clocks in MHz before and after the timed part, without a look in between."""
-    return facts(sm_clock_before_hz=before * 1e6, sm_clock_after_hz=after * 1e6, **more)
-
-
 def launched(**known: Any) -> Evidence:
     return told({"launches": (LaunchFacts(wall_s=1.0, **known),)})
 
@@ -148,11 +137,6 @@ def layered(total_ms: float) -> Evidence:
     return Evidence(record=base.record, summary=base.summary, layers=profile)
 
 
-def profiled(gpu_s: float) -> Evidence:
-    launches = (LaunchFacts(profiled_gpu_s=gpu_s),)
-    return Evidence(record=record(launches=launches), summary=spans(host=1.3, gpu=1.0).summary)
-
-
 def typed(dtype: str) -> Evidence:
     layer = LayerInfo(name="conv", inputs=(TensorInfo(name="x", dtype=dtype),))
     return told({"spec": spec(precision="fp16")}, graph=EngineGraph(layers=(layer,) * 4))
@@ -166,11 +150,6 @@ def unlocked(spread: float) -> Evidence:
 def worked(flops: float) -> Evidence:
     """A run of 1 ms on a GPU whose data sheet says about 2 PFLOP/s."""
     return measured(IterationTimes(gpu=series(sd=0.002)), facts={"flops": flops}, **ON_GPU)
-
-
-def batches(last_ms: float) -> Evidence:
-    first = BatchPoint(batch=1, latency_s=6e-3, flops=2e12)
-    return told(ON_GPU, batches=(first, BatchPoint(batch=256, latency_s=last_ms * 1e-3)))
 
 
 def clock_floor(floor_s: float) -> Evidence:
@@ -187,31 +166,23 @@ def imported(versions: dict[str, str], fact: Fact) -> Evidence:
     return told({"provenance": "imported", "environment": here, "conditions": {"tf32": fact}})
 
 
-def correlated(phi: float) -> Evidence:
-    return measured(IterationTimes(host=1e-3 * ar1(np.random.default_rng(8), 3000, phi=phi)))
-
-
 def lost(low: float) -> Evidence:
-    return Evidence(accuracy=AccuracyFacts(metric="top1", drop_low=low, drop_high=0.02))
+    return Evidence(lost=("top1", low, 0.02))
 
 
 def left_out(count: int) -> Evidence:
-    what = UnreadableFacts(model="a.onnx", count=count, items=9, example="1.png", reason="cut off")
-    return Evidence(unreadable=what)
+    lost = (Unreadable(place=0, name="1.png", reason="cut off"),) * count
+    return Evidence(model="a.onnx", unreadable=lost, items=9)
 
 
 def prepared(normalize: str) -> Evidence:
     judged = {"task": "classification", "fit": "crop", "normalize": "imagenet"}
     calibrated = {**judged, "normalize": normalize}
-    return Evidence(preparation=PreparationFacts(model="m", calibrated=calibrated, judged=judged))
+    return Evidence(model="m", preparation=(calibrated, judged))
 
 
 def variables(text: str) -> Evidence:
     return machine(extra={"variables": text})
-
-
-def memory(used: int | None) -> Evidence:
-    return Evidence(telemetry=(TelemetrySample(at_s=0.0, memory_used_bytes=used),))
 
 
 TF32 = ({"conditions": stated(tf32=True)}, {"conditions": stated(tf32=False)})
@@ -227,8 +198,6 @@ CASES: list[tuple[str, str | None, Callable[[], Evidence]]] = [
     ("H02", "error", lambda: spans(host=0.5, gpu=1.0)),
     ("H02", None, lambda: spans(host=1.1, gpu=1.0)),
     ("H02", "error", lambda: spans(host=1.5, gpu=1.0, h2d=0.4, d2h=0.4)),
-    ("H02", "warning", lambda: batches(6.1)),
-    ("H02", None, lambda: batches(1020.0)),
     ("H03", "error", lambda: facts(outputs_finite=False)),
     ("H03", "error", lambda: facts(outputs_vary=False)),
     ("H03", "warning", lambda: facts(graph_outputs_differ=True)),
@@ -242,10 +211,7 @@ CASES: list[tuple[str, str | None, Callable[[], Evidence]]] = [
     ("H05", "warning", lambda: gpu_told(1980, 1800)),
     ("H05", "error", lambda: gpu_told(1300, 1300)),
     ("H05", None, lambda: gpu_told(1980, 1975)),
-    ("H05", "warning", lambda: clocks(1800, 1692)),
-    ("H05", None, lambda: clocks(1800, 1750)),
-    ("H05", None, lambda: clocks(300, 1800)),
-    ("H05", "warning", lambda: clocks(1800, 1800, sm_clock_drop=0.3)),
+    ("H05", "warning", lambda: facts(sm_clock_drop=0.3)),
     ("H06", "warning", lambda: pair(baseline_clock_hz=1.98e9, candidate_clock_hz=1.9e9)),
     ("H06", None, lambda: pair(baseline_clock_hz=1.98e9, candidate_clock_hz=1.975e9)),
     ("H06", "warning", lambda: pair(in_time="slower", in_cycles="same")),
@@ -259,9 +225,8 @@ CASES: list[tuple[str, str | None, Callable[[], Evidence]]] = [
     ("H09", "warning", lambda: machine(load_before=(9.0, 1, 1))),
     ("H10", "note", lambda: machine(cpu_governor="powersave")),
     ("H10", None, lambda: told()),
-    ("H11", "note", lambda: machine(virtual_machine=True)),
-    ("H11", "warning", lambda: machine(extra={"throttled_s": 0.5})),
-    ("H11", None, lambda: told()),
+    ("H10", "note", lambda: machine(virtual_machine=True)),
+    ("H09", "warning", lambda: machine(extra={"throttled_s": 0.5})),
     ("H12", "warning", lambda: steps(1e-6)),
     ("H12", None, lambda: steps(1e-8)),
     ("H12", "warning", lambda: clock_floor(1e-4)),
@@ -273,15 +238,11 @@ CASES: list[tuple[str, str | None, Callable[[], Evidence]]] = [
     ("H14", None, lambda: of_launches(5)),
     ("H15", "warning", lambda: changed(slice(300, None), 1.1)),
     ("H15", None, lambda: changed(slice(300, None), 1.0)),
-    ("H16", "warning", lambda: changed(slice(800, None), 1.1)),
-    ("H16", None, lambda: changed(slice(200, None), 1.1)),
-    ("H16", "warning", lambda: told({"launches": (LaunchFacts(steady=False),)})),
+    ("H15", "warning", lambda: told({"launches": (LaunchFacts(steady=False),)})),
     ("H17", "warning", lambda: two_kinds(1.1)),
     ("H17", None, lambda: two_kinds(1.0)),
     ("H18", "note", lambda: changed([100, 500], 8.0, seed=4)),
     ("H18", None, lambda: changed([100, 500], 1.2, seed=4)),
-    ("H19", "note", lambda: correlated(0.95)),
-    ("H19", None, lambda: correlated(0.3)),
     ("H20", "warning", lambda: spans(host=1.2, gpu=1.0, enqueue=0.9)),
     ("H20", None, lambda: spans(host=1.1, gpu=1.0, enqueue=0.1)),
     ("H21", "warning", lambda: spans(host=3.2, gpu=1.0, h2d=1.5, d2h=0.5)),
@@ -290,8 +251,6 @@ CASES: list[tuple[str, str | None, Callable[[], Evidence]]] = [
     ("H22", "note", lambda: layered(0.92)),
     ("H22", "warning", lambda: layered(1.3)),
     ("H22", None, lambda: layered(1.02)),
-    ("H23", "note", lambda: profiled(1.2e-3)),
-    ("H23", None, lambda: profiled(1.02e-3)),
     ("H24", "error", lambda: pair(*GRAPHS)),
     ("H24", None, lambda: pair(HERE, HERE)),
     ("H24", "error", lambda: told(NO_GRAPH)),
@@ -330,10 +289,6 @@ CASES: list[tuple[str, str | None, Callable[[], Evidence]]] = [
     ("H38", "warning", lambda: facts(energy_window_s=3.0, energy_update_s=0.1)),
     ("H38", "warning", lambda: facts(**ENERGY, energy_integral_j=110)),
     ("H38", None, lambda: facts(**ENERGY, energy_integral_j=101)),
-    ("H39", "note", lambda: memory(1)),
-    ("H39", None, lambda: memory(None)),
-    ("H40", "note", lambda: told()),
-    ("H40", None, lambda: told({"spec": spec(gap_s=0.002)})),
     ("H41", "warning", lambda: changed(slice(0, 6), 3.0, seed=5, n=600)),
     ("H41", None, lambda: changed(slice(0, 6), 1.05, seed=5, n=600)),
     ("H43", "warning", lambda: lost(0.01)),
@@ -369,7 +324,7 @@ def test_rule(code: str, expected: str | None, make: Callable[[], Evidence]) -> 
 
 
 def test_the_checklist_is_complete() -> None:
-    dropped = {35, 42}  # nothing can bring them about: see docs/findings.md
+    dropped = {11, 16, 19, 23, 35, 39, 40, 42}  # see docs/findings.md
     kept = [f"H{n:02}" for n in range(1, 52) if n not in dropped]
     assert [rule.code for rule in RULES] == kept
     for fires in (True, False):
@@ -380,7 +335,7 @@ def test_the_checklist_is_complete() -> None:
 def test_nothing_is_said_about_nothing() -> None:
     assert findings_from_evidence(Evidence()) == ()
     bare = Evidence(record=record(launches=(), inputs=()))
-    assert {f.code for f in findings_from_evidence(bare)} <= {"H10", "H11", "H30", "H36", "H40"}
+    assert {f.code for f in findings_from_evidence(bare)} <= {"H10", "H30", "H36"}
     assert isinstance(findings_from_run(run(IterationTimes())), tuple)
 
 

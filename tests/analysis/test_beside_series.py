@@ -52,7 +52,6 @@ def test_seventeen_thousand_samples_may_be_worth_very_few(beside: Path) -> None:
     summary = summarize(graph.times).column("latency")
     assert summary.count > 17_000
     assert summary.effective < 100
-    assert "H19" in found(graph)
 
 
 def test_every_file_is_judged_without_failing(beside: Path) -> None:

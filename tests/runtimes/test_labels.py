@@ -326,8 +326,8 @@ def test_rests_profiles_and_further_arguments_name_a_run_too(trtexec: Any, store
     assert "loadInputs=input:x.bin, useManagedMemory=on" in title
     assert "2 streams, latencies overlap, gap 5.00 ms, profile 1" in title
     assert "fp16" not in title, "an engine is what it was built as"
-    assert not {"H30", "H40", "H46"} & {each.code for each in run.findings}
-    assert {"H30", "H40"} <= {each.code for each in plain.findings}
+    assert not {"H30", "H46"} & {each.code for each in run.findings}
+    assert "H30" in {each.code for each in plain.findings}
     assert "useManagedMemory=on" in labels_from_runs([plain, run])[1]
     assert key_from_record(plain.record) != key_from_record(run.record)
     found = {each.key: each for each in differences(plain.record, run.record)}

@@ -13,7 +13,6 @@ import numpy as np
 
 from trtbench.analysis.check import Candidate, Checked, OutputCheck, OutputTally, Side, pair_outputs
 from trtbench.analysis.findings import Evidence, findings_from_evidence
-from trtbench.analysis.findings.evidence import PreparationFacts, UnreadableFacts
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, UsageError, writing
 from trtbench.core.results import Feed, InferOutcome
@@ -286,9 +285,8 @@ def preparation_findings(
     label: str, model: ModelRef, judged: Mapping[str, Scalar]
 ) -> tuple[Finding, ...]:
     """Report whether a model's images were prepared differently for calibration than here."""
-    calibrated = preparation_of_model(model)
-    facts = PreparationFacts(model=label, calibrated=calibrated, judged=dict(judged))
-    return tuple(findings_from_evidence(Evidence(preparation=facts)))
+    preparation = preparation_of_model(model), judged
+    return findings_from_evidence(Evidence(model=label, preparation=preparation))
 
 
 def unreadable_findings(passes: Sequence[tuple[str, InferOutcome]]) -> tuple[Finding, ...]:
@@ -305,12 +303,9 @@ def unreadable_findings(passes: Sequence[tuple[str, InferOutcome]]) -> tuple[Fin
         )
     found: list[Finding] = []
     for label, outcome in passes:
-        if lost := outcome.unreadable:
-            facts = UnreadableFacts(
-                model=label, count=len(lost), items=outcome.items + len(lost),
-                example=lost[0].name, reason=lost[0].reason,
-            )  # fmt: skip
-            found += findings_from_evidence(Evidence(unreadable=facts))
+        lost = outcome.unreadable
+        seen = Evidence(model=label, unreadable=lost, items=outcome.items + len(lost))
+        found += findings_from_evidence(seen)
     return tuple(found)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from trtbench.analysis.comparability import CLOCK_TOLERANCE, blocking_reasons, differences
 from trtbench.analysis.findings import findings_from_evidence
-from trtbench.analysis.findings.evidence import AccuracyFacts, Evidence, PairFacts
+from trtbench.analysis.findings.evidence import Evidence, PairFacts
 from trtbench.analysis.stored_comparison import (
     COMPARISON_HEADER,
     Drift,
@@ -458,8 +458,8 @@ def further_findings(
     known = [scores.by_metric() if scores else {} for scores in kept]
     found = [
         finding
-        for accuracy in (_accuracy_lost(*known) or [None])
-        for finding in findings_from_evidence(Evidence(pair=pair, accuracy=accuracy))
+        for lost in _accuracy_lost(*known)
+        for finding in findings_from_evidence(Evidence(pair=pair, lost=lost))
         if finding not in comparison.findings
     ]
     unique = {(finding.code, finding.message): finding for finding in found}
@@ -468,9 +468,12 @@ def further_findings(
 
 def _accuracy_lost(
     baseline: Mapping[str, Score], candidate: Mapping[str, Score]
-) -> list[AccuracyFacts | None]:
-    """Compare the scores that both sides have; the widths of two intervals add as squares do."""
-    lost: list[AccuracyFacts | None] = []
+) -> list[tuple[str, float, float]]:
+    """Compare the scores that both sides have; the widths of two intervals add as squares do.
+
+    The first one stands for none at all.
+    """
+    lost = [("", 0.0, 0.0)]
     for metric, before in baseline.items():
         after = candidate.get(metric)
         if after is None or before.interval is None or after.interval is None:
@@ -481,5 +484,5 @@ def _accuracy_lost(
         drop = before.value - after.value if "high" in better else after.value - before.value
         intervals = (before.interval, after.interval)
         half = math.hypot(*((each.high - each.low) / 2 for each in intervals))
-        lost.append(AccuracyFacts(metric=metric, drop_low=drop - half, drop_high=drop + half))
+        lost.append((metric, drop - half, drop + half))
     return lost

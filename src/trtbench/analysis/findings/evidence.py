@@ -8,48 +8,21 @@ from dataclasses import dataclass
 
 from trtbench.analysis.history import Segmentation, segment_launches
 from trtbench.analysis.summary import Summary, summary_from_samples
-from trtbench.core.results import Comparison, VerdictKind
-from trtbench.core.run import Finding, Gpu, LaunchFacts, Run, RunRecord, Scalar, Severity, gpu_of
+from trtbench.core.results import Comparison, Unreadable, VerdictKind
+from trtbench.core.run import (
+    Finding,
+    Gpu,
+    LaunchFacts,
+    Run,
+    RunRecord,
+    Scalar,
+    Severity,
+    gpu_of,
+    known_value,
+)
 from trtbench.core.samples import EngineGraph, IterationTimes, LayerProfile, TelemetrySample
 from trtbench.core.spec import Value
 from trtbench.layers.cost import peak_of
-
-
-class BatchPoint(Value, frozen=True, kw_only=True):
-    """Latency at one batch size, for a look over batch sizes."""
-
-    batch: int
-    latency_s: float
-    flops: float | None = None
-    """Of one query."""
-
-
-class AccuracyFacts(Value, frozen=True, kw_only=True):
-    """How much accuracy a candidate lost against its baseline."""
-
-    metric: str
-    drop_low: float
-    drop_high: float
-    """Interval of the loss; above zero it is a loss."""
-
-
-class PreparationFacts(Value, frozen=True, kw_only=True):
-    """How the images of a model were prepared, for calibrating it and for judging it."""
-
-    model: str
-    calibrated: dict[str, Scalar]
-    judged: dict[str, Scalar]
-
-
-class UnreadableFacts(Value, frozen=True, kw_only=True):
-    """Items of a data set that could not be read, and are not in a model's scores."""
-
-    model: str
-    count: int
-    items: int
-    """In all, those that could not be read among them."""
-    example: str
-    reason: str
 
 
 class PairFacts(Value, frozen=True, kw_only=True):
@@ -86,10 +59,15 @@ class Evidence:
     telemetry: tuple[TelemetrySample, ...] = ()
     layers: LayerProfile | None = None
     graph: EngineGraph | None = None
-    batches: tuple[BatchPoint, ...] = ()
-    accuracy: AccuracyFacts | None = None
-    preparation: PreparationFacts | None = None
-    unreadable: UnreadableFacts | None = None
+    model: str = ""
+    """What the facts of an evaluation are about."""
+    lost: tuple[str, float, float] = ("", 0.0, 0.0)
+    """A metric and the interval of its loss against the baseline; above zero it is a loss."""
+    preparation: tuple[Mapping[str, Scalar], Mapping[str, Scalar]] = ({}, {})
+    """How images were prepared, for calibration and for the evaluation."""
+    unreadable: tuple[Unreadable, ...] = ()
+    items: int = 0
+    """Of the data set, unreadable ones included."""
     crashed: str | None = None
     """How a builder ended that had reported success."""
     pair: PairFacts | None = None
@@ -134,10 +112,13 @@ class Evidence:
         columns = self.summary.columns if self.summary else ()
         return next((each.median for each in columns if each.column == column), None)
 
+    def device_s(self, gpu_s: float) -> float:
+        """GPU work and the copies around it, by their medians."""
+        return gpu_s + sum(known([self.median("h2d"), self.median("d2h")]))
+
     def condition(self, key: str) -> object:
         """Recorded condition; ``None`` when it is not known."""
-        fact = self.record.conditions.get(key) if self.record else None
-        return None if fact is None or fact.source == "unknown" else fact.value
+        return known_value(self.record.conditions.get(key)) if self.record else None
 
     def fact(self, key: str) -> float | None:
         """Number among the facts of the run or of its machine."""

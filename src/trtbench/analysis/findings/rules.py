@@ -1,14 +1,16 @@
 """The rules of the checklist, each a function that looks at the evidence.
 
-The clock and the outputs: H01 to H03, H12, H20 to H23. The samples: H13 to H19, H41. What was run
-and how: H26, H29 to H44, H46 to H51. The machine: H04 to H11, H31. Comparisons: H06, H24, H25, H27,
+The clock and the outputs: H01 to H03, H12, H20 to H22. The samples: H13 to H18, H41. What was run
+and how: H26, H29 to H44, H46 to H51. The machine: H04 to H10, H31. Comparisons: H06, H24, H25, H27,
 H28, H32 to H34, H43, H45.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +20,6 @@ from trtbench.analysis.findings.evidence import Evidence, Hit, Limits, known, ru
 from trtbench.analysis.summary import modes, quantum, worst
 from trtbench.core.properties import (
     PROPERTIES,
-    gap_of,
     is_passed_on,
     options_of,
     protocol_of,
@@ -34,7 +35,7 @@ from trtbench.core.run import (
     precision_of,
     types_of,
 )
-from trtbench.core.spec import RunSpec, Value
+from trtbench.core.spec import RunSpec
 from trtbench.core.units import instant_from_text, text_from_seconds
 from trtbench.layers.join import layer_types
 
@@ -62,46 +63,22 @@ def faster_than_light(e: Evidence, at: Limits) -> Iterator[Hit]:
             )
 
 
-@rule(
-    "H02",
-    "missing synchronisation",
-    "error",
-    "host",
-    identity=0.98,
-    slack_us=2,
-    flat=0.05,
-    batches=8,
-    peak=0.5,
-)
+@rule("H02", "missing synchronisation", "error", "host", identity=0.98, slack_us=2)
 def missing_sync(e: Evidence, at: Limits) -> Iterator[Hit]:
     """median host time below {identity:.0%} of median GPU time, or, one query at a time, more
-    than {slack_us:.0f} µs below the sum of copies and GPU work; a warning when latency stays
-    within {flat:.0%} over {batches:.0f} times the batch at more than {peak:.0%} of the peak.
+    than {slack_us:.0f} µs below the sum of copies and GPU work.
     Source: TensorRT issue 3493; ArtTRT's 6 ms at every batch."""
     host, gpu = e.median("host"), e.median("gpu")
-    spans = (gpu or 0.0) + sum(known([e.median("h2d"), e.median("d2h")]))
+    if host is None or gpu is None:
+        return
+    spans = e.device_s(gpu)
     serial = e.record is not None and protocol_of(e.record) == "serve"
-    too_short = host is not None and gpu is not None and host < at["identity"] * gpu
-    overlaps = host is not None and serial and host < spans - at["slack_us"] * 1e-6
-    if host is not None and gpu is not None and (too_short or overlaps):
+    overlaps = serial and host < spans - at["slack_us"] * 1e-6
+    if overlaps or host < at["identity"] * gpu:
         yield Hit(
             "the host clock stopped before the GPU had finished",
             {"host_ms": host * 1e3, "device_ms": spans * 1e3},
             "wait for the stream before reading the clock: --protocol serve",
-        )
-    points, (peak, _) = sorted(e.batches, key=lambda point: point.batch), e.peaks()
-    if len(points) < 2 or not points[0].flops or not peak:
-        return
-    first, last = points[0], points[-1]
-    share = points[0].flops * last.batch / max(1, first.batch) / last.latency_s / peak
-    flat = abs(last.latency_s / first.latency_s - 1) <= at["flat"]
-    if last.batch >= at["batches"] * first.batch and flat and share > at["peak"]:
-        yield Hit(
-            f"batch {last.batch} takes as long as batch {first.batch}: "
-            "probably only the launch was timed",
-            {"batch": last.batch, "share_of_peak": share},
-            "wait for the stream before reading the clock: --protocol serve",
-            severity="warning",
         )
 
 
@@ -150,26 +127,20 @@ def timer_floor(e: Evidence, at: Limits) -> Iterator[Hit]:
     steps above {quantum:.1%} of the median (columns above {share:.0%} of the headline).
     Source: pyperf; CUDA events 0.5 µs; trtexec's float32."""
     host = e.median("host")
-    floors = known([launch.timer_floor_s for launch in e.launches])
-    if host is not None and floors and host < at["floor"] * max(floors):
+    floor = max(known(launch.timer_floor_s for launch in e.launches), default=0.0)
+    if host is not None and host < at["floor"] * floor:
         yield Hit(
-            f"one query lasts only {host / max(floors):.0f} times the clock's own cost",
-            {"median_us": host * 1e6, "floor_us": max(floors) * 1e6},
+            f"one query lasts only {host / floor:.0f} times the clock's own cost",
+            {"median_us": host * 1e6, "floor_us": floor * 1e6},
             "measure a larger --batch, so that one query lasts longer",
         )
     if e.times is None or e.summary is None:
         return
     least = at["share"] * (e.median(e.summary.headline) or 0.0)
     for name, column in e.times.durations().items():
-        step, equal = quantum(column)
-        median = e.median(name)
-        if (
-            median
-            and median > least
-            and step
-            and equal > at["equal"]
-            and step > at["quantum"] * median
-        ):
+        (step, equal), median = quantum(column), e.median(name) or 0.0
+        coarse = step is not None and equal > at["equal"] and step > at["quantum"] * median
+        if step and coarse and median > least:
             yield Hit(
                 f"{name} moves in steps of {step * 1e6:.2g} µs, {step / median:.1%} of its median",
                 {"step_us": step * 1e6, "equal_share": equal},
@@ -192,33 +163,27 @@ def host_bound(e: Evidence, at: Limits) -> Iterator[Hit]:
             {"enqueue_ms": enqueue * 1e3, "gpu_ms": gpu * 1e3},
             remedy,
         )
-    elif gpu and host:
-        spans = gpu + sum(known([e.median("h2d"), e.median("d2h")]))
-        rest = (host - spans) / host
-        if rest > at["rest"]:
-            yield Hit(
-                f"{rest:.0%} of the host time is neither copy nor GPU work",
-                {"host_ms": host * 1e3, "spans_ms": spans * 1e3},
-                f"{remedy}; --spin-wait",
-                "host",
-            )
+    elif gpu and host and (rest := 1 - e.device_s(gpu) / host) > at["rest"]:
+        yield Hit(
+            f"{rest:.0%} of the host time is neither copy nor GPU work",
+            {"host_ms": host * 1e3, "spans_ms": e.device_s(gpu) * 1e3},
+            f"{remedy}; --spin-wait",
+            "host",
+        )
 
 
 @rule("H21", "bound by transfers", "warning", "h2d", share=0.3)
 def transfer_bound(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """a copy takes at least as long as the GPU work; a note above {share:.0%} of host time, with
-    pageable memory, or with a PCIe link below its best.
-    Source: trtexec; NVML."""
+    """a copy takes at least as long as the GPU work; a note above {share:.0%} of host time, or
+    with pageable memory.
+    Source: trtexec."""
     gpu, host = e.median("gpu"), e.median("host") or e.median("latency")
     copies = {name: copy for name in ("h2d", "d2h") if (copy := e.median(name)) is not None}
     for name, copy in copies.items():
-        much = gpu and host and copy > at["share"] * host
-        if gpu and (copy >= gpu or much):
-            what = "takes as long as the GPU work"
-            if copy < gpu:
-                what = f"is {copy / (host or copy):.0%} of the whole"
+        if gpu and (copy >= gpu or (host and copy > at["share"] * host)):
+            part = f"is {copy / (host or copy):.0%} of the whole"
             yield Hit(
-                f"{name} {what}",
+                f"{name} {part if copy < gpu else 'takes as long as the GPU work'}",
                 {f"{name}_ms": copy * 1e3, "gpu_ms": gpu * 1e3},
                 "keep data on the device, copy less, or --protocol pipeline to overlap copies",
                 name,
@@ -231,17 +196,6 @@ def transfer_bound(e: Evidence, at: Limits) -> Iterator[Hit]:
             "use pinned buffers",
             severity="note",
         )
-    if not copies or e.gpu is None or not e.gpu.pcie_width or not e.gpu.pcie_width_max:
-        return
-    generation, best = e.gpu.pcie_gen or 1, e.gpu.pcie_gen_max or 1
-    if e.gpu.pcie_width < e.gpu.pcie_width_max or generation < best:
-        yield Hit(
-            f"the PCIe link runs at gen {generation} x{e.gpu.pcie_width}, "
-            f"its best is gen {best} x{e.gpu.pcie_width_max}",
-            {"pcie_gen": generation, "pcie_width": e.gpu.pcie_width},
-            "check the slot and that the link was read under load",
-            severity="note",
-        )
 
 
 @rule("H22", "layers do not add up", "note", "layers", note=0.05, warning=0.15)
@@ -250,48 +204,28 @@ def layer_sum(e: Evidence, at: Limits) -> Iterator[Hit]:
     {warning:.0%}.
     Source: TensorRT IProfiler."""
     gpu = e.median("gpu")
-    if not gpu or e.layers is None or not e.layers.layers:
-        return
-    total = sum(layer.average_s for layer in e.layers.layers)
-    off = total / gpu - 1
-    if abs(off) <= at["note"]:
-        return
-    why = "profiling runs layers one by one" if off > 0 else "gaps and reformats are not listed"
-    yield Hit(
-        f"layers sum to {off:+.0%} of the GPU time: {why}",
-        {"layers_ms": total * 1e3, "gpu_ms": gpu * 1e3},
-        "read layer times as shares, not as milliseconds of the real run",
-        severity="warning" if abs(off) > at["warning"] else None,
-    )
-
-
-@rule("H23", "the profiler changed the run", "note", "layers", share=0.05)
-def profiler_effect(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """GPU time with the profiler attached differs by more than {share:.0%}.
-    Source: TensorRT IProfiler."""
-    gpu = e.median("gpu")
-    profiled = known([launch.profiled_gpu_s for launch in e.launches])
-    if not gpu or not profiled:
-        return
-    off = float(np.median(profiled)) / gpu - 1
-    if abs(off) > at["share"]:
+    total = sum(layer.average_s for layer in e.layers.layers) if e.layers else 0.0
+    off = total / gpu - 1 if gpu and total else 0.0
+    if gpu and abs(off) > at["note"]:
+        why = "profiling runs layers one by one" if off > 0 else "gaps and reformats are not listed"
         yield Hit(
-            f"with the profiler attached the GPU time was {off:+.0%}",
-            {"gpu_ms": gpu * 1e3, "change": off},
-            "keep profile and latency runs apart (the default)",
+            f"layers sum to {off:+.0%} of the GPU time: {why}",
+            {"layers_ms": total * 1e3, "gpu_ms": gpu * 1e3},
+            "read layer times as shares, not as milliseconds of the real run",
+            severity="warning" if abs(off) > at["warning"] else None,
         )
 
 
 TAILS = (0.9, 0.95, 0.99, 0.999)
 
 
-@rule("H13", "too few samples", "note", launches=5, pair=5)
+@rule("H13", "too few samples", "note", launches=5)
 def too_few(e: Evidence, at: Limits) -> Iterator[Hit]:
     """a percentile needs more effective samples than there are (its cell stays empty); a warning
-    with two or more but fewer than {launches:.0f} launches, {pair:.0f} in a comparison.
+    with two or more but fewer than {launches:.0f} launches, or launches of a comparison.
     Source: order statistics; Student's t."""
     comparison = e.pair.comparison if e.pair else None
-    counted: list[tuple[int, float, str | None]] = []
+    counted: list[tuple[int, str | None]] = []
     if e.summary is not None and e.summary.columns:
         head = e.summary.column(e.summary.headline)
         missing = [each for each in head.quantiles if each.value is None and each.q in TAILS]
@@ -304,15 +238,15 @@ def too_few(e: Evidence, at: Limits) -> Iterator[Hit]:
                 missing[0].name,
             )
         if e.summary.launches > 1:
-            counted.append((e.summary.launches, at["launches"], e.summary.headline))
+            counted.append((e.summary.launches, e.summary.headline))
     if comparison is not None and comparison.design != "apart":
-        counted.append((len(comparison.effects), at["pair"], None))
-    for count, wanted, concerns in counted:
-        if 0 < count < wanted:
+        counted.append((len(comparison.effects), None))
+    for count, concerns in counted:
+        if 0 < count < at["launches"]:
             yield Hit(
                 f"{count} launches give only a rough interval",
                 {"launches": count},
-                f"--launches {wanted:.0f}",
+                f"--launches {at['launches']:.0f}",
                 concerns,
                 severity="warning",
             )
@@ -333,12 +267,23 @@ def one_launch(e: Evidence, at: Limits) -> Iterator[Hit]:
 
 @rule("H15", "not stationary", "warning", change=0.01, thirds=0.02)
 def not_stationary(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """the level changes by more than {change:.0%} within the measured part, or the last third
-    differs from the first by more than {thirds:.0%} (a note when sides were interleaved).
+    """the level changes by more than {change:.0%} within the measured part, the last third
+    differs from the first by more than {thirds:.0%}, or warm-up ended at its cap (a note when
+    sides were interleaved).
     Source: Barrett et al. 2017."""
-    if e.summary is None or e.times is None or not len(e.times):
+    column = e.summary.headline if e.summary else None
+    severity: Severity | None = "note" if e.interleaved else None
+    capped = sum(launch.steady is False for launch in e.launches)
+    if capped:
+        yield Hit(
+            f"warm-up of {capped} launches ended without being steady",
+            {"unsteady_warmups": capped},
+            "--warmup 10s --duration 10s, or find what else runs on the machine",
+            column,
+            severity,
+        )
+    if column is None or e.times is None or not len(e.times):
         return
-    column = e.summary.headline
     moved = [s for s in e.segments if s.kind != "flat" and s.largest_change > at["change"]]
     launches, drifts = e.times.by_launch(column), [0.0]
     for part in launches:
@@ -356,29 +301,7 @@ def not_stationary(e: Evidence, at: Limits) -> Iterator[Hit]:
         {"largest_change": change, "last_third_vs_first": drift},
         "--warmup 5s, a quiet machine, or trtbench compare for a ratio",
         column,
-        severity="note" if e.interleaved else None,
-    )
-
-
-@rule("H16", "no steady state", "warning")
-def no_steady_state(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """the last change of level comes after half of the run, or warm-up ended at its cap.
-    Source: Barrett et al. 2017."""
-    unsteady = sum(segment.kind == "no steady state" for segment in e.segments)
-    capped = sum(launch.steady is False for launch in e.launches)
-    if not unsteady and not capped:
-        return
-    why = []
-    if unsteady:
-        why.append(f"{unsteady} of {len(e.segments)} launches changed level in their second half")
-    if capped:
-        why.append(f"warm-up of {capped} launches ended without being steady")
-    yield Hit(
-        f"no steady state: {'; '.join(why)}",
-        {"unsteady_launches": unsteady, "unsteady_warmups": capped},
-        "--warmup 10s --duration 10s, or find what else runs on the machine",
-        e.summary.headline if e.summary else None,
-        severity="note" if e.interleaved else None,
+        severity,
     )
 
 
@@ -389,30 +312,25 @@ def bimodal(e: Evidence, at: Limits) -> Iterator[Hit]:
     Source: calibrated: no false alarm on five unimodal families."""
     if e.times is None or not len(e.times):
         return
+    splits = (modes(part) for part in e.times.by_launch(e.times.headline))
     found = [
-        split
-        for part in e.times.by_launch(e.times.headline)
-        if (split := modes(part)) is not None
-        and split.separation > at["separation"]
-        and split.minor_share >= at["minor"]
-        and split.gap > at["gap"]
+        each
+        for each in splits
+        if each is not None
+        and each.separation > at["separation"]
+        and each.minor_share >= at["minor"]
+        and each.gap > at["gap"]
     ]
-    if not found:
-        return
-    clearest = max(found, key=lambda split: split.separation)
-    yield Hit(
-        f"two kinds of iterations: {text_from_seconds(clearest.low)} and "
-        f"{text_from_seconds(clearest.high)} ({clearest.minor_share * 100:.0f} % in the rarer)",
-        {
-            "low_ms": clearest.low * 1e3,
-            "high_ms": clearest.high * 1e3,
-            "minor_share": clearest.minor_share,
-            "separation": min(clearest.separation, 1e6),
-            "launches": len(found),
-        },
-        "read both modes, not the mean; look for clock steps or a neighbour",
-        e.times.headline,
-    )
+    if found:
+        clearest = max(found, key=lambda split: split.separation)
+        share = clearest.minor_share
+        yield Hit(
+            f"two kinds of iterations: {text_from_seconds(clearest.low)} and "
+            f"{text_from_seconds(clearest.high)} ({share * 100:.0f} % in the rarer)",
+            {"low_ms": clearest.low * 1e3, "high_ms": clearest.high * 1e3, "minor_share": share},
+            "read both modes, not the mean; look for clock steps or a neighbour",
+            e.times.headline,
+        )
 
 
 @rule("H18", "heavy tail", "note", "p99", p99=1.5, max=5)
@@ -422,39 +340,14 @@ def heavy_tail(e: Evidence, at: Limits) -> Iterator[Hit]:
     if e.summary is None or e.times is None or not len(e.times):
         return
     head = e.summary.column(e.summary.headline)
-    p99 = head.quantile(0.99).value
-    heavy = (p99 or 0) > at["p99"] * head.median
-    if head.median <= 0 or not (heavy or head.max > at["max"] * head.median):
-        return
-    column = e.times.durations()[head.column]
-    slowest = worst(column)
-    shown = ", ".join(f"#{i} {column[i] / head.median:.1f}×" for i in slowest)
-    evidence: dict[str, Scalar] = {"max_over_median": head.max / head.median, "worst": shown}
-    if p99:
-        evidence["p99_over_median"] = p99 / head.median
-    if e.times.start is not None:
-        evidence["worst_at_s"] = ", ".join(f"{e.times.start[i]:.3f}" for i in slowest)
-    yield Hit(
-        f"heavy tail: the slowest query took {head.max / head.median:.1f} times the median",
-        evidence,
-        "look at what happened then: garbage collection, throttling, another process",
-    )
-
-
-@rule("H19", "samples are not independent", "note", tau=10)
-def autocorrelated(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """a correlation time above {tau:.0f} samples.
-    Source: 16 to 21 is usual on a shared machine, measured."""
-    if e.summary is None or not e.summary.columns:
-        return
-    head = e.summary.column(e.summary.headline)
-    tau = head.count / head.effective if head.effective else 0.0
-    if tau > at["tau"]:
+    far = (head.quantile(0.99).value or 0) > at["p99"] * head.median
+    if head.median > 0 and (far or head.max > at["max"] * head.median):
+        column, largest = e.times.durations()[head.column], head.max / head.median
+        shown = ", ".join(f"#{i} {column[i] / head.median:.1f}×" for i in worst(column))
         yield Hit(
-            f"{head.count} samples are worth {head.effective:.0f} independent ones",
-            {"tau": tau, "effective": head.effective},
-            "more launches instead of more iterations: --launches 5",
-            head.column,
+            f"heavy tail: the slowest query took {largest:.1f} times the median",
+            {"max_over_median": largest, "worst": shown},
+            "look at what happened then: garbage collection, throttling, another process",
         )
 
 
@@ -463,20 +356,17 @@ def still_loading(e: Evidence, at: Limits) -> Iterator[Hit]:
     """the first {first:.0f} measured iterations take more than {times} times the median; or
     TensorRT-RTX without a runtime cache.
     Source: CUDA lazy loading; TensorRT-RTX background compilation."""
-    late, headline, first = [], "host", int(at["first"])
-    if e.times is not None and len(e.times):
-        headline = e.times.headline
-        parts = (part for part in e.times.by_launch(headline) if len(part) >= 10 * first)
-        medians = ((float(np.min(part[:first])), float(np.median(part))) for part in parts)
-        ratios = (least / median for least, median in medians if median > 0)
-        late = [ratio for ratio in ratios if ratio > at["times"]]
-    if late:
+    first, ratios = int(at["first"]), [0.0]
+    for part in e.times.by_launch(e.times.headline) if e.times and len(e.times) else ():
+        if len(part) >= 10 * first and (median := float(np.median(part))) > 0:
+            ratios.append(float(np.min(part[:first])) / median)
+    if e.times is not None and max(ratios) > at["times"]:
         yield Hit(
-            f"the first measured iterations took {max(late):.1f} times the median: "
+            f"the first measured iterations took {max(ratios):.1f} times the median: "
             "something was still loading",
-            {"first_over_median": max(late), "launches": len(late)},
+            {"first_over_median": max(ratios)},
             "--warmup 5s; CUDA_MODULE_LOADING=EAGER",
-            headline,
+            e.times.headline,
         )
     if e.condition("specialization") == "lazy":
         yield Hit(
@@ -496,17 +386,19 @@ def precision_label(e: Evidence, at: Limits) -> Iterator[Hit]:
     beside a model names one that nothing of it computes in; a note where only that record names
     one.
     Source: TensorRT 11 is strongly typed."""
-    if (claimed := e.text("claimed_precision")) is not None and e.record is not None:
+    if e.record is None:
+        return
+    label = precision_of(e.record) or e.record.spec.precision
+    if (claimed := e.text("claimed_precision")) is not None:
         ran = precision_of(e.record)
         yield Hit(
             f"{claimed} by what is on record, but nothing of it computes in that: {ran}",
             {"claimed": claimed, "ran": ran},
             "build or convert it again, or remove the record beside it",
         )
-    label = (precision_of(e.record) or e.record.spec.precision) if e.record else None
     if label is None:
         return
-    fact = e.record.conditions.get("precision") if e.record else None
+    fact = e.record.conditions.get("precision")
     if fact is not None and fact.source == "recorded":
         yield Hit(
             f"{label} is what the record beside the engine says; nothing that ran tells",
@@ -516,10 +408,8 @@ def precision_label(e: Evidence, at: Limits) -> Iterator[Hit]:
         )
     types = layer_types(e.graph) if e.graph else Counter()
     wanted = SHARED_TYPES.get(label, tuple(types_of(label)))
-    if not types or not wanted:
-        return
-    share = sum(types[name] for name in wanted) / sum(types.values())
-    if share < at["share"]:
+    share = sum(types[name] for name in wanted) / max(1, sum(types.values()))
+    if types and wanted and share < at["share"]:
         shown = ", ".join(f"{count} {name}" for name, count in types.most_common())
         yield Hit(
             f"labelled {label}, but only {share:.0%} of the layers run in it",
@@ -573,22 +463,21 @@ def not_under_load(e: Evidence, at: Limits) -> Iterator[Hit]:
     dispatched late.
     Source: wrk2; perf_analyzer 1 %."""
     late = e.fact("late_share") or 0.0
-    if e.fact("offered_hz") is not None:
-        if late > at["late"]:
-            yield Hit(
-                f"{late:.1%} of the requests were sent late by the sender "
-                "itself, which counts in their latency",
-                {"late_share": late},
-                "keep a core free for the sender: fewer --threads, no other work",
-                "host",
-                severity="warning",
-            )
-        return
-    if e.record is not None and protocol_of(e.record) in ("serve", "pipeline", "gpu"):
+    if e.fact("offered_hz") is not None and late > at["late"]:
+        yield Hit(
+            f"{late:.1%} of the requests were sent late by the sender "
+            "itself, which counts in their latency",
+            {"late_share": late},
+            "keep a core free for the sender: fewer --threads, no other work",
+            "host",
+            severity="warning",
+        )
+    closed = e.record is not None and protocol_of(e.record) in ("serve", "pipeline", "gpu")
+    if closed and e.fact("offered_hz") is None:
         yield Hit(
             "queries came as fast as they were answered: what users of a busy service "
             "wait comes on top",
-            {"protocol": protocol_of(e.record)},
+            {"closed_loop": True},
             "--protocol server --rate 100/s",
         )
 
@@ -636,44 +525,14 @@ def energy_window(e: Evidence, at: Limits) -> Iterator[Hit]:
         )
 
 
-@rule("H39", "what a memory number counts", "note", "memory")
-def memory_meaning(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """telemetry tells the memory of the whole device.
-    Source: NVML counts per process and per device."""
-    if any(each.memory_used_bytes is not None for each in e.telemetry):
-        yield Hit(
-            "the memory in the telemetry is that of the whole device, not of the engine",
-            {"scope": "device"},
-            "trtbench inspect ENGINE tells what the engine itself needs",
-        )
-
-
-@rule("H40", "warm caches only", "note")
-def warm_caches(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """queries follow one another without a gap.
-    Source: 9 to 23 % slower after an idle gap, measured."""
-    if e.record is None or e.record.provenance != "measured":
-        return
-    if gap_of(e.record) == 0 and protocol_of(e.record) in ("serve", "pipeline", "gpu"):
-        yield Hit(
-            "back to back: caches and clocks are warm, a lone query would be slower",
-            {"gap_s": 0.0},
-            "--gap 2ms, --protocol first, or coldl2 on a GPU",
-        )
-
-
-@rule("H44", "imported numbers", "warning", duration=16, step=0.05)
+@rule("H44", "imported numbers", "warning", step=0.05)
 def imported(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """an imported run without its version or effective flags, longer than {duration:.0f} s (steps
-    of its float32 clock exceed 1 µs), or with enqueue times in steps above {step:.0%}.
+    """an imported run without its version or effective flags, or with enqueue times in steps
+    above {step:.0%}.
     Source: trtexec's source: float32 milliseconds since start."""
     if e.record is None or e.record.provenance != "imported":
         return
-    unknown = sorted(
-        key
-        for key, fact in e.record.conditions.items()
-        if fact.source == "unknown" or fact.value is None
-    )
+    unknown = sorted(key for key, fact in e.record.conditions.items() if known_value(fact) is None)
     versions = e.record.environment.versions
     if unknown or not any("tensorrt" in name.lower() for name in versions):
         missing = ", ".join([*([] if versions else ["TensorRT version"]), *unknown])
@@ -682,24 +541,13 @@ def imported(e: Evidence, at: Limits) -> Iterator[Hit]:
             remedy = "import the log too: trtbench import times.json trtexec.log"
         named = missing or "the version"
         yield Hit(f"imported without a record of {named}", {"unknown": missing}, remedy)
-    if e.times is None or not len(e.times):
-        return
-    median = e.median("enqueue")
-    step = quantum(e.times.enqueue)[0] if e.times.enqueue is not None else None
+    median, column = e.median("enqueue"), e.times.enqueue if e.times is not None else None
+    step = quantum(column)[0] if column is not None else None
     if step and median and step > at["step"] * median:
         yield Hit(
             f"enqueue times come from printed stamps, in steps of {step / median:.0%}",
             {"step_us": step * 1e6, "median_us": median * 1e6},
             "read no more than their order of magnitude",
-            "enqueue",
-        )
-    stamps = [*e.times.stamps.values(), *([] if e.times.start is None else [e.times.start])]
-    duration = max((float(column.max()) for column in stamps), default=0.0)
-    if duration > at["duration"]:
-        yield Hit(
-            f"trtexec ran for {duration:.0f} s: its time stamps have steps above 1 µs",
-            {"duration_s": duration},
-            "use its durations, never differences of its stamps",
             "enqueue",
         )
 
@@ -739,25 +587,22 @@ _WARNING_REMEDIES = {
 }
 
 
-GRAPH = "cuda_graph"
 _REMEDIES = {
     "batch": "leave --batch out, or build or export with a dynamic batch",
     "precision": "trtbench build MODEL.onnx --precision, and measure that engine",
 }
 
 
-class Contradiction(Value, frozen=True, kw_only=True):
-    """A property that was asked for and ran otherwise."""
+class Contradiction(NamedTuple):
+    """A property that was requested and ran otherwise; ``ran`` is ``None`` where not known."""
 
     what: str
-    """``batch``, ``precision``, ``shape``, ``protocol``, ..."""
     asked: str
     ran: str | None
-    """``None``: not known."""
 
 
 def contradictions(record: RunRecord) -> tuple[Contradiction, ...]:
-    """List what was asked for and ran otherwise, or of which that is not known."""
+    """List what was requested and ran otherwise, or of which that is not known."""
     spec = record.spec
     checked = [each.name for each in PROPERTIES if each.checked]
     ran = {tensor.name: "x".join(map(str, tensor.shape)) for tensor in record.inputs}
@@ -778,7 +623,7 @@ def contradictions(record: RunRecord) -> tuple[Contradiction, ...]:
     ]
     silent = checked if record.provenance == "measured" else [*checked, "batch", "precision"]
     return tuple(
-        Contradiction(what=what, asked=str(asked), ran=None if value is None else str(value))
+        Contradiction(what, str(asked), None if value is None else str(value))
         for what, asked, value in found
         if asked is not None and asked != value and not (value is None and what in silent)
     )
@@ -788,7 +633,7 @@ def _asked(spec: RunSpec, key: str) -> Scalar:
     value: Scalar = getattr(spec, key)
     if key == "protocol" and not spec.transfers and value in ("pipeline", "gpu"):
         return None  # they differ in the graph alone, which is looked at by itself
-    if key == GRAPH:  # one that fell back has a rule of its own
+    if key == "cuda_graph":  # one that fell back has a rule of its own
         return False if value == "off" else None
     return value
 
@@ -812,24 +657,20 @@ def prepared_alike(e: Evidence, at: Limits) -> Iterator[Hit]:
     """images for calibration were scaled, cut or normalised otherwise than those that accuracy is
     taken on.
     Source: INT8 scales of ImageNet's mean 0 and deviation 1: top-1 43 % where 70 % is right."""
-    facts = e.preparation
-    if facts is None or not facts.calibrated or not facts.judged:
-        return
-    keys = dict.fromkeys((*facts.calibrated, *facts.judged))
-    other = [key for key in keys if facts.calibrated.get(key) != facts.judged.get(key)]
+    calibrated, judged = e.preparation
+    other = [key for key in {**calibrated, **judged} if calibrated.get(key) != judged.get(key)]
     # What one side does not tell may be the same, and another task may prepare alike.
-    known = {*facts.calibrated} & {*facts.judged} - {"task"}
-    if not known.intersection(other):
+    if not {*calibrated} & {*judged} & {*other} - {"task"}:
         return
     before, now = (
         ", ".join(f"{key} {side.get(key, 'none')}" for key in other)
-        for side in (facts.calibrated, facts.judged)
+        for side in (calibrated, judged)
     )
     yield Hit(
-        f"{facts.model} was calibrated with images prepared otherwise: {before} there, {now} here",
+        f"{e.model} was calibrated with images prepared otherwise: {before} there, {now} here",
         {"calibrated": before, "judged": now},
         "quantize or build again with the --task and the flags of this evaluation",
-        facts.model,
+        e.model,
     )
 
 
@@ -851,14 +692,14 @@ def crashed_builder(e: Evidence, at: Limits) -> Iterator[Hit]:
 def items_left_out(e: Evidence, at: Limits) -> Iterator[Hit]:
     """files of a data set could not be read and were left out: scores are about the rest.
     Source: Pillow's own error on each file."""
-    facts = e.unreadable
-    if facts is not None and facts.count:
+    if e.unreadable:
+        count, first = len(e.unreadable), e.unreadable[0]
         yield Hit(
-            f"{facts.count} of {facts.items} items could not be read and are not in the "
-            f"scores: {facts.example} ({facts.reason})",
-            {"unreadable": facts.count, "items": facts.items},
+            f"{count} of {e.items} items could not be read and are not in the "
+            f"scores: {first.name} ({first.reason})",
+            {"unreadable": count, "items": e.items},
             "repair them, or take them out of the folder",
-            facts.model,
+            e.model,
         )
 
 
@@ -870,23 +711,21 @@ def set_by_environment(e: Evidence, at: Limits) -> Iterator[Hit]:
     Source: the documentation of CUDA, cuDNN, oneDNN, OpenMP, ONNX Runtime and PyTorch."""
     facts = variables_of(e.record) if e.record is not None else {}
     known = [(each, f"{name}={facts[name]}") for name in facts if (each := variable_of(name))]
-    kinds: tuple[tuple[bool, Severity], ...] = ((True, "warning"), (False, "note"))
-    for decides, severity in kinds:
+    for decides in (True, False):
         found = [(each, text) for each, text in known if each.decides is decides]
-        if not found:
-            continue
-        effects = "; ".join(f"{text} ({each.effect})" for each, text in found)
-        yield Hit(
-            f"the environment sets {effects}",
-            {"variables": " ".join(text for _, text in found)},
-            "unset them, or set them wherever the model is used too",
-            severity=severity,
-        )
+        if found:
+            effects = "; ".join(f"{text} ({each.effect})" for each, text in found)
+            yield Hit(
+                f"the environment sets {effects}",
+                {"variables": " ".join(text for _, text in found)},
+                "unset them, or set them wherever the model is used too",
+                severity=None if decides else "note",
+            )
 
 
+LOCK = "lock the clock: sudo nvidia-smi -lgc MIN,MAX (and -rgc afterwards)"
 LIMITING_REASONS = 0xE8
 """HW slowdown 0x8, SW thermal 0x20, HW thermal 0x40, HW power brake 0x80 (NVML)."""
-SHARING = ("display", "mig", "mps")
 LIMITING_COUNTERS = ("power", "thermal", "board", "reliability", "power_brake")
 """``low_utilization`` and ``sync_boost`` also grow on an idle GPU and tell nothing."""
 
@@ -902,17 +741,16 @@ def limited(e: Evidence, at: Limits) -> Iterator[Hit]:
             if launch.wall_s and name in launch.violations_s:
                 share = launch.violations_s[name] / launch.wall_s
                 shares[name] = max(share, shares.get(name, 0.0))
-    worst = max(shares, key=lambda name: shares[name], default=None)
-    if worst is not None and shares[worst] > at["warning"]:
+    worst, share = max(shares.items(), key=lambda item: item[1], default=("", 0.0))
+    seen = [s for s in e.telemetry if (s.event_reasons or 0) & LIMITING_REASONS]
+    if share > at["warning"]:
         yield Hit(
-            f"the GPU was limited by {worst.replace('_', ' ')} for {shares[worst]:.0%} of the time",
+            f"the GPU was limited by {worst.replace('_', ' ')} for {share:.0%} of the time",
             {f"{name}_share": share for name, share in shares.items()},
             "cool it, raise the power limit, or lock a lower clock: nvidia-smi -lgc MIN,MAX",
-            severity="error" if shares[worst] > at["error"] else None,
+            severity="error" if share > at["error"] else None,
         )
-        return
-    seen = [s for s in e.telemetry if (s.event_reasons or 0) & LIMITING_REASONS]
-    if seen:
+    elif seen:
         yield Hit(
             f"the GPU reported a slowdown in {len(seen)} of {len(e.telemetry)} looks",
             {"reasons": hex(seen[0].event_reasons or 0), "looks": len(seen)},
@@ -926,21 +764,18 @@ def clock_drift(e: Evidence, at: Limits) -> Iterator[Hit]:
     {warning:.0%}), or fell by more than {warning:.0%} while a launch was timed (warning); an
     error below {least:.0%} of the default clock.
     Source: nvbench 75 %; depth-anything-win 5 %."""
-    drop = e.fact("sm_clock_drop")
-    before, after = e.fact("sm_clock_before_hz"), e.fact("sm_clock_after_hz")
-    if drop is None:
-        drop = 1 - after / before if before and after else 0.0
+    drop = e.fact("sm_clock_drop") or 0.0
     if drop > at["warning"]:
         yield Hit(
             f"the SM clock fell by {drop:.0%} while the times were taken",
             {"drop": drop},
-            "lock the clock: sudo nvidia-smi -lgc MIN,MAX, or warm up longer: --warmup 5s",
+            f"{LOCK}, or warm up longer: --warmup 5s",
             severity="warning",
         )
-    clocks = known([sample.sm_clock_hz for sample in e.telemetry])
+    clocks = known(sample.sm_clock_hz for sample in e.telemetry)
     if len(clocks) < 2:
         return
-    median = float(np.median(clocks))
+    median, spread = float(np.median(clocks)), max(clocks) - min(clocks)
     default = e.gpu.sm_clock_default_hz if e.gpu else None
     if default and median < at["least"] * default:
         yield Hit(
@@ -949,14 +784,12 @@ def clock_drift(e: Evidence, at: Limits) -> Iterator[Hit]:
             "wait until the GPU has cooled down and measure again",
             severity="error",
         )
-        return
-    spread = (max(clocks) - min(clocks)) / median
-    if spread > at["note"]:
+    elif spread > at["note"] * median:
         yield Hit(
-            f"the SM clock moved by {spread:.0%} while measuring",
+            f"the SM clock moved by {spread / median:.0%} while measuring",
             {"min_mhz": min(clocks) / 1e6, "max_mhz": max(clocks) / 1e6},
-            "lock the clock: sudo nvidia-smi -lgc MIN,MAX, or warm up longer: --warmup 5s",
-            severity="warning" if spread > at["warning"] else None,
+            f"{LOCK}, or warm up longer: --warmup 5s",
+            severity="warning" if spread > at["warning"] * median else None,
         )
 
 
@@ -964,14 +797,10 @@ def clock_drift(e: Evidence, at: Limits) -> Iterator[Hit]:
 def clocks_unlocked(e: Evidence, at: Limits) -> Iterator[Hit]:
     """clocks are not locked and the CoV of GPU time exceeds {cov:.1%}.
     Source: trtexec 2.5 %."""
-    column = [each for each in e.summary.columns if each.column == "gpu"] if e.summary else []
-    unlocked = e.gpu is not None and e.gpu.clocks_locked is False
-    if unlocked and column and (cov := column[0].cov) > at["cov"]:
-        yield Hit(
-            f"GPU times spread by {cov:.1%} and the clock is not locked",
-            {"cov": cov, "clocks_locked": False},
-            "sudo nvidia-smi -lgc MIN,MAX (and -rgc afterwards)",
-        )
+    columns = e.summary.columns if e.summary else ()
+    cov = next((each.cov for each in columns if each.column == "gpu"), 0.0)
+    if e.gpu is not None and e.gpu.clocks_locked is False and cov > at["cov"]:
+        yield Hit(f"GPU times spread by {cov:.1%} and the clock is not locked", {"cov": cov}, LOCK)
 
 
 @rule("H08", "the GPU is shared", "warning", "gpu", util=0.05)
@@ -979,16 +808,14 @@ def gpu_shared(e: Evidence, at: Limits) -> Iterator[Hit]:
     """other processes on the GPU, more than {util:.0%} utilisation before the start, or MIG, MPS
     or a display.
     Source: NVML; TensorRT issue 2289."""
-    if not e.on_gpu:
-        return
     mine = f"gpu{gpu_number(e.record) if e.record else 0}"
-    others, before = e.fact(f"{mine}_processes"), e.fact(f"{mine}_utilisation")
-    why = [name for name in SHARING if e.flag(f"{mine}_{name}")]
+    others, before = e.fact(f"{mine}_processes"), e.fact(f"{mine}_utilisation") or 0.0
+    why = [name for name in ("display", "mig", "mps") if e.flag(f"{mine}_{name}")]
     if others:
         why.append(f"{others:.0f} other processes")
-    if before is not None and before > at["util"]:
+    if before > at["util"]:
         why.append(f"{before:.0%} busy before the start")
-    if why:
+    if why and e.on_gpu:
         yield Hit(
             f"the GPU is shared: {', '.join(why)}",
             {"processes": others, "utilisation_before": before},
@@ -1008,82 +835,64 @@ def gpu_shared(e: Evidence, at: Limits) -> Iterator[Hit]:
 )
 def cpu_contended(e: Evidence, at: Limits) -> Iterator[Hit]:
     """more than {switches:.0f} involuntary context switches per second, steal above {steal:.0%},
-    load above cores - {spare:.0f}, or CPU pressure above {pressure:.0%}.
-    Source: /proc/stat, getrusage, /proc/pressure."""
-    why: list[str] = []
-    rates = [
+    load above cores - {spare:.0f}, CPU pressure above {pressure:.0%}, or a container's CPU quota
+    stopped the process.
+    Source: /proc/stat, getrusage, /proc/pressure, cpu.stat."""
+    machine = e.record.environment if e.record else None
+    cores = (machine.cpu_cores if machine else None) or math.inf
+    rates = (
         launch.involuntary_switches / launch.wall_s
         for launch in e.launches
         if launch.involuntary_switches is not None and launch.wall_s
+    )
+    seen = {
+        "switches_per_s": max(rates, default=None),
+        "steal": e.fact("cpu_steal_fraction"),
+        "pressure": e.fact("pressure_fraction"),
+        "load": machine.load_before[0] if machine and machine.load_before else None,
+        "throttled_s": e.fact("throttled_s"),
+    }
+    evidence = {key: value for key, value in seen.items() if value is not None}
+    limits = {
+        "switches_per_s": (at["switches"], "pushed off its core {:.0f} times a second"),
+        "steal": (at["steal"], "{:.1%} of CPU time stolen by the hypervisor"),
+        "load": (cores - at["spare"], f"load {{:.1f}} on {cores} cores before the run"),
+        "pressure": (at["pressure"], "tasks waited for a CPU {:.0%} of the time"),
+        "throttled_s": (0.0, "the container's CPU quota stopped the process for {:.2g} s"),
+    }
+    why = [
+        words.format(evidence[key])
+        for key, (limit, words) in limits.items()
+        if evidence.get(key, -math.inf) > limit
     ]
-    steal, pressure = e.fact("cpu_steal_fraction"), e.fact("pressure_fraction")
-    machine = e.record.environment if e.record else None
-    load = machine.load_before[0] if machine and machine.load_before else None
-    cores = machine.cpu_cores if machine else None
-    if rates and max(rates) > at["switches"]:
-        why.append(f"pushed off its core {max(rates):.0f} times a second")
-    if steal is not None and steal > at["steal"]:
-        why.append(f"{steal:.1%} of CPU time stolen by the hypervisor")
-    if load is not None and cores and load > cores - at["spare"]:
-        why.append(f"load {load:.1f} on {cores} cores before the run")
-    if pressure is not None and pressure > at["pressure"]:
-        why.append(f"tasks waited for a CPU {pressure:.0%} of the time")
     if why:
-        evidence = {
-            "switches_per_s": max(rates) if rates else None,
-            "steal": steal,
-            "pressure": pressure,
-            "load": load,
-        }
         yield Hit(
             f"the CPU was contended: {'; '.join(why)}",
-            {key: value for key, value in evidence.items() if value is not None},
-            "stop other work, or compare with trtbench compare, where it hits both alike",
+            evidence,
+            "stop other work or raise the quota; or trtbench compare, where it hits both alike",
         )
 
 
-@rule("H10", "CPU frequency not fixed", "note", "host")
+@rule("H10", "CPU speed not fixed", "note", "host")
 def cpu_frequency(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """the governor is not 'performance', turbo is on, cores share SMT siblings, or nothing tells
-    the frequency.
-    Source: pyperf system."""
+    """the governor is not 'performance', turbo is on, cores share SMT siblings, nothing tells
+    the frequency, or the machine is virtual.
+    Source: pyperf system; launch CV of 18 % on a shared virtual machine."""
     if e.record is None or e.record.provenance != "measured":
         return
     machine = e.record.environment
-    why = []
-    if machine.cpu_governor is None:
-        why.append("no frequency information")
-    elif machine.cpu_governor != "performance":
-        why.append(f"governor {machine.cpu_governor}")
-    if e.flag("turbo"):
-        why.append("turbo on")
-    if e.flag("smt"):
-        why.append("hyper-threads shared")
-    if why:
+    governor = f"governor {machine.cpu_governor}" if machine.cpu_governor else None
+    found = {
+        governor or "no frequency information": machine.cpu_governor != "performance",
+        "turbo on": e.flag("turbo"),
+        "hyper-threads shared": e.flag("smt"),
+        "virtual machine": machine.virtual_machine,
+    }
+    if why := [words for words, holds in found.items() if holds]:
         yield Hit(
             f"the CPU may change its speed: {', '.join(why)}",
             {"governor": machine.cpu_governor, "turbo": e.flag("turbo")},
             "sudo cpupower frequency-set -g performance; or compare ratios, not times",
-        )
-
-
-@rule("H11", "virtual machine or CPU quota", "note", "host")
-def virtual_machine(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """a hypervisor is present; a warning when a container's CPU quota stopped the process.
-    Source: launch CV of 18 % on a shared virtual machine."""
-    throttled = e.fact("throttled_s")
-    if throttled:
-        yield Hit(
-            f"the container's CPU quota stopped the process for {throttled:.2g} s",
-            {"throttled_s": throttled},
-            "raise the quota (cpu.max) or use fewer --threads",
-            severity="warning",
-        )
-    if e.record is not None and e.record.environment.virtual_machine:
-        yield Hit(
-            "measured in a virtual machine: others on its host can shift whole launches",
-            {"virtual_machine": True},
-            "trtbench compare A B, whose ratios hold; absolute times may not",
         )
 
 
@@ -1092,23 +901,20 @@ def threads(e: Evidence, at: Limits) -> Iterator[Hit]:
     """more threads than physical cores, two spinning pools in one process, or different thread
     counts on the two sides.
     Source: a false difference of 35 %, measured."""
-    if e.record is not None and e.record.spec.threads:
-        cores = e.record.environment.cpu_physical_cores
-        count = e.record.spec.threads
-        if cores and count > cores:
-            yield Hit(
-                f"{count} threads on {cores} physical cores",
-                {"threads": count, "physical_cores": cores},
-                f"--threads {cores}",
-            )
+    cores = e.record.environment.cpu_physical_cores if e.record else None
+    count = (e.record.spec.threads if e.record else None) or 0
+    if cores and count > cores:
+        yield Hit(
+            f"{count} threads on {cores} physical cores",
+            {"threads": count, "physical_cores": cores},
+            f"--threads {cores}",
+        )
     if e.pair is None:
         return
     sides = (e.pair.baseline, e.pair.candidate)
     # Idle threads that look for work do not sleep; one thread has no pool.
     spinning = [
-        (fact := side.conditions.get("spinning")) is not None
-        and fact.value == "on"
-        and side.spec.threads != 1
+        known_value(side.conditions.get("spinning")) == "on" and side.spec.threads != 1
         for side in sides
     ]
     if e.pair.one_process and all(spinning):
@@ -1148,7 +954,7 @@ def _hits(e: Evidence, code: str, *, remedy: str) -> Iterator[Hit]:
 _ACROSS = "read the ratio as one of two devices; to judge a change, measure both on one"
 
 
-@rule("H06", "clocks differ between the sides", "warning", apart=0.01)
+@rule("H06", "clocks differ between the sides", "warning", "gpu", apart=0.01)
 def clocks_differ(e: Evidence, at: Limits) -> Iterator[Hit]:
     """median SM clocks more than {apart:.0%} apart, or the verdict changes when times are counted
     in cycles.
@@ -1160,16 +966,14 @@ def clocks_differ(e: Evidence, at: Limits) -> Iterator[Hit]:
         yield Hit(
             f"the SM clock was {one / 1e6:.0f} MHz on one side, {other / 1e6:.0f} MHz on the other",
             {"baseline_mhz": one / 1e6, "candidate_mhz": other / 1e6},
-            "lock the clock: sudo nvidia-smi -lgc MIN,MAX",
-            "gpu",
+            LOCK,
         )
     in_time, in_cycles = e.pair.in_time, e.pair.in_cycles
     if in_time is not None and in_cycles is not None and in_time != in_cycles:
         yield Hit(
             f"GPU time is {in_time} in seconds, {in_cycles} in cycles: a clock effect",
             {"in_time": in_time, "in_cycles": in_cycles},
-            "lock the clock: sudo nvidia-smi -lgc MIN,MAX",
-            "gpu",
+            LOCK,
         )
     yield from _hits(e, "H06", remedy="lock the clocks alike on both sides")
 
@@ -1179,11 +983,11 @@ def graph_on_one_side(e: Evidence, at: Limits) -> Iterator[Hit]:
     """one side used a CUDA graph and the other did not, or a capture failed silently.
     Source: trtexec: may be ignored if capture fails."""
     yield from _hits(e, "H24", remedy="--cuda-graph on for both, or --accept {key}")
-    asked = e.record is not None and e.record.spec.cuda_graph == "on"
-    if asked and e.condition("cuda_graph") is False:
+    wanted = e.record is not None and e.record.spec.cuda_graph == "on"
+    if wanted and e.condition("cuda_graph") is False:
         yield Hit(
-            "a CUDA graph was asked for, and none was used: the capture failed",
-            {"asked": True, "used": False},
+            "a CUDA graph was requested, and none was used: the capture failed",
+            {"requested": True, "used": False},
             "see the log for what could not be captured",
             "gpu",
         )
@@ -1219,38 +1023,32 @@ def interference(e: Evidence, at: Limits) -> Iterator[Hit]:
     """taking turns moved one side {share:.0%} more than the other, or a side by {most:.0%},
     against its time alone.
     Source: measured: identical sessions 35 % apart."""
-    if e.pair is None or not e.pair.interference:
-        return
-    moved = e.pair.interference
+    moved = e.pair.interference if e.pair else {}
     ratios = [*moved.values()] if len(moved) > 1 else [1.0, *moved.values()]
-    if max(ratios) / min(ratios) - 1 <= at["share"] and max(ratios) - 1 <= at["most"]:
-        return
-    alone = e.pair.comparison.alone if e.pair.comparison else None
+    alone = e.pair.comparison.alone if e.pair and e.pair.comparison else None
     if alone is not None and alone.kind == "unclear":
         return  # times alone that say nothing cannot say that turns moved them
-    by_itself = f"; alone it is {alone.ratio - 1:+.1%}" if alone and alone.ratio else ""
-    sides = " and ".join(f"the {side} by {ratio - 1:+.0%}" for side, ratio in moved.items())
-    yield Hit(
-        f"taking turns moved {sides}{by_itself}",
-        moved,
-        "the ratio holds for sides in turn; --mode launches has each alone",
-    )
+    if max(ratios) / min(ratios) - 1 > at["share"] or max(ratios) - 1 > at["most"]:
+        by_itself = f"; alone it is {alone.ratio - 1:+.1%}" if alone and alone.ratio else ""
+        sides = " and ".join(f"the {side} by {ratio - 1:+.0%}" for side, ratio in moved.items())
+        yield Hit(
+            f"taking turns moved {sides}{by_itself}",
+            moved,
+            "the ratio holds for sides in turn; --mode launches has each alone",
+        )
 
 
 @rule("H33", "the order matters", "warning", level=0.99)
 def order_effect(e: Evidence, at: Limits) -> Iterator[Hit]:
     """second place in a pair is slower or faster than first at {level:.0%}.
     Source: duet design; none found where it was looked for."""
-    if e.pair is None:
-        return
-    estimate = trimmed(e.pair.position_effects)
-    if estimate is None or estimate.df < 1 or estimate.p >= 1 - at["level"]:
-        return
-    yield Hit(
-        f"running second in a pair changes the time by {estimate.mean:+.2%}",
-        {"effect": estimate.mean, "p": estimate.p},
-        "random order cancels it; --mode launches has no pairs at all",
-    )
+    estimate = trimmed(e.pair.position_effects) if e.pair else None
+    if estimate is not None and estimate.df >= 1 and estimate.p < 1 - at["level"]:
+        yield Hit(
+            f"running second in a pair changes the time by {estimate.mean:+.2%}",
+            {"effect": estimate.mean, "p": estimate.p},
+            "random order cancels it; --mode launches has no pairs at all",
+        )
 
 
 @rule("H34", "many comparisons", "note")
@@ -1269,12 +1067,11 @@ def many_comparisons(e: Evidence, at: Limits) -> Iterator[Hit]:
 def less_accurate(e: Evidence, at: Limits) -> Iterator[Hit]:
     """the interval of the accuracy loss excludes zero.
     Source: a speed-up at unequal accuracy is half a result."""
-    lost = e.accuracy
-    if lost is not None and lost.drop_low > 0:
+    metric, low, high = e.lost
+    if low > 0:
         yield Hit(
-            f"the candidate loses {lost.drop_low:.3g} to {lost.drop_high:.3g} of "
-            f"{lost.metric}: show it beside the speed-up",
-            {"drop_low": lost.drop_low, "drop_high": lost.drop_high},
+            f"the candidate loses {low:.3g} to {high:.3g} of {metric}: show it beside the speed-up",
+            {"drop_low": low, "drop_high": high},
             "compare at equal accuracy, or say both numbers",
         )
 
@@ -1283,11 +1080,10 @@ def less_accurate(e: Evidence, at: Limits) -> Iterator[Hit]:
 def aged(e: Evidence, at: Limits) -> Iterator[Hit]:
     """the sides were measured more than {days:.0f} days apart.
     Source: consecutive launches cover 33 to 62 %, measured."""
-    if e.pair is None:
-        return
-    before, after = (instant_from_text(r.created) for r in (e.pair.baseline, e.pair.candidate))
-    days = None if before is None or after is None else abs(after - before) / 86400
-    if days is not None and days > at["days"]:
+    sides = (e.pair.baseline, e.pair.candidate) if e.pair else ()
+    times = known(instant_from_text(record.created) for record in sides)
+    days = (max(times) - min(times)) / 86400 if len(times) == 2 else 0.0
+    if days > at["days"]:
         yield Hit(
             f"measured {days:.0f} days apart: machines change",
             {"days": days},

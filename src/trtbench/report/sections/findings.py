@@ -13,7 +13,7 @@ from trtbench.report.document import FindingList, FindingOf, Section
 from trtbench.report.labels import labels_from_runs
 
 TITLES = {rule.code: rule.title for rule in RULES}
-USUAL = {"H30": "random input", "H40": "back-to-back", "H36": "closed loop"}
+USUAL = {"H30": "random input", "H36": "back-to-back, closed loop"}
 """Notes that hold for every run on default flags, in a word each: they are said together."""
 
 

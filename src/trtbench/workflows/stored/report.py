@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from trtbench.analysis.findings import findings_over_batches
 from trtbench.compare.compare import comparison_from_runs
 from trtbench.compare.turns import paired
 from trtbench.core import safety as boundary
@@ -193,14 +192,10 @@ def write_report(
         duet = first.record.duet
         if duet and duet.side == 0 and paired(first, second) is not None:
             given.append(comparison_from_runs(first, second))
-    flat = findings_over_batches(runs)  # what shows only beside runs of other batch sizes
     carriers = []
     for run in runs:
-        record = run.record
-        if more := flat.get(run.id, ()):
-            record = record.having(findings=(*record.findings, *more))
         mine = [each for each in given if each.candidate == run.id]
-        carriers.append(replace(run, record=record, extra={**run.extra, "comparisons": mine}))
+        carriers.append(replace(run, extra={**run.extra, "comparisons": mine}))
     document = document_from_runs(carriers, failed=failed, title=title, data=report_keys(carriers))
     attachments = samples_from_runs(runs) if "html" in formats else ()
     document = document.having(brief=brief, attachments=attachments)
