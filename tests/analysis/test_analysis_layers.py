@@ -11,6 +11,7 @@ from layer_sets import conv, fp16_chain, graph, int8_chain, other, profile, tabl
 from trtbench.analysis.gate import (
     Suite,
     evaluate,
+    judge_all,
     junit_from_suites,
     passed,
     rules_from_table,
@@ -24,20 +25,19 @@ from trtbench.layers.diff import (
     at_clock,
     common_sequence,
     difference,
-    hint_of,
     reconcile,
     why,
 )
-from trtbench.layers.expect import expectation_from_text, judge, judge_all
 from trtbench.layers.join import join_layers, layer_types, type_from_tactic
-from trtbench.layers.precision import narrowest, precision_truth
 from trtbench.layers.table import (
     EngineFacts,
     LayerTable,
     block_of,
     groups_of,
     matching,
+    narrowest,
     nodes_of,
+    precision_truth,
 )
 
 Known = TypeVar("Known", Reconciliation, Why)
@@ -191,7 +191,6 @@ def test_gpus_are_found_by_the_driver_s_names_and_never_by_a_cousin_s() -> None:
     assert peak_of("Orin", sm_count=16).name == "Jetson AGX Orin"  # type: ignore[union-attr]
     for peak in gpu_peaks():
         assert peak.bytes_per_s > 1e10
-        assert peak.source.startswith("NVIDIA ")
         assert peak.flops_per_s["fp16"] > peak.flops_per_s["fp32"] > 1e11
 
 
@@ -228,13 +227,6 @@ def test_precision_is_what_computes_not_what_comes_out() -> None:
     assert [(each.role, each.layers) for each in truth.conversions] == [("quantize", 2)]
 
 
-def test_islands_have_the_layers_around_them_and_what_their_borders_cost() -> None:
-    first, second = precision_truth(int8_chain()).islands
-    assert (first.layers, first.after) == ((1, 2), ("/act/Gelu",))
-    assert (second.layers, second.before) == ((5,), ("/act/Gelu",))
-    assert (first.conversion_s, second.conversion_s) == pytest.approx((6e-6, 7e-6))
-
-
 def test_layers_asked_to_be_narrower_are_named() -> None:
     truth = precision_truth(fp16_chain(), asked="fp16+int8")
     assert [each.name for each in truth.unmet] == ["/b/Conv", "/c/Conv", "/a/Conv"]
@@ -256,10 +248,8 @@ def test_layers_and_gpu_time_are_reconciled_part_by_part() -> None:
 
 
 def test_what_no_evidence_covers_stays_unexplained() -> None:
-    joined = int8_chain()
-    found = known(reconcile(joined, 30e-6))
+    found = known(reconcile(int8_chain(), 30e-6))
     assert found.unexplained_s == pytest.approx(13e-6)
-    assert "6 timed layers" in (hint_of(found, joined) or "")
 
 
 def test_layers_on_other_streams_explain_at_most_their_own_time() -> None:
@@ -303,7 +293,7 @@ def test_a_fusion_that_changed_is_one_piece_of_work() -> None:
     assert len(found.changes) == 1
     assert "fusion" in found.changes[0].changed
     assert found.changes[0].delta_s == pytest.approx(3e-6)
-    assert known(why(table(fused, [11]), apart)).causes[0].cause.code == "fusion"
+    assert known(why(table(fused, [11]), apart)).causes[0].code == "fusion"
 
 
 def test_a_foreign_node_is_aligned_by_the_nodes_it_swallowed() -> None:
@@ -380,12 +370,12 @@ def test_why_names_the_layer_that_interrupts_int8() -> None:
     assert found.gain == pytest.approx(2)
     assert found.expected_s == pytest.approx(29e-6)
     assert found.shortfall_s == pytest.approx(14e-6)
-    first = found.causes[0].cause
+    first = found.causes[0]
     assert first.code == "interruption"
     assert "/act/Gelu" in first.title
     assert first.seconds == pytest.approx(8e-6)  # 1 of its own, 7 of the conversion behind it
     assert first.command is not None
-    explained = {each.cause.code: each.explains_s for each in found.causes}
+    explained = {each.code: each.explains_s for each in found.causes}
     assert explained["reformat"] == pytest.approx(6e-6)
 
 
@@ -411,7 +401,7 @@ def test_layers_left_in_a_wider_type_are_a_cause_in_seconds() -> None:
         [5, 10, 4, 20],
     )  # fmt: skip
     found = known(why(fp16_chain(), half, candidate=EngineFacts(asked="int8")))
-    cause = found.causes[0].cause
+    cause = found.causes[0]
     assert (cause.code, cause.layers) == ("precision", ("/c/Conv",))
     assert cause.seconds == pytest.approx(10e-6)  # 20 µs, and 10 if it had gained as the others
 
@@ -421,7 +411,7 @@ def test_clocks_copies_and_a_slow_host_are_causes_too() -> None:
     b = EngineFacts(gpu="G", sm_clock_hz=1e9, gpu_s=108e-6, h2d_s=5e-6, d2h_s=0.0, enqueue_s=99e-6)
     slow = at_clock(fp16_chain(), 1 / 2)
     found = known(why(fp16_chain(), slow, baseline=a, candidate=b))
-    causes = {each.cause.code: each.cause.seconds for each in found.causes}
+    causes = {each.code: each.seconds for each in found.causes}
     assert causes["clocks"] == pytest.approx(54e-6)
     assert causes["transfers"] == pytest.approx(4e-6)
     assert "enqueue" in causes
@@ -468,18 +458,16 @@ FACTS = EngineFacts(gpu_s=30e-6, jitter=0.02)
     ],
 )
 def test_expectations_are_judged(text: str, outcome: str) -> None:
-    assert judge(expectation_from_text(text), int8_chain(), FACTS).outcome == outcome
+    assert [each.outcome for each in judge_all([text], int8_chain(), FACTS)] == [outcome]
 
 
 def test_what_is_not_known_is_unclear_and_said() -> None:
     bare = join_layers(profile(["Conv_0", "Conv_1"], [1, 2]))
-    kind = judge(expectation_from_text("share(precision=int8)>=80%"), bare, EngineFacts())
-    assert kind.outcome == "unclear"
+    texts = ["share(precision=int8)>=80%", "count(Conv)==2", "jitter<5%"]
+    kind, named, jitter = judge_all(texts, bare, EngineFacts())
+    assert (kind.outcome, named.outcome, jitter.outcome) == ("unclear", "pass", "unclear")
     assert "detailed layer information" in kind.message
-    named = judge(expectation_from_text("count(Conv)==2"), bare, EngineFacts())
-    assert named.outcome == "pass"
-    jitter = judge(expectation_from_text("jitter<5%"), bare, EngineFacts())
-    assert (jitter.outcome, "jitter" in jitter.message) == ("unclear", True)
+    assert "jitter" in jitter.message
 
 
 @pytest.mark.parametrize(
@@ -498,7 +486,7 @@ def test_what_is_not_known_is_unclear_and_said() -> None:
 )
 def test_a_wrong_expectation_says_how_to_write_it(text: str, hint: str) -> None:
     with pytest.raises(UsageError) as problem:
-        expectation_from_text(text)
+        judge_all([text], fp16_chain(), FACTS)
     assert hint in str(problem.value)
 
 

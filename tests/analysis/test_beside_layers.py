@@ -12,8 +12,7 @@ import pytest
 from trtbench.layers.cost import peak_of, with_rates
 from trtbench.layers.diff import difference, reconcile, why
 from trtbench.layers.join import join_layers
-from trtbench.layers.precision import precision_truth
-from trtbench.layers.table import EngineFacts, LayerTable, groups_of
+from trtbench.layers.table import EngineFacts, LayerTable, groups_of, precision_truth
 from trtbench.trtexec.exports import graph_from_json, profile_from_json
 
 TREX = "NVIDIA__TensorRT/tools/experimental/trt-engine-explorer/examples/pytorch/resnet/A100"
@@ -83,9 +82,9 @@ def test_qat_resnet_is_slower_than_fp16_and_the_causes_are_named(trex: dict[str,
     assert found.baseline_s == pytest.approx(fp16.sum_s())
     assert found.candidate_s == pytest.approx(qat.sum_s())
     assert found.candidate_s - found.baseline_s == pytest.approx(0.078848e-3)
-    causes = {each.cause.code: each.cause for each in found.causes}
+    causes = {each.code: each for each in found.causes}
     assert "conv1.weight + QuantizeLinear_7 + Conv_9" in causes["kernel"].layers[0]
-    interrupted = [each.cause for each in found.causes if each.cause.code == "interruption"]
+    interrupted = [each for each in found.causes if each.code == "interruption"]
     assert [each.layers[0] for each in interrupted] == ["MaxPool_12", "GlobalAveragePool_246"]
     conversions = qat.sum_s(lambda layer: layer["LayerType"] == "Reformat")
     before = fp16.sum_s(lambda layer: layer["LayerType"] == "Reformat")
@@ -106,8 +105,6 @@ def test_conversions_of_qat_resnet_add_up(trex: dict[str, Files]) -> None:
     by_hand = qat.sum_s(lambda layer: layer["LayerType"] == "Reformat")
     assert truth.conversion_s == pytest.approx(by_hand)
     assert sum(each.layers for each in truth.conversions) == 12
-    assert len(truth.islands) > 5  # residuals stay FP16, so every block is an island
-    assert math.fsum(len(each.layers) for each in truth.islands) == 21
 
 
 @pytest.mark.parametrize(("one", "two"), [("fp16", "qat"), ("fp32", "fp16"), ("fp32", "qat")])
@@ -141,7 +138,7 @@ def test_int8_resnet_of_8_6_0_stayed_fp16_but_for_one_layer(resnet: dict[str, Fi
     assert len(truth.unmet) == 20
     found = why(resnet["fp16"].table, resnet["int8"].table, candidate=EngineFacts(asked="int8"))
     assert found is not None
-    first = found.causes[0].cause
+    first = found.causes[0]
     assert first.code == "precision"
     assert found.candidate_s == pytest.approx(resnet["int8"].sum_s())
 

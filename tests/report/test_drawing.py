@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -17,10 +16,8 @@ from layer_sets import conv, fp16_chain, int8_chain, other, table
 from trtbench.core.samples import LayerProfile, LayerTime
 from trtbench.layers.diff import difference
 from trtbench.layers.join import join_layers
-from trtbench.layers.placement import BOX_H, BOX_W, dot_from_layers, place, placement_from_plain
-from trtbench.layers.table import LayerTable
+from trtbench.layers.table import BOX_H, BOX_W, LayerTable, place
 from trtbench.report.engine_svg import in_order, svg_from_diff, svg_from_engine
-from trtbench.workflows.explain.engines import placed_by_dot
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -106,26 +103,3 @@ def test_both_engines_are_in_one_drawing_in_the_order_they_run() -> None:
     root = ElementTree.fromstring(svg_from_diff(diff, a, b, labels=("A.engine", "B.engine")))
     keys = {each.get("id") for each in root.iter(f"{SVG}g") if each.get("class") == "layer"}
     assert keys == {*(f"A{n}" for n in range(4)), *(f"B{n}" for n in range(6))}
-
-
-def test_places_of_graphviz_are_read() -> None:
-    engine = fp16_chain()
-    plain = "graph 1 5 8\n" + "".join(
-        f"node L{index} 2.5 {7 - index} 2.6 0.5 x solid box black lightgrey\n" for index in range(4)
-    )
-    placed = placement_from_plain(plain + "edge L0 L1 4 1 1 1 1\nstop\n", engine)
-    assert placed is not None
-    ys = {each.layer: each.y for each in placed.boxes}
-    assert ys[0] < ys[1] < ys[2] < ys[3]
-    assert placement_from_plain("something else", engine) is None
-    assert "L0 -> L1;" in dot_from_layers(engine)
-
-
-@pytest.mark.real("Graphviz")
-@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
-def test_graphviz_places_the_same_layers() -> None:
-    engine = branches(5)
-    placed = placed_by_dot(engine)
-    assert placed is not None
-    assert {each.layer for each in placed.boxes} == set(range(15))
-    assert set(placed.edges) == set(place(engine).edges)

@@ -59,7 +59,6 @@ def test_one_run_says_what_computes_and_draws_its_engine(runs: list[Run], tmp_pa
     document = document_from_runs(runs[1:])
     (drawing,) = document.drawings()
     assert drawing.id == "engine"
-    assert "islands" in {table.id for table in document.tables()}
     page = html.page(document)
     assert 'id="drawing-engine"' in page
     assert "/act/Gelu" in page

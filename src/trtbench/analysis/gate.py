@@ -6,13 +6,19 @@ import math
 import operator
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, cast
 from xml.etree import ElementTree
 
 from trtbench.analysis.summary import QUANTILES, Summary
 from trtbench.analysis.verdict import launches_to_reach, would_tell
-from trtbench.core.conditions import condition_from_text, limits_of
+from trtbench.core.conditions import (
+    Condition,
+    condition_from_text,
+    holds,
+    limits_of,
+    unknown_names,
+)
 from trtbench.core.errors import UsageError, near_miss
 from trtbench.core.metrics import Kind
 from trtbench.core.results import GateResult, GateRule, Verdict
@@ -25,14 +31,8 @@ from trtbench.core.units import (
     text_from_rate,
     text_from_seconds,
 )
-from trtbench.layers.expect import (
-    expectation_from_text,
-    is_expectation,
-    judge,
-    rule_from_expectation,
-)
 from trtbench.layers.join import join_layers
-from trtbench.layers.table import facts_from_run
+from trtbench.layers.table import EngineFacts, Layer, LayerTable, facts_from_run, fits, total_s
 
 RuleSign = Literal["<", "<=", ">", ">="]
 Outcome = Literal["pass", "fail", "unclear"]
@@ -47,8 +47,10 @@ EXAMPLE = "p99<5ms, gpu.median<=0.2ms or throughput>=100/s"
 def rules_from_text(text: str) -> tuple[GateRule, ...]:
     """Read ``p99<5ms``, ``gpu.median<=0.2ms`` or several that ``and`` joins, a rule for each."""
     if is_expectation(text):
-        return (rule_from_expectation(expectation_from_text(text)),)
-    condition = condition_from_text(text.strip(), names=_is_metric, kinds=_kind)
+        return (rule_from_expectation(text),)
+    condition = condition_from_text(
+        text.strip(), names=lambda name: bool(metric_from_name(name)), kinds=_kind
+    )
     limits = limits_of(condition)
     if not limits or any(x.sign not in _HOLDS or not 0 <= x.value < math.inf for x in limits):
         raise UsageError(f"{text!r} is not a gate rule", fix=f"write it like {EXAMPLE}")
@@ -58,18 +60,11 @@ def rules_from_text(text: str) -> tuple[GateRule, ...]:
     rules = []
     for own, each in zip(written, limits, strict=True):
         metric, statistic = metric_from_name(each.name)
-        relation = cast(RuleSign, each.sign)
+        sign = cast(RuleSign, each.sign)
         rules.append(
-            GateRule(
-                text=own, metric=metric, statistic=statistic, relation=relation, limit=each.value
-            )
+            GateRule(text=own, metric=metric, statistic=statistic, relation=sign, limit=each.value)
         )
     return tuple(rules)
-
-
-def _is_metric(name: str) -> bool:
-    metric_from_name(name)
-    return True
 
 
 def _kind(name: str) -> Kind:
@@ -83,36 +78,36 @@ def slowdown_rule(limit: float, *, metric: str = "headline") -> GateRule:
     return GateRule(text=text, metric=metric, relation="slowdown", limit=limit)
 
 
-def rules_from_table(table: Mapping[str, object], *, where: str) -> tuple[GateRule, ...]:
+def rules_from_table(
+    table: Mapping[str, object], *, where: str, prefix: str = ""
+) -> tuple[GateRule, ...]:
     """Read the expected ranges of a TOML table: ``p99 = "<5ms"``, ``median = ["4ms", "6ms"]``.
 
     ``max_slowdown = "3%"`` is the rule against a baseline; ``gpu = {p99 = "<5ms"}`` nests;
     ``expect = ["count(Einsum)>=1"]`` lists what is expected of the layers.
     """
-    return tuple(_rules(table, prefix="", where=where))
-
-
-def _rules(table: Mapping[str, object], *, prefix: str, where: str) -> Iterator[GateRule]:
+    found: list[GateRule] = []
     for key, value in table.items():
         name = f"{prefix}{key}"
         if key == "max_slowdown":
             metric = prefix.rstrip(".") or "headline"
-            yield slowdown_rule(fraction_from_text(str(value)), metric=metric)
+            found.append(slowdown_rule(fraction_from_text(str(value)), metric=metric))
         elif key == "expect" and not prefix:
-            for each in value if isinstance(value, list) else [value]:
-                yield rule_from_expectation(expectation_from_text(str(each)))
+            listed = value if isinstance(value, list) else [value]
+            found += [rule_from_expectation(str(each)) for each in listed]
         elif isinstance(value, Mapping):
-            yield from _rules(value, prefix=f"{name}.", where=where)
+            found += rules_from_table(value, where=where, prefix=f"{name}.")
         elif isinstance(value, str):
-            yield from rules_from_text(name + value)
+            found += rules_from_text(name + value)
         elif isinstance(value, list) and len(value) == 2 and all(isinstance(v, str) for v in value):
-            yield from rules_from_text(f"{name}>={value[0]} and {name}<={value[1]}")
+            found += rules_from_text(f"{name}>={value[0]} and {name}<={value[1]}")
         else:
             raise UsageError(
                 f"{where}: {name} is neither a rule nor a range",
                 facts={"found": value},
                 fix=f'{name} = "<5ms" or {name} = ["4ms", "6ms"]',
             )
+    return tuple(found)
 
 
 def metric_from_name(name: str) -> tuple[str, str]:
@@ -155,13 +150,12 @@ def _evaluate(
     rule: GateRule, summary: Summary | None, verdicts: Mapping[str, Verdict], run: Run | None
 ) -> GateResult:
     if rule.relation == "expect" and run is not None:
-        table = join_layers(run.layers, run.graph)
-        return judge(expectation_from_text(rule.text), table, facts_from_run(run))
+        return judge_expectation(rule, join_layers(run.layers, run.graph), facts_from_run(run))
     if rule.relation == "slowdown":
-        if rule.metric != "headline":
-            return slowdown_result(rule, verdicts.get(rule.metric))
         first = next(iter(verdicts.values()), None)
-        return slowdown_result(rule, verdicts.get(summary.headline, first) if summary else first)
+        headline = verdicts.get(summary.headline, first) if summary else first
+        own = verdicts.get(rule.metric)
+        return slowdown_result(rule, headline if rule.metric == "headline" else own)
     if summary is None or rule.relation == "expect":
         return _unclear(rule, "nothing was measured")
     if rule.metric in RATES:
@@ -196,7 +190,7 @@ def _limit_result(
     if value is None:
         return _unclear(rule, "not known")
 
-    def holds(number: float) -> bool:
+    def keeps(number: float) -> bool:
         return bool(_HOLDS[rule.relation](number, rule.limit))
 
     def shown(number: float) -> str:
@@ -204,11 +198,11 @@ def _limit_result(
             return text_from_fraction(number)
         return text_from_rate(number) if rule.metric in RATES else text_from_seconds(number)
 
-    outcome: Outcome = "pass" if holds(value) else "fail"
+    outcome: Outcome = "pass" if keeps(value) else "fail"
     message = shown(value)
     if interval is not None:
         low, high = interval.low, interval.high
-        outcome = outcome if holds(low) == holds(high) else "unclear"
+        outcome = outcome if keeps(low) == keeps(high) else "unclear"
         message += f", {interval.level * 100:g} % between {shown(low)} and {shown(high)}"
     elif launches == 1:
         message += "; one launch"
@@ -253,6 +247,131 @@ def passed(results: Sequence[GateResult], *, on_unclear: Literal["fail", "pass"]
 
 def _unclear(rule: GateRule, message: str, *, needed: int | None = None) -> GateResult:
     return GateResult(rule=rule, outcome="unclear", message=message, launches_needed=needed)
+
+
+FUNCTIONS: Mapping[str, Kind] = {"count": "count", "share": "share", "time": "time"}
+"""Expectations on layers, ``share(precision=int8)>=80%``: layers that fit; their part; their time.
+
+Inside the brackets stand a kind or an ONNX operator, a pattern of names, or ``key=value``, joined
+by commas. What is not known makes an expectation unclear, never met.
+"""
+QUANTITIES: Mapping[str, Kind] = {
+    **dict.fromkeys(("sum", "gpu", "host", "latency", "conversions"), "time"),
+    "jitter": "share",
+    "layers": "count",
+}
+KEYS = ("kind", "precision", "role", "operator", "name", "asked", "bound", "region")
+EXPECTED = "count(Einsum)>=1, share(precision=int8)>=80% or jitter<5%"
+
+_CALL = re.compile(r"\b(?P<function>[a-z]+)\((?P<arguments>[^()<>!]*)\)")
+
+
+def is_expectation(text: str) -> bool:
+    """Whether a rule is about layers or jitter, not about a run's times."""
+    names = {match.group() for match in re.finditer(r"[A-Za-z_]+", _CALL.sub(" ", text))}
+    return bool(_CALL.search(text)) or bool(names & {"jitter", "layers", "conversions"})
+
+
+def expectation_from_text(text: str) -> Condition:
+    """Read an expectation; what is wrong with it is an error at once, not when it is judged."""
+    calls = {}
+    for match in _CALL.finditer(text):
+        function = match["function"]
+        parts = (part.partition("=") for part in match["arguments"].split(","))
+        keys = [key.strip() for key, equals, _ in parts if equals]
+        for name, known in ((function, FUNCTIONS), *((key, KEYS) for key in keys)):
+            if name not in known:
+                guess = near_miss(name, known)
+                raise UsageError(
+                    f"the expectation {text!r} asks for {name!r}, which does not exist",
+                    facts={"known": " ".join(known)},
+                    fix=f"did you mean {guess}?" if guess else f"write it like {EXPECTED}",
+                )
+        calls[match.group()] = FUNCTIONS[function]
+    kinds = {**QUANTITIES, **calls}
+    try:
+        return condition_from_text(text.strip(), names=kinds, kinds=kinds, functions=FUNCTIONS)
+    except UsageError as problem:
+        raise UsageError(
+            f"the expectation {text!r} cannot be read",
+            facts={"reason": problem.message},
+            fix=f"write it like {EXPECTED}",
+        ) from None
+
+
+def rule_from_expectation(text: str) -> GateRule:
+    """Make a gate's rule of an expectation, to be judged and written as the others are."""
+    read = expectation_from_text(text)
+    return GateRule(text=read.text, metric="layers", relation="expect", limit=0.0)
+
+
+def judge_all(
+    texts: Sequence[str], table: LayerTable, facts: EngineFacts
+) -> tuple[GateResult, ...]:
+    """Read all expectations, then judge them."""
+    rules = [rule_from_expectation(text) for text in texts]
+    return tuple(judge_expectation(rule, table, facts) for rule in rules)
+
+
+def judge_expectation(rule: GateRule, table: LayerTable, facts: EngineFacts) -> GateResult:
+    """Whether an engine meets an expectation."""
+    expectation = expectation_from_text(rule.text)
+    converting = [layer for layer in table.layers if layer.converts]
+    row: dict[str, float | None] = {
+        "layers": float(len(table.layers)),
+        "sum": table.total_s,
+        "gpu": facts.gpu_s,
+        "host": facts.host_s,
+        "latency": facts.latency_s,
+        "conversions": total_s(converting) if table.timed else None,
+        "jitter": facts.jitter,
+    }
+    message = []
+    for name in expectation.names:
+        function, bracket, arguments = name.removesuffix(")").partition("(")
+        if bracket:
+            row[name] = _value(function, arguments, table)
+        kind, value = {**QUANTITIES, **FUNCTIONS}[function], row.get(name)
+        shown = f"{value:g}" if value is not None else "not known"
+        if value is not None and kind in ("share", "time"):
+            shown = text_from_fraction(value) if kind == "share" else text_from_seconds(value)
+        message.append(f"{name} is {shown}")
+    met = holds(expectation, row)
+    if met is None:
+        missing = ", ".join(unknown_names(expectation, row))
+        message = [f"{missing} is not known: it takes a profile and detailed layer information"]
+    outcome: Outcome = "unclear" if met is None else "pass" if met else "fail"
+    return GateResult(rule=rule, outcome=outcome, message=", ".join(message))
+
+
+def _value(function: str, arguments: str, table: LayerTable) -> float | None:
+    """Evaluate a function; a kind or type is not known where only names are."""
+    conditions = [part.strip() for part in arguments.split(",") if part.strip()]
+    keys = {each.partition("=")[0].strip() for each in conditions if "=" in each}
+    if not table.detailed and keys & {"kind", "precision", "bound", "asked"}:
+        return None
+    found = [layer for layer in table.layers if all(_fits(layer, each) for each in conditions)]
+    if function == "count":
+        return float(len(found))
+    total = table.total_s
+    if total is None or function == "time":
+        return None if total is None else total_s(found)
+    return total_s(found) / total if total else None
+
+
+def _fits(layer: Layer, condition: str) -> bool:
+    key, equals, wanted = (part.strip() for part in condition.partition("="))
+    if not equals:
+        key = "name" if any(sign in condition for sign in "*?/") else ""
+        wanted = condition
+    if key == "name":
+        return fits(layer, wanted)
+    word, operators = wanted.lower(), [each.lower() for each in layer.operators]
+    if key == "operator":
+        return word in operators
+    if key:
+        return word == str(getattr(layer, key) or "").lower()
+    return word == (layer.kind or "").lower() or word in operators
 
 
 class Suite(NamedTuple):

@@ -6,16 +6,13 @@ by the nodes it swallowed. Names that only count (``Conv_12``) are trusted when 
 for in another export they mean other nodes. What is left is aligned by its place among what is
 aligned already, where kind and shape agree.
 
-Also the sum of the layers against the GPU time of the whole, and layers as plain rows for files.
-
-Why one engine is not faster than another: causes in seconds, with evidence and what to try.
+Also: the sum of the layers against the GPU time, rows for files, and the causes of ``why``.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import shlex
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Literal
 
@@ -25,7 +22,6 @@ from trtbench.core.results import ShortView
 from trtbench.core.run import Scalar
 from trtbench.core.spec import Value
 from trtbench.core.units import text_from_fraction, text_from_seconds
-from trtbench.layers.precision import is_weighted, narrowest, wider
 from trtbench.layers.table import (
     CONVERSIONS,
     QUANTIZED,
@@ -38,12 +34,15 @@ from trtbench.layers.table import (
     edges_of,
     foreign_ends,
     is_numbered,
+    is_weighted,
+    narrowest,
     neighbours,
     nodes_between,
     short_name,
     target_of_reformat,
     through,
     total_s,
+    wider,
 )
 
 _FAMILIES = {
@@ -69,15 +68,6 @@ STRANGERS = 0.1
 """Share of the work with a counterpart below which two engines have nothing in common."""
 
 
-def _signature(layer: Layer) -> tuple[object, ...]:
-    """What two layers must agree in: family and output without batch, else their names."""
-    if layer.shape_out is None:
-        return (re.sub(r"\d+", "#", layer.name),)
-    kind = (layer.kind or "").lower()
-    dims = tuple(dim for dim in layer.shape_out.split("x")[1:] if dim != "1")
-    return _FAMILIES.get(kind, kind) or None, dims
-
-
 def operators_of(layer: Layer) -> tuple[str, ...]:
     """List the operators of a layer that make it what it is: without Q/DQ and clamps."""
     return tuple(
@@ -101,31 +91,29 @@ class _Alignment:
     def working(self, side: int) -> list[Layer]:
         return [layer for layer in self.tables[side].layers if layer.role == "compute"]
 
-    def free(self, side: int) -> list[Layer]:
-        taken = self.pair_of[side]
-        return [layer for layer in self.tables[side].layers if layer.index not in taken]
-
-    def free_working(self, side: int) -> list[Layer]:
-        return [layer for layer in self.free(side) if layer.role == "compute"]
+    def free(self, side: int, *, computing: bool = False) -> list[Layer]:
+        layers = self.working(side) if computing else self.tables[side].layers
+        return [layer for layer in layers if layer.index not in self.pair_of[side]]
 
     def by_origin(self) -> None:
         """Join layers that share a node, through others too, and keep what has both sides."""
         first, second = (self._holders(side) for side in (0, 1))
-        counted = _untrusted(first, second)
+        left, right = ({node for node in side if is_numbered(node)} for side in (first, second))
+        counted = left | right if _disagree(left, right) else set()
         offset = len(self.tables[0].layers)
         unions = Unions(offset + len(self.tables[1].layers))
         linked: set[int] = set()
-        for node, left in first.items():
-            right = second.get(node)
-            if right is None or node in counted or max(len(left), len(right)) > MOST_LAYERS:
+        for node, one in first.items():
+            other = second.get(node)
+            if other is None or node in counted or max(len(one), len(other)) > MOST_LAYERS:
                 continue
-            members = [*left, *(offset + index for index in right)]
+            members = [*one, *(offset + index for index in other)]
             for each in members:
                 unions.join(each, members[0])
             linked.update(members)
         for found in unions.sets(sorted(linked)):
-            left = [each for each in found if each < offset]
-            self.add(left, [each - offset for each in found if each >= offset], "origin")
+            own = [each for each in found if each < offset]
+            self.add(own, [each - offset for each in found if each >= offset], "origin")
 
     def _holders(self, side: int) -> dict[str, list[int]]:
         """The layers that compute, by node; a region known by its ends holds all nodes between."""
@@ -139,29 +127,38 @@ class _Alignment:
                     found.setdefault(node, []).append(layer.index)
         return found
 
-    def by_name(self, a: Sequence[Layer], b: Sequence[Layer]) -> None:
+    def by_name(self, *, computing: bool = False) -> None:
         """Align layers of exactly one name, those that repeat in their order."""
-        numbered = [
+        a, b = (self.free(side, computing=computing) for side in (0, 1))
+        left, right = (
             {layer.name for layer in side if is_numbered(layer.name.split(" + ")[0])}
             for side in (a, b)
-        ]
-        smaller = min(map(len, numbered))
-        distrust = bool(smaller) and len(numbered[0] & numbered[1]) < AGREE * smaller
+        )
+        distrusted = left if left and right and _disagree(left, right) else set()
         waiting: dict[str, list[int]] = {}
         for layer in reversed(b):
             waiting.setdefault(layer.name, []).append(layer.index)
         for layer in a:
             same = waiting.get(layer.name)
-            if same and not (distrust and layer.name in numbered[0]):
+            if same and layer.name not in distrusted:
                 self.add([layer.index], [same.pop()], "name")
 
     def by_place(self) -> None:
         """Align what is left by kind and shape, in an order that agrees with what is aligned."""
-        if not self.free_working(0) or not self.free_working(1):
+
+        def signature(layer: Layer) -> tuple[object, ...]:
+            """Family and output without batch, else the name."""
+            if layer.shape_out is None:
+                return (re.sub(r"\d+", "#", layer.name),)
+            kind = (layer.kind or "").lower()
+            dims = tuple(dim for dim in layer.shape_out.split("x")[1:] if dim != "1")
+            return _FAMILIES.get(kind, kind) or None, dims
+
+        if not self.free(0, computing=True) or not self.free(1, computing=True):
             return
         sides = [self.working(side) for side in (0, 1)]
         tokens = [
-            [taken.get(layer.index, _signature(layer)) for layer in layers]
+            [taken.get(layer.index, signature(layer)) for layer in layers]
             for taken, layers in zip(self.pair_of, sides, strict=True)
         ]
         for left, right in common_sequence(*tokens):
@@ -171,7 +168,7 @@ class _Alignment:
 
     def between(self) -> None:
         """Take what is left between the same neighbours for one another: a fusion that changed."""
-        first, second = (dict(self._stretches(side)) for side in (0, 1))
+        first, second = (self._stretches(side) for side in (0, 1))
         for ends, left in first.items():
             right = second.get(ends, [])
             if ends == (-1, -1) or not right:
@@ -185,19 +182,19 @@ class _Alignment:
             if few or alone:
                 self.add(left, right, "place")
 
-    def _stretches(self, side: int) -> Iterator[tuple[tuple[int, int], list[int]]]:
+    def _stretches(self, side: int) -> dict[tuple[int, int], list[int]]:
         """List the runs of layers left over, by the pairs before and behind them."""
+        found: dict[tuple[int, int], list[int]] = {}
+        pairs = [(self.pair_of[side].get(each.index), each.index) for each in self.working(side)]
         last, run = -1, list[int]()
-        for layer in self.working(side):
-            pair = self.pair_of[side].get(layer.index)
+        for pair, index in [*pairs, (-1, -1)]:
             if pair is None:
-                run.append(layer.index)
+                run.append(index)
                 continue
             if run:
-                yield (last, pair), run
+                found[last, pair] = run
             last, run = pair, []
-        if run:
-            yield (last, -1), run
+        return found
 
     def reformats(self) -> None:
         """Align reformats that serve the same tensor of layers that are aligned."""
@@ -219,11 +216,11 @@ def align(a: LayerTable, b: LayerTable) -> list[tuple[Sequence[int], Sequence[in
     """Align two engines; every layer of both is in exactly one pair."""
     sides = _Alignment(a, b)
     sides.by_origin()
-    sides.by_name(sides.free_working(0), sides.free_working(1))
+    sides.by_name(computing=True)
     sides.by_place()
     sides.between()
     sides.reformats()
-    sides.by_name(sides.free(0), sides.free(1))
+    sides.by_name()
     for layer in sides.free(0):
         sides.add([layer.index], [], "none")
     for layer in sides.free(1):
@@ -231,11 +228,10 @@ def align(a: LayerTable, b: LayerTable) -> list[tuple[Sequence[int], Sequence[in
     return sides.pairs
 
 
-def _untrusted(a: Collection[str], b: Collection[str]) -> set[str]:
-    """Name the numbered nodes that mean nothing between two exports."""
-    left, right = ({node for node in side if is_numbered(node)} for side in (a, b))
+def _disagree(left: Collection[str], right: Collection[str]) -> bool:
+    """Whether numbered names mean nothing between two exports: too few are on both sides."""
     smaller = min(len(left), len(right))
-    return set() if smaller and len(left & right) >= AGREE * smaller else left | right
+    return not smaller or len({*left} & {*right}) < AGREE * smaller
 
 
 def common_sequence(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
@@ -397,28 +393,22 @@ def _content(layers: Sequence[Layer]) -> list[list[str]]:
 
 Certainty = Literal["measured", "at most", "stated"]
 
-SMALL = 0.02
-"""Of the GPU time: a difference that no run repeats to."""
-
 
 class Gap(Value, frozen=True, kw_only=True):
     """One reason why layers and whole differ; positive makes the sum of the layers larger."""
 
     name: str
     seconds: float | None
-    """``None`` where the reason is known and its size is not."""
     evidence: Certainty
     because: str
 
 
 class Reconciliation(Value, frozen=True, kw_only=True):
-    """How the layers add up to the whole."""
+    """How the layers add up to the GPU time of an inference without the profiler."""
 
     layers_s: float
     gpu_s: float | None
-    """GPU time of an inference without the profiler; ``None`` when it was not measured."""
     host_s: float | None = None
-    """What the host saw of it, for runtimes without a GPU."""
     parts: tuple[Gap, ...]
     unexplained_s: float | None
 
@@ -440,96 +430,66 @@ def reconcile(
     layers_s = table.total_s
     if layers_s is None:
         return None
-    if gpu_s is None:
-        return Reconciliation(
-            layers_s=layers_s, gpu_s=None, host_s=host_s, parts=(), unexplained_s=None
-        )
-    left_s, parts = layers_s - gpu_s, list[Gap]()
+    left_s, parts = None if gpu_s is None else layers_s - gpu_s, list[Gap]()
 
     def add(name: str, seconds: float | None, because: str, evidence: Certainty) -> None:
         nonlocal left_s
-        left_s -= seconds or 0.0
+        left_s = (left_s or 0.0) - (seconds or 0.0)
         parts.append(Gap(name=name, seconds=seconds, evidence=evidence, because=because))
 
-    medians = [
-        layer.seconds if layer.median_s is None else layer.median_s for layer in table.layers
-    ]
-    timed = [layer for layer in table.layers if layer.time_s is not None]
-    if table.count != 1 and all(layer.median_s is not None for layer in timed):
-        because = "averages less medians of the layers: warm-up and stalls of the profiled pass"
-        beyond = sum(
-            layer.seconds - median for layer, median in zip(table.layers, medians, strict=True)
+    if gpu_s is not None and left_s is not None:
+        timed = [layer for layer in table.layers if layer.time_s is not None]
+        medians_s = sum(
+            each.seconds if each.median_s is None else each.median_s for each in table.layers
         )
-        add("warm-up and stalls", beyond, because, "measured")
-    if profiled_gpu_s is not None:
-        because = (
-            f"GPU time {text_from_seconds(profiled_gpu_s)} with the profiler attached, "
-            f"{text_from_seconds(gpu_s)} without"
-        )
-        add("profiler overhead", profiled_gpu_s - gpu_s, because, "measured")
-        because = "GPU time of the profiled pass that no layer is charged with"
-        add("launch gaps", sum(medians) - profiled_gpu_s, because, "measured")
-    beside = [layer for layer in table.layers if layer.stream]
-    if beside and left_s > 0:  # they overlap with the main stream by at most their own time
-        own = total_s(beside)
-        because = f"{len(beside)} layers on other streams take {text_from_seconds(own)} in sum"
-        add("auxiliary streams", min(own, left_s), because, "at most")
-    if cuda_graph:
-        because = "the timed run replayed a CUDA graph; the profiler launches layers one by one"
-        add("CUDA graph", None, because, "stated")
+        if table.count != 1 and all(layer.median_s is not None for layer in timed):
+            because = "averages less medians of the layers: warm-up and stalls of the profiled pass"
+            beyond = sum(layer.seconds - (layer.median_s or 0.0) for layer in timed)
+            add("warm-up and stalls", beyond, because, "measured")
+        if profiled_gpu_s is not None:
+            because = (
+                f"GPU time {text_from_seconds(profiled_gpu_s)} with the profiler attached, "
+                f"{text_from_seconds(gpu_s)} without"
+            )
+            add("profiler overhead", profiled_gpu_s - gpu_s, because, "measured")
+            because = "GPU time of the profiled pass that no layer is charged with"
+            add("launch gaps", medians_s - profiled_gpu_s, because, "measured")
+        beside = [layer for layer in table.layers if layer.stream]
+        if beside and left_s > 0:  # they overlap with the main stream by at most their own time
+            own = total_s(beside)
+            because = f"{len(beside)} layers on other streams take {text_from_seconds(own)} in sum"
+            add("auxiliary streams", min(own, left_s), because, "at most")
+        if cuda_graph:
+            because = "the timed run replayed a CUDA graph; the profiler launches layers one by one"
+            add("CUDA graph", None, because, "stated")
     return Reconciliation(
         layers_s=layers_s, gpu_s=gpu_s, host_s=host_s, parts=tuple(parts), unexplained_s=left_s
-    )
-
-
-def hint_of(found: Reconciliation, table: LayerTable) -> str | None:
-    """What an unexplained remainder looks like; not a claim that it is that."""
-    left, count = found.unexplained_s, sum(1 for layer in table.layers if layer.seconds > 0)
-    if left is None or not found.gpu_s or abs(left) < SMALL * found.gpu_s or not count:
-        return None
-    if left > 0:
-        each = text_from_seconds(left / count, digits=2)
-        return (
-            f"{each} for each of {count} timed layers: the profiler waits between layers, and "
-            "kernels that overlap in a plain run do not overlap under it"
-        )
-    return (
-        "time between layers that no layer is charged with: launch gaps, or work it does not list"
     )
 
 
 Row = dict[str, Scalar]
 
 
-LAYER_COLUMNS = {
-    **{name: name for name in ("index", "name", "kind", "role", "precision", "precision_in")},
-    "precision_out": "precision_out",
-    "precision_basis": "precision_basis",
-    "precision_asked": "asked",
-    "shape_in": "shape_in",
-    "shape_out": "shape_out",
-    "average_s": "time_s",
-    **{name: name for name in ("median_s", "min_s", "max_s", "share", "flops", "traffic_bytes")},
-    "flops_per_s": "flops_per_s",
-    "bytes_per_s": "bytes_per_s",
-    "roofline_share": "roofline",
-    **{name: name for name in ("bound", "weights", "stream", "region", "tactic", "operators")},
-    "onnx_nodes": "nodes",
-}
-"""Columns of a file of layers, and the field of a layer that each shows."""
+_RENAMED = {"precision_asked": "asked", "average_s": "time_s", "roofline_share": "roofline",
+            "onnx_nodes": "nodes"}  # fmt: skip
+LAYER_COLUMNS = (
+    "index", "name", "kind", "role", "precision", "precision_in", "precision_out",
+    "precision_basis", "precision_asked", "shape_in", "shape_out", "average_s", "median_s",
+    "min_s", "max_s", "share", "flops", "traffic_bytes", "flops_per_s", "bytes_per_s",
+    "roofline_share", "bound", "weights", "stream", "region", "tactic", "operators", "onnx_nodes",
+)  # fmt: skip
+"""Columns of a file of layers: the fields of a layer, some under a longer name."""
 
 
 def rows_from_layers(layers: Iterable[Layer]) -> list[Row]:
     """Every fact of every layer; several operators or ONNX nodes are joined by spaces."""
-    return [
-        {
-            column: " ".join(value) or None
-            if isinstance(value := getattr(layer, field), tuple)
-            else value
-            for column, field in LAYER_COLUMNS.items()
-        }
-        for layer in layers
-    ]
+    rows = []
+    for layer in layers:
+        values = {name: getattr(layer, _RENAMED.get(name, name)) for name in LAYER_COLUMNS}
+        rows.append(
+            {k: " ".join(v) or None if isinstance(v, tuple) else v for k, v in values.items()}
+        )
+    return rows
 
 
 def rows_from_groups(groups: Iterable[Group], *, by: str) -> list[Row]:
@@ -571,8 +531,8 @@ def rows_from_diff(diff: EngineDiff) -> list[Row]:
 
 
 CauseCode = Literal[
-    "interruption", "precision", "reformat", "fusion", "memory", "dominant", "kernel", "rest",
-    "added", "clocks", "enqueue", "transfers", "batch",
+    "interruption", "precision", "reformat", "fusion", "memory", "kernel", "rest", "added",
+    "clocks", "enqueue", "transfers",
 ]  # fmt: skip
 
 CEILING = 0.6
@@ -581,19 +541,21 @@ SHOWN = 3
 
 
 class Cause(Value, frozen=True, kw_only=True):
-    """One reason, what it costs, what shows it, and what to do."""
+    """One reason, what it costs and explains, what shows it, and what to do."""
 
     code: CauseCode
     title: str
     seconds: float | None
     """``None`` where it is seen and cannot be put in seconds."""
+    explains_s: float = 0.0
+    share: float | None = None
+    """Of the whole that is to be explained."""
     layers: tuple[str, ...] = ()
     """Names of the candidate's layers, the costliest first."""
     nodes: tuple[str, ...] = ()
     """ONNX nodes of the layer it is about, where it is about one."""
     evidence: tuple[str, ...] = ()
     try_: str = ""
-    """What to do, in words."""
     command: str | None = None
 
 
@@ -644,15 +606,41 @@ def _layer_causes(
 
     ``excess`` is how much longer each change takes than expected; ``broken`` are interruptions.
     """
+
+    def code_of(change: Change, layers: Sequence[Layer]) -> CauseCode:
+        if change.role in CONVERSIONS:
+            return "reformat"
+        if not change.a:
+            return "added"
+        if any(is_weighted(layer) and wider(layer.precision, asked) for layer in layers):
+            return "precision"
+        if "fusion" in change.changed and len(change.b) > len(change.a):
+            return "fusion"
+        slowest = max(layers, key=lambda each: each.seconds, default=None)
+        if slowest and slowest.bound == "memory" and (slowest.roofline or 0.0) >= CEILING:
+            return "memory"
+        return "kernel" if change.b_s > change.a_s else "rest"
+
+    def shown(change: Change, code: CauseCode) -> str:
+        """A change with both times."""
+        layers = [b.layers[index] for index in change.b]
+        more = f" and {len(layers) - 1} more" if len(layers) > 1 else ""
+        was = f"{text_from_seconds(change.a_s)} before" if change.a else "not in the baseline"
+        text = f"{short_name(layers[0].name)}{more}: {text_from_seconds(change.b_s)}, {was}"
+        text += f", {change.precision_b}" if change.precision_b else ""
+        if code == "memory":
+            slowest = max(layers, key=lambda each: each.seconds)
+            text += f", {text_from_fraction(slowest.roofline, digits=0)} of the roofline"
+        return text
+
     members: dict[tuple[CauseCode, int], list[tuple[Change, float]]] = {}
     for change, seconds in excess:
         layers = [b.layers[index] for index in change.b]
-        code = _code_of(change, layers, asked)
         at = next((broken[index] for index in change.b if index in broken), -1)
         replaceable = change.role in CONVERSIONS or not change.a
+        key: tuple[CauseCode, int] = (code_of(change, layers), -1)
         if asked in QUANTIZED and at >= 0 and (replaceable or not any(map(is_weighted, layers))):
-            code = "interruption"
-        key = (code, at if code == "interruption" else -1)
+            key = ("interruption", at)
         members.setdefault(key, []).append((change, seconds))
     narrow = (asked or "the narrower type").upper()
     for (code, at), own in members.items():
@@ -660,6 +648,7 @@ def _layer_causes(
         own = sorted((each for each in own if each[0].b), key=lambda each: -each[1])
         names = [b.layers[index].name for change, _ in own for index in change.b]
         layer = b.layers[at] if at >= 0 else None
+        title = _TITLES.get(code, "").format(count=len(names), asked=narrow)
         if layer is not None:
             names = list(dict.fromkeys([layer.name, *names]))
             got = (layer.precision or "another type").upper()
@@ -669,40 +658,8 @@ def _layer_causes(
                 more = f" and {len(layer.nodes) - 1} more" if len(layer.nodes) > 1 else ""
                 called = f"{layer.nodes[0]}{more} ({called})"
             title = f"{called} interrupts {narrow}: it computes in {got}"
-        else:
-            title = _TITLES[code].format(count=len(names), asked=narrow)
-        shown = (change for change, seconds in own[:SHOWN] if seconds > 0)
-        evidence = [_evidence(change, b, roof=code == "memory") for change in shown]
+        evidence = [shown(change, code) for change, seconds in own[:SHOWN] if seconds > 0]
         yield _cause(code, title, total, *evidence, layers=tuple(names), layer=layer, asked=asked)
-
-
-def _code_of(change: Change, layers: Sequence[Layer], asked: str | None) -> CauseCode:
-    if change.role in CONVERSIONS:
-        return "reformat"
-    if not change.a:
-        return "added"
-    if any(is_weighted(layer) and wider(layer.precision, asked) for layer in layers):
-        return "precision"
-    if "fusion" in change.changed and len(change.b) > len(change.a):
-        return "fusion"
-    slowest = max(layers, key=lambda each: each.seconds, default=None)
-    if slowest and slowest.bound == "memory" and (slowest.roofline or 0.0) >= CEILING:
-        return "memory"
-    return "kernel" if change.b_s > change.a_s else "rest"
-
-
-def _evidence(change: Change, b: LayerTable, *, roof: bool) -> str:
-    """A change with both times."""
-    layers = [b.layers[index] for index in change.b]
-    more = f" and {len(layers) - 1} more" if len(layers) > 1 else ""
-    was = f"{text_from_seconds(change.a_s)} before" if change.a else "not in the baseline"
-    text = f"{short_name(layers[0].name)}{more}: {text_from_seconds(change.b_s)}, {was}"
-    if change.precision_b:
-        text += f", {change.precision_b}"
-    if roof:
-        slowest = max(layers, key=lambda each: each.seconds)
-        text += f", {text_from_fraction(slowest.roofline, digits=0)} of the roofline"
-    return text
 
 
 _REMEDIES = {
@@ -723,10 +680,6 @@ _REMEDIES = {
         "no narrower arithmetic helps: fuse with neighbours, or store narrower tensors",
         "trtbench profile CANDIDATE --by bound",
     ),
-    "dominant": (
-        "look at this layer first: the rest cannot make up for it",
-        "trtbench profile CANDIDATE --filter {name}",
-    ),
     "kernel": (
         "let the builder time more kernels, and time them anew",
         "trtbench build MODEL.onnx --optimization-level 5 --no-timing-cache",
@@ -741,10 +694,6 @@ _REMEDIES = {
     "transfers": (
         "keep tensors on the GPU, or let inputs have the narrower type",
         "trtbench bench CANDIDATE --no-transfers",
-    ),
-    "batch": (
-        "more items per query, or several queries at a time",
-        "trtbench bench CANDIDATE --batch 8",
     ),
     "interruption": (
         "quantize this node too, take it out, or leave its neighbours unquantized",
@@ -762,7 +711,7 @@ def _cause(
     layer: Layer | None = None,
     asked: str | None = None,
 ) -> Cause:
-    """A cause with its remedy; ``layer`` is the one it is about, names are quoted for a shell."""
+    """A cause with its remedy; ``layer`` is the one it is about."""
     words, command = _REMEDIES[code]
     operators = operators_of(layer) if layer else ()
     return Cause(
@@ -770,28 +719,18 @@ def _cause(
         title=title,
         seconds=seconds,
         layers=layers,
-        nodes=layer.nodes if layer and code == "interruption" else (),
+        nodes=layer.nodes if layer else (),
         evidence=evidence,
         try_=words,
         command=command.format(
             asked=asked if asked in ("int8", "fp8", "fp16", "bf16") else "int8",
             op=operators[0] if operators else "KIND",
-            name=shlex.quote(layer.name if layer else "NAME"),
         ),
     )
 
 
 LEAST_GAIN = 1.02
 """A speed-up below this is none: nothing can be expected of the other layers."""
-
-
-class Explained(Value, frozen=True, kw_only=True):
-    """A cause, and how much of the difference it explains."""
-
-    cause: Cause
-    explains_s: float
-    share: float | None
-    """Of the whole that is to be explained."""
 
 
 class Why(ShortView, Value, frozen=True, kw_only=True):
@@ -805,7 +744,7 @@ class Why(ShortView, Value, frozen=True, kw_only=True):
     """How many times as fast the layers in the narrower type are; 1 where there are none."""
     shortfall_s: float
     """What there is to explain; zero or less where nothing is missing."""
-    causes: tuple[Explained, ...]
+    causes: tuple[Cause, ...]
     gains_s: float
     """What layers that got faster than expected bring; zero or less."""
     unexplained_s: float
@@ -843,11 +782,11 @@ def why(
     causes = [each for each in every if each.seconds is None or each.seconds > 0]
     remaining = whole = max(0.0, shortfall)
     explained = []
-    for cause in sorted((*causes, *_hints(b)), key=lambda each: -(each.seconds or 0.0)):
+    for cause in sorted(causes, key=lambda each: -(each.seconds or 0.0)):
         explains = min(remaining, cause.seconds or 0.0)
         remaining -= explains
         share = explains / whole if whole and cause.seconds is not None else None
-        explained.append(Explained(cause=cause, explains_s=explains, share=share))
+        explained.append(cause.having(explains_s=explains, share=share))
     return Why(
         baseline_s=a.total_s,
         candidate_s=b.total_s,
@@ -883,16 +822,10 @@ def _gain(diff: EngineDiff, a: LayerTable, b: LayerTable, asked: str | None) -> 
     return ratio if ratio >= LEAST_GAIN else 1.0
 
 
-DOMINANT = 0.4
-"""Share of all time from which one layer is the one to look at."""
 ENQUEUE_BOUND = 0.8
 """trtexec warns from the same share of enqueue time over GPU time on."""
 CLOCK_STEP = 0.02
 """Clocks nearer to one another than this are one clock."""
-SMALL_LAYER_S = 16e-6
-SMALL_SHARE = 0.15
-"""Half the layers this short, and this far from the roof: too little work."""
-LEAST_LAYERS = 3
 
 
 def clock_ratio(a: EngineFacts, b: EngineFacts) -> float:
@@ -949,31 +882,4 @@ def _surrounding_causes(
             b.transfers_s - a.transfers_s,
             f"{text_from_seconds(a.transfers_s)} in the baseline, "
             f"{text_from_seconds(b.transfers_s)} in the candidate",
-        )
-
-
-def _hints(table: LayerTable) -> Iterator[Cause]:
-    """What can be seen and not be put in seconds: a dominant layer, too little work."""
-    layer = max(table.layers, key=lambda each: each.seconds, default=None)
-    if layer is not None and (layer.share or 0.0) >= DOMINANT:
-        yield _cause(
-            "dominant",
-            f"one layer takes {text_from_fraction(layer.share, digits=0)} of the time",
-            None,
-            f"{short_name(layer.name)}: {text_from_seconds(layer.time_s)}",
-            layers=(layer.name,),
-            layer=layer,
-        )
-    timed = sorted(layer.seconds for layer in table.layers if layer.seconds > 0)
-    shares = sorted(layer.roofline for layer in table.layers if layer.roofline is not None)
-    if len(timed) < LEAST_LAYERS or len(shares) < LEAST_LAYERS:
-        return
-    middle, share = timed[len(timed) // 2], shares[len(shares) // 2]
-    if middle <= SMALL_LAYER_S and share <= SMALL_SHARE:
-        yield _cause(
-            "batch",
-            "too little work to fill the GPU",
-            None,
-            f"half of the layers take {text_from_seconds(middle, digits=2)} or less and reach "
-            f"{text_from_fraction(share, digits=0)} of the roofline or less",
         )

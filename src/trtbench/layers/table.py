@@ -1,7 +1,7 @@
 """One layer of an engine with all that is known of it, the table of all of them, and their graph.
 
-Also what the names of layers show (fused nodes, reformats, blocks), layers in groups, each second
-counted once, and the whole in which they ran.
+Also what the names of layers show (fused nodes, reformats, blocks), layers in groups, which types
+really compute, the whole in which layers ran, and where the boxes of a drawing go.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -295,38 +296,30 @@ def _grouping(by: str) -> Callable[[Layer], Sequence[str]]:
     if key == "block" and depth and not depth.isdecimal():
         raise UsageError(f"{by!r} has no depth", fix="write it like block:2")
     patterns = [each.strip() for each in by.split(",") if each.strip()]
+    if by not in KEYS and key != "block" and not _PATTERN.search(by) and "/" not in by:
+        guess = near_miss(by, KEYS)
+        raise UsageError(
+            f"layers cannot be grouped by {by!r}",
+            facts={"known": " ".join(KEYS)},
+            fix=f"--by {guess}" if guess else "--by kind, or a pattern such as --by '/layer3/*'",
+        )
 
-    def by_block(layer: Layer) -> Sequence[str]:
-        """The block most nodes are in; a reformat is with the layer it is for."""
-        names = layer.nodes or (target_of_reformat(layer.name) or (layer.name,))[:1]
-        blocks = Counter(block_of(name.split(" + ")[0], depth=int(depth or 1)) for name in names)
-        return [blocks.most_common(1)[0][0]]
-
-    def by_node(layer: Layer) -> Sequence[str]:
-        return layer.nodes or [f"({layer.role})" if layer.role != "compute" else layer.name]
-
-    def by_field(layer: Layer) -> Sequence[str]:
+    def names_of(layer: Layer) -> Sequence[str]:
+        other = f"({layer.role})" if layer.role != "compute" else None
+        if key == "block":  # that most nodes are in; a reformat is with the layer it is for
+            names = layer.nodes or (target_of_reformat(layer.name) or (layer.name,))[:1]
+            blocks = Counter(block_of(x.split(" + ")[0], depth=int(depth or 1)) for x in names)
+            return [blocks.most_common(1)[0][0]]
+        if by == "node":
+            return layer.nodes or [other or layer.name]
+        if by not in KEYS:
+            return [next((each for each in patterns if fits(layer, each)), REST)]
         value = getattr(layer, by)
-        converts = by == "precision" and layer.role != "compute"
-        return [str(value) if value is not None else f"({layer.role})" if converts else UNKNOWN]
+        if value is None:
+            return [other or UNKNOWN] if by == "precision" else [UNKNOWN]
+        return [str(value)]
 
-    def by_pattern(layer: Layer) -> Sequence[str]:
-        return [next((each for each in patterns if fits(layer, each)), REST)]
-
-    if key == "block":
-        return by_block
-    if key == "node":
-        return by_node
-    if by in KEYS:
-        return by_field
-    if _PATTERN.search(by) or "/" in by:
-        return by_pattern
-    guess = near_miss(by, KEYS)
-    raise UsageError(
-        f"layers cannot be grouped by {by!r}",
-        facts={"known": " ".join(KEYS)},
-        fix=f"--by {guess}" if guess else "--by kind, or a pattern such as --by '/layer3/*'",
-    )
+    return names_of
 
 
 Edge = tuple[int, int, str]
@@ -402,6 +395,129 @@ class Unions:
         return list(found.values())
 
 
+RANKS = {
+    "fp64": 0, "fp32": 1, "tf32": 2, "bf16": 3, "fp16": 3, "int8": 4, "uint8": 4, "fp8": 4,
+    "int4": 5, "fp4": 5,
+}  # fmt: skip
+"""How narrow a type is: a higher rank is narrower, and as a rule faster."""
+
+WEIGHTED = ("convolution", "convactpool", "deconvolution", "gemm", "fusion", "matrixmultiply",
+            "fullyconnected", "einsum")  # fmt: skip
+"""Kinds of layers that a narrower type is asked for; the others follow."""
+
+
+class TypeShare(Value, frozen=True, kw_only=True):
+    """What one type computes of an engine; shares are of all layers, conversions included."""
+
+    precision: str
+    layers: int
+    seconds: float | None
+    share: float | None
+    flops: int | None
+    flops_share: float | None
+
+
+class Unmet(Value, frozen=True, kw_only=True):
+    """A layer that computes in a wider type than was asked for."""
+
+    index: int
+    name: str
+    asked: str
+    got: str
+    seconds: float | None
+    because: str
+    """Who asked: the model, by its Q/DQ or types, or the build, by its flags."""
+
+
+class Conversions(Value, frozen=True, kw_only=True):
+    """Layers of one role that only make tensors fit."""
+
+    role: Role
+    layers: int
+    seconds: float | None
+    share: float | None
+
+
+class PrecisionTruth(Value, frozen=True, kw_only=True):
+    """What an engine computes in, as against what it is called."""
+
+    types: tuple[TypeShare, ...]
+    unmet: tuple[Unmet, ...]
+    conversions: tuple[Conversions, ...]
+    conversion_s: float | None
+
+
+def precision_truth(table: LayerTable, *, asked: str | None = None) -> PrecisionTruth:
+    """Look at the types of all layers; ``asked`` is what the build was allowed or told to use."""
+    computing = [layer for layer in table.layers if layer.role == "compute"]
+    total, all_flops = table.total_s, sum(layer.flops or 0 for layer in table.layers)
+
+    def times(layers: Sequence[Layer]) -> tuple[float | None, float | None]:
+        seconds = total_s(layers)
+        return (None, None) if total is None else (seconds, seconds / total if total else None)
+
+    types, conversions = [], []
+    for precision in dict.fromkeys(layer.precision for layer in computing if layer.precision):
+        layers = [layer for layer in computing if layer.precision == precision]
+        flops = sum(layer.flops or 0 for layer in layers)
+        known = any(layer.flops is not None for layer in layers)
+        seconds, share = times(layers)
+        types.append(
+            TypeShare(
+                precision=precision,
+                layers=len(layers),
+                seconds=seconds,
+                share=share,
+                flops=flops if known else None,
+                flops_share=flops / all_flops if known and all_flops else None,
+            )
+        )
+    for role in CONVERSIONS:
+        layers = [layer for layer in table.layers if layer.role == role]
+        seconds, share = times(layers)
+        if layers:
+            conversions.append(
+                Conversions(role=role, layers=len(layers), seconds=seconds, share=share)
+            )
+    unmet, allowed = [], narrowest(asked)
+    for layer in sorted(computing, key=lambda each: -each.seconds):
+        got, by_model = layer.precision, wider(layer.precision, layer.asked)
+        if got is not None and (by_model or (is_weighted(layer) and wider(got, allowed))):
+            unmet.append(
+                Unmet(
+                    index=layer.index,
+                    name=layer.name,
+                    asked=(layer.asked if by_model else allowed) or "",
+                    got=got,
+                    seconds=layer.time_s,
+                    because="the model's Q/DQ or types" if by_model else "the build's flags",
+                )
+            )
+    return PrecisionTruth(
+        types=tuple(sorted(types, key=lambda each: (-(each.seconds or 0.0), -each.layers))),
+        unmet=tuple(unmet),
+        conversions=tuple(sorted(conversions, key=lambda each: -(each.seconds or 0.0))),
+        conversion_s=times([layer for layer in table.layers if layer.converts])[0],
+    )
+
+
+def narrowest(words: str | None) -> str | None:
+    """Find the narrowest type among words such as ``fp16+int8`` or ``FP32, INT8``."""
+    found = [name for name in RANKS if name in (words or "").lower()]
+    return max(found, key=lambda name: RANKS[name], default=None)
+
+
+def wider(got: str | None, asked: str | None) -> bool:
+    """Whether a type is wider than another; what is not known is not."""
+    return got in RANKS and asked in RANKS and RANKS[got] < RANKS[asked]
+
+
+def is_weighted(layer: Layer) -> bool:
+    """Whether a narrower type is meant for a layer: products and convolutions."""
+    kind = (layer.kind or "").lower()
+    return layer.role == "compute" and (kind in WEIGHTED or bool(layer.weights))
+
+
 class EngineFacts(Value, frozen=True, kw_only=True):
     """Medians of one inference and the conditions they were taken under, where known."""
 
@@ -470,4 +586,107 @@ def facts_from_run(run: Run) -> EngineFacts:
         asked=precision_of(record),
         cuda_graph=graph.value if graph and isinstance(graph.value, bool) else None,
         tensorrt=record.environment.versions.get("tensorrt"),
+    )
+
+
+BOX_W, BOX_H = 200.0, 34.0
+GAP_X, GAP_Y = 18.0, 22.0
+COLUMN_GAP = 90.0
+SWEEPS = 4
+SHAPE = 1.7
+"""Width over height that a drawing aims at."""
+HIDDEN = ("constant", "nothing")
+"""Roles that run no kernel: left out, their neighbours joined."""
+
+
+class NodeBox(Value, frozen=True, kw_only=True):
+    """The place of one layer: its upper left corner."""
+
+    layer: int
+    x: float
+    y: float
+
+
+class Placement(Value, frozen=True, kw_only=True):
+    """The places of all layers that are drawn, and who feeds whom among them."""
+
+    boxes: tuple[NodeBox, ...]
+    edges: tuple[tuple[int, int], ...]
+    width: float
+    height: float
+
+
+def drawn_edges(table: LayerTable) -> tuple[list[int], list[tuple[int, int]]]:
+    """List the layers to draw and their edges, with those that run no kernel bridged."""
+    sources: dict[int, list[int]] = {}
+    for begin, end, _ in edges_of(table):
+        sources.setdefault(end, []).append(begin)
+    every = [layer.index for layer in table.layers]
+    shown = [layer.index for layer in table.layers if layer.role not in HIDDEN] or every
+    visible = set(shown)
+    reached: dict[int, list[int]] = {}
+    edges: dict[tuple[int, int], None] = {}
+    for index in every:  # in the order of execution, so sources are settled
+        found: dict[int, None] = {}
+        for source in sources.get(index, ()):
+            found.update(dict.fromkeys([source] if source in visible else reached[source]))
+        reached[index] = list(found)
+        if index in visible:
+            edges.update(dict.fromkeys((source, index) for source in found))
+    # Of names alone, the order of execution is all there is.
+    return shown, list(edges or dict.fromkeys(pairwise(shown)))
+
+
+def place(table: LayerTable) -> Placement:
+    """Place every layer that runs.
+
+    Ranks by the longest way from an input, order within a rank by the mean place of the neighbours
+    (Sugiyama's method), long chains wrapped into columns so that a thousand layers stay an area and
+    not a line. Linear in layers and edges: libraries take seconds for 3 000 layers (grandalf) or
+    are not there for every Python (fast-sugiyama).
+    """
+    shown, edges = drawn_edges(table)
+    above: dict[int, list[int]] = {index: [] for index in shown}
+    below: dict[int, list[int]] = {index: [] for index in shown}
+    for begin, end in edges:
+        below[begin].append(end)
+        above[end].append(begin)
+    ranks: dict[int, int] = {}
+    rows: list[list[int]] = []
+    for index in shown:  # the order of execution is topological
+        ranks[index] = max((ranks[each] + 1 for each in above[index]), default=0)
+        rows += [[] for _ in range(ranks[index] + 1 - len(rows))]
+        rows[ranks[index]].append(index)
+    # Sort each rank by the mean place of its neighbours above, then below, a few times.
+    at = {index: float(place) for row in rows for place, index in enumerate(row)}
+    for sweep in range(SWEEPS):
+        steps = above if sweep % 2 == 0 else below
+        for row in rows if sweep % 2 == 0 else reversed(rows):
+            if len(row) > 1:
+                near = {index: [at[each] for each in steps[index] or [index]] for index in row}
+                row.sort(key=lambda index: sum(near[index]) / len(near[index]))
+                at.update((index, number - (len(row) - 1) / 2) for number, index in enumerate(row))
+    # Wrap ranks into columns, each as wide as its widest rank, and centre ranks in them.
+    step_x, step_y = BOX_W + GAP_X, BOX_H + GAP_Y
+    widest = max((len(row) for row in rows), default=1)
+    typical = len(shown) / max(1, len(rows))
+    column_w = step_x * max(1.0, min(widest, 2 * typical)) + COLUMN_GAP
+    high = max(8, math.ceil(math.sqrt(len(rows) * column_w / (SHAPE * step_y))))
+    boxes: list[NodeBox] = []
+    left = 0.0
+    for first in range(0, len(rows), high):
+        column = rows[first : first + high]
+        width = max(len(row) for row in column) * step_x - GAP_X
+        for number, row in enumerate(column):
+            start = left + (width - (len(row) * step_x - GAP_X)) / 2
+            boxes += [
+                NodeBox(layer=index, x=start + step * step_x, y=number * step_y)
+                for step, index in enumerate(row)
+            ]
+        left += width + COLUMN_GAP
+    return Placement(
+        boxes=tuple(boxes),
+        edges=tuple(edges),
+        width=max(BOX_W, left - COLUMN_GAP),
+        height=min(high, max(1, len(rows))) * step_y - GAP_Y,
     )

@@ -16,8 +16,7 @@ from trtbench.core.units import (
     text_from_share,
 )
 from trtbench.layers.diff import Change, EngineDiff
-from trtbench.layers.placement import BOX_H, BOX_W, COLUMN_GAP, GAP_Y, HIDDEN, Placement, place
-from trtbench.layers.table import Layer, LayerTable
+from trtbench.layers.table import BOX_H, BOX_W, COLUMN_GAP, GAP_Y, HIDDEN, Layer, LayerTable, place
 from trtbench.report import style
 from trtbench.report.style import OTHER, PAPER
 
@@ -197,12 +196,11 @@ def svg_from_engine(
     *,
     title: str,
     colour: Colour = "time",
-    placement: Placement | None = None,
     prefix: str = "L",
     in_page: bool = False,
 ) -> str:
-    """Draw an engine; ``placement`` is where another program put the boxes."""
-    placed = placement or place(table)
+    """Draw an engine."""
+    placed = place(table)
     at = {each.layer: (each.x, each.y) for each in placed.boxes}
     hottest = max((layer.share or 0.0 for layer in table.layers), default=0.0)
     order = [colour, *(each for each in COLOURS if each != colour)]

@@ -29,8 +29,7 @@ from trtbench.executors.ssh import HostsFile
 from trtbench.importing.files import Unused, plain
 from trtbench.importing.run import ImportResult
 from trtbench.layers.diff import Reconciliation, Row
-from trtbench.layers.precision import PrecisionTruth
-from trtbench.layers.table import EngineFacts
+from trtbench.layers.table import EngineFacts, PrecisionTruth
 from trtbench.report.run_facts import memory_of
 from trtbench.requests.settings import ConfigFile
 from trtbench.store.directory import Entry

@@ -174,9 +174,8 @@ def plan(request: SourceRequest, view: PlanView, caller: Caller) -> None:
 
 
 def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int | None:
-    from trtbench.analysis.gate import Suite, junit_from_suites, passed
+    from trtbench.analysis.gate import Suite, judge_all, junit_from_suites, passed
     from trtbench.host.files import write_output
-    from trtbench.layers.expect import judge_all
     from trtbench.report.document import document_from_blocks
     from trtbench.report.sections.summary import document_from_run
     from trtbench.report.sections.verdicts import rule_table

@@ -22,10 +22,17 @@ from trtbench.core.units import (
 )
 from trtbench.layers import diff as engine_diff
 from trtbench.layers.cost import peak_of, with_rates
-from trtbench.layers.diff import Change, EngineDiff, Explained, Reconciliation, Why, why
+from trtbench.layers.diff import Cause, Change, EngineDiff, Reconciliation, Why, why
 from trtbench.layers.join import join_layers
-from trtbench.layers.precision import PrecisionTruth, precision_truth
-from trtbench.layers.table import EngineFacts, Group, Layer, LayerTable, facts_from_run
+from trtbench.layers.table import (
+    EngineFacts,
+    Group,
+    Layer,
+    LayerTable,
+    PrecisionTruth,
+    facts_from_run,
+    precision_truth,
+)
 from trtbench.report.charts import Axis, BarGroup, Bars, bar_group
 from trtbench.report.document import (
     Block,
@@ -63,7 +70,6 @@ MOST_DRAWN_PAIRS = 800
 MOST_KINDS = 14
 UNKNOWN = "unknown"
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8", "fp8")
-ISLANDS_SHOWN = 5
 UNMET_SHOWN = 5
 STEPS = 12
 """Changes that have a bar of their own in a waterfall; the rest is two bars, slower and faster."""
@@ -127,7 +133,7 @@ def _run_blocks(
     rated = with_rates(joined, peak_of(facts.gpu, sm_count=facts.sm_count))
     if rated.detailed:
         truth = precision_truth(rated, asked=facts.asked)
-        found = tuple(precision_blocks(rated, truth, suffix=suffix))
+        found = tuple(precision_blocks(truth, suffix=suffix))
         yield Details(f"By precision{of}", found)
     sums = engine_diff.reconcile(
         rated,
@@ -165,14 +171,14 @@ def _pair_blocks(
     found = why(a, b, baseline=facts[0], candidate=facts[1])
     if found is not None and found.causes:
         columns = (
-            column("cause", "Cause", "cause.title", fit="wrap"),
-            column("cost_s", "Costs", "cause.seconds", "time"),
+            column("cause", "Cause", "title", fit="wrap"),
+            column("cost_s", "Costs", "seconds", "time"),
             column("explains_s", "Explains", kind="time"),
             column("share", "Share", kind="share"),
             column(
-                "evidence", "Evidence", lambda x: "; ".join(x.cause.evidence), fit="wrap", rank=2
+                "evidence", "Evidence", lambda x: "; ".join(x.evidence), fit="wrap", rank=2
             ),
-            column("try", "What to try", "cause.try_", fit="wrap", rank=1),
+            column("try", "What to try", "try_", fit="wrap", rank=1),
         )  # fmt: skip
         yield table(f"layers_why{suffix}", found.causes, columns)
     every = changes_table(diff, top=None, id=f"layers_diff{suffix}")
@@ -314,7 +320,7 @@ def document_from_layers(
         rows = {"groups": engine_diff.rows_from_groups(groups, by=by)}
     sections = (
         section_of(first.id, "", [first]),
-        section_of("precision", "By precision", precision_blocks(layers, truth)),
+        section_of("precision", "By precision", precision_blocks(truth)),
         section_of("sums", "Breakdown", sums_blocks(layers, sums) if sums is not None else ()),
         section_of("notes", "", note_lines(dict.fromkeys(remarks))),
     )
@@ -382,10 +388,8 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable) -> Table:
     return table("layers", zip(shown, sums, strict=True), columns, caption=caption, unit=unit)
 
 
-def precision_blocks(
-    layers: LayerTable, truth: PrecisionTruth, *, suffix: str = ""
-) -> Iterator[Block]:
-    """Write which types compute, what stayed wide, what conversions cost, and the islands."""
+def precision_blocks(truth: PrecisionTruth, *, suffix: str = "") -> Iterator[Block]:
+    """Write which types compute, what stayed wide, and what conversions cost."""
     pairs: list[tuple[str, Cell]] = []
     for each in truth.types:
         words = [counted(each.layers, "layer")]
@@ -410,26 +414,6 @@ def precision_blocks(
             f"{len(truth.unmet)} layers do not compute in {first.asked.upper()}, requested "
             f"by {first.because}: {names}{tail}"
         )
-    if truth.islands:
-
-        def first_of(names: Sequence[str]) -> str | None:
-            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            return f"{names[0]}{more}" if names else None
-
-        costly = sorted(truth.islands, key=lambda each: -(each.conversion_s or 0.0))
-        columns = (
-            column("layers", "Layers", lambda each: len(each.layers), "right"),
-            column(
-                "first", "Quantized from", lambda each: layers.layers[each.layers[0]].name,
-                fit="shorten",
-            ),
-            column("average_s", "Time", "seconds", "time"),
-            column("conversion_s", "Conversions", kind="time"),
-            column("before", "Before", lambda each: first_of(each.before), fit="shorten", rank=2),
-            column("after", "After", lambda each: first_of(each.after), fit="shorten", rank=1),
-        )  # fmt: skip
-        caption = f"{counted(len(truth.islands), 'quantized island')}; conversions: Q/DQ and casts"
-        yield table(f"islands{suffix}", costly[:ISLANDS_SHOWN], columns, caption=caption)
 
 
 def sums_blocks(layers: LayerTable, sums: Reconciliation, *, suffix: str = "") -> Iterator[Block]:
@@ -441,11 +425,10 @@ def sums_blocks(layers: LayerTable, sums: Reconciliation, *, suffix: str = "") -
         total = text_from_duration(sums.layers_s)
         yield Text(f"layers sum to {total} with the profiler on; {whole}")
         return
-    hint = engine_diff.hint_of(sums, layers) or ""
     rows = [
         ("sum of the layers", sums.layers_s, "", f"{len(layers.layers)} layers, averages"),
         *((f"− {each.name}", each.seconds, each.evidence, each.because) for each in sums.parts),
-        ("− unexplained", sums.unexplained_s, "", hint),
+        ("− unexplained", sums.unexplained_s, "", ""),
         ("GPU time", sums.gpu_s, "", "median of an inference without the profiler"),
     ]
 
@@ -623,24 +606,23 @@ def document_from_why(
 ) -> Document:
     """Describe causes, as a screen and as data."""
 
-    def command(each: Explained) -> str | None:
-        text = each.cause.command
+    def command(each: Cause) -> str | None:
+        text = each.command
         return text and text.replace("BASELINE", labels[0]).replace("CANDIDATE", labels[1])
 
     causes = list(found.causes)
     if not show_all:
-        matter = (e for e in causes if e.cause.seconds is None or (e.share or 0.0) >= LEAST)
+        matter = (e for e in causes if e.seconds is None or (e.share or 0.0) >= LEAST)
         causes = list(matter)[:SHOWN_CAUSES]
     sections = [section_of("totals", "", _why_totals(found))]
-    for number, each in enumerate(causes, 1):
-        cause = each.cause
+    for number, cause in enumerate(causes, 1):
         title = f"{number}. {cause.title} (seen, not timed)"
         if cause.seconds is not None:
-            share = f", explains {text_from_share(each.share)}" if each.share is not None else ""
+            share = f", explains {text_from_share(cause.share)}" if cause.share is not None else ""
             title = f"{number}. {cause.title}: {text_from_duration(cause.seconds)}{share}"
         blocks: list[Block] = [Text(f"  {line}") for line in cause.evidence]
         blocks += [Text(f"  try: {cause.try_}")] if cause.try_ else []
-        blocks += [Code(text)] if (text := command(each)) else []
+        blocks += [Code(text)] if (text := command(cause)) else []
         sections.append(section_of(f"cause_{number}", title, blocks))
     sections.append(section_of("notes", "", note_lines(notes)))
     return Document(
@@ -658,15 +640,15 @@ def document_from_why(
             "unexplained_s": found.unexplained_s,
             "causes": [
                 {
-                    "code": each.cause.code,
-                    "title": each.cause.title,
-                    "cost_s": each.cause.seconds,
+                    "code": each.code,
+                    "title": each.title,
+                    "cost_s": each.seconds,
                     "explains_s": each.explains_s,
                     "share": each.share,
-                    "layers": list(each.cause.layers),
-                    "nodes": list(each.cause.nodes),
-                    "evidence": list(each.cause.evidence),
-                    "try": each.cause.try_,
+                    "layers": list(each.layers),
+                    "nodes": list(each.nodes),
+                    "evidence": list(each.evidence),
+                    "try": each.try_,
                     "command": command(each),
                 }
                 for each in found.causes

@@ -6,7 +6,6 @@ Why two numbers of one model differ: a ladder of what is stated, or measured ste
 from __future__ import annotations
 
 import shlex
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,8 +25,7 @@ from trtbench.core.results import ShortView
 from trtbench.core.run import Run
 from trtbench.core.samples import EngineGraph
 from trtbench.core.units import text_from_seconds
-from trtbench.host.files import temporary_folder, write_output
-from trtbench.host.process import run_process
+from trtbench.host.files import write_output
 from trtbench.importing.files import (
     FoundFile,
     TimesShelf,
@@ -50,8 +48,6 @@ from trtbench.layers.diff import (
     why,
 )
 from trtbench.layers.join import join_layers
-from trtbench.layers.placement import Placement, dot_from_layers, placement_from_plain
-from trtbench.layers.precision import precision_truth
 from trtbench.layers.table import (
     EngineFacts,
     Layer,
@@ -59,6 +55,7 @@ from trtbench.layers.table import (
     facts_from_run,
     groups_of,
     matching,
+    precision_truth,
 )
 from trtbench.measure.bench import run_bench, way_to_layers
 from trtbench.models.identity import changed, source_of
@@ -434,16 +431,9 @@ def frame_of(rows: Sequence[Row]) -> object:
     return optional_library("pandas").DataFrame(list(rows))
 
 
-DOT_S = 20.0
-MOST_FOR_DOT = 600
-"""Layers up to which Graphviz places them: beyond, its picture is a ribbon metres long."""
-
-
 def draw_engine(engine: EngineSource, path: Path, *, colour: Colour = "time") -> Path:
     """Write an engine as SVG."""
-    placement = placed_by_dot(engine.table)
-    svg = svg_from_engine(engine.table, title=engine.label, colour=colour, placement=placement)
-    return _written(svg, path)
+    return _written(svg_from_engine(engine.table, title=engine.label, colour=colour), path)
 
 
 def draw_diff(
@@ -451,23 +441,6 @@ def draw_diff(
 ) -> Path:
     """Write two engines as one SVG."""
     return _written(svg_from_diff(diff, a.table, b.table, labels=labels), path)
-
-
-def placed_by_dot(table: LayerTable) -> Placement | None:
-    """Let Graphviz place the layers; ``None`` where it is not there or does not manage."""
-    binary = shutil.which("dot")
-    if binary is None or len(table.layers) > MOST_FOR_DOT:
-        return None
-    with temporary_folder() as folder:
-        source, log, plain = (folder / name for name in ("in.dot", "log.txt", "out.txt"))
-        source.write_text(dot_from_layers(table), encoding="utf-8")
-        try:
-            command = [binary, "-Tplain", str(source), "-o", str(plain)]
-            end = run_process(command, log=log, timeout_s=DOT_S)
-            text = plain.read_text("utf-8", "replace") if end.status == 0 else ""
-        except OSError:
-            return None
-    return placement_from_plain(text, table)
 
 
 def _written(svg: str, path: Path) -> Path:
