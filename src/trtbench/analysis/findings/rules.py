@@ -472,12 +472,12 @@ def not_under_load(e: Evidence, at: Limits) -> Iterator[Hit]:
             "host",
             severity="warning",
         )
-    closed = e.record is not None and protocol_of(e.record) in ("serve", "pipeline", "gpu")
-    if closed and e.fact("offered_hz") is None:
+    protocol = protocol_of(e.record) if e.record is not None else None
+    if protocol in ("serve", "pipeline", "gpu") and e.fact("offered_hz") is None:
         yield Hit(
             "queries came as fast as they were answered: what users of a busy service "
             "wait comes on top",
-            {"closed_loop": True},
+            {"protocol": protocol},
             "--protocol server --rate 100/s",
         )
 
