@@ -19,7 +19,7 @@ import numpy as np
 from trtbench.core.run import Environment, Finding, LaunchFacts, Run, RunRecord
 from trtbench.core.samples import times_from_columns
 from trtbench.core.spec import ModelRef, RunSpec
-from trtbench.workflows.stored.report import write_report
+from trtbench.workflows.report import write_report
 
 FINDING = Finding(
     code="H14",

@@ -92,7 +92,6 @@ LONG = {
     "test_more_launches_are_added_while_unclear",
     "test_the_order_within_pairs_is_random_and_repeatable",
     "test_trtexec",
-    "test_an_interrupted_lottery_goes_on_with_what_it_built",
     "test_a_task_judges_both_versions_with_all_its_flags",
     "test_launches_start_at_once_and_measure_one_after_the_other",
     "test_users_editors_know_the_arguments",

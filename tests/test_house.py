@@ -150,9 +150,9 @@ READ_THEMSELVES = {
     "core/safety.py", "convert/builders", "convert/verify.py", "convert/calibration.py",
     "verbs/gate.py", "executors/ray.py", "executors/ssh.py",
     "host", "report", "runtimes", "worker.py", "accuracy/evaluate.py",
-    "accuracy/localize.py", "workflows/explain/engines.py", "compare",
+    "accuracy/localize.py", "workflows/engines.py", "compare",
     "workflows/demo.py",
-    "convert/build.py", "measure", "workflows/stored/site.py",
+    "convert/build.py", "measure", "workflows/report.py",
     # Checked by the boundary a line before.
     "tasks/depth.py", "tasks/classification.py", "sweep/matrix.py",
 }  # fmt: skip

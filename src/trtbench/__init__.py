@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trtbench.verbs.bench import bench
     from trtbench.verbs.build import build
     from trtbench.verbs.check import check
-    from trtbench.verbs.compare import compare, explain, lottery, upgrade
+    from trtbench.verbs.compare import compare, compare_builds, explain
     from trtbench.verbs.diff import diff, why
     from trtbench.verbs.doctor import doctor
     from trtbench.verbs.eval import evaluate
@@ -42,10 +42,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Comparison", "Environment", "FailedRun", "Finding", "GateResult", "IterationTimes",
     "ModelRef", "Run", "RunSpec", "Summary", "TrtbenchError", "Verdict", "bench", "build",
-    "check", "compare", "diff", "doctor", "evaluate", "explain", "export", "export_runs",
-    "gate", "history", "import_runs", "inspect", "layers", "load", "localize", "lottery",
-    "profile", "quantize", "report", "runs", "site", "summarize", "summary", "sweep", "upgrade",
-    "why",
+    "check", "compare", "compare_builds", "diff", "doctor", "evaluate", "explain", "export",
+    "export_runs", "gate", "history", "import_runs", "inspect", "layers", "load", "localize",
+    "profile", "quantize", "report", "runs", "site", "summarize", "summary", "sweep", "why",
 ]  # fmt: skip
 
 _MODULES = {
@@ -55,7 +54,7 @@ _MODULES = {
     "core.run": ("Environment", "FailedRun", "Finding", "Run"),
     "core.samples": ("IterationTimes",),
     "core.spec": ("ModelRef", "RunSpec"),
-    "verbs.compare": ("explain", "lottery", "upgrade"),
+    "verbs.compare": ("compare_builds", "explain"),
     "verbs.diff": ("why",),
     "verbs.eval": ("evaluate",),
     "verbs.import_": ("import_runs",),

@@ -58,10 +58,6 @@ TASK, ADDED = "trtbench.task", "trtbench.added"
 def verb_named(name: str) -> AnyVerb | None:
     """Import a verb by its name on the command line; some are words of Python: ``import_.py``."""
     stem = name.replace("-", "_")
-    if name in ("lottery", "upgrade"):
-        from trtbench.verbs.compare import old_verbs
-
-        return old_verbs[name]
     for module in (stem, f"{stem}_"):
         path = f"{verbs.__name__}.{module}"
         if stem.isidentifier() and stem[0] != "_" and importlib.util.find_spec(path):
@@ -121,9 +117,41 @@ def _as_it_is_now(ctx: click.Context, args: list[str]) -> list[str]:
         paths = [word for word in rest if word != "--remove"]
         asks = any(word in ("-h", "--help") for word in rest)
         return ["doctor", *([flag, *paths] if paths and not asks else paths or ["--trusted"])]
+    if verb in ("lottery", "upgrade"):
+        return ["compare", *_as_comparison_of_builds(verb, rest)]
     if verb == "schema":
         _show_schema(ctx, None, " ".join(rest) or "list")
     return args
+
+
+def _as_comparison_of_builds(verb: str, words: list[str]) -> list[str]:
+    """``upgrade old=PYTHON new=PYTHON MODEL``: flags of a build become those of ``--build``."""
+    from trtbench.requests.convert import BuildRequest
+    from trtbench.requests.measure import CompareRequest
+
+    compares, builds = (
+        {
+            flag: each
+            for each in fields_of(kind)
+            if isinstance(each.about, Option)
+            for flag in each.flags
+        }
+        for kind in (CompareRequest, BuildRequest)
+    )
+    found, rest = [], [part for word in words for part in word.split("=", word[:2] == "--")]
+    if verb == "upgrade":
+        pythons, rest = rest[:2], rest[2:]
+        found = [part for word in pythons for part in ("--python", word.partition("=")[2] or word)]
+    while rest:
+        word = rest.pop(0)
+        if word in ("-o", "--output"):
+            found.append("--output-dir")
+        elif word in compares or word not in builds:
+            found.append(word)
+        else:
+            value = "on" if builds[word].type is bool else rest.pop(0) if rest else ""
+            found += ["--build", f"{word.removeprefix('--')}={value}"]
+    return [*found, *([] if "--builds" in found else ["--builds", "5"])]
 
 
 def _show_schema(ctx: click.Context, _: click.Parameter | None, name: str | None) -> None:

@@ -31,7 +31,7 @@ from trtbench.store.store import Store, known_folders, known_scores
 from trtbench.trtexec import log_text
 from trtbench.trtexec.log import read_log
 from trtbench.verbs.sweep import Board
-from trtbench.workflows.stored.report import prices_from_file, with_files
+from trtbench.workflows.report import prices_from_file, with_files
 
 SECRET = "hunter2-of-whoever-makes-the-report"
 

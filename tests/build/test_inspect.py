@@ -29,7 +29,7 @@ from trtbench.models.onnx_model import read_onnx
 from trtbench.requests.convert import QuantizeRequest
 from trtbench.store.store import Store
 from trtbench.trtexec.version import PlanHeader
-from trtbench.workflows.look.inspect import inspect, parsers_of, would_load
+from trtbench.workflows.inspect import inspect, parsers_of, would_load
 
 
 def plan(path: Path, *, magic: bytes = b"ftrt", version: bytes = bytes([10, 9, 0, 34])) -> Path:
@@ -146,7 +146,7 @@ def test_how_many_fit_is_a_bound_where_shapes_are_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, activations: int, fit: str | None
 ) -> None:
     gpu = Gpu(name="H100", memory_bytes=8 * 2**30 + 2**19)
-    monkeypatch.setattr("trtbench.workflows.look.inspect.gpu_in_use", lambda: gpu)
+    monkeypatch.setattr("trtbench.workflows.inspect.gpu_in_use", lambda: gpu)
     engine = plan(tmp_path / "e.engine")
     made = artefact(engine, batch_norm_model(tmp_path / "bn.onnx"))
     facts = {**made.facts, "activation_bytes": activations, "weights_bytes": 2**19}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import models
 from bindings.rtx import OLDER, NoRtx, Rtx, older_python
-from trtbench.requests.convert import LotteryRequest, UpgradeRequest
 from trtbench.requests.execution import Execution
 from trtbench.requests.measure import CompareRequest
 from trtbench.requests.settings import Config
@@ -19,23 +19,23 @@ from trtbench.workflows.builds import UNPAIRED, Builds
 pytestmark = pytest.mark.xdist_group("rtx")
 
 
+def compared(request: CompareRequest, store: Store) -> Any:
+    config = Config(store=str(store.root))
+    return Builds(request=request, store=store, config=config, execution=Execution()).compare()
+
+
 def test_real_builds_are_compared_where_nothing_can_run_them(rtx: Rtx, tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
-    config = Config(store=str(store.root))
     model = models.conv_model(tmp_path / "net.onnx", batch=1)
-    request = LotteryRequest(
-        model=model, runtime="tensorrt-rtx", python=rtx.python, builds=2, target="sm_86"
-    )
-    own = Execution(python=rtx.python)
-    found = Builds(store=store, config=config, execution=own).lottery(request)
+    python = rtx.python or sys.executable
+    rest: dict[str, Any] = {
+        "runtime": "tensorrt-rtx", "builds": 2, "build": {"target": "sm_86"},
+        "output_dir": tmp_path / "out",
+    }  # fmt: skip
+    found = compared(CompareRequest(model, python=python, **rest), store)
     assert found.aspect("bytes").same is True
     assert found.aspect("graph").same is True
-    python = rtx.python or sys.executable
-    upgrade = UpgradeRequest(
-        old=f"old={python}", new=f"new={python}", model=model, runtime="tensorrt-rtx", builds=2,
-        target="sm_86",
-    )  # fmt: skip
-    both = Builds(store=store, config=config, execution=Execution()).upgrade(upgrade)
+    both = compared(CompareRequest(model, python=[python, python], **rest), store)
     assert both.old.version == both.new.version
     assert "the same pieces of work" in both.layers
     if found.spread is None:
@@ -50,13 +50,11 @@ def test_two_versions_stand_side_by_side(found_rtx: Rtx, tmp_path: Path) -> None
     except NoRtx as reason:
         pytest.skip(str(reason))
     store = Store(tmp_path / "store")
-    request = UpgradeRequest(
-        old=f"older={older}", new=f"newer={found_rtx.interpreter(tmp_path / 'newer')}", builds=2,
-        model=models.conv_model(tmp_path / "net.onnx", batch=1), target="sm_86",
+    request = CompareRequest(
+        models.conv_model(tmp_path / "net.onnx", batch=1), builds=2, build={"target": "sm_86"},
+        python=[older, found_rtx.interpreter(tmp_path / "newer")], output_dir=tmp_path / "out",
     )  # fmt: skip
-    found = Builds(
-        store=store, config=Config(store=str(store.root)), execution=Execution()
-    ).upgrade(request)
+    found = compared(request, store)
     assert (found.old.version, found.old.builds.builder) == (OLDER, f"tensorrt-rtx {OLDER}")
     assert found.new.version != OLDER
     for side in (found.old, found.new):
@@ -77,8 +75,6 @@ def test_networks_are_built_in_pairs_without_a_timing_cache(rtx: Rtx, tmp_path: 
         python=(rtx.python or sys.executable,), output_dir=tmp_path / "out",
         build={"target": "sm_86"},
     )  # fmt: skip
-    (found,) = Builds(
-        store=store, config=Config(store=str(store.root)), execution=Execution()
-    ).networks(request)
+    (found,) = compared(request, store)
     assert [len(each.draws) for each in (found.baseline, found.candidate)] == [2, 2]
     assert found.mode == UNPAIRED

@@ -51,7 +51,6 @@ REFUSALS = {
     "check": ["check", M, M, "--random", "2"],
     "localize": ["localize", M, M, "--random", "2"],
     "lottery": ["lottery", M, "-r", "trtexec"],
-    "build times": ["build", M, "-r", "trtexec", "--times", "3"],
     "upgrade": ["upgrade", f"a={sys.executable}", f"b={sys.executable}", M],
 }  # fmt: skip
 
@@ -86,10 +85,9 @@ def test_localize_says_what_open_dimensions_became(say: Say) -> None:
     assert said.out.count("say otherwise with --shape") == 1
 
 
-@pytest.mark.parametrize("verb", [("build",), ("build", "--times", "1")])
-def test_a_build_takes_the_shapes_of_bench(verb: tuple[str, ...], say: Say) -> None:
+def test_a_build_takes_the_shapes_of_bench(say: Say) -> None:
     identity(M, IMAGE)
-    plan = (*verb, M, "--dry-run", "-r", "trtexec")
+    plan = TRTEXEC
     assert "--optShapes=x:1x3x224x224" in say(*plan).out
     said = say(*plan, "--batch", 8)
     assert "--optShapes=x:8x3x224x224" in said.out

@@ -12,7 +12,7 @@ from trtbench.report.renderers.terminal import text
 from trtbench.requests.execution import Event
 from trtbench.store.directory import Entry
 from trtbench.verbs._screen import Talk
-from trtbench.workflows.stored.runs import day_from_text
+from trtbench.workflows.runs import day_from_text
 
 
 def entry(protocol: str, *, host: str | None = None) -> Entry:

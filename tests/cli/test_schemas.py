@@ -62,8 +62,7 @@ def holds(
 
 def test_verbs_of_engines(trtexec: Any, holds: Callable[..., None]) -> None:
     model = str(trtexec.onnx())
-    holds("build", model, "--times", "2")
-    holds("lottery", model, "--builds", "2", "--launches", "1", "--duration", "50ms")
+    holds("compare", model, "--builds", "2", "--launches", "1", "--duration", "50ms")
 
 
 @pytest.mark.xdist_group("rtx")
@@ -76,7 +75,9 @@ def test_an_upgrade_and_a_build_by_tensorrt_rtx(
     )
     real = ["-r", "tensorrt-rtx", "--target", "sm_86"]
     holds("build", model, *real, "--python", python)
-    holds("upgrade", f"old={python}", f"new={python}", model, "--builds", "2", *real)
+    pythons = ["--python", python, "--python", python]
+    wanted = ["-r", "tensorrt-rtx", "--build", "target=sm_86"]
+    holds("compare", model, "--builds", "2", *pythons, *wanted)
 
 
 def test_an_export_by_pytorch(

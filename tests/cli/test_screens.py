@@ -24,7 +24,7 @@ from trtbench.report.sections.checks import document_from_check, document_from_l
 from trtbench.report.sections.verdicts import document_from_demo
 from trtbench.store.store import Store
 from trtbench.workflows.demo import Demo
-from trtbench.workflows.look.doctor import diagnose
+from trtbench.workflows.doctor import diagnose
 
 pytestmark = pytest.mark.xdist_group("screens")
 

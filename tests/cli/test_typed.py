@@ -51,7 +51,7 @@ THERE = "give the command on the machine that is meant"
         # other machines
         ("export m.pt --executor ssh", "trtbench sweep --executor quantizes and builds there"),
         ("localize a.onnx b.onnx --hosts h.toml", THERE),
-        ("lottery m.onnx --executor ray", THERE),
+        ("lottery m.onnx --executor ray", "leave out --executor"),
         ("compare a.onnx b.onnx --builds 3 --executor ray", "leave out --executor"),
         ("compare a.onnx b.onnx --builds 3 --lock-clocks", "leave out --lock-clocks"),
         ("bench m.onnx --need gpu=H100", "--executor ray, or ssh"),

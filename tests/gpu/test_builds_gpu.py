@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import models
-from trtbench.requests.convert import LotteryRequest
+from trtbench.analysis.builds import Lottery
 from trtbench.requests.execution import Execution
 from trtbench.requests.measure import CompareRequest
 from trtbench.requests.settings import Config
@@ -17,11 +17,14 @@ def test_builds_are_measured_and_judged_in_every_respect(tmp_path: Path) -> None
     model = models.conv_model(tmp_path / "net.onnx", channels=32, size=32, layers=3, batch=1)
     store = Store(tmp_path / "store")
     config = Config(store=str(store.root))
-    request = LotteryRequest(
-        model=model, runtime="tensorrt", builds=2, launches=2, duration="200ms",
-        timing_cache=tmp_path / "shared.cache", optimization_level=1,
+    request = CompareRequest(
+        model, runtime="tensorrt", builds=2, launches=2, duration="200ms",
+        build={"timing_cache": str(tmp_path / "shared.cache"), "optimization_level": "1"},
+        output_dir=tmp_path / "out",
     )  # fmt: skip
-    found = Builds(store=store, config=config, execution=Execution()).lottery(request)
+    builds = Builds(request=request, store=store, config=config, execution=Execution())
+    found = builds.compare()
+    assert isinstance(found, Lottery)
     assert found.metric == "gpu"
     assert found.spread is not None
     assert found.aspect("tactics").same is True, "one timing cache, and other kernels"
@@ -40,5 +43,6 @@ def test_a_network_with_more_layers_is_slower_over_builds(tmp_path: Path) -> Non
         warmup="50ms", until_steady=False,
         runtime="tensorrt", build={"optimization_level": "1"}, output_dir=tmp_path / "out",
     )  # fmt: skip
-    (found,) = Builds(store=store, config=config, execution=Execution()).networks(request)
+    builds = Builds(request=request, store=store, config=config, execution=Execution())
+    (found,) = builds.compare()
     assert found.comparison.verdicts[0].kind == "slower"

@@ -16,7 +16,7 @@ from trtbench.host import nvml, telemetry
 from trtbench.host import nvml as gpu_names
 from trtbench.host.machine import read_environment
 from trtbench.measure.watch import watching
-from trtbench.workflows.look import doctor
+from trtbench.workflows import doctor
 
 FIRST, SECOND = "MIG-11111111-aaaa", "MIG-22222222-bbbb"
 MEMORY = 10 * 2**30

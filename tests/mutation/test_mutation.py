@@ -132,7 +132,7 @@ def test_the_importer(artefacts, tmp_path, capsys) -> None:
 
 @pytest.mark.usefixtures("bounded")
 def test_the_inspector(artefacts, tmp_path, capsys) -> None:
-    from trtbench.workflows.look.inspect import inspect
+    from trtbench.workflows.inspect import inspect
 
     def work(rng: random.Random, folder: Path) -> None:
         name = rng.choice(sorted(artefacts))
@@ -154,7 +154,7 @@ def test_run_directories(tmp_path, capsys) -> None:
         write_samples,
         write_telemetry,
     )
-    from trtbench.workflows.stored.report import write_report
+    from trtbench.workflows.report import write_report
 
     whole = tmp_path / "whole"
     (tmp_path / "full").mkdir()
@@ -361,7 +361,7 @@ def test_sweep_files(tmp_path, capsys, monkeypatch) -> None:
 @pytest.mark.usefixtures("bounded")
 def test_onnx_files(tmp_path, capsys) -> None:
     from trtbench.models.identity import model_ref
-    from trtbench.workflows.look.inspect import inspect
+    from trtbench.workflows.inspect import inspect
 
     models.tiny_model(tmp_path / "a.onnx")
     models.conv_model(tmp_path / "b.onnx")

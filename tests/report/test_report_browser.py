@@ -17,7 +17,7 @@ from PIL import Image
 from real_parts import find_browser
 from trtbench.report.compose import document_from_runs
 from trtbench.report.renderers import html
-from trtbench.workflows.stored.report import samples_from_runs
+from trtbench.workflows.report import samples_from_runs
 from waiting import wait_for
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]

@@ -13,7 +13,7 @@ from trtbench.core.run import Run
 from trtbench.store.directory import write_record, write_samples
 from trtbench.store.store import Store
 from trtbench.trtexec.exports import profile_json
-from trtbench.workflows.stored.report import load_runs, with_files, write_report
+from trtbench.workflows.report import load_runs, with_files, write_report
 
 
 def stored(folder: Path, run: Run) -> Path:

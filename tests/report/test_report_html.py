@@ -28,7 +28,7 @@ from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Document
 from trtbench.report.renderers import html
 from trtbench.report.renderers.png import svg_text
-from trtbench.workflows.stored.report import BUDGET_BYTES, csv_from_columns, samples_from_runs
+from trtbench.workflows.report import BUDGET_BYTES, csv_from_columns, samples_from_runs
 
 ALLOWED_SCRIPTS = {"application/json", "text/plain", None}
 

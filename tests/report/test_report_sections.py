@@ -64,7 +64,7 @@ from trtbench.report.sections.latency import pairs_from_runs
 from trtbench.report.sections.summary import facts_of
 from trtbench.report.sections.verdicts import CONTENDED, document_from_gates, words_on_neighbours
 from trtbench.requests.stored import ReportRequest
-from trtbench.workflows.stored.report import _with_prices, prices_from_file
+from trtbench.workflows.report import _with_prices, prices_from_file
 
 
 def ids(document: Document) -> list[str]:

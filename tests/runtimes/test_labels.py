@@ -43,7 +43,7 @@ from trtbench.store.directory import entry_from_record
 from trtbench.store.store import Store
 from trtbench.verbs._verb import PlanView
 from trtbench.verbs.bench import requests_of
-from trtbench.workflows.look.inspect import inspect_engine
+from trtbench.workflows.inspect import inspect_engine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflows"))
 

@@ -21,7 +21,7 @@ from trtbench.core.errors import StoreError, UsageError
 from trtbench.host.files import write_output
 from trtbench.report.site.pages import file_names, script_from_data
 from trtbench.store.store import Store
-from trtbench.workflows.stored.site import write_site
+from trtbench.workflows.report import write_site
 
 COUNT = 1000
 FLAGS = [

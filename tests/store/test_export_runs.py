@@ -11,8 +11,8 @@ import records
 from trtbench.cli import run as trtbench
 from trtbench.core.errors import UnavailableError
 from trtbench.store.store import Store
-from trtbench.workflows.stored import export as module
-from trtbench.workflows.stored.export import export_runs
+from trtbench.workflows import export as module
+from trtbench.workflows.export import export_runs
 
 
 @pytest.fixture

@@ -207,8 +207,7 @@ def test_a_column_of_nan_is_a_run_without_a_median(tmp_path):
 
 
 def test_one_damaged_run_stops_neither_a_report_nor_a_site(tmp_path):
-    from trtbench.workflows.stored.report import load_runs, write_report
-    from trtbench.workflows.stored.site import write_site
+    from trtbench.workflows.report import load_runs, write_report, write_site
 
     many_runs.fill_store(tmp_path / "store", count=6)
     store = Store(tmp_path / "store")

@@ -14,7 +14,7 @@ from trtbench.core.run import Fact, FailedRun, RunRecord
 from trtbench.importing.run import ImportResult, import_artefacts
 from trtbench.requests.stored import ImportRequest
 from trtbench.store.store import Store
-from trtbench.workflows.explain.engines import explain_stated, named_run
+from trtbench.workflows.engines import explain_stated, named_run
 
 pytestmark = pytest.mark.xdist_group("beside_import")  # everything is imported once
 

@@ -24,7 +24,7 @@ from trtbench.requests.accuracy import CheckRequest
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
 from trtbench.tasks._feed import open_feed
-from trtbench.workflows.stored.report import load_runs
+from trtbench.workflows.report import load_runs
 
 Checking = Callable[..., Checked]
 

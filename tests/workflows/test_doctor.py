@@ -15,9 +15,8 @@ from trtbench.core.run import Gpu
 from trtbench.host import machine as versions
 from trtbench.host import nvml
 from trtbench.host import process as programs
-from trtbench.workflows.look import doctor
-from trtbench.workflows.look.doctor import diagnose
-from trtbench.workflows.look.probe import probe
+from trtbench.workflows import doctor
+from trtbench.workflows.doctor import diagnose, probe
 
 
 class Config:

@@ -37,7 +37,7 @@ from trtbench.report.sections.accuracy import document_from_evaluation
 from trtbench.requests.accuracy import EvalRequest
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
-from trtbench.workflows.stored.report import load_runs, write_report
+from trtbench.workflows.report import load_runs, write_report
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from trtbench.requests.measure import BenchRequest
 from trtbench.requests.run_spec import run_spec
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
-from trtbench.workflows.explain.engines import (
+from trtbench.workflows.engines import (
     engine_from_words,
     explain_measured,
     explain_stated,

@@ -21,7 +21,7 @@ from trtbench.requests.measure import BenchRequest, GateRequest
 from trtbench.requests.run_spec import run_spec
 from trtbench.requests.settings import Config, load_config
 from trtbench.store.store import Store
-from trtbench.workflows.stored.history import baseline_run
+from trtbench.workflows.runs import baseline_run
 
 QUICK = {"warmup": 0.02, "duration": 0.05}
 

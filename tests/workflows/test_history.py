@@ -18,7 +18,7 @@ from trtbench.requests.measure import GateRequest
 from trtbench.requests.settings import Config, load_config
 from trtbench.requests.stored import HistoryRequest
 from trtbench.store.store import Store
-from trtbench.workflows.stored.history import baseline_run, read_history
+from trtbench.workflows.runs import baseline_run, read_history
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Text
 from trtbench.report.sections.build import tried_of
 from trtbench.store.store import Store
-from trtbench.workflows.look.inspect import inspect
-from trtbench.workflows.stored.report import with_files
+from trtbench.workflows.inspect import inspect
+from trtbench.workflows.report import with_files
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "trtexec"))
 

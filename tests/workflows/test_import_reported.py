@@ -28,9 +28,8 @@ from trtbench.report.site.pages import run_data
 from trtbench.requests.groups import FilterFields
 from trtbench.requests.stored import HistoryRequest
 from trtbench.store.store import Store
-from trtbench.workflows.stored.export import metrics_from_run
-from trtbench.workflows.stored.history import read_history
-from trtbench.workflows.stored.runs import list_runs
+from trtbench.workflows.export import metrics_from_run
+from trtbench.workflows.runs import list_runs, read_history
 
 
 def log(

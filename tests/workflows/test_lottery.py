@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -10,23 +9,26 @@ from typing import Any
 
 import pytest
 
-import models
+import trtbench
 from trtbench.cli import run as command
-from trtbench.core.errors import InputError
-from trtbench.requests.convert import BuildRequest, LotteryRequest
 from trtbench.requests.execution import Execution
 from trtbench.requests.measure import CompareRequest
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
-from trtbench.workflows import builds as draws
 from trtbench.workflows.builds import Builds, builder_of_both
 
 QUICK: dict[str, Any] = {"launches": 2, "duration": "50ms"}
 
 
 def lottery(trtexec: Any, store: Store, config: Config, **changes: Any) -> Any:
-    request = LotteryRequest(model=trtexec.onnx(), **{**QUICK, **changes})
-    return Builds(store=store, config=config, execution=Execution()).lottery(request)
+    request = CompareRequest(
+        baseline=trtexec.onnx(), output_dir=trtexec.folder / "out", **{**QUICK, **changes}
+    )
+    return compared(request, store, config)
+
+
+def compared(request: CompareRequest, store: Store, config: Config) -> Any:
+    return Builds(request=request, store=store, config=config, execution=Execution()).compare()
 
 
 def test_every_build_is_a_draw_and_the_spread_is_told(
@@ -45,50 +47,11 @@ def test_every_build_is_a_draw_and_the_spread_is_told(
 def test_one_timing_cache_makes_them_alike(trtexec: Any, store: Store, config: Config) -> None:
     trtexec.behave("draw")
     cache = trtexec.folder / "shared.cache"
-    found = lottery(trtexec, store, config, builds=3, timing_cache=cache)
+    found = lottery(trtexec, store, config, builds=3, build={"timing_cache": str(cache)})
     assert found.aspect("bytes").same is True
     assert found.aspect("latency").same is True
     again = lottery(trtexec, store, config, builds=3)
     assert again.aspect("latency").same is False, "a cache that nobody named was used"
-
-
-def test_an_interrupted_lottery_goes_on_with_what_it_built(
-    trtexec: Any, store: Store, config: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trtexec.behave("draw")
-    folder = trtexec.folder / "draws"
-    told: list[str] = []
-    build, tries = draws.run_build, []
-
-    def interrupted(spec: Any, **others: Any) -> Any:
-        tries.append(Path(spec.output).name)
-        if len(tries) == 3:
-            raise KeyboardInterrupt
-        return build(spec, **others)
-
-    monkeypatch.setattr(draws, "run_build", interrupted)
-    request = LotteryRequest(model=trtexec.onnx(), output=folder, builds=4, **QUICK)
-    heard = Execution(listen=lambda event: told.append(event.text))
-    with pytest.raises(KeyboardInterrupt):
-        Builds(store=store, config=config, execution=heard).lottery(request)
-    assert f"2 of 4 engines are in {folder}: --resume goes on with them" in told
-    before = [(folder / f"build-{n}.engine").read_bytes() for n in (1, 2)]
-    (folder / "build-2.engine").write_bytes(b"another")  # this one is no longer what was built
-    found = lottery(trtexec, store, config, output=folder, builds=4, resume=True)
-    assert tries[3:] == ["build-2.engine", "build-3.engine", "build-4.engine"]
-    assert (folder / "build-1.engine").read_bytes() == before[0]
-    assert len(found.draws) == 4
-    assert all(each.launches_s for each in found.draws)
-
-
-def test_engines_of_two_versions_are_no_lottery(trtexec: Any, store: Store, config: Config) -> None:
-    folder = trtexec.folder
-    recipe = BuildRequest(model=trtexec.onnx(), output=folder / "build-1.engine")
-    built = Builds(store=store, config=config, execution=Execution()).build_one(recipe, "1")
-    draws.refuse_mixed([built, built], folder)
-    older = built.artefact.having(tensorrt="7.2.3")
-    with pytest.raises(InputError, match="not of one TensorRT"):
-        draws.refuse_mixed([built, dataclasses.replace(built, artefact=older)], folder)
 
 
 def networks(trtexec: Any) -> tuple[Path, Path]:
@@ -107,7 +70,7 @@ def test_networks_are_compared_by_pairs_of_builds(
     request = CompareRequest(
         baseline=old, candidates=[new], builds=3, output_dir=trtexec.folder / "out", **QUICK
     )
-    (found,) = Builds(store=store, config=config, execution=Execution()).networks(request)
+    (found,) = compared(request, store, config)
     verdict = found.comparison.verdicts[0]
     assert verdict.kind == "slower"
     assert verdict.ratio == pytest.approx(1.03, abs=0.003)
@@ -117,7 +80,7 @@ def test_networks_are_compared_by_pairs_of_builds(
     itself = CompareRequest(
         baseline=old, candidates=[old], builds=3, output_dir=trtexec.folder / "same", **QUICK
     )
-    (alike,) = Builds(store=store, config=config, execution=Execution()).networks(itself)
+    (alike,) = compared(itself, store, config)
     assert alike.comparison.verdicts[0].kind == "same"
 
 
@@ -126,21 +89,28 @@ def test_the_command_and_build_times_say_the_same(
 ) -> None:
     trtexec.behave("draw")
     model = str(trtexec.onnx())
-    assert (
-        command(["lottery", model, "--builds", "2", "--launches", "1", "--duration", "50ms"]) == 0
-    )
+    quick = ["--launches", "1", "--duration", "50ms", "--builds", "2"]
+    here = ["--output-dir", str(trtexec.folder / "out")]
+    old = ["--workspace=64MiB", "--refit", "-o", str(trtexec.folder / "old")]
+    assert command(["lottery", model, *quick, *old]) == 0
     shown = capsys.readouterr().out
     assert "2 builds of net.onnx" in shown
     assert "claims need" in shown
-    quick = ["--launches", "1", "--duration", "50ms", "--output-dir", str(trtexec.folder / "out")]
-    assert command(["compare", model, "--builds", "2", *quick]) == 0
+    record = json.loads((trtexec.folder / "old/net.builds/build-1.engine.json").read_bytes())
+    assert record["spec"]["refit"] is True
+    assert record["spec"]["workspace_bytes"] == 64 * 2**20
+    assert command(["compare", model, *quick, *here]) == 0
     assert "2 builds of net.onnx" in capsys.readouterr().out
     pythons = ["--python", sys.executable] * 2
-    assert command(["compare", model, "--builds", "2", *quick, *pythons, "-r", "trtexec"]) == 0
+    assert command(["compare", model, *quick, *here, *pythons, "-r", "trtexec"]) == 0
     assert "net.onnx: new against old" in capsys.readouterr().out
-    assert command(["build", model, "--times", "2", "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["draws"]) == 2
-    assert not Path(model).with_suffix(".engine").exists()
+    versions = [f"8.6={sys.executable}", f"10={sys.executable}"]
+    assert command(["upgrade", *versions, model, *quick, *here, "-r", "trtexec"]) == 0
+    assert "net.onnx: new against old" in capsys.readouterr().out
+    found = trtbench.compare_builds(
+        model, builds=2, launches=1, duration="50ms", output_dir=trtexec.folder / "out"
+    )
+    assert len(found.draws) == 2
 
 
 def test_an_upgrade_builds_with_what_both_interpreters_have(
@@ -154,19 +124,3 @@ def test_an_upgrade_builds_with_what_both_interpreters_have(
     assert builder_of_both(pythons) == "tensorrt-rtx"
     (tmp_path / "tensorrt.py").write_text("")
     assert builder_of_both(pythons) == "tensorrt"
-
-
-def test_a_task_judges_both_versions_with_all_its_flags(
-    trtexec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    """Nothing is calibrated, so the task prepares no images for that; trtexec hands out nothing."""
-    monkeypatch.chdir(tmp_path)
-    models.conv_model(tmp_path / "net.onnx", batch=1)
-    words = ["upgrade", f"a={sys.executable}", f"b={sys.executable}", "net.onnx", "-r", "trtexec",
-             "--task", "depth", "--data", "images", "--gt", "truth", "--align", "none",
-             "--builds", "2", "--launches", "1", "--duration", "20ms"]  # fmt: skip
-    assert command([*words, "--store", "store", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert all("trtexec" in note for note in told["notes"])
-    assert len(told["notes"]) == 2
-    assert not (tmp_path / "artifacts").exists()

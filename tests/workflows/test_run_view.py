@@ -17,7 +17,7 @@ from trtbench.core.run import Environment, Finding, Interval, Run, RunRecord
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.store.directory import Entry
-from trtbench.workflows.stored.runs import Entries
+from trtbench.workflows.runs import Entries
 
 
 def made(model: str = "net.onnx", *, samples: int = 200) -> Run:

@@ -43,7 +43,7 @@ from trtbench.sweep.plan import (
 from trtbench.sweep.records import JOURNAL, config_of_sweep, read_outline
 from trtbench.sweep.result import results_from_sweep
 from trtbench.sweep.run import Sweep, carry_out, start_sweep
-from trtbench.workflows.stored.report import load_runs
+from trtbench.workflows.report import load_runs
 
 
 def test_a_file_of_toml_gives_lists_and_single_values(tmp_path: Path) -> None:

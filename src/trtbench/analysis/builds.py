@@ -23,7 +23,6 @@ from trtbench.analysis.distributions import (
 )
 from trtbench.analysis.verdict import GATE, MARGIN, incomparable, judge, verdict_from_effects
 from trtbench.core.results import Comparison, ShortView, Verdict
-from trtbench.core.run import Score
 from trtbench.core.samples import EngineGraph
 from trtbench.core.spec import Value
 
@@ -251,13 +250,12 @@ class NetworksCompared:
 
 
 class UpgradeSide(Value, frozen=True, kw_only=True):
-    """One version: its engines, and how right the first of them is."""
+    """One version and its engines."""
 
     name: str
     python: str
     version: str | None
     builds: Lottery
-    scores: tuple[Score, ...] = ()
 
 
 class Upgrade(ShortView, Value, frozen=True, kw_only=True):
@@ -271,4 +269,3 @@ class Upgrade(ShortView, Value, frozen=True, kw_only=True):
     """Of the new version's engines against the old one's."""
     layers: str
     """What became of the layers, in words."""
-    notes: tuple[str, ...] = ()

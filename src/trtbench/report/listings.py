@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from trtbench.importing.files import Unused
     from trtbench.importing.run import Imported, ImportResult
     from trtbench.store.directory import Entry
-    from trtbench.workflows.look.doctor import Check, Diagnosis
+    from trtbench.workflows.doctor import Check, Diagnosis
 
 
 MARK = "*"

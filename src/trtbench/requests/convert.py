@@ -1,4 +1,4 @@
-"""Requests of the verbs that make models: export, quantize, build, and several builds."""
+"""Requests of the verbs that make models: export, quantize and build."""
 
 from __future__ import annotations
 
@@ -34,11 +34,8 @@ from trtbench.requests.groups import (
     ExecutorFields,
     PrecisionFields,
     PythonFields,
-    QueryFields,
     ShapeFields,
     SourceFields,
-    StoreFields,
-    TagFields,
     TaskFields,
     TimeoutFields,
     WaitFields,
@@ -296,50 +293,4 @@ class QuantizeRequest(ScaleFields, ImageTaskFields, MakingFields, ExecutorFields
     )
     shapes: Shapes = option(
         {}, "Shape of random data where the model leaves it open.", ("--shape",), kind=SHAPES
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class DrawFields(VerbRequest):
-    """How often is built, and how each engine is measured."""
-
-    builds: int = option(5, "How many engines to build.", metavar="N", least=2)
-    launches: int = option(3, "Fresh processes to measure each engine in.", metavar="N", least=1)
-    duration: Duration = option("1s", "Least measured time of a launch.", kind=TIME, metavar="TIME")
-    random: int = option(16, "Random inputs to compare outputs on.", least=1)
-    resume: bool = option(
-        False, "Keep engines of the same command that an earlier try left in the folder."
-    )
-
-
-@dataclass(frozen=True)
-class LotteryRequest(
-    DrawFields, RecipeFields, QueryFields, MakingFields, WaitFields, TagFields,
-    StoreFields,
-):  # fmt: skip
-    """Build the same engine several times and say in what the builds differ."""
-
-    model: Annotated[File, Argument("An ONNX file.", "MODEL", kind=FILE)]
-    _: KW_ONLY
-    output: File | None = option(
-        None, "Folder of the engines (default: MODEL.builds).", ("-o", "--output"), kind=FILE
-    )
-
-
-@dataclass(frozen=True)
-class UpgradeRequest(
-    DrawFields, RecipeFields, QueryFields, MakingTimeFields, WaitFields, TagFields,
-    StoreFields,
-):  # fmt: skip
-    """Build one network with two versions of TensorRT and compare the engines."""
-
-    old: Annotated[File, Argument("The version in use: NAME=INTERPRETER.", "OLD=PYTHON")]
-    new: Annotated[File, Argument("The version to change to.", "NEW=PYTHON")]
-    model: Annotated[File, Argument("An ONNX file.", "MODEL", kind=FILE)]
-    _: KW_ONLY
-    data: File | None = option(
-        None, "Take the accuracy of both on these, as --task has it.", metavar="PATH"
-    )
-    output: File | None = option(
-        None, "Folder of the engines (default: MODEL.upgrade).", ("-o", "--output"), kind=FILE
     )

@@ -36,7 +36,7 @@ from trtbench.store.store import Store
 from trtbench.sweep.matrix import Case
 from trtbench.sweep.run import Sweep
 from trtbench.sweep.steps import Judged, precision_that_ran
-from trtbench.workflows.stored.report import write_report
+from trtbench.workflows.report import write_report
 
 FORMATS = ("html", "png")
 SPOOLED_ROWS = 50_000

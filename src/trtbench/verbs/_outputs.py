@@ -36,8 +36,8 @@ from trtbench.store.directory import Entry
 from trtbench.store.store import Checkup
 from trtbench.sweep.matrix import Matrix
 from trtbench.workflows.demo import Demo
-from trtbench.workflows.look.doctor import Diagnosis
-from trtbench.workflows.stored.export import Exported
+from trtbench.workflows.doctor import Diagnosis
+from trtbench.workflows.export import Exported
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -245,7 +245,7 @@ class ImportOutput(Value, frozen=True, kw_only=True):
 
 OUTPUTS: dict[str, object] = {
     "bench": RunOutput,
-    "build": (Artefact, Lottery),
+    "build": Artefact,
     "check": CheckOutput,
     "compare": (ComparisonOutput | list[ComparisonOutput], ExplainOutput, Lottery, Upgrade),
     "demo": DemoOutput,
@@ -258,7 +258,6 @@ OUTPUTS: dict[str, object] = {
     "import": ImportOutput,
     "inspect": Inspection,
     "localize": Localization,
-    "lottery": Lottery,
     "profile": ProfileOutput,
     "quantize": ConversionOutput,
     "runs": list[Entry],
@@ -266,7 +265,6 @@ OUTPUTS: dict[str, object] = {
     "runs fsck": Checkup,
     "runs show": (RunOutput, FailedRun),
     "sweep": SweepOutput,
-    "upgrade": Upgrade,
 }
 """What each verb prints with ``--json``, or one of several; a dry run prints its plan."""
 

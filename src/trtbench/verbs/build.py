@@ -10,49 +10,23 @@ Examples:
       --shape-max x:8x3x224x224
   trtbench build model.onnx --workspace 4GiB --dry-run
   trtbench build model.onnx -r tensorrt-rtx --target sm_86,sm_89
-  trtbench build model.onnx --times 5
   >>> trtbench.build("model.onnx", precision="fp16", workspace="4GiB").path
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtbench.requests.convert import BuildRequest, LotteryRequest
-from trtbench.requests.fields import converted, fields_of, option
+from trtbench.requests.convert import BuildRequest
 from trtbench.verbs._screen import say, show_job, show_value
 from trtbench.verbs._verb import Caller, PlanView, Verb, python_function
-from trtbench.verbs.compare import several_builds, show_builds
 
 if TYPE_CHECKING:
-    from trtbench.analysis.builds import Lottery
     from trtbench.core.results import Artefact
 
 
-@dataclass(frozen=True, kw_only=True)
-class TimesRequest(BuildRequest):
-    """One engine, or several."""
-
-    times: int = option(
-        1, "Build so many engines and say in what they differ.", metavar="N", least=1
-    )
-
-
-def run(request: TimesRequest, caller: Caller) -> Artefact | Lottery:
-    if request.times == 1:
-        # What travels to another machine must know nothing of several.
-        plain = {field.name: getattr(request, field.name) for field in fields_of(BuildRequest)}
-        return built(BuildRequest(**plain), caller)
-    folder = request.output and Path(request.output).with_suffix(".builds")
-    several = converted(
-        request, LotteryRequest, model=request.model, output=folder, builds=request.times
-    )
-    return several_builds(several, caller)
-
-
-def built(request: BuildRequest, caller: Caller) -> Artefact:
+def run(request: BuildRequest, caller: Caller) -> Artefact:
     from trtbench.convert.build import built
 
     config = caller.settings()
@@ -61,13 +35,9 @@ def built(request: BuildRequest, caller: Caller) -> Artefact:
         return built(request, config=config, execution=execution)
 
 
-def show(artefact: Artefact | Lottery, request: TimesRequest, view: PlanView) -> None:
-    from trtbench.core.results import Artefact
+def show(artefact: Artefact, request: BuildRequest, view: PlanView) -> None:
     from trtbench.report.sections.build import document_from_artefact
 
-    if not isinstance(artefact, Artefact):
-        show_builds(artefact, request, view)
-        return
     show_value(artefact, document_from_artefact, as_json=view.as_json)
     for note in artefact.notes:
         say(f"note: {note}")
@@ -85,5 +55,5 @@ def plan(request: BuildRequest, view: PlanView, caller: Caller) -> None:
         say(f"note: {spec.assumed}")
 
 
-verb = Verb(TimesRequest, run, show, PlanView, plan=plan, task="images", joins_dims=True)
-build = python_function(BuildRequest, built)
+verb = Verb(BuildRequest, run, show, PlanView, plan=plan, task="images", joins_dims=True)
+build = python_function(BuildRequest, run)

@@ -39,17 +39,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from trtbench.core.errors import UsageError
-from trtbench.requests.convert import LotteryRequest, UpgradeRequest
 from trtbench.requests.fields import option
 from trtbench.requests.measure import CompareRequest
 from trtbench.requests.stored import ExplainRequest
 from trtbench.verbs._screen import draw, print_json, say, show_value
-from trtbench.verbs._verb import AnyVerb, Caller, JsonView, Verb, python_function, refuse_unwritable
+from trtbench.verbs._verb import Caller, JsonView, Verb, python_function, refuse_unwritable
 
 if TYPE_CHECKING:
     from trtbench.analysis.builds import Lottery, NetworksCompared, Upgrade
     from trtbench.core.results import Compared, Comparison
-    from trtbench.workflows.explain.engines import Explanation
+    from trtbench.workflows.engines import Explanation
 
     Pairs: TypeAlias = Sequence[Compared | NetworksCompared]
 
@@ -100,18 +99,18 @@ def compared(request: CompareRequest, caller: Caller) -> Pairs | Lottery | Upgra
     config = caller.settings(request.store)
     if caller.on_terminal or request.builds is not None:
         refuse_unwritable(Path(request.output_dir), flag="--output-dir")
-    store = caller.store(config, at_once=False)  # workers are started first
+    store = caller.store(config, at_once=request.builds is not None)  # else after workers
     with caller.executing(request, config, "compare") as execution:
         if request.builds is None:
             return compare(request, store=store, config=config, execution=execution)
         from trtbench.workflows.builds import Builds
 
-        return Builds(store=store, config=config, execution=execution).compare(request)
+        return Builds(request=request, store=store, config=config, execution=execution).compare()
 
 
 def explained(request: ExplainRequest, caller: Caller) -> Explanation:
     from trtbench.requests.execution import Execution
-    from trtbench.workflows.explain.engines import explain_measured, explain_stated, named_run
+    from trtbench.workflows.engines import explain_measured, explain_stated, named_run
 
     store, config = caller.opened(request)
     a, b = (named_run(str(name), store) for name in (request.run, request.against))
@@ -124,26 +123,6 @@ def explained(request: ExplainRequest, caller: Caller) -> Explanation:
         return explain_measured(a, b, store=store, execution=execution, launches=request.launches)
 
 
-def several_builds(request: LotteryRequest, caller: Caller) -> Lottery:
-    from trtbench.convert.build import refuse_without_builder
-    from trtbench.workflows.builds import Builds
-
-    config = caller.settings(request.store)
-    if request.runtime is None and request.python is None:
-        refuse_without_builder(config, request.options)
-    store = caller.store(config)
-    with caller.executing(request, config, "lottery") as execution:
-        return Builds(store=store, config=config, execution=execution).lottery(request)
-
-
-def two_versions(request: UpgradeRequest, caller: Caller) -> Upgrade:
-    from trtbench.workflows.builds import Builds
-
-    store, config = caller.opened(request)
-    with caller.executing(request, config, "upgrade") as execution:
-        return Builds(store=store, config=config, execution=execution).upgrade(request)
-
-
 def show(
     found: Pairs | Lottery | Upgrade | Explanation, request: WhyRequest, view: CompareView
 ) -> None:
@@ -151,15 +130,20 @@ def show(
     from trtbench.report.sections.verdicts import (
         document_from_comparisons,
         document_from_ladder,
+        document_from_lottery,
         document_from_networks,
+        document_from_upgrade,
     )
-    from trtbench.workflows.explain.engines import Explanation
+    from trtbench.workflows.engines import Explanation
 
-    if isinstance(found, Lottery | Upgrade):
-        show_builds(found, request, view)
+    if isinstance(found, Lottery):
+        show_value(found, document_from_lottery, as_json=view.as_json)
+        return
+    if isinstance(found, Upgrade):
+        show_value(found, document_from_upgrade, as_json=view.as_json)
         return
     if isinstance(found, Explanation):
-        from trtbench.workflows.explain.engines import labels_of
+        from trtbench.workflows.engines import labels_of
 
         run, against = str(request.baseline), str(request.candidates[0])
         hint = f"to measure every step: trtbench compare {run} {against} --why --measure"
@@ -204,58 +188,38 @@ def _write(found: Sequence[Compared], folder: Path, view: CompareView) -> None:
         say(f"table {path}, runs {each.baseline.id} and {each.candidate.id}")
 
 
-def show_builds(found: Lottery | Upgrade, request: object, view: JsonView) -> None:
-    from trtbench.analysis.builds import Lottery
-    from trtbench.report.sections.verdicts import document_from_lottery, document_from_upgrade
-
-    if isinstance(found, Lottery):
-        show_value(found, document_from_lottery, as_json=view.as_json)
-    else:
-        show_value(found, document_from_upgrade, as_json=view.as_json)
-
-
 def first_comparison(request: CompareRequest, caller: Caller) -> Comparison:
     from trtbench.analysis.builds import Lottery, Upgrade
 
     found = compared(request, caller) if request.candidates or request.builds is None else None
     if found is None or isinstance(found, Lottery | Upgrade):
-        fix = "trtbench.lottery(model, builds=N), or trtbench.upgrade(old, new, model)"
-        raise UsageError("several builds of one model are no comparison of two", fix=fix)
+        raise UsageError(
+            "several builds of one model are no comparison of two",
+            fix=f"trtbench.compare_builds({str(request.baseline)!r}, builds={request.builds})",
+        )
     return found[0].comparison
 
 
-LOTTERY = """Build an engine several times: what differs. See: trtbench compare MODEL --builds N.
+def builds_of_one(request: CompareRequest, caller: Caller) -> Lottery | Upgrade:
+    from trtbench.analysis.builds import Lottery, Upgrade
+
+    if request.candidates or request.builds is None:
+        raise UsageError("compare_builds compares builds of one model", fix="builds=5")
+    found = compared(request, caller)
+    assert isinstance(found, Lottery | Upgrade)
+    return found
+
+
+BUILDS = """Build one model several times, and compare the engines.
+
+With two runtimes, or two interpreters that have two versions of TensorRT, both build it.
 
 Examples:
-  trtbench lottery model.onnx --precision fp16
-  trtbench lottery model.onnx --builds 10 --timing-cache model.cache
-  >>> trtbench.lottery("model.onnx", precision="fp16", builds=5).spread.between
-"""
-UPGRADE = """Compare two TensorRT versions on one network. See: trtbench compare MODEL --builds N.
-
-MODEL is built several times with each version, which is an interpreter that has it, with a name
-before it. With --task and --data accuracy is compared, too.
-
-Examples:
-  trtbench upgrade 8.6=~/trt86/bin/python 10.13=~/trt10/bin/python model.onnx
-  trtbench upgrade old=/usr/bin/python3 new=~/new/bin/python model.onnx \\
-      --precision fp16 --builds 3 --task classification --data val
-  >>> trtbench.upgrade("8.6=/opt/trt86/bin/python", "10=/opt/trt10/bin/python", "model.onnx")
+  >>> trtbench.compare_builds("model.onnx", builds=5, precision="fp16").spread.between
+  >>> trtbench.compare_builds("model.onnx", builds=3, python=["trt86/bin/python", "python3"])
 """
 
 verb = Verb(WhyRequest, run, show, CompareView)
 compare = python_function(CompareRequest, first_comparison)
+compare_builds = python_function(CompareRequest, builds_of_one, doc=BUILDS)
 explain = python_function(ExplainRequest, explained)
-lottery = python_function(LotteryRequest, several_builds, doc=LOTTERY)
-upgrade = python_function(UpgradeRequest, two_versions, doc=UPGRADE)
-old_verbs: dict[str, AnyVerb] = {
-    "lottery": Verb(
-        LotteryRequest, several_builds, show_builds, JsonView,
-        task="images", joins_dims=True, hidden=True, doc=LOTTERY,
-    ),
-    "upgrade": Verb(
-        UpgradeRequest, two_versions, show_builds, JsonView,
-        task="all", joins_dims=True, hidden=True, doc=UPGRADE,
-    ),
-}  # fmt: skip
-"""Verbs of earlier versions that are now part of this one."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from trtbench.layers.diff import Why
-    from trtbench.workflows.explain.engines import EngineSource
+    from trtbench.workflows.engines import EngineSource
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class DiffView(LayersView):
 
 
 def run(request: DiffRequest, caller: Caller) -> tuple[EngineSource, EngineSource]:
-    from trtbench.workflows.explain.engines import two_engines
+    from trtbench.workflows.engines import two_engines
 
     store, _ = caller.opened(request)
     return two_engines(request.a, request.b, store=store, onnx=request.onnx, gpu=request.gpu)
@@ -60,7 +60,7 @@ def run(request: DiffRequest, caller: Caller) -> tuple[EngineSource, EngineSourc
 
 def show(engines: tuple[EngineSource, EngineSource], request: DiffRequest, view: DiffView) -> None:
     from trtbench.layers.diff import rows_from_diff
-    from trtbench.workflows.explain import engines as layers
+    from trtbench.workflows import engines as layers
 
     labels = layers.labels_of(request.a, request.b)
     if view.why:
@@ -85,13 +85,13 @@ def show(engines: tuple[EngineSource, EngineSource], request: DiffRequest, view:
 
 def frame(request: DiffRequest, caller: Caller) -> DataFrame:
     from trtbench.layers.diff import rows_from_diff
-    from trtbench.workflows.explain.engines import diff_of, frame_of
+    from trtbench.workflows.engines import diff_of, frame_of
 
     return frame_of(rows_from_diff(diff_of(*run(request, caller))))
 
 
 def causes(request: DiffRequest, caller: Caller) -> Why:
-    from trtbench.workflows.explain.engines import why_of
+    from trtbench.workflows.engines import why_of
 
     return why_of(*run(request, caller))
 

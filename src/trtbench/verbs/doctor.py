@@ -27,7 +27,7 @@ from trtbench.verbs._screen import say, show_value, write
 from trtbench.verbs._verb import Caller, JsonView, Verb, python_function
 
 if TYPE_CHECKING:
-    from trtbench.workflows.look.doctor import Diagnosis
+    from trtbench.workflows.doctor import Diagnosis
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class DoctorView(JsonView):
 
 
 def run(request: DoctorRequest, caller: Caller) -> Diagnosis:
-    from trtbench.workflows.look.doctor import diagnose
+    from trtbench.workflows.doctor import diagnose
 
     with caller.progress("looking around"):
         return diagnose()

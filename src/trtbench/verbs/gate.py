@@ -68,7 +68,7 @@ class Gates:
 def run(request: GateRequest, caller: Caller) -> Gates:
     from trtbench.compare.gate import gate, requests_from_file, rules_from_request
     from trtbench.measure.jobs import Failures
-    from trtbench.workflows.stored.history import baseline_run
+    from trtbench.workflows.runs import baseline_run
 
     rules_from_request(request)  # what cannot be read is refused before anything is opened
     asked = requests_from_file(request)

@@ -24,11 +24,11 @@ from trtbench.verbs._screen import draw, print_json, say
 from trtbench.verbs._verb import Caller, JsonView, Verb, python_function
 
 if TYPE_CHECKING:
-    from trtbench.workflows.stored.history import History
+    from trtbench.workflows.runs import History
 
 
 def run(request: HistoryRequest, caller: Caller) -> History:
-    from trtbench.workflows.stored.history import read_history, write_history
+    from trtbench.workflows.runs import read_history, write_history
 
     store, _ = caller.opened(request)
     found = read_history(request, store=store)

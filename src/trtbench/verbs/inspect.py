@@ -63,7 +63,7 @@ class InspectView(JsonView):
 
 
 def run(request: InspectRequest, caller: Caller) -> Inspection:
-    from trtbench.workflows.look.inspect import inspect
+    from trtbench.workflows.inspect import inspect
 
     config = caller.settings(request.store)
     # A file needs no store, which may be somebody else's or read-only.

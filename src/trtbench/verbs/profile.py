@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from trtbench.core.run import Run
-    from trtbench.workflows.explain.engines import EngineSource
+    from trtbench.workflows.engines import EngineSource
 
 TABLES = (".csv", ".json", ".parquet")
 
@@ -124,7 +124,7 @@ class SourceRequest(LayerRowFields, EngineSourceFields, ProfileRequest):
 
 
 def run(request: SourceRequest, caller: Caller) -> EngineSource:
-    from trtbench.workflows.explain.engines import engine_from_run, engine_from_words
+    from trtbench.workflows.engines import engine_from_run, engine_from_words
 
     if is_measured(str(request.model)):
         return engine_from_run(measured(request, caller))
@@ -179,7 +179,7 @@ def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int
     from trtbench.report.document import document_from_blocks
     from trtbench.report.sections.summary import document_from_run
     from trtbench.report.sections.verdicts import rule_table
-    from trtbench.workflows.explain import engines as layers
+    from trtbench.workflows import engines as layers
 
     results = judge_all(view.expectations, engine.table, engine.facts)
     chosen = {"by": request.by, "pattern": request.filter, "sort": request.sort or "time"}
@@ -209,7 +209,7 @@ def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int
 
 
 def frame(request: LayersRequest, caller: Caller) -> DataFrame:
-    from trtbench.workflows.explain.engines import engine_from_words, frame_of, layer_rows
+    from trtbench.workflows.engines import engine_from_words, frame_of, layer_rows
 
     store, _ = caller.opened(request)
     engine = engine_from_words(request.source, store=store, onnx=request.onnx, gpu=request.gpu)

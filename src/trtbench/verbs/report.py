@@ -22,7 +22,7 @@ from trtbench.verbs._verb import Caller, Verb, View, python_function
 
 
 def run(request: ReportRequest, caller: Caller) -> list[Path]:
-    from trtbench.workflows.stored.report import report_from_request
+    from trtbench.workflows.report import report_from_request
 
     store, _ = caller.opened(request)
     runs, failed, paths = report_from_request(request, store=store)

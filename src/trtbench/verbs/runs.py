@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from trtbench.core.run import FailedRun, Run
     from trtbench.store.directory import Entry
     from trtbench.store.store import Checkup
-    from trtbench.workflows.stored.export import Exported
-    from trtbench.workflows.stored.runs import Entries
+    from trtbench.workflows.export import Exported
+    from trtbench.workflows.runs import Entries
 
 SHOWN = 50
 """Runs on a screen, where nobody says how many."""
 
 
 def run(request: RunsRequest, caller: Caller) -> Entries:
-    from trtbench.workflows.stored.runs import Entries, entries_from_request
+    from trtbench.workflows.runs import Entries, entries_from_request
 
     return Entries(entries_from_request(request, store=caller.opened(request)[0]))
 
@@ -175,7 +175,7 @@ class ReindexRequest(StoreFields):
 
 
 def run_reindex(request: ReindexRequest, caller: Caller) -> Checkup:
-    from trtbench.workflows.stored.runs import reindex_store
+    from trtbench.workflows.runs import reindex_store
 
     store = caller.store(caller.settings(request.store), at_once=False)
     return reindex_store(store, tuple(map(Path, request.folders)))
@@ -198,7 +198,7 @@ class FsckRequest(StoreFields):
 
 
 def run_fsck(request: FsckRequest, caller: Caller) -> Checkup:
-    from trtbench.workflows.stored.runs import check_store
+    from trtbench.workflows.runs import check_store
 
     return check_store(caller.opened(request)[0], mend=not request.dry_run)
 
@@ -224,8 +224,8 @@ def show_fsck(found: Checkup, request: FsckRequest, view: JsonView) -> int | Non
 
 
 def run_export(request: ExportRunsRequest, caller: Caller) -> Exported:
-    from trtbench.workflows.stored.export import export_runs
-    from trtbench.workflows.stored.runs import chosen_entries
+    from trtbench.workflows.export import export_runs
+    from trtbench.workflows.runs import chosen_entries
 
     store, _ = caller.opened(request)
     entries = chosen_entries(request, store=store)

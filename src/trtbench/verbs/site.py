@@ -24,7 +24,7 @@ from trtbench.verbs._screen import say
 from trtbench.verbs._verb import Caller, Verb, View, python_function
 
 if TYPE_CHECKING:
-    from trtbench.workflows.stored.site import SiteMade
+    from trtbench.workflows.report import SiteMade
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class SiteRequest(StoreFields):
 
 def run(request: SiteRequest, caller: Caller) -> SiteMade:
     from trtbench.requests.execution import Event
-    from trtbench.workflows.stored.site import write_site
+    from trtbench.workflows.report import write_site
 
     store, _ = caller.opened(request)
     with caller.progress("site") as listen:

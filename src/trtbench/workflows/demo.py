@@ -21,7 +21,7 @@ from trtbench.requests.measure import BenchRequest, CompareRequest
 from trtbench.requests.run_spec import run_spec
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
-from trtbench.workflows.stored.report import write_report
+from trtbench.workflows.report import write_report
 
 MODELS = {"fp32": "digits.onnx", "int8": "digits.int8.onnx"}
 BATCHES = (1, 16)

@@ -57,7 +57,6 @@ from trtbench.report.run_facts import (
     quantile_cell,
     readings_from_run,
     summary_of,
-    text_from_score,
     typical_time,
 )
 from trtbench.report.sections.devices import device_blocks, device_names
@@ -364,30 +363,22 @@ def document_from_networks(found: Sequence[NetworksCompared]) -> Document:
 
 
 def document_from_upgrade(found: Upgrade) -> Document:
-    """Describe two versions: one verdict, then outputs, accuracy, layers and every build."""
+    """Describe two versions: one verdict, then outputs, layers and every build."""
 
     def version(side: UpgradeSide) -> str:
         unknown = "" if side.version else " of an unknown version"
         return f"{side.name}: {side.builds.builder}{unknown}, {side.python}"
 
-    new = {score.metric: score for score in found.new.scores}
-    scores = (
-        (old.metric, f"{text_from_score(old)} before, {text_from_score(new[old.metric])} after")
-        for old in found.old.scores
-        if old.metric in new
-    )
     pairs: list[tuple[str, Cell | str]] = [
         ("old", version(found.old)),
         ("new", version(found.new)),
         ("outputs", _aspect(found.outputs)),
-        *scores,
         ("layers", found.layers),
     ]
     blocks: list[Block] = [
         verdict_table([found.verdict]),
         *_build_reasons([found.verdict]),
         key_values("versions", pairs),
-        *note_lines(found.notes, tone="unclear"),
         *_sides(found.old.builds, found.new.builds, 0),
     ]
     title = f"{_file_name(found.model)}: {found.new.name} against {found.old.name}"

@@ -7,12 +7,17 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from trtbench.core.errors import TrtbenchError
-from trtbench.core.plugins import EXTRAS, foreign_plug_ins
+import msgspec
+
+from trtbench.convert.build import refuse_without_builder
+from trtbench.convert.builders import BUILDERS
+from trtbench.convert.builders.contract import Builder
+from trtbench.core.errors import TrtbenchError, UnavailableError
+from trtbench.core.plugins import EXTRAS, foreign_plug_ins, missing_package
 from trtbench.core.results import ShortView
 from trtbench.core.run import Gpu
 from trtbench.core.safety import at_home
@@ -21,9 +26,14 @@ from trtbench.core.units import text_from_bytes
 from trtbench.host import machine as versions
 from trtbench.host import nvml
 from trtbench.host import process as programs
+from trtbench.host.files import temporary_folder
 from trtbench.host.machine import container, mps_settings
+from trtbench.host.process import run_process, tail
+from trtbench.host.workers import WORKER_NEEDS, can_import, check_interpreter, worker_environment
+from trtbench.requests.run_spec import for_format
+from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES
-from trtbench.workflows.look.probe import probe
+from trtbench.runtimes.contract import Runtime
 
 Status = Literal["ok", "missing", "broken", "info"]
 
@@ -233,3 +243,144 @@ def _store(location: str | None) -> Check:
     if existing == path:
         return _check("store", "ok", f"{path}, {free}")
     return _check("store", "info", f"{path}, made by the first run, {free}")
+
+
+PluginKind = Literal["runtime", "builder"]
+
+TIMEOUT_S = 60.0
+"""A large library on a cold disk takes half a minute to import; longer is a hang."""
+
+_CODE = """
+import importlib.util as u, sys
+s = u.spec_from_file_location('trtbench', {init!r}, submodule_search_locations=[{folder!r}])
+m = u.module_from_spec(s); sys.modules['trtbench'] = m; s.loader.exec_module(m)
+answer(sys.argv[1], events=int(sys.argv[2]), kind=sys.argv[3])
+"""
+"""Another interpreter uses this very package, as it does for a measurement."""
+
+
+class ProbeAnswer(Value, frozen=True, kw_only=True):
+    """What a runtime reports of itself, or how it failed to."""
+
+    reason: str | None = None
+    """Why it is not available; ``None`` when it works."""
+    problem: str | None = None
+    """Why it could not answer: a broken import, a crash, a hang."""
+    fix: str | None = None
+
+
+def probe(
+    name: str,
+    *,
+    kind: PluginKind = "runtime",
+    python: str = sys.executable,
+    timeout_s: float = TIMEOUT_S,
+) -> ProbeAnswer:
+    """Ask a runtime or builder in a fresh process of the interpreter that would run it."""
+    package = Path(__file__).resolve().parents[1]
+    code = _CODE.format(init=str(package / "__init__.py"), folder=str(package))
+    heard: dict[str, str | None] = {}
+    with temporary_folder() as folder:
+        log = folder / "log.txt"
+        try:
+            end = run_process(
+                [python, "-c", code, name, "{events}", kind],
+                log=log,
+                timeout_s=timeout_s,
+                env=worker_environment(python),
+                on_line=lambda line: heard.update(msgspec.json.decode(line)),
+            )
+        except OSError as problem:
+            said = f"the interpreter {python} does not start: {problem.strerror}"
+            return ProbeAnswer(problem=said)
+        last = next(reversed(tail(log)), "no output")
+    if "reason" in heard or "problem" in heard:
+        return msgspec.convert(heard, type=ProbeAnswer)
+    fix = heard.get("fix")
+    if last.startswith("ModuleNotFoundError") and not end.timed_out and not end.signal:
+        fix = f"{python} -m pip install {' '.join(WORKER_NEEDS)}"
+    if end.timed_out:
+        said = f"it did not answer within {end.seconds:.0f} s"
+    elif end.signal:
+        said = f"its process crashed ({end.signal})"
+    else:
+        said = f"its process ended with status {end.status}: {last}"
+    return ProbeAnswer(problem=said, fix=fix)
+
+
+def answer(name: str, *, events: int, kind: str) -> None:
+    """Answer in the child: first the fix, then whether it works."""
+    try:
+        module: Runtime | Builder = (BUILDERS if kind == "builder" else RUNTIMES).load(name)
+        _say(events, fix=module.fix())
+        _say(events, reason=module.available())
+    except TrtbenchError as problem:
+        reason = problem.facts.get("reason")
+        _say(events, problem=f"{problem.message}: {reason}" if reason else problem.message)
+    except (Exception, SystemExit) as problem:
+        line = str(problem).partition("\n")[0]
+        _say(events, problem=f"{type(problem).__name__}: {line}".removesuffix(": "))
+
+
+def _say(events: int, **parts: str | None) -> None:
+    os.write(events, msgspec.json.encode(parts) + b"\n")
+
+
+def refuse_lacking(libraries: Sequence[str], config: Config) -> None:
+    """Refuse work that needs what is neither here nor in an interpreter that is named for it.
+
+    Words are ``runtime:NAME``, ``builder:NAME``, ``format:NAME`` (any runtime that executes it) or
+    ``package:RUNTIME/NAME``; with ``@PATH`` they concern that interpreter, else the configured one.
+    """
+    for word in libraries:
+        kind, _, rest = word.partition(":")
+        name, _, python = rest.partition("@")
+        if kind == "runtime":
+            _refuse_all("runtime", [(name, RUNTIMES.load(name))], python, config)
+        elif kind == "format":
+            _refuse_all("runtime", for_format(name), python, config)  # type: ignore[arg-type]
+        elif kind == "builder":
+            builders = [(name, BUILDERS.load(name))] if name else list(BUILDERS.loaded())
+            if name or python or any(config.python_for(each) for each, _ in builders):
+                _refuse_all("builder", builders, python, config)
+            else:
+                refuse_without_builder(Config(store=""), {})
+        elif kind == "package":  # a newer sender may name further kinds
+            runtime, _, package = name.rpartition("/")
+            _refuse_package(package, python or config.python_for(runtime))
+
+
+def _refuse_all(
+    kind: PluginKind,
+    found: Sequence[tuple[str, Runtime | Builder]],
+    python: str,
+    config: Config,
+) -> None:
+    """Refuse work that any of these could do, when none of them can be used."""
+    first: UnavailableError | None = None
+    for name, module in found:
+        facts = {}
+        if interpreter := python or config.python_for(name):
+            check_interpreter(interpreter)
+            answer = probe(name, kind=kind, python=interpreter)
+            reason, facts = answer.reason or answer.problem, {"interpreter": interpreter}
+            pip = f"{interpreter} -m pip install"
+            fix = answer.fix and answer.fix.replace("pip install", pip, 1)
+        else:
+            reason, fix = module.available(), module.fix()
+        if reason is None:
+            return
+        message = f"a machine lacks what {name} needs"
+        first = first or UnavailableError(message, facts={"reason": reason, **facts}, fix=fix)
+    if first is not None:
+        raise first
+
+
+def _refuse_package(package: str, python: str | None) -> None:
+    if can_import(python, package) if python else importlib.util.find_spec(package) is not None:
+        return
+    problem = ModuleNotFoundError(name=package)
+    raise (None if python else missing_package(problem)) or UnavailableError(
+        f"the package {package} is not installed",
+        fix=f"{python or sys.executable} -m pip install {package}",
+    )
