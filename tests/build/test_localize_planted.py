@@ -275,7 +275,6 @@ def test_the_stand_in_overflows_where_onnx_runtime_leaves_the_rounding_out(tmp_p
     assert types == {onnx.TensorProto.FLOAT}
     found = searched(tmp_path, reference, candidate)
     assert found.candidate["nonfinite"] > 0
-    assert found.file_sqnr_db is not None
 
 
 def test_a_long_network_is_searched_by_bisection(tmp_path: Path) -> None:
@@ -314,7 +313,6 @@ def test_bf16_and_fp8_run_too(tmp_path: Path) -> None:
     found = searched(tmp_path, reference, tmp_path / "b.onnx")
     assert {group.type for group in found.groups} == {"BF16"}
     assert found.stand_in
-    assert found.file_sqnr_db is None, "ONNX Runtime's CPU has no BF16"
     assert 20 < found.candidate["sqnr_db"] < 60
     eight = fp8_of(reference, tmp_path / "c.onnx")
     found = searched(tmp_path, reference, eight)

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 
 import models
 from analysis_values import record, spec, stated
-from trtbench.compare.compare import compare_csv, comparison_from_runs, duet_spec
+from trtbench.compare.compare import compare_csv, comparison_from_runs, side_in_turn
 from trtbench.core.errors import UsageError
 from trtbench.core.run import DuetRef, LaunchFacts, Run
 from trtbench.core.samples import IterationTimes
@@ -96,11 +96,11 @@ def test_sides_have_devices_and_arguments_of_their_own(
         device=("cpu", "cuda:0"),
         args=("", "--useManagedMemory --avgRuns=5"),
     )
-    first = duet_spec(request, str(model), "onnxruntime", config=config, place=(0, 2))
-    second = duet_spec(request, str(engine), "trtexec", config=config, place=(1, 2))
+    first, _ = side_in_turn(request, str(model), config, place=(0, 2))
+    second, _ = side_in_turn(request, str(engine), config, place=(1, 2))
     assert (first.device, first.extra_args) == ("cpu", ())
     assert (second.device, second.extra_args) == (
         "cuda:0", ("--useManagedMemory", "--avgRuns=5"),
     )  # fmt: skip
     with pytest.raises(UsageError, match="given 2 times for 3 sides"):
-        duet_spec(request, str(model), "onnxruntime", config=config, place=(0, 3))
+        side_in_turn(request, str(model), config, place=(0, 3))

@@ -40,7 +40,7 @@ from trtbench.requests.execution import Event, Execution
 from trtbench.requests.fields import fraction
 from trtbench.requests.settings import Config
 from trtbench.runtimes._stream import TIMES
-from trtbench.store.directory import demand_finished, read_record
+from trtbench.store.directory import read_record
 from trtbench.store.store import Store, judged_folder
 from trtbench.tasks import TASKS
 from trtbench.tasks._feed import open_feed_of_pass
@@ -126,7 +126,6 @@ def _evaluate(
         EvalSide(spec=spec, python=python, label=spec.model.name)
         for spec, python in sides_of(request, names, config=config)
     ]
-    refuse_other_bytes(request.join, [side.spec.model for side in sides], store=store)
     with store.scratch() as folder:
         passes, failed = [], Failures(len(sides))
         for number, side in enumerate(sides):
@@ -271,34 +270,15 @@ def scores_of(evaluation: Evaluation, model: Evaluated) -> Scores:
     )
 
 
-def refuse_other_bytes(runs: Sequence[str], models: Sequence[ModelRef], *, store: Store) -> None:
-    """Refuse to join runs that measured other bytes than are evaluated."""
-    known = {model.identity for model in models}
-    for name in runs:
-        record = demand_finished(read_record(store.resolve(name)))
-        if record.spec.model.identity not in known:
-            raise InputError(
-                "the run measured other bytes than are evaluated: they are not joined",
-                facts={
-                    "run": f"{record.spec.model.name}, {record.spec.model.identity}",
-                    **{f"model {model.name}": model.identity for model in models},
-                },
-                fix="evaluate the file that was measured; a rebuilt engine is another one",
-            )
+def join(evaluation: Evaluation, store: Store) -> Evaluation:
+    """Keep every model's scores beside all stored runs of the same bytes.
 
-
-def join(evaluation: Evaluation, store: Store, *, runs: Sequence[str] = ()) -> Evaluation:
-    """Keep every model's scores beside all stored runs of the same bytes, and those named.
-
-    They are kept by hash too, for runs that are measured later. Named runs must be of the same
-    bytes as one of the models. Runs of these bytes in another precision, or on images of another
-    size, are left alone.
+    They are kept by hash too, for runs that are measured later. Runs of these bytes in another
+    precision, or on images of another size, are left alone.
     """
     models = {model.model.sha256: model for model in evaluation.models if model.model.sha256}
-    refuse_other_bytes(runs, [model.model for model in evaluation.models], store=store)
     entries = [entry for entry in store.index.find(kind="run") if entry.sha256 in models]
     folders = [store.path(entry) for entry in entries]
-    folders += [store.resolve(name) for name in runs]
     joined: dict[str, tuple[str, ...]] = {}
     others: dict[str, list[str]] = {}
     for folder in dict.fromkeys(folder.resolve() for folder in folders if folder.is_dir()):

@@ -43,6 +43,7 @@ from trtbench.analysis.verdict import (
 from trtbench.compare.turns import (
     WARMUP,
     Duet,
+    Side,
     Sides,
     make_duet,
     paired,
@@ -133,34 +134,21 @@ def _compare(
     execution: Execution,
 ) -> Compared:
     """Compare one candidate: as measured, or by measuring what is a file."""
-    places, count = (0, number), len(names)
-    first, second = (stored_run(names[place], store) for place in places)
+    places = ((0, len(names)), (number, len(names)))
+    first, second = (stored_run(names[place], store) for place, _ in places)
     if first is not None and second is not None:
         return compared_runs(first, second, request, store=store)
-    runtimes = [pick(request.runtime, place, count, what="-r") for place in places]
-    pythons = [pick(request.python, place, count, what="--python") for place in places]
     if first is None and second is None:
-        one, other = (
-            duet_spec(request, names[place], runtime, config=config, place=(place, count))
-            for place, runtime in zip(places, runtimes, strict=True)
-        )
-        python, other_python = (
-            given or config.python_for(spec.runtime)
-            for given, spec in zip(pythons, (one, other), strict=True)
-        )
-        sides = Sides(baseline=one, candidate=other, pythons=(python, other_python))
-        return play_sides(sides, store=store, request=request, execution=execution)
+        one, other = (side_in_turn(request, names[p[0]], config, place=p) for p in places)
+        return play_sides(Sides.of(one, other), store=store, request=request, execution=execution)
     # The side that is a file is measured as the other one was, then both are compared apart.
     fresh, known = (0, second) if first is None else (1, first)
     assert known is not None
     if request.batch is None:
         request = replace(request, batch=known.record.spec.batch)
-    launches, place = request.launches or LAUNCHES, (places[fresh], count)
-    spec = side_spec(
-        request, names[places[fresh]], runtimes[fresh], config, launches=launches, place=place
-    )
-    own = pythons[fresh] or config.python_for(spec.runtime)
-    run = run_bench(spec, store=store, execution=replace(execution, python=own))
+    launches, place = request.launches or LAUNCHES, places[fresh]
+    spec, python = side_alone(request, names[place[0]], config, place=place, launches=launches)
+    run = run_bench(spec, store=store, execution=replace(execution, python=python))
     runs = (run, known) if fresh == 0 else (known, run)
     return compared_runs(*runs, request, store=store)
 
@@ -227,14 +215,33 @@ def _pair_elsewhere(
         return keep(folder / "0", sides.baseline), keep(folder / "1", sides.candidate)
 
 
-def duet_spec(
-    request: PairFields, name: str, runtime: str | None, *, config: Config, place: tuple[int, int]
-) -> RunSpec:
+def side_alone(
+    request: PairFields,
+    name: str,
+    config: Config,
+    *,
+    place: tuple[int, int],
+    launches: int | None = None,
+) -> Side:
+    """Settle how one side runs, and its interpreter."""
+    runtime = pick(request.runtime, *place, what="-r")
+    spec = side_spec(request, name, runtime, config, launches=launches, place=place)
+    return spec, interpreter_of(request, spec, config, place=place)
+
+
+def side_in_turn(request: PairFields, name: str, config: Config, *, place: tuple[int, int]) -> Side:
     """Settle one side; unless the request says otherwise, its warm-up is short and fixed."""
-    spec = side_spec(request, name, runtime, config, place=place)
+    spec, python = side_alone(request, name, config, place=place)
     if request.warmup is None and request.warmup_iterations is None:
         spec = spec.having(warmup=WARMUP)
-    return spec
+    return spec, python
+
+
+def interpreter_of(
+    request: PairFields, spec: RunSpec, config: Config, *, place: tuple[int, int]
+) -> str | None:
+    """Return the interpreter of a side: its own, or the one for its runtime."""
+    return pick(request.python, *place, what="--python") or config.python_for(spec.runtime)
 
 
 def stored_run(name: str, store: Store) -> Run | None:

@@ -21,7 +21,14 @@ from trtbench.analysis.gate import (
     slowdown_rule,
 )
 from trtbench.analysis.summary import summary_from_run
-from trtbench.compare.compare import compared_runs, duet_spec, play_sides, stored_run
+from trtbench.compare.compare import (
+    compared_runs,
+    interpreter_of,
+    play_sides,
+    side_alone,
+    side_in_turn,
+    stored_run,
+)
 from trtbench.compare.turns import WARMUP, Duet, Sides, headline_verdict
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import UsageError, writing
@@ -39,7 +46,6 @@ from trtbench.requests.execution import Event, Execution
 from trtbench.requests.fields import fraction, seconds
 from trtbench.requests.groups import OnUnclear
 from trtbench.requests.measure import GateRequest
-from trtbench.requests.run_spec import pick, side_spec
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
 
@@ -218,33 +224,26 @@ class _Trial:
     def _bench(self, candidate: str, *, launches: int | None = None) -> Run:
         """Measure a candidate alone, its layers too where rules ask for them."""
         launches = launches or self.request.launches or ALONE_LAUNCHES
-        runtime = pick(self.request.runtime, -1, 2, what="-r")
-        spec = side_spec(
-            self.request, candidate, runtime, self.config, launches=launches, place=(-1, 2)
+        spec, python = side_alone(
+            self.request, candidate, self.config, place=(-1, 2), launches=launches
         )
         spec = spec.having(profile=self._wants_layers())
-        execution = replace(self.execution, python=self._python(-1, spec.runtime))
+        execution = replace(self.execution, python=python)
         return run_bench(spec, store=self.store, execution=execution)
-
-    def _python(self, side: int, runtime: str) -> str | None:
-        given = pick(self.request.python, side, 2, what="--python")
-        return given or self.config.python_for(runtime)
 
     def _sides(self, against: str, baseline: Run | None, candidate: str) -> Sides | None:
         """Find sides for a duet, where both can be measured; a stored file must be unchanged."""
-        runtimes = [pick(self.request.runtime, side, 2, what="-r") for side in (0, 1)]
-        second = duet_spec(self.request, candidate, runtimes[1], config=self.config, place=(1, 2))
+        request, config = self.request, self.config
+        second = side_in_turn(request, candidate, config, place=(1, 2))
         if baseline is None:
-            first = duet_spec(self.request, against, runtimes[0], config=self.config, place=(0, 2))
-        else:
-            model = kept_model(self.store, baseline.record.spec.model)
-            if model is None:
-                return None
-            first = baseline.record.spec.having(
-                model=model, warmup=WARMUP, launches=1, lock_clocks=second.lock_clocks
-            )
-        pythons = (self._python(0, first.runtime), self._python(1, second.runtime))
-        return Sides(baseline=first, candidate=second, pythons=pythons)
+            return Sides.of(side_in_turn(request, against, config, place=(0, 2)), second)
+        model = kept_model(self.store, baseline.record.spec.model)
+        if model is None:
+            return None
+        first = baseline.record.spec.having(
+            model=model, warmup=WARMUP, launches=1, lock_clocks=second[0].lock_clocks
+        )
+        return Sides.of((first, interpreter_of(request, first, config, place=(0, 2))), second)
 
 
 def _same_bytes(sides: Sides) -> bool:

@@ -88,6 +88,10 @@ TIMES_ENGINE = 3
 """GPU memory of an engine by its size on disk: weights, and as much again twice to work in."""
 
 
+Side = tuple[RunSpec, str | None]
+"""How a side runs, and its interpreter."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sides:
     """A baseline and a candidate, and the interpreters they run in."""
@@ -95,6 +99,10 @@ class Sides:
     baseline: RunSpec
     candidate: RunSpec
     pythons: tuple[str | None, str | None] = (None, None)
+
+    @classmethod
+    def of(cls, first: Side, second: Side) -> Sides:
+        return cls(baseline=first[0], candidate=second[0], pythons=(first[1], second[1]))
 
     @property
     def both(self) -> tuple[RunSpec, RunSpec]:

@@ -180,12 +180,6 @@ class EvalRequest(
     names: Literal["file", "vanilla"] = option(
         "file", "Call models by their files, or Vanilla and TRT fp16, as ArtTRT does."
     )
-    join: Sequence[str] = option(
-        (),
-        "Insist on this run; those of the same bytes are joined anyway.",
-        metavar="RUN",
-        stays="runs are joined where they are kept",
-    )
     output: File = option(
         "artifacts/eval",
         "Folder of tables and pictures.",

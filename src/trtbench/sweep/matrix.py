@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import fields
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal
 
 import msgspec
 
@@ -254,7 +254,14 @@ def matrix_from_table(table: Mapping[str, object], *, where: str) -> Matrix:
     try:
         matrix = msgspec.convert(plain, type=Matrix)
     except msgspec.ValidationError as problem:
-        raise _invalid(where, str(problem)) from None
+        reason, keys = str(problem), Matrix.__struct_fields__
+        raise UsageError(
+            f"{where} cannot be used as a sweep",
+            facts={"reason": reason, "keys": " ".join(keys)},
+            fix=meant(reason.split("`")[1], keys)
+            if "unknown field" in reason
+            else "docs/sweep.md shows what each key holds",
+        ) from None
     check_matrix(matrix, where=where)
     return matrix
 
@@ -274,29 +281,6 @@ def _table(path: Path) -> Mapping[str, object]:
     if not isinstance(table, Mapping):
         raise UsageError(f"{path} holds no table", fix="write it like models = [...]")
     return table
-
-
-def _invalid(where: str, reason: str) -> UsageError:
-    def choices(hint: object) -> list[str]:
-        parts = get_args(hint)
-        return [hint] if isinstance(hint, str) else [w for part in parts for w in choices(part)]
-
-    if wrong := re.match(r"Invalid enum value '(.*)' - at `\$\.(\w+)", reason):
-        value, axis = wrong.groups()
-        known = choices(get_type_hints(Matrix)[axis])
-        return UsageError(
-            f"{value!r} is no {axis} of a sweep",
-            facts={"known": ", ".join(known), "from": where},
-            fix=meant(value, known),
-        )
-    keys = Matrix.__struct_fields__
-    return UsageError(
-        f"{where} cannot be used as a sweep",
-        facts={"reason": reason, "keys": " ".join(keys)},
-        fix=meant(reason.split("`")[1], keys)
-        if "unknown field" in reason
-        else "docs/sweep.md shows what each key holds",
-    )
 
 
 def check_matrix(matrix: Matrix, *, where: str) -> None:

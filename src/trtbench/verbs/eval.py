@@ -40,7 +40,7 @@ def run(request: EvalRequest, caller: Caller) -> Evaluation:
     refuse_unwritable(output)
     with caller.executing(request, config, "eval") as execution:
         evaluation = run_evaluation(request, store=store, config=config, execution=execution)
-    evaluation = join(evaluation, store, runs=request.join)
+    evaluation = join(evaluation, store)
     paths = write_evaluation(evaluation, output)
     caller.say(f"written {', '.join(str(path) for path in paths)}")
     return evaluation

@@ -25,7 +25,7 @@ from trtbench.analysis.history import (
     key_from_record,
     series_from_points,
 )
-from trtbench.compare.compare import duet_spec, stored_run
+from trtbench.compare.compare import side_in_turn, stored_run
 from trtbench.core.errors import TrtbenchError, UsageError, writing
 from trtbench.core.plugins import optional_library
 from trtbench.core.properties import run_alike
@@ -39,7 +39,6 @@ from trtbench.report.sections.history import document_from_series
 from trtbench.requests.fields import converted
 from trtbench.requests.groups import FilterFields
 from trtbench.requests.measure import GateRequest
-from trtbench.requests.run_spec import pick
 from trtbench.requests.settings import Config, cached_from_run
 from trtbench.requests.stored import ExportRunsRequest, HistoryRequest, RunsRequest
 from trtbench.store.directory import RECORD, Entry, read_record
@@ -237,8 +236,7 @@ def _comparable(request: GateRequest, store: Store, config: Config) -> list[Seri
         points = [p for mine, ps in groups if mine == key for p in ps if p.run != stored.id]
         points = [p for p in points if instant(p.created) <= before]
         return [series_from_points(key, points)] if points else []
-    runtime = pick(request.runtime, -1, 2, what="-r")
-    spec = duet_spec(request, candidate, runtime, config=config, place=(-1, 2))
+    spec, _ = side_in_turn(request, candidate, config, place=(-1, 2))
     batch = spec.batch or batch_that_ran(spec.shapes.values(), asked=None, told=None)
     here = read_environment(command=None, folder=Path.cwd(), label=config.machine).kind
     entries = []
