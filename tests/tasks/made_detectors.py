@@ -111,53 +111,6 @@ def lists(*, count: int = 10, fraction: bool = False) -> dict[str, np.ndarray]:
     }  # fmt: skip
 
 
-def yolov8_heads(*, apart: bool = False) -> dict[str, np.ndarray]:
-    """Distances to the sides as distributions, on grids of stride 8, 16 and 32."""
-    found: dict[str, np.ndarray] = {}
-    for number, stride in enumerate((8, 16, 32)):
-        places = SIZE // stride
-        sides = np.zeros((4, 16, places, places))
-        classes = np.full((CLASSES, places, places), -12.0)
-        if stride == 8:
-            for x0, y0, x1, y1, label, score in OBJECTS:
-                column, row = int((x0 + x1) / 2 // 8), int((y0 + y1) / 2 // 8)
-                away = [(column + 0.5) - x0 / 8, (row + 0.5) - y0 / 8,
-                        x1 / 8 - (column + 0.5), y1 / 8 - (row + 0.5)]  # fmt: skip
-                for side, distance in enumerate(away):
-                    low = int(distance)
-                    part = distance - low
-                    sides[side, :, row, column] = -40.0
-                    sides[side, low, row, column] = np.log(max(1 - part, 1e-12))
-                    sides[side, low + 1, row, column] = np.log(max(part, 1e-12))
-                classes[int(label), row, column] = logits(np.array(score))
-        flat = sides.reshape(64, places, places)
-        if apart:
-            found |= {f"box{number}": flat, f"cls{number}": classes}
-        else:
-            found[f"head{number}"] = np.concatenate([flat, classes])
-    return found
-
-
-def yolov5_heads(*, flat: bool = False) -> dict[str, np.ndarray]:
-    """Sigmoids around the places of grids; the first anchor of the middle grid is 30 by 61."""
-    found: dict[str, np.ndarray] = {}
-    for number, stride in enumerate((8, 16, 32)):
-        places = SIZE // stride
-        values = np.full((3, places, places, 5 + CLASSES), -12.0)
-        if stride == 16:
-            for (x0, y0, x1, y1, label, score), centre in zip(OBJECTS, centres(), strict=True):
-                column, row = int(centre[0] // 16), int(centre[1] // 16)
-                xy = (centre[:2] / 16 - [column, row] + 0.5) / 2
-                wh = np.sqrt(np.array([x1 - x0, y1 - y0]) / [30, 61]) / 2
-                own = np.full(CLASSES, 1e-7)
-                own[int(label)] = score / 0.95
-                values[0, row, column] = logits(np.concatenate([xy, wh, [0.95], own]))
-        if flat:
-            values = values.transpose(0, 3, 1, 2).reshape(-1, places, places)
-        found[f"head{number}"] = values
-    return found
-
-
 def pictures(folder: Path) -> Path:
     """One image of the input's size, one twice as wide, where OBJECTS lie as the letterbox says."""
     folder.mkdir(parents=True)

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from made_detectors import CLASSES, OBJECTS, SIZE, centres, logits, one_hot, yolov8, yolov8_heads
+from made_detectors import CLASSES, OBJECTS, SIZE, centres, logits, one_hot, yolov8
 
 from trtbench.analysis.coco import Letterbox, boxes_from_corners
 from trtbench.core.errors import InputError, UsageError
@@ -343,16 +343,6 @@ def test_rows_before_doubles_were_dropped() -> None:
     for name, part in (("boxes", slice(0, 4)), ("scores", [4]), ("classes", [5])):
         lists[name][0, :4] = rows[0, :4, part].T if isinstance(part, list) else rows[0, :4, part]
     assert decoded(lists) == ("nms-lists", "xyxy", [RIGHT])
-
-
-def test_heads_that_went_through_their_sigmoid() -> None:
-    """Sides, classes and their sums apart, as exported for RKNN."""
-    outputs = {
-        name: (1 / (1 + np.exp(-a)) if "cls" in name else a)[None]
-        for name, a in yolov8_heads(apart=True).items()
-    }
-    outputs |= {f"sum{n}": np.zeros((1, 1, side, side)) for n, side in enumerate((8, 4, 2))}
-    assert decoded(outputs) == ("yolov8-heads", "xyxy", [RIGHT])
 
 
 def test_two_outputs_of_one_shape() -> None:

@@ -27,9 +27,7 @@ from made_detectors import (
     pictures,
     yolo_data,
     yolov5,
-    yolov5_heads,
     yolov8,
-    yolov8_heads,
 )
 
 from trtbench.cli import run
@@ -89,7 +87,10 @@ def families(folder: Path) -> dict[str, tuple[Path, str]]:
             },
             "yolov8",
         ),
-        "yolov5-and-its-heads": ({"output0": yolov5(), **yolov5_heads()}, "yolov5"),
+        "yolov5-and-its-heads": (
+            {"output0": yolov5(), **{f"head{s}": np.zeros((3, s, s, 8)) for s in (8, 4, 2)}},
+            "yolov5",
+        ),
         "yolov5": ({"output0": yolov5()}, "yolov5"),
         "yolov5-any-count": ({"output0": yolov5(count=1100)}, "yolov5"),
         "yolov10": ({"output0": end2end()}, "end2end"),
@@ -116,10 +117,6 @@ def families(folder: Path) -> dict[str, tuple[Path, str]]:
             },
             "ssd",
         ),
-        "yolov8-heads": (yolov8_heads(), "yolov8-heads"),
-        "yolov8-heads-apart": (yolov8_heads(apart=True), "yolov8-heads"),
-        "yolov5-heads": (yolov5_heads(), "yolov5-heads"),
-        "yolov5-heads-flat": (yolov5_heads(flat=True), "yolov5-heads"),
     }  # fmt: skip
     return {
         name: (network(folder / f"{name}.onnx", outputs), decoder)

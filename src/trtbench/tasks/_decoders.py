@@ -46,17 +46,6 @@ COLUMNS = (((0, 1, 2, 3), 4, 5), ((2, 3, 4, 5), 1, 0), ((0, 1, 2, 3), 5, 4))
 TENSORFLOW = ("detection_boxes", "detection_scores", "detection_classes", "num_detections")
 NOTHING = 0.005
 """Logits and probabilities are mostly below this, coordinates seldom."""
-BINS = 16
-"""Of the distribution that gives each side of a box in YOLOv8 and later."""
-SIDES = 4 * BINS
-ANCHORS = {
-    3: ((10, 13, 16, 30, 33, 23), (30, 61, 62, 45, 59, 119), (116, 90, 156, 198, 373, 326)),
-    4: (
-        (19, 27, 44, 40, 38, 94), (96, 68, 86, 152, 180, 137), (140, 301, 303, 264, 238, 542),
-        (436, 615, 739, 380, 925, 792),
-    ),
-}  # fmt: skip
-"""Widths and heights of YOLOv5's anchors in pixels, by number of heads, finest grid first."""
 COCO = 80
 TABLE_VALUES = {"yolov8": 5, "queries": 5, "yolov5": 6, "yolox": 6}
 """Least number of values per box, by kind of table."""
@@ -511,93 +500,6 @@ def _read_table(kind: str, batch: DetectorOutputs) -> Candidates | None:
     )  # fmt: skip
 
 
-def _from_heads(
-    boxes: list[AnyArray], scores: list[AnyArray], order: Order, iou: float
-) -> Candidates:
-    flat = [
-        np.concatenate([each.reshape(len(each), -1, each.shape[-1]) for each in parts], axis=1)
-        for parts in (boxes, scores)
-    ]
-    return Candidates(
-        boxes=flat[0], scores=flat[1], order=order, fractions=False, iou=iou,
-        classes=flat[1].shape[2],
-    )  # fmt: skip
-
-
-def _read_anchored(batch: DetectorOutputs) -> Candidates | None:
-    """Heads of YOLOv5 or 7: sigmoids around the cells of grids, sized by three anchors."""
-    grids = []
-    for array in batch.arrays.values():
-        if array.ndim == 5 and array.shape[1] == 3 and array.shape[4] > 5:
-            grids.append(array)
-        elif array.ndim == 4:
-            count, channels, high, wide = array.shape
-            fits = channels % 3 == 0 and channels > 15
-            if batch.classes is not None and SIDES + batch.classes == channels:
-                fits = 3 * (5 + batch.classes) == channels
-            if fits:
-                grid = array.reshape(count, 3, channels // 3, high, wide)
-                grids.append(grid.transpose(0, 1, 3, 4, 2))
-    if len(grids) not in ANCHORS or len({grid.shape[-1] for grid in grids}) != 1:
-        return None
-    anchors: Sequence[Sequence[float]] = ANCHORS[len(grids)]
-    asked = batch.given("anchors")
-    if asked is not None:
-        try:
-            values = np.array([float(part) for part in str(asked).split(",")])
-            anchors = values.reshape(len(grids), 6).tolist()
-        except ValueError:
-            raise UsageError(
-                f"--anchors {asked} cannot be read",
-                fix=f"{6 * len(grids)} numbers: width,height of three boxes per head, the finest "
-                "grid first",
-            ) from None
-    boxes, scores = [], []
-    for grid, sizes in zip(sorted(grids, key=lambda each: -each.shape[2]), anchors, strict=True):
-        values = _sigmoid(grid)
-        high, wide = grid.shape[2:4]
-        stride = np.array([batch.target[1] / wide, batch.target[0] / high])
-        centre = (values[..., :2] * 2 - 0.5 + _cells(high, wide)) * stride
-        size = (values[..., 2:4] * 2) ** 2 * np.reshape(sizes, (1, -1, 1, 1, 2))
-        boxes.append(np.concatenate([centre, size], axis=-1))
-        scores.append(values[..., 5:] * values[..., 4:5])
-    return _from_heads(boxes, scores, "cxcywh", 0.6)
-
-
-def _read_anchor_free(batch: DetectorOutputs) -> Candidates | None:
-    """Heads of YOLOv8 and later: distributions of the distances to the four sides of a box."""
-    grids = [array for array in batch.arrays.values() if array.ndim == 4]
-    if batch.classes is not None:
-        known = {SIDES, batch.classes, SIDES + batch.classes}
-        grids = [each for each in grids if each.shape[1] in known]
-    pairs = []  # sides and classes come as one array or as two
-    for place in sorted({each.shape[2:] for each in grids}, reverse=True):
-        own = [each for each in grids if each.shape[2:] == place]
-        if len(own) == 1 and own[0].shape[1] > SIDES:
-            pairs.append((own[0][:, :SIDES], own[0][:, SIDES:]))
-        elif len(own) == 2 and SIDES in (own[0].shape[1], own[1].shape[1]):
-            sides, classes = own if own[0].shape[1] == SIDES else own[::-1]
-            pairs.append((sides, classes))
-    if len(pairs) not in ANCHORS or len({scores.shape[1] for _, scores in pairs}) != 1:
-        return None
-    boxes, scores = [], []
-    for sides, classes in pairs:
-        count, _, high, wide = sides.shape
-        stride = np.array([batch.target[1] / wide, batch.target[0] / high])
-        bins = sides.reshape(count, 4, BINS, high, wide).astype(np.float64)
-        weight = np.exp(bins - bins.max(axis=2, keepdims=True))
-        away = (weight * np.arange(BINS)[:, None, None]).sum(axis=2) / weight.sum(axis=2)
-        away, centre = away.transpose(0, 2, 3, 1), _cells(high, wide) + 0.5
-        low, far = (centre - away[..., :2]) * stride, (centre + away[..., 2:]) * stride
-        boxes.append(np.concatenate([low, far], axis=-1))
-        likely = classes.transpose(0, 2, 3, 1)
-        finite = likely[np.isfinite(likely)]
-        # Exports for RKNN hold probabilities; most logits are below 0.
-        done = finite.min(initial=0.0) >= 0 and finite.max(initial=0.0) <= 1
-        scores.append(likely if done else _sigmoid(likely))
-    return _from_heads(boxes, scores, "xyxy", 0.7)
-
-
 @dataclass(frozen=True, kw_only=True)
 class DecodedImage:
     """What a user's decoder gets to know about one image."""
@@ -703,20 +605,10 @@ DECODERS = {
         functools.partial(_read_table, "yolox"),
         "[batch, n, 5 + classes], boxes relative to grid cells (YOLOX as it exports)",
     ),
-    "yolov8-heads": Decoder(
-        _read_anchor_free,
-        "three grids [batch, 64 + classes, height, width], or sides and classes apart",
-    ),
-    "yolov5-heads": Decoder(
-        _read_anchored,
-        "three grids [batch, 3, height, width, 5 + classes], or [batch, 3 (5 + classes), height, "
-        "width]",
-    ),
     OWN: Decoder(_read_by_hook, "a function"),
 }
 NAMES = tuple(DECODERS)
 """A decoder is stored by its place here."""
-_HEADS = ("yolov8-heads", "yolov5-heads")
 
 
 def decode_outputs(batch: DetectorOutputs) -> tuple[str, Candidates]:
@@ -729,15 +621,10 @@ def decode_outputs(batch: DetectorOutputs) -> tuple[str, Candidates]:
             facts={"known": ", ".join(NAMES[:-1]), "own": "FILE.py:FUNCTION"},
             fix=meant(name, NAMES),
         )
-    fitting: list[tuple[str, Candidates]] = []
     for each in NAMES if name is None else (name,):
         decoded = DECODERS[each].read(batch)
         if decoded is not None:
-            fitting.append((each, decoded))
-            if each not in _HEADS or batch.classes is not None:  # else both kinds may fit
-                break
-    if len(fitting) == 1:
-        return fitting[0]
+            return each, decoded
     if name is not None:
         raise InputError(
             f"the outputs are not those of {asked}: {DECODERS[name].expects}",
@@ -746,7 +633,7 @@ def decode_outputs(batch: DetectorOutputs) -> tuple[str, Candidates]:
         )
     tried = {f"tried {each}": DECODERS[each].expects for each in NAMES[:-1]}
     raise InputError(
-        "no decoder fits the outputs" if not fitting else "several decoders fit the outputs",
+        "no decoder fits the outputs",
         facts={**batch.shapes(), **tried},
         fix="--decoder NAME, or your own: --decoder FILE.py:FUNCTION (docs/eval.md)",
     )

@@ -76,7 +76,6 @@ FLAGS = (
          help="What makes scores of a DETR's or an SSD's outputs."),
     Flag(name="background", default="auto", choices=("auto", "first", "last", "none"),
          help="Where the class of nothing is."),
-    Flag(name="anchors", help="Of raw YOLOv5 heads: width,height of three boxes per head."),
     Flag(name="fit", default="letterbox", choices=("letterbox", "rect", "corner", "stretch"),
          preprocessing=True, help="Into the input: scaled and framed in grey, framed to the next "
          "stride only, scaled into a corner, or stretched."),
