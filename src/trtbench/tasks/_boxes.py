@@ -34,7 +34,6 @@ from trtbench.tasks._images import (
     names_below,
     normalized,
     noted,
-    sized_input,
 )
 from trtbench.tasks.contract import Settings, Tensors
 
@@ -407,18 +406,16 @@ class DetectionImages(ImageFiles):
 
     def __init__(self, settings: Settings, tensors: Tensors) -> None:
         images = [tensor for tensor in tensors if len(tensor.shape) == 4] or tensors
-        takes = sized_input(images, asked=settings.get("size"), default=SIZE)
         self._sizes = [t.name for t in tensors if len(t.shape) == 2 and t.shape[1] == 2]
         if len(self._sizes) + 1 != len(tensors):
-            image_input(tensors)  # refuses what else the network takes
-        assert takes.size is not None
+            images = list(tensors)  # refuses what else the network takes
+        takes = image_input(images, asked=settings.get("size"), default=SIZE)
         self._fit = str(settings.get("fit") or "letterbox")
         self._stride = int(settings.get("stride") or STRIDE)
-        fixed = image_input(images).size
-        if self._fit == "rect" and fixed:
+        if self._fit == "rect" and takes.fixed:
             raise UsageError(
                 f"--fit rect is for networks that take any size, this one takes "
-                f"{fixed[0]}x{fixed[1]}",
+                f"{takes.size[0]}x{takes.size[1]}",
                 fix="--fit letterbox",
             )
         self._colour = str(settings.get("colour") or "rgb")
@@ -462,7 +459,6 @@ class DetectionImages(ImageFiles):
 
     def prepare(self, loaded: Loaded) -> Arrays:
         target = self._takes.size
-        assert target is not None
         high, wide = loaded.pixels.shape[:2]
         if self._fit == "rect":
             _, inner = letterbox_of((high, wide), target)

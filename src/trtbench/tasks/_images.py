@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.coco import Letterbox, Objects, letterbox_of
-from trtbench.core.errors import UsageError, near_miss, writing
+from trtbench.core.errors import InputError, UsageError, near_miss, writing
 from trtbench.core.run import Scalar
 from trtbench.core.samples import AnyArray
 from trtbench.core.units import text_from_shape
-from trtbench.host.images import GREY, IMAGENET, Pixels, read_image, sampled
+from trtbench.host.images import GREY, IMAGENET, Pixels, find_images, read_image, sampled
 from trtbench.tasks.contract import DataSource, Flag, Predicted, Settings, TaskPicture, Tensors
 
 if TYPE_CHECKING:
@@ -55,8 +55,10 @@ class ImageInput:
 
     name: str
     channels: int
-    size: tuple[int, int] | None
-    """Height and width; ``None`` when the network takes any."""
+    size: tuple[int, int]
+    """Height and width."""
+    fixed: bool
+    """Whether the network takes no other size."""
     channels_last: bool
     is_bytes: bool
     """Takes pixels from 0 to 255 as integers."""
@@ -79,6 +81,15 @@ class ImageFiles(DataSource):
         self.notes = (f"the network takes bytes: --normalize {normalize} is not done",) * ignored
         self.preparation = {**own, "colour": own.get("colour", "rgb"), "normalize": done}
 
+    def find(self, settings: Settings) -> Path:
+        """Find the images of a folder, or the one image."""
+        path = Path(str(settings["data"]))
+        if not path.exists():
+            raise InputError(f"there is no image or folder at {path}")
+        self.paths = find_images(path) if path.is_dir() else [path]
+        self.names = names_below(path, self.paths)
+        return path
+
     def load(self, index: int) -> Loaded:
         pixels = read_image(self.paths[index], channels=self._takes.channels)
         return Loaded(index=index, pixels=pixels)
@@ -94,47 +105,36 @@ class ImageFiles(DataSource):
         return chosen
 
 
-def image_input(tensors: Tensors, *, size: int | None = None) -> ImageInput:
-    """Describe how a network takes images."""
-    fix = "give an .npz with an array for every input"
-    if len(tensors) != 1 or len(tensors[0].shape) != 4:
-        raise UsageError(
-            "images can only feed a model whose one input is [batch, channels, height, width]",
-            facts={each.name: f"{each.dtype} {text_from_shape(each.shape)}" for each in tensors},
-            fix=fix,
-        )
+def image_input(tensors: Tensors, *, asked: Scalar, default: int) -> ImageInput:
+    """Describe how a network takes images; one that takes any size gets what is asked."""
     tensor = tensors[0]
-    last = tensor.shape[3] in (1, 3) and tensor.shape[1] not in (1, 3)
-    _, a, b, c = tensor.shape
-    channels, height, width = (c, a, b) if last else (a, b, c)
-    if channels not in (1, 3):
+    shape = tensor.shape if len(tensors) == 1 and len(tensor.shape) == 4 else (None,) * 4
+    last = shape[3] in (1, 3) and shape[1] not in (1, 3)
+    _, a, b, c = shape
+    channels, *sides = (c, a, b) if last else (a, b, c)
+    if channels not in (1, 3) or not (tensor.dtype in WHOLE or "float" in tensor.dtype):
         raise UsageError(
-            f"images have 1 or 3 channels, the input {tensor.name!r} {channels}", fix=fix
+            "images can only feed a model whose one input is [batch, channels, height, width], "
+            "of 1 or 3 channels in numbers",
+            facts={each.name: f"{each.dtype} {text_from_shape(each.shape)}" for each in tensors},
+            fix="give an .npz with an array for every input",
         )
-    if tensor.dtype not in WHOLE and "float" not in tensor.dtype:
+    given = int(asked) if asked else None
+    high, wide = (side if isinstance(side, int) and side > 0 else None for side in sides)
+    fixed = high is not None and wide is not None
+    if fixed and given and (high, wide) != (given, given):
         raise UsageError(
-            f"images cannot be made {tensor.dtype}, as the input {tensor.name!r} takes them",
-            fix=fix,
+            f"the model takes images of {high}x{wide}", fix="leave the size of images out"
         )
-    known = isinstance(height, int) and isinstance(width, int) and height > 0 and width > 0
-    own = (int(height), int(width)) if known else None  # type: ignore[arg-type]
-    if own and size and own != (size, size):
-        raise UsageError(
-            f"the model takes images of {own[0]}x{own[1]}", fix="leave the size of images out"
-        )
+    size = given or default
     return ImageInput(
         name=tensor.name,
         channels=int(channels),
-        size=own or ((size, size) if size else None),
+        size=(high, wide) if high is not None and wide is not None else (size, size),
+        fixed=fixed,
         channels_last=last,
         is_bytes=tensor.dtype in WHOLE,
     )
-
-
-def sized_input(tensors: Tensors, *, asked: Scalar, default: int) -> ImageInput:
-    """Describe how a network takes images; one that takes any size gets what is asked."""
-    takes = image_input(tensors, size=int(asked) if asked else None)
-    return takes if takes.size else image_input(tensors, size=default)
 
 
 def names_below(root: Path, paths: Sequence[Path]) -> tuple[str, ...]:

@@ -92,11 +92,10 @@ class ImageFolder(ImageFiles):
     """Images in one folder per class, as ImageNet's validation set is arranged."""
 
     def __init__(self, root: Path, settings: Settings, tensors: Tensors) -> None:
-        crop, resize = settings.get("crop"), settings.get("resize")
-        takes = image_input(tensors, size=int(crop) if crop is not None else None)
-        self._crop = takes.size or (SIZE, SIZE)
+        takes = image_input(tensors, asked=settings.get("crop"), default=SIZE)
+        self._crop = takes.size
         usual = round(min(self._crop) * MARGIN)
-        self._resize = int(resize or usual)
+        self._resize = int(settings.get("resize") or usual)
         if self._resize < min(self._crop):
             raise UsageError(
                 f"images are scaled to {self._resize} and cut to {min(self._crop)}",

@@ -26,20 +26,19 @@ from trtbench.core.results import LoadedItem
 from trtbench.core.run import Scalar, Score
 from trtbench.core.samples import AnyArray, Arrays
 from trtbench.core.units import counted, text_from_seconds, text_from_shape
-from trtbench.host.images import READERS, find_images, read_map, scaled
+from trtbench.host.images import READERS, read_map, scaled
 from trtbench.tasks._images import (
     ImageFiles,
     Loaded,
     chosen_item,
     grid,
-    names_below,
+    image_input,
     normalize_flag,
     normalized,
     noted,
     save,
     show,
     shown_item,
-    sized_input,
 )
 from trtbench.tasks.contract import (
     DataSource,
@@ -90,12 +89,9 @@ class DepthImages(ImageFiles):
     """Images with the file of their ground truth, where there is one."""
 
     def __init__(self, settings: Settings, tensors: Tensors) -> None:
-        path = Path(str(settings["data"]))
-        if not path.exists():
-            raise InputError(f"there is no image or folder at {path}")
-        takes = sized_input(tensors, asked=settings.get("size"), default=SIZE)
+        self.find(settings)
+        takes = image_input(tensors, asked=settings.get("size"), default=SIZE)
         self.settings = settings
-        assert takes.size is not None
         self._how: Literal["bilinear", "bicubic"] = (
             "bilinear" if settings.get("interpolation") == "bilinear" else "bicubic"
         )
@@ -103,14 +99,11 @@ class DepthImages(ImageFiles):
             takes, str(settings.get("normalize") or "imagenet"), fit="stretch",
             size="x".join(map(str, takes.size)), interpolation=self._how,
         )  # fmt: skip
-        self.paths = find_images(path) if path.is_dir() else [path]
-        self.names = names_below(path, self.paths)
         truth = settings.get("gt")
         matched = self._match(Path(str(truth))) if truth else {}
         self.truths = {self.paths[index]: file for index, file in matched.items()}
 
     def prepare(self, loaded: Loaded) -> Arrays:
-        assert self._takes.size is not None
         pixels = scaled(loaded.pixels, self._takes.size, how=self._how)
         return {self._takes.name: normalized(pixels, self._normalize, self._takes)}
 

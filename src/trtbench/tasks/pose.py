@@ -29,7 +29,6 @@ from trtbench.core.results import LoadedItem
 from trtbench.core.run import Score
 from trtbench.core.samples import AnyArray, Arrays
 from trtbench.core.units import text_from_shape
-from trtbench.host.images import find_images
 from trtbench.tasks._boxes import Annotations
 from trtbench.tasks._images import (
     SAMPLED,
@@ -37,11 +36,11 @@ from trtbench.tasks._images import (
     Loaded,
     draw_skeleton,
     draw_worst,
+    image_input,
     letterboxed,
     names_below,
     normalize_flag,
     normalized,
-    sized_input,
 )
 from trtbench.tasks.contract import (
     DataSource,
@@ -84,25 +83,20 @@ class PoseImages(ImageFiles):
     """Images, and the people annotated in them."""
 
     def __init__(self, settings: Settings, tensors: Tensors) -> None:
-        path = Path(str(settings["data"]))
-        if not path.exists():
-            raise InputError(f"there is no image or folder at {path}")
-        takes = sized_input(tensors, asked=settings.get("size"), default=SIZE)
-        assert takes.size is not None
+        path = self.find(settings)
+        takes = image_input(tensors, asked=settings.get("size"), default=SIZE)
         self.settle(
             takes, str(settings.get("normalize") or "none"), fit="letterbox",
             size="x".join(map(str, takes.size)), interpolation=SAMPLED,
         )  # fmt: skip
-        self.paths = find_images(path) if path.is_dir() else [path]
         file = settings.get("annotations")
         self.annotations = Annotations(Path(str(file))) if file else None
         if self.annotations is not None:
             self.paths, notes = self.annotations.annotated(path, self.paths)
             self.notes = (*self.notes, *notes)
-        self.names = names_below(path, self.paths)
+            self.names = names_below(path, self.paths)
 
     def prepare(self, loaded: Loaded) -> Arrays:
-        assert self._takes.size is not None
         pixels, loaded.geometry = letterboxed(loaded.pixels, self._takes.size)
         return {self._takes.name: normalized(pixels, self._normalize, self._takes)}
 
@@ -249,12 +243,12 @@ def _sigmas(settings: Settings, points: int) -> tuple[float, ...]:
     try:
         sigmas = tuple(float(part) for part in str(given).split(","))
     except ValueError:
-        raise UsageError(f"--sigmas {given} cannot be read", fix="--sigmas 0.1,0.1,...") from None
+        sigmas = ()
     if len(sigmas) != points or min(sigmas) <= 0:
         raise UsageError(
-            f"--sigmas needs {points} positive numbers",
-            facts={"given": len(sigmas)},
-            fix=f"--sigmas with {points} numbers, one for each key point",
+            f"--sigmas needs {points} positive numbers, one for each key point",
+            facts={"given": given},
+            fix="--sigmas 0.1,0.1,...",
         )
     return sigmas
 
