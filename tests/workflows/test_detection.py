@@ -194,24 +194,6 @@ def test_other_ways_into_the_input(tmp_path: Path, evaluate, fit: str) -> None:
     assert found["preparation"]["fit"] == fit
 
 
-def test_a_frame_to_the_next_stride(tmp_path: Path, evaluate) -> None:
-    """Each image in an input of its own, where the network takes any."""
-    model = network(tmp_path / "net.onnx", {"output0": yolov8()}, size="any")
-    data, told = pictures(tmp_path / "images"), coco(tmp_path / "i.json", fit="rect")
-    words = (model, "--data", data, "--annotations", told, "--fit", "rect", "--size", SIZE)
-    found = evaluate(*words)
-    assert values(found["models"][0])["mAP"] == pytest.approx(1.0)
-    assert found["preparation"]["stride"] == 32
-    error = evaluate(*words, "--batch", 2, status=1)["error"]
-    assert "differ in size" in error
-    assert "3x32x64, 3x64x64" in error
-    fixed = network(tmp_path / "fixed.onnx", {"output0": yolov8()})
-    error = evaluate(fixed, *words[1:], status=2)["error"]
-    assert "this one takes 64x64" in error
-    words = ["--precision", "int8", "--calibration", str(data), "--task", "detection"]
-    assert run(["quantize", str(model), *words, "--fit", "rect", "--size", str(SIZE)]) == 1
-
-
 def test_numbers_of_classes_that_are_ids(tmp_path: Path, evaluate) -> None:
     """COCO's 80 categories have ids up to 90, and some networks say those."""
     data, told = pictures(tmp_path / "images"), coco(tmp_path / "i.json", ids=(3, 7, 90))

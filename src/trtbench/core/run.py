@@ -666,8 +666,7 @@ class Scores(Value, frozen=True, kw_only=True):
         size = self.preparation.get("size") or self.preparation.get("crop")
         images = [each.shape for each in record.inputs if len(each.shape) == 4]
         sizes = [text_from_shape(part) for shape in images for part in (shape[2:], shape[1:3])]
-        varies = self.preparation.get("fit") == "rect"  # every image has its own
-        if size and images and size not in sizes and not varies:
+        if size and images and size not in sizes:
             return f"images of {size} were judged, and {text_from_shape(images[0])} was measured"
         return None
 

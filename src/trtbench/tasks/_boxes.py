@@ -18,7 +18,6 @@ from trtbench.analysis.coco import (
     Objects,
     People,
     boxes_from_corners,
-    letterbox_of,
 )
 from trtbench.core.errors import InputError, UsageError, reading
 from trtbench.core.safety import MOST_BYTES, at_home, read_text
@@ -364,14 +363,14 @@ def _once(paths: Iterable[Path]) -> list[Path]:
 
 
 SIZE = 640
-STRIDE = 32
-"""Of the coarsest grid of most detectors: sides of the input are multiples of it."""
 
 
 @dataclass
 class DetectionImage(Loaded):
     """One decoded image, and how many classes its data set has."""
 
+    target: tuple[int, int] = (SIZE, SIZE)
+    """Height and width of the input."""
     classes: int | None = None
     highest: int | None = None
     """One above the largest category id."""
@@ -411,19 +410,11 @@ class DetectionImages(ImageFiles):
             images = list(tensors)  # refuses what else the network takes
         takes = image_input(images, asked=settings.get("size"), default=SIZE)
         self._fit = str(settings.get("fit") or "letterbox")
-        self._stride = int(settings.get("stride") or STRIDE)
-        if self._fit == "rect" and takes.fixed:
-            raise UsageError(
-                f"--fit rect is for networks that take any size, this one takes "
-                f"{takes.size[0]}x{takes.size[1]}",
-                fix="--fit letterbox",
-            )
         self._colour = str(settings.get("colour") or "rgb")
         self.settle(
             takes, str(settings.get("normalize") or "none"), fit=self._fit,
             size="x".join(map(str, takes.size)), colour=self._colour,
             interpolation="bilinear" if self._fit == "stretch" else SAMPLED,
-            **({"stride": self._stride} if self._fit == "rect" else {}),
         )  # fmt: skip
         data = find_images_of(settings)
         self.paths, self.truth = data.paths, self._read_truth(data, settings)
@@ -460,10 +451,6 @@ class DetectionImages(ImageFiles):
     def prepare(self, loaded: Loaded) -> Arrays:
         target = self._takes.size
         high, wide = loaded.pixels.shape[:2]
-        if self._fit == "rect":
-            _, inner = letterbox_of((high, wide), target)
-            down, across = (-(-side // self._stride) * self._stride for side in inner)
-            target = loaded.target = (down, across)
         if self._fit == "stretch":
             pixels = scaled(loaded.pixels, target)
             scales = {"scale_x": target[1] / wide, "scale_y": target[0] / high}

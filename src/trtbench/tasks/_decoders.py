@@ -63,7 +63,6 @@ class DetectorOutputs:
     @property
     def target(self) -> tuple[int, int]:
         """Height and width of the network's input."""
-        assert self.items[0].target is not None
         return self.items[0].target
 
     @property

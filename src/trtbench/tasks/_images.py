@@ -45,8 +45,6 @@ class Loaded:
     """[height, width, channels]"""
     geometry: Letterbox | None = None
     """How it was put into the input; set by ``prepare``."""
-    target: tuple[int, int] | None = None
-    """Height and width of the input."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +55,6 @@ class ImageInput:
     channels: int
     size: tuple[int, int]
     """Height and width."""
-    fixed: bool
-    """Whether the network takes no other size."""
     channels_last: bool
     is_bytes: bool
     """Takes pixels from 0 to 255 as integers."""
@@ -121,17 +117,15 @@ def image_input(tensors: Tensors, *, asked: Scalar, default: int) -> ImageInput:
         )
     given = int(asked) if asked else None
     high, wide = (side if isinstance(side, int) and side > 0 else None for side in sides)
-    fixed = high is not None and wide is not None
-    if fixed and given and (high, wide) != (given, given):
+    size = (given or default,) * 2 if high is None or wide is None else (high, wide)
+    if given and size != (given, given):
         raise UsageError(
             f"the model takes images of {high}x{wide}", fix="leave the size of images out"
         )
-    size = given or default
     return ImageInput(
         name=tensor.name,
         channels=int(channels),
-        size=(high, wide) if high is not None and wide is not None else (size, size),
-        fixed=fixed,
+        size=size,
         channels_last=last,
         is_bytes=tensor.dtype in WHOLE,
     )

@@ -25,7 +25,7 @@ from trtbench.analysis.summary import statistic_intervals
 from trtbench.core.errors import refuse_unknown
 from trtbench.core.run import Scalar, Score
 from trtbench.core.samples import Arrays
-from trtbench.tasks._boxes import SIZE, STRIDE, DetectionImage, DetectionImages, folders_beside
+from trtbench.tasks._boxes import SIZE, DetectionImage, DetectionImages, folders_beside
 from trtbench.tasks._decoders import (
     CLASS_MAPS,
     NAMES,
@@ -76,11 +76,9 @@ FLAGS = (
          help="What makes scores of a DETR's or an SSD's outputs."),
     Flag(name="background", default="auto", choices=("auto", "first", "last", "none"),
          help="Where the class of nothing is."),
-    Flag(name="fit", default="letterbox", choices=("letterbox", "rect", "corner", "stretch"),
-         preprocessing=True, help="Into the input: scaled and framed in grey, framed to the next "
-         "stride only, scaled into a corner, or stretched."),
-    Flag(name="stride", kind="whole", preprocessing=True,
-         help=f"What sides are multiples of with --fit rect (default {STRIDE})."),
+    Flag(name="fit", default="letterbox", choices=("letterbox", "corner", "stretch"),
+         preprocessing=True, help="Into the input: scaled and framed in grey, scaled into a "
+         "corner, or stretched."),
     Flag(name="size", kind="whole", preprocessing=True,
          help=f"Size of the input, where the network leaves it open (default {SIZE})."),
     Flag(name="colour", default="rgb", choices=("rgb", "bgr"), preprocessing=True,
