@@ -103,12 +103,13 @@ class ImageFiles(DataSource):
 
 def image_input(tensors: Tensors, *, asked: Scalar, default: int) -> ImageInput:
     """Describe how a network takes images; one that takes any size gets what is asked."""
-    tensor = tensors[0]
-    shape = tensor.shape if len(tensors) == 1 and len(tensor.shape) == 4 else (None,) * 4
+    alone = len(tensors) == 1 and len(tensors[0].shape) == 4
+    shape = tensors[0].shape if alone else (None,) * 4
     last = shape[3] in (1, 3) and shape[1] not in (1, 3)
     _, a, b, c = shape
     channels, *sides = (c, a, b) if last else (a, b, c)
-    if channels not in (1, 3) or not (tensor.dtype in WHOLE or "float" in tensor.dtype):
+    kind = tensors[0].dtype if alone else ""
+    if channels not in (1, 3) or not (kind in WHOLE or "float" in kind):
         raise UsageError(
             "images can only feed a model whose one input is [batch, channels, height, width], "
             "of 1 or 3 channels in numbers",
@@ -123,11 +124,11 @@ def image_input(tensors: Tensors, *, asked: Scalar, default: int) -> ImageInput:
             f"the model takes images of {high}x{wide}", fix="leave the size of images out"
         )
     return ImageInput(
-        name=tensor.name,
+        name=tensors[0].name,
         channels=int(channels),
         size=size,
         channels_last=last,
-        is_bytes=tensor.dtype in WHOLE,
+        is_bytes=kind in WHOLE,
     )
 
 
