@@ -424,11 +424,3 @@ def test_what_numbers_of_classes_mean(
     said: list[int], there: list[int], ids: tuple[int, ...], told: dict, name: str
 ) -> None:
     assert numbered(said, there, ids, **told) == (name, False)
-
-
-def test_numbers_of_classes_that_nothing_tells() -> None:
-    assert numbered([1], [2], (1, 2, 3)) == ("index", True)
-    with pytest.raises(InputError, match="do not have the same classes"):
-        numbered([0, 7], [0], (1, 2, 3))
-    with pytest.raises(InputError, match="3 classes"):
-        numbered([1], [0], (1, 2, 3), asked="coco")

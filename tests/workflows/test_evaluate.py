@@ -291,24 +291,6 @@ def test_what_is_measured_after_an_evaluation_is_joined_too(
     assert "scores" not in loaded[1].extra, "other bytes"
 
 
-def test_images_with_the_preprocessing_of_a_task_in_a_check(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
-    monkeypatch.chdir(tmp_path)
-    data = colour_folder(tmp_path / "val", per_class=2)
-    model = str(colour_network(tmp_path / "net.onnx"))
-    other = str(colour_network(tmp_path / "other.onnx", swap=True))
-    words = ["check", model, other, "--images", str(data), "--task", "classification"]
-    words += ["--normalize", "none", "--threads", "1", "--floor", "off"]
-    assert run([*words, "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document["check"]["items"] == 6
-    [output] = document["check"]["candidates"][0]["checks"]
-    assert output["classes"]["argmax_match"] == pytest.approx(1 / 3)
-    assert output["worst"][0]["name"].endswith(".png")
-
-
 def test_a_model_that_fails_does_not_take_the_others_along(
     tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,7 +19,7 @@ from trtbench.models.identity import model_ref
 from trtbench.requests.execution import Execution
 from trtbench.requests.measure import BenchRequest, GateRequest
 from trtbench.requests.run_spec import run_spec
-from trtbench.requests.settings import Config, load_config
+from trtbench.requests.settings import Config
 from trtbench.store.store import Store
 from trtbench.workflows.runs import baseline_run
 
@@ -52,18 +52,6 @@ def test_a_label_makes_one_machine_of_many_runners(
     assert baseline_run(asked, store=store, config=labelled) == first
     with pytest.raises(TrtbenchError):
         baseline_run(asked, store=store, config=Config(store=str(store.root), machine="ci-a10"))
-
-
-def test_the_label_is_read_from_the_file_and_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "trtbench.toml").write_text('machine = "ci-t4"\n')
-    assert load_config(folder=tmp_path).machine == "ci-t4"
-    monkeypatch.setenv("TRTBENCH_MACHINE", "ci-a10")
-    assert load_config(folder=tmp_path).machine == "ci-a10"
-    monkeypatch.setenv("TRTBENCH_MACHINE", "a\x1b[2Jb")
-    with pytest.raises(TrtbenchError, match="cannot be a tag"):
-        load_config(folder=tmp_path)
 
 
 def test_a_kept_model_is_measured_in_turn_after_its_file_changed(

@@ -39,7 +39,6 @@ from trtbench.store.store import Store, known_scores
 from trtbench.sweep.result import results_from_sweep
 from trtbench.sweep.run import carry_out, start_sweep
 from trtbench.tasks import TASKS
-from trtbench.tasks._images import normalization_name
 from trtbench.tasks.contract import DataSource, completed
 
 SHORT: dict[str, Any] = {
@@ -167,14 +166,6 @@ def test_a_size_that_a_network_does_not_take_is_refused(task: str, photos: Path)
     with pytest.raises(UsageError, match="takes images of 16x16"):
         opened(task, photos, **{flag: 24})
     assert first(opened(task, photos, side="open", **{flag: 24})).shape == (3, 24, 24)
-
-
-def test_a_normalisation_has_one_name() -> None:
-    spelled = "0.485,0.456,0.406/0.229,0.224,0.225"
-    assert normalization_name(spelled, channels=3) == "imagenet"
-    assert normalization_name("0,0,0/1,1,1", channels=3) == "none"
-    assert normalization_name("0.5,0.5,0.5/0.5", channels=3) == "0.5/0.5"
-    assert normalization_name("0.1,0.2,0.3/0.5", channels=3) == "0.1,0.2,0.3/0.5"
 
 
 def test_a_sweep_measures_the_size_that_it_judges(

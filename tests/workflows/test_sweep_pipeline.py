@@ -53,18 +53,6 @@ def test_one_folder_for_each_model(place: Path) -> None:
         assert "FP16" in built["build_options"]["Precision"]
 
 
-def test_batches_are_told_apart(place: Path) -> None:
-    conv_model(place / "net.onnx")
-    words = ["net.onnx", "-r", "trtexec", "--precision", "fp32,fp16", "--batch", "1,2"]
-    assert cli(["sweep", *words, *SHORT, "-o", "out"]) == 0
-    found = [each.name for each in (place / "out" / "results" / "net").glob("*.timing.json")]
-    assert sorted(found) == [
-        f"net_{precision}_batch{batch}.timing.json"
-        for precision in ("fp16", "fp32")
-        for batch in (1, 2)
-    ]
-
-
 def test_no_row_takes_the_files_of_another(place: Path) -> None:
     """BF16 is asked for, the layers of the engine are in FP16, and rows are called by what ran."""
     conv_model(place / "net.onnx")

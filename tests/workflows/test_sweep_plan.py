@@ -13,9 +13,7 @@ from sweeps import SHORT, matrix
 import models
 import trtbench
 from models import conv_model, tiny_model
-from trtbench.analysis.sweep import SweepRow, choose, quantities
 from trtbench.cli import run as command
-from trtbench.core.conditions import condition_from_text
 from trtbench.core.errors import UsageError
 from trtbench.report.renderers.md import markdown
 from trtbench.report.sections.sweep import document_from_sweep
@@ -27,11 +25,8 @@ from trtbench.sweep.matrix import (
     cases_from_matrix,
     check_choice,
     matrix_from_file,
-    matrix_from_preset,
     matrix_from_table,
     names_of_models,
-    preset_names,
-    with_flags,
 )
 from trtbench.sweep.plan import (
     Cache,
@@ -131,23 +126,6 @@ def test_axes_that_are_no_shapes_say_what_one_is(
     with pytest.raises(UsageError, match="is no shape") as caught:
         plan_sweep(matrix_from_table(table, where="test"), config=config)
     assert "1x3x224x224" in (caught.value.fix or "")
-
-
-def test_flags_stand_above_the_file_and_presets_are_files(tmp_path: Path) -> None:
-    assert preset_names() == ["classification", "depth", "pose", "stgcn"]
-    for name in preset_names():
-        assert matrix_from_preset(name).rounds == 3
-    with pytest.raises(UsageError, match="no preset"):
-        matrix_from_preset("dept")
-    asked = with_flags(
-        matrix_from_preset("classification"),
-        {"models": ["x.onnx"], "runtime": ["onnxruntime"], "batch": [], "options": {"threads": 2}},
-    )
-    assert asked.models == ("x.onnx",)
-    assert asked.runtime == ("onnxruntime",)
-    assert asked.batch == (1, 32, 64, 128, 256)
-    assert asked.options["threads"] == (2,)
-    assert asked.options["protocol"] == ("serve",)
 
 
 def test_steps_are_shared_and_named_by_content(tmp_path: Path, config: Config) -> None:
@@ -347,18 +325,6 @@ def test_outputs_of_every_case_are_held_against_the_model_as_given(tmp_path):
     page = markdown(document_from_sweep(found.rows))
     assert "SQNR" in page
     assert "same" in page
-
-
-def test_rows_are_chosen_by_what_their_outputs_differ_by():
-    rows = [
-        SweepRow(model="m", runtime="r", max_abs=0.0),
-        SweepRow(model="m", runtime="r", max_abs=0.1, sqnr_db=40.0),
-        SweepRow(model="m", runtime="r", max_abs=0.9, sqnr_db=10.0),
-        SweepRow(model="m", runtime="r"),
-    ]
-    near = condition_from_text("sqnr >= 30", names=quantities(rows))
-    chosen = choose(rows, near, by="max_abs")
-    assert {row.max_abs for row in chosen.rows} == {0.0, 0.1}
 
 
 def test_a_sweep_on_this_machine_fetches_no_engines(tmp_path, capsys):

@@ -85,22 +85,6 @@ def test_depth_goes_on_without_an_image_and_without_a_truth(tmp_path: Path, eval
     assert reason.startswith("ground truth:")
 
 
-def test_the_item_to_show_may_be_the_one_that_cannot_be_read(tmp_path: Path, evaluate) -> None:
-    root = depth_data(tmp_path / "depth", count=3)
-    cut(root / "images" / "1.png")
-    network = depth_network(tmp_path / "net.onnx")
-    words = ("--task", "depth", "--data", root / "images", "--normalize", "none", "--show", "1")
-    found = evaluate(network, *words)
-    assert "1 was not run, so 0.png is shown in its place" in found["notes"]
-    assert found["pictures"][0]["title"] == "Depth: 0.png"
-    data = colour_folder(tmp_path / "val")
-    model = colour_network(tmp_path / "a.onnx")
-    words = (model, "--task", "classification", "--data", data, "--normalize", "none")
-    found = evaluate(*words, "--limit", 2, "--show", "n01484850_3.png")
-    assert any(note.startswith("n01484850_3.png was not run") for note in found["notes"])
-    assert run(["eval", *map(str, words), "--show", "nothing"]) == 2
-
-
 def test_nothing_that_can_be_read_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
