@@ -20,17 +20,45 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from trtbench.requests.fields import FILE, Argument, File, option
+from trtbench.requests.fields import FILE, Argument, File, VerbRequest, option
 from trtbench.requests.groups import StoreFields
-from trtbench.verbs._layers import EngineSourceFields, LayersView
 from trtbench.verbs._screen import draw, print_json, say, write
-from trtbench.verbs._verb import Caller, Verb, python_function
+from trtbench.verbs._verb import Caller, JsonView, Verb, python_function
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from trtbench.layers.diff import Why
     from trtbench.workflows.engines import EngineSource
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineSourceFields(VerbRequest):
+    """What else is known of an engine."""
+
+    onnx: File | None = option(
+        None,
+        "The model it was built of, for FLOPs and asked types.",
+        kind=FILE,
+        stays="read where layers are shown",
+    )
+    gpu: str | None = option(None, "Take the roofline of this GPU: 'NVIDIA H200'.", metavar="NAME")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayersView(JsonView):
+    """Which layers are shown, and in which form."""
+
+    top: int = option(20, "Show so many layers.", least=1)
+    show_all: bool = option(False, "Show all layers.", ("--all",))
+    draw: File | None = option(
+        None, "Draw the layers as FILE.svg, to be opened in a browser.", kind=FILE
+    )
+    as_csv: bool = option(False, "Print all rows as CSV.", ("--csv",))
+
+    @property
+    def most(self) -> int | None:
+        return None if self.show_all else self.top
 
 
 @dataclass(frozen=True)
@@ -59,7 +87,8 @@ def run(request: DiffRequest, caller: Caller) -> tuple[EngineSource, EngineSourc
 
 
 def show(engines: tuple[EngineSource, EngineSource], request: DiffRequest, view: DiffView) -> None:
-    from trtbench.layers.diff import rows_from_diff
+    from trtbench.layers.diff import difference, rows_from_diff
+    from trtbench.report.engine_svg import svg_from_diff
     from trtbench.workflows import engines as layers
 
     labels = layers.labels_of(request.a, request.b)
@@ -68,7 +97,8 @@ def show(engines: tuple[EngineSource, EngineSource], request: DiffRequest, view:
         causes = layers.why_document(*engines, found, show_all=view.show_all, labels=labels)
         print_json(causes.data) if view.as_json else draw(causes)
         return
-    diff = layers.diff_of(*engines)
+    a, b = (each.table for each in engines)
+    diff = difference(a, b)
     rows = rows_from_diff(diff)
     if view.output:
         say(f"written: {layers.write_rows(rows, Path(view.output))}")
@@ -80,14 +110,16 @@ def show(engines: tuple[EngineSource, EngineSource], request: DiffRequest, view:
     else:
         draw(document)
     if view.draw:
-        say(f"drawn: {layers.draw_diff(diff, *engines, Path(view.draw), labels=labels)}")
+        svg = svg_from_diff(diff, a, b, labels=labels)
+        say(f"drawn: {layers.write_drawing(svg, Path(view.draw))}")
 
 
 def frame(request: DiffRequest, caller: Caller) -> DataFrame:
-    from trtbench.layers.diff import rows_from_diff
-    from trtbench.workflows.engines import diff_of, frame_of
+    from trtbench.core.plugins import optional_library
+    from trtbench.layers.diff import difference, rows_from_diff
 
-    return frame_of(rows_from_diff(diff_of(*run(request, caller))))
+    a, b = run(request, caller)
+    return optional_library("pandas").DataFrame(rows_from_diff(difference(a.table, b.table)))
 
 
 def causes(request: DiffRequest, caller: Caller) -> Why:

@@ -37,10 +37,10 @@ from trtbench.requests.fields import (
 )
 from trtbench.requests.groups import ExecutorFields, StoreFields, TagFields
 from trtbench.requests.measure import BenchRequest, RunFields
-from trtbench.verbs._layers import EngineSourceFields, LayersView
 from trtbench.verbs._screen import draw, print_json, say, write
 from trtbench.verbs._verb import Caller, PlanView, Verb, python_function
 from trtbench.verbs.bench import show_plan, spec_from_request
+from trtbench.verbs.diff import EngineSourceFields, LayersView
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -177,6 +177,7 @@ def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int
     from trtbench.analysis.gate import Suite, judge_all, junit_from_suites, passed
     from trtbench.host.files import write_output
     from trtbench.report.document import document_from_blocks
+    from trtbench.report.engine_svg import svg_from_engine
     from trtbench.report.sections.summary import document_from_run
     from trtbench.report.sections.verdicts import rule_table
     from trtbench.workflows import engines as layers
@@ -198,7 +199,8 @@ def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int
             draw(document_from_run(stored))
         draw(document)
     if view.draw:
-        say(f"drawn: {layers.draw_engine(engine, Path(view.draw), colour=view.colour)}")
+        svg = svg_from_engine(engine.table, title=engine.label, colour=view.colour)
+        say(f"drawn: {layers.write_drawing(svg, Path(view.draw))}")
     if not results:
         return None
     if view.junit:
@@ -209,12 +211,13 @@ def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int
 
 
 def frame(request: LayersRequest, caller: Caller) -> DataFrame:
-    from trtbench.workflows.engines import engine_from_words, frame_of, layer_rows
+    from trtbench.core.plugins import optional_library
+    from trtbench.workflows.engines import engine_from_words, layer_rows
 
     store, _ = caller.opened(request)
     engine = engine_from_words(request.source, store=store, onnx=request.onnx, gpu=request.gpu)
     rows = layer_rows(engine, by=request.by, pattern=request.filter, sort=request.sort or "order")
-    return frame_of(rows)
+    return optional_library("pandas").DataFrame(rows)
 
 
 verb = Verb(SourceRequest, run, show, ProfileView, plan=plan, task="images")

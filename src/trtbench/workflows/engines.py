@@ -41,7 +41,6 @@ from trtbench.layers.diff import (
     EngineDiff,
     Row,
     Why,
-    difference,
     reconcile,
     rows_from_groups,
     rows_from_layers,
@@ -61,7 +60,6 @@ from trtbench.measure.bench import run_bench, way_to_layers
 from trtbench.models.identity import changed, source_of
 from trtbench.models.onnx_model import read_onnx
 from trtbench.report.document import Document
-from trtbench.report.engine_svg import Colour, svg_from_diff, svg_from_engine
 from trtbench.report.renderers.csv import csv_from_lines
 from trtbench.report.sections.layers import (
     document_from_diff,
@@ -290,11 +288,6 @@ def two_engines(
     return read(str(a)), read(str(b))
 
 
-def diff_of(a: EngineSource, b: EngineSource) -> EngineDiff:
-    """Align two engines."""
-    return difference(a.table, b.table)
-
-
 def diff_document(
     a: EngineSource, b: EngineSource, diff: EngineDiff, *, top: int | None, labels: tuple[str, str]
 ) -> Document:
@@ -426,24 +419,8 @@ def write_rows(rows: Sequence[Row], path: Path) -> Path:
     return path
 
 
-def frame_of(rows: Sequence[Row]) -> object:
-    """Make a pandas DataFrame of rows."""
-    return optional_library("pandas").DataFrame(list(rows))
-
-
-def draw_engine(engine: EngineSource, path: Path, *, colour: Colour = "time") -> Path:
-    """Write an engine as SVG."""
-    return _written(svg_from_engine(engine.table, title=engine.label, colour=colour), path)
-
-
-def draw_diff(
-    diff: EngineDiff, a: EngineSource, b: EngineSource, path: Path, *, labels: tuple[str, str]
-) -> Path:
-    """Write two engines as one SVG."""
-    return _written(svg_from_diff(diff, a.table, b.table, labels=labels), path)
-
-
-def _written(svg: str, path: Path) -> Path:
+def write_drawing(svg: str, path: Path) -> Path:
+    """Write an SVG to a file."""
     if path.suffix.lower() != ".svg":
         raise UsageError(f"{path.name} is no name for a drawing", fix=f"{path.stem}.svg")
     return write_output(path, svg)
