@@ -499,11 +499,3 @@ def test_words_after_a_number_are_no_part_of_it() -> None:
 )
 def test_a_list_of_one_number_each_is_no_log(text: str) -> None:
     assert not read_log(text, where="x").runs
-
-
-def test_a_secret_in_what_is_not_shown_of_a_line_is_known() -> None:
-    """Whoever copies the file must not take it for one without secrets."""
-    link = "\x1b]8;;https://jane:hunter2@host/\x07see\x1b]8;;\x07"
-    text = logs.log_82().replace("Throughput", f"{link} Throughput", 1)
-    assert read_log(text, where="x").has_secrets
-    assert not read_log(logs.log_82(), where="x").has_secrets

@@ -53,7 +53,6 @@ ALIASES: dict[str, tuple[str, ...]] = {
 }
 """Other spellings of a key, which its parsers take as well."""
 BLOCKS = {"enqueue": "enqueue", "compute": "gpu", "end_to_end": "end_to_end"}
-"""Its names for columns, and ours."""
 
 
 class EngineMetadata(Value, frozen=True, kw_only=True):
@@ -101,7 +100,6 @@ class StatisticsBlock(Value, frozen=True, kw_only=True):
     std_ms: float | None = None
     median_ms: float | None = None
     percentiles_ms: dict[str, float] = {}
-    """``p99_5`` and the like."""
 
 
 class ToolkitSummary(Value, frozen=True, kw_only=True):

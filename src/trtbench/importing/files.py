@@ -86,7 +86,6 @@ class Unused(Value, frozen=True, kw_only=True):
     kind: str
     reason: str
     named: bool = False
-    """Whether the user named this very file."""
     broken: bool = False
     """Whether the file is damaged, as against one that has nothing to import."""
 
@@ -220,9 +219,7 @@ class FilePart:
     value: Any = None
     """A LogRun, names of layers, a decoded document, or ``None`` for what is read later."""
     text: LogText | None = None
-    """Of a log: all that was found in the file."""
     shelf: TimesShelf | None = None
-    """Where the rows of times lie, or are fetched again."""
 
     def times(self) -> TimesArray:
         """The rows of a times array, warm-up and all."""

@@ -61,11 +61,7 @@ _COPIES = {
 }
 
 
-_MOST_AT_ONCE = 4 << 20
-"""Bytes of a log that is copied as a whole: no line of it is longer than is looked at."""
-
 _TOLD = ("build_log", "build_metadata", "profile_metadata")
-"""Files in which commands stand."""
 
 
 def identity_of(draft: Draft) -> str:
@@ -163,21 +159,10 @@ def _copy_originals(draft: Draft, folder: Path) -> None:
         if part.file.kind != "log":  # metadata that stands for a log
             _copy_text(part.file.path, folder / "profile.metadata.json")
         elif part.of == 1 and _as_in_file(part):
-            _copy_log(part, folder / LOG)
+            _copy_text(part.file.path, folder / LOG)
         else:
             with open(part.file.path, "rb") as stream, open(folder / LOG, "wb") as target:
                 target.writelines(map(_without_secrets, _lines_of(part, stream)))
-
-
-def _copy_log(part: FilePart, target: Path) -> None:
-    """Copy a log byte for byte where no secret was seen in it, else line by line."""
-    path, text = part.file.path, part.text
-    if text is not None and not text.has_secrets and path.stat().st_size <= _MOST_AT_ONCE:
-        data = read_bytes(path)
-        if b"\r" not in data:  # ends a line for the reader, and not for the copy
-            write_bytes(target, data)
-            return
-    _copy_text(path, target)
 
 
 def _copy_text(source: Path, target: Path) -> None:
@@ -199,8 +184,7 @@ def _copy_text(source: Path, target: Path) -> None:
 def _without_secrets(line: bytes) -> bytes:
     if b"[V]" in line[:200]:
         return line
-    text = line.decode("utf-8", "surrogateescape")
-    return line if (masked := mask(text)) == text else masked.encode("utf-8", "surrogateescape")
+    return mask(line.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 def _as_in_file(part: FilePart) -> bool:

@@ -78,7 +78,6 @@ _SECONDS = re.compile(r"\s*([\d.]+)\s*s\b")
 _SHAPE = re.compile(r"([^=,]+?)[=:](\d+(?:x\d+)*)(?:,|\Z)")
 
 NOTHING = LogRun(where="", line=1, outcome="passed")
-"""A run of which no file states anything."""
 
 _TOOLKIT_COLUMNS = {
     "latency": "latency",
@@ -89,7 +88,6 @@ _TOOLKIT_COLUMNS = {
 _TORCH_COLUMNS = {"h2d": "h2d_latency", "gpu": "gpu_compute_time", "d2h": "d2h_latency"}
 """Other tools' names for columns, and those that trtexec's printed rows go by."""
 _SUMMARIES = ("summary", "report", "summary_csv")
-"""Files of the evaluation toolkit that hold its summary."""
 _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
 _MODEL_FLAGS = ("--loadEngine", "--onnx", "--deploy", "--model", "--uff", "--saveEngine")
 _MODEL_OPTIONS = ("Load engine", "Model", "Prototxt", "Uff", "loadEngine", "onnx", "deploy", "uff")
@@ -107,10 +105,6 @@ _OF_TORCH: dict[str, Scalar] = {
     "streams": 1, "protocol": "serve", "typing": "strong",
 }  # fmt: skip
 """What the evaluation toolkit's PyTorch benchmark always does."""
-_VERSIONS = {
-    "7.0": "7.0", "7.1": "7.1 or 7.2", "8.0": "8.0 to 8.2", "8.4": "8.4", "8.5": "8.5 or later",
-}  # fmt: skip
-"""Which TensorRT writes a schema of times files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,7 +333,6 @@ def _times(
 
 
 def _edge_tensors(graph: EngineGraph, *, outputs: bool) -> tuple[TensorSpec, ...]:
-    """Find the engine's inputs or outputs among the tensors of its layers."""
     made = {tensor.name for layer in graph.layers for tensor in layer.outputs}
     found: dict[str, TensorSpec] = {}
     for layer in graph.layers:
@@ -556,7 +549,6 @@ def _spec(draft: Draft, log: LogRun, conditions: Mapping[str, Fact], stated: Sta
 
 
 def _given(log: LogRun) -> dict[str, str]:
-    """The values of flags by their names."""
     return dict(word.split("=", 1) for word in log.arguments if "=" in word)
 
 
@@ -637,8 +629,6 @@ def _notes(draft: Draft, array: TimesArray | None, log: LogRun) -> Iterator[str]
         if array.enqueue_resolution_s is not None:
             step = text_from_seconds(array.enqueue_resolution_s, digits=2)
             yield f"enqueue times are differences of stamps in steps of {step}"
-        if log.version is None and array.variant in _VERSIONS:
-            yield f"the times are in the layout of TensorRT {_VERSIONS[array.variant]}"
     if "times" not in draft.parts and any(slot.endswith("_series") for slot in draft.parts):
         yield "samples as the evaluation toolkit kept them; it takes means below 0.1 ms for seconds"
     if "layer_csv" in draft.parts and "profile" not in draft.parts:

@@ -167,7 +167,6 @@ def drafts_from_parts(parts: Iterable[FilePart], shelf: TimesShelf) -> list[Draf
 
 
 def _from_bag(folder: Path, key: str, bag: list[FilePart], shelf: TimesShelf) -> list[Draft]:
-    """Make runs of the parts that bear one name."""
     if not _of(bag, "log"):  # metadata made of a log stands for it where the log is not there
         bag = [
             FilePart(file=p.file, slot="log", value=p.value) if p.slot == "profile_metadata" else p
@@ -236,7 +235,6 @@ def _has_layers(draft: Draft, graph: FilePart) -> bool:
 
 
 def _join_named(drafts: list[Draft], shelf: TimesShelf) -> None:
-    """Give a run the files that its command names."""
     owners = {slot: [d for d in drafts if slot in d.parts] for slot in _NAMED_BY.values()}
     for draft in drafts:
         log = draft.log

@@ -107,14 +107,12 @@ class Imported:
     record: RunRecord | FailedRun
     files: tuple[Path, ...]
     parts: tuple[str, ...]
-    """What the files gave: ``log``, ``times``, ``profile``, ..."""
     samples: int = 0
     median_s: float | None = None
     median_of: str | None = None
     """The column of the median, or ``latency, reported`` when it was only printed."""
     path: Path | None = None
     from_summary: bool = False
-    """Whether a log's performance summary is part of it."""
     known_as: str | None = None
     """The run that was made of the same files before; nothing was made this time."""
 
@@ -125,7 +123,6 @@ class ImportResult(ShortView):
 
     runs: tuple[Imported, ...]
     unused: tuple[Unused, ...]
-    """Files that became no part of any run, each with the reason."""
     warnings: tuple[str, ...] = ()
     written: tuple[Path, ...] = ()
     """Files of the trtexec evaluation toolkit, where they were asked for."""
@@ -134,7 +131,6 @@ class ImportResult(ShortView):
     summaries: int = 0
     """Performance summaries that the logs show, counted apart from what became of them."""
     summary_runs: int = 0
-    """Runs that were made of one."""
     lost: tuple[str, ...] = ()
     """Summaries that became no run, each with the reason."""
 
@@ -146,14 +142,11 @@ class ImportResult(ShortView):
 
 @dataclass(kw_only=True)
 class _Import:
-    """One import under way."""
-
     request: ImportRequest
     store: Store | None
     stated: Stated
     listen: Listener
     ending: ExitStack
-    """What is to be done when the import is over."""
     known: dict[str, str] = field(default_factory=dict)
     pictures: bool = False
     undrawn: int = 0

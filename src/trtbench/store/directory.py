@@ -72,13 +72,11 @@ _LATER = re.compile(
 )
 """Files written beside a complete run: tags in its record, accuracies, checks, searches."""
 _HALF = re.compile(rf"(?:[^/]+/)?\.(?:{_LATER.pattern})\.[0-9a-f]{{6}}")
-"""What a killed process leaves of these."""
 _UNLISTED = re.compile(
     r"samples\.npz|telemetry\.json|log\.txt|times\.json|profile\.json|graph\.json|report\.json"
     r"|run_config\.json|summary\.(json|csv)|\w*percentiles\.csv|latency_\w+\.csv|import\.json"
     r"|[\w.]*metadata\.json|trtexec_stdout\.log|build\.log|output\.json|launch-\d+/[\w.-]+"
 )
-"""Files of a run that has no list."""
 _NO_SAMPLES = b"PK\5\6" + bytes(18)
 """An archive without members, as numpy writes it in twenty times the time."""
 DAMAGED = "damaged"

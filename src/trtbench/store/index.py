@@ -122,7 +122,6 @@ _INSTANT = RUNS.c.instant_s
 _NUMBER = RUNS.c.number
 """Counts the runs as they were made; a clock may be set back."""
 _OWN = (_INSTANT.name, _NUMBER.name)
-"""Columns that the index keeps for itself."""
 
 
 SCHEMA = 3

@@ -39,11 +39,9 @@ class Place:
     """The parts of a store: its index, the local folder of its runs, and their shared storage."""
 
     url: str
-    """Of the index, as SQLAlchemy takes it."""
     root: Path
     """Paths of runs in the index are relative to this folder."""
     remote: str | None = None
-    """Where run directories are shared, as fsspec takes it."""
 
     @property
     def runs(self) -> Path:

@@ -64,7 +64,6 @@ MODEL_FLAGS = dict.fromkeys(
     ("--onnx", "--loadEngine", "--uff", "--model", "--deploy"),
     "the model is the one that trtbench was given, whose hash is recorded",
 )
-"""Flags that name the model, and why they are not passed on."""
 DEVICE_FLAG = {"--device": "trtbench locks the GPU and records which one it is"}
 _PLUGINS = ("--plugins", "--staticPlugins", "--dynamicPlugins", "--setPluginsToSerialize")
 """Flags that may be given once for each library."""

@@ -28,6 +28,7 @@ from trtbench.core.samples import (
     TensorInfo,
 )
 from trtbench.core.spec import Value
+from trtbench.trtexec.log_text import HEAD, encoding_of
 from trtbench.trtexec.version import version_from_digits
 
 _STRICT = msgspec.json.Decoder()
@@ -71,14 +72,10 @@ def quoted(data: bytes | str) -> str:
 
 def text_from_bytes(data: bytes | str, *, where: str, expected: str) -> str:
     """Decode a text file; an empty or a binary one is refused."""
-    if isinstance(data, str):
-        text = data
-    elif data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        text = data.decode("utf-16", "replace")  # a redirection of PowerShell
-    elif b"\0" in data[:1024].rstrip(b"\0"):
+    encoding = "" if isinstance(data, str) else encoding_of(data[:HEAD])
+    if encoding is None:
         raise parse_error(where, what="is a binary file", place="byte 0", expected=expected)
-    else:
-        text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
+    text = data if isinstance(data, str) else data.decode(encoding, "replace")
     if _SPACE.fullmatch(text):
         raise parse_error(where, what="is empty", place="byte 0", expected=expected)
     return text

@@ -140,16 +140,10 @@ def read_log(data: Source, *, where: str) -> LogText:
     reader = _TextReader(where=where, usual=usual_prefixes(begin))
     at = 0
     for at, raw in enumerate(itertools.chain(begin, text.lines), start=1):
-        cleaned = ""
         for line in lines_from_line(raw):
-            cleaned = clean(line)
-            reader.take(cleaned, at)
-        if cleaned != raw and not reader.has_secrets:
-            reader.has_secrets = mask(raw) != raw  # there may be one in what was left away
+            reader.take(clean(line), at)
     reader.next_run(at + 1)
-    return LogText(
-        tuple(reader.runs), tuple(reader.headings), at, text.as_in_file, reader.has_secrets
-    )
+    return LogText(tuple(reader.runs), tuple(reader.headings), at, text.as_in_file)
 
 
 class _TextReader:
@@ -164,7 +158,7 @@ class _TextReader:
         self.above: int | None = None
         """Where the words began that stand between the last run's numbers and what comes next."""
         self.title: str | None = None
-        self.cut = self.has_secrets = False
+        self.cut = False
 
     def take(self, raw: str, at: int) -> None:
         """File one line; secrets of whoever ran it go no further."""
@@ -173,14 +167,14 @@ class _TextReader:
             self.prefixes, self.commands = Prefixes(self.usual), CommandLines()
             return
         if "&&&& " in raw:
-            raw = self._masked(raw)
+            raw = mask(raw)
             banner = banner_from_text(raw)
             if banner is not None:
                 self._banner(banner, raw, at)
                 return
         line = self.prefixes.line(raw)
         if line.level != "V" and _is_suspect(raw, line):
-            raw = self._masked(raw)
+            raw = mask(raw)
             line = self.prefixes.line(raw)
         rest_of_cut = self.cut and not line.level
         self.cut = line.text.rstrip() in _CUT_LABELS
@@ -199,11 +193,6 @@ class _TextReader:
             self._settle()
         self.current.take(line, raw)
         self.current.last_line = at
-
-    def _masked(self, raw: str) -> str:
-        masked = mask(raw)
-        self.has_secrets = self.has_secrets or masked != raw
-        return masked
 
     def next_run(self, line: int) -> None:
         """End the current run and begin another."""
@@ -268,8 +257,6 @@ _known_suspect = functools.lru_cache(maxsize=4096)(may_hold_secret)
 
 
 class _RunReader:
-    """One run in the making."""
-
     def __init__(self, *, where: str, line: int) -> None:
         self.where, self.line, self.last_line = where, line, line
         self.banner: Banner | None = None

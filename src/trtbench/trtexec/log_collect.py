@@ -27,7 +27,6 @@ from trtbench.trtexec.version import number
 MOST_KEPT = 1000
 """Lines of each kind that are kept, and different messages; counts go on."""
 LONGEST_KEPT = 4000
-"""Characters kept of a single line or message."""
 TAIL = 20
 MOST_FACTS = 10_000
 """Memory lines and bindings kept of one run; a sane log has a few dozen."""
@@ -538,7 +537,6 @@ _PHASE_STARTS = ("Graph ", "Formats and tactics", "Subgraph compilation", "[MS] 
 _FINAL = re.compile(rf"Layer\((\w{{1,80}})\): (.{{1,4000}}?), Tactic: {_ID},")
 
 _Key = tuple[str, str, "str | None"]
-"""Runner, id and operation of a tactic of one layer."""
 
 
 class _Layer:
@@ -563,7 +561,7 @@ class TraceCollector:
         self.names: dict[str, str] = {}
         """Names of tactics, which TensorRT 8.0 to 8.5 print on lines of their own."""
         self.kernels: dict[str, str] = {}
-        self.tried = self.within = self.skipped = self.kept = self.unnamed = 0
+        self.tried = self.within = self.skipped = self.kept = 0
         self.runner = ""
         self.operation: str | None = None
 
@@ -652,8 +650,8 @@ class TraceCollector:
     def _keep(self, layer: _Layer, key: _Key, name: str | None, time_ms: float) -> None:
         known = layer.tactics.get(key)
         if known is None and self.kept >= MOST_TACTICS:
-            self.unnamed += 1
-        elif known is None or time_ms < known[1]:
+            return
+        if known is None or time_ms < known[1]:
             # Names come again and again; one of each is enough.
             one = self.kernels.setdefault(name, name) if name is not None else None
             layer.tactics[key] = (one or (known[0] if known else None), time_ms)
@@ -669,7 +667,6 @@ class TraceCollector:
             fusions=tuple(self.fusions),
             tactics_tried=self.tried,
             tactics_within=self.within,
-            tactics_unnamed=self.unnamed,
             tactics_skipped=self.skipped,
         )
 

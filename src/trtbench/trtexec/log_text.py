@@ -28,7 +28,6 @@ MOST_BRACKETS, MOST_COMMAS = 2_000_000, 20_000_000
 MOST_LANES, MOST_NAMES, FEWEST_LINES = 64, 10_000, 3
 """Programs whose interleaved lines are sorted apart, and the lines that each must have."""
 HEAD = 64 << 10
-"""Bytes by which the kind of a text is recognised."""
 LOOK = 200
 """Characters of foreign prefix (container names, time stamps of a build server) to look past."""
 HARD_BREAK = "\f\f"
@@ -181,7 +180,6 @@ _SPOKEN = re.compile(
     r"(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] |&&&& [A-Z]{6,7} |=== [A-Z][\w ]{3,40} ==="
     r"|Average o(?:n|ver) \d|Throughput: \d|(?:Latency|Time): min = )"
 )
-"""How lines begin that only trtexec prints."""
 _BEGUN = re.compile(
     r"&&&& RUNNING |=== Performance summary ===|Average over \d+ runs? is |[Tt]hroughput: \d"
 )
@@ -436,7 +434,6 @@ _ROW = re.compile(
     r"\s*\|\s*\**(Throughput|(?:End-to-End Host |H2D |D2H )?Latency|Enqueue Time"
     r"|(?:Total )?GPU Compute Time|Total Host Walltime)\**\s*\|([^|]{1,4000})\|\s*$"
 )
-"""A row of a Markdown table."""
 _ANSI = re.compile(
     r"\x1b[\]_P^][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)"  # links, titles and marks of terminals
     r"|\x1b\[[0-9;?]{0,32}[ -/]{0,4}[@-~]|\x1b[@-Z\\-_]"

@@ -74,14 +74,11 @@ class BuildTrace(Value, frozen=True, kw_only=True):
     phases_s: dict[str, float] = {}
     """Seconds by phase, summed over the passes of the builder; some contain others."""
     fusions: tuple[tuple[str, str, str], ...] = ()
-    """The kind of fusion, and the two layers."""
     tactics_tried: int = 0
     tactics_within: int = 0
     """Those of operations inside subgraphs, as their compiler lists them."""
     tactics_skipped: int = 0
     """For want of workspace."""
-    tactics_unnamed: int = 0
-    """Counted and not kept, because there are so many."""
 
 
 class LogSection(Value, frozen=True, kw_only=True):
@@ -230,7 +227,6 @@ class LogRun(Value, frozen=True, kw_only=True):
     sections: tuple[LogSection, ...] = ()
     facts: BuildFacts = BuildFacts()
     trace: BuildTrace | None = None
-    """How the engine came about, where the log is verbose."""
     bindings: tuple[Binding, ...] = ()
     warmup_queries: int | None = None
     queries: int | None = None
@@ -285,8 +281,6 @@ class LogText(NamedTuple):
     lines: int
     as_in_file: bool = True
     """Whether lines are counted as in the file: not in a notebook, nor when sorted apart."""
-    has_secrets: bool = True
-    """Whether a line of the file holds what looks like a secret; it may, unless this is false."""
 
     @property
     def summaries(self) -> int:

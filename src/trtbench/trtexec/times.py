@@ -115,7 +115,6 @@ def _meaning(key: str) -> tuple[str | None, float | None]:
 PIECE_BYTES = 512 * 1024
 LONGEST_ROW_BYTES = 1024 * 1024
 _MOST_KEYS = 64
-"""Of a row that a decoder is made for."""
 _KEY = re.compile(r"[ -!#-\[\]-~]+")
 _SPACE = re.compile(rb"[ \t\r\n\0]*")
 _BRACES = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
@@ -198,7 +197,6 @@ class ArrayReader:
         self._buffer = head
         self._position = 0
         self._passed = 0
-        """Bytes of the file before the buffer."""
         self._layout: Layout | None = None
         self._differs_until = 0
         """Up to this byte of the file rows are read one by one."""
@@ -307,7 +305,6 @@ def _row_from_json(text: bytes, *, strict: bool = False) -> dict[str, object] | 
 
 
 _NESTS = ("times", "iterations", "runs", "perIteration", "per_iteration", "iteration_times")
-"""Where rows and columns lie, looked at first."""
 _DEEPEST = 6
 EXPECTED, _NOT_TIMES = "the rows of trtexec --exportTimes", "is not a times file of trtexec"
 _WRAPPINGS = 3
@@ -317,12 +314,10 @@ _WRAPPINGS = 3
 def tables_from_stream(stream: BinaryIO, *, where: str, wrappings: int = 0) -> list[RowTable]:
     """Read arrays piece by piece; other layouts, and JSON within a string, as a whole."""
     head = stream.read(PIECE_BYTES)
-    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff", b"\xef\xbb"):
         text = text_from_bytes(head + stream.read(), where=where, expected=EXPECTED)
         stream = io.BytesIO(text.encode("utf-8", "replace"))
         head = stream.read(PIECE_BYTES)
-    if head.startswith(b"\xef\xbb\xbf"):
-        head = b"   " + head[3:]
     first = head.lstrip(b" \t\r\n\0")[:1]
     if first == b"[":
         return ArrayReader(stream, where=where, head=head).read()
@@ -339,7 +334,6 @@ def tables_from_stream(stream: BinaryIO, *, where: str, wrappings: int = 0) -> l
 
 
 def _table_in(document: object, *, where: str) -> RowTable:
-    """Find the rows or columns of a decoded document, wherever they are nested."""
     for rows in _candidates(document, depth=0):
         if rows.rows and duration_names(rows.keys):
             return rows
@@ -397,7 +391,6 @@ class TimesArray:
     variant: Variant
     columns: dict[str, Column]
     warmup_rows: int = 0
-    """Rows removed because they belong to the warm-up."""
     warmup_ms: float | None = None
     """The length of warm-up those rows were recognised by; ``None`` when none was applied."""
 

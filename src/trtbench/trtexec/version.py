@@ -85,7 +85,6 @@ SINCE: dict[str, tuple[str, str | None]] = {
     for first, flags in _FIRST.items()
     for flag in flags.split()
 }
-"""First and last TensorRT whose trtexec obeys a flag."""
 
 
 class TrtexecAbilities(Value, frozen=True, kw_only=True):
@@ -197,7 +196,6 @@ def target_from_options(
 
 
 HEADER_BYTES = 64
-"""All that is looked at."""
 
 Flavour = Literal["tensorrt", "tensorrt_rtx"]
 
@@ -214,7 +212,6 @@ class PlanHeader(Value, frozen=True, kw_only=True):
     """Major, minor, patch and build; ``None`` when the bytes are empty."""
     serialization: int
     plan_bytes: int | None = None
-    """Size that a TensorRT-RTX plan states of itself."""
     weight_bytes: int | None = None
     compute_capabilities: tuple[str, ...] = ()
     """Devices a TensorRT-RTX plan was built for."""
