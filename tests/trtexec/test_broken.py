@@ -174,7 +174,7 @@ def test_the_place_of_a_bad_row_is_its_byte() -> None:
 # Real files, damaged
 
 
-@pytest.mark.parametrize("kind", ["times", "profile", "layers", "output", "calibration"])
+@pytest.mark.parametrize("kind", ["times", "profile", "layers", "calibration"])
 def test_files_of_a_folder_cut_and_changed(kind: str, artefacts: Path) -> None:
     draw = random.Random(kind)
     for path in samples.artefact_files(artefacts, kind):

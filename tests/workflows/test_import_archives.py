@@ -81,13 +81,6 @@ def test_each_file_of_an_archive_is_a_source_of_its_own(
     assert not [each for each in store.runs.iterdir() if each.name.startswith(".")]
 
 
-def test_the_same_log_is_known_again_out_of_its_archive(tmp_path: Path, store: Store) -> None:
-    (tmp_path / "logs.zip").write_bytes(as_zip({"net.log": log("41")}))
-    bring(tmp_path / "logs.zip", store=store)
-    (tmp_path / "net.log").write_text(log("41"))
-    assert only(bring(tmp_path / "net.log", store=store)).known_as is not None
-
-
 def test_files_of_an_archive_belong_together_as_those_of_a_folder(
     tmp_path: Path, store: Store
 ) -> None:
@@ -264,10 +257,3 @@ def test_a_header_that_asks_for_gigabytes_is_damage(tmp_path: Path) -> None:
     taking = archives.Unpacking(tmp_path / "out")
     with pytest.raises(InputError, match="damaged"):
         list(taking.members(path))
-
-
-def test_nothing_is_left_of_a_dry_run(tmp_path: Path, store: Store) -> None:
-    (tmp_path / "logs.zip").write_bytes(as_zip({"net.log": log("41")}))
-    found = only(bring(tmp_path / "logs.zip", store=store, dry_run=True))
-    assert record(found).reported["throughput_qps"] == 41.0
-    assert not list(store.runs.iterdir())

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import datetime
-import gzip
 import json
 import os
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -71,19 +69,6 @@ def written(tmp_path: Path) -> Path:
     path = tmp_path / "net.log"
     path.write_text(log())
     return path
-
-
-def test_one_accessor_gives_what_was_printed_and_says_so(written: Path, store: Store) -> None:
-    run = stored(only(bring(written, store=store)), store)
-    summary = summary_from_run(run)
-    assert summary.reported
-    assert summary.headline == "latency"
-    assert summary.head is not None
-    assert summary.head.reported
-    assert summary.head.median == pytest.approx(5.5e-3)
-    assert summary.head.statistic("p99") == pytest.approx(6.5e-3)
-    assert summary.head.statistic("p99.9") is None
-    assert summary.queries_per_s == 166.5
 
 
 def test_the_report_of_two_logs_has_their_numbers(tmp_path: Path, store: Store) -> None:
@@ -246,19 +231,6 @@ def test_a_mean_is_not_shown_as_a_median(tmp_path: Path, store: Store) -> None:
     assert median.shown == "49.2 ms (mean)"
 
 
-def test_a_packed_log_is_a_run_and_so_is_one_in_an_archive(tmp_path: Path, store: Store) -> None:
-    files = tmp_path / "files"
-    files.mkdir()
-    (files / "net.log.gz").write_bytes(gzip.compress(log(7.25).encode()))
-    with zipfile.ZipFile(files / "all.zip", "w") as archive:
-        archive.writestr("net.log", log())
-    done = bring(files, store=store)
-    kept = [store.path(entry) / "trtexec_stdout.log" for entry in store.index.find()]
-    assert sum("median = 7.25 ms" in each.read_text() for each in kept) == 1
-    assert len(kept) == len(done.runs) == 2
-    assert not done.unused
-
-
 DEVICES = {"Tesla T4": 7.5, "NVIDIA A100": 2.5, "Jetson Orin": 11.5}
 
 
@@ -287,15 +259,6 @@ def test_two_logs_of_two_gpus_have_a_ratio_that_says_so(runs: list[Run]) -> None
     assert "across devices" in told["H28", "warning"]
     assert any("8.6.1 against 8.5.3" in each.message for each in comparison.findings)
     assert not any(each.severity == "error" for each in comparison.findings)
-
-
-def test_other_differences_still_refuse(runs: list[Run], tmp_path: Path, store: Store) -> None:
-    path = tmp_path / "graph.txt"
-    command = "trtexec --loadEngine=net.engine --useCudaGraph"
-    path.write_text(log(1.5, gpu="H200", command=command))
-    (found,) = bring(path, store=store).runs
-    verdict = comparison_from_runs(runs[0], stored(found, store)).verdict("latency")
-    assert verdict.kind == "incomparable"
 
 
 def test_a_gate_does_not_judge_across_devices(runs: list[Run]) -> None:
@@ -333,16 +296,3 @@ def test_reports_and_comparisons_put_devices_side_by_side_best_first(runs: list[
         assert titles == ["NVIDIA A100", "Tesla T4", "Jetson Orin"]
         ranked = table(document, "devices_ranked")
         assert [row[3].text for row in ranked.rows] == ["1.00x", "3.00x", "4.60x"]
-
-
-def test_devices_are_named_where_they_differ_and_nowhere_else(runs: list[Run]) -> None:
-    apart = document_from_runs(runs, title="Devices")
-    summary = table(apart, "summary")
-    assert [heading.title for heading in summary.headings[:2]] == ["Model", "Device"]
-    assert {row[1].value for row in summary.rows} == set(DEVICES)
-    alone = table(document_from_runs(runs[:1], title="One"), "summary")
-    assert "Device" not in {heading.title for heading in alone.headings}
-    one, other = of(runs, "Tesla T4"), of(runs, "NVIDIA A100")
-    compared = Compared(baseline=one, candidate=other, comparison=comparison_from_runs(one, other))
-    title = document_from_comparisons([compared]).sections[0].title
-    assert title == "net.engine on NVIDIA A100 against net.engine on Tesla T4"
