@@ -18,8 +18,8 @@ from imports import bring, only, reasons, record
 
 import logs
 from trtbench.core.errors import InputError
-from trtbench.importing import archives
-from trtbench.importing.keep import LOG, ORIGIN
+from trtbench.importing import files as archives
+from trtbench.importing.run import LOG, ORIGIN
 from trtbench.store.store import Store
 
 Files = Mapping[str, bytes | str]

@@ -13,8 +13,7 @@ import pytest
 from imports import bring
 
 import logs
-from trtbench.importing.keep import LOG
-from trtbench.importing.run import MOST_DRAWN, import_artefacts
+from trtbench.importing.run import LOG, MOST_DRAWN, import_artefacts
 from trtbench.requests.execution import Event
 from trtbench.requests.stored import ImportRequest
 from trtbench.store.store import Store
