@@ -67,7 +67,7 @@ from trtbench.trtexec.conditions import (
     tactics_from_trace,
 )
 from trtbench.trtexec.exports import profile_json
-from trtbench.trtexec.log_text import HARD_BREAK, encoding_of, text_lines
+from trtbench.trtexec.log_text import HARD_BREAK, encoding_of, read_text
 from trtbench.trtexec.log_values import LogRun
 from trtbench.trtexec.sniff import HEAD_BYTES
 from trtbench.trtexec.times import times_json
@@ -114,13 +114,6 @@ def identities_in(store: Store) -> dict[str, str]:
             origin = msgspec.json.decode(read_bytes(store.path(entry) / ORIGIN))
             found[str(origin.get("sha256"))] = entry.id
     return found
-
-
-def free_id(store: Store) -> str:
-    """Make an id that no run has; many runs are imported within one second."""
-    while (store.directory(run_id := new_id())).exists():
-        continue
-    return run_id
 
 
 def keep_run(run: Run, draft: Draft, *, store: Store, pictures: bool) -> Run:
@@ -202,7 +195,7 @@ def _copy_text(source: Path, target: Path) -> None:
     with open(source, "rb") as stream:
         is_utf_8 = (encoding_of(stream.read(HEAD_BYTES)) or "utf-8") in ("utf-8", "utf-8-sig")
         stream.seek(0)
-        if not is_utf_8 and all(mask(line) == line for line in text_lines(stream)):
+        if not is_utf_8 and all(mask(line) == line for line in read_text(stream).lines):
             shutil.copyfile(source, target)
             return
         stream.seek(0)
@@ -210,7 +203,7 @@ def _copy_text(source: Path, target: Path) -> None:
             if is_utf_8:
                 written.writelines(map(_without_secrets, stream))
             else:
-                written.writelines(f"{mask(line)}\n".encode() for line in text_lines(stream))
+                written.writelines(f"{mask(line)}\n".encode() for line in read_text(stream).lines)
 
 
 def _without_secrets(line: bytes) -> bytes:
@@ -237,7 +230,7 @@ def _lines_of(part: FilePart, stream: BinaryIO) -> Iterator[bytes]:
             yield from itertools.islice(lines, begin, end)
             return
         stream.seek(0)
-    for line in itertools.islice(text_lines(stream), begin, end):
+    for line in itertools.islice(read_text(stream).lines, begin, end):
         if line != HARD_BREAK:
             yield f"{line}\n".encode()
 
@@ -253,7 +246,10 @@ def _derived(
     if run.layers is not None and not (folder / "profile.json").exists():
         yield "profile.json", profile_json(run.layers)
     if pictures and run.layers and any(layer.average_s > 0 for layer in run.layers.layers):
-        yield "per_layer_time.png", layer_picture(run)
+        from trtbench.report.renderers.png import png_bytes  # imports matplotlib
+        from trtbench.report.sections.layers import layers_figure
+
+        yield "per_layer_time.png", png_bytes(layers_figure(run.layers))
     log = draft.parts.get("build_log" if draft.built else "log")
     if log is not None and log.file.kind == "log":
         yield from _metadata(log.value, draft, folder)
@@ -271,15 +267,6 @@ def _metadata(log: LogRun, draft: Draft, folder: Path) -> Iterator[tuple[str, by
             yield name, json_from_value(document)
     if built.trace is not None and built.trace.tactics_tried:
         yield "tactics.csv", csv_from_lines(TACTICS, tactics_from_trace(built.trace)).encode()
-
-
-def layer_picture(run: Run) -> bytes:
-    """Draw ``per_layer_time.png``."""
-    from trtbench.report.renderers.png import png_bytes
-    from trtbench.report.sections.layers import layers_figure
-
-    assert run.layers is not None
-    return png_bytes(layers_figure(run.layers))
 
 
 _REASONS = {
@@ -491,7 +478,9 @@ class _Import:
         shown = next(iter(draft.parts.values())).file.shown
         self.warnings += [f"{shown}: {words}" for words in self.stated.warnings(draft, log)]
         keep = store is not None and known is None
-        run_id = free_id(store) if store is not None and keep else NOT_KEPT
+        run_id = new_id() if keep else NOT_KEPT
+        while store is not None and keep and store.directory(run_id).exists():
+            run_id = new_id()  # many runs are imported within one second
         found = (part.file for part in draft.parts.values())
         files = dict.fromkeys(Path(each.inside) if each.inside else each.path for each in found)
         parts, path = tuple(draft.parts), None

@@ -105,9 +105,6 @@ class Unpacked(io.RawIOBase):
     def tell(self) -> int:
         return self._at
 
-    def readable(self) -> bool:
-        return True
-
     def seekable(self) -> bool:
         return True
 
@@ -191,11 +188,6 @@ _PASSING = re.compile(
 )
 """What changes in the prefix of one program: times, levels, streams."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-
-
-def text_lines(source: Source) -> Iterator[str]:
-    """The lines of a text; those of a notebook or of JSON as people see them."""
-    return read_text(source).lines
 
 
 def read_text(source: Source) -> TextLines:
