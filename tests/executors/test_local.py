@@ -13,11 +13,11 @@ import runs
 
 from trtbench.cli import run as trtbench
 from trtbench.compare.compare import compare
-from trtbench.core.errors import InputError, JobError, StoreError, UnavailableError, UsageError
+from trtbench.core.errors import StoreError, UnavailableError, UsageError
 from trtbench.core.jobs import ReportedError
 from trtbench.core.run import Gpu
-from trtbench.executors._transfer import blob, cache_folder, keep_blob, pack, place_blob, unpack
-from trtbench.executors.contract import Executor, ExecutorSettings, Needs, RemoteJob
+from trtbench.executors._transfer import blob, keep_blob, pack, place_blob, unpack
+from trtbench.executors.contract import Executor, ExecutorSettings, Needs
 from trtbench.executors.local import open_executor
 from trtbench.host import nvml as gpu_names
 from trtbench.host.locks import hold
@@ -89,30 +89,6 @@ def test_devices_are_chosen_by_what_a_run_needs(two_gpus, tmp_path, clocked):
 
 
 @pytest.mark.process
-def test_an_error_of_the_run_is_raised_as_it_is(tmp_path, clocked):
-    store = Store(tmp_path / "store")
-    spec = runs.quick_spec(tmp_path, runtime="clocked", options={"do": "refuse"})
-    with pytest.raises(InputError, match="this model is refused"):
-        run_bench(
-            spec, store=store, execution=Execution(executor=open_executor(ExecutorSettings()))
-        )
-    assert store.index.find() == []
-    assert list(store.runs.iterdir()) == []
-
-
-@pytest.mark.process
-def test_a_run_without_an_end_is_ended_and_said(tmp_path, clocked):
-    """A limit that the start of the process uses up already: nothing was measured."""
-    executor = open_executor(ExecutorSettings())
-    spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "3600"})
-    request = RemoteJob(id="r1", spec=spec, limit_s=0.01)
-    with pytest.raises(JobError, match="not carried out") as caught:
-        executor.run(request, folder=tmp_path / "run", notify=lambda text: None)
-    assert caught.value.facts == {"where": "this machine", "how it ended": "no end in time"}
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.process
 def test_a_closed_executor_lets_go_of_what_it_measures(tmp_path, clocked):
     executor = open_executor(ExecutorSettings(environment={"CLOCKED_BEGUN": str(tmp_path / "on")}))
     spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "3600"})
@@ -141,19 +117,6 @@ def test_how_a_job_ended_is_told_by_whatever_is_left_of_it(tmp_path):
     (tmp_path / "0").mkdir()
     (tmp_path / "0" / "outcome.json").touch()  # of one side of two
     assert _job_end(done, tmp_path, _Heard()).error is None
-
-
-@pytest.mark.parametrize(
-    ("named", "base", "expected"),
-    [("own", "base", "own"), (None, "base", "base/trtbench"), (None, None, "home/.cache/trtbench")],
-)
-def test_where_models_are_kept(tmp_path, monkeypatch, named, base, expected):
-    for name, value in (("TRTBENCH_CACHE", named), ("XDG_CACHE_HOME", base), ("HOME", "home")):
-        monkeypatch.delenv(name, raising=False)
-        if value is not None:
-            monkeypatch.setenv(name, str(tmp_path / value))
-    assert cache_folder() == tmp_path / expected
-    assert (tmp_path / expected).is_dir()
 
 
 def hold_for_long(device: str, held: Path) -> None:
@@ -200,22 +163,6 @@ def test_the_uuid_of_a_device(two_gpus, monkeypatch, visible, device, uuid):
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert gpu_names.gpu_uuid(device) == uuid
-
-
-def test_contents_are_kept_whole_and_only_if_they_are_right(tmp_path):
-    import hashlib
-
-    digest = hashlib.sha256(b"model").hexdigest()
-    with pytest.raises(Exception, match="damaged"):
-        keep_blob(tmp_path, digest, [b"mod", b"ule"])
-    assert not blob(tmp_path, digest).exists()
-    keep_blob(tmp_path, digest, [b"mo", b"del"])
-    place_blob(tmp_path, digest, tmp_path / "job" / "net.onnx")
-    place_blob(tmp_path, digest, tmp_path / "job" / "net.onnx")  # two that need it at once
-    assert (tmp_path / "job" / "net.onnx").read_bytes() == b"model"
-    pack(tmp_path / "job", tmp_path / "job.tar")
-    unpack(tmp_path / "job.tar", tmp_path / "again")
-    assert (tmp_path / "again" / "net.onnx").read_bytes() == b"model"
 
 
 def test_an_archive_that_points_elsewhere_is_refused(tmp_path):

@@ -9,11 +9,10 @@ import threading
 import types
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from trtbench.core.errors import InputError, UnavailableError, UsageError
+from trtbench.core.errors import UnavailableError, UsageError
 from trtbench.executors import ray as _ray_nodes
 from trtbench.executors._node import Slot, Slots, Want
 from trtbench.executors.contract import Executor, ExecutorSettings, Needs
@@ -21,8 +20,6 @@ from trtbench.executors.ray import JOINS, bundle, open_executor
 from trtbench.executors.ssh import Host, hosts_from_file, slots_of
 from trtbench.requests.execution import opened_executor
 from trtbench.requests.measure import BenchRequest
-from trtbench.sweep.plan import SweepPlan
-from trtbench.sweep.run import SweepProgress
 
 GIB = 1 << 30
 GPU = Slot(
@@ -220,12 +217,6 @@ def test_gpus_of_a_host_may_be_named_as_cuda_names_slices(tmp_path: Path) -> Non
     assert len({slot.key for slot in slices}) == 2
 
 
-def test_a_list_of_hosts_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be read") as caught:
-        hosts_from_file(tmp_path / "none.toml")
-    assert "No such file" in caught.value.facts["reason"]
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -294,17 +285,6 @@ def test_the_first_to_fail_ends_the_others() -> None:
         executor.each(range(4), work)
     assert seen == [0]
     assert executor.closed
-
-
-def test_the_time_left_is_told_by_how_many_were_measured_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("time.monotonic", lambda: 160.0)
-    progress = SweepProgress(plan=cast(SweepPlan, None), state={}, total=12, done=6)
-    assert progress.left_s is None
-    progress.measuring_since = 100.0
-    progress.measured = 4  # two were known before
-    assert progress.left_s == 90.0
 
 
 NODES = (("small", 4.0), ("large", 16.0))

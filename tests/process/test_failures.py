@@ -80,13 +80,6 @@ def test_the_last_twenty_lines_of_the_log_are_kept_and_shown(world):
     assert len(log.read_text().splitlines()) == 10_000
 
 
-def test_a_bug_in_the_runtime_has_its_traceback_in_the_log(world):
-    world.bench("raise")
-    tail = "\n".join(world.last_failure().log_tail)
-    assert "Traceback" in tail
-    assert "ZeroDivisionError: a bug in the runtime" in tail
-
-
 def test_an_error_in_words_from_the_runtime_is_passed_on_and_not_recorded(world):
     result = world.bench("refuse")
     assert result.status == 1
@@ -265,16 +258,6 @@ def test_a_disk_that_is_full_from_the_start(world):
         (disk / "filler").unlink()
         assert isinstance(world.store.load(good), Run)
         assert world.unfinished() == []
-
-
-def test_a_new_store_on_a_full_disk(world):
-    with small_disk(world.folder / "store", "64k") as disk:
-        fill(disk)
-        result = world.bench("work")
-        assert result.status == 1
-        assert "error:" in result.err
-        assert "full" in result.err
-        assert "Traceback" not in result.err
 
 
 def test_whatever_room_is_left_no_half_run_is_seen(world):

@@ -176,28 +176,6 @@ def test_wrong_type_rank_and_shape(tmp_path, array, words):
     assert str(array.dtype) in caught.value.facts["given"]
 
 
-def test_a_missing_array_names_the_near_miss(tmp_path):
-    with pytest.raises(InputError, match="no array for the input 'image'") as caught:
-        resolve(IMAGE, source=write(tmp_path, "npz", IMAGES, name="images"))
-    assert caught.value.fix == "rename 'images' to 'image'"
-    with pytest.raises(InputError) as caught:
-        resolve(IMAGE, source=write(tmp_path, "npz", IMAGES, name="zzz"))
-    assert caught.value.fix == "add an array called 'image'"
-
-
-def test_a_missing_file_names_the_near_miss(tmp_path):
-    write(tmp_path, "npz", IMAGES)
-    with pytest.raises(InputError, match="there are no inputs at") as caught:
-        resolve(IMAGE, source=tmp_path / "dataa.npz")
-    assert caught.value.fix == f"did you mean {tmp_path / 'data.npz'}?", "--inputs, --data, ..."
-
-
-def test_one_array_for_several_inputs(tmp_path):
-    with pytest.raises(InputError, match="several inputs") as caught:
-        resolve(IMAGE, IDS, source=write(tmp_path, "npy", IMAGES))
-    assert "savez" in caught.value.fix
-
-
 def test_raw_bytes_need_a_shape_a_size_and_a_type(tmp_path):
     source = write(tmp_path, "bin", IMAGES[:, :, :3])
     with pytest.raises(InputError, match="wrong size") as caught:
@@ -214,13 +192,6 @@ def test_raw_bytes_need_a_shape_a_size_and_a_type(tmp_path):
     (tmp_path / "data" / "x.bin").write_bytes(b"12345678")
     with pytest.raises(InputError, match="cannot be read from raw bytes"):
         resolve(TensorSpec(name="x", dtype="float8_unheard", shape=(4,)), source=source)
-
-
-def test_a_scalar_from_raw_bytes(tmp_path):
-    source = write(tmp_path, "bin", np.float32(2.5).reshape(()), name="x")
-    _, arrays = resolve(TensorSpec(name="x", dtype="float32", shape=()), source=source)
-    assert arrays["x"].shape == ()
-    assert arrays["x"] == 2.5
 
 
 @pytest.mark.parametrize("name", ["data.npz", "data.npy", "data.txt", "data"])

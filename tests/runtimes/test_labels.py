@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -47,7 +46,6 @@ from trtbench.workflows.inspect import inspect_engine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflows"))
 
-from imports import bring, only, stored
 
 STANDIN_GPU = Path(__file__).resolve().parents[1] / "standin_gpu"
 SHORT = {"duration": 0.05, "warmup": 0.01, "until_steady": False}
@@ -147,15 +145,6 @@ def test_a_precision_nobody_can_check_is_unknown(trtexec: Any, store: Store) -> 
     assert precision_of(run.record) is None
     assert entry_from_record(run.record, path="").precision is None
     assert [each.ran for each in contradictions(run.record)] == [None]
-
-
-def test_what_trtexec_may_compute_in_has_the_name_it_was_asked_by(
-    trtexec: Any, tmp_path: Path, store: Store
-) -> None:
-    path = models.conv_model(tmp_path / "net.onnx", batch=1)
-    run = bench(path, store, runtime="trtexec", precision="fp16")
-    assert run.record.conditions["precision"].value == "fp32+fp16"
-    assert precision_of(run.record) == "fp16"
 
 
 def test_least_means_least(trtexec: Any, store: Store) -> None:
@@ -333,30 +322,6 @@ def test_rests_profiles_and_further_arguments_name_a_run_too(trtexec: Any, store
     found = {each.key: each for each in differences(plain.record, run.record)}
     assert found["gap_s"].blocking
     assert found["arguments"].candidate == "loadInputs=input:x.bin, useManagedMemory=on"
-
-
-def test_threads_that_were_asked_for_are_in_the_title(tmp_path: Path, store: Store) -> None:
-    model = models.tiny_model(tmp_path / "tiny.onnx")
-    assert " · 1 thread · " in title_of(bench(model, store, threads=1))
-    assert "thread" not in title_of(bench(model, store))
-
-
-def test_imported_logs_tell_rests_and_what_was_timed(
-    trtexec: Any, tmp_path: Path, store: Store
-) -> None:
-    for name, given in (("plain", ()), ("other", ("--idleTime=10", "--useDLACore=0"))):
-        flags = [f"--loadEngine={trtexec.engine()}", "--duration=1", *given]
-        done = subprocess.run([trtexec.binary, *flags], capture_output=True, check=True)
-        (tmp_path / f"{name}.log").write_bytes(done.stdout)
-    plain, other = (
-        stored(only(bring(tmp_path / f"{name}.log", store=store)), store)
-        for name in ("plain", "other")
-    )
-    assert "useDLACore=0" in title_of(other)
-    assert "gap 10.0 ms" in title_of(other)
-    assert "gap" not in title_of(plain)
-    found = {each.key for each in differences(plain.record, other.record)}
-    assert {"gap_s", "arguments"} <= found
 
 
 def test_no_transfers_are_a_pipeline_without_them(trtexec: Any, store: Store) -> None:

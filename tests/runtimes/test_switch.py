@@ -18,9 +18,6 @@ from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import Length, ModelRef, RunSpec, TensorSpec, Warmup
 from trtbench.report.run_facts import words_from_switches
 from trtbench.report.sections import telemetry as switches
-from trtbench.requests.measure import BenchRequest
-from trtbench.requests.run_spec import run_spec
-from trtbench.requests.settings import load_config
 from trtbench.runtimes import onnxruntime, tensorrt
 from trtbench.runtimes._loop import switch_facts
 from trtbench.runtimes._session import Session
@@ -153,14 +150,6 @@ def test_onnx_runtime_changes_shapes_too_and_has_no_profiles(tmp_path: Path) -> 
     assert len(section.blocks[0].rows) == 2
     with pytest.raises(UsageError, match="no optimization profiles"):
         on_cpu(tmp_path, switch_profile=1)
-
-
-def test_a_program_of_its_own_cannot(tmp_path: Path) -> None:
-    asked = BenchRequest(
-        model=tiny_model(tmp_path / "m.onnx"), runtime="trtexec", switch_shapes={"x": (2, 4)}
-    )
-    with pytest.raises(UsageError, match="changes no shapes between queries"):
-        run_spec(asked, load_config())
 
 
 @pytest.mark.parametrize("free", [True, False])

@@ -14,7 +14,6 @@ from trtbench.runtimes._trt_engine import (
     Port,
     array_from_bytes,
     bytes_of,
-    check_range,
     judged,
     same,
 )
@@ -56,12 +55,6 @@ def test_an_output_whose_shape_depends_on_data_is_all_there_is_room_for() -> Non
         assert array_from_bytes(raw, port(), shape).tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_outputs_are_not_held_to_inputs_that_did_not_change() -> None:
-    one = {"y": np.ones(3, np.float32)}
-    assert judged(one, one) == {"outputs_finite": True, "outputs_vary": False}
-    assert judged(one, one, changed=False) == {"outputs_finite": True}
-
-
 def test_inputs_of_the_wrong_size_are_refused_unless_the_layout_has_room() -> None:
     array = np.ones((2, 3), np.float32)
     with pytest.raises(InputError, match="'x' has the wrong size") as caught:
@@ -71,15 +64,6 @@ def test_inputs_of_the_wrong_size_are_refused_unless_the_layout_has_room() -> No
     assert filled.nbytes == 32
     assert np.array_equal(filled[:24].view(np.float32), array.reshape(-1))
     assert not filled[24:].any()
-
-
-def test_a_shape_outside_of_the_range_names_every_dimension() -> None:
-    span = ShapeProfile(min=(1, 3), opt=(4, 3), max=(8, 6))
-    check_range(port(range=span), (8, 3), profile=0)
-    with pytest.raises(InputError, match="outside of what") as caught:
-        check_range(port(range=span), (9, 7), profile=1)
-    assert caught.value.facts["dimension"] == "0, 1"
-    assert caught.value.fix == "--shape x:4x3"
 
 
 ONE = np.array([1.0, 2.0, 100.0], np.float32)

@@ -156,13 +156,6 @@ def test_the_size_of_images_that_was_asked_for_is_the_one_that_runs(
     assert not [each for each in run.findings if each.code == "H46"]
 
 
-def test_open_loop_and_first_query_work_here_too(models: Path, tmp_path: Path) -> None:
-    asked = (str(models / "net.ts"), "--opt", "imgsz=16", "--batch", "1")
-    served = bench(models, tmp_path, *asked, "--protocol", "server", "--rate", "50/s")
-    run = finished(served, tmp_path)
-    assert run.record.facts["offered_hz"] > 0
-
-
 def test_a_model_of_a_library_is_checked_against_its_export(models: Path, tmp_path: Path) -> None:
     """Random weights come from the same seed, so that both are one model."""
     python = find_torch()

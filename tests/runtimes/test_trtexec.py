@@ -121,19 +121,6 @@ def test_failures_say_what_happened(behaviour: str, version: str, trtexec: Any) 
     assert (trtexec.folder / "launch" / "trtexec_stdout.log").is_file()
 
 
-def test_an_unknown_flag_after_the_dashes_is_trtexecs_failure(trtexec: Any) -> None:
-    with pytest.raises(ProgramError, match="does not know a flag") as caught:
-        bench(trtexec, extra_args=("--bogus=1",))
-    assert caught.value.facts["trtexec says"] == "Unknown option: --bogus 1"
-
-
-def test_an_engine_of_another_version_is_explained(trtexec: Any) -> None:
-    engine = trtexec.engine()
-    trtexec.version("11.1.0")
-    with pytest.raises(ProgramError, match="another version of TensorRT"):
-        bench(trtexec, path=engine)
-
-
 def test_a_graph_that_cannot_be_captured_is_told(trtexec: Any) -> None:
     trtexec.behave("no-graph")
     outcome, _, _, _ = bench(trtexec, cuda_graph="on")
@@ -280,9 +267,3 @@ def test_commands_can_be_shown_without_trtexec(
     assert shlex.split(assumed)[1:] == shlex.split(here[0])[1:]
     eleven = spec.having(options={"version": "11.1"})
     assert "--noCudaGraph" in runtime.command_lines(eleven)[1]
-
-
-def test_the_command_that_is_shown_is_the_one_that_runs(trtexec: Any) -> None:
-    outcome, _, _, folder = bench(trtexec)
-    shown = runtime.command_lines(spec_for(trtexec.engine()))[0]
-    assert str(outcome.reported["command"]).replace(f"{folder}/", "") == shown
