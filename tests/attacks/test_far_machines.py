@@ -20,7 +20,7 @@ from trtbench.executors._node import ANSWER
 from trtbench.executors._transfer import FORGOTTEN_S, remove_forgotten, unpack
 from trtbench.executors.contract import Executor, RemoteJob
 from trtbench.measure import remote as errands
-from trtbench.measure.input_files import InputFiles
+from trtbench.measure.remote import InputFiles
 from trtbench.requests.accuracy import CheckRequest, EvalRequest
 from trtbench.requests.execution import Execution
 from trtbench.verbs import check

@@ -24,7 +24,7 @@ from trtbench.executors._node import Slot, Want
 from trtbench.executors.contract import ExecutorSettings, Needs, RemoteJob
 from trtbench.executors.ray import MOST_ASKED, RayExecutor, bundle
 from trtbench.measure.bench import run_bench
-from trtbench.measure.input_files import InputFiles
+from trtbench.measure.remote import InputFiles
 from trtbench.requests.execution import Event, Execution
 from trtbench.store.store import Store
 from waiting import wait_for

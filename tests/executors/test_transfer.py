@@ -42,8 +42,7 @@ from trtbench.executors._transfer import (
 from trtbench.executors.contract import FileGroup, RemoteJob, Turns
 from trtbench.executors.ray import _fetch, on_node
 from trtbench.executors.ssh import Host, Shell
-from trtbench.measure.input_files import InputFiles
-from trtbench.measure.remote import job_from_spec
+from trtbench.measure.remote import InputFiles, job_from_spec
 from trtbench.models.identity import changed, model_ref, with_parts
 from trtbench.requests.accuracy import CheckRequest, EvalRequest
 from trtbench.requests.convert import BuildRequest

@@ -60,9 +60,8 @@ from trtbench.core.units import instant_from_text
 from trtbench.executors.contract import Turns
 from trtbench.host.files import write_output
 from trtbench.measure.bench import run_bench
-from trtbench.measure.input_files import InputFiles
 from trtbench.measure.jobs import device_of
-from trtbench.measure.remote import job_from_spec, send, take_in
+from trtbench.measure.remote import InputFiles, job_from_spec, send, take_in
 from trtbench.models.identity import demand_unchanged
 from trtbench.models.torch_models import is_named
 from trtbench.report.renderers.csv import csv_from_lines

@@ -38,8 +38,8 @@ from trtbench.executors.contract import AGAIN
 from trtbench.executors.local import HERE
 from trtbench.host.files import alone, remove_abandoned, scratch_directory, temporary_folder
 from trtbench.measure.bench import run_bench
-from trtbench.measure.input_files import InputFiles
 from trtbench.measure.remote import (
+    InputFiles,
     needs_gpu,
     record_of,
     send_verb,
