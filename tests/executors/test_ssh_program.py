@@ -133,7 +133,7 @@ def test_an_error_of_the_run_there_is_the_same_error_here(tmp_path: Path, ssh: P
 @pytest.mark.parametrize(
     ("answer", "message", "fix"),
     [
-        ("trtbench-probe 3 8", "too old", "3.10 or newer"),
+        ("trtbench-probe 3 8", "lacks what", "3.10 or newer"),
         ("trtbench-probe 3 12 msgspec scipy", "lacks what", "-m pip install msgspec scipy"),
     ],
 )

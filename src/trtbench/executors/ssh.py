@@ -287,18 +287,17 @@ class Shell:
         if said[:1] != ["trtbench-probe"]:
             raise self._unreachable((" ".join(said)[:200],))
         version, missing = tuple(int(part) for part in said[1:3]), said[3:]
-        facts = {"host": self.host.title, "interpreter": self.host.python}
-        if version < OLDEST:
-            raise UnavailableError(
-                "the Python of a host is too old",
-                facts={**facts, "Python": ".".join(said[1:3])},
-                fix="set python of this host to one that is 3.10 or newer",
-            )
-        if missing:
+        if version < OLDEST or missing:
+            pip = f"there: {self.host.python} -m pip install {' '.join(missing)}"
             raise UnavailableError(
                 "the Python of a host lacks what measuring needs",
-                facts={**facts, "missing": " ".join(missing)},
-                fix=f"there: {self.host.python} -m pip install {' '.join(missing)}",
+                facts={
+                    "host": self.host.title,
+                    "interpreter": self.host.python,
+                    "Python": ".".join(said[1:3]),
+                    "missing": " ".join(missing) or "Python 3.10 or newer",
+                },
+                fix=pip if missing else "set python of this host to one that is 3.10 or newer",
             )
 
     def _lend(self) -> str:

@@ -91,15 +91,10 @@ class Barrier:
     """A pipe at which one waits until all who hold its other end have let go, or have ended."""
 
     def __init__(self, waits: int, holds: int) -> None:
-        self._waits, self._holds = waits, holds
-
-    def leave_word(self, word: bytes) -> None:
-        """Leave a word to those who wait; after the last, no one does."""
-        with suppress(BrokenPipeError):
-            os.write(self._holds, word)
+        self._waits, self.holds = waits, holds
 
     def let_go(self) -> None:
-        os.close(self._holds)
+        os.close(self.holds)
 
     def wait(self) -> bytes:
         """Sleep until nobody holds it, and return the words left."""
@@ -118,8 +113,9 @@ class Neighbours:
 
     def __init__(self, *ends: int) -> None:
         barriers = [Barrier(*ends[number : number + 2]) for number in range(0, len(ends), 2)]
-        self._imports, self._groups, self._contexts, self._loads, self._turns, self._end = barriers
-        self._groups.leave_word(b"%d " % os.getpid())
+        self._imports, self._groups, self._contexts, self.loads, self.turns, self._end = barriers
+        with suppress(BrokenPipeError):  # after the last, no one waits
+            os.write(self._groups.holds, b"%d " % os.getpid())
 
     def await_group(self) -> None:
         """Sleep until all have imported what they need, and the group before is gone.
@@ -136,18 +132,11 @@ class Neighbours:
         """Sleep until all of the group have a context, and those before this launch an engine."""
         self._contexts.let_go()
         self._contexts.wait()
-        self._loads.wait()
-
-    def let_load(self) -> None:
-        self._loads.let_go()
-
-    def await_turn(self) -> None:
-        """Sleep until all have loaded, and the launch before is over."""
-        self._turns.wait()
+        self.loads.wait()
 
     def leave(self) -> None:
         """Let the next launch begin, and sleep until all are over: ending would make noise."""
-        self._turns.let_go()
+        self.turns.let_go()
         self._end.let_go()
         self._end.wait()
 
@@ -245,12 +234,12 @@ def _play_series(
     with partner.slot(first=first):
         prepared = _opened(spec)
     prepared = _alike(prepared, spec, partner)
-    neighbours.let_load()
+    neighbours.loads.let_go()
     with ExitStack() as held:
         held.callback(prepared.session.close)
         clock = held.enter_context(sm_clock(spec)) if job.launch < CLOCKED else _unknown
         gc.freeze()  # what is there stays: collecting before each series shall not look through it
-        neighbours.await_turn()
+        neighbours.turns.wait()  # until all have loaded, and the launch before is over
         stage("warm-up")
         with partner.slot(first=first):
             warm = warm_up(prepared.step, spec.warmup)
