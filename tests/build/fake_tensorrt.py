@@ -73,9 +73,6 @@ class Config:
     def clear_flag(self, flag: BuilderFlag) -> None:
         self.on.discard(flag.name)
 
-    def get_tactic_sources(self) -> int:
-        return self.sources
-
     def set_tactic_sources(self, sources: int) -> bool:
         self.sources = sources
         return True

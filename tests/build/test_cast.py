@@ -103,17 +103,11 @@ def test_integer_inputs_masks_and_casts_keep_their_meaning(tmp_path: Path) -> No
     assert kinds["scale"] == TensorProto.FLOAT16
     feeds = tmp_path / "feeds.npz"
     ids = np.arange(6).reshape(2, 3)
-    save_feeds(
-        feeds,
-        [
-            {
-                "input_ids": ids,
-                "attention_mask": np.ones_like(ids),
-                "use_scale": np.array([True]),
-                "scale": np.full((2, 1), 0.5, np.float32),
-            }
-        ],
-    )
+    feed = {
+        "input_ids": ids, "attention_mask": np.ones_like(ids), "use_scale": np.array([True]),
+        "scale": np.full((2, 1), 0.5, np.float32),
+    }  # fmt: skip
+    save_feeds(feeds, [feed])
     found = outputs(saved(made.model, tmp_path / "m.onnx"), feeds)
     (diff,) = tensor_diffs(outputs(path, feeds), found)
     assert diff.rel_l2 is not None
@@ -164,43 +158,6 @@ def test_a_quantized_model_can_be_cast_too(tmp_path: Path, images: np.ndarray) -
     (diff,) = tensor_diffs(outputs(DIGITS, feeds), outputs(path, feeds))
     assert diff.sqnr_db is not None
     assert diff.sqnr_db > 20
-
-
-def control_flow_model(path: Path) -> Path:
-    """An If whose branches read tensors from outside."""
-
-    def branch(name: str, op: str) -> onnx.GraphProto:
-        node = helper.make_node(op, ["twice", "w"], [name])
-        out = helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"])
-        return helper.make_graph([node], name, [], [out])
-
-    graph = helper.make_graph(
-        [
-            helper.make_node("Add", ["x", "x"], ["twice"], name="double"),
-            helper.make_node(
-                "If", ["flag"], ["y"], name="choose",
-                then_branch=branch("a", "Add"), else_branch=branch("b", "Mul"),
-            ),
-        ],
-        "g",
-        [
-            helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"]),
-            helper.make_tensor_value_info("flag", TensorProto.BOOL, [1]),
-        ],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n"])],
-        [numpy_helper.from_array(np.array([3.0], np.float32), "w")],
-    )  # fmt: skip
-    return save_graph(graph, path)
-
-
-def test_branches_get_what_they_read_in_fp32(tmp_path: Path) -> None:
-    made = cast(load_onnx(control_flow_model(tmp_path / "if.onnx")), precision="fp16")
-    assert "control flow" in made.kept["choose"]
-    path = saved(made.model, tmp_path / "m.onnx")
-    for flag, wanted in ((True, 7.0), (False, 12.0)):
-        feeds = tmp_path / "feeds.npz"
-        save_feeds(feeds, [{"x": np.array([2.0], np.float32), "flag": np.array([flag])}])
-        assert outputs(path, feeds)["y"].tolist() == [wanted]
 
 
 def test_a_plugin_without_a_domain_is_left_as_it_is(tmp_path: Path) -> None:

@@ -28,7 +28,6 @@ from trtbench.core.results import InputShape, Sidecar
 from trtbench.models.identity import read_sidecar
 from trtbench.models.torch_models import (
     TorchSource,
-    _library,
     archive_kind,
     import_torch,
     load_source,
@@ -219,25 +218,6 @@ def test_without_pytorch_the_way_out_is_named(tmp_path: Path) -> None:
         run_export(request)
     assert "runtimes.torch.python" in (caught.value.fix or "")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("library", ["torchvision", "timm"])
-def test_a_torchvision_of_another_release_is_not_called_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str
-) -> None:
-    """Its operators do not load then, and timm, which imports it, fails with it."""
-    for name, text in {
-        "torchvision": "raise RuntimeError('operator torchvision::nms does not exist')",
-        "timm": "import torchvision",
-    }.items():
-        (tmp_path / f"{name}.py").write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
-    for name in ("torchvision", "timm"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    with pytest.raises(UnavailableError, match="built for another PyTorch") as caught:
-        _library(library, library)
-    assert caught.value.facts["reason"] == "operator torchvision::nms does not exist"
-    assert "torch torchvision" in (caught.value.fix or "")
 
 
 def test_archives_are_told_apart_without_loading_them(tmp_path: Path) -> None:

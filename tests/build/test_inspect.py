@@ -29,7 +29,7 @@ from trtbench.models.onnx_model import read_onnx
 from trtbench.requests.convert import QuantizeRequest
 from trtbench.store.store import Store
 from trtbench.trtexec.version import PlanHeader
-from trtbench.workflows.inspect import inspect, parsers_of, would_load
+from trtbench.workflows.inspect import inspect, would_load
 
 
 def plan(path: Path, *, magic: bytes = b"ftrt", version: bytes = bytes([10, 9, 0, 34])) -> Path:
@@ -180,19 +180,6 @@ def test_a_model_without_its_weights_does_not_load_and_says_so(tmp_path: Path) -
     assert "does not load: its weights are in net.onnx.data" in inspect(path).notes[0]
 
 
-@pytest.mark.parametrize(
-    ("opset", "words"),
-    [
-        (13, "TensorRT 8.0 and later"),
-        (17, "TensorRT 8.5 and later"),
-        (20, "TensorRT 10.0 and later"),
-        (25, "no TensorRT documents opset 25"),
-    ],
-)
-def test_which_parsers_take_an_opset(opset: int, words: str) -> None:
-    assert words in str(parsers_of(opset))
-
-
 def test_a_file_cannot_overwrite_what_was_found_in_it(tmp_path: Path) -> None:
     model = onnx.load(batch_norm_model(tmp_path / "bn.onnx"))
     helper.set_model_props(model, {"parameters": "a billion", "author": "somebody"})
@@ -292,17 +279,3 @@ def test_a_cut_model_a_folder_and_nothing_at_all(tmp_path: Path) -> None:
         inspect(tmp_path)
     with pytest.raises(InputError, match="did you mean"):
         inspect(tmp_path / "conv.onn")
-
-
-def test_layers_of_a_folder(artefacts: Path) -> None:
-    graphs = [path for path in artefacts.rglob("*.json") if "graph" in path.name.lower()]
-    seen = 0
-    for path in graphs[:20]:
-        try:
-            found = inspect(path)
-        except InputError:
-            continue
-        if found.kind == "layers":
-            seen += 1
-            assert found.facts["layers"]
-    assert seen

@@ -256,23 +256,11 @@ def test_the_same_data_gives_the_same_hash_and_other_data_another(images: np.nda
     assert feeds_sha256(feeds) != feeds_sha256([{"image": changed}, feeds[1]])
 
 
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"picture": np.zeros((4, 1, 32, 32), np.float32)}, "no array for the input 'image'"),
-        ({"image": np.zeros((4, 1, 32, 32))}, "wrong type"),
-        ({"image": np.zeros((4, 3, 32, 32), np.float32)}, "wrong shape"),
-        ({"image": np.zeros((0, 1, 32, 32), np.float32)}, "number of items"),
-    ],
-)
-def test_data_that_does_not_fit_is_refused(
-    tmp_path: Path, arrays: dict[str, np.ndarray], message: str
-) -> None:
-    path = tmp_path / "data.npz"
-    np.savez(path, **arrays)  # type: ignore[arg-type]
+def test_data_without_items_is_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", image=np.zeros((0, 1, 32, 32), np.float32))
     tensor = TensorSpec(name="image", dtype="float32", shape=("batch", 1, 32, 32))
-    with pytest.raises(InputError, match=message):
-        array_items(path, [tensor])
+    with pytest.raises(InputError, match="number of items"):
+        array_items(tmp_path / "data.npz", [tensor])
 
 
 def test_inputs_without_a_batch_are_fed_as_they_are(tmp_path: Path) -> None:
@@ -317,12 +305,3 @@ def read(
 ) -> tuple[np.ndarray, dict[str, Any]]:
     items, told = task_items(str(folder), [tensor], task=task, settings=settings, limit=5, seed=0)
     return items.rows[tensor.name], told
-
-
-def test_a_folder_without_images_and_a_broken_image_are_refused(tmp_path: Path) -> None:
-    tensor = TensorSpec(name="x", dtype="float32", shape=(1, 3, 8, 8))
-    with pytest.raises(InputError, match="no images"):
-        read(tmp_path, tensor, "classification", {})
-    (tmp_path / "broken.jpg").write_bytes(b"no image at all")
-    with pytest.raises(InputError, match="cannot be read as an image"):
-        read(tmp_path, tensor, "classification", {})

@@ -3,11 +3,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import numpy
 import pytest
 
 from trtbench import __version__
-from trtbench.host.machine import LIBRARIES, distribution_versions, library_versions
+from trtbench.host.machine import LIBRARIES, library_versions
 
 
 @pytest.fixture
@@ -22,12 +21,6 @@ def install(tmp_path, monkeypatch):
         (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\n{line}")
 
     return install
-
-
-def test_what_is_installed_here():
-    found = library_versions()
-    assert found["numpy"] == numpy.__version__
-    assert found["trtbench"] == __version__
 
 
 @pytest.mark.parametrize(
@@ -47,14 +40,6 @@ def test_a_library_is_answered_under_the_name_it_was_asked_by(install, asked):
     found = library_versions([asked])
     assert found[asked] == "1.7.1"
     assert found["tensorrt-rtx-cu13"] == "1.7.1"
-
-
-def test_two_distributions_of_one_library_are_both_told(install):
-    install("onnxruntime-gpu", "55.0")
-    provided = distribution_versions("onnxruntime")
-    assert provided["onnxruntime-gpu"] == "55.0"
-    assert len(provided) == 2
-    assert library_versions(["onnxruntime"])["onnxruntime"] == provided["onnxruntime"]
 
 
 def test_the_version_in_dashes_is_not_taken_for_the_meta_package(install):

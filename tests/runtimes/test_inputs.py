@@ -185,7 +185,7 @@ def test_raw_bytes_need_a_shape_a_size_and_a_type(tmp_path):
         resolve(IMAGE, source=source, shapes={"image": (2, 3, 4, 4)})
     assert "384" in caught.value.facts["expected"]
     (tmp_path / "data" / "input_ids.bin").write_bytes(b"12345678")
-    with pytest.raises(InputError, match="must be known"):
+    with pytest.raises(InputError, match="cannot be read from raw bytes"):
         resolve(IDS, source=source)
     with pytest.raises(InputError, match="no file for the input 'attention_mask'"):
         resolve(MASK, source=source)

@@ -190,19 +190,13 @@ def _raw(folder: Path, tensor: TensorSpec) -> NDArray[np.generic]:
         dtype = np.dtype(tensor.dtype)
     except TypeError:  # some types of ONNX are none of numpy's
         dtype = np.dtype(object)
-    if dtype.kind in "OU":
+    fixed = tuple(dim for dim in tensor.shape[1:] if isinstance(dim, int) and dim >= 0)
+    if dtype.kind in "OU" or len(fixed) < len(tensor.shape[1:]):
         raise InputError(
             f"the input {tensor.name!r} cannot be read from raw bytes",
-            facts={"type": tensor.dtype},
-            fix="give it as .npz",
+            facts={"type": tensor.dtype, "shape": text_from_shape(tensor.shape)},
+            fix="give it as .npz, or its shape with --shape",
         )
-    item = tensor.shape[1:]
-    if not all(isinstance(dim, int) and dim >= 0 for dim in item):
-        raise InputError(
-            f"the shape of the input {tensor.name!r} must be known to read raw bytes",
-            fix=f"--shape {tensor.name}:{text_from_shape(tensor.shape)} with numbers",
-        )
-    fixed = tuple(int(dim) for dim in item if isinstance(dim, int))
     have, size = path.stat().st_size, dtype.itemsize * math.prod(fixed)
     lead = tensor.shape[0] if tensor.shape else 1
     whole = isinstance(lead, int) and lead >= 0

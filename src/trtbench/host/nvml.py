@@ -274,42 +274,51 @@ def lock_name(device: str) -> str:
     if device == "cpu":
         slot = os.environ.get(SLOT_VARIABLE, "0")
         return device if slot == "0" else f"cpu-{slot}"
-    name = _visible(device)
-    if name is None:
+    seen = _visible(device)
+    if seen is None:
         return device
-    return _uuid(name) or (f"cuda:{name}" if name.isdecimal() else name)
+    name, _, gpu = seen
+    own = gpu.uuid if gpu is not None else None
+    return own or (f"cuda:{name}" if name.isdecimal() else name)
 
 
 def gpu_uuid(device: str) -> str | None:
     """Return the UUID of a CUDA device; ``None`` where NVML does not know it, or it is none."""
-    name = _visible(device)
-    return None if name is None else _uuid(name)
-
-
-def _visible(device: str) -> str | None:
-    """Return what CUDA calls what this process calls ``cuda:0``; ``None`` if it sees none."""
-    match = _CUDA.fullmatch(device)
-    if match is None:
+    seen = _visible(device)
+    if seen is None:
         return None
-    number, names = int(match[1] or 0), _visible_names()
-    return names[number] if number < len(names) else None
+    name, _, gpu = seen
+    return gpu.uuid if gpu is not None else None if name.isdecimal() else name
 
 
-def _visible_names() -> list[str]:
-    """List what CUDA calls the devices that this process sees, in its order."""
+def _visible(device: str) -> tuple[str, int | None, Gpu | None] | None:
+    match, seen = _CUDA.fullmatch(device), _seen()
+    number = int(match[1] or 0) if match else len(seen)
+    return seen[number] if number < len(seen) else None
+
+
+def _seen() -> list[tuple[str, int | None, Gpu | None]]:
+    """List the devices that CUDA shows to this process: its name, NVML's number, and the GPU.
+
+    CUDA takes an index, a UUID or the beginning of one; of a divided GPU the first slice.
+    """
+    known = list(zip(gpus(), devices(), strict=True))
     listed = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if listed is None:
-        return [str(number) for number in range(len(gpus()))]
-    return [word.strip() for word in listed.split(",") if word.strip()]
-
-
-def _uuid(name: str) -> str | None:
-    """CUDA takes an index, a UUID or the beginning of one; of a divided GPU the first slice."""
-    known = devices()
-    if name.isdecimal():
-        return known[int(name)][0].uuid if int(name) < len(known) else None
-    uuids = (each.uuid for parts in known for each in parts)
-    return next((uuid for uuid in uuids if uuid and uuid.startswith(name)), name)
+    words = map(str, range(len(known))) if listed is None else map(str.strip, listed.split(","))
+    found: list[tuple[str, int | None, Gpu | None]] = []
+    for name in filter(None, words):
+        if name.isdecimal():
+            number = int(name)
+            found.append((name, number, known[number][1][0] if number < len(known) else None))
+            continue
+        fits = (
+            (name, number, parts[0] if each is whole else each)
+            for number, (whole, parts) in enumerate(known)
+            for each in (whole, *parts)
+            if (each.uuid or "").startswith(name)
+        )
+        found.append(next(fits, (name, None, None)))
+    return found
 
 
 def devices() -> list[tuple[Gpu, ...]]:
@@ -337,7 +346,7 @@ def gpus_in_use() -> tuple[Gpu, ...]:
 
 def gpu_in_use() -> Gpu | None:
     """Return the GPU, or the slice of one, that is ``cuda:0`` here."""
-    if not _visible_names():
+    if not _seen():
         return None
     seen, place = gpus_in_use(), visible_index(0)
     return seen[place] if place < len(seen) else None
@@ -352,14 +361,6 @@ def slice_in_use(index: int) -> str | None:
 
 def visible_index(index: int) -> int:
     """Return NVML's number of a GPU: CUDA counts only those ``CUDA_VISIBLE_DEVICES`` shows."""
-    names = _visible_names()
-    if index >= len(names):
-        return index
-    name = names[index]
-    if name.isdecimal():
-        return int(name)
-    # A UUID, or the beginning of one, of a GPU or of a MIG slice.
-    for number, (gpu, parts) in enumerate(zip(gpus(), devices(), strict=True)):
-        if any((each.uuid or "").startswith(name) for each in (gpu, *parts)):
-            return number
-    return index
+    seen = _seen()
+    number = seen[index][1] if index < len(seen) else None
+    return index if number is None else number

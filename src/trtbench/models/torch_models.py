@@ -226,14 +226,15 @@ def _library(module: str, package: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except (ImportError, RuntimeError, OSError) as problem:
-        reason, pip = first_line(problem), f"{shlex.quote(sys.executable)} -m pip install"
-        facts = {"interpreter": sys.executable, "reason": reason}
-        message, fix = f"{package} cannot be imported in this interpreter", f"{pip} {package}"
-        if "torchvision::" in reason:  # its operators did not load
-            message = "torchvision was built for another PyTorch than the one that is installed"
-            facts |= library_versions(("torch", "torchvision"))
-            fix = f"{pip} --force-reinstall torch torchvision, both from one index"
-        raise UnavailableError(message, facts=facts, fix=fix) from None
+        raise UnavailableError(
+            f"{package} cannot be imported in this interpreter",
+            facts={
+                "interpreter": sys.executable,
+                "reason": first_line(problem),
+                **library_versions(("torch", "torchvision")),
+            },
+            fix=f"{shlex.quote(sys.executable)} -m pip install {package}",
+        ) from None
 
 
 def _downloaded(spec: ExportSpec, make: Callable[[], Module]) -> Module:
@@ -604,16 +605,12 @@ def file_operators(path: Path, torch: ModuleType) -> set[str]:
     return {f"torch.{each.decode()}" for each in found}
 
 
-def files_of_factory(factory: str) -> tuple[str, ...]:
-    """The user's files of code that make a module: other code, other model.
+def code_of_factory(factory: str) -> tuple[Path, list[Path]]:
+    """The folder that the user's code of a module is imported from, and its files.
 
     The first is that of the factory itself; those that it imports from the same place follow.
+    There are none where a library has it.
     """
-    return tuple(map(str, code_of_factory(factory)[1]))
-
-
-def code_of_factory(factory: str) -> tuple[Path, list[Path]]:
-    """The folder that code is imported from, and its files; none where a library has it."""
     named = factory.partition(":")[0]
     roots = [Path(), *map(Path, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))]
     root = next((each for each in roots if named and _file_of(named, each) is not None), Path())

@@ -37,8 +37,8 @@ from trtbench.models.inputs import has_meaning
 from trtbench.models.torch_models import (
     INSTALL,
     LoadedModel,
+    code_of_factory,
     code_of_hub,
-    files_of_factory,
     import_torch,
     is_named,
     load_model,
@@ -126,7 +126,7 @@ def load_library() -> None:
 def model_parts(model: str, options: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Name the files of weights and of code that make a module, and which function or seed does."""
     weights, factory = options.get("weights", "default"), options.get("factory")
-    files = files_of_factory(factory or "")
+    files = tuple(map(str, code_of_factory(factory or "")[1]))
     made_with: tuple[str, ...] = (f"factory={factory}",) if factory else ()
     made_with += (f"code={code}",) if (code := code_of_hub(model)) else ()
     if weights == "none" and is_named(model):

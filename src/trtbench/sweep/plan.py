@@ -33,7 +33,7 @@ from trtbench.models.identity import (
 )
 from trtbench.models.inputs import batch_place
 from trtbench.models.onnx_outline import outline_of
-from trtbench.models.torch_models import code_of_hub, files_of_factory
+from trtbench.models.torch_models import code_of_factory, code_of_hub
 from trtbench.requests.fields import fields_of, seconds
 from trtbench.requests.measure import BenchRequest
 from trtbench.requests.run_spec import (
@@ -112,8 +112,8 @@ def content_of(given: str) -> str:
 
 def files_named(settings: Mapping[str, Scalar]) -> dict[str, str]:
     """Hash the files that settings name, that of a factory's code too."""
-    code = files_of_factory(str(settings.get("factory") or ""))
-    named = {**settings, **{f"factory {name}": name for name in code}}
+    code = code_of_factory(str(settings.get("factory") or ""))[1]
+    named = {**settings, **{f"factory {path}": str(path) for path in code}}
     return {
         key: data_digest(value)
         for key, value in named.items()

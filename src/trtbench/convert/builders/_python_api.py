@@ -92,7 +92,7 @@ OPTIONS = {
     "calibration_items": "how many items to calibrate with at most (default: 256)",
     "quantizer": "modelopt: NVIDIA ModelOpt quantizes to int8, as it does to fp8",
     "modelopt": "interpreter that has it (default: runtimes.modelopt.python in trtbench.toml)",
-    "tactic_sources": "libraries whose kernels may be taken, as -CUBLAS,-CUDNN or none",
+    "tactic_sources": "none: do without the kernels of cuBLAS, cuDNN and other libraries",
     "version": "version to plan for with --dry-run where TensorRT is not installed",
 }
 """What ``--opt key=value`` may set."""
@@ -110,18 +110,9 @@ PARSER_HINTS = (
         "without it",
     ),
     (
-        r"non-zero zero point|zero.?point.*not supported",
+        r"zero.?point|dequantizelinear.*int32|int32.*dequantizelinear",
         "quantize symmetrically: trtbench quantize {model} --precision int8 --calibration DATA",
     ),
-    (
-        r"dequantizelinear.*int32|int32.*dequantizelinear",
-        "quantize without biases: trtbench quantize {model} --precision int8 --calibration DATA",
-    ),
-    (
-        r"external|weights? file|could not (?:open|find) file",
-        "keep the files of an export together",
-    ),
-    (r"deserialize|parse the onnx|protobuf", "export the model again; the file is damaged"),
     (
         r"static|dynamic|shape|dims|dimension|rank",
         "fix the shapes when exporting, or simplify the model (onnxsim) so that they are known",
@@ -144,7 +135,6 @@ BUILD_HINTS = (
     ),
     (r"fp32 gemm is not supported", "--target sm_80 or newer, or --precision fp16"),
     (r"optimization profile", "--shape-min, --shape-opt and --shape-max for every dynamic input"),
-    (r"cudaerror 35|driver version is insufficient", "build where an NVIDIA driver is installed"),
 )
 
 
@@ -381,10 +371,9 @@ class BuildWork:
             config.DLA_core = spec.dla_core
             config.set_flag(trt.BuilderFlag.GPU_FALLBACK)
         if "tactic_sources" in spec.options:
-            known = {name: 1 << int(each) for name, each in trt.TacticSource.__members__.items()}
-            usual = config.get_tactic_sources()
-            chosen = tactic_sources(spec.options["tactic_sources"], known=known, usual=usual)
-            config.set_tactic_sources(chosen)
+            if spec.options["tactic_sources"] != "none":
+                raise UsageError("the one value is none", fix="--opt tactic_sources=none")
+            config.set_tactic_sources(0)
         if not spec.targets:
             return
         names = [name for name in trt.ComputeCapability.__members__ if name.startswith("SM")]
@@ -664,22 +653,6 @@ def _demand_gpu(spec: BuildSpec, abilities: Abilities) -> bool:
             fix=f"leave {flag} out, or build where a GPU is",
         )  # fmt: skip
     return False
-
-
-def tactic_sources(text: str, *, known: Mapping[str, int], usual: int) -> int:
-    """Add and remove libraries, as ``+CUDNN,-CUBLAS`` says; ``none`` leaves TensorRT's own."""
-    if text.strip().lower() == "none":
-        return 0
-    for word in (each.strip().upper() for each in text.split(",")):
-        bit = known.get(word[1:])
-        if bit is None or word[0] not in "+-":
-            raise UsageError(
-                f"{word!r} adds or takes away no library of kernels",
-                facts={"known": " ".join(known)},
-                fix="--opt tactic_sources=-CUBLAS,-CUDNN, or none",
-            )
-        usual = usual | bit if word[0] == "+" else usual & ~bit
-    return usual
 
 
 def _profile(
