@@ -20,14 +20,6 @@ class BuilderFlag(IntEnum):
     VERSION_COMPATIBLE = 14
 
 
-class TacticSource(IntEnum):
-    CUBLAS = 0
-    CUBLAS_LT = 1
-    CUDNN = 2
-    EDGE_MASK_CONVOLUTIONS = 3
-    JIT_CONVOLUTIONS = 4
-
-
 class Base:
     def __init__(self) -> None: ...
 
@@ -179,7 +171,6 @@ def module() -> Any:
     return SimpleNamespace(
         __version__="8.6.1",
         BuilderFlag=BuilderFlag,
-        TacticSource=TacticSource,
         Builder=Builder,
         OnnxParser=OnnxParser,
         Runtime=Runtime,

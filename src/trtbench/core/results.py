@@ -342,8 +342,6 @@ class VerifyOutcome(Value, frozen=True, kw_only=True):
     """The result of running a model: ``outcome.json``."""
 
     diffs: tuple[TensorDiff, ...] = ()
-    inputs: tuple[TensorSpec, ...] = ()
-    outputs: tuple[TensorSpec, ...] = ()
     problem: str | None = None
     """Why it could not be run; the model itself is well-formed."""
     versions: dict[str, str] = {}

@@ -25,9 +25,8 @@ _MOST_DEPTH = 300
 """Messages within messages; protobuf's own readers give up at 100."""
 
 _MESSAGES: Mapping[str, Mapping[int, tuple[str, str]]] = {
-    "model": {1: ("ir_version", ""), 2: ("producer", ""), 3: ("producer_version", ""),
-              7: ("graph", "graph"), 8: ("opsets", "opset"), 14: ("metadata", "entry"),
-              25: ("functions", "function")},
+    "model": {1: ("ir_version", ""), 7: ("graph", "graph"), 8: ("opsets", "opset"),
+              14: ("metadata", "entry"), 25: ("functions", "function")},
     "opset": {1: ("domain", ""), 2: ("version", "")},
     "graph": {1: ("nodes", "node"), 5: ("tensors", "tensor"), 11: ("inputs", "value"),
               15: ("sparse", "sparse")},
@@ -111,7 +110,6 @@ class ModelOutline(Value, frozen=True, kw_only=True):
     ir_version: int
     opset: int | None
     """Of the standard operators."""
-    producer: str
     nodes: tuple[Node, ...]
     carried: frozenset[str]
     """Precisions below FP32 that the model's own types ask for: ``fp16 bf16 int8 fp8``."""
@@ -170,13 +168,6 @@ def sides_of(path: Path | str, tensors: Sequence[TensorSpec]) -> tuple[int, int]
         return outline_of(Path(path)).sides
     except (InputError, OSError):  # reported when the file is loaded
         return None
-
-
-def few_bits(operator: str) -> str | None:
-    """The type that an operator computes in by itself; of packed weights, the usual one."""
-    if operator in _IN_BITS:
-        return "int4"
-    return "int8" if _IN_8_BITS.match(operator) else None
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
@@ -263,13 +254,11 @@ def _outline(model: _Message) -> ModelOutline:
     graph = _Graph(model["graph"][-1])
     opsets = [_number(each, "version") for each in model["opsets"]
               if _text(each, "domain") in ("", "ai.onnx")]  # fmt: skip
-    words = (_text(model, name, "replace") for name in ("producer", "producer_version"))
     graphs = [graph, *map(_Graph, model["functions"])]
     held = {name for each in graphs for name in each.types_used({})}
     return ModelOutline(
         ir_version=_number(model, "ir_version"),
         opset=next((each for each in reversed(opsets) if each), None),
-        producer=" ".join(filter(None, words)),
         nodes=tuple(graph.nodes),
         carried=graph.carried(),
         held=frozenset(held if held == {"fp64"} else held - {"fp32", "fp64"}),

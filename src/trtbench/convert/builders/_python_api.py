@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
@@ -248,29 +249,23 @@ def profiles_of(spec: BuildSpec, inputs: Sequence[TensorSpec]) -> list[Ranges]:
     return [dict(ranges) for ranges in wanted] if dynamic else []
 
 
+@dataclass
 class BuildWork:
     """One build under way."""
 
-    def __init__(
-        self,
-        spec: BuildSpec,
-        trt: ModuleType,
-        abilities: Abilities,
-        plan: PrecisionPlan,
-        outline: ModelOutline,
-        folder: Path,
-        stage: Stage,
-    ) -> None:
-        self.spec, self.trt, self.abilities, self.plan = spec, trt, abilities, plan
-        self.outline, self.folder, self.stage = outline, folder, stage
-        self.heard = Heard()
-        self.notes: list[str] = []
-        self.facts: dict[str, Scalar] = {}
-        self.files: dict[str, str] = {}
-        """Further files in the folder to keep, by the ending of their names beside the engine."""
-        self.cancelled = threading.Event()
-        self.monitored = abilities.has("IBuilderConfig.progress_monitor")
-        """Whether TensorRT itself reports progress, and asks whether to go on."""
+    spec: BuildSpec
+    trt: ModuleType
+    abilities: Abilities
+    plan: PrecisionPlan
+    outline: ModelOutline
+    folder: Path
+    stage: Stage
+    heard: Heard = field(default_factory=Heard)
+    notes: list[str] = field(default_factory=list)
+    facts: dict[str, Scalar] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    """Further files in the folder to keep, by the ending of their names beside the engine."""
+    cancelled: threading.Event = field(default_factory=threading.Event)
 
     def build(self, model: Path, *, gpu: bool) -> None:
         """Build the engine, and write it with its layers."""
@@ -506,15 +501,15 @@ class BuildWork:
         self, builder: IBuilder, network: INetworkDefinition, config: IBuilderConfig
     ) -> IHostMemory:
         self.stage("build")
-        if self.monitored:
+        before = {}
+        if self.abilities.has("IBuilderConfig.progress_monitor"):
             config.progress_monitor = make_monitor(
                 self.trt, tell=self.stage.progress, cancelled=self.cancelled.is_set
             )
-        before = {}
-        if self.monitored and threading.current_thread() is threading.main_thread():
-            # TensorRT asks whether to go on: a signal ends the build at its next step.
-            for number in (signal.SIGTERM, signal.SIGINT):
-                before[number] = signal.signal(number, lambda *_: self.cancelled.set())
+            if threading.current_thread() is threading.main_thread():
+                # TensorRT asks whether to go on: a signal ends the build at its next step.
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    before[number] = signal.signal(number, lambda *_: self.cancelled.set())
         started = time.perf_counter()
         try:
             data = builder.build_serialized_network(network, config)
