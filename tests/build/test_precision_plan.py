@@ -9,7 +9,6 @@ import pytest
 from onnx import TensorProto
 
 import models
-from trtbench.convert.builders import _python_api as _plan
 from trtbench.convert.builders._precision import (
     PrecisionPlan,
     precision_plan,
@@ -244,11 +243,3 @@ def test_the_plan_lists_the_steps_of_each_version(tmp_path: Path) -> None:
             assert word in line
         assert lines[-1].startswith("trtbench build ")
         assert "--precision fp16" in lines[-1]
-
-
-def test_a_plan_for_a_version_that_is_not_here_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_plan, "distribution_versions", lambda name: {})
-    lines = plan_lines(spec_for(models.conv_model(tmp_path / "net.onnx")), flavour="tensorrt")
-    assert "is not installed in this interpreter" in lines[0]

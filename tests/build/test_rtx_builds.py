@@ -213,12 +213,6 @@ def test_fp8_is_quantized_by_modelopt_in_its_own_interpreter(rtx: Rtx, modelopt:
     assert not list(modelopt.parent.glob(".partial*"))
 
 
-def test_an_engine_is_not_called_like_a_folder(rtx: Rtx, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is a folder") as caught:
-        spec_for(conv(tmp_path), output=tmp_path)
-    assert caught.value.fix == f"-o {tmp_path / 'net.engine'}"
-
-
 def test_a_node_that_cannot_be_parsed_is_named(rtx: Rtx, tmp_path: Path) -> None:
     model = models.unsupported_operator_model(tmp_path / "net.onnx")
     error = refused(model, rtx)
@@ -256,12 +250,6 @@ def test_weights_beside_the_model_are_found_from_any_folder(
     (tmp_path / "net.engine").unlink()
     error = refused(model, rtx, **BATCHES)
     assert "net.onnx.data" in error.facts["missing"]
-
-
-def test_an_open_batch_is_one_and_said_so(rtx: Rtx, tmp_path: Path) -> None:
-    spec = spec_for(conv(tmp_path))
-    assert spec.shapes["image"].opt == (1, 3, 16, 16)
-    assert "batch 1" in (spec.assumed or "")
 
 
 def test_several_profiles_and_a_fixed_batch(rtx: Rtx, tmp_path: Path) -> None:

@@ -192,14 +192,6 @@ def test_doctor_says_who_shares_a_gpu_by_mps(
     assert "40 % of the SMs" in told
 
 
-def test_a_wish_to_lock_clocks_on_a_processor_is_answered() -> None:
-    model = ModelRef(path="m.onnx", format="onnx")
-    for wish, notes in (("base", ["the clock was not locked: the run is on the CPU"]), (None, [])):
-        spec = RunSpec(model=model, runtime="onnxruntime", lock_clocks=wish)
-        with watching(spec, "cpu") as watch:
-            assert watch.notes == notes
-
-
 def test_mps_is_part_of_the_environment_before_it_has_a_client(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
