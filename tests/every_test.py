@@ -48,7 +48,6 @@ LONG = {
     "test_one_file_gates_several_models",
     "test_one_broken_model_of_several_does_not_hide_the_others",
     "test_the_same_bytes_do_not_make_another_run_the_baseline",
-    "test_every_verb_runs_a_model_that_knows_few_words",
     "test_a_sweep_goes_on_after_kill_9_without_repeating",
     "test_what_is_measured_after_an_evaluation_is_joined_too",
     "test_a_sweep_measures_every_case_in_every_round",

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+import samples
 from trtbench.trtexec.times import read_times
 
 STAMP = "[03/04/2025-05:06:07] [I] "
@@ -116,15 +117,9 @@ def _summary(times: str, warmup_ms: float) -> list[str]:
 
 def profile_text(*, count: int = 100, names: tuple[str, ...] = LAYERS) -> str:
     """Write a layer profile; the first layer takes half of the time."""
-    shares = [50.0, *([50.0 / (len(names) - 1)] * (len(names) - 1))]
-    lines = [f'{{ "count" : {count} }}']
-    for name, share in zip(names, shares, strict=True):
-        total = 2.0 * count * share / 100
-        lines.append(
-            f'{{ "name" : "{name}", "timeMs" : {total:.6g}, "averageMs" : {total / count:.6g}, '
-            f'"medianMs" : {total / count:.6g}, "percentage" : {share:.6g} }}'
-        )
-    return "[\n  " + "\n, ".join(lines) + "\n]\n"
+    others = (len(names) - 1) or 1
+    times = [count * 1.0, *([count / others] * (len(names) - 1))]
+    return samples.profile_text(list(zip(names, times, strict=True)), count=count)
 
 
 def graph_text(*, names: tuple[str, ...] = LAYERS, batch: int = 4) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import threading
 import zipfile
 from pathlib import Path
 
@@ -253,27 +252,6 @@ def test_a_secret_that_is_a_word_of_its_own_is_masked() -> None:
     assert boundary.mask_values({"PGPASSWORD": "x y", "PATH": "/bin"}) == {
         "PGPASSWORD": "***", "PATH": "/bin",
     }  # fmt: skip
-
-
-def test_a_pipe_is_refused_and_never_waited_for(tmp_path: Path) -> None:
-    pipe = tmp_path / "model.onnx"
-    os.mkfifo(pipe)
-    done = threading.Event()
-    problems: list[InputError] = []
-
-    def read() -> None:
-        for work in (boundary.read_bytes, boundary.check_file):
-            try:
-                work(pipe)
-            except InputError as problem:
-                problems.append(problem)
-        done.set()
-
-    threading.Thread(target=read, daemon=True).start()
-    assert done.wait(240)
-    assert [problem.message.split()[-4:] for problem in problems] == [
-        ["pipe,", "not", "a", "file"]
-    ] * 2
 
 
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/dev/random"])

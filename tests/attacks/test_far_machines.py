@@ -50,15 +50,12 @@ class EvilExecutor(Executor):
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(world: Path) -> Path:
     """Somebody's home, with a secret, a project and what belongs to it."""
-    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name.lower()))
-    (tmp_path / "id_rsa").write_text("a private key")
-    (tmp_path / ".bash_profile").write_text("# mine")
-    models.tiny_model(tmp_path / "m.onnx")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    (world / "id_rsa").write_text("a private key")
+    (world / ".bash_profile").write_text("# mine")
+    models.tiny_model(world / "m.onnx")
+    return world
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import shutil
-import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,8 +13,6 @@ from typing import Any
 
 import pytest
 from commands import typed
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 from made_runs import full_runs
 
 from trtbench.core.codec import json_from_value, record_from_json
@@ -54,20 +51,17 @@ def poisoned(record: Any) -> bytes:
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name.lower()))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "made").mkdir()
-    made = Store(tmp_path / "store")
-    for run in full_runs(tmp_path / "made"):
+def store(world: Path) -> Store:
+    (world / "made").mkdir()
+    made = Store(world / "store")
+    for run in full_runs(world / "made"):
         folder = made.runs / run.record.id
         folder.mkdir()
         write_samples(folder, run.times)
         write_telemetry(folder, run.telemetry)
         (folder / "run.json").write_bytes(poisoned(run.record))
-    shutil.rmtree(tmp_path / "made")
-    return Store(tmp_path / "store")
+    shutil.rmtree(world / "made")
+    return Store(world / "store")
 
 
 class Page(HTMLParser):
@@ -89,7 +83,7 @@ class Page(HTMLParser):
             self.carried_out.append(data)
 
 
-def test_documents_show_hostile_texts_and_obey_none(store: Store, tmp_path: Path) -> None:
+def test_documents_show_hostile_texts_and_obey_none(store: Store) -> None:
     ids = sorted(each.name for each in store.runs.iterdir() if not each.name.startswith("."))
     verbs = (
         ("runs",),

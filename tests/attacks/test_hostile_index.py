@@ -5,16 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import sys
 from pathlib import Path
 
 import pytest
+import records
 
 from trtbench.core.errors import StoreError
 from trtbench.store.store import Store
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
-import records
 
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x"
 COLUMNS = """id, kind, created, model, sha256, runtime, precision, batch, protocol, host, gpu,

@@ -7,15 +7,11 @@ import gzip
 import io
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
-from commands import typed
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
 import records
+from commands import typed
 from made_runs import full_runs
 
 from trtbench.cli import show_error
@@ -37,18 +33,15 @@ SECRET = "hunter2-of-whoever-makes-the-report"
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name.lower()))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "made").mkdir()
-    made = Store(tmp_path / "store")
-    run = full_runs(tmp_path / "made")[0]
+def store(world: Path) -> Store:
+    (world / "made").mkdir()
+    made = Store(world / "store")
+    run = full_runs(world / "made")[0]
     folder = made.runs / run.record.id
     folder.mkdir()
     write_samples(folder, run.times)
     (folder / "run.json").write_bytes(json_from_value(run.record))
-    return Store(tmp_path / "store")
+    return Store(world / "store")
 
 
 def run_of(store: Store) -> Path:

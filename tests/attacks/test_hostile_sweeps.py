@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import records
 
 from trtbench.core.codec import record_from_json
 from trtbench.core.errors import InputError, TrtbenchError, UnavailableError, UsageError
@@ -75,9 +76,6 @@ def test_a_title_that_steers_something_is_refused(title: str) -> None:
 
 @pytest.mark.parametrize("tag", [BIDI, ESCAPE, "../up", "=cmd()", "<script>", "\u2066", ""])
 def test_a_tag_in_a_record_is_made_one(tmp_path: Path, tag: str) -> None:
-    sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
-    import records
-
     store = Store(tmp_path / "store")
     folder = records.add(store, records.record("r1", tags=("fine",)))
     raw = json.loads((folder / "run.json").read_bytes())

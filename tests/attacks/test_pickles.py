@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 import pickletools
 import subprocess
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
+from subprocess import CompletedProcess
 from types import ModuleType
 
 import pytest
@@ -69,30 +71,35 @@ for each in (Fine, Filler, Writer):
 """
 
 
-def test_torchscript_does_not_change_files_unasked(tmp_path: Path, torch_python: str) -> None:
-    precious = tmp_path / "precious"
-    precious.write_bytes(b"8 bytes.")
-    code = tmp_path / "make.py"
-    code.write_text(SCRIPTS.replace("PRECIOUS", str(precious)))
-    made = [torch_python, str(code)]
-    subprocess.run(made, cwd=tmp_path, check=True, capture_output=True)
-    quick = ("--duration", "10ms", "--warmup", "1ms", "--no-until-steady", "--shape", "x:1x2")
-    where = ("-r", "torch", "--python", torch_python, "--device", "cpu", "--store", tmp_path / "s")
-    assert trtbench("bench", tmp_path / "fine.ts", *where, *quick).returncode == 0
-    for name in ("filler.ts", "writer.ts"):
-        refused = trtbench("bench", tmp_path / name, *where, *quick)
-        assert refused.returncode == 2, refused.stderr
-        assert "can change any of yours" in refused.stderr
-        assert precious.read_bytes() == b"8 bytes."
-    trtbench("bench", tmp_path / "filler.ts", *where, *quick, "--opt", "trust=on")
-    assert precious.read_bytes() == b"\7" * 8  # so the attack is a real one
-
-
-def test_a_second_list_of_contents_hides_no_code(tmp_path: Path, torch_python: str) -> None:
-    """Python's reader of archives takes the list at the end, PyTorch's the one that is named."""
+@pytest.fixture
+def scripted(tmp_path: Path, torch_python: str) -> Callable[..., CompletedProcess[str]]:
+    """Networks in TorchScript, and a command that measures one of them."""
+    (tmp_path / "precious").write_bytes(b"8 bytes.")
     code = tmp_path / "make.py"
     code.write_text(SCRIPTS.replace("PRECIOUS", str(tmp_path / "precious")))
     subprocess.run([torch_python, str(code)], cwd=tmp_path, check=True, capture_output=True)
+    where = ("-r", "torch", "--python", torch_python, "--device", "cpu", "--store", tmp_path / "s")
+    quick = ("--duration", "10ms", "--warmup", "1ms", "--no-until-steady", "--shape", "x:1x2")
+    return lambda name, *words: trtbench("bench", tmp_path / name, *where, *quick, *words)
+
+
+def test_torchscript_does_not_change_files_unasked(
+    tmp_path: Path, scripted: Callable[..., CompletedProcess[str]]
+) -> None:
+    assert scripted("fine.ts").returncode == 0
+    for name in ("filler.ts", "writer.ts"):
+        refused = scripted(name)
+        assert refused.returncode == 2, refused.stderr
+        assert "can change any of yours" in refused.stderr
+        assert (tmp_path / "precious").read_bytes() == b"8 bytes."
+    scripted("filler.ts", "--opt", "trust=on")
+    assert (tmp_path / "precious").read_bytes() == b"\7" * 8  # so the attack is a real one
+
+
+def test_a_second_list_of_contents_hides_no_code(
+    tmp_path: Path, scripted: Callable[..., CompletedProcess[str]]
+) -> None:
+    """Python's reader of archives takes the list at the end, PyTorch's the one that is named."""
     parts = []
     for word in (b"from_file", b"from_nowt"):
         data = BytesIO()
@@ -104,13 +111,10 @@ def test_a_second_list_of_contents_hides_no_code(tmp_path: Path, torch_python: s
     both.write_bytes(parts[0][:-22] + parts[1])
     with zipfile.ZipFile(both) as archive:
         assert not any(b"from_file" in archive.read(name) for name in archive.namelist())
-    (tmp_path / "precious").write_bytes(b"8 bytes.")
-    where = ("-r", "torch", "--python", torch_python, "--device", "cpu", "--store", tmp_path / "s")
-    quick = ("--duration", "10ms", "--warmup", "1ms", "--no-until-steady", "--shape", "x:1x2")
-    refused = trtbench("bench", both, *where, *quick)
+    refused = scripted("both.ts")
     assert refused.returncode == 2, refused.stderr
     assert (tmp_path / "precious").read_bytes() == b"8 bytes."
-    trtbench("bench", both, *where, *quick, "--opt", "trust=on")
+    scripted("both.ts", "--opt", "trust=on")
     assert (tmp_path / "precious").read_bytes() == b"\7" * 8  # so the attack is a real one
 
 
@@ -150,8 +154,6 @@ def test_a_network_of_ultralytics_in_the_folder_is_not_evaluated_unasked(
 
 
 def test_the_code_that_a_file_names_is_told_without_running_it(tmp_path: Path) -> None:
-    import pickle
-
     class Evil:
         def __reduce__(self) -> tuple[object, ...]:
             return Path.touch, (tmp_path / "owned",)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-import sys
 from pathlib import Path
 
 import pytest
+import records
 from commands import typed
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
-import records
-
+import models
 from trtbench.core.errors import InputError, StoreError
 from trtbench.store.store import Store
 
@@ -75,20 +74,11 @@ def test_own_files_in_the_folder_of_a_run_stay(tmp_path: Path) -> None:
     assert store.index.find() == []
 
 
-def test_a_run_with_nothing_else_in_its_folder_vanishes(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store")
-    folder = records.add(store, records.record("r1"), output=tmp_path / "out")
-    assert store.remove("r1") == (folder, ())
-    assert not folder.exists()
-
-
 @pytest.mark.parametrize("run_id", ["../../evil", "/tmp/evil", "a/b", "..", "\x1b[2J"])
 def test_a_record_whose_id_is_a_path_is_no_run(tmp_path: Path, run_id: str) -> None:
     store = Store(tmp_path / "store")
     folder = records.add(store, records.record("r1"))
     text = (folder / "run.json").read_text()
-    import json
-
     (folder / "run.json").write_text(text.replace('"r1"', json.dumps(run_id)))
     with pytest.raises(InputError, match="run id"):
         store.load(str(folder))
@@ -98,10 +88,8 @@ def test_a_record_whose_id_is_a_path_is_no_run(tmp_path: Path, run_id: str) -> N
     assert outside == []
 
 
-def test_a_title_of_a_sweep_is_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import models
-
-    monkeypatch.chdir(tmp_path)
+def test_a_title_of_a_sweep_is_one_folder(world: Path) -> None:
+    tmp_path = world
     models.tiny_model(tmp_path / "m.onnx")
     (tmp_path / "s.toml").write_text(
         "models = ['m.onnx']\nbatch = 1\ntitle = '../../../escaped/now'\n"

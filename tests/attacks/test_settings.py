@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from commands import trtbench
 
 from trtbench.core.errors import InputError, UsageError
 from trtbench.requests.settings import load_config, trust_settings, trusted_settings
@@ -41,14 +40,6 @@ def make_strange(trap: Path, how: str) -> None:
         pytest.skip("only root can give files away")
     else:
         os.chown(trap / "trtbench.toml", STRANGER, STRANGER)
-
-
-def trtbench(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "trtbench", *words],
-        capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("how", ["owner", "writable", "folder"])

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import secrets
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
 import records
 
 from trtbench.store.directory import own_files

@@ -10,6 +10,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 
 from layer_sets import conv, other
 
+import samples
+
 REFORMAT = "Reformatting CopyNode for Input Tensor 0 to"
 FP16 = [
     (conv("/a/Conv", ("input", "fp16"), ("a", "fp16"), nodes=["/a/Conv"]), 10.0),
@@ -35,14 +37,9 @@ INT8 = [
 def write_engine(folder: Path, name: str) -> Path:
     """Write ``NAME.profile.json`` and ``NAME.graph.json``; gives the profile."""
     layers = {"fp16": FP16, "int8": INT8}[name]
-    total = sum(us for _, us in layers)
-    rows = [
-        f'{{ "name" : "{layer["Name"]}", "timeMs" : {us * 0.1:g}, "averageMs" : {us * 1e-3:g}, '
-        f'"medianMs" : {us * 1e-3:g}, "percentage" : {100 * us / total:g} }}'
-        for layer, us in layers
-    ]
+    times = [(str(layer["Name"]), us * 0.1) for layer, us in layers]
     path = folder / f"{name}.profile.json"
-    path.write_text('[\n  { "count" : 100 }\n, ' + "\n, ".join(rows) + "\n]\n")
+    path.write_text(samples.profile_text(times, count=100))
     document = {"Layers": [layer for layer, _ in layers], "Bindings": ["input", "output"]}
     (folder / f"{name}.graph.json").write_text(json.dumps(document))
     return path

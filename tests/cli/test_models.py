@@ -10,7 +10,7 @@ import pytest
 from command import QUICK, Say
 from onnx import TensorProto, helper
 
-from models import conv_model, identity, tiny_model
+from models import identity
 from trtbench.models.onnx_outline import outline_of
 from trtbench.store.store import Store
 
@@ -25,18 +25,6 @@ def measured_shapes(say: Say, *words: object) -> list[tuple[int | str | None, ..
     said = say("bench", *words, *QUICK)
     assert said.status == 0, said.err
     return [tensor.shape for tensor in Store(Path("store")).load("last").record.inputs]  # type: ignore[union-attr]
-
-
-def test_open_images_become_one_of_the_usual_size(say: Say) -> None:
-    identity(M, IMAGE)
-    assert measured_shapes(say, M) == [(1, 3, 224, 224)]
-
-
-def test_open_sequences_have_one_length_in_all_inputs(say: Say) -> None:
-    dims = ["batch", "sequence"]
-    identity(M, ("ids", INT64, dims), ("mask", INT64, dims))
-    assert measured_shapes(say, M) == [(1, 128), (1, 128)]
-    assert measured_shapes(say, M, "--batch", 3) == [(3, 128), (3, 128)]
 
 
 REFUSALS = {
@@ -76,13 +64,6 @@ def test_every_verb_says_what_open_dimensions_became(name: str, say: Say) -> Non
     words = f"H 224, W 224 (say otherwise with {flag} x:1x3x224x224)"
     assert said.status == 0
     assert (said.err if "--dry-run" in REFUSALS[name] else said.out + said.err).count(words) == 1
-
-
-def test_localize_says_what_open_dimensions_became(say: Say) -> None:
-    conv_model(M, size="H")
-    assert say("quantize", M, "--precision", "fp16", "-o", "q.onnx").status == 0
-    said = say("localize", M, "q.onnx", "--random", "2", "--no-speed")
-    assert said.out.count("say otherwise with --shape") == 1
 
 
 def test_a_build_takes_the_shapes_of_bench(say: Say) -> None:
@@ -175,12 +156,6 @@ def test_inputs_that_are_no_tensors_are_refused_alike(name: str, kind: str, say:
     assert "fix: export it with a tensor for each of them" in said.err
 
 
-def test_a_sweep_has_a_row_for_a_model_that_it_cannot_feed(say: Say) -> None:
-    write_no_tensors("sequence")
-    reason = "2 cannot be measured: the model takes inputs that are no tensors"
-    assert reason in say("sweep", M, "--batch", "1,2", "--dry-run").words
-
-
 @pytest.mark.parametrize("plan", [(), ("--dry-run",)])
 def test_texts_are_no_random_values_for_a_plan_either(plan: tuple[str, ...], say: Say) -> None:
     identity(M, ("x", TensorProto.STRING, ["N", 1]))
@@ -213,15 +188,6 @@ def test_a_model_without_a_rank_takes_the_shape_it_is_given(say: Say) -> None:
     assert measured_shapes(say, M, "--shape", "x:3x5") == [(3, 5)]
 
 
-def test_a_shape_that_a_file_leaves_out_is_called_unknown(say: Say) -> None:
-    node = helper.make_node("Transpose", ["x"], ["o"], perm=[1, 0])
-    sequence = helper.make_value_info("s", sequence_of(2, 2))
-    write([tensor("x", None), tensor("y", []), sequence], [node], tensor("o", None))
-    shown = say("inspect", M).words
-    for words in ("x float32 unknown shape", "y float32 scalar", "s sequence output"):
-        assert words in shown
-
-
 def test_every_type_of_an_input_is_named_as_in_numpy(say: Say) -> None:
     odd = {TensorProto.BFLOAT16: "bfloat16", TensorProto.STRING: "str"}
     for kind in range(1, 17):
@@ -246,18 +212,3 @@ def test_trtexec_gets_the_shapes_of_open_dimensions(say: Say) -> None:
     assert "--shapes=x:1x3x224x224" in said.out
     assert "open dimensions: batch 1, H 224, W 224" in said.err
     assert "--shapes=x:2x3x8x8" in say(*plan, "--shape", "x:2x3x8x8").out
-
-
-def test_inspect_estimates_for_the_sizes_that_bench_takes(say: Say) -> None:
-    conv_model(M, size="H")
-    assert say("inspect", M, "--json").json["facts"]["estimated_for"] == "batch=1, H=224"
-
-
-def test_several_models_are_measured_one_by_one(say: Say) -> None:
-    names = [tiny_model(Path(f"{name}.onnx")) for name in "ab"]
-    assert say("bench", names[0], "n.onnx", *QUICK).err.count("n.onnx") > 0
-    assert not Path("store/runs").exists(), "a missing model is found before the first is measured"
-    said = say("bench", *names, *QUICK)
-    assert ("a.onnx" in said.out, "b.onnx" in said.out) == (True, True)
-    assert len(list(Path("store/runs").glob("*/run.json"))) == 2
-    assert say("bench", *names, *QUICK, "--json").status == 2

@@ -128,15 +128,6 @@ def test_no_screen_is_too_wide_or_cuts_a_number(
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
-def test_the_list_of_runs_keeps_id_model_and_median(
-    drawn: dict[str, dict[int, list[str]]], columns: int
-) -> None:
-    head, first, *_ = drawn["runs"][columns]
-    assert {"Run", "Model", "Median"} <= set(head.split())
-    assert re.match(r"\d{8}-\d{6}-\w{6} .* +a_network.+\.onnx +.*[\d.]+ [µm]s", first), first
-
-
-@pytest.mark.parametrize("columns", WIDTHS)
 def test_columns_of_a_run_are_shown_or_named(
     drawn: dict[str, dict[int, list[str]]], columns: int
 ) -> None:
@@ -148,16 +139,3 @@ def test_columns_of_a_run_are_shown_or_named(
         assert (title in head.split()) != (title in left_out), title
     assert left_out or columns > 60
     assert not left_out or columns < 200
-
-
-@pytest.mark.parametrize("columns", WIDTHS)
-def test_numbers_of_the_demo_keep_their_units(
-    drawn: dict[str, dict[int, list[str]]], columns: int
-) -> None:
-    lines = drawn["demo"][columns]
-    rows = [line for line in lines if line.startswith("a_network")]
-    assert len(rows) == 2
-    assert all(re.search(r"[\d.]+ [µm]s", row) for row in rows)
-    left_out = "".join(line for line in lines if line.startswith("hidden, terminal too narrow:"))
-    for title, unit in (("Throughput", "items/s"), ("Top-1", "99.22 %"), ("Size", "KiB")):
-        assert all((unit in row) != (title in left_out) for row in rows), title

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from analysis_values import run, spec
 from trtbench.core.results import Compared, Comparison, Verdict
-from trtbench.core.run import Environment, Finding, Interval, LaunchFacts, Run, RunRecord
+from trtbench.core.run import Finding, Interval, Run
 from trtbench.core.samples import times_from_columns
-from trtbench.core.spec import ModelRef, RunSpec
+from trtbench.core.spec import ModelRef
 from trtbench.report.renderers.terminal import text
 from trtbench.report.sections.findings import gather
 from trtbench.report.sections.summary import document_from_run
@@ -19,16 +20,10 @@ UNKNOWN: dict[str, Any] = {"ratio": None, "interval": None, "launches": 0}
 
 
 def made(id: str, *findings: Finding) -> Run:
-    record = RunRecord(
-        id=id,
-        created="2026-11-15T06:18:58+00:00",
-        spec=RunSpec(model=ModelRef(path=f"{id}.engine", format="engine"), runtime="tensorrt"),
-        environment=Environment(host="h", os="Linux"),
-        findings=findings,
-        launches=(LaunchFacts(),),
-    )
     host = 1e-3 + 1e-6 * np.random.default_rng(0).standard_normal(200)
-    return Run(record=record, times=times_from_columns({"host": host}))
+    model = ModelRef(path=f"{id}.engine", format="engine")
+    asked = spec(model=model, runtime="tensorrt")
+    return run(times_from_columns({"host": host}), id=id, spec=asked, findings=findings)
 
 
 def test_a_wrong_side_is_named_and_a_reason_given_once() -> None:
@@ -92,9 +87,9 @@ FINDINGS = (
 
 
 def test_a_default_run_has_its_numbers_first_and_three_lines_of_findings() -> None:
-    run = made("a", *FINDINGS)
-    brief = text(document_from_run(run, explain=False), width=80).splitlines()
-    full = text(document_from_run(run), width=80).splitlines()
+    found = made("a", *FINDINGS)
+    brief = text(document_from_run(found, explain=False), width=80).splitlines()
+    full = text(document_from_run(found), width=80).splitlines()
     without = text(document_from_run(made("a"), explain=False), width=80).splitlines()
     assert len(brief) == len(without) + 3
     assert brief[: len(without)] == without, "numbers first"

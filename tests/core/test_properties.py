@@ -2,91 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-
 import numpy as np
 import pytest
-from onnx import TensorProto
 
-import models
+from analysis_values import run, stated
 from trtbench.analysis.comparability import differences, refuse_unknown_keys
 from trtbench.analysis.history import key_from_record
 from trtbench.core import properties
 from trtbench.core.properties import PROPERTIES, Property, declare, series_key
-from trtbench.core.run import Environment, Fact, Run, RunRecord
+from trtbench.core.run import Run
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
 from trtbench.report.labels import labels_from_runs
 from trtbench.report.sections.summary import title_of
 
-
-def trtbench(folder: Path, *words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "trtbench", *words, "--store", "store"],
-        cwd=folder, env={**os.environ, "NO_COLOR": "1"}, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_runs_of_two_sizes_are_labelled_so_and_no_curve_runs_through_both(tmp_path: Path) -> None:
-    models.identity(tmp_path / "m.onnx", ("x", TensorProto.FLOAT, ["n", 3, "h", "w"]))
-    runs = []
-    for size in (32, 96):
-        for batch in (1, 2):
-            told = trtbench(
-                tmp_path, "bench", "m.onnx", "--shape", f"x:{batch}x3x{size}x{size}",
-                "--iterations", "20", "--warmup", "1ms", "--no-until-steady", "--json",
-            )  # fmt: skip
-            runs.append(json.loads(told)["run"]["id"])
-    trtbench(tmp_path, "report", *runs, "--format", "json,md", "-o", "out")
-    page = (tmp_path / "out" / "report.md").read_text()
-    assert "3x32x32 · batch 1" in page
-    assert "3x96x96 · batch 2" in page
-    assert "batch 2 (1)" not in page
-    document = (tmp_path / "out" / "report.json").read_text()
-    curves = [
-        line
-        for figure in _figures(json.loads(document))
-        if figure.get("id", "").startswith("throughput")
-        for panel in figure["chart"]["panels"]
-        for line in panel["lines"]
-    ]
-    names = {line["name"] for line in curves if line.get("name")}
-    assert {"3x32x32", "3x96x96"} <= names
-    assert all(len(line["x"]) == 2 for line in curves if line.get("name") in names)
-
-
-def _figures(value: object) -> Iterator[dict]:  # type: ignore[type-arg]
-    if isinstance(value, dict):
-        if "chart" in value:
-            yield value
-        for inner in value.values():
-            yield from _figures(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _figures(inner)
-
-
 MODEL = ModelRef(path="m.onnx", format="onnx")
 
 
 def a_run(tiles: int, **changes: object) -> Run:
-    record = RunRecord(
-        id=f"r{tiles}",
-        created="2026-01-01T00:00:00+00:00",
-        spec=RunSpec(model=MODEL, runtime="onnxruntime"),
-        environment=Environment(host="h", os="Linux"),
-        inputs=(TensorSpec(name="x", dtype="float32", shape=(1, 8)),),
-        conditions={"tiles": Fact(value=tiles)},
-    )
-    return Run(record=record.having(**changes), times=IterationTimes(host=np.full(9, 1e-3)))
+    given = {"spec": RunSpec(model=MODEL, runtime="onnxruntime"), "conditions": stated(tiles=tiles)}
+    return run(IterationTimes(host=np.full(9, 1e-3)), id=f"r{tiles}", **{**given, **changes})
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from pathlib import Path
 
@@ -45,8 +44,3 @@ def test_every_new_command_of_a_page_runs(
         if done.returncode:
             failed.append(f"{command}\n{done.stdout[-500:]}{done.stderr}")
     assert not failed, "\n".join(failed)
-
-
-def test_no_page_numbers_a_toolkit() -> None:
-    for page in (ROOT / "docs").rglob("*.md"):
-        assert not re.search(r"\btoolkit \d", page.read_text(), re.I), page.name

@@ -14,7 +14,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 
-from made_data import annotations, depth_data, depth_network, person, pose_network, pose_row
 
 import trtbench
 from trtbench.cli import run
@@ -114,32 +113,3 @@ def test_accuracy_and_latency_of_the_same_bytes(
     assert run(["report", "last", "-o", "report", "--format", "md"]) == 0
     text = next(Path("report").glob("*.md")).read_text()
     assert "top1" in text or "top-1" in text
-
-
-def test_depth_and_keypoints_through_engines(told: Any, tmp_path: Path, built: Built) -> None:
-    from PIL import Image
-
-    root = depth_data(tmp_path / "rooms", count=3)
-    model = depth_network(tmp_path / "depth.onnx")
-    exact = ("--precision", "fp32")
-    engine = built(model, tmp_path / "depth.engine", *exact, item="images:3x32x32")
-    words = ["eval", str(model), engine, "--task", "depth", "--data", str(root / "images")]
-    words += ["--gt", str(root / "truth"), "--normalize", "none"]
-    models = told(*words, *side("onnxruntime", "tensorrt"))["models"]
-    scores = {s["metric"]: s["value"] for s in models[1]["scores"]}
-    assert scores["abs_rel"] < 1e-3
-    assert (tmp_path / "artifacts/eval/depth_comparison.png").is_file()
-
-    points = [(20.0, 20.0), (30.0, 30.0), (40.0, 40.0)]
-    rows = [pose_row((30, 30), (40, 40), 0.9, points)]
-    pose = pose_network(tmp_path / "pose.onnx", rows)
-    engine = built(pose, tmp_path / "pose.engine", *exact, item="images:3x64x64")
-    (tmp_path / "people").mkdir()
-    Image.new("RGB", (64, 64), (9, 9, 9)).save(tmp_path / "people" / "a.png")
-    people = [person(points, [10, 10, 40, 40], image=1, id=1)]
-    truth = annotations(tmp_path / "people.json", {"a.png": 1}, people)
-    words = ["eval", engine, "--task", "pose", "--data", "people", "--annotations", str(truth)]
-    scores = {
-        s["metric"]: s["value"] for s in told(*words, "-r", "tensorrt")["models"][0]["scores"]
-    }
-    assert scores["AP"] == pytest.approx(1.0)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from trtbench.trtexec.conditions import conditions_from_log
-from trtbench.trtexec.exports import graph_from_json, profile_from_json
 from trtbench.trtexec.log import log_from_text
 from trtbench.trtexec.log_values import LogRun
 from trtbench.trtexec.times import read_times, statistics_as_printed
@@ -56,30 +55,6 @@ def test_the_log_prints_what_the_times_file_gives(
         for name, value in metric.items():
             printed = getattr(log.summary.metrics[label], name)
             assert value == pytest.approx(printed, rel=2e-5)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_profile_and_layers_are_read(version: str, trtexec: Any, tmp_path: Path) -> None:
-    trtexec.version(version)
-    files = {name: tmp_path / f"{name}.json" for name in ("profile", "graph")}
-    log = run(
-        trtexec,
-        tmp_path,
-        "--dumpProfile",
-        "--separateProfileRun",
-        f"--exportProfile={files['profile']}",
-        f"--exportLayerInfo={files['graph']}",
-    )
-    profile = profile_from_json(files["profile"].read_bytes(), where="p")
-    graph = graph_from_json(files["graph"].read_bytes(), where="g")
-    assert profile.count == log.queries
-    assert [each.name for each in profile.layers] == [each.name for each in graph.layers]
-    assert log.profile is not None
-    shown = [each.name for each in profile.layers if each.total_s]
-    assert [each.name for each in log.profile.layers] == shown
-    assert sum(each.share or 0 for each in profile.layers) == pytest.approx(1)
-    assert graph.detailed
-    assert graph.io_tensors == ("input", "output")
 
 
 @pytest.mark.parametrize("version", VERSIONS)

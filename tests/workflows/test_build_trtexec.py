@@ -16,7 +16,6 @@ from trtbench.models.identity import sha256_of
 from trtbench.report.sections.build import document_from_artefact
 from trtbench.requests.convert import BuildRequest
 from trtbench.requests.execution import Event, Execution
-from trtbench.requests.measure import BenchRequest
 from trtbench.requests.settings import load_config
 from trtbench.trtexec.exports import graph_from_json
 from waiting import with_patience
@@ -69,21 +68,6 @@ def test_a_build_leaves_the_engine_and_what_belongs_to_it(version: str, trtexec:
     assert stages[0].text == "parsing"
 
 
-def test_an_engine_that_was_built_can_be_measured(trtexec: Any) -> None:
-    from trtbench.measure.bench import run_bench
-    from trtbench.requests.run_spec import run_spec
-    from trtbench.store.store import Store
-
-    artefact = build(trtexec)
-    spec = run_spec(BenchRequest(model=artefact.path, warmup=0.05, duration=0.05), load_config())
-    run = run_bench(spec, store=Store(trtexec.folder / "runs"))
-    assert run.record.spec.model.sha256 == artefact.sha256
-    assert run.record.spec.protocol == "pipeline"
-    assert run.graph is not None
-    assert run.graph.detailed
-    assert run.layers is not None
-
-
 def test_the_timing_cache_is_kept_and_used_again(trtexec: Any) -> None:
     cache = trtexec.folder / "shared.cache"
     build(trtexec, timing_cache=cache)
@@ -91,12 +75,6 @@ def test_the_timing_cache_is_kept_and_used_again(trtexec: Any) -> None:
     again = build(trtexec, timing_cache=cache)
     assert len(cache.read_bytes()) > len(first)
     assert again.facts["timing_cache_loaded_bytes"] == len(first)
-
-
-def test_no_timing_cache_when_none_is_wanted(trtexec: Any) -> None:
-    artefact = build(trtexec, no_timing_cache=True)
-    assert "timingCacheFile" not in (artefact.command or "")
-    assert not Path(f"{artefact.path}.timing.cache").exists()
 
 
 @pytest.mark.parametrize("behaviour", ["no-build", "silent", "garbage", "late"])

@@ -34,12 +34,6 @@ def project(home: Path, text: str) -> Path:
     return path
 
 
-def test_without_any_file(home):
-    found = load_config()
-    assert found.store == str(home / "data" / "trtbench")
-    assert found.origins == {"store": "default"}
-
-
 def test_flag_beats_environment_beats_project_beats_user_beats_default(home, monkeypatch):
     mine = user(home, "store = '/user'")
     assert (load_config().store, load_config().origins["store"]) == ("/user", str(mine))

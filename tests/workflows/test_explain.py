@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import leftovers
+from analysis_values import environment, run, stated
 from models import tiny_model
 from trtbench.analysis.ladder import ladder_from_runs, steps_between
 from trtbench.core.errors import InputError, UsageError
-from trtbench.core.run import Environment, Fact, Gpu, LaunchFacts, Run, RunRecord
+from trtbench.core.run import Gpu, Run
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import ModelRef, RunSpec, Warmup
 from trtbench.measure.bench import run_bench
@@ -54,17 +55,12 @@ def made(
     if host_us is not None:
         columns["host"] = np.full(50, host_us * 1e-6)
     gpu = Gpu(name="G", sm_clock_hz=clock_hz, clocks_locked=clock_hz is not None)
-    record = RunRecord(
-        id="run",
-        created="2026-03-01T10:00:00+01:00",
+    return run(
+        IterationTimes(**columns),
         spec=RunSpec(model=MODEL, runtime="tensorrt"),
-        environment=Environment(
-            host="box", os="Linux", gpus=(gpu,), versions={"tensorrt": version}
-        ),
-        launches=(LaunchFacts(),),
-        conditions={"transfers": Fact(value=transfers), "cuda_graph": Fact(value=graph)},
+        environment=environment(gpus=(gpu,), versions={"tensorrt": version}),
+        conditions=stated(transfers=transfers, cuda_graph=graph),
     )
-    return Run(record=record, times=IterationTimes(**columns))
 
 
 def test_copies_that_one_side_leaves_out_are_counted_exactly() -> None:
@@ -146,14 +142,10 @@ def test_warm_ups_that_differ_are_a_rung() -> None:
     assert [each.key for each in ladder_from_runs(a, b).rungs] == ["warmup"]
 
 
-def write_engine(folder: Path, *, scale: float = 1.0, stem: str = "") -> Path:
+def write_engine(folder: Path, *, stem: str = "") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    share = {"timeMs": 10 * scale, "averageMs": scale, "percentage": 100 / len(NAMES)}
-    times = [{"name": name, **share} for name in NAMES]
-    (folder / f"{stem}profile.json").write_text(json.dumps([{"count": 10}, *times]))
-    bare = {"LayerType": "CaskConvolution", "Inputs": [], "Outputs": [], "TacticName": ""}
-    layers = [{"Name": name, **bare} for name in NAMES]
-    (folder / f"{stem}graph.json").write_text(json.dumps({"Layers": layers, "Bindings": []}))
+    (folder / f"{stem}profile.json").write_text(leftovers.profile_text(names=NAMES))
+    (folder / f"{stem}graph.json").write_text(leftovers.graph_text(names=NAMES))
     return folder
 
 

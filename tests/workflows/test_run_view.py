@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -10,12 +9,13 @@ import numpy as np
 import pytest
 
 import trtbench
+from analysis_values import run, spec
 from models import tiny_model
-from trtbench.core.errors import UnavailableError, UsageError
+from trtbench.core.errors import UsageError
 from trtbench.core.results import Comparison, Verdict
-from trtbench.core.run import Environment, Finding, Interval, Run, RunRecord
+from trtbench.core.run import Finding, Interval, Run
 from trtbench.core.samples import IterationTimes
-from trtbench.core.spec import ModelRef, RunSpec
+from trtbench.core.spec import ModelRef
 from trtbench.store.directory import Entry
 from trtbench.workflows.runs import Entries
 
@@ -23,15 +23,9 @@ from trtbench.workflows.runs import Entries
 def made(model: str = "net.onnx", *, samples: int = 200) -> Run:
     host = np.random.default_rng(0).gamma(20, 1e-5, samples)
     finding = Finding(code="H09", severity="warning", message="the <CPU> was contended")
-    record = RunRecord(
-        id="run-1",
-        created="2026-11-15T10:00:00+00:00",
-        spec=RunSpec(model=ModelRef(path=f"/models/{model}", format="onnx"), runtime="onnxruntime"),
-        environment=Environment(host="box", os="Linux", python="3.11"),
-        findings=(finding,) * 3,
-    )
     times = IterationTimes(host=host, start=np.cumsum(host), launch=np.repeat([0, 1], samples // 2))
-    return Run(record=record, times=times)
+    asked = spec(model=ModelRef(path=f"/models/{model}", format="onnx"))
+    return run(times, id="run-1", spec=asked, findings=(finding,) * 3)
 
 
 def test_repr_is_one_line_that_says_what_was_measured() -> None:
@@ -76,13 +70,6 @@ def test_a_picture_names_its_units(monkeypatch: pytest.MonkeyPatch) -> None:
     assert labels == ["host (µs)", "iteration"]
     with pytest.raises(UsageError, match="no times called gpu"):
         made().plot("gpu")
-
-
-def test_what_is_missing_is_said_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(UnavailableError) as caught:
-        made().to_pandas()
-    assert caught.value.fix == "pip install 'trtbench[pandas]'"
 
 
 def test_the_list_of_runs_fits_on_a_screen_and_becomes_a_frame(tmp_path: Path) -> None:
