@@ -14,7 +14,7 @@ import pytest
 
 import every_test
 from bindings.rtx import NoRtx, Rtx, find_rtx
-from made_artefacts import make_artefacts
+from made_artefacts import install_trtexec, make_artefacts
 from ready_processes import ready_processes
 from real_parts import find_torch
 from trtbench.core.properties import variable_of
@@ -136,12 +136,7 @@ class Standin:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
         self._monkeypatch = monkeypatch
-        self.binary = folder / "bin" / "trtexec"
-        self.binary.parent.mkdir()
-        program = Path(__file__).resolve().parent / "standin" / "trtexec"
-        # This interpreter has numpy; whatever `env python3` finds may not.
-        self.binary.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{program}" "$@"\n')
-        self.binary.chmod(0o755)
+        self.binary = install_trtexec(folder / "bin")
         monkeypatch.setenv("PATH", f"{self.binary.parent}{os.pathsep}{os.environ['PATH']}")
         self.pidfile = folder / "trtexec.pid"
         monkeypatch.setenv("STANDIN_PIDFILE", str(self.pidfile))

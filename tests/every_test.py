@@ -47,7 +47,6 @@ LONG = {
     "test_a_gate_without_a_baseline_measures_as_often_as_it_is_told",
     "test_one_file_gates_several_models",
     "test_one_broken_model_of_several_does_not_hide_the_others",
-    "test_the_same_bytes_do_not_make_another_run_the_baseline",
     "test_a_sweep_goes_on_after_kill_9_without_repeating",
     "test_what_is_measured_after_an_evaluation_is_joined_too",
     "test_a_sweep_measures_every_case_in_every_round",

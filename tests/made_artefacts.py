@@ -31,6 +31,18 @@ def make_artefacts(folder: Path) -> Path:
     return folder
 
 
+def install_trtexec(folder: Path) -> Path:
+    """Put the stand-in into a folder for a search path; gives the program.
+
+    This interpreter has numpy; whatever ``env python3`` finds may not.
+    """
+    folder.mkdir()
+    binary = folder / "trtexec"
+    binary.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{PROGRAM}" "$@"\n')
+    binary.chmod(0o755)
+    return binary
+
+
 def _make_runs(folder: Path, version: str) -> None:
     folder.mkdir(parents=True)
     (folder / "net.onnx").write_bytes(b"\x08\x08 a model")

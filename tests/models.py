@@ -175,7 +175,6 @@ def unsupported_operator_model(path: Path) -> Path:
         weights=[],
         inputs=[_value("x", TensorProto.FLOAT, ["batch", 4])],
         outputs=[_value("y", TensorProto.FLOAT, ["batch", 4])],
-        domains=[CUSTOM_DOMAIN],
     )
 
 
@@ -222,13 +221,6 @@ def _save(
     weights: Sequence[onnx.TensorProto],
     inputs: Sequence[onnx.ValueInfoProto],
     outputs: Sequence[onnx.ValueInfoProto],
-    domains: Sequence[str] = (),
 ) -> Path:
     graph = helper.make_graph(nodes, path.stem, inputs, outputs, initializer=weights)
-    opsets = [helper.make_opsetid("", OPSET), *(helper.make_opsetid(d, 1) for d in domains)]
-    model = helper.make_model(
-        graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="trtbench-tests"
-    )
-    onnx.checker.check_model(model)
-    onnx.save(model, path)
-    return path
+    return save_graph(graph, path)

@@ -1,8 +1,9 @@
-"""Every plug-in keeps the contract of its folder, and one that does not is refused in words."""
+"""Every plug-in keeps the contract of its folder, and rules read what something writes."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -121,3 +122,15 @@ def test_every_format_has_a_runtime_that_comes_first() -> None:
             ranks.setdefault((each, runtime.FLAVOUR), []).append(rank)
     assert {each for each, _ in ranks} == {"onnx", "engine", "torch"}
     assert all(len(set(found)) == len(found) for found in ranks.values())
+
+
+SOURCE = Path(__file__).resolve().parents[1] / "src" / "trtbench"
+RULES = sorted((SOURCE / "analysis" / "findings").glob("*.py"))
+READ = re.compile(r"\.(?:fact|flag|text|condition)\(\"(\w+)\"\)")
+
+
+def test_rules_read_only_what_something_writes() -> None:
+    others = "".join(path.read_text() for path in SOURCE.rglob("*.py") if path not in RULES)
+    for path in RULES:
+        for name in READ.findall(path.read_text()):
+            assert re.search(rf"[\"_]{name}\b|\b{name}=", others), f"nothing writes {name}"

@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper
 from PIL import Image
+
+from made_artefacts import install_trtexec
+from models import save_graph
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "src" / "trtbench" / "data" / "demo"
@@ -58,12 +60,7 @@ def _double_and_one(path: Path) -> None:
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["batch", 8]) for n in "xy")
     numbers = [helper.make_tensor(n, TensorProto.FLOAT, [], [v]) for n, v in (("a", 2), ("b", 1))]
     nodes = [helper.make_node("Mul", ["x", "a"], ["m"]), helper.make_node("Add", ["m", "b"], ["y"])]
-    model = helper.make_model(
-        helper.make_graph(nodes, "net", [x], [y], numbers),
-        opset_imports=[helper.make_opsetid("", 17)],
-    )
-    model.ir_version = 8
-    onnx.save(model, path)
+    save_graph(helper.make_graph(nodes, "net", [x], [y], numbers), path)
 
 
 def _depth_data(here: Path) -> None:
@@ -76,23 +73,14 @@ def _depth_data(here: Path) -> None:
         np.save(here / "truth" / f"{name}.npy", pixels.mean(axis=2) / 100 + 1)
     image = helper.make_tensor_value_info("image", TensorProto.FLOAT, ["batch", 3, "h", "w"])
     depth = helper.make_tensor_value_info("depth", TensorProto.FLOAT, ["batch", 1, "h", "w"])
-    axes = helper.make_tensor("axes", TensorProto.INT64, [1], [1])
-    mean = helper.make_node("ReduceMean", ["image", "axes"], ["depth"], keepdims=1)
-    graph = helper.make_graph([mean], "depth", [image], [depth], [axes])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
-    model.ir_version = 8
-    onnx.save(model, here / "depth.onnx")
+    mean = helper.make_node("ReduceMean", ["image"], ["depth"], axes=[1], keepdims=1)
+    save_graph(helper.make_graph([mean], "depth", [image], [depth]), here / "depth.onnx")
 
 
 @pytest.fixture(scope="session")
 def environment(folder: Path) -> dict[str, str]:
     """Stand-ins for trtexec, TensorRT and CUDA; a store, settings and locks of the folder's own."""
-    binary = folder / "bin" / "trtexec"
-    binary.parent.mkdir()
-    program = ROOT / "tests" / "standin" / "trtexec"
-    binary.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{program}" "$@"\n')
-    binary.chmod(0o755)
-    path = [binary.parent, Path(sys.executable).parent]
+    path = [install_trtexec(folder / "bin").parent, Path(sys.executable).parent]
     return {
         **os.environ,
         "PATH": os.pathsep.join([*map(str, path), os.environ["PATH"]]),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,10 +12,9 @@ from typing import Any
 import leftovers
 from golden import ROOT, Case
 from gpu_standin import plan_bytes
-from made_artefacts import make_artefacts
+from made_artefacts import install_trtexec, make_artefacts
 
 DEMO = ROOT / "src" / "trtbench" / "data" / "demo"
-STANDIN = ROOT / "tests" / "standin" / "trtexec"
 SHORT = "--warmup 5ms --iterations 20 --no-until-steady"
 TURNS = "--launches 2 --max-launches 2 --pairs 12"
 FIVE = "--launches 5 --max-launches 5 --pairs 12"
@@ -33,10 +31,7 @@ def _demo(folder: Path) -> None:
 
 
 def _trtexec(folder: Path) -> None:
-    binary = folder / "bin" / "trtexec"
-    binary.parent.mkdir()
-    binary.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{STANDIN}" "$@"\n')
-    binary.chmod(0o755)
+    install_trtexec(folder / "bin")
     shutil.copy(DEMO / "digits.onnx", folder / "net.onnx")
 
 

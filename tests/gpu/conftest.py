@@ -20,6 +20,8 @@ from trtbench.core.codec import json_from_value, value_from_json
 from trtbench.core.jobs import Job, JobEnd, ReportedError
 from trtbench.host.cuda import cuda_problem
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))  # detectors of our own
+
 CHANNELS = 64
 IMAGE = (CHANNELS, 112, 112)
 LAYERS = 16
