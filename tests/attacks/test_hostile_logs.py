@@ -63,10 +63,6 @@ def test_secrets_of_whoever_made_a_log_go_no_further(tmp_path: Path) -> None:
     assert not [path for path in kept if SECRET.encode("utf-16-le") in path.read_bytes()]
 
 
-def test_a_shape_is_no_secret() -> None:
-    assert mask("--shapes=token:1x128,auth:4x4") == "--shapes=token:1x128,auth:4x4"
-
-
 LONG = 250_000
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from commands import trtbench
 
-from trtbench.core.errors import InputError, UsageError
+from trtbench.core.errors import UsageError
 from trtbench.requests.settings import load_config, trust_settings, trusted_settings
 
 STRANGER = 12345
@@ -80,11 +80,6 @@ def test_a_list_of_trust_that_everyone_can_write_counts_for_nothing(trap: Path) 
     assert trusted_settings() == ()
     with pytest.raises(UsageError, match="not yours"):
         load_config()
-
-
-def test_nothing_to_trust_is_said(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no settings"):
-        trust_settings(tmp_path)
 
 
 def test_what_a_project_steers_is_shown_the_first_time_and_when_it_changes(trap: Path) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import venv
 from pathlib import Path
 
 import numpy as np
@@ -141,23 +140,6 @@ def test_inputs_that_no_memory_holds(say):
     assert err.splitlines()[-1].startswith("fix: a smaller --batch or --shape")
 
 
-def test_models_that_cannot_be_loaded(say, tmp_path):
-    models.truncate(models.conv_model(tmp_path / "cut.onnx"))
-    models.external_data_path(models.external_data_model(tmp_path / "parts.onnx")).unlink()
-    models.unsupported_operator_model(tmp_path / "strange.onnx")
-    Path("text.onnx").write_text("I am a text\n")
-    expected = {
-        "cut.onnx": "error: cut.onnx is damaged or cut short",
-        "parts.onnx": "error: the model keeps its weights in another file, which is not there",
-        "strange.onnx": "error: the model uses an operator that ONNX Runtime does not have",
-        "text.onnx": "error: text.onnx is not an ONNX file",
-    }
-    for name, words in expected.items():
-        status, out, err = bench(say, name, "--batch", 1)
-        assert (status, out) == (1, "")
-        assert words in err
-
-
 # --- the store -------------------------------------------------------------------------------
 
 
@@ -239,46 +221,6 @@ def test_runs_that_are_not_there(say, arguments, status, message):
 
 
 # --- other interpreters ----------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def bare_venv(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("bare")
-    venv.create(folder, with_pip=False)
-    return folder
-
-
-def test_an_interpreter_that_lacks_msgspec(say, bare_venv):
-    python = bare_venv / "bin" / "python"
-    status, _, err = bench(say, "tiny.onnx", "--batch", 1, "--python", python)
-    assert status == 4
-    assert "error: the other interpreter lacks what a worker needs" in err
-    assert f"fix: {python} -m pip install msgspec numpy" in err
-    status, _, err = bench(say, "tiny.onnx", "--batch", 1, "--python", bare_venv)
-    assert status == 4
-    assert f"fix: --python {python}" in err
-
-
-def test_another_interpreter_is_lent_this_package(say, tmp_path):
-    """An environment with the libraries but without trtbench, as another one would be."""
-    venv.create(tmp_path / "other", with_pip=False)
-    python = tmp_path / "other" / "bin" / "python"
-    libraries = tmp_path / "libraries"
-    libraries.mkdir()
-    for package in ("msgspec", "numpy", "onnxruntime"):
-        found = Path(__import__(package).__file__).parent
-        for each in found.parent.glob(f"{package}*"):
-            (libraries / each.name).symlink_to(each)
-    site = next((tmp_path / "other").glob("lib/python*/site-packages"))
-    (site / "lent.pth").write_text(f"{libraries}\n")
-    probe = subprocess.run([python, "-c", "import trtbench"], cwd="/", capture_output=True)
-    assert probe.returncode != 0, "trtbench can be imported there: nothing would be shown"
-    status, out, err = bench(say, "tiny.onnx", "--batch", 1, "--python", python, "--json")
-    assert status == 0, err
-    environment = json.loads(out)["run"]["environment"]
-    assert environment["python"] == sys.version.split()[0]
-    assert set(environment["versions"]) >= {"numpy", "onnxruntime"}
-    assert "scipy" not in environment["versions"]
 
 
 def test_files_of_the_working_folder_do_not_shadow_libraries(say):

@@ -69,10 +69,7 @@ def test_verbs_of_engines(trtexec: Any, holds: Callable[..., None]) -> None:
 def test_an_upgrade_and_a_build_by_tensorrt_rtx(
     rtx: Rtx, tmp_path: Path, holds: Callable[..., None]
 ) -> None:
-    model, python = (
-        str(conv_model(tmp_path / "net.onnx", batch=1)),
-        rtx.python or sys.executable,
-    )
+    model, python = (str(conv_model(tmp_path / "net.onnx", batch=1)), rtx.python or sys.executable)
     real = ["-r", "tensorrt-rtx", "--target", "sm_86"]
     holds("build", model, *real, "--python", python)
     pythons = ["--python", python, "--python", python]

@@ -14,16 +14,11 @@ from models import conv_model
 from terminal import WHOLE, WIDTHS, assert_honest, screens
 from trtbench.analysis.check import Checked
 from trtbench.cli import run as run_command
-from trtbench.compare.compare import comparison_from_runs
-from trtbench.core.results import Compared, Localization
-from trtbench.core.run import Run, Score, Scores, precision_of
+from trtbench.core.results import Localization
 from trtbench.report.document import Document
 from trtbench.report.listings import document_from_diagnosis
 from trtbench.report.renderers.json import json_bytes
 from trtbench.report.sections.checks import document_from_check, document_from_localized
-from trtbench.report.sections.verdicts import document_from_demo
-from trtbench.store.store import Store
-from trtbench.workflows.demo import Demo
 from trtbench.workflows.doctor import diagnose
 
 pytestmark = pytest.mark.xdist_group("screens")
@@ -64,7 +59,6 @@ VERBS = {
     "why": ["why", "fp16.profile.json", "int8.profile.json"],
     "check": ["DRAW", "check.document.json"],
     "localize": ["DRAW", "localize.document.json"],
-    "demo": ["DRAW", "demo.document.json"],
 }  # fmt: skip
 
 
@@ -86,28 +80,11 @@ def make_check(folder: Path) -> None:
     write(document_from_localized(found), folder / "localize.document.json")
 
 
-def make_demo(folder: Path) -> None:
-    store = Store(folder / "runs")
-    runs = [store.load(entry.id) for entry in store.index.find(kind="run")[:2]]
-    first, second = (run for run in runs if isinstance(run, Run))
-    scores = Scores(sha256=None, scores=(Score(metric="top1", value=0.9922),))
-    judged = comparison_from_runs(first, second)
-    compared = Compared(baseline=first, candidate=second, comparison=judged)
-    found = Demo(
-        runs=(first, second),
-        scores={precision_of(run.record) or "": scores for run in (first, second)},
-        compared={1: compared},
-        files=(),
-    )
-    write(document_from_demo(found), folder / "demo.document.json")
-
-
 @pytest.fixture(scope="module")
 def drawn(measured: Path) -> dict[str, dict[int, list[str]]]:
     words = ["--batch", "1,2", "--duration", "20ms", "--launches", "2", "--format", "none"]
     words += ["--axis", "warmup=5ms", "--axis", "until_steady=false"]
     place = ["-o", str(measured / "swept"), "--store", str(measured / "runs")]
-    make_demo(measured)
     assert run_command(["sweep", str(measured / LONG), *words, *place]) == 0
     make_check(measured)
     write(document_from_diagnosis(diagnose()), measured / "doctor.document.json")

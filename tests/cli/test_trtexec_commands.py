@@ -18,7 +18,7 @@ from command import Say
 from trtbench.core.run import FailedRun, Run
 from trtbench.store.directory import read_run
 from trtbench.store.store import Store
-from waiting import wait_for, with_patience
+from waiting import wait_for
 
 R = TypeVar("R", Run, FailedRun)
 QUICK = ("--warmup", "50ms", "--duration", "50ms")
@@ -74,57 +74,6 @@ def test_several_launches_keep_their_files_apart(trtexec: Any, say: Say) -> None
     assert len(json.loads((run.path / "times.json").read_bytes())) == len(run.times)
 
 
-def test_a_graph_that_fell_back_is_a_finding(trtexec: Any, say: Say) -> None:
-    trtexec.behave("no-graph")
-    say("bench", trtexec.engine(), *QUICK, "--cuda-graph", "on", "--no-profile")
-    assert "H24" in {finding.code for finding in only_run().findings}
-
-
-def test_the_protocol_gpu_says_what_it_means(trtexec: Any, say: Say) -> None:
-    trtexec.version("11.1.0")
-    say("bench", trtexec.engine(), *QUICK, "--protocol", "gpu")
-    record = only_run().record
-    assert (record.spec.cuda_graph, record.spec.transfers) == ("on", False)
-    assert record.conditions["protocol"].value == "gpu"
-
-
-@pytest.mark.parametrize(
-    ("behaviour", "status"), [("fail", 1), ("crash", -11), ("silent", 0), ("late", 1)]
-)
-def test_a_failure_is_on_record_with_its_own_status(
-    behaviour: str, status: int, trtexec: Any, say: Say
-) -> None:
-    trtexec.behave(behaviour)
-    said = say("bench", trtexec.engine(), *QUICK)
-    failed = only_run(FailedRun)
-    assert (said.status, failed.program_status, failed.exit_status) == (1, status, 3)
-    assert 0 < len(failed.log_tail) <= 20
-    assert all(line in said.err for line in failed.log_tail)
-    assert "trtexec_stdout.log" in said.err.splitlines()[-1]
-    assert Path(said.err.split()[-1]).is_file()
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("words", [("hang",), ("hang", "deaf")])
-def test_a_timeout_ends_trtexec(words: tuple[str, ...], trtexec: Any, say: Say) -> None:
-    trtexec.behave(*words)
-    store = Store("store")
-
-    def attempt(seconds: float) -> FailedRun:
-        for entry in store.index.find():
-            store.remove(entry.id)
-        assert say("bench", trtexec.engine(), *QUICK, "--timeout", f"{seconds}s").status == 1
-        return only_run(FailedRun)
-
-    failed = with_patience(
-        attempt, far_enough=lambda run: any("Starting inference" in x for x in run.log_tail)
-    )
-    assert "no end after" in failed.reason
-    assert failed.stage in ("warm-up", "measure")
-    assert any("Starting inference" in line for line in failed.log_tail)
-    assert trtexec.gone()
-
-
 @pytest.mark.process
 @pytest.mark.parametrize(
     "number",
@@ -165,20 +114,3 @@ def test_bench_dry_run_prints_a_command_to_paste(trtexec: Any, say: Say) -> None
     words = shlex.split(shown.splitlines()[-1])
     assert words[:2] == [str(trtexec.binary), f"--loadEngine={engine}"]
     assert {"--infStreams=2", "--idleTime=5"} < set(words)
-
-
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        ("--protocol serve", "cannot measure with the protocol"),
-        ("--protocol gpu --cuda-graph off", "with a CUDA graph"),
-        ("--warmup-iterations 50", "warms up for a time"),
-        ("--opt avgruns=3", "no option"),
-        ("--streams 0", "at least 1"),
-        ("--profile-index 1 --opt version=8.6", "TensorRT 10.0 or later"),
-        ("--no-separate-profile-run", "reports no times"),
-    ],
-)
-def test_what_cannot_be_asked_is_refused(flags: str, words: str, trtexec: Any, say: Say) -> None:
-    said = say("bench", trtexec.engine(), *flags.split(), "--dry-run")
-    assert (said.status, words in said.err) == (2, True)

@@ -150,11 +150,7 @@ def test_every_new_command_of_a_page_runs(
     failed = []
     for command in commands(page):
         done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
+            ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True
         )
         if done.returncode:
             failed.append(f"{command}\n{done.stdout[-500:]}{done.stderr}")

@@ -25,11 +25,7 @@ from typed_models import quantized, typed
 
 SIZE, CHANNELS = 32, 64
 SHAPES = {
-    "image": {
-        "min": [1, 3, SIZE, SIZE],
-        "opt": [8, 3, SIZE, SIZE],
-        "max": [16, 3, SIZE, SIZE],
-    }
+    "image": {"min": [1, 3, SIZE, SIZE], "opt": [8, 3, SIZE, SIZE], "max": [16, 3, SIZE, SIZE]}
 }
 
 

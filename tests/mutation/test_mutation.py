@@ -148,12 +148,7 @@ def test_run_directories(tmp_path, capsys) -> None:
     from trtbench.core.run import Run
     from trtbench.report.site.pages import failed_data, row_from_record, run_data, script_from_data
     from trtbench.requests.settings import cached_from_run
-    from trtbench.store.directory import (
-        read_run,
-        write_record,
-        write_samples,
-        write_telemetry,
-    )
+    from trtbench.store.directory import read_run, write_record, write_samples, write_telemetry
     from trtbench.workflows.report import write_report
 
     whole = tmp_path / "whole"
@@ -306,13 +301,7 @@ def test_sweep_files(tmp_path, capsys, monkeypatch) -> None:
     from trtbench.executors.ssh import hosts_from_file
     from trtbench.requests.settings import load_config
     from trtbench.sweep.matrix import cases_from_matrix, check_choice, matrix_from_file
-    from trtbench.sweep.records import (
-        JOURNAL,
-        Journal,
-        SweepOutline,
-        read_outline,
-        write_outline,
-    )
+    from trtbench.sweep.records import JOURNAL, Journal, SweepOutline, read_outline, write_outline
 
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))

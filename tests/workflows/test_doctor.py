@@ -119,8 +119,6 @@ def test_a_runtime_is_asked_in_the_interpreter_it_would_measure_with(plugin, tmp
 
     python, check = asked("elsewhere", None)
     assert (check.status, str(python) in check.detail) == ("broken", True)
-    python, check = asked("elsewhere", "exit 1")
-    assert (check.status, "status 1" in check.detail) == ("broken", True)
     # The same interpreter under another name uses this package and finds the plug-in.
     same = f'exec "{sys.executable}" "$@"'
     python, check = asked("elsewhere", same)

@@ -22,11 +22,7 @@ from trtbench.requests.measure import BenchRequest
 from trtbench.requests.run_spec import run_spec
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
-from trtbench.workflows.engines import (
-    engine_from_words,
-    explain_measured,
-    explain_stated,
-)
+from trtbench.workflows.engines import engine_from_words, explain_measured, explain_stated
 
 MODEL = ModelRef(path="/models/net.engine", format="engine")
 NAMES = ("conv1 + relu1", "conv2 + relu2", "fc")

@@ -30,7 +30,6 @@ from trtbench.core.run import FailedRun
 from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.measure.bench import run_bench
 from trtbench.measure.jobs import fail_if_model_changed
-from trtbench.measure.model_facts import keep_model, kept_model
 from trtbench.models.identity import changed, demand_unchanged, model_ref
 from trtbench.requests.accuracy import EvalRequest
 from trtbench.requests.execution import Event, Execution
@@ -42,20 +41,6 @@ from trtbench.sweep.result import results_from_sweep
 from trtbench.sweep.run import SweepProgress, carry_out, start_sweep
 
 SHORT = {"duration": 0.02, "warmup": 0.005, "until_steady": False, "threads": 1}
-
-
-def with_weights_beside(path: Path) -> Path:
-    """Move the weights of a model into a file of their own."""
-    model = onnx.load(path)
-    models.external_data_path(path).unlink(missing_ok=True)
-    onnx.save_model(
-        model,
-        path,
-        save_as_external_data=True,
-        location=models.external_data_path(path).name,
-        size_threshold=0,
-    )
-    return path
 
 
 def swap_weights(path: Path) -> None:
@@ -149,7 +134,7 @@ def test_a_folder_is_all_its_files(tmp_path: Path) -> None:
 def test_scores_of_other_weights_are_not_joined(
     tmp_path: Path, store: Store, config: Config
 ) -> None:
-    path = with_weights_beside(colour_network(tmp_path / "net.onnx"))
+    path = models.move_weights_beside(colour_network(tmp_path / "net.onnx"))
     run_bench(run_spec(BenchRequest(model=path, batch=1, **SHORT), config), store=store)
     swap_weights(path)
     request = EvalRequest(
@@ -169,7 +154,7 @@ def test_a_model_that_changes_between_the_steps_of_a_sweep_is_noticed(
     tmp_path: Path, store: Store, config: Config, moment: str
 ) -> None:
     """Nothing of the new bytes is kept under the hash of the old ones."""
-    path = with_weights_beside(colour_network(tmp_path / "net.onnx"))
+    path = models.move_weights_beside(colour_network(tmp_path / "net.onnx"))
     data, weights = colour_folder(tmp_path / "val"), models.external_data_path(path)
     own = weights.read_bytes()
     asked = matrix(
@@ -197,7 +182,7 @@ def test_a_model_that_changes_between_the_steps_of_a_sweep_is_noticed(
 def test_a_model_that_changes_while_it_is_measured_ends_the_run(
     tmp_path: Path, store: Store, config: Config
 ) -> None:
-    path = with_weights_beside(models.conv_model(tmp_path / "net.onnx"))
+    path = models.move_weights_beside(models.conv_model(tmp_path / "net.onnx"))
 
     def change(event: Event) -> None:
         if event.text.endswith("measuring") and "2/3" in event.text:
@@ -226,7 +211,7 @@ def test_a_model_that_changes_while_it_is_measured_ends_the_run(
 def test_a_crash_over_weights_that_changed_is_told_as_that(
     tmp_path: Path, end: JobEnd, told: bool
 ) -> None:
-    path = with_weights_beside(models.conv_model(tmp_path / "net.onnx"))
+    path = models.move_weights_beside(models.conv_model(tmp_path / "net.onnx"))
     model = model_ref(path)
     demand_unchanged(model)
     assert fail_if_model_changed(end, model) == end
@@ -267,29 +252,6 @@ def torch_reference(model: str, folder: Path, **options: str) -> ModelRef:
     return run_spec(request, Config(store=str(folder))).model
 
 
-def test_the_function_that_makes_a_module_is_part_of_the_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
-) -> None:
-    """One file of code may make two networks of the same weights."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "net.pt").write_bytes(b"PK\x03\x04 a state dict")
-    (tmp_path / "nets.py").write_text("def small(): ...\ndef large(): ...")
-    small, again, large = (
-        torch_reference("net.pt", tmp_path, factory=f"nets:{name}")
-        for name in ("small", "small", "large")
-    )
-    assert small == again
-    assert small.sha256 != large.sha256
-    assert changed(small) is None
-    copied = keep_model(store, small)
-    (tmp_path / "net.pt").unlink()
-    kept = kept_model(store, small)
-    assert kept is not None
-    assert (kept.path, kept.sha256) == (str(copied), small.sha256)
-    lost = tuple(each.having(name="/gone.py") for each in kept.files)
-    assert "is not there" in str(changed(kept.having(files=lost)))
-
-
 def test_code_that_a_factory_imports_is_part_of_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,6 +268,9 @@ def test_code_that_a_factory_imports_is_part_of_the_model(
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     seen = torch_reference("net.pt", tmp_path, factory="nets.small:make")
+    assert changed(seen) is None
+    other = torch_reference("net.pt", tmp_path, factory="nets.small:other")
+    assert other.sha256 != seen.sha256, "one file of code may make two networks"
     assert {str(Path(each.name).relative_to(tmp_path)) for each in seen.files} == {*files}
     for name in files:
         (tmp_path / name).write_text("WIDTH = 5")

@@ -19,7 +19,6 @@ from trtbench.cli import run as main
 from trtbench.core.errors import InputError, JobError, StoreError, UsageError
 from trtbench.core.run import Run
 from trtbench.core.spec import Length
-from trtbench.formats import arrival_trace
 from trtbench.formats.arrival_trace import arrivals_from_file
 from trtbench.measure import bench
 from trtbench.measure import load as load_workflow
@@ -108,14 +107,6 @@ def test_what_is_wrong_in_a_trace_is_said_with_its_line(tmp_path: Path, last: st
     with pytest.raises(InputError) as caught:
         arrivals_from_file(written(tmp_path, f"time_s\n\n1\n\n2\n{last}\n"))
     assert caught.value.facts["line"] == "6"
-
-
-def test_a_trace_too_long_for_a_record_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(arrival_trace, "MOST_ARRIVALS", 3)
-    with pytest.raises(InputError, match="3 arrivals"):
-        arrivals_from_file(written(tmp_path, "time_s\n1\n2\n3\n4\n"))
 
 
 def test_a_trace_is_stretched_to_the_rate_and_begins_anew() -> None:

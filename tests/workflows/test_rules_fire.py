@@ -72,17 +72,12 @@ class Stage:
         self.model = conv_model(folder / "m.onnx")
         self.world = World()
         module = types.ModuleType("scripted")
-        module.FORMATS = ("onnx",)  # type: ignore[attr-defined]
-        module.OPTIONS = {}  # type: ignore[attr-defined]
-        module.available = lambda: None  # type: ignore[attr-defined]
-        module.fix = lambda: None  # type: ignore[attr-defined]
-        module.device = lambda spec: self.world.device  # type: ignore[attr-defined]
-        module.bench = self._bench  # type: ignore[attr-defined]
         real = RUNTIMES.load("onnxruntime")
-        for name in vars(RUNTIMES.contract):
-            if name.isupper() or name in ("open_session", "command_lines"):
-                module.__dict__.setdefault(name, getattr(real, name, None))
-        module.open_session = module.command_lines = None  # type: ignore[attr-defined]
+        known = {name: getattr(real, name) for name in vars(RUNTIMES.contract) if name.isupper()}
+        own = {"OPTIONS": {}, "available": lambda: None, "fix": lambda: None, "bench": self._bench,
+               "open_session": None, "command_lines": None,
+               "device": lambda spec: self.world.device}  # fmt: skip
+        vars(module).update({**known, **own})
         monkeypatch.setitem(RUNTIMES._held, "scripted", module)
         monkeypatch.setattr(job_module, "run_jobs", self._run_jobs)
         monkeypatch.setattr(job_module, "read_environment", lambda **asked: self.world.machine)
