@@ -227,17 +227,21 @@ def test_a_bound_below_a_lone_query_needs_no_search(model: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"slo": "p99<5ms", "protocol": None}, ""),
-        ({"slo": "p99<5ms", "output": "here"}, ""),
-        ({"slo": "p99<5ms", "gap": "1ms"}, ""),
-        ({"slo": "p99<5ms", "streams": 2}, ""),
+        ({"slo": "p99<5ms", "protocol": None}, None),
+        ({"slo": "p99<5ms", "output": "here"}, None),
+        ({"slo": "p99<5ms", "gap": "1ms"}, None),
+        ({"slo": "p99<5ms", "streams": 2}, None),
         ({"rate": "3GHz", "duration": "2s"}, "too many to plan"),
         ({"arrivals": "trace.csv"}, "more than a week"),
         ({"arrivals": "burst"}, "no such file"),
     ],
 )
 def test_what_cannot_be_sent_or_searched_for_is_refused_at_once(
-    model: Path, tmp_path: Path, asked: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
+    model: Path,
+    tmp_path: Path,
+    asked: dict[str, Any],
+    words: str | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     written(tmp_path, "time_s\n0\n1e300\n")
