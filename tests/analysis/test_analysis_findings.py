@@ -19,7 +19,7 @@ from trtbench.analysis.findings import (
     rule_table,
 )
 from trtbench.analysis.findings.evidence import PairFacts
-from trtbench.analysis.summary import modes, summarize, worst
+from trtbench.analysis.summary import modes
 from trtbench.analysis.verdict import verdict_from_effects
 from trtbench.compare.compare import comparison_from_runs
 from trtbench.core.results import Comparison, Unreadable, Verdict
@@ -369,16 +369,6 @@ def test_drift_matters_less_in_a_duet() -> None:
     assert (severity(alone, "H15"), severity(duet, "H15")) == ("warning", "note")
 
 
-def test_findings_name_their_number_and_stand_in_order_of_severity() -> None:
-    times = IterationTimes(host=np.ones(50), gpu=np.full(50, 2.0))
-    found = findings_from_run(run(times))
-    assert (found[0].code, found[0].concerns) == ("H02", "host")
-    order = ["error", "warning", "note"]
-    assert [f.severity for f in found] == sorted((f.severity for f in found), key=order.index)
-    summary = summarize(times)
-    assert evidence_from_run(run(times), summary=summary).summary is summary
-
-
 @pytest.mark.parametrize(
     "draw",
     [
@@ -395,11 +385,6 @@ def test_one_mode_is_never_taken_for_two(draw: Callable[[np.random.Generator], C
         split = modes(draw(random))
         assert split is not None
         assert not (split.separation > 4 and split.minor_share >= 0.05 and split.gap > 0.01)
-
-
-def test_worst_samples_come_first() -> None:
-    assert worst(np.array([1.0, 9, 3, 8, 2]), count=3) == [1, 3, 2]
-    assert worst(np.array([1.0])) == [0]
 
 
 def at_clock(factor: float, clock_hz: float | None, *, in_bursts: bool = False) -> Run:

@@ -85,21 +85,6 @@ def test_what_cannot_be_read_says_why(text: str, said: str) -> None:
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["top1>=0.7", "top1>=70", "top1>0.5+1%", "not 0.7<top1"])
-def test_a_share_needs_its_per_cent(text: str) -> None:
-    with pytest.raises(UsageError, match="has no unit"):
-        condition_from_text(text, names=NAMES, kinds={"top1": "share"})
-
-
-@pytest.mark.parametrize(
-    ("text", "outcome"),
-    [("top1>=70%", True), ("top1>=baseline*0.99", True), ("top1>=71 %", False), ("top1>0", True)],
-)
-def test_one_unit_of_shares(text: str, outcome: bool) -> None:
-    condition = condition_from_text(text, names=NAMES, kinds={"top1": "share"})
-    assert holds(condition, {"top1": 0.704}, baseline={"top1": 0.71}) is outcome
-
-
 @pytest.mark.parametrize(
     ("text", "meant"),
     [

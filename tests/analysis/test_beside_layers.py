@@ -99,14 +99,6 @@ def test_qat_resnet_is_slower_than_fp16_and_the_causes_are_named(trex: dict[str,
     assert explained <= found.shortfall_s * (1 + 1e-9)
 
 
-def test_conversions_of_qat_resnet_add_up(trex: dict[str, Files]) -> None:
-    qat = trex["qat"]
-    truth = precision_truth(qat.table)
-    by_hand = qat.sum_s(lambda layer: layer["LayerType"] == "Reformat")
-    assert truth.conversion_s == pytest.approx(by_hand)
-    assert sum(each.layers for each in truth.conversions) == 12
-
-
 @pytest.mark.parametrize(("one", "two"), [("fp16", "qat"), ("fp32", "fp16"), ("fp32", "qat")])
 def test_changes_add_up_to_the_difference_of_the_files(
     trex: dict[str, Files], one: str, two: str

@@ -12,7 +12,6 @@ from trtbench.analysis.memory import (
     predicted,
 )
 from trtbench.core.run import Scalar
-from trtbench.core.units import text_from_bytes
 from trtbench.measure.bench import evidence_of_launches
 from trtbench.report.run_facts import words_from_memory
 
@@ -90,18 +89,6 @@ def test_what_launches_saw_of_memory_is_not_mixed() -> None:
     assert memory_of_launches([{"outputs_finite": True}]) == {}
 
 
-def test_what_fits_now_stands_beside_what_would_fit_alone() -> None:
-    words = dict(words_from_memory(use_of({**FACTS, "memory_total_bytes": 2048 * MIB})))
-    assert words["fit"] == (
-        "5 processes or one with 131 contexts in 2.00 GiB; "
-        f"2 processes or one with 51 contexts in the {text_from_bytes(1000 * MIB)} free"
-    )
-    board = use_of({**FACTS, "memory_of_host": True})
-    told = dict(words_from_memory(board))["fit"]
-    assert told.startswith("at most 2 processes")
-    assert "1.00 GiB shared with the host" in told
-
-
 def test_what_was_not_seen_is_unknown_and_not_zero() -> None:
     use = use_of({"memory_free_opened_bytes": MIB, "memory_free_before_bytes": 1})
     assert {part.bytes for part in use.parts} == {None}
@@ -120,15 +107,6 @@ def test_what_is_known_in_part_is_a_bound() -> None:
     assert words["fit"] == "at most one process with 76 contexts in 1.00 GiB"
 
 
-def test_contexts_that_take_next_to_nothing_are_not_counted_out() -> None:
-    small = {name: value for name, value in FACTS.items() if "context" not in name}
-    small |= {"activation_bytes": 0, "io_bytes": 8192, "memory_buffers_bytes": 0}
-    words = dict(words_from_memory(use_of(small)))
-    assert "or one with over 10 000 contexts in 1.00 GiB" in words["fit"].replace("\u202f", " ")
-    whole = use_of(FACTS, weight_bytes=18 * MIB)
-    assert "at" not in " ".join(dict(words_from_memory(whole)).values()).split()
-
-
 def test_an_engine_tells_beforehand_what_it_will_take() -> None:
     use = predicted(weight_bytes=20, activation_bytes=10, io_bytes=2, total_bytes=100)
     assert (use.process_bytes, use.contexts_fit) == (32, 6)
@@ -138,15 +116,3 @@ def test_an_engine_tells_beforehand_what_it_will_take() -> None:
     assert (bare.process_bytes, bare.processes_fit, bare.contexts_fit) == (20, None, None)
     nothing = predicted(weight_bytes=None, activation_bytes=None, io_bytes=None)
     assert words_from_memory(nothing) == ()
-
-
-def test_profiles_and_the_loading_of_modules_are_named() -> None:
-    told = {"activations_by_profile": f"{MIB}, {9 * MIB}", "module_loading": "lazy"}
-    use = use_of({**FACTS, **told}, weight_bytes=18 * MIB)
-    assert use.by_profile == (MIB, 9 * MIB)
-    words = dict(words_from_memory(use))
-    assert "modules (lazy) 16.0 MiB" in words["memory"]
-    assert words["activations"].startswith("1.00 MiB in profile 0, 9.00 MiB in profile 1")
-    plain = use_of(FACTS)
-    assert (plain.by_profile, plain.loading) == ((), None)
-    assert "activations" not in dict(words_from_memory(plain))

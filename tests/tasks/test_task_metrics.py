@@ -13,7 +13,6 @@ from PIL import Image
 from scipy.stats import binomtest
 from sklearn.metrics import accuracy_score, mean_squared_error, top_k_accuracy_score
 
-from trtbench.analysis.classification import mcnemar, per_class, rank_of_label, top_k, wilson
 from trtbench.analysis.coco import (
     COCO_SIGMAS,
     People,
@@ -26,13 +25,18 @@ from trtbench.analysis.coco import (
     pck,
     suppress,
 )
-from trtbench.analysis.depth import (
+from trtbench.analysis.scores import (
     DepthRules,
     align,
     judge_map,
     map_differences,
+    mcnemar,
     metrics_of,
+    per_class,
+    rank_of_label,
     resize_map,
+    top_k,
+    wilson,
 )
 from trtbench.analysis.summary import mean_interval
 from trtbench.host.images import sampled

@@ -15,8 +15,7 @@ from scipy.special import softmax
 
 from real_parts import has_modules
 from trtbench.analysis.check import OutputTally
-from trtbench.analysis.classification import agreement, per_class, rank_of_label, top_k
-from trtbench.analysis.depth import metrics_of
+from trtbench.analysis.scores import agreement, metrics_of, per_class, rank_of_label, top_k
 
 # torchmetrics imports whatever torchvision is installed, even one made for another PyTorch.
 GUARD = """

@@ -11,7 +11,7 @@ import pytest
 import leftovers
 from analysis_values import environment, run, stated
 from models import tiny_model
-from trtbench.analysis.ladder import ladder_from_runs, steps_between
+from trtbench.analysis.stored_comparison import ladder_from_runs, steps_between
 from trtbench.core.errors import InputError, UsageError
 from trtbench.core.run import Gpu, Run
 from trtbench.core.samples import IterationTimes

@@ -37,8 +37,8 @@ from trtbench.analysis.localize import (
     makers_first,
     one_by_one,
 )
-from trtbench.analysis.numeric import USUAL_SQNR_DB
 from trtbench.analysis.onnx_graph import PREFIX
+from trtbench.analysis.scores import USUAL_SQNR_DB
 from trtbench.convert.calibration import FeedArrays
 from trtbench.convert.cast import (
     EXACT,

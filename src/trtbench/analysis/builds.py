@@ -33,6 +33,7 @@ TRIMMED = 1.14
 """Variance of a mean with 20 % trimmed at either end over that of a mean, of normal values."""
 MOST_BUILDS = 1000
 MEANING = "99 % for the ratio over builds on this machine"
+TOO_FEW = "fewer than two builds of each side were measured"
 
 AspectName = Literal["bytes", "graph", "tactics", "outputs", "latency"]
 
@@ -48,7 +49,6 @@ class Draw(Value, frozen=True, kw_only=True):
     layers: int | None = None
     run: str | None = None
     launches_s: tuple[float, ...] = ()
-    """The median time of each launch."""
 
     @property
     def typical_s(self) -> float | None:
@@ -77,7 +77,6 @@ class Spread(Value, frozen=True, kw_only=True):
     between: float
     """Standard deviation from build to build, as a part of the time, launches' share taken out."""
     within: float
-    """Standard deviation from launch to launch of one build."""
     p: float | None
     """Of builds this far apart if they were all alike; ``None`` with one launch each."""
     needed: dict[str, int]
@@ -220,7 +219,7 @@ def verdict_over_pairs(
         if a.typical_s and b.typical_s
     ]
     if len(effects) < 2:
-        return incomparable(metric, reason="fewer than two builds of each side were measured")
+        return incomparable(metric, reason=TOO_FEW)
     return verdict_from_effects(effects, metric=metric, design="builds", margin=margin)
 
 
@@ -234,7 +233,7 @@ def verdict_over_builds(
     ]
     estimate = difference(*sides)
     if estimate is None:
-        return incomparable(metric, reason="fewer than two builds of each side were measured")
+        return incomparable(metric, reason=TOO_FEW)
     return judge(estimate, metric=metric, design="builds", margin=margin, meaning=MEANING)
 
 
@@ -266,6 +265,4 @@ class Upgrade(ShortView, Value, frozen=True, kw_only=True):
     new: UpgradeSide
     verdict: Verdict
     outputs: Aspect
-    """Of the new version's engines against the old one's."""
     layers: str
-    """What became of the layers, in words."""

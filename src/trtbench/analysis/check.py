@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.classification import wilson
-from trtbench.analysis.numeric import sqnr_from_rel_l2
+from trtbench.analysis.scores import sqnr_from_rel_l2, wilson
 from trtbench.core.conditions import (
     Condition,
     condition_from_text,
@@ -23,6 +22,7 @@ from trtbench.core.conditions import (
     unknown_names,
 )
 from trtbench.core.errors import UsageError
+from trtbench.core.metrics import metric
 from trtbench.core.results import Failed, ShortView
 from trtbench.core.run import Interval, Scalar
 from trtbench.core.samples import AnyArray, Floats
@@ -52,19 +52,9 @@ class RankRow(Value, frozen=True, kw_only=True):
 
     rank: int
     mae: float | None
-    """Mean \\|a[c] - b[c]\\| where c is the class at this place of the candidate (ArtTRT)."""
-    mae_reference: float | None
-    """The same with the class at this place of the reference."""
-    mae_sorted: float | None
-    """Mean difference of the scores at this place, whatever their classes.
-
-    Means are over items with finite scores there on both sides; ``None`` without any."""
+    """Mean \\|a[c] - b[c]\\| where c is the class at this place of the candidate (ArtTRT), over
+    items with finite scores there on both sides; ``None`` without any."""
     disagree: float
-    """Share of inputs with another class at this place."""
-    disagree_clear: float | None
-    """The same among inputs whose place is no near-tie: the gap to the next score of the reference
-    is at least twice ``mae_reference``; ``None`` when all are."""
-    clear: int
 
 
 class TopClass(Value, frozen=True, kw_only=True):
@@ -87,20 +77,15 @@ class ClassCheck(Value, frozen=True, kw_only=True):
     top5_agreement: float | None
     """Mean Jaccard index of the sets of the five best; ``None`` with fewer than six classes."""
     kl: float | None
-    """Mean KL(reference, candidate) of the probabilities, in nats."""
     kl_max: float | None
     js: float | None
-    probability_shift: float | None
-    """Mean \\|difference\\| of the probability of the reference's best class."""
     probabilities: bool
     """Whether the outputs were probabilities already; else softmax made them so."""
     mixed: bool
-    """Whether only one side gives probabilities."""
     ranks: tuple[RankRow, ...]
     top_reference: tuple[TopClass, ...] = ()
     """The reference's best classes of the first input that has an order of them."""
     top: tuple[TopClass, ...] = ()
-    """The candidate's, of the same input."""
 
 
 class WorstItem(Value, frozen=True, kw_only=True):
@@ -113,7 +98,6 @@ class WorstItem(Value, frozen=True, kw_only=True):
     max_abs: float | None
     nonfinite: int
     shapes: str | None = None
-    """``12x4 against 13x4``, where the sides gave outputs of different shapes."""
 
 
 class SweepPoint(Value, frozen=True, kw_only=True):
@@ -123,7 +107,6 @@ class SweepPoint(Value, frozen=True, kw_only=True):
     by_atol: float
     """With this as atol, and rtol 0."""
     by_rtol: float
-    """With this as rtol, and atol 0."""
 
 
 class ScalePoint(Value, frozen=True, kw_only=True):
@@ -149,7 +132,6 @@ class OutputCheck(Value, frozen=True, kw_only=True):
     reference_nonfinite: int
     max_abs: float | None
     max_abs_at: tuple[int, ...] | None
-    """Item, then the place in its output."""
     mean_abs: float | None
     max_rel: float | None
     mean_rel: float | None
@@ -162,7 +144,6 @@ class OutputCheck(Value, frozen=True, kw_only=True):
     """Mean of t - r over the root mean square of r."""
     p90_reference: float | None
     identical: bool
-    """Every element is the same, non-finite ones included."""
     misshapen: int = 0
     """Items for which the sides gave different shapes; their elements are close to nothing."""
     classes: ClassCheck | None = None
@@ -388,9 +369,8 @@ class ClassTally:
 
     def __init__(self) -> None:
         self._same: list[NDArray[np.bool_]] = []
-        self._gaps: list[Floats] = []
         self._errors: list[NDArray[np.float64]] = []
-        self._jaccard = self._kl = self._kl_max = self._js = self._shift = 0.0
+        self._jaccard = self._kl = self._kl_max = self._js = 0.0
         self._classes = self._items = self._ranked = 0
         self._are_probabilities = [True, True]
         self._top: list[tuple[TopClass, ...]] = [(), ()]
@@ -399,35 +379,28 @@ class ClassTally:
         """Take the scores of the same items: [items, classes]."""
         self._classes = reference.shape[1]
         self._items += len(reference)
-        ordered = ~np.any([np.isnan(each) | np.isposinf(each) for each in (reference, candidate)],
-                          axis=(0, 2))  # fmt: skip
+        both = np.stack([reference, candidate])
+        ordered = ~(np.isnan(both) | np.isposinf(both)).any(axis=(0, 2))
         a, b = reference[ordered], candidate[ordered]
         if not len(a):
             return
         self._ranked += len(a)
-        count = min(RANKS, a.shape[1])
-        first, second = (ranking(each, count + 1) for each in (a, b))
-        own, other = first[:, :count], second[:, :count]
+        own, other = (ranking(each, RANKS) for each in (a, b))
         if not any(self._top):  # what is -Inf cannot be written to a file
             self._top = [
-                tuple(TopClass(label=int(each), score=float(scores[each]))
-                      for each in order if np.isfinite(scores[each]))
+                tuple(
+                    TopClass(label=int(each), score=float(scores[each]))
+                    for each in order
+                    if np.isfinite(scores[each])
+                )
                 for scores, order in ((a[0], own[0]), (b[0], other[0]))
-            ]  # fmt: skip
+            ]
         self._same.append(own == other)
-        # How far each place is ahead of the next; the last class has none after it.
-        scores = np.take_along_axis(a, first, axis=1)
-        if scores.shape[1] == count:
-            scores = np.concatenate([scores, np.full((len(scores), 1), -np.inf)], axis=1)
         with np.errstate(invalid="ignore"):
-            gaps = scores[:, :count] - scores[:, 1 : count + 1]
-            self._gaps.append(np.nan_to_num(gaps, nan=0.0, posinf=np.inf))
-            self._errors.append(np.stack([
-                np.abs(np.take_along_axis(a, in_a, 1) - np.take_along_axis(b, in_b, 1))
-                for in_a, in_b in ((other, other), (own, own), (own, other))
-            ]))  # fmt: skip
+            there = (np.take_along_axis(each, other, 1) for each in (a, b))
+            self._errors.append(np.abs(np.subtract(*there)))
         if a.shape[1] > TOP:
-            pairs = first[:, :TOP, None] == second[:, None, :TOP]
+            pairs = own[:, :TOP, None] == other[:, None, :TOP]
             shared = pairs.any(axis=2).sum(axis=1)
             self._jaccard += float((shared / (2 * TOP - shared)).sum())
         # Divergence of the probabilities.
@@ -438,36 +411,20 @@ class ClassTally:
         kl = np.maximum((np.exp(p) * (p - q)).sum(axis=1), 0.0)
         middle = np.logaddexp(p, q) - np.log(2.0)
         js = ((np.exp(p) * (p - middle)).sum(axis=1) + (np.exp(q) * (q - middle)).sum(axis=1)) / 2
-        rows, best = np.arange(len(a)), own[:, 0]
         self._kl += float(kl.sum())
         self._kl_max = max(self._kl_max, float(kl.max(initial=0.0)))
         self._js += float(np.maximum(js, 0.0).sum())
-        self._shift += float(np.abs(np.exp(p[rows, best]) - np.exp(q[rows, best])).sum())
 
     def result(self) -> ClassCheck:
         places, items, ranked = min(RANKS, self._classes), self._items, self._ranked
         same = np.concatenate([np.zeros((0, places), bool), *self._same])
-        gaps = np.concatenate([np.zeros((0, places)), *self._gaps])
-        errors = np.concatenate([np.zeros((3, 0, places)), *self._errors], axis=1)
+        errors = np.concatenate([np.zeros((0, places)), *self._errors])
         ranks = []
         for place in range(places):
-            finite = (each[np.isfinite(each)] for each in errors[:, :, place])
-            mae, mae_reference, mae_sorted = (
-                float(each.mean()) if len(each) else None for each in finite
-            )
-            own = same[:, place]
-            clear = gaps[:, place] >= 2 * (mae_reference or 0.0)
-            ranks.append(
-                RankRow(
-                    rank=place + 1,
-                    mae=mae,
-                    mae_reference=mae_reference,
-                    mae_sorted=mae_sorted,
-                    disagree=1.0 - float(own.sum()) / items,
-                    disagree_clear=float((~own[clear]).mean()) if clear.any() else None,
-                    clear=int(clear.sum()),
-                )
-            )
+            finite = errors[np.isfinite(errors[:, place]), place]
+            mae = float(finite.mean()) if len(finite) else None
+            apart = 1.0 - float(same[:, place].sum()) / items
+            ranks.append(RankRow(rank=place + 1, mae=mae, disagree=apart))
         hits = int(same[:, 0].sum())
         return ClassCheck(
             items=items,
@@ -479,7 +436,6 @@ class ClassTally:
             kl=self._kl / ranked if ranked else None,
             kl_max=self._kl_max if ranked else None,
             js=self._js / ranked if ranked else None,
-            probability_shift=self._shift / ranked if ranked else None,
             probabilities=all(self._are_probabilities) and ranked > 0,
             mixed=self._are_probabilities[0] != self._are_probabilities[1],
             ranks=tuple(ranks),
@@ -514,20 +470,16 @@ def pair_outputs(
     reference: Mapping[str, object], candidate: Mapping[str, object]
 ) -> dict[str, str]:
     """Map outputs to the candidate's: by name, else by place when there are as many."""
-    if set(reference) & set(candidate):
-        return {name: name for name in reference if name in candidate}
-    if len(reference) == len(candidate):
+    shared = {name: name for name in reference if name in candidate}
+    if not shared and len(reference) == len(candidate):
         return dict(zip(reference, candidate, strict=True))
-    return {}
+    return shared
 
 
 METRICS = (
     "close", "equality", "argmax_match", "argmax_mismatch", "top5_agreement", "nan", "inf",
     "nonfinite", "shape_mismatch", "max_abs", "mean_abs", "max_rel", "mean_rel", "rmse", "rel_l2",
     "sqnr", "sqnr_db", "cosine", "bias", "kl", "kl_max", "js",
-)  # fmt: skip
-MORE_IS_BETTER = (
-    "close", "equality", "argmax_match", "top5_agreement", "sqnr", "sqnr_db", "cosine",
 )  # fmt: skip
 _OUTPUT = re.compile(r"(?P<output>[^<>=!]+):(?P<rest>.+)")
 
@@ -538,7 +490,6 @@ class CheckRule(Value, frozen=True, kw_only=True):
     text: str
     condition: Condition
     output: str | None = None
-    """``None`` is every output that has the metrics."""
 
 
 def rule_from_text(text: str) -> CheckRule:
@@ -602,7 +553,7 @@ def worst_numbers(checks: Iterable[OutputCheck]) -> dict[str, float | None]:
             elif name == "bias":
                 found[name] = max(known, value, key=abs)
             else:
-                found[name] = min(known, value) if name in MORE_IS_BETTER else max(known, value)
+                found[name] = (min if metric(name).better == "high" else max)(known, value)
     return found
 
 
@@ -612,7 +563,6 @@ class Side(Value, frozen=True, kw_only=True):
     model: ModelRef
     runtime: str
     precision: str | None = None
-    """In which it was run; ``None`` when unknown."""
     python: str | None
     versions: dict[str, str]
     seconds: float
@@ -624,7 +574,6 @@ class Candidate(Value, frozen=True, kw_only=True):
     side: Side
     checks: tuple[OutputCheck, ...]
     unmatched: tuple[str, ...] = ()
-    """Outputs that only one side has."""
     notes: tuple[str, ...] = ()
 
 
@@ -634,11 +583,9 @@ class Checked(ShortView, Value, frozen=True, kw_only=True):
     reference: Side
     candidates: tuple[Candidate, ...]
     inputs: str
-    """What the sides ran on, in words."""
     items: int
     inputs_sha256: str
     preparation: dict[str, Scalar] = {}
-    """How a task prepared the items, where one did."""
     floor: tuple[OutputCheck, ...] | None = None
     """The reference against itself; ``None`` when it was run once."""
     floor_reason: str | None = None

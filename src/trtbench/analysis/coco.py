@@ -193,7 +193,6 @@ class BoxMatches:
     """[sizes, thresholds, detections]"""
     ignored: Bools
     truths: Whole
-    """Classes of the annotated objects."""
     counted: Bools
     """[sizes, truths]: no crowd, and of the size."""
 
@@ -371,7 +370,6 @@ class People:
     keypoints: Floats
     """[people, points, 3]: x, y, and visibility or confidence."""
     boxes: Floats
-    """[people, 4]: x, y, width, height."""
     areas: Floats
     scores: Floats
     ignored: Bools
@@ -388,7 +386,6 @@ class Matches:
     """[thresholds, detections]"""
     ignored: Bools
     people: int
-    """Annotated and not ignored."""
 
 
 def default_sigmas(points: int) -> tuple[float, ...]:

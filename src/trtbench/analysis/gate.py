@@ -381,7 +381,6 @@ class Suite(NamedTuple):
     results: Sequence[GateResult]
     seconds: float = 0.0
     error: str | None = None
-    """Why nothing could be judged."""
 
 
 def junit_from_suites(

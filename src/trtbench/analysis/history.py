@@ -121,14 +121,12 @@ class Segmentation(Value, frozen=True, kw_only=True):
 
     kind: SteadyKind
     changes: tuple[int, ...]
-    """Iterations at which a new segment begins."""
     means: tuple[float, ...]
     """Level of each segment in seconds; one more than changes."""
     steady_from: int
     """Iteration from which the level equals that of the end."""
     count: int
     block: int
-    """Iterations whose median made one point of the search."""
 
     @property
     def largest_change(self) -> float:
@@ -182,9 +180,7 @@ class ChangePoint(Value, frozen=True, kw_only=True):
     """One change of level, between two points of a series."""
 
     index: int
-    """The first point of the new level."""
     before: float
-    """Median of the level before."""
     after: float
     change: float
     """Relative: 0.1 is 10 % more."""
@@ -261,7 +257,6 @@ class SeriesKey(Value, frozen=True, kw_only=True):
     machine: str
     device: str | None = None
     settings: str = ""
-    """Threads, streams, options and conditions, as far as they are known."""
 
     @property
     def name(self) -> str:
@@ -281,7 +276,6 @@ class Point(Value, frozen=True, kw_only=True):
     items_per_s: float | None = None
     tags: tuple[str, ...] = ()
     facts: dict[str, str] = {}
-    """What surrounded it: versions, driver, model bytes."""
 
 
 class ShiftCause(Value, frozen=True, kw_only=True):
@@ -297,7 +291,6 @@ class HistoryChange(Value, frozen=True, kw_only=True):
 
     at: ChangePoint
     run: str
-    """The first run of the new level."""
     created: str
     causes: tuple[ShiftCause, ...] = ()
 

@@ -37,9 +37,7 @@ class Inspection(ShortView, Value, frozen=True, kw_only=True):
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
     summary: InspectionTable | None = None
-    """Operators or layers, counted."""
     layers: InspectionTable | None = None
-    """Every one of them."""
     memory: MemoryUse | None = None
     """What an engine takes of a GPU, part by part, and how many fit; facts have it in words."""
     notes: tuple[str, ...] = ()
@@ -81,6 +79,9 @@ def inspection_from_onnx(model: OnnxModel, cost: ModelCost, *, path: str) -> Ins
         (op, precision, count, flops[op, precision], flops[op, precision] / (cost.flops or 1))
         for (op, precision), count in model.operators().items()
     )
+    measures = (
+        "precision", "output", "flops", "read_bytes", "weight_bytes", "written_bytes", "intensity",
+    )  # fmt: skip
     unknown = (f"operations not counted: {', '.join(cost.unknown)}",) if cost.unknown else ()
     return Inspection(
         kind="onnx",
@@ -91,47 +92,50 @@ def inspection_from_onnx(model: OnnxModel, cost: ModelCost, *, path: str) -> Ins
         summary=InspectionTable(
             columns=("operator", "precision", "count", "flops", "flops_share"), rows=operators
         ),
-        layers=_node_table(cost),
+        layers=InspectionTable(
+            columns=("node", "operator", *measures[:-1], "flops_per_byte"),
+            rows=tuple(
+                (node.name, node.op, *(getattr(node, name) for name in measures))
+                for node in cost.nodes
+            ),
+        ),
         notes=(*model.notes, *notes_from_metadata(model.metadata), *unknown),
     )
 
 
-def _node_table(cost: ModelCost) -> InspectionTable:
-    columns = (
-        "node", "operator", "precision", "output", "flops", "read_bytes", "weight_bytes",
-        "written_bytes", "flops_per_byte",
-    )  # fmt: skip
-    rows = tuple(
-        (
-            node.name, node.op, node.precision, node.output, node.flops, node.read_bytes,
-            node.weight_bytes, node.written_bytes, node.intensity,
-        )
-        for node in cost.nodes
-    )  # fmt: skip
-    return InspectionTable(columns=columns, rows=rows)
-
-
 def inspection_from_graph(graph: EngineGraph, *, path: str) -> Inspection:
-    """Describe the layers of an engine."""
-    counted = parameters_of(graph)
+    """Describe the layers of an engine, counted by kind and by the type they return, and each."""
     inputs, outputs = edges_of(graph)
     known = {each.name for each in (*inputs, *outputs)}
-    notes = () if graph.detailed else ("built with layer names only: nothing else is known",)
+    kinds, weights = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    rows = []
+    for each in graph.layers:
+        kind, precision = each.type or "unknown", layer_precision(each)
+        kinds[kind, precision] += 1
+        weights[kind, precision] += each.weights_count or 0
+        output = "x".join(map(str, each.outputs[0].dimensions)) if each.outputs else None
+        origin = " ".join(each.origin) or None
+        own = (each.weights_count, each.tactic, each.stream, origin)
+        rows.append((each.name, each.type, precision, output, *own))
+    columns = ("name", "layer", "precision", "output", "parameters", "tactic", "stream", "origin")
     return Inspection(
         kind="layers",
         path=path,
         facts={
             "layers": len(graph.layers),
             "io_tensors": ", ".join(each for each in graph.io_tensors if each not in known) or None,
-            "parameters": counted,
+            "parameters": parameters_of(graph),
             "streams": len({layer.stream for layer in graph.layers if layer.stream is not None})
             or None,
         },
         inputs=inputs,
         outputs=outputs,
-        summary=layer_summary(graph),
-        layers=layer_table(graph),
-        notes=notes,
+        summary=InspectionTable(
+            columns=("layer", "precision", "count", "parameters"),
+            rows=tuple((*key, count, weights[key] or None) for key, count in kinds.most_common()),
+        ),
+        layers=InspectionTable(columns=columns, rows=tuple(rows)),
+        notes=() if graph.detailed else ("built with layer names only: nothing else is known",),
     )
 
 
@@ -148,30 +152,6 @@ def _edge(tensor: TensorInfo) -> TensorSpec:
     dims = tuple(None if dim < 0 else dim for dim in tensor.dimensions)
     dtype = tensor.dtype or "unknown"
     return TensorSpec(name=tensor.name, dtype=_NUMPY.get(dtype, dtype), shape=dims)
-
-
-def layer_summary(graph: EngineGraph) -> InspectionTable:
-    """Layers counted by kind and by the type they return."""
-    kinds, weights = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-    for each in graph.layers:
-        kinds[each.type or "unknown", layer_precision(each)] += 1
-        weights[each.type or "unknown", layer_precision(each)] += each.weights_count or 0
-    rows = tuple((*key, count, weights[key] or None) for key, count in kinds.most_common())
-    return InspectionTable(columns=("layer", "precision", "count", "parameters"), rows=rows)
-
-
-def layer_table(graph: EngineGraph) -> InspectionTable:
-    """Every layer in the order of execution."""
-    rows = tuple(
-        (
-            each.name, each.type, layer_precision(each),
-            "x".join(map(str, each.outputs[0].dimensions)) if each.outputs else None,
-            each.weights_count, each.tactic, each.stream, " ".join(each.origin) or None,
-        )
-        for each in graph.layers
-    )  # fmt: skip
-    columns = ("name", "layer", "precision", "output", "parameters", "tactic", "stream", "origin")
-    return InspectionTable(columns=columns, rows=rows)
 
 
 def layer_precision(layer: LayerInfo) -> str:
@@ -197,19 +177,12 @@ def parameter_difference(graph: EngineGraph, model: OnnxModel) -> tuple[str, ...
     if counted is None:
         return (f"the engine tells no parameters; its ONNX file has {own}",)
     more = "more" if counted > own else "fewer"
-    notes = [
-        f"the engine tells {counted} parameters, {abs(counted - own)} {more} than the {own} of its "
-        "ONNX file"
-    ]
+    head = f"the engine tells {counted} parameters, {abs(counted - own)} {more} than the {own}"
+    notes = [f"{head} of its ONNX file"]
     folded = [node for node in model.nodes if node.op == "BatchNormalization"]
     if folded:
         size = sum(each.elements or 0 for node in folded for each in node.inputs[1:])
         notes.append(f"{len(folded)} batch norms ({size} parameters) are folded into convolutions")
-    silent = sum(1 for each in graph.layers if each.weights_count is None and _may_have(each))
-    if silent and counted < own:
-        notes.append(f"{silent} fused layers (Myelin and the like) do not tell theirs")
-    if counted > own:
-        notes.append("weights may be padded, or stored once for every layer that uses them")
     return tuple(notes)
 
 
@@ -226,11 +199,6 @@ def weight_difference(
         reason = f"stored in {low}" if low else "the rest is folded away or not stored as weights"
     sizes = f"{text_from_bytes(held)} of weights, its ONNX file {text_from_bytes(stored)}"
     return (f"the engine holds {sizes}: {reason}",)
-
-
-def _may_have(layer: LayerInfo) -> bool:
-    kind = (layer.type or "").lower()
-    return kind in ("", "kgen", "gemm", "fusion", "conv", "myelin") or "foreign" in kind
 
 
 def inspection_from_profile(profile: LayerProfile, *, path: str) -> Inspection:

@@ -20,7 +20,6 @@ class MemoryPart(Value, frozen=True, kw_only=True):
 
     name: str
     predicted_bytes: int | None = None
-    """As the engine itself tells."""
     measured_bytes: int | None = None
     """What was less free on the device afterwards; memory is given out in large pieces."""
     per_context: bool = False
@@ -51,7 +50,6 @@ class MemoryUse(Value, frozen=True, kw_only=True):
     """The same as the driver counts it for the process alone, where it does."""
     total_bytes: int | None = None
     free_bytes: int | None = None
-    """What was free on the device before this process."""
     processes_fit: int | None = None
     """Processes with one context each, on the device alone, if CUDA's part is known."""
     contexts_fit: int | None = None
@@ -63,7 +61,6 @@ class MemoryUse(Value, frozen=True, kw_only=True):
     of_host: bool = False
     """The device has no memory of its own: it uses the host's, as everybody there does."""
     disturbed: bool = False
-    """Others took memory, or gave it back, while it was measured."""
 
     def fit(self, room_bytes: int) -> tuple[int, int | None]:
         """Count processes with a context each that go into so much, and contexts in one process."""

@@ -41,7 +41,6 @@ class OnnxTensor(Value, frozen=True, kw_only=True):
     shape: tuple[int | str | None, ...] | None = None
     """``None`` when inference could not even tell the rank."""
     weight: bool = False
-    """Whether its values are stored in the file."""
 
     @property
     def dims(self) -> tuple[int, ...] | None:
@@ -97,9 +96,7 @@ class OnnxModel(Value, frozen=True, kw_only=True):
     parameters: int
     """Elements of all stored weights; scales, zero points, indices and shapes are not counted."""
     weight_bytes: int
-    """Of everything that is stored, parameter or not."""
     weights_by_type: dict[str, int]
-    """Parameters, by the type they are stored in."""
     external_files: tuple[str, ...] = ()
     assumed: dict[str, int] = {}
     """Values that open dimensions were given for the estimates."""
@@ -130,11 +127,9 @@ class NodeCost(Value, frozen=True, kw_only=True):
     precision: str
     flops: Count
     read_bytes: Count
-    """Activations read."""
     weight_bytes: Count
     written_bytes: Count
     output: str
-    """Shape of the first output, in words."""
 
     @property
     def traffic_bytes(self) -> Count:
@@ -158,7 +153,6 @@ class ModelCost(Value, frozen=True, kw_only=True):
     fused_bytes: Count
     """Weights, inputs and outputs alone: the traffic if everything between stayed on chip."""
     unknown: tuple[str, ...] = ()
-    """Kinds of nodes whose operations could not be counted."""
 
 
 def cost_from_model(model: OnnxModel) -> ModelCost:

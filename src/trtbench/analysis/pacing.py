@@ -113,7 +113,6 @@ class BurstPlan(Value, frozen=True, kw_only=True):
 
     size: int
     lead: int
-    """Queries before each burst that are not timed."""
     turns: int
 
     @property

@@ -40,16 +40,13 @@ class Split(Value, frozen=True, kw_only=True):
     """
 
     batches: int
-    """Counted, without the warm-up."""
     warmup_batches: int
     parts: dict[str, PassPart]
     item_parts_s: dict[str, float] = {}
     """Median time per item of every part, over the largest batches: published numbers differ by
     which of them they count."""
     item_batches: int = 0
-    """So many of them there are."""
     item_batch: int = 0
-    """Items in each."""
     items_per_s: float | None
     """Items over the time of inference alone."""
     items_per_s_all: float | None
@@ -174,7 +171,6 @@ class Evaluated(Value, frozen=True, kw_only=True):
 
     label: str
     place: int = 0
-    """Which of the models that were asked about it is, from 0."""
     model: ModelRef
     runtime: str
     scores: tuple[Score, ...]
@@ -183,16 +179,13 @@ class Evaluated(Value, frozen=True, kw_only=True):
     batch: int
     load_s: float
     timed: str
-    """How the times per item in ``split`` were taken."""
     size_bytes: int | None = None
     layers: int | None = None
     parameters: int | None = None
     versions: dict[str, str] = {}
     notes: tuple[str, ...] = ()
     preparation: dict[str, Scalar] = {}
-    """How the task prepared every item before this network saw it."""
     precision: str | None = None
-    """In which it was run, where known."""
 
     def score(self, metric: str) -> Score | None:
         return next((each for each in self.scores if each.metric == metric), None)
@@ -234,7 +227,6 @@ class Evaluation(ShortView, Value, frozen=True, kw_only=True):
     """What of that is the same for all models."""
     findings: tuple[Finding, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
-    """Items that could not be read; no score is about them."""
 
     @property
     def all_notes(self) -> tuple[str, ...]:

@@ -189,7 +189,6 @@ class Modes:
 
     low: float
     high: float
-    """Means of the groups."""
     minor_share: float
     separation: float
     """Ashman's D: above 2 the modes are distinct, above 4 beyond doubt."""
@@ -262,7 +261,6 @@ class ColumnSummary(Value, frozen=True, kw_only=True):
     column: str
     count: int
     effective: float
-    """Independent samples the column is worth."""
     min: float
     max: float
     median: float
@@ -272,7 +270,6 @@ class ColumnSummary(Value, frozen=True, kw_only=True):
     mad: float
     """Median distance from the median, not scaled."""
     cov: float
-    """std / mean."""
     quantiles: tuple[Quantile, ...]
     median_interval: Interval | None
     """Over launches when there are several, else within the launch."""
@@ -582,7 +579,6 @@ class Summary(ShortView, Value, frozen=True, kw_only=True):
     headline: str
     launches: int
     items_per_query: int | None
-    """``None`` where its inputs leave that open."""
     queries_per_s: float | None
     items_per_s: float | None
     interval: Interval | None
@@ -590,7 +586,6 @@ class Summary(ShortView, Value, frozen=True, kw_only=True):
     throughput_from: str | None = None
     """What the throughput was computed from: wall time, host times, device stamps."""
     reported: bool = False
-    """Another tool printed all of this; there are no samples."""
 
     @property
     def head(self) -> ColumnSummary | None:

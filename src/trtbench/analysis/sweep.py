@@ -60,11 +60,8 @@ class SweepRow(Value, frozen=True, kw_only=True):
     """``static`` or ``dynamic``, where an engine was built."""
     options: dict[str, Scalar] = {}
     name: str | None = None
-    """What the row is called instead of its label."""
     runs: tuple[str, ...] = ()
-    """One for each round."""
     reason: str | None = None
-    """Why there are no numbers."""
     remark: str | None = None
     """What did not work beside the measurement: the accuracy, a round."""
     summary: Summary | None = None
@@ -78,7 +75,6 @@ class SweepRow(Value, frozen=True, kw_only=True):
     sqnr_db: float | None = None
     """Of the worst output; ``None`` where outputs are the same too."""
     findings: tuple[Finding, ...] = ()
-    """What the tool itself thinks of the numbers."""
     on_front: bool = False
 
     @property

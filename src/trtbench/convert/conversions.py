@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from trtbench.analysis.numeric import TOLERANCES
 from trtbench.analysis.onnx_graph import random_note
+from trtbench.analysis.scores import TOLERANCES
 from trtbench.convert.calibration import (
     HELD_OUT_SEED,
     ITEMS,

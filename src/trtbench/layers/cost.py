@@ -42,11 +42,9 @@ class NodeCosts:
 
     nodes: dict[str, NodeCost]
     types: dict[str, str]
-    """Types that weighted nodes ask for, by name."""
     order: tuple[str, ...]
     layers: Counter[str] = field(default_factory=Counter)
     makers: dict[str, OnnxNode] = field(default_factory=dict)
-    """The node that makes each tensor."""
 
     def knows(self, nodes: Iterable[str]) -> bool:
         return any(node in self.nodes for node in nodes)
@@ -174,11 +172,9 @@ class GpuPeak(Value, frozen=True, kw_only=True):
     """The ceilings of one GPU."""
 
     name: str
-    architecture: str
     bytes_per_s: float
     flops_per_s: dict[str, float]
     """By the type of the operands; integer operations count as they do in the papers."""
-    source: str
 
     def peak(self, precision: str | None) -> float | None:
         """Look up the rate for a type; a type without a unit of its own runs as a wider one."""
@@ -274,14 +270,12 @@ def gpu_peaks() -> tuple[GpuPeak, ...]:
     """List every GPU of the table."""
     found = []
     for line in _TABLE.strip().splitlines():
-        name, architecture, bandwidth, rates, source = (part.strip() for part in line.split("|"))
+        name, _, bandwidth, rates, _ = (part.strip() for part in line.split("|"))
         known = zip(_TYPES, rates.split(), strict=True)
         peak = GpuPeak(
             name=name,
-            architecture=architecture,
             bytes_per_s=float(bandwidth) * GIGA,
             flops_per_s={kind: float(rate) * TERA for kind, rate in known if rate != "-"},
-            source=f"NVIDIA {source}",
         )
         found.append(peak)
     return tuple(found)

@@ -549,7 +549,6 @@ class Cause(Value, frozen=True, kw_only=True):
     """``None`` where it is seen and cannot be put in seconds."""
     explains_s: float = 0.0
     share: float | None = None
-    """Of the whole that is to be explained."""
     layers: tuple[str, ...] = ()
     """Names of the candidate's layers, the costliest first."""
     nodes: tuple[str, ...] = ()

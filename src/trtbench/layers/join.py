@@ -304,6 +304,7 @@ def _notes(
 ) -> list[str]:
     notes = []
     own = any(_named_kind(each.name) for each in layers)
+    missing = sum(1 for layer in layers if layer.time_s is None)
     if graph is None:
         unknown = "types and shapes" if own else "kinds, types and shapes"
         notes.append(f"no layer information: {unknown} are not known")
@@ -311,15 +312,9 @@ def _notes(
         notes.append("built with layer names only: kinds, types and shapes are not known")
     if not timed:
         notes.append("no profile: nothing was timed")
-    elif graph is not None:
-        missing = sum(1 for layer in layers if layer.time_s is None)
-        extra = sum(1 for layer in layers if layer.time_s is not None and layer.kind is None)
-        if missing:
-            notes.append(f"{missing} layers of the engine are not in the profile")
-        if extra and graph.detailed:
-            notes.append(f"{extra} timed layers are not in the layer information")
-    counts = Counter(layer.name for layer in layers)
-    repeated = sum(count for count in counts.values() if count > 1)
+    elif graph is not None and missing:
+        notes.append(f"{missing} layers of the engine are not in the profile")
+    repeated = sum(n for n in Counter(layer.name for layer in layers).values() if n > 1)
     if repeated:
         notes.append(f"{repeated} layers share their name with another; each is kept as its own")
     if costs is not None and layers and not any(costs.knows(each.nodes) for each in layers):

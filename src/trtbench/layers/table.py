@@ -48,7 +48,6 @@ class Layer(Value, frozen=True, kw_only=True):
     """One layer; what no source tells is ``None`` or empty."""
 
     index: int
-    """Place in the order of execution, from 0."""
     name: str
     kind: str | None = None
     """What it is, in the inspector's words: ``Convolution``, ``gemm``, ``Reformat``."""
@@ -66,20 +65,16 @@ class Layer(Value, frozen=True, kw_only=True):
     min_s: float | None = None
     max_s: float | None = None
     share: float | None = None
-    """Of the sum over all layers, from 0 to 1."""
     tactic: str | None = None
     stream: int | None = None
     weights: int | None = None
-    """Parameters it holds."""
     nodes: tuple[str, ...] = ()
-    """ONNX nodes it came from."""
     operators: tuple[str, ...] = ()
     """Kinds of these nodes: ``Conv``, ``MatMul``; from their names where the model is not there."""
     asked: str | None = None
     """Type that the model asks for, where Q/DQ or typed nodes say so."""
     flops: int | None = None
     traffic_bytes: int | None = None
-    """What it must at least read and write."""
     flops_per_s: float | None = None
     bytes_per_s: float | None = None
     roofline: float | None = None
@@ -88,7 +83,6 @@ class Layer(Value, frozen=True, kw_only=True):
     region: str | None = None
     """Myelin's region, where the layer is one kernel of it."""
     reads: tuple[str, ...] = ()
-    """Names of the tensors it takes."""
     writes: tuple[str, ...] = ()
 
     @property
@@ -109,13 +103,9 @@ class LayerTable(Value, frozen=True, kw_only=True):
     """Inferences that the times are averages over, where known."""
     timed: bool = False
     detailed: bool = False
-    """Whether more than names is known of the layers."""
     gpu: str | None = None
-    """The GPU in the table of GPUs, where it is known."""
     tensors: dict[str, str] = {}
-    """Types of the tensors between layers, by name."""
     notes: tuple[str, ...] = ()
-    """What the reader must know: sources that do not fit, guesses."""
 
     @property
     def total_s(self) -> float | None:
@@ -246,7 +236,6 @@ class Group(Value, frozen=True, kw_only=True):
     flops: int | None = None
     traffic_bytes: int | None = None
     precisions: str | None = None
-    """Types its layers compute in, the most frequent first."""
 
 
 def groups_of(table: LayerTable, by: str, *, top: int | None = None) -> tuple[Group, ...]:
@@ -536,7 +525,6 @@ class EngineFacts(Value, frozen=True, kw_only=True):
     sm_count: int | None = None
     batch: int | None = None
     asked: str | None = None
-    """Precision that the build was told or allowed to use."""
     cuda_graph: bool | None = None
     tensorrt: str | None = None
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.check import RANKS, ClassCheck, ClassTally, are_probabilities, ranking
-from trtbench.analysis.classification import (
+from trtbench.analysis.scores import (
     agreement,
     mcnemar,
     per_class,

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.depth import (
+from trtbench.analysis.scores import (
     DEPTH_METRICS,
     DepthResult,
     DepthRules,

@@ -11,9 +11,9 @@ from trtbench.analysis.builds import Lottery, NetworksCompared, Upgrade
 from trtbench.analysis.check import Checked
 from trtbench.analysis.history import Series
 from trtbench.analysis.inspection import Inspection
-from trtbench.analysis.ladder import Rung
 from trtbench.analysis.memory import MemoryUse
 from trtbench.analysis.pass_times import Evaluation
+from trtbench.analysis.stored_comparison import Rung
 from trtbench.analysis.summary import Summary, summary_from_run
 from trtbench.core.results import (
     Artefact,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trtbench.analysis.classification import agreement, rank_of_label, top_k
+from trtbench.analysis.scores import agreement, rank_of_label, top_k
 from trtbench.compare.compare import compare
 from trtbench.core.results import Compared, Feed
 from trtbench.core.run import Run, Score, Scores

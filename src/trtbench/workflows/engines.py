@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trtbench.analysis.ladder import (
+from trtbench.analysis.stored_comparison import (
     Ladder,
     Rung,
     headline_of,

@@ -32,7 +32,6 @@ class PairFacts(Value, frozen=True, kw_only=True):
     candidate: RunRecord
     comparison: Comparison | None = None
     accept: tuple[str, ...] = ()
-    """Differences the user accepted by name."""
     baseline_clock_hz: float | None = None
     candidate_clock_hz: float | None = None
     """Median SM clocks while each side ran."""
@@ -45,7 +44,6 @@ class PairFacts(Value, frozen=True, kw_only=True):
     position_effects: tuple[float, ...] = ()
     """Per launch, ln of the time in second over first place of a pair."""
     comparisons: int = 1
-    """How many candidates were compared at once."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -60,14 +58,12 @@ class Evidence:
     layers: LayerProfile | None = None
     graph: EngineGraph | None = None
     model: str = ""
-    """What the facts of an evaluation are about."""
     lost: tuple[str, float, float] = ("", 0.0, 0.0)
     """A metric and the interval of its loss against the baseline; above zero it is a loss."""
     preparation: tuple[Mapping[str, Scalar], Mapping[str, Scalar]] = ({}, {})
     """How images were prepared, for calibration and for the evaluation."""
     unreadable: tuple[Unreadable, ...] = ()
     items: int = 0
-    """Of the data set, unreadable ones included."""
     crashed: str | None = None
     """How a builder ended that had reported success."""
     pair: PairFacts | None = None
@@ -178,7 +174,6 @@ class Rule:
     severity: Severity
     """The usual one; a rule may say another where the table says so."""
     concerns: str | None
-    """The number that its findings are usually about."""
     limits: dict[str, float]
     check: RuleCheck
     """Its docstring is the condition, with limits in braces, and the source."""

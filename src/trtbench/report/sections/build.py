@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from trtbench.analysis.numeric import is_unusual
 from trtbench.analysis.onnx_graph import words_from_preparation
+from trtbench.analysis.scores import is_unusual
 from trtbench.core.results import Artefact, Sidecar, TensorDiff
 from trtbench.core.run import Run, Scalar
 from trtbench.core.units import (

@@ -16,8 +16,8 @@ import msgspec
 
 from trtbench.analysis.check import ClassCheck, OutputCheck
 from trtbench.analysis.localize import MANY_BEYOND, telling_range
-from trtbench.analysis.numeric import sqnr_from_rel_l2
 from trtbench.analysis.onnx_graph import words_from_preparation
+from trtbench.analysis.scores import sqnr_from_rel_l2
 from trtbench.core.metrics import is_share
 from trtbench.core.results import (
     Localization,
@@ -240,11 +240,7 @@ def _output(check: OutputCheck, id: str) -> Iterator[Block]:
         columns = (
             column("rank", "Rank", lambda row: row.rank, "cell"),
             column("mae", "MAE", lambda row: form_cell(row.mae, ".4g"), "cell"),
-            column(
-                "mae_sorted", "MAE sorted", lambda x: form_cell(x.mae_sorted, ".4g"), "cell", rank=1
-            ),
             column("disagree", "Disagree", lambda row: row.disagree, "percent"),
-            column("disagree_clear", "No ties", lambda row: row.disagree_clear, "percent"),
         )
         yield table(f"ranks_{id}", classes.ranks, columns)
     points = [point for point in check.sweep if point.tolerance in TOLERANCES]

@@ -13,7 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from trtbench.analysis.builds import Aspect, Draw, Lottery
-from trtbench.analysis.ladder import COUNTS, Ladder
+from trtbench.analysis.stored_comparison import COUNTS, Ladder
 from trtbench.analysis.summary import guide_speedup
 from trtbench.analysis.verdict import WORTH_WHILE, in_cycles, sentence, would_tell
 from trtbench.core.properties import model_name

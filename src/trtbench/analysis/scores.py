@@ -1,0 +1,367 @@
+"""How right outputs are: tensors against a reference, class scores, and depth maps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.analysis.distributions import binomial_cdf
+from trtbench.core.results import TensorDiff
+from trtbench.core.run import Interval, Score
+from trtbench.core.samples import AnyArray, Array, Floats
+from trtbench.core.spec import Value
+from trtbench.core.units import text_from_shape
+
+TOLERANCES: Mapping[str, tuple[float, float]] = {
+    "fp32": (1e-4, 1e-5),
+    "tf32": (1e-3, 1e-4),
+    "fp16": (1e-2, 1e-3),
+    "bf16": (5e-2, 5e-3),
+    "int8": (1e-1, 1e-2),
+    "fp8": (1e-1, 1e-2),
+    "best": (1e-1, 1e-2),
+}
+"""rtol and atol by precision: a few units in the last place of the type, summed over a network."""
+
+USUAL_SQNR_DB: Mapping[str, float] = {
+    "fp32": 80.0, "tf32": 50.0, "fp16": 50.0, "bf16": 35.0, "int8": 20.0, "fp8": 20.0,
+}  # fmt: skip
+"""Below this, a conversion to the precision went worse than it usually does."""
+
+
+def tensor_diff(
+    reference: Array, test: Array, *, name: str = "output", rtol: float = 1e-4, atol: float = 1e-5
+) -> TensorDiff:
+    """Compare one tensor with its reference in float64; the reference scales the tolerance.
+
+    Elements that are not finite in the reference must be the same in the test; they count for
+    ``close`` but not for the sums.
+    """
+    diff = _unknown(name, reference, rtol, atol)
+    if reference.shape != test.shape:
+        shapes = (text_from_shape(each.shape) for each in (reference, test))
+        return diff.having(note=f"shapes differ: {' against '.join(shapes)}")
+    wanted, found = (np.atleast_1d(each).astype(np.float64) for each in (reference, test))
+    if not wanted.size:
+        return diff.having(note="the tensor is empty")
+    finite = np.isfinite(wanted)
+    usable = finite & np.isfinite(found)
+    diff = diff.having(
+        close=float(np.isclose(found, wanted, rtol=rtol, atol=atol, equal_nan=True).mean()),
+        nonfinite=int(np.count_nonzero(finite & ~usable)),
+    )
+    if not usable.any():
+        return diff.having(note="nothing finite to compare")
+    errors = np.abs(np.where(usable, found - np.where(usable, wanted, 0.0), 0.0))
+    worst = np.unravel_index(int(np.argmax(errors)), errors.shape)
+    own, other = wanted[usable], found[usable]
+    error = other - own
+    signal, size, noise = (float(np.linalg.norm(each)) for each in (own, other, error))
+    rel_l2 = noise / signal if signal else (0.0 if not noise else None)
+    cosine = 1.0 if signal == size == 0.0 else None
+    if signal and size:  # rounding may leave 1 + 1e-16, which is no cosine
+        cosine = max(-1.0, min(1.0, float(np.dot(own / signal, other / size))))
+    rms = signal / math.sqrt(own.size)
+    return diff.having(
+        max_abs=float(errors[worst]),
+        max_at=tuple(int(index) for index in worst),
+        p99_abs=float(np.quantile(errors[usable], 0.99, method="inverted_cdf")),
+        mean_abs=float(errors[usable].mean()),
+        rel_l2=rel_l2,
+        sqnr_db=sqnr_from_rel_l2(rel_l2) if rel_l2 is not None else None,
+        cosine=cosine,
+        bias=float(error.mean()) / rms if rms else None,
+    )
+
+
+def tensor_diffs(
+    reference: Mapping[str, Array],
+    test: Mapping[str, Array],
+    *,
+    rtol: float = 1e-4,
+    atol: float = 1e-5,
+) -> tuple[TensorDiff, ...]:
+    """Compare outputs by name; an output that only one side has is noted."""
+    found = []
+    for name in dict.fromkeys((*reference, *test)):
+        if name in reference and name in test:
+            found.append(tensor_diff(reference[name], test[name], name=name, rtol=rtol, atol=atol))
+            continue
+        side, other = (reference, "other side") if name in reference else (test, "reference")
+        note = f"the {other} does not have it"
+        found.append(_unknown(name, side[name], rtol, atol).having(note=note))
+    return tuple(found)
+
+
+def _unknown(name: str, array: Array, rtol: float, atol: float) -> TensorDiff:
+    absent: dict[str, None] = dict.fromkeys(
+        ("close", "max_abs", "max_at", "p99_abs", "mean_abs", "rel_l2", "sqnr_db", "cosine", "bias")
+    )
+    return TensorDiff(
+        name=name, elements=int(array.size), nonfinite=0, rtol=rtol, atol=atol, **absent
+    )
+
+
+def is_unusual(diff: TensorDiff, *, precision: str) -> bool:
+    """Return whether a conversion to this precision went worse than it usually does."""
+    if diff.nonfinite or (diff.rel_l2 is None and diff.elements > 0):
+        return True
+    limit = USUAL_SQNR_DB.get(precision)
+    return limit is not None and diff.sqnr_db is not None and diff.sqnr_db < limit
+
+
+def sqnr_from_rel_l2(rel_l2: float) -> float | None:
+    """Return signal to quantization noise in dB; ``None`` when there is no noise or no signal."""
+    return -20.0 * math.log10(rel_l2) if 0.0 < rel_l2 < math.inf else None
+
+
+LEVEL = 0.95
+_Z = 1.959963984540054
+"""Two-sided 95 % of the normal distribution."""
+
+
+def rank_of_label(scores: AnyArray, labels: AnyArray) -> NDArray[np.int64]:
+    """Find the place of each label among the scores, 1 for the best; ties go to the lower class."""
+    own = np.take_along_axis(scores, labels[:, None], axis=1)
+    better = scores > own
+    earlier = (scores == own) & (np.arange(scores.shape[1]) < labels[:, None])
+    return np.asarray(1 + (better | earlier).sum(axis=1), np.int64)
+
+
+def top_k(ranks: AnyArray, *, k: int = 1) -> Score:
+    """Share of examples whose label is among the k best, with Wilson's interval."""
+    return _share(f"top{k}", ranks <= k)
+
+
+def agreement(first: AnyArray, second: AnyArray) -> Score:
+    """Share of examples for which two models name the same class."""
+    return _share("agreement", first == second)
+
+
+def _share(metric: str, hits: AnyArray) -> Score:
+    count, right = len(hits), int(hits.sum())
+    return Score(metric=metric, value=right / count, interval=wilson(right, count), count=count)
+
+
+class McNemar(Value, frozen=True, kw_only=True):
+    """Two models on the same examples: how often only one is right, and whether that is chance."""
+
+    only_first: int
+    only_second: int
+    p: float
+    difference: float
+    interval: Interval
+
+
+class ClassRow(Value, frozen=True, kw_only=True):
+    """One class of a data set."""
+
+    label: int
+    count: int
+    top1: float
+    top5: float
+
+
+def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:
+    """Test whether two models that judged the same examples are equally right."""
+    lost = int((first & ~second).sum())
+    won = int((~first & second).sum())
+    apart, count = lost + won, len(first)
+    p = min(1.0, 2.0 * binomial_cdf(min(lost, won), n=apart, p=0.5)) if apart else 1.0
+    difference = (won - lost) / count
+    half = _Z * math.sqrt(max(0.0, apart - (won - lost) ** 2 / count)) / count
+    return McNemar(
+        only_first=lost,
+        only_second=won,
+        p=p,
+        difference=difference,
+        interval=Interval(
+            low=difference - half,
+            high=difference + half,
+            level=LEVEL,
+            meaning="95 % of the difference for other examples of the same kind",
+        ),
+    )
+
+
+def per_class(ranks: AnyArray, labels: AnyArray) -> tuple[ClassRow, ...]:
+    """Compute accuracy of every class that has examples, in order of labels."""
+    return tuple(
+        ClassRow(
+            label=int(label),
+            count=int(chosen.sum()),
+            top1=float((ranks[chosen] <= 1).mean()),
+            top5=float((ranks[chosen] <= 5).mean()),
+        )
+        for label in np.unique(labels)
+        for chosen in (labels == label,)
+    )
+
+
+def wilson(hits: int, count: int) -> Interval:
+    """Compute Wilson's interval of a proportion, honest near 0 and 1."""
+    share, spread = hits / count, _Z**2 / count
+    centre = (share + spread / 2) / (1 + spread)
+    half = _Z * math.sqrt(share * (1 - share) / count + spread / (4 * count)) / (1 + spread)
+    return Interval(
+        low=max(0.0, centre - half),
+        high=min(1.0, centre + half),
+        level=LEVEL,
+        meaning="95 % for other examples of the same kind",
+    )
+
+
+# A depth map holds depth, inverse depth (1 / depth) or disparity (baseline times focal length /
+# depth). Alignment happens in the prediction's own kind, metrics in the kind that was requested.
+DepthKind = Literal["depth", "inverse", "disparity"]
+Align = Literal["median", "least-squares", "none"]
+
+DEPTH_METRICS = ("abs_rel", "sq_rel", "rmse", "rmse_log", "log10", "silog", "d1", "d2", "d3")
+
+
+class DepthRules(Value, frozen=True, kw_only=True):
+    """How a prediction is compared with the truth."""
+
+    truth_kind: DepthKind = "depth"
+    output_kind: DepthKind = "inverse"
+    align: Align = "median"
+    space: Literal["depth", "inverse"] = "depth"
+    min_depth: float = 1e-3
+    max_depth: float = 1e5
+    silog_lambda: float = 0.5
+    disparity_scale: float = 1.0
+
+    @property
+    def words(self) -> str:
+        return (
+            f"predictions are {self.output_kind}, ground truth is {self.truth_kind}; aligned by "
+            f"{self.align} as {self.output_kind}, compared as {self.space}, valid from "
+            f"{self.min_depth:g} to {self.max_depth:g}, silog with lambda {self.silog_lambda:g}; "
+            "per image, then averaged"
+        )
+
+
+class DepthResult(Value, frozen=True, kw_only=True):
+    """One image; ``metrics`` is ``None`` when it cannot be judged, and ``reason`` says why."""
+
+    metrics: dict[str, float] | None
+    reason: str | None = None
+    valid: int = 0
+    nonfinite: int = 0
+    """Valid pixels of the truth where the prediction is not finite; they are left out."""
+
+
+def judge_map(prediction: AnyArray, truth: AnyArray, rules: DepthRules) -> DepthResult:
+    """Compare a prediction with a ground truth of the same size."""
+    depth = to_depth(truth.astype(np.float64), rules.truth_kind, rules.disparity_scale)
+    mask = np.isfinite(depth) & (depth > rules.min_depth) & (depth < rules.max_depth)
+    finite = np.isfinite(prediction)
+    lost = int((mask & ~finite).sum())
+    mask &= finite
+    valid = int(mask.sum())
+    if not valid:
+        reason = "the prediction is not finite" if lost else "no valid ground truth"
+        return DepthResult(metrics=None, reason=reason, nonfinite=lost)
+    own, wanted = prediction[mask].astype(np.float64), depth[mask]
+    # The way from depth to another kind is the same formula as the way back.
+    in_own_kind = to_depth(wanted, rules.output_kind, rules.disparity_scale)
+    aligned, problem = align(own, in_own_kind, how=rules.align)
+    if aligned is None:
+        return DepthResult(metrics=None, reason=problem, valid=valid, nonfinite=lost)
+    if rules.output_kind != "depth":
+        scale = rules.disparity_scale if rules.output_kind == "disparity" else 1.0
+        aligned = scale / np.maximum(aligned, scale / rules.max_depth)
+    found = np.asarray(np.clip(aligned, rules.min_depth, rules.max_depth), np.float64)
+    if rules.space == "inverse":
+        found, wanted = 1.0 / found, 1.0 / wanted
+    metrics = metrics_of(found, wanted, silog_lambda=rules.silog_lambda)
+    return DepthResult(metrics=metrics, valid=valid, nonfinite=lost)
+
+
+def metrics_of(found: Floats, wanted: Floats, *, silog_lambda: float = 0.5) -> dict[str, float]:
+    """List all metrics of positive values."""
+    error = found - wanted
+    logs = np.log(found) - np.log(wanted)
+    ratio = np.maximum(found / wanted, wanted / found)
+    return {
+        "abs_rel": float((np.abs(error) / wanted).mean()),
+        "sq_rel": float((error**2 / wanted).mean()),
+        "rmse": float(np.sqrt((error**2).mean())),
+        "rmse_log": float(np.sqrt((logs**2).mean())),
+        "log10": float((np.abs(logs) / np.log(10.0)).mean()),
+        "silog": float(np.sqrt(max(0.0, (logs**2).mean() - silog_lambda * logs.mean() ** 2))),
+        **{f"d{k}": float((ratio < 1.25**k).mean()) for k in (1, 2, 3)},
+    }
+
+
+def align(own: Floats, wanted: Floats, *, how: Align) -> tuple[Floats | None, str | None]:
+    """Scale, or scale and shift, a prediction to the truth; ``None`` with the reason if not."""
+    if how == "none":
+        return own, None
+    if how == "median":
+        middle = float(np.median(own))
+        if middle <= 0:
+            return None, "the median of the prediction is not positive"
+        return own * (float(np.median(wanted)) / middle), None
+    count = len(own)
+    spread = count * float((own**2).sum()) - float(own.sum()) ** 2
+    if count < 2 or spread <= 1e-12 * count * float((own**2).sum()):
+        return None, "the prediction is constant"
+    scale = (count * float((own * wanted).sum()) - float(own.sum()) * float(wanted.sum())) / spread
+    if scale <= 0:
+        return None, "the best fit is upside down"
+    return scale * own + (float(wanted.sum()) - scale * float(own.sum())) / count, None
+
+
+def to_depth(values: AnyArray, kind: DepthKind, scale: float = 1.0) -> Floats:
+    """Make depth of a map of any kind; zero inverse depth is infinitely far."""
+    if kind == "depth":
+        return np.asarray(values, np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray((scale if kind == "disparity" else 1.0) / values, np.float64)
+
+
+def map_differences(reference: AnyArray, candidate: AnyArray) -> dict[str, float] | None:
+    """Return how far a map is from a reference's, as fractions of the reference's range.
+
+    ``own_*`` normalises each map by its own range, as depth-anything-win does: that hides a wrong
+    scale.
+    """
+    a, b = reference.astype(np.float64), candidate.astype(np.float64)
+    usable = np.isfinite(a) & np.isfinite(b)
+    if not usable.any():
+        return None
+    a, b = a[usable], b[usable]
+    span = float(np.ptp(a))
+    error = (b - a) / (span or 1.0)
+    first, second = ((each - each.min()) / (float(np.ptp(each)) + 1e-8) for each in (a, b))
+    own = second - first
+    norm = float(np.linalg.norm(a))
+    return {
+        "mae": float(np.abs(error).mean()),
+        "rmse": float(np.sqrt((error**2).mean())),
+        "max_error": float(np.abs(error).max()),
+        "rel_l2": float(np.linalg.norm(b - a)) / norm if norm else 0.0,
+        "own_mae": float(np.abs(own).mean()),
+        "own_rmse": float(np.sqrt((own**2).mean())),
+        "own_max_error": float(np.abs(own).max()),
+    }
+
+
+def resize_map(values: AnyArray, shape: tuple[int, int]) -> Floats:
+    """Resize bilinearly, with pixels at their centres (half-pixel), as networks are trained."""
+    found = np.asarray(values, np.float64)
+    if found.shape == shape:
+        return found
+    for axis, size in enumerate(shape):
+        have = found.shape[axis]
+        places = np.clip((np.arange(size) + 0.5) * have / size - 0.5, 0, have - 1)
+        low = np.floor(places).astype(np.int64)
+        high, part = np.minimum(low + 1, have - 1), places - low
+        weights = part[:, None] if axis == 0 else part[None, :]
+        found = (1 - weights) * found.take(low, axis) + weights * found.take(high, axis)
+    return np.asarray(found, np.float64)
