@@ -501,7 +501,9 @@ class BoundSession(OrtSession):
         elsewhere = [node for node, provider in placed.items() if provider == CPU]
         self.evidence["fallback_nodes"] = len(elsewhere)
         if elsewhere:
-            self.evidence["fallback_names"] = listed(elsewhere)
+            more = len(elsewhere) - MOST_NAMED
+            others = f" and {more} more" if more > 0 else ""
+            self.evidence["fallback_names"] = ", ".join(elsewhere[:MOST_NAMED]) + others
         counts = Counter(_short_name(provider) for provider in placed.values())
         placement = ", ".join(f"{name} {count}" for name, count in counts.most_common())
         self.conditions["placement"] = Fact(value=placement or None)
@@ -560,11 +562,6 @@ def end_trace(session: InferenceSession) -> list[TraceEvent]:
             trace.unlink()
 
 
-def _kernels(events: Iterable[TraceEvent]) -> list[TraceEvent]:
-    nodes = (each for each in events if each.get("cat") == "Node")
-    return [each for each in nodes if str(each.get("name", "")).endswith(KERNEL)]
-
-
 def rows_of_runs(events: list[TraceEvent]) -> list[list[Row]]:
     """Sort the nodes of a trace into runs, each in the order of execution."""
     runs = sorted(
@@ -572,9 +569,11 @@ def rows_of_runs(events: list[TraceEvent]) -> list[list[Row]]:
         for each in events
         if each.get("cat") == "Session" and each.get("name") == "model_run"
     )
+    nodes = (each for each in events if each.get("cat") == "Node")
+    kernels = [each for each in nodes if str(each.get("name", "")).endswith(KERNEL)]
     rows: list[list[Row]] = [[] for _ in runs]
     place = 0
-    for node in sorted(_kernels(events), key=lambda each: float(each["ts"])):
+    for node in sorted(kernels, key=lambda each: float(each["ts"])):
         at = float(node["ts"])
         while place < len(runs) and at > runs[place][1]:
             place += 1
@@ -593,12 +592,6 @@ def nodes_and_providers(events: Iterable[TraceEvent]) -> dict[str, str]:
         for event in events
         if event.get("cat") == "Node" and "provider" in event.get("args", {})
     }
-
-
-def listed(nodes: Sequence[str]) -> str:
-    """Return the names of the first few nodes, and the number of the others."""
-    more = len(nodes) - MOST_NAMED
-    return ", ".join(nodes[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 # Why a file cannot be loaded
