@@ -46,7 +46,7 @@ from trtbench.core.results import Verdict
 from trtbench.core.run import Fact, Interval, Run
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import TensorSpec
-from trtbench.report.sections.verdicts import reasons, verdict_cells
+from trtbench.report.sections.verdicts import reasons, verdict_table
 from trtbench.requests.measure import TurnFields
 
 TEN = [0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09, 0.50]
@@ -146,7 +146,8 @@ def test_an_unclear_verdict_says_each_number_once() -> None:
     verdict = verdict_from_effects(effects(0.0, 0.4, 6), metric="enqueue")
     assert verdict.interval is not None
     (reason,) = reasons([verdict])
-    line = " ".join([*(cell.shown for cell in verdict_cells(verdict)), reason.text])
+    cells = verdict_table([verdict]).rows[0][1:]
+    line = " ".join([*(cell.shown for cell in cells), reason.text])
     assert line.count("%") == 5, "the change, the level, both ends, the margin"
     assert line.endswith("more than 1000 launches would be needed: too noisy to tell")
 
@@ -156,7 +157,7 @@ def test_an_interval_that_says_nothing_is_unknown_and_a_far_one_that_decides_is_
     assert (verdict.kind, verdict.interval) == ("unclear", None)
     assert verdict.ratio == pytest.approx(math.exp(-0.85))
     assert verdict.launches_needed is not None
-    assert verdict_cells(verdict)[-1].shown == "–"
+    assert verdict_table([verdict]).rows[0][-1].shown == "–"
     (said,) = reasons([verdict])
     assert "2 launches differ too much" in said.text
     assert "would tell" in said.text

@@ -193,7 +193,6 @@ def test_a_skip_hands_outliers_to_two_readers(tmp_path: Path) -> None:
     )
     shown = text(document_from_localized(result), width=80)
     assert "-0.0 dB" not in shown.replace("−", "-")
-    assert ("The loss is spread" in shown) == (max(g.sqnr_gain_db for g in found.groups) < 1)
 
 
 def test_a_node_left_out_of_int8_is_as_good_as_the_repair(tmp_path: Path) -> None:

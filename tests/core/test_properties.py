@@ -20,7 +20,7 @@ from trtbench.core.properties import PROPERTIES, Property, declare, series_key
 from trtbench.core.run import Run, Score
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
-from trtbench.report.labels import labels_from_runs
+from trtbench.report.run_facts import labels_from_runs
 from trtbench.report.sections.summary import title_of
 from trtbench.tasks import TASKS
 

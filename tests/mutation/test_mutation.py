@@ -146,7 +146,7 @@ def test_the_inspector(artefacts, tmp_path, capsys) -> None:
 def test_run_directories(tmp_path, capsys) -> None:
     from trtbench.analysis.summary import summary_from_run
     from trtbench.core.run import Run
-    from trtbench.report.site.pages import failed_data, row_from_record, run_data, script_from_data
+    from trtbench.report.site import failed_data, row_from_record, run_data, script_from_data
     from trtbench.requests.settings import cached_from_run
     from trtbench.store.directory import read_run, write_record, write_samples, write_telemetry
     from trtbench.workflows.report import write_report

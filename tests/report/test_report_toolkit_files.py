@@ -18,7 +18,7 @@ import logs
 from trtbench.analysis.summary import COMPARED_STATISTICS
 from trtbench.core.codec import json_from_value
 from trtbench.core.run import Run
-from trtbench.core.samples import IterationTimes, LayerProfile, LayerTime, times_from_columns
+from trtbench.core.samples import IterationTimes, LayerProfile, times_from_columns
 from trtbench.formats.toolkit import (
     EngineMetadata,
     RunConfig,
@@ -110,44 +110,6 @@ def test_without_device_spans_latency_is_host_time_and_the_file_says_so() -> Non
     assert not {"enqueue_series.csv", "compute_series.csv", "end_to_end_series.csv"} & set(files)
 
 
-def test_end_to_end_is_written_where_it_was_seen() -> None:
-    columns = {"latency": np.full(9, 1e-3), "end_to_end": np.full(9, 2e-3)}
-    files = data_files(made_run(times_from_columns(columns)))
-    assert rows(files["end_to_end_series.csv"])[0] == {"end_to_end_ms": "2.0"}
-
-
-def test_a_run_without_samples_still_has_its_facts() -> None:
-    files = data_files(made_run(IterationTimes()))
-    made = json.loads(files["summary.json"])
-    assert made["latency"] is None
-    assert made["throughput_qps"] is None
-    assert "latency_series.csv" not in files
-
-
-def test_series_and_percentiles_round_trip() -> None:
-    run = made_run(made_times(300))
-    files = data_files(run)
-    series = [float(row["latency_ms"]) for row in rows(files["latency_series.csv"])]
-    assert series == (run.times.host * 1e3).tolist()
-    table = {
-        row["percentile"]: float(row["latency_ms"])
-        for row in rows(files["latency_percentiles.csv"])
-    }
-    assert table["99.5"] == pytest.approx(np.percentile(series, 99.5))
-    assert table["100"] == max(series)
-
-
-def test_the_flat_summary_has_dotted_names_and_the_same_numbers() -> None:
-    files = data_files(made_run(made_times(300)))
-    flat = rows(files["summary.csv"])
-    assert len(flat) == 1
-    nested = json.loads(files["summary.json"])
-    assert (
-        float(flat[0]["latency.percentiles_ms.p99"]) == nested["latency"]["percentiles_ms"]["p99"]
-    )
-    assert flat[0]["engine.size_megabytes"] == "3.0"
-
-
 def test_layer_times_are_averages_per_inference_and_twins_stay_two() -> None:
     made = rows(csv_from_layers(made_profile(5)).encode())
     assert list(made[0]) == [
@@ -157,21 +119,6 @@ def test_layer_times_are_averages_per_inference_and_twins_stay_two() -> None:
     assert float(made[0]["avg_time_ms"]) == pytest.approx(4e-3)
     assert made[0]["calls"] == "100"
     assert sum(float(row["percent_of_total"]) for row in made) == pytest.approx(100)
-
-
-def test_layers_that_take_no_time_have_no_share() -> None:
-    layer = LayerTime(name="a", total_s=0.0, average_s=0.0)
-    made = rows(csv_from_layers(LayerProfile(count=None, layers=(layer,))).encode())
-    assert made[0]["percent_of_total"] == made[0]["calls"] == ""
-
-
-def test_the_report_holds_summary_layers_and_comparison(tmp_path: Path) -> None:
-    run = made_run(layers=made_profile(40))
-    run.extra["output_comparison"] = {"max_abs": 0.5}
-    write_toolkit_files(run, tmp_path)
-    made = json.loads((tmp_path / "report.json").read_text("utf-8"))
-    assert set(made) == {"summary", "top_layers", "output_comparison"}
-    assert len(made["top_layers"]) == 10
 
 
 def test_times_have_the_twelve_keys_and_null_for_what_was_not_seen() -> None:
@@ -200,26 +147,6 @@ def test_stamps_that_were_imported_are_written_back() -> None:
     assert made[1]["startH2dMs"] == 600.0
     assert made[0]["endEnqMs"] == 100.0
     assert made[1]["computeMs"] is None
-
-
-def test_no_iterations_are_an_empty_array() -> None:
-    assert json.loads(times_json(IterationTimes())) == []
-
-
-def test_a_profile_is_read_back_as_it_was() -> None:
-    layer = LayerTime(
-        name=NASTY, total_s=1e-2, average_s=1e-4, median_s=9e-5, min_s=8e-5, max_s=3e-4, share=1.0
-    )
-    profile = LayerProfile(count=100, layers=(layer,))
-    data = profile_json(profile)
-    spread = profile_from_json(data, where="profile.json").layers[0]
-    assert (spread.min_s, spread.max_s) == (pytest.approx(8e-5), pytest.approx(3e-4))
-    assert json.loads(data)[0] == {"count": 100}
-    assert json.loads(data)[1]["percentage"] == 100.0
-    read = profile_from_json(data, where="profile.json")
-    assert read.count == 100
-    assert read.layers[0].name == NASTY
-    assert read.layers[0].average_s == pytest.approx(1e-4)
 
 
 def test_enqueue_times_in_coarse_steps_are_left_out_or_as_printed() -> None:
@@ -353,10 +280,3 @@ def test_metadata_in_the_layout_of_trex() -> None:
             assert (read.facts, read.trace) == (run.facts, run.trace)
         else:
             assert read.summary == run.summary
-
-
-def test_files_of_a_run_are_the_values_that_are_read() -> None:
-    files = data_files(RUNS["pytorch"])
-    assert {"bench_pt_result.json", "bench_pt_result.csv"} <= set(files)
-    read = value_from_document(ToolkitSummary, json.loads(files["summary.json"]))
-    assert read == summary_from_csv(files["summary.csv"].decode()) == summary(RUNS["pytorch"])

@@ -32,7 +32,7 @@ from trtbench.measure.bench import run_bench
 from trtbench.measure.model_facts import conditions_of_model, work_of_model
 from trtbench.models.identity import index_limits, model_ref, sha256_of
 from trtbench.report.document import KeyValues
-from trtbench.report.labels import labels_from_runs
+from trtbench.report.run_facts import labels_from_runs
 from trtbench.report.sections.summary import brief_findings, facts_of, title_of
 from trtbench.requests.execution import Execution
 from trtbench.requests.measure import BenchRequest

@@ -19,7 +19,7 @@ from real_parts import find_browser
 from trtbench.cli import run as cli
 from trtbench.core.errors import StoreError, UsageError
 from trtbench.host.files import write_output
-from trtbench.report.site.pages import file_names, script_from_data
+from trtbench.report.site import file_names, script_from_data
 from trtbench.store.store import Store
 from trtbench.workflows.report import write_site
 

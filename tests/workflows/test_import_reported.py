@@ -22,7 +22,7 @@ from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Table
 from trtbench.report.renderers.md import markdown
 from trtbench.report.sections.verdicts import document_from_comparisons
-from trtbench.report.site.pages import run_data
+from trtbench.report.site import run_data
 from trtbench.requests.groups import FilterFields
 from trtbench.requests.stored import HistoryRequest
 from trtbench.store.store import Store
@@ -83,7 +83,6 @@ def test_the_report_of_two_logs_has_their_numbers(tmp_path: Path, store: Store) 
     assert "5.50 ms" in summary
     assert "6.50 ms" in summary  # p99
     assert "166" in summary
-    assert "Latency as reported" in text
     assert "## Percentiles" in text
 
 
@@ -291,8 +290,6 @@ def test_reports_and_comparisons_put_devices_side_by_side_best_first(runs: list[
         for run in runs[1:]
     ]
     for document in (report, document_from_comparisons(pairs)):
-        matrix = table(document, "model_by_device")
-        titles = [heading.title for heading in matrix.headings[1:]]
-        assert titles == ["NVIDIA A100", "Tesla T4", "Jetson Orin"]
         ranked = table(document, "devices_ranked")
+        assert [row[1].shown for row in ranked.rows] == ["NVIDIA A100", "Tesla T4", "Jetson Orin"]
         assert [row[3].text for row in ranked.rows] == ["1.00x", "3.00x", "4.60x"]

@@ -1,6 +1,6 @@
-"""Charts as values: described once, as data, and drawn by any renderer.
+"""Charts as values, drawn by any renderer, and their one look: colours, fonts and sizes.
 
-Does not know drawing libraries; a role chooses a colour (see ``style``).
+Does not know drawing libraries; a role (of a line, a bar, a mark) chooses its colour.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Scale = Literal["linear", "log", "log2", "tail", "time"]
 
 ``time`` holds seconds since 1970 and shows dates."""
 
-LineStyle = Literal["line", "dotted", "steps", "points", "both", "ring", "beyond"]
+LineStyle = Literal["line", "dotted", "points", "both", "ring", "beyond"]
 TAILS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
 """Quantiles that a ``tail`` axis names."""
 
@@ -44,17 +44,8 @@ class Mark(Value, frozen=True):
     role: str = "mark"
 
 
-class Span(Value, frozen=True):
-    """A shaded stretch of the x axis."""
-
-    low: float
-    high: float
-    text: str
-    role: str = "warm-up"
-
-
 class Line(Value, frozen=True):
-    """Points that belong together; ``role`` chooses the colour (see ``style``)."""
+    """Points that belong together; ``role`` chooses the colour."""
 
     name: str | None
     """As the legend shows it; ``None`` keeps it out of the legend."""
@@ -83,7 +74,6 @@ class Panel(Value, frozen=True):
     """Where the panel shows another quantity than the figure's axis names."""
     lines: tuple[Line, ...] = ()
     marks: tuple[Mark, ...] = ()
-    spans: tuple[Span, ...] = ()
 
 
 class Lines(Value, frozen=True, tag="lines", tag_field="kind"):
@@ -92,8 +82,6 @@ class Lines(Value, frozen=True, tag="lines", tag_field="kind"):
     x: Axis
     y: Axis
     panels: tuple[Panel, ...]
-    shared_x: bool = True
-    """False where panels differ so much in length that one axis would squeeze some of them."""
 
 
 class Bins(Value, frozen=True):
@@ -157,8 +145,6 @@ class Boxes(Value, frozen=True, tag="boxes", tag_field="kind"):
 
     value: Axis
     boxes: tuple[Box, ...]
-    statistics: tuple[tuple[str, ...], ...] = ()
-    """Rows that a picture shows below the boxes: a name, and a text for every box."""
 
 
 Chart = Lines | Histogram | Bars | Boxes
@@ -209,3 +195,119 @@ def scaled(values: Iterable[float | None], scale: float) -> tuple[float | None, 
 
 def _listed(values: Any) -> Any:
     return values.tolist() if hasattr(values, "tolist") else values
+
+
+# ---- the look of every picture
+
+# Okabe and Ito's palette, without its yellow, which is lost on white paper.
+BLUE = "#0072B2"
+VERMILLION = "#D55E00"
+GREEN = "#009E73"
+PURPLE = "#CC79A7"
+ORANGE = "#E69F00"
+SKY = "#56B4E9"
+GREY = "#6B7280"
+INK = "#1F2933"
+OTHER = "#B8C0CA"
+PALE = "#E3E8EE"
+PAPER = "#FFFFFF"
+
+TOKENS = {
+    "blue": (BLUE, "#4DA6DD"),
+    "vermillion": (VERMILLION, "#F08A4B"),
+    "green": (GREEN, "#2FC79A"),
+    "purple": (PURPLE, "#E3A3C7"),
+    "orange": (ORANGE, "#F2B84B"),
+    "sky": (SKY, "#8CCBF0"),
+    "grey": (GREY, "#9AA5B4"),
+    "other": (OTHER, "#5B6675"),
+    "ink": (INK, "#E8EDF3"),
+    "pale": (PALE, "#2C3642"),
+    "paper": (PAPER, "#12171D"),
+}
+"""Names of the colours with their shades on light and on dark ground."""
+
+RUNS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, GREY)
+DASHES = ("solid", "dashed", "dotted", "dashdot")
+SHAPES = ("circle", "square", "diamond", "triangle", "cross", "star")
+"""When runs outnumber colours, dash patterns and shapes of marks change with every round."""
+
+ROLES = {
+    "host": INK,
+    "latency": PURPLE,
+    "enqueue": ORANGE,
+    "h2d": SKY,
+    "gpu": GREEN,
+    "d2h": BLUE,
+    "end_to_end": VERMILLION,
+    "other": OTHER,
+    "layer": GREEN,
+    "total": GREY,
+    "slower": VERMILLION,
+    "faster": GREEN,
+    "mark": GREY,
+    "median": INK,
+    "outlier": VERMILLION,
+    "warm-up": ORANGE,
+    "front": GREY,
+    "note": SKY,
+    "warning": ORANGE,
+    "error": VERMILLION,
+    "fp32": BLUE,
+    "tf32": SKY,
+    "fp16": GREEN,
+    "bf16": PURPLE,
+    "int8": ORANGE,
+    "fp8": VERMILLION,
+}
+"""The same colour for the same thing, in every figure and every format."""
+
+WIDTH_IN = 13.5
+DPI = 110
+FONT_PT = 14.0
+"""On a page as wide as a text this is as large as 7 pt on paper: still read with ease."""
+SMALL_PT = 12.0
+TITLE_PT = 17.0
+
+FONTS = (
+    "DejaVu Sans",
+    "Noto Sans",
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Noto Sans Arabic",
+    "Noto Sans Devanagari",
+    "WenQuanYi Zen Hei",
+    "Droid Sans Fallback",
+    "Arial Unicode MS",
+)
+"""In order of preference; those a machine lacks are passed over."""
+
+
+def colour(role: str) -> str:
+    """Write the colour of a role: a name of ``ROLES``, or ``run:3`` for the fourth run."""
+    name, _, index = role.partition(":")
+    if name == "run":
+        return RUNS[int(index or 0) % len(RUNS)]
+    return ROLES.get(name, GREY)
+
+
+def token(role: str) -> str:
+    """Write the name of a role's colour, for pages that are light or dark."""
+    shade = colour(role)
+    return next(name for name, (light, _) in TOKENS.items() if light == shade)
+
+
+def dash(role: str) -> str:
+    """Write the dash pattern that tells runs of one colour apart."""
+    return DASHES[_round(role) % len(DASHES)]
+
+
+def shape(role: str) -> str:
+    """Name the shape of a mark that tells runs of one colour apart."""
+    return SHAPES[_round(role) % len(SHAPES)]
+
+
+def _round(role: str) -> int:
+    """Count how often the colours were used up before a run had its own."""
+    name, _, index = role.partition(":")
+    return int(index or 0) // len(RUNS) if name == "run" else 0

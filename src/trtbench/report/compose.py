@@ -1,21 +1,42 @@
-"""From runs to a document: every section of the folder has its say, in its order.
+"""From runs to a document (``sections``), and from a document to files (``renderers``).
 
-Knows which sections there are by looking into their folder; not what they hold.
+Every file of the two folders is a plug-in that is checked against a contract here when loaded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from trtbench.core.errors import UsageError
 from trtbench.core.plugins import Registry
 from trtbench.core.properties import model_name
 from trtbench.core.run import AnyRecord, FailedRun, Run, precision_of
 from trtbench.report.document import Block, Code, Details, Document, Section, column, table
-from trtbench.report.renderers.contract import Renderer
 from trtbench.report.run_facts import summarize_all
-from trtbench.report.sections.contract import SectionModule
+
+
+class SectionModule(Protocol):
+    """The module of a section."""
+
+    ORDER: int
+    """Where it stands in a document: the lowest comes first."""
+
+    def make(self, runs: Sequence[Run]) -> Section | Sequence[Section] | None:
+        """Describe the runs in one section or several; ``None`` where there is nothing to say."""
+
+
+class Renderer(Protocol):
+    """The module of a report format. What has a value here may be left out."""
+
+    INCLUDES: tuple[str, ...] = ()
+    """Formats whose files it writes as well."""
+
+    def render(self, document: Document, folder: Path) -> list[Path]:
+        """Write the document into the folder and name the files."""
+        ...
+
 
 SECTIONS = Registry("trtbench.report.sections", noun="section", contract=SectionModule)
 RENDERERS = Registry("trtbench.report.renderers", noun="report format", contract=Renderer)

@@ -7,7 +7,7 @@ as data. Nothing here knows formats.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Literal, NamedTuple
 
 from trtbench.core import units
@@ -32,8 +32,6 @@ class Heading(Value, frozen=True):
     rank: int = 0
     """Where width is short the highest rank is left out first; 0 stays."""
     fit: Fit = "whole"
-    stack: bool = False
-    """Where width is short the words of the title may stand one above the other."""
 
 
 class Cell(Value, frozen=True):
@@ -265,27 +263,10 @@ def note_lines(lines: Iterable[str], *, tone: Tone = "plain") -> list[Text]:
 # ---- tables
 
 
-def bytes_cell(value: float | None) -> Cell:
-    return Cell(value, units.text_from_bytes(value))
-
-
 def duration_cell(
     value_s: float | None, *, bounds: Bounds | None = None, unit: UnitScale | None = None
 ) -> Cell:
     return Cell(value_s, units.text_from_duration(value_s, bounds=bounds, unit=unit))
-
-
-def fraction_cell(value: float | None, *, digits: int = 2, signed: bool = False) -> Cell:
-    return Cell(value, units.text_from_fraction(value, digits=digits, signed=signed))
-
-
-def seconds_cell(value_s: float | None) -> Cell:
-    return Cell(value_s, units.text_from_seconds(value_s))
-
-
-def form_cell(value: float | None, form: str, unit: str = "") -> Cell:
-    """Write a number in a format of Python, with its unit behind it."""
-    return Cell(value, "–" if value is None else with_minus(f"{value:{form}}") + unit)
 
 
 class Time(NamedTuple):
@@ -304,8 +285,18 @@ WRITERS: Mapping[str, Callable[[Any], str]] = {
     "share": units.text_from_share,
     "change": units.text_from_change,
     "percent": units.text_from_fraction,
+    "frequency": lambda hertz: units.MISSING if hertz is None else f"{hertz / 1e6:.0f} MHz",
 }
-"""How the values of a column are written; ``time`` is written in the unit of the table."""
+
+
+def cell_of(value: Any, kind: str) -> Cell:
+    """Write a value as one of ``WRITERS``, or in a format of Python with its unit (``.1f dB``)."""
+    if write := WRITERS.get(kind):
+        return Cell(value, write(value))
+    form, _, unit = kind.partition(" ")
+    text = units.MISSING if value is None else with_minus(f"{value:{form}}")
+    return Cell(value, f"{text} {unit}" if unit and value is not None else text)
+
 
 Read = Callable[[Any], Cell | Scalar | Time]
 Column = tuple[Heading, Read]
@@ -315,17 +306,16 @@ Column = tuple[Heading, Read]
 def column(
     key: str,
     title: str | None = None,
-    get: str | Read | None = None,
+    get: str | int | Read | None = None,
     kind: str | None = None,
     *,
     rank: int | None = None,
     fit: Fit | None = None,
-    stack: bool = False,
 ) -> Column:
     """Declare a column; without a title, one of ``SHARED``.
 
-    ``get`` reads the value off a row, or names the row's attribute (by default the key). ``kind``
-    is ``time``, one of ``WRITERS``, or ``right`` for other numbers.
+    ``get`` reads the value off a row, or names the row's attribute (by default the key) or place.
+    ``kind`` is ``time`` (in the unit of the table), a kind of ``cell_of``, or ``right`` for others.
     """
     known, usual = SHARED.get(key, (None, "")) if title is None else (None, "")
     if known is not None:
@@ -333,18 +323,18 @@ def column(
     else:
         side: Align = "right" if kind else "left"
         name = key if title is None else title
-        heading = Heading(key, name, side, rank or 0, fit or "whole", stack)
-    read: Read = get if callable(get) else attrgetter(get or key)
+        heading = Heading(key, name, side, rank or 0, fit or "whole")
+    read: Read = attrgetter(key)
+    if get is not None:
+        places = {str: attrgetter, int: itemgetter}
+        read = places[type(get)](get) if isinstance(get, (str, int)) else get
     kind = usual if kind is None else kind
-    write = WRITERS.get(kind)
 
     def cell(row: Any) -> Cell | Scalar | Time:
         value = read(row)
-        if isinstance(value, (Cell, Time)):
+        if isinstance(value, (Cell, Time)) or kind in ("", "right"):
             return value
-        if kind == "time":
-            return Time(value)  # type: ignore[arg-type]
-        return Cell(value, write(value)) if write else value
+        return Time(value) if kind == "time" else cell_of(value, kind)  # type: ignore[arg-type]
 
     return heading, cell
 
@@ -382,12 +372,6 @@ def table_from_rows(
     return Table(id, headings, tuple(tuple(map(cell, row)) for row in rows), caption)
 
 
-# Headings that several tables share. Ranks: a narrow terminal leaves out the highest first.
-MEDIAN_HEADING = Heading("median_s", "Median", "right")
-METRIC_HEADING = Heading("metric", "Metric")
-MODEL_HEADING = Heading("model", "Model", fit="shorten")
-RUN_HEADING = Heading("run", "Run", fit="shorten")
-SIZE_HEADING = Heading("size_bytes", "Size", "right", 5)
 SHARED: dict[str, tuple[Heading, str]] = {
     heading.key: (heading, kind)
     for heading, kind in (
@@ -396,35 +380,21 @@ SHARED: dict[str, tuple[Heading, str]] = {
         (Heading("device", "Device"), ""),
         (Heading("id", "Run", rank=6), ""),
         (Heading("items_per_s", "Items/s", "right", 2), "number"),
-        (MEDIAN_HEADING, "time"),
-        (METRIC_HEADING, ""),
-        (MODEL_HEADING, ""),
+        (Heading("median_s", "Median", "right"), "time"),
+        (Heading("metric", "Metric"), ""),
+        (Heading("model", "Model", fit="shorten"), ""),
         (Heading("network", "Network", fit="shorten"), ""),
         (Heading("p99_s", "p99", "right", 3), "time"),
         (Heading("precision", "Precision", rank=1), ""),
         (Heading("protocol", "Protocol"), ""),
-        (RUN_HEADING, ""),
+        (Heading("run", "Run", fit="shorten"), ""),
         (Heading("runtime", "Runtime", rank=4), ""),
-        (SIZE_HEADING, "bytes"),
+        (Heading("size_bytes", "Size", "right", 5), "bytes"),
     )
 }
-"""With the kinds of their values."""
-PART_HEADINGS = {
-    name: Heading(key, title, "right", rank)
-    for name, key, title, rank in (
-        ("load", "load_s", "Load", 4),
-        ("preprocess", "preprocess_s", "Preprocess", 2),
-        ("inference", "inference_s", "Inference", 2),
-        ("model", "network_s", "Network", 3),
-        ("postprocess", "postprocess_s", "Postprocess", 2),
-    )
-}
-"""Parts of the work on one item, as a pass over data times them."""
-PARTS_MEANING = (
-    "Load: decoding the file. Preprocess: making the tensor. Inference: what a caller waits for, "
-    "transfers included. Network: the network alone. Postprocess: making predictions of the "
-    "outputs (NMS included), in numpy on the host."
-)
+"""Headings that several tables share, with the kinds of their values.
+
+A narrow terminal leaves out the highest rank first."""
 SCORE_TITLES = {"top1": "Prec@1", "top5": "Prec@5", "agreement": "Agreement",
                 "mAP": "mAP 50-95"}  # fmt: skip
 """Scores with a more common name."""
@@ -432,10 +402,10 @@ LEADING = ("top1", "abs_rel", "map", "ap", "top5", "d1", "rmse", "map50", "ap50"
 """Scores that a narrow terminal keeps longest."""
 
 
-def score_heading(metric: str, place: int) -> Heading:
-    """Make the heading of a score, with its place among all of its table."""
+def score_column(metric: str, place: int, get: Read) -> Column:
+    """Declare the column of a score, with its place among all of its table."""
     rank = 1 if metric.lower() in LEADING else 7 + place
-    return Heading(metric, SCORE_TITLES.get(metric, metric), "right", rank)
+    return column(metric, SCORE_TITLES.get(metric, metric), get, "right", rank=rank)
 
 
 def capitalized(sentence: str) -> str:

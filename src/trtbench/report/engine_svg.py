@@ -17,8 +17,8 @@ from trtbench.core.units import (
 )
 from trtbench.layers.diff import Change, EngineDiff
 from trtbench.layers.table import BOX_H, BOX_W, COLUMN_GAP, GAP_Y, HIDDEN, Layer, LayerTable, place
-from trtbench.report import style
-from trtbench.report.style import OTHER, PAPER
+from trtbench.report import charts
+from trtbench.report.charts import OTHER, PAPER
 
 MARGIN = 24.0
 HEAD = 46.0
@@ -168,7 +168,7 @@ def change_colour(part: float) -> str:
 
 def precision_colour(precision: str | None) -> str:
     """Write the colour that a type has in every figure."""
-    return style.colour(precision) if precision in style.ROLES else style.OTHER
+    return charts.colour(precision) if precision in charts.ROLES else charts.OTHER
 
 
 def _mixed(one: tuple[int, int, int], other: tuple[int, int, int], part: float) -> str:

@@ -9,14 +9,7 @@ from trtbench.analysis.inspection import Inspection, InspectionTable
 from trtbench.analysis.summary import reported_headline
 from trtbench.core.run import FailedRun, RunRecord, Scalar
 from trtbench.core.spec import NO_TENSORS
-from trtbench.core.units import (
-    text_from_bytes,
-    text_from_count,
-    text_from_fraction,
-    text_from_rate,
-    text_from_seconds,
-    text_from_shape,
-)
+from trtbench.core.units import text_from_rate, text_from_seconds, text_from_shape
 from trtbench.report.document import (
     Block,
     Cell,
@@ -31,6 +24,7 @@ from trtbench.report.document import (
     key_values,
     table,
 )
+from trtbench.report.run_facts import title_of_key, value_text
 
 if TYPE_CHECKING:
     from trtbench.importing.files import Unused
@@ -195,7 +189,7 @@ def document_from_inspection(found: Inspection, *, layers: bool = False) -> Docu
     """Describe a file; every one of its layers is listed only where asked for."""
     facts = [("kind", found.kind)]
     facts += [
-        (_title(name), value_text(name, value))
+        (title_of_key(name), value_text(name, value))
         for name, value in found.facts.items()
         if value is not None
     ]
@@ -221,32 +215,7 @@ def _file_column(part: InspectionTable, place: int) -> Column:
         return Cell(row[place], value_text(name, row[place]))
 
     rank = max(0, place - STAYING_COLUMNS)
-    return column(name, _title(name), cell, "" if words else "right", rank=rank, fit=fit)
-
-
-def _title(name: str) -> str:
-    if name.endswith("_per_s"):
-        return name.removesuffix("_per_s").replace("_", " ") + "/s"
-    return name.removesuffix("_bytes").removesuffix("_s").replace("_", " ")
-
-
-def value_text(name: str, value: Scalar) -> str:
-    """Write a value in the unit that its name ends with."""
-    if value is None or isinstance(value, str | bool):
-        return "–" if value is None else str(value)
-    if name.endswith("_bytes"):
-        return text_from_bytes(value)
-    if name.endswith("_per_s"):
-        return f"{value:,.1f}".replace(",", " ")
-    if name.endswith("_s"):
-        return text_from_seconds(value)
-    if name.endswith("share"):
-        return text_from_fraction(value, digits=1)
-    if name == "flops":
-        units = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
-        unit, scale = next(((u, s) for u, s in units if value >= s), ("", 1.0))
-        return f"{value / scale:.3g} {unit}".rstrip() if unit else f"{value:g}"
-    return f"{value:.4g}" if isinstance(value, float) else text_from_count(value)
+    return column(name, title_of_key(name), cell, "" if words else "right", rank=rank, fit=fit)
 
 
 # ---- what works here

@@ -9,35 +9,45 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
+import msgspec
 import numpy as np
 
 from trtbench.analysis.memory import CUDA, MemoryPart, MemoryUse, memory_from_facts
 from trtbench.analysis.pass_times import SwitchCost, switches_from_facts
 from trtbench.analysis.summary import ColumnSummary, Quantile, Summary, summary_from_run
-from trtbench.core.metrics import Metric
-from trtbench.core.metrics import metric as metric_named
-from trtbench.core.properties import protocol_of, streams_of
+from trtbench.core.metrics import metric
+from trtbench.core.properties import (
+    PROPERTIES,
+    Property,
+    model_name,
+    network_name,
+    options_of,
+    protocol_of,
+    series_key,
+    streams_of,
+)
 from trtbench.core.results import Verdict
-from trtbench.core.run import Environment, Run, Scalar, Score
+from trtbench.core.run import Environment, Interval, Run, RunRecord, Scalar, Score, precision_of
 from trtbench.core.samples import Column
+from trtbench.core.spec import Length
 from trtbench.core.units import (
     MISSING,
-    Ends,
     UnitScale,
     counted,
     text_from_bytes,
     text_from_change,
     text_from_count,
+    text_from_fraction,
     text_from_number,
     text_from_seconds,
 )
 from trtbench.report.document import Cell, Time, duration_cell
-from trtbench.report.labels import labels_from_runs
 
 PHASES = {
     "host": "Host",
@@ -259,42 +269,12 @@ def cost_in_words(cost: SwitchCost) -> str:
 
 # ---- scores
 
-UNDECLARED = Metric("")
 SAME = {"top-1": "top1", "prec@1": "top1", "top-5": "top5", "prec@5": "top5"}
 """Other names of the two accuracies of classifiers."""
 
 
-@dataclass(frozen=True)
-class Reading:
-    """One score of a run."""
-
-    metric: str
-    value: float
-    low: float | None = None
-    high: float | None = None
-    count: int | None = None
-    declared: Metric = UNDECLARED
-
-    @property
-    def bounds(self) -> Ends | None:
-        return None if self.low is None or self.high is None else Ends(self.low, self.high)
-
-    @property
-    def text(self) -> str:
-        return self.text_of(self.value)
-
-    def text_of(self, value: float) -> str:
-        """Write the score or an end of its interval; shares are written in per cent."""
-        if not self.declared.is_share:
-            return text_from_number(value, bounds=self.bounds)
-        return f"{value if abs(self.value) > 1 else 100 * value:.2f} %"
-
-
-def readings_from_run(run: Run) -> dict[str, Reading]:
+def scores_of(run: Run) -> dict[str, Score]:
     """Read a run's scores; what is not a number is passed over."""
-
-    def get(source: object, name: str) -> object:
-        return source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
 
     def number(value: object) -> float | None:
         known = isinstance(value, (int, float)) and math.isfinite(value)
@@ -302,24 +282,36 @@ def readings_from_run(run: Run) -> dict[str, Reading]:
 
     scores = run.extra.get("scores")
     found = {}
-    for key, score in scores.items() if isinstance(scores, Mapping) else ():
-        metric = str(key)
-        plain = isinstance(score, (int, float))
-        value = number(score if plain else get(score, "value"))
-        if value is None:
-            continue
-        interval = get(score, "interval")
-        low, high = (
-            number(get(score, end) if get(score, end) is not None else get(interval, end))
-            for end in ("low", "high")
-        )
-        count = number(get(score, "count"))
-        declared = metric_named(SAME.get(metric.lower(), metric))
-        if isinstance(score, Score):
-            declared = score.declared
-        whole = None if count is None else int(count)
-        found[metric] = Reading(metric, value, low, high, whole, declared)
+    for key, given in scores.items() if isinstance(scores, Mapping) else ():
+        name = str(key)
+        plain = msgspec.to_builtins(given)
+        facts = plain if isinstance(plain, dict) else {"value": plain}
+        ends = facts.get("interval") or facts
+        value, count = number(facts.get("value")), number(facts.get("count"))
+        low, high = number(ends.get("low")), number(ends.get("high"))
+        interval = None
+        if low is not None and high is not None:
+            interval = Interval(low=low, high=high, level=0.95, meaning="")
+        if value is not None:
+            declared = metric(SAME.get(name.lower(), name))
+            found[name] = Score(
+                metric=name,
+                value=value,
+                interval=interval,
+                count=None if count is None else int(count),
+                better=facts.get("better") or declared.better,
+                kind=facts.get("kind") or declared.kind,
+            )
     return found
+
+
+def score_text(score: Score, value: float | None) -> str:
+    """Write a score or an end of its interval alone; shares are written in per cent."""
+    if value is None:
+        return MISSING
+    if not score.declared.is_share:
+        return text_from_number(value, bounds=score.interval)
+    return f"{value if abs(score.value) > 1 else 100 * value:.2f} %"
 
 
 def text_from_score(score: Score) -> str:
@@ -340,32 +332,6 @@ def interval_text(verdict: Verdict, *, digits: int = 2) -> str:
 
 
 # ---- the machine
-
-TITLES = {
-    "python_path": "Python path",
-    "smt": "SMT",
-    "allowed_cpus": "Allowed CPUs",
-    "mps_daemon": "MPS daemon",
-    "mps_thread_percentage": "MPS threads (%)",
-    "mps_memory_limit": "MPS memory",
-    "cpu_steal_fraction_since_boot": "CPU stolen since boot",
-    "pressure_fraction_10s": "Waiting for a CPU, before",
-    "throttled_s_so_far": "CPU throttled, before",
-    "elapsed_s": "Time taken",
-    "cpu_busy_fraction": "CPU busy",
-    "cpu_steal_fraction": "CPU stolen",
-    "pressure_fraction": "Waiting for a CPU",
-    "throttled_s": "CPU throttled",
-}
-"""Titles of what a machine records about itself."""
-GPU_TITLES = {
-    "processes": "processes before",
-    "utilisation": "load before",
-    "display": "drives a display",
-    "mig": "in MIG mode",
-    "mps": "shared by MPS",
-    "exclusive": "exclusive",
-}
 
 
 def facts_from_environment(environment: Environment) -> dict[str, str]:
@@ -397,29 +363,187 @@ def facts_from_environment(environment: Environment) -> dict[str, str]:
         }
     known |= {"Python": e.python, **dict(sorted(e.versions.items())), "Git commit": e.git_commit}
     for key, value in e.extra.items():
-        gpu_name, _, rest = key.partition("_")
-        title = TITLES.get(key)
-        if title is None and re.fullmatch(r"gpu\d+", gpu_name) and rest in GPU_TITLES:
-            title = f"GPU {gpu_name[3:]} {GPU_TITLES[rest]}"
-        if title is None:
-            words = re.sub(r"_(s|bytes|fraction)$", "", key).replace("_", " ")
-            title = words[:1].upper() + words[1:]
-        known[title] = _with_unit(key, value)
-    return {name: _machine_words(value) for name, value in known.items() if value is not None}
+        title = re.sub(r"\b(cpu|gpu|mig|mps|smt)", lambda m: m[0].upper(), title_of_key(key))
+        known[title[:1].upper() + title[1:]] = None if value is None else value_text(key, value)
+    return {name: str(value) for name, value in known.items() if value is not None}
 
 
-def _with_unit(key: str, value: Scalar) -> Scalar:
-    """Give a number the unit that its key ends with."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return value
-    if "fraction" in key or key.endswith("_utilisation"):
-        return f"{value * 100:.3g} %"
-    if key.endswith("_bytes"):
-        return text_from_bytes(value)
-    return text_from_seconds(value) if key.endswith(("_s", "_s_so_far")) else value
+def length_in_words(length: Length) -> str:
+    """Write how long something lasts at least."""
+    parts = (
+        [] if length.iterations is None else [f"{text_from_count(length.iterations)} iterations"]
+    )
+    parts += [] if length.seconds is None else [text_from_seconds(length.seconds, digits=2)]
+    return " and ".join(parts) or "no set length"
 
 
-def _machine_words(value: object) -> str:
+def title_of_key(key: str) -> str:
+    """Name a fact without its unit."""
+    if key.endswith("_per_s"):
+        return key.removesuffix("_per_s").replace("_", " ") + "/s"
+    return re.sub(r"_(s|bytes|fraction)$", "", key).replace("_", " ")
+
+
+def value_text(key: str, value: Scalar) -> str:
+    """Write a value in the unit that its name ends with."""
+    if value is None or isinstance(value, str):
+        return MISSING if value is None else value
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if key.endswith("_bytes"):
+        return text_from_bytes(value)
+    if key.endswith("_per_s"):
+        return f"{value:,.1f}".replace(",", " ")
+    if key.endswith(("_s", "_s_so_far")):
+        return text_from_seconds(value)
+    if key == "flops":
+        power = min(int(math.log10(value)) // 3, 4) if value >= 1 else 0
+        return f"{value / 1000**power:.3g} {' kMGT'[power]}".rstrip()
+    if "fraction" in key or key.endswith(("share", "utilisation")):
+        return text_from_fraction(value, digits=1)
+    return f"{value:.4g}" if isinstance(value, float) else text_from_count(value)
+
+
+# ---- names of runs, as short as their differences allow, and series of runs
+
+
+def labels_from_runs(runs: Sequence[Run]) -> tuple[str, ...]:
+    """Name every run by the properties in which the runs differ; no two names are equal."""
+    records = [run.record for run in runs]
+    shown = [each for each in PROPERTIES if each.label]
+    facts = [{each.name: each.text(record) for each in shown} for record in records]
+    for fact, options in zip(facts, _options(records), strict=True):
+        fact["options"] = options
+    levels = sorted({each.label for each in shown})
+    main = [each for each in shown if each.label == levels[0]] if levels else []
+    differing = [each.name for each in main if _differ(each, facts)]
+    if "model" in differing:
+        # Files of one network may differ in what runtime and precision say already.
+        files = {(model_name(r), r.spec.runtime, precision_of(r)) for r in records}
+        kinds = {(runtime, precision) for _, runtime, precision in files if precision}
+        if len({network_name(r) for r in records}) == 1 and len(kinds) == len(files):
+            differing.remove("model")
+    names = [_joined(each, differing) for each in facts]
+    for level in levels[1:]:
+        # Names that are alike, and no others, get what differs among their runs.
+        keys = [each.name for each in shown if each.label == level]
+        alike: dict[str, list[int]] = {}
+        for index, name in enumerate(names):
+            alike.setdefault(name, []).append(index)
+        for name, members in alike.items():
+            more = [key for key in keys if len({facts[index][key] for index in members}) > 1]
+            for index in members:
+                names[index] = " · ".join(filter(None, (name, _joined(facts[index], more))))
+    names = [name or model_name(record) for name, record in zip(names, records, strict=True)]
+    total, taken = Counter(names), set(names)
+    seen: Counter[str] = Counter()
+    result = []
+    for name in names:
+        seen[name] += 1
+        number = seen[name]
+        unique = name
+        while total[name] > 1 and (unique := f"{name} ({number})") in taken:
+            number += 1
+        taken.add(unique)
+        result.append(unique)
+    return tuple(result)
+
+
+def _differ(each: Property, facts: Sequence[Mapping[str, str]]) -> bool:
+    """Whether runs differ in a property, those of one model where it counts within models."""
+    if each.within is None:
+        return len({fact[each.name] for fact in facts}) > 1
+    found: dict[str, set[str]] = {}
+    for fact in facts:
+        if fact[each.name] or each.name == "options":
+            found.setdefault(fact[each.within], set()).add(fact[each.name])
+    return any(len(values) > 1 for values in found.values())
+
+
+def _joined(facts: Mapping[str, str], keys: Iterable[str]) -> str:
+    return " ".join(" · ".join(facts[key] for key in keys if facts[key]).split())
+
+
+def _options(records: Sequence[RunRecord]) -> list[str]:
+    """Options that differ among runs of one runtime, but no precision a second time."""
+    found = [
+        {key: value for key, value in options_of(each).items() if key != precision_of(each)}
+        for each in records
+    ]
+    values: dict[tuple[str, str], set[str | None]] = {}
+    keys = {key for each in found for key in each}
+    for record, each in zip(records, found, strict=True):
+        for key in keys:
+            values.setdefault((record.spec.runtime, key), set()).add(each.get(key))
+    return [
+        " ".join(f"{k}={v}" for k, v in each.items() if len(values[record.spec.runtime, k]) > 1)
+        for record, each in zip(records, found, strict=True)
+    ]
+
+
+MOST_STEM = 100
+"""Characters of a name within the name of a file: file systems take 255, endings included."""
+
+
+def file_stem(name: str, *, taken: set[str]) -> str:
+    """Make a name that every file system takes and no one has taken yet."""
+    safe = re.sub(r"[^A-Za-z0-9.-]+", "_", name).strip("_.")[:MOST_STEM] or "model"
+    stem, number = safe, 2
+    while stem in taken:
+        stem, number = f"{safe}_{number}", number + 1
+    taken.add(stem)
+    return stem
+
+
+def shortened(name: str, *, length: int = 44) -> str:
+    """Cut the middle out of a long name: both ends of a layer's name tell what it is."""
+    name = " ".join(name.split())
+    if len(name) <= length:
+        return name
+    head = (length - 1) * 3 // 5
+    return f"{name[:head]}…{name[-(length - 1 - head) :]}"
+
+
+def shortened_apart(names: Sequence[str], *, length: int = 44) -> list[str]:
+    """Shorten names that stand side by side, but never two different ones to the same."""
+    while True:
+        short = [shortened(name, length=length) for name in names]
+        if len(set(short)) == len(set(names)) or length > max(map(len, names)):
+            return short
+        length += 8
+
+
+X = TypeVar("X", int, float, tuple[int, int])
+AlikeKey = tuple[str, ...]
+
+
+def series_over(
+    runs: Sequence[Run], at: Callable[[Run], X | None], *, leave_out: Sequence[str], least: int = 2
+) -> dict[AlikeKey, dict[X, list[Run]]]:
+    """Group runs that are alike but for what is left out; each group by its value, in order.
+
+    Runs of two machines are never alike.
+    """
+    groups: dict[AlikeKey, dict[X, list[Run]]] = {}
+    quiet: list[Property] = [p for p in PROPERTIES if p.quiet]
+    same: list[str] = [p.name for p in quiet if len({p.text(run.record) for run in runs}) == 1]
+    for run in runs:
+        place = at(run) if len(run.times) else None
+        if place is not None:
+            key = series_key(run.record, leave_out=(*leave_out, *same))
+            groups.setdefault(key, {}).setdefault(place, []).append(run)
+    return {
+        key: dict(sorted(found.items())) for key, found in groups.items() if len(found) >= least
+    }
+
+
+def names_of_keys(keys: Sequence[AlikeKey]) -> list[str]:
+    """Name series by the parts in which they differ; one alone by its model."""
+    differing = [len(set(parts)) > 1 for parts in zip(*keys, strict=True)]
+    names = [" · ".join(p for p, d in zip(key, differing, strict=True) if d and p) for key in keys]
+    return [name or key[0] for name, key in zip(names, keys, strict=True)]
+
+
+def name_of_key(key: AlikeKey) -> str:
+    """Name a series by the parts that say something."""
+    return " · ".join(part for part in key if part)

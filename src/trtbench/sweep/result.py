@@ -29,7 +29,7 @@ from trtbench.models.identity import kept_value, still_there
 from trtbench.models.onnx_model import read_onnx
 from trtbench.report.document import Text
 from trtbench.report.renderers.md import markdown
-from trtbench.report.sections.load import make_gaps, make_streams
+from trtbench.report.sections.load import make_streams
 from trtbench.report.sections.sweep import csv_from_rows, document_from_sweep, json_from_rows
 from trtbench.store.directory import now
 from trtbench.store.store import Store
@@ -64,10 +64,9 @@ class Results(ShortView, msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """What the report concludes from its curves: batch and streams to use, cost of rest."""
-        made = (make(self.runs) for make in (make_streams, make_gaps))
-        blocks = (block for each in made if each is not None for block in each.blocks)
-        return tuple(block.text for block in blocks if isinstance(block, Text))
+        """What the report concludes from its curves: batch and streams to use."""
+        made = make_streams(self.runs)
+        return tuple(each.text for each in made.blocks if isinstance(each, Text)) if made else ()
 
 
 def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:

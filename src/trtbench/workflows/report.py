@@ -26,10 +26,10 @@ from trtbench.host.files import write_output
 from trtbench.models.identity import kept_value
 from trtbench.report.compose import RENDERERS, document_from_runs, write_document
 from trtbench.report.document import Attachment
-from trtbench.report.labels import labels_from_runs
 from trtbench.report.listings import is_reported
+from trtbench.report.run_facts import labels_from_runs
 from trtbench.report.sections.devices import priced_name
-from trtbench.report.site.pages import (
+from trtbench.report.site import (
     BLOCKING,
     DATA,
     assets,

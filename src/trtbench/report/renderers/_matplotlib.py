@@ -2,6 +2,7 @@
 
 A chart is laid out once for both. An SVG keeps its text as text, names its colours by variables of
 the page (light and dark) and shows the value under the pointer. A PNG has title and caption, too.
+A letter that no installed font has is drawn as a box in a PNG.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import math
 import re
 import textwrap
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -33,10 +35,10 @@ from numpy.typing import NDArray
 
 from trtbench.core.safety import clean_line
 from trtbench.core.units import text_from_number, with_minus
-from trtbench.report import style
+from trtbench.report import charts
 from trtbench.report.charts import TAILS, Axis, Bars, Boxes, Chart, Histogram, Line, Lines, Mark
 from trtbench.report.document import Figure
-from trtbench.report.labels import shortened, shortened_apart
+from trtbench.report.run_facts import shortened, shortened_apart
 
 Numbers = NDArray[np.float64]
 
@@ -52,8 +54,6 @@ TITLE_LENGTH = NAME_LENGTH = 60
 BAR_NAME_LENGTH = 40
 LABELLED_BARS = 40
 """Beside more bars than this, numbers would be a wall of text."""
-TABLE_LETTERS = 96
-"""That fit side by side into the heads of the table below box plots."""
 LEAST_AREA, MOST_AREA = 60.0, 620.0
 """Of a mark, in square points."""
 MOST_POINTS = 600
@@ -64,25 +64,22 @@ HINTED_POINTS = 40
 """Points of a curve that show their value under the pointer."""
 DAY_S = 86_400.0
 """matplotlib counts time in days since 1970."""
-SHAPES = dict(zip(style.SHAPES, "osD^P*", strict=True))
-UNKNOWN = "□"
-_ADDED = "−▸…" + UNKNOWN
-"""Letters that drawing adds."""
-_VARIABLES = {light.lower(): f"var(--c-{name})" for name, (light, _) in style.TOKENS.items()}
-_BEHIND_TEXT = {"facecolor": style.PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
+SHAPES = dict(zip(charts.SHAPES, "osD^P*", strict=True))
+_VARIABLES = {light.lower(): f"var(--c-{name})" for name, (light, _) in charts.TOKENS.items()}
+_BEHIND_TEXT = {"facecolor": charts.PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
 _SETTINGS: Any = {
-    "font.size": style.FONT_PT, "axes.labelsize": style.FONT_PT, "axes.titlesize": style.FONT_PT,
-    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), style.SMALL_PT + 1),
-    **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), style.INK),
-    "axes.edgecolor": style.GREY, "grid.color": style.PALE,
-    "figure.facecolor": style.PAPER, "axes.facecolor": style.PAPER,
+    "font.size": charts.FONT_PT, "axes.labelsize": charts.FONT_PT, "axes.titlesize": charts.FONT_PT,
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), charts.SMALL_PT + 1),
+    **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), charts.INK),
+    "axes.edgecolor": charts.GREY, "grid.color": charts.PALE,
+    "figure.facecolor": charts.PAPER, "axes.facecolor": charts.PAPER,
     "axes.linewidth": 1.0, "grid.linewidth": 1.0, "lines.linewidth": 2.4,
     "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False,
     "axes.grid": True, "axes.axisbelow": True, "axes.unicode_minus": True,
     "text.usetex": False, "text.parse_math": False, "svg.fonttype": "none",
     "figure.constrained_layout.h_pad": 0.08, "figure.constrained_layout.w_pad": 0.08,
 }  # fmt: skip
-_DRAWN: WeakKeyDictionary[Figure, dict[tuple[bool, bool], _Painter]] = WeakKeyDictionary()
+_DRAWN: WeakKeyDictionary[Figure, _Painter] = WeakKeyDictionary()
 """Charts that were laid out, for other formats of the same document."""
 
 
@@ -91,13 +88,13 @@ def png_from_figure(figure: Figure) -> bytes:
     from PIL import Image
     from PIL.PngImagePlugin import PngInfo
 
-    painter = _painter(figure, png=True)
-    with mpl.rc_context(painter.settings):
+    painter = _painter(figure)
+    with mpl.rc_context(painter.settings), _quiet_fonts():
         title = textwrap.fill(figure.title, TITLE_COLUMNS)
-        parts = [painter.strip(title, style.TITLE_PT, fontweight="bold"), painter.pixels()]
+        parts = [painter.strip(title, charts.TITLE_PT, fontweight="bold"), painter.pixels()]
         if figure.caption:
             words = textwrap.fill(figure.caption, CAPTION_COLUMNS)
-            parts.append(painter.strip(words, style.SMALL_PT, color=style.GREY))
+            parts.append(painter.strip(words, charts.SMALL_PT, color=charts.GREY))
     image = Image.fromarray(np.concatenate(parts)[:, :, :3])
     maker = PngInfo()
     maker.add_text("Software", "trtbench")
@@ -109,9 +106,8 @@ def png_from_figure(figure: Figure) -> bytes:
 
 def svg_from_figure(figure: Figure) -> str:
     """Draw a figure as SVG to stand in a page, which shows its title and caption itself."""
-    painter = _painter(figure, png=False)
-    with mpl.rc_context(painter.settings | {"svg.hashsalt": figure.id}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # the browser has its own fonts
+    painter = _painter(figure)
+    with mpl.rc_context(painter.settings | {"svg.hashsalt": figure.id}), _quiet_fonts():
         text, hints = painter.svg()
     # Leave out what a page does not need, and let the page choose fonts and colours.
     body = text[text.index(">", text.index("<svg")) + 1 : text.rindex("</svg>")]
@@ -137,34 +133,35 @@ def _font(found: re.Match[str]) -> str:
     return f"{weight}font-size: {found[2]}px"
 
 
-def _painter(figure: Figure, *, png: bool) -> _Painter:
-    """Lay a figure out, once for both formats unless they show different things.
+@contextmanager
+def _quiet_fonts() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")
+        yield
 
-    A page has the statistics of boxes in a table of its own, and fonts for every letter.
-    """
-    table = png and isinstance(figure.chart, Boxes) and bool(figure.chart.statistics)
-    letters = set(msgspec.json.encode(figure).decode() + _ADDED)
-    boxed = png and any(_printable(c) != c for c in letters)
-    drawn = _DRAWN.setdefault(figure, {})
-    if (table, boxed) not in drawn:
+
+def _painter(figure: Figure) -> _Painter:
+    """Lay a figure out, once for both formats."""
+    if figure not in _DRAWN:
         first = families()[:1]
-        known = all(ord(c) in _charmap(first[0]) for c in letters)
+        known = FT2Font(findfont(FontProperties(family=first[0]))).get_charmap()
+        letters = set(msgspec.json.encode(figure).decode() + "−▸…")
         # Asking every font for every letter takes time.
-        fonts = first if known else families()
-        drawn[table, boxed] = _Painter(figure.chart, fonts, table=table, boxed=boxed)
-    return drawn[table, boxed]
+        fonts = first if all(ord(letter) in known for letter in letters) else families()
+        with _quiet_fonts():
+            _DRAWN[figure] = _Painter(figure.chart, fonts)
+    return _DRAWN[figure]
 
 
 class _Painter:
     """One chart on a page of matplotlib, and where its values lie."""
 
-    def __init__(self, chart: Chart, fonts: list[str], *, table: bool, boxed: bool) -> None:
+    def __init__(self, chart: Chart, fonts: list[str]) -> None:
         self.settings: Any = _SETTINGS | {"font.family": fonts}
-        self.table, self.boxed = table, boxed
         self._hints: list[tuple[Axes, Numbers, list[str]]] = []
         """Axes, a box in data coordinates for each value (left, bottom, right, top), and words."""
         with mpl.rc_context(self.settings):
-            self.page = Page(figsize=(style.WIDTH_IN, self._height(chart)), layout="constrained")
+            self.page = Page(figsize=(charts.WIDTH_IN, self._height(chart)), layout="constrained")
             if isinstance(chart, Lines):
                 self._lines(chart)
             elif isinstance(chart, Histogram):
@@ -177,14 +174,14 @@ class _Painter:
     def strip(self, words: str, size: float, **look: Any) -> NDArray[np.uint8]:
         """Draw lines of text as wide as the chart."""
         height = (words.count("\n") + 1) * size * 1.3 / 72 + 0.16
-        page = Page(figsize=(style.WIDTH_IN, height))
+        page = Page(figsize=(charts.WIDTH_IN, height))
         page.text(0.012, 0.5, self.text(words), va="center", fontsize=size, **look)
         return self.pixels(page)
 
     def pixels(self, page: Page | None = None) -> NDArray[np.uint8]:
         """Draw the chart, or another page."""
         page = page or self.page
-        page.set_dpi(style.DPI)
+        page.set_dpi(charts.DPI)
         canvas = FigureCanvasAgg(page)
         canvas.draw()  # type: ignore[no-untyped-call]
         page.set_layout_engine("none")
@@ -217,17 +214,13 @@ class _Painter:
         return buffer.getvalue().decode(), "".join(hints)
 
     def text(self, words: str) -> str:
-        cleaned = "\n".join(clean_line(line) for line in words.split("\n"))
-        return _printable(cleaned) if self.boxed else cleaned
+        return "\n".join(clean_line(line) for line in words.split("\n"))
 
     def hint(self, axes: Axes, found: Iterable[tuple[Sequence[float], str]]) -> None:
         """Show words under the pointer where it is in a box."""
-        boxes, words = [], []
-        for box, text in found:
-            boxes.append(box)
-            words.append(text)
-        if boxes:
-            self._hints.append((axes, np.array(boxes, dtype=float), words))
+        if pairs := list(found):
+            boxes, words = zip(*pairs, strict=True)
+            self._hints.append((axes, np.array(boxes, dtype=float), list(words)))
 
     def _height(self, chart: Chart) -> float:
         if isinstance(chart, Bars):
@@ -235,9 +228,8 @@ class _Painter:
             side_by_side = 1 if chart.stacked else max(1.0, 0.8 * len(chart.groups))
             return FRAME_IN + legend + BAR_IN * side_by_side * max(3, len(chart.categories))
         if isinstance(chart, Boxes):
-            table = BAR_IN * (len(chart.statistics) + 1) if self.table else 0.0
             each = BOX_IN if len(chart.boxes) <= ROOMY_BOXES else BAR_IN
-            return FRAME_IN + table + each * max(2, len(chart.boxes))
+            return FRAME_IN + each * max(2, len(chart.boxes))
         panels = len(chart.groups) if isinstance(chart, Histogram) else len(chart.panels)
         height = ONE_PANEL_IN if panels == 1 else FRAME_IN + PANEL_IN * panels
         if isinstance(chart, Histogram):
@@ -297,32 +289,26 @@ class _Painter:
 
     def marks(self, axes: Axes, marks: Iterable[Mark]) -> None:
         """Draw marks with their words in rows of their own, so that words never meet."""
+        look: Any = {"linewidth": 1.6, "linestyle": (0, (4, 2)), "zorder": 3}
         row = 0
-        dashes = (0, (4, 2))
         for mark in marks:
-            colour = style.colour(mark.role)
+            colour = charts.colour(mark.role)
             if mark.axis == "y":
-                axes.axhline(mark.at, color=colour, linewidth=1.6, linestyle=dashes, zorder=3)
-                place = (0.0, mark.at)
-                self.note(axes, mark.text, place, (6, 3), ("axes fraction", "data"), color=colour)
+                axes.axhline(mark.at, color=colour, **look)
+                sides = ("axes fraction", "data")
+                self.note(axes, mark.text, (0.0, mark.at), (6, 3), sides, color=colour)
                 continue
-            bottom = axes.get_ylim()[0]
-            x, low, high = (
-                float(axes.transScale.transform((each, bottom))[0])
-                for each in (mark.at, *axes.get_xlim())
-            )
-            at = (x - low) / (high - low)
-            if 0 <= at <= 1:
-                axes.axvline(mark.at, color=colour, linewidth=1.6, linestyle=dashes, zorder=3)
-            if not mark.text:
-                continue
-            right = at > 0.78
-            words = f"{mark.text} ▸" if at > 1 else mark.text
-            corner = (min(max(at, 0), 1), 0.97 - 0.15 * row)
-            look = {"ha": "right" if right else "left", "va": "top", "color": colour}
-            offset = (-6 if right else 6, 0)
-            self.note(axes, words, corner, offset, "axes fraction", bbox=_BEHIND_TEXT, **look)
-            row += 1
+            low, high = axes.get_xlim()
+            if low <= mark.at <= high:
+                axes.axvline(mark.at, color=colour, **look)
+            if mark.text:
+                words = f"{mark.text} ▸" if mark.at > high else mark.text
+                at = (min(max(mark.at, low), high), 0.97 - 0.15 * row)
+                left = axes.transLimits.transform(axes.transScale.transform((at[0], 1)))[0] < 0.78
+                place: Any = {"ha": "left" if left else "right", "va": "top", "color": colour}
+                offset, sides = (6 if left else -6, 0), ("data", "axes fraction")
+                self.note(axes, words, at, offset, sides, bbox=_BEHIND_TEXT, **place)
+                row += 1
 
     def note(
         self,
@@ -334,18 +320,18 @@ class _Painter:
         **look: Any,
     ) -> None:
         """Write small words beside a point."""
-        look = {"fontsize": style.SMALL_PT, "zorder": 5, **look}
+        look = {"fontsize": charts.SMALL_PT, "zorder": 5, **look}
         axes.annotate(self.text(words), at, offset, coordinates, textcoords="offset points", **look)
 
     def panel_title(self, axes: Axes, text: str, colour: str) -> None:
         # A fixed height (y) spares matplotlib a search for one, a third of its time.
-        size = style.SMALL_PT + 1
+        size = charts.SMALL_PT + 1
         axes.set_title(
             self.text(text), loc="left", fontsize=size, fontweight="bold", color=colour, pad=5, y=1
         )
 
-    def panels(self, count: int, *, sharey: bool, sharex: bool = True) -> list[Axes]:
-        grid = self.page.subplots(count, 1, sharex=sharex, sharey=sharey, squeeze=False)
+    def panels(self, count: int, *, sharey: bool) -> list[Axes]:
+        grid = self.page.subplots(count, 1, sharex=True, sharey=sharey, squeeze=False)
         return list(grid[:, 0])
 
     # ---- lines and histograms
@@ -356,7 +342,7 @@ class _Painter:
         unit = f" {chart.x.unit}" if chart.x.unit else ""
         ranges = [f"{low:.4g} to {high:.4g}{unit}" for low, high in pairwise(chart.edges)]
         for axes, group in zip(panels, chart.groups, strict=True):
-            colour = style.colour(group.role)
+            colour = charts.colour(group.role)
             axes.stairs(group.counts, chart.edges, fill=True, color=colour, alpha=0.85, zorder=2)
             self.dress(axes, chart.x, "x")
             self.dress(axes, chart.y, "y")
@@ -367,8 +353,8 @@ class _Painter:
             length = TITLE_LENGTH * 2 // 3 if group.beyond else TITLE_LENGTH
             self.panel_title(axes, shortened(group.name, length=length), colour)
             if group.beyond:
-                words, outlier = self.text(f"{group.beyond} ▸"), style.colour("outlier")
-                size = style.SMALL_PT
+                words, outlier = self.text(f"{group.beyond} ▸"), charts.colour("outlier")
+                size = charts.SMALL_PT
                 axes.set_title(words, loc="right", fontsize=size, color=outlier, pad=5, y=1.0)
             bins = zip(pairwise(chart.edges), group.counts, ranges, strict=True)
             self.hint(
@@ -384,7 +370,7 @@ class _Painter:
     def _lines(self, chart: Lines) -> None:
         own = any(panel.low is not None for panel in chart.panels)
         several = len(chart.panels) > 1
-        panels = self.panels(len(chart.panels), sharey=not own, sharex=chart.shared_x)
+        panels = self.panels(len(chart.panels), sharey=not own)
         for axes, panel in zip(panels, chart.panels, strict=True):
             quantity = panel.y or chart.y
             for line in panel.lines:
@@ -398,31 +384,25 @@ class _Painter:
                 # Points on the edge of the range are cut in half without a little room.
                 room = 0.04 * (high - low)
                 axes.set_ylim(low - room, high + room)
-            for span in panel.spans:
-                axes.axvspan(
-                    span.low, span.high, color=style.colour(span.role), alpha=0.18, zorder=1
-                )
-                place, sides = (span.low, 0.03), ("data", "axes fraction")
-                self.note(axes, span.text, place, (6, 0), sides, bbox=_BEHIND_TEXT)
             self.marks(axes, panel.marks)
             if not several:
                 axes.set_ylabel(self.text(chart.y.label))
             elif panel.y:
-                self.panel_title(axes, panel.y.label, style.INK)
+                self.panel_title(axes, panel.y.label, charts.INK)
             elif panel.title:
-                colour = style.colour(panel.lines[0].role) if panel.lines else style.INK
+                colour = charts.colour(panel.lines[0].role) if panel.lines else charts.INK
                 self.panel_title(axes, shortened(panel.title, length=TITLE_LENGTH), colour)
         names = [shortened(n.name, length=NAME_LENGTH) for n in chart.panels[0].lines if n.name]
         if not several or any(panel.y for panel in chart.panels):
             self.legend(panels[0], names, above=several)
         else:
             # A label beside each panel would be longer than the panel is high.
-            self.page.supylabel(self.text(chart.y.label), fontsize=style.FONT_PT)
+            self.page.supylabel(self.text(chart.y.label), fontsize=charts.FONT_PT)
         panels[-1].set_xlabel(self.text(chart.x.label))
 
     def _line(self, axes: Axes, line: Line, x_axis: Axis, y_axis: Axis) -> None:
         x, y = _places(line.x, x_axis), _places(line.y, y_axis)
-        colour, dashes = style.colour(line.role), style.dash(line.role)
+        colour, dashes = charts.colour(line.role), charts.dash(line.role)
         name = self.text(shortened(line.name, length=NAME_LENGTH)) if line.name else "_nolegend_"
         common: dict[str, Any] = {"color": colour, "label": name}
         ends = [
@@ -434,13 +414,13 @@ class _Painter:
             at, low, high = zip(*ends, strict=True)
             axes.vlines(at, low, high, color=colour, linewidth=1.6, zorder=2)
         for place, words in enumerate(line.texts):
-            self.note(axes, words, (x[place], y[place]), (9, -15), color=style.GREY)
+            self.note(axes, words, (x[place], y[place]), (9, -15), color=charts.GREY)
         if line.sizes:
             areas = [LEAST_AREA + MOST_AREA * size for size in line.sizes]
-            mark = SHAPES[style.shape(line.role)]
+            mark = SHAPES[charts.shape(line.role)]
             axes.scatter(
                 x, y, s=areas, alpha=0.8, zorder=4, color=colour, marker=mark,
-                edgecolors=style.PAPER,
+                edgecolors=charts.PAPER,
             )  # fmt: skip
             # In the legend all marks are of one size, or they would cover the names.
             axes.plot([], [], mark, ms=8, **common)
@@ -454,18 +434,15 @@ class _Painter:
             heights = np.column_stack([y[kept], y[kept], gaps]).ravel()
             common |= {"alpha": 0.5, "solid_capstyle": "round"}
             axes.plot(edges, heights, lw=size, zorder=2, **common)
-        elif line.style == "ring":
-            axes.plot(x, y, "o", ms=7, mfc="none", mew=1.6, zorder=3, **common)
-        elif line.style == "beyond":
-            axes.plot(x, y, "^", ms=8, mew=0, zorder=4, clip_on=False, **common)
-        elif line.style == "steps":
-            common |= {"drawstyle": "steps-post", "linestyle": dashes}
-            axes.plot(np.r_[x[:1], x], np.r_[0.0, y], zorder=3, **common)
-        elif line.style == "dotted":
-            axes.plot(x, y, linestyle=(0, (1, 1.6)), alpha=0.8, zorder=3, **common)
         else:
-            marker = "o" if line.style == "both" else None
-            axes.plot(x, y, linestyle=dashes, marker=marker, ms=9, zorder=3, **common)
+            looks: dict[str, dict[str, Any]] = {
+                "ring": {"linestyle": "", "marker": "o", "ms": 7, "mfc": "none", "mew": 1.6},
+                "beyond": {"linestyle": "", "marker": "^", "ms": 8, "mew": 0, "clip_on": False},
+                "dotted": {"linestyle": (0, (1, 1.6)), "alpha": 0.8},
+                "both": {"linestyle": dashes, "marker": "o", "ms": 9},
+            }
+            look = looks.get(line.style, {"linestyle": dashes})
+            axes.plot(x, y, zorder=3, **look, **common)
         if line.style == "points" and not line.sizes and len(x) > HINTED_POINTS:
             return  # a cloud: what stands out of it has a line of its own
         known = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
@@ -500,7 +477,7 @@ class _Painter:
             drawn = height if chart.stacked else height * 0.94
             label = self.text(group.name)
             axes.barh(
-                at, values, left=begin, height=drawn, color=style.colour(group.role), label=label
+                at, values, left=begin, height=drawn, color=charts.colour(group.role), label=label
             )
             name = f" · {group.name}" if len(groups) > 1 else ""
             self.hint(
@@ -541,9 +518,9 @@ class _Painter:
 
     def _boxes(self, chart: Boxes) -> None:
         boxes = chart.boxes
-        axes = self._above_table(chart) if self.table else self.page.subplots()
+        axes = self.page.subplots()
         places = np.arange(len(boxes))
-        colours = [style.colour(box.role) for box in boxes]
+        colours = [charts.colour(box.role) for box in boxes]
         low, q1, median, q3, high = np.array(
             [(box.low, box.q1, box.median, box.q3, box.high) for box in boxes]
         ).T
@@ -553,7 +530,7 @@ class _Painter:
         for end in (low, high):
             axes.vlines(end, places - 0.16, places + 0.16, colors=colours, linewidth=2)
         axes.barh(places, q3 - q1, left=q1, height=0.56, color=colours, alpha=0.55)
-        axes.vlines(median, places - 0.28, places + 0.28, color=style.INK, linewidth=3)
+        axes.vlines(median, places - 0.28, places + 0.28, color=charts.INK, linewidth=3)
         step = 1 + sum(len(box.outliers) for box in boxes) // MOST_RINGS
         outliers = [box.outliers[::step] for box in boxes]
         x = [value for each in outliers for value in each]
@@ -575,27 +552,6 @@ class _Painter:
             words = f"{box.name}: median {m}, quartiles {q} and {r}, whiskers {a} and {b}"
             self.hint(axes, [((box.low, k - 0.28, box.high, k + 0.28), words)])
 
-    def _above_table(self, chart: Boxes) -> Axes:
-        """Divide a picture between the boxes and the table of their statistics below."""
-        heights = [len(chart.boxes) + 1.2, 0.5 * len(chart.statistics) + 1]
-        axes: Axes
-        axes, below = self.page.subplots(2, 1, height_ratios=heights)
-        below.axis("off")
-        length = TABLE_LETTERS // len(chart.boxes)
-        names = shortened_apart([box.name for box in chart.boxes], length=length)
-        table = below.table(
-            cellText=[[self.text(words) for words in row[1:]] for row in chart.statistics],
-            rowLabels=[row[0] for row in chart.statistics],
-            colLabels=[self.text(name) for name in names],
-            loc="center", cellLoc="right", colLoc="right", edges="horizontal",
-        )  # fmt: skip
-        table.auto_set_font_size(False)
-        table.set_fontsize(style.SMALL_PT)
-        for cell in table.get_celld().values():
-            cell.set_edgecolor(style.PALE)
-            cell.set_height(1 / (len(chart.statistics) + 1))
-        return axes
-
     def _name_rows(
         self, axes: Axes, names: Sequence[str], *, below: Sequence[str | None] = ()
     ) -> None:
@@ -607,7 +563,7 @@ class _Painter:
                 for name, words in zip(shown, below, strict=True)
             ]
         words = [self.text(each) for each in shown]
-        axes.set_yticks(np.arange(len(names)), words, fontsize=style.SMALL_PT)
+        axes.set_yticks(np.arange(len(names)), words, fontsize=charts.SMALL_PT)
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.tick_params(axis="y", length=0)
         axes.grid(axis="y", visible=False)
@@ -640,20 +596,4 @@ def _plain(value: float, _: object) -> str:
 def families() -> list[str]:
     """List the preferred fonts that are installed; DejaVu Sans comes with matplotlib."""
     here = set(fontManager.get_font_names())
-    return [name for name in style.FONTS if name in here] or ["DejaVu Sans"]
-
-
-def _printable(text: str) -> str:
-    """Replace letters that no installed font has, and what is no letter, by a box."""
-    known = _glyphs()
-    return "".join(c if c == "\n" or (c >= " " and ord(c) in known) else UNKNOWN for c in text)
-
-
-@lru_cache(maxsize=1)
-def _glyphs() -> frozenset[int]:
-    return frozenset(code for name in families() for code in _charmap(name))
-
-
-@lru_cache
-def _charmap(family: str) -> frozenset[int]:
-    return frozenset(FT2Font(findfont(FontProperties(family=family))).get_charmap())
+    return [name for name in charts.FONTS if name in here] or ["DejaVu Sans"]

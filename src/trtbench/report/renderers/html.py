@@ -22,7 +22,7 @@ from trtbench.core.safety import clean_text
 from trtbench.core.units import text_from_count, text_from_number
 from trtbench.host.files import write_output
 from trtbench.host.images import FORMATS
-from trtbench.report import style
+from trtbench.report import charts
 from trtbench.report.document import Cell, Document, FindingList, Picture
 from trtbench.report.renderers import json, png
 from trtbench.version import __version__
@@ -72,7 +72,7 @@ def page(document: Document) -> str:
             severities={name: counts[name] for name in SEVERITIES if counts[name]},
             css=asset("report.css"),
             js="".join(asset(name) for name in ("tables.js", "report.js")),
-            palette=style.TOKENS,
+            palette=charts.TOKENS,
             charts={figure.id: png.svg_text(figure) for figure in document.figures()},
             rows=packed(msgspec.json.encode(more)),
             json=packed(msgspec.json.encode(json.plain_value(document))),

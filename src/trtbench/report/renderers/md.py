@@ -40,10 +40,8 @@ MOST_ROWS = 200
 """GitHub refuses to render files above half a megabyte."""
 OPEN_FINDINGS = 12
 """More findings than this are folded away."""
-CASES = 4
-"""Messages shown of a finding that says something else about each run."""
 NAMED = 8
-"""Runs named of those that have a finding."""
+"""Runs named of those that have a finding, each with its message where these differ."""
 BRIEF = ("verdicts", "summary", "findings", "failures", "accuracy")
 BRIEF_ROWS = 10
 """A brief report fits on one screen."""
@@ -128,10 +126,10 @@ def _block(block: Block, *, rows: int, folded: bool = False) -> Iterable[str]:
         if more := lines[OPEN_FINDINGS:]:
             yield from _folded(f"{text_from_count(len(more))} more findings", ["\n".join(more)])
     elif isinstance(block, Cards):
-        details = [f" ({escape(card.detail)})" if card.detail else "" for card in block.items]
         yield "\n".join(
-            f"- {escape(card.title)}: **{escape(card.value)}**{detail}"
-            for card, detail in zip(block.items, details, strict=True)
+            f"- {escape(card.title)}: **{escape(card.value)}**"
+            + (f" ({escape(card.detail)})" if card.detail else "")
+            for card in block.items
         )
     elif isinstance(block, Code):
         longest = max((len(run) for run in re.findall(r"`+", block.text)), default=0)
@@ -171,21 +169,20 @@ def _folded(summary: str, parts: list[str]) -> list[str]:
 
 
 def _finding(item: FindingOf) -> str:
-    finding, count = item.finding, len(item.runs)
-    words = escape(item.title or finding.message)
-    cases = [f"{escape(run)}: {escape(words)}" for run, words in item.cases[:CASES]]
-    more = list(cases)
-    if finding.evidence and not cases:
+    finding = item.finding
+    more = [f"{run}: {words}" for run, words in item.cases[:NAMED]]
+    if finding.evidence and not more:
         pairs = (
             f"{name} = {text_from_number(value) if isinstance(value, float) else value}"
             for name, value in finding.evidence.items()
         )
-        more.append(f"Evidence: {escape(', '.join(pairs))}")
+        more.append(f"Evidence: {', '.join(pairs)}")
     if finding.remedy:
-        more.append(f"Remedy: {escape(finding.remedy)}")
-    if count and (len(item.cases) != len(cases) or not cases):
-        left = f" and {count - NAMED} more" if count > NAMED else ""
-        named = f"{'Runs' if count > 1 else 'Run'}: {', '.join(item.runs[:NAMED])}{left}"
-        more.append(escape(named))
+        more.append(f"Remedy: {finding.remedy}")
+    if item.runs and (len(item.cases) > NAMED or not item.cases):
+        left = len(item.runs) - NAMED
+        some = f" and {left} more" if left > 0 else ""
+        more.append(f"Runs: {', '.join(item.runs[:NAMED])}{some}")
+    words = escape(item.title or finding.message)
     first = f"- {ICONS[finding.severity]} **{words}** ({escape(finding.code)})"
-    return "\n".join([first, *(f"  <br>{each}" for each in more)])
+    return "\n".join([first, *(f"  <br>{escape(each)}" for each in more)])

@@ -138,10 +138,15 @@ def _table(table: Table, width: int | None) -> Iterator[Line]:
     else:
         places = sorted(widths)
         if any(heads[place].title for place in places):
-            titles = [list(wrapped(heads[place].title, widths[place])) for place in places]
+            titles = [[heads[place].title] for place in places]
             yield from _row(heads, widths, titles, ["dim"] * len(places))
         for row, shown in zip(table.rows, texts, strict=True):
-            cells = [_in_cell(shown[place], heads[place], widths[place]) for place in places]
+            cells = [
+                [shortened_to(shown[place], widths[place])]
+                if heads[place].fit == "shorten" and "\n" not in shown[place]
+                else list(wrapped(shown[place], widths[place], fold=True))
+                for place in places
+            ]
             yield from _row(heads, widths, cells, [STYLES[row[place].tone] for place in places])
         filled = _filled(texts, len(heads))
         if hidden := [heads[place].title for place in filled if place not in widths]:
@@ -179,24 +184,20 @@ def _widths(
     """
     filled = _filled(texts, len(heads))
     wanted, least = {}, {}
-    for stack in (False, True):  # words of a title stand one above the other only where needed
-        for place in filled:
-            head, column = heads[place], [row[place] for row in texts]
-            words = head.title.split(" ") if stack and head.stack else [head.title]
-            title = max(map(cell_len, words))
-            longest = (cell_len(line) for each in column for line in each.split("\n"))
-            wanted[place] = max(title, max(longest, default=0))
-            narrow = wanted[place]
-            if head.fit == "wrap":
-                narrow = max(LEAST_PROSE, title)
-            elif head.fit == "shorten" and width is not None:  # names must still differ
-                narrow, different = max(LEAST_NAME, title), set(column)
-                while len({shortened_to(each, narrow) for each in different}) < len(different):
-                    narrow += 1
-            least[place] = min(wanted[place], narrow)
-        if width is None or _total(wanted, filled) <= width:
-            return wanted
-    assert width is not None
+    for place in filled:
+        head, column = heads[place], [row[place] for row in texts]
+        title = cell_len(head.title)
+        longest = (cell_len(line) for each in column for line in each.split("\n"))
+        wanted[place] = narrow = max(title, max(longest, default=0))
+        if head.fit == "wrap":
+            narrow = max(LEAST_PROSE, title)
+        elif head.fit == "shorten" and width is not None:  # names must still differ
+            narrow, different = max(LEAST_NAME, title), set(column)
+            while len({shortened_to(each, narrow) for each in different}) < len(different):
+                narrow += 1
+        least[place] = min(wanted[place], narrow)
+    if width is None or _total(wanted, filled) <= width:
+        return wanted
     places = [place for place in filled if heads[place].rank == 0]
     if _total(least, places) > width:
         return None
@@ -212,15 +213,6 @@ def _widths(
 
 def _total(widths: dict[int, int], places: Sequence[int]) -> int:
     return sum(widths[place] for place in places) + GAP * (len(places) - 1)
-
-
-def _in_cell(text: str, heading: Heading, width: int) -> list[str]:
-    """Write one cell in a width: names lose their middle, prose is broken into lines."""
-    if heading.fit == "shorten" and "\n" not in text:
-        return [shortened_to(text, width)]
-    if heading.fit == "wrap" or "\n" in text:
-        return list(wrapped(text, width, fold=True))
-    return [text]
 
 
 def shortened_to(text: str, width: int) -> str:

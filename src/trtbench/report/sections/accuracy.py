@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trtbench.analysis.onnx_graph import words_from_preparation
 from trtbench.core.metrics import is_share
-from trtbench.core.run import Run, Scalar
+from trtbench.core.run import Run, Scalar, Score
 from trtbench.core.units import (
     MISSING,
     common_unit,
@@ -24,15 +23,8 @@ from trtbench.core.units import (
     text_from_seconds,
     unit_for_seconds,
 )
-from trtbench.report.charts import Axis, Line, curves
+from trtbench.report.charts import Axis, Line, curves, line
 from trtbench.report.document import (
-    MEDIAN_HEADING,
-    METRIC_HEADING,
-    MODEL_HEADING,
-    PART_HEADINGS,
-    PARTS_MEANING,
-    RUN_HEADING,
-    SIZE_HEADING,
     Block,
     Cell,
     Column,
@@ -43,24 +35,21 @@ from trtbench.report.document import (
     Section,
     Table,
     Text,
-    bytes_cell,
     capitalized,
     column,
-    duration_cell,
     note_lines,
-    score_heading,
-    seconds_cell,
+    score_column,
     section_of,
     table,
 )
-from trtbench.report.labels import file_stem
 from trtbench.report.run_facts import (
-    Reading,
+    file_stem,
     headline_summary,
     headline_title,
     joules_per_item,
     named,
-    readings_from_run,
+    score_text,
+    scores_of,
     text_from_score,
 )
 
@@ -70,6 +59,19 @@ if TYPE_CHECKING:
 
 ORDER = 80
 
+PARTS = (
+    ("load", "load_s", "Load", 4),
+    ("preprocess", "preprocess_s", "Preprocess", 2),
+    ("inference", "inference_s", "Inference", 2),
+    ("model", "network_s", "Network", 3),
+    ("postprocess", "postprocess_s", "Postprocess", 2),
+)
+"""Parts of the work on one item, as a pass over data times them."""
+PARTS_MEANING = (
+    "Load: decoding the file. Preprocess: making the tensor. Inference: what a caller waits for, "
+    "transfers included. Network: the network alone. Postprocess: making predictions of the "
+    "outputs (NMS included), in numpy on the host."
+)
 MOST_PICTURES = 12
 MOST_METRICS = 5
 """More columns than this are wider than a page; the table before has all."""
@@ -89,24 +91,20 @@ def make(runs: Sequence[Run]) -> list[Section]:
 
 def make_accuracy(runs: Sequence[Run]) -> Section | None:
     """List every score of every run with its interval, and show the pictures runs carry."""
-    rows = [
-        (label, reading)
-        for label, run in named(runs)
-        for reading in readings_from_run(run).values()
-    ]
+    rows = [(label, score) for label, run in named(runs) for score in scores_of(run).values()]
+
+    def end(name: str, row: tuple[str, Score]) -> Cell:
+        value = getattr(row[1] if name == "value" else row[1].interval, name, None)
+        return Cell(value, score_text(row[1], value))
+
     blocks: list[Block] = []
     if rows:
-
-        def end(name: str, row: tuple[str, Reading]) -> Cell:
-            value = getattr(row[1], name)
-            return Cell(value, MISSING if value is None else row[1].text_of(value))
-
-        columns: tuple[Column, ...] = (
-            (RUN_HEADING, lambda row: row[0]),
-            (METRIC_HEADING, lambda row: row[1].metric),
-            column("value", "Value", lambda x: Cell(x[1].value, x[1].text), "cell"),
-            column("low", "Low", partial(end, "low"), "cell"),
-            column("high", "High", partial(end, "high"), "cell"),
+        columns = (
+            column("run", get=0),
+            column("metric", get=lambda row: row[1].metric),
+            column("value", "Value", partial(end, "value"), "right"),
+            column("low", "Low", partial(end, "low"), "right"),
+            column("high", "High", partial(end, "high"), "right"),
             column("count", "Examples", lambda row: row[1].count, "count"),
         )
         caption = "Low and high: the interval of the score, as the evaluation states it."
@@ -119,22 +117,19 @@ def make_accuracy(runs: Sequence[Run]) -> Section | None:
     return section_of("accuracy", "Accuracy", blocks)
 
 
-def _same_bytes(runs: Sequence[Run]) -> list[Block]:
+def _same_bytes(runs: Sequence[Run]) -> Iterator[Block]:
     """List scores, latency, memory, energy and size of the same model file side by side."""
     judged = [
-        (label, run, readings, head)
+        (label, run, scores, head)
         for label, run in named(runs)
-        if (readings := readings_from_run(run)) and (head := headline_summary(run))
+        if (scores := scores_of(run)) and (head := headline_summary(run))
     ]
     if not judged:
-        return []
-    unit = common_unit(head.typical for *_, head in judged)
+        return
 
     def score(metric: str, row: Any) -> Cell:
-        reading = row[2].get(metric)
-        if reading is None:
-            return Cell(text=MISSING)
-        return Cell(reading.value, reading.text)
+        found = row[2].get(metric)
+        return Cell(found.value, score_text(found, found.value)) if found else Cell()
 
     def host(row: Any) -> float | None:
         found = (each.peak_memory_bytes for each in row[1].record.launches)
@@ -146,24 +141,25 @@ def _same_bytes(runs: Sequence[Run]) -> list[Block]:
         return max(own or used, default=None)
 
     metrics = list(dict.fromkeys(metric for row in judged for metric in row[2]))[:MOST_METRICS]
-    columns: tuple[Column, ...] = (
-        (RUN_HEADING, lambda row: row[0]),
+    columns = (
+        column("run", get=0),
         column("sha256", "SHA-256", lambda x: (x[1].record.spec.model.sha256 or MISSING)[:12]),
-        *(column(metric, metric, partial(score, metric), "cell") for metric in metrics),
-        (MEDIAN_HEADING, lambda row: duration_cell(row[3].typical, unit=unit)),
+        *(column(metric, metric, partial(score, metric), "right") for metric in metrics),
+        column("median_s", get=lambda row: row[3].typical),
         column("host_memory_bytes", "Host memory", host, "bytes"),
         column("device_memory_bytes", "Device memory", device, "bytes"),
         column("energy_per_item_j", "J per item", lambda row: joules_per_item(row[1]), "number"),
-        (SIZE_HEADING, lambda row: bytes_cell(row[1].record.spec.model.size_bytes)),
+        column("size_bytes", get=lambda row: row[1].record.spec.model.size_bytes),
     )
     caption = (
         "Scores are those of the very file whose latency was measured. Memory is the peak of a "
         "measuring process; where a device does not report it by process, the peak on the device."
     )
-    return [table("same_bytes", judged, columns, caption=caption)]
+    unit = common_unit(head.typical for *_, head in judged)
+    yield table("same_bytes", judged, columns, caption=caption, unit=unit)
 
 
-def _item_parts(runs: Sequence[Run]) -> list[Block]:
+def _item_parts(runs: Sequence[Run]) -> Iterator[Block]:
     """List where the time of one item went in the pass that took the scores."""
     carried = ((label, run.extra.get("item_parts")) for label, run in named(runs))
     rows = [
@@ -171,22 +167,19 @@ def _item_parts(runs: Sequence[Run]) -> list[Block]:
         for label, found in carried
         if isinstance(found, Mapping) and isinstance(found.get("seconds"), Mapping)
     ]
-    if not rows:
-        return []
-    timed = dict.fromkeys(str(found["timed"]) for _, found in rows if found.get("timed"))
-    columns: tuple[Column, ...] = (
-        (RUN_HEADING, lambda row: row[0]),
-        *_part_columns(lambda row: row[1]["seconds"]),
-    )
-    caption = f"{capitalized('; '.join(timed))}. {PARTS_MEANING}"
-    return [table("item_parts", rows, columns, caption=caption)]
+    if rows:
+        timed = dict.fromkeys(str(found["timed"]) for _, found in rows if found.get("timed"))
+        columns = (column("run", get=0), *_part_columns(lambda row: row[1]["seconds"]))
+        caption = f"{capitalized('; '.join(timed))}. {PARTS_MEANING}"
+        yield table("item_parts", rows, columns, caption=caption)
 
 
 def _part_columns(seconds: Callable[[Any], Mapping[str, float]]) -> Iterator[Column]:
-    def cell(name: str, row: Any) -> Cell:
-        return seconds_cell(seconds(row).get(name))
+    def time(name: str, row: Any) -> float | None:
+        return seconds(row).get(name)
 
-    yield from ((heading, partial(cell, name)) for name, heading in PART_HEADINGS.items())
+    for name, key, title, rank in PARTS:
+        yield column(key, title, partial(time, name), "seconds", rank=rank)
 
 
 def _run_pictures(runs: Sequence[Run]) -> Iterator[Picture]:
@@ -213,7 +206,7 @@ def _run_pictures(runs: Sequence[Run]) -> Iterator[Picture]:
 
 def make_pareto(runs: Sequence[Run]) -> Section | None:
     """Draw the metric most runs have against the latency per item, and the front."""
-    counts = Counter(metric for run in runs for metric in readings_from_run(run))
+    counts = Counter(metric for run in runs for metric in scores_of(run))
     if not counts:
         return None
     metric = counts.most_common(1)[0][0]
@@ -221,7 +214,7 @@ def make_pareto(runs: Sequence[Run]) -> Section | None:
         _Point(label, f"run:{index}", head.typical / items, score, run.record.spec.model.size_bytes)
         for index, (label, run) in enumerate(named(runs))
         if (head := headline_summary(run))
-        and (score := readings_from_run(run).get(metric))
+        and (score := scores_of(run).get(metric))
         and (items := run.record.known_items)
     ]
     if len(points) < 2 or len({(point.per_item_s, point.score) for point in points}) < 2:
@@ -230,12 +223,11 @@ def make_pareto(runs: Sequence[Run]) -> Section | None:
     return section_of("pareto", "Accuracy against latency", (figure,))
 
 
-@dataclass(frozen=True)
-class _Point:
+class _Point(NamedTuple):
     name: str
     role: str
     per_item_s: float
-    score: Reading
+    score: Score
     size_bytes: int | None
 
 
@@ -261,47 +253,30 @@ def _pareto_figure(points: Sequence[_Point], metric: str, runs: Sequence[Run]) -
     pairs = [(point.per_item_s, point.score.value) for point in points]
     best = front(pairs, less=less) if declared.better else []
     largest = max((each.size_bytes or 0 for each in points), default=0)
+    few = len(points) <= MOST_TEXTS  # many large marks would cover each other
     lines: list[Line] = []
     if len(best) > 1:
-        lines.append(
-            Line(
-                name="Pareto front",
-                role="front",
-                x=tuple(points[i].per_item_s / scale for i in best),
-                y=tuple(whole * points[i].score.value for i in best),
-                texts=tuple(points[i].name for i in best) if len(best) <= MOST_TEXTS else (),
-                style="dotted",
-            )
-        )
+        x = [points[i].per_item_s / scale for i in best]
+        y = [whole * points[i].score.value for i in best]
+        texts = [points[i].name for i in best] if len(best) <= MOST_TEXTS else ()
+        lines.append(line("Pareto front", "front", x, y, "dotted", texts=texts))
     for point in points:
         size = point.size_bytes / largest if point.size_bytes and largest else 0.5
-        ends = point.score.bounds
-        lines.append(
-            Line(
-                name=f"{point.name} ({text_from_bytes(point.size_bytes)})",
-                role=point.role,
-                x=(point.per_item_s / scale,),
-                y=(whole * point.score.value,),
-                low=(whole * ends.low,) if ends else (),
-                high=(whole * ends.high,) if ends else (),
-                # Many large marks would cover each other.
-                sizes=(size if len(points) <= MOST_TEXTS else 0.4 * size,),
-                style="points",
-            )
-        )
+        name = f"{point.name} ({text_from_bytes(point.size_bytes)})"
+        x, y = [point.per_item_s / scale], [point.score.value]
+        ends = [point.score.interval] if point.score.interval else ()
+        drawn = line(name, point.role, x, y, "points", scale=1 / whole, ends=ends)
+        lines.append(drawn.having(sizes=(size if few else 0.4 * size,)))
     title = f"{headline_title(runs)}, median per item"
     far = max(times) > FAR * min(times)
-    x = Axis(title=title, unit=unit, scale="log" if far else "linear")
+    axis = Axis(title, unit, "log" if far else "linear")
     words = f"Best is the {'lower' if less else 'upper'} left."
     if not best:
         words = f"No front: the task does not declare whether a low or a high {metric} is better."
     alone = f" {points[best[0]].name} is best in both." if len(best) == 1 else ""
-    return Figure(
-        id="pareto",
-        title=f"{metric} against latency",
-        chart=curves(x, Axis(title=metric, unit="%" if share else None), lines),
-        caption=f"{words}{alone} The area of a mark is the size of the model's file.",
-    )
+    chart = curves(axis, Axis(metric, "%" if share else None), lines)
+    caption = f"{words}{alone} The area of a mark is the size of the model's file."
+    return Figure("pareto", f"{metric} against latency", chart, caption)
 
 
 # ---- evaluations
@@ -340,7 +315,7 @@ def document_from_evaluation(evaluation: Evaluation, *, rows: int = SHOWN_ROWS) 
     if pictures:
         sections.append(Section("pictures", "Worst cases", pictures))
     title = f"{evaluation.task.capitalize()} on {Path(evaluation.data).name}"
-    return Document(title=title, created="", sections=tuple(sections))
+    return Document(title=title, sections=tuple(sections))
 
 
 def _score_table(evaluation: Evaluation) -> Table:
@@ -358,12 +333,12 @@ def _score_table(evaluation: Evaluation) -> Table:
 
     metrics = dict.fromkeys(s.metric for model in evaluation.models for s in model.scores)
     all_, alone = "Latency-all (mean / max)", "Latency-model (mean / max)"
-    columns: tuple[Column, ...] = (
-        (MODEL_HEADING, lambda model: model.label),
-        *((score_heading(each, k), partial(score, each)) for k, each in enumerate(metrics)),
+    columns = (
+        column("model", get="label"),
+        *(score_column(each, k, partial(score, each)) for k, each in enumerate(metrics)),
         column("items", "Examples", kind="count", rank=4),
-        column("latency_all", all_, partial(latency, "inference"), "cell", rank=3, stack=True),
-        column("latency_model", alone, partial(latency, "model"), "cell", rank=5, stack=True),
+        column("latency_all", all_, partial(latency, "inference"), "right", rank=3),
+        column("latency_model", alone, partial(latency, "model"), "right", rank=5),
         column("size_bytes", "Size", kind="bytes", rank=2),
         column("layers", "Layers", kind="count", rank=7),
         column("parameters", "Parameters", kind="count", rank=6),
@@ -381,13 +356,11 @@ def _score_table(evaluation: Evaluation) -> Table:
 
 def _split_table(evaluation: Evaluation) -> Table:
     """List where the time of an item went, in the pass that took the scores."""
-    columns: tuple[Column, ...] = (
-        (MODEL_HEADING, lambda model: model.label),
+    columns = (
+        column("model", get="label"),
         *_part_columns(lambda model: model.split.item_parts_s),
-        column("items_per_s", "Items/s inference", "split.items_per_s", "rate", stack=True),
-        column(
-            "items_per_s_all", "Items/s all", "split.items_per_s_all", "rate", rank=1, stack=True
-        ),
+        column("items_per_s", "Items/s inference", "split.items_per_s", "rate"),
+        column("items_per_s_all", "Items/s all", "split.items_per_s_all", "rate", rank=1),
     )
     caption = f"{capitalized(evaluation.models[0].timed)}. {PARTS_MEANING}"
     return table("split", evaluation.models, columns, caption=caption)
@@ -409,7 +382,7 @@ def _task_section(found: TableValue, most: int) -> Section:
 
         rank = max(0, place - 2)
         fit: Fit = "shorten" if place == 0 else "whole"
-        return column(title, title, cell, "" if words else "cell", rank=rank, fit=fit, stack=True)
+        return column(title, title, cell, "" if words else "right", rank=rank, fit=fit)
 
     columns = [task_column(place, title) for place, title in enumerate(found.headings)]
     count = len(found.rows)

@@ -7,7 +7,6 @@ Runs carry the record beside an engine as ``extra["build"]`` and what the log of
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from trtbench.analysis.onnx_graph import words_from_preparation
@@ -15,11 +14,10 @@ from trtbench.analysis.scores import is_unusual
 from trtbench.core.results import Artefact, Sidecar, TensorDiff
 from trtbench.core.run import Run, Scalar
 from trtbench.core.units import (
+    MISSING,
     counted,
     text_from_bytes,
-    text_from_duration,
     text_from_seconds,
-    text_from_share,
     unit_for_seconds,
 )
 from trtbench.report.charts import Axis, Bars, bar_group
@@ -27,36 +25,32 @@ from trtbench.report.document import (
     Block,
     Cell,
     Column,
-    Details,
     Document,
     Figure,
     Section,
     Text,
+    cell_of,
     column,
     document_from_blocks,
-    form_cell,
     key_values,
     section_of,
     table,
 )
-from trtbench.report.labels import shortened
-from trtbench.report.run_facts import named
+from trtbench.report.run_facts import named, shortened, title_of_key, value_text
 
 ORDER = 85
 
 MOST_ENGINES = 8
 MOST_FACTS = 60
 MOST_LETTERS = 120
-MOST_INPUTS = 3
 MOST_LAYERS = 24
 MOST_NODES = 4
 NAME_LENGTH = 48
-LENGTH = 80
 
 
 def make(runs: Sequence[Run]) -> Section | None:
-    """Describe each build in a sentence, draw its time, and fold away the facts of its record."""
-    records: dict[str, Mapping[str, object]] = {}  # each engine once, by the first run of it
+    """Draw the time of each build, and list the facts of its record."""
+    records: dict[str, dict[str, Scalar]] = {}  # each engine once, by the first run of it
     times: dict[str, BuildTime] = {}
     seen = set()
     for label, run in named(runs):
@@ -64,50 +58,35 @@ def make(runs: Sequence[Run]) -> Section | None:
         engine = run.record.spec.model.sha256 or run.record.spec.model.path
         if isinstance(build, Mapping) and engine not in seen:
             seen.add(engine)
-            records[label] = build
+            records[label] = dict(_flat(build))
         time = _build_time(label, log) if isinstance(log, Mapping) else None
         if time is not None:
             times.setdefault(label, time)
-    shown = list(records.items())[:MOST_ENGINES]
-    sentences = (sentence_from_build(name, record) for name, record in shown)
-    blocks: list[Block] = [Text(each) for each in sentences if each]
-    blocks += [*_time_blocks(list(times.values())[:MOST_ENGINES]), *_record_blocks(records)]
-    return section_of("build", "Build", blocks)
+    blocks: list[Block] = list(_time_blocks(list(times.values())[:MOST_ENGINES]))
+    shown = dict(list(records.items())[:MOST_ENGINES])
+    keys = list(dict.fromkeys(key for facts in shown.values() for key in facts))[:MOST_FACTS]
 
-
-def _record_blocks(records: Mapping[str, Mapping[str, object]]) -> Iterator[Details]:
-    """List everything the records hold, a row per fact and a column per engine."""
-    builds = {name: facts for name, record in records.items() if (facts := dict(_flat(record)))}
-    if not builds:
-        return
-    shown = list(builds.items())[:MOST_ENGINES]
-    keys = list(dict.fromkeys(key for _, facts in shown for key in facts))[:MOST_FACTS]
-
-    def title(key: str) -> str:
-        return key.removesuffix("_s").removesuffix("_bytes").replace("_", " ").replace(".", " · ")
-
-    def engine(number: int, name: str, facts: Mapping[str, Scalar]) -> Column:
+    def engine_column(number: int, name: str, facts: Mapping[str, Scalar]) -> Column:
         def cell(key: str) -> Cell:
             value = facts.get(key)
             if isinstance(value, bool):
                 return Cell(value, "yes" if value else "no")
-            if isinstance(value, (int, float)) and key.endswith("_s"):
-                return Cell(value, text_from_duration(value))
-            if isinstance(value, (int, float)) and key.endswith("_bytes"):
-                return Cell(value, text_from_bytes(value))
-            words = shortened(value, length=MOST_LETTERS) if isinstance(value, str) else None
-            return Cell(value, words)
+            if isinstance(value, str):
+                return Cell(value, shortened(value, length=MOST_LETTERS))
+            known = value is not None
+            return Cell(value, value_text(key, value) if known else MISSING)
 
         return column(f"engine_{number}", shortened(name, length=32), cell)
 
-    columns = (
-        column("fact", "Fact", title),
-        *(engine(number, *each) for number, each in enumerate(shown, start=1)),
-    )
-    more = len(builds) > len(shown)
-    caption = f"The first {len(shown)} of {len(builds)} engines." if more else None
-    listed = table("build", keys, columns, caption=caption)
-    yield Details(f"All {len(keys)} facts of the record", (listed,))
+    if keys:
+        columns = (
+            column("fact", "Fact", lambda key: title_of_key(key).replace(".", " · ")),
+            *(engine_column(number, *each) for number, each in enumerate(shown.items(), start=1)),
+        )
+        more = f"The first {len(shown)} of {len(records)} engines."
+        caption = more if len(records) > len(shown) else None
+        blocks.append(table("build", keys, columns, caption=caption))
+    return section_of("build", "Build", blocks)
 
 
 def _flat(value: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Scalar]]:
@@ -121,67 +100,8 @@ def _flat(value: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, 
             yield name, each
 
 
-def sentence_from_build(name: str, record: Mapping[str, object]) -> str | None:
-    """Describe one engine by what its record knows; ``None`` where that is nothing of interest."""
-    spec = _mapping(record.get("spec"))
-    words = []
-    if source := _text(_mapping(spec.get("model")).get("path")):
-        words.append(f"from {shortened(PurePath(source).name, length=LENGTH)}")
-    if precision := _text(spec.get("precision")):
-        words.append(f"in {precision}")
-    if version := _text(record.get("tensorrt")) or _text(record.get("plan")):
-        words.append(f"by TensorRT {version}")
-    gpus = record.get("gpus")
-    names = (
-        _text(_mapping(each).get("name"))
-        for each in (gpus if isinstance(gpus, (list, tuple)) else ())
-    )
-    if gpu := next(filter(None, names), None):
-        words.append(f"on {gpu}")
-    if seconds := _number(record.get("build_s")) or _number(record.get("wall_s")):
-        words.append(f"in {text_from_duration(seconds)}")
-    parts = [f"built {' '.join(words)}"] if words else []
-    if size := _number(record.get("size_bytes")):
-        parts.append(f"its file holds {text_from_bytes(size)}")
-    if peak := _number(record.get("peak_memory_bytes")):
-        parts.append(f"building took {text_from_bytes(peak)} of memory")
-    shapes = _mapping(spec.get("shapes"))
-    ranges = [each for input, value in shapes.items() if (each := _range(input, value))]
-    if ranges:
-        more = f" and {len(ranges) - MOST_INPUTS} more" if len(ranges) > MOST_INPUTS else ""
-        parts.append(f"it takes {', '.join(ranges[:MOST_INPUTS])}{more}")
-    if (workspace := _number(spec.get("workspace_bytes"))) is not None:
-        parts.append(f"at most {text_from_bytes(workspace)} of workspace")
-    if (level := _number(spec.get("optimization_level"))) is not None:
-        parts.append(f"optimization level {level:g}")
-    if calibration := _text(spec.get("calibration")):
-        parts.append(f"calibrated on {shortened(PurePath(calibration).name, length=LENGTH)}")
-    flags = {
-        "version_compatible": "for other versions too",
-        "hardware_compatible": "for other GPUs too",
-        "strip_weights": "without its weights",
-        "refit": "with weights that can be replaced",
-    }
-    parts += [words for key, words in flags.items() if spec.get(key) is True]
-    return f"{name}: {'; '.join(parts)}." if parts else None
-
-
-def _range(name: str, value: object) -> str | None:
-    shapes = (_mapping(value).get(key) for key in ("min", "opt", "max"))
-    low, best, high = (
-        "x".join(map(str, each)) if isinstance(each, (list, tuple)) else None for each in shapes
-    )
-    if best is None or low == high or low is None or high is None:
-        return None if best is None else f"{name} {best}"
-    return f"{name} {low} to {high}, best at {best}"
-
-
 def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
 
 
 def _number(value: object) -> float | None:
@@ -244,19 +164,8 @@ def tried_of(layer: Mapping[str, Any]) -> int:
 
 
 def _time_blocks(builds: Sequence[BuildTime]) -> Iterator[Block]:
-    """Say what each build spent, draw its phases, and the layers of the first that has any."""
+    """Draw the phases of each build, and list the layers whose tactics took longest to try."""
     phased = [each for each in builds if each.phases_s]
-    for build in phased:
-        whole = sum(build.phases_s.values())
-        phase, longest = max(build.phases_s.items(), key=lambda each: each[1])
-        words = f"{build.name}: built in {text_from_duration(whole)}"
-        if len(build.phases_s) > 1:
-            tried = sum(map(tried_of, build.layers))
-            were = "was" if tried == 1 else "were"
-            tactics = f"; {counted(tried, 'tactic')} {were} tried" if tried else ""
-            part = f"{text_from_duration(longest)} ({text_from_share(longest / whole)})"
-            words += f", most of it on {phase}: {part}{tactics}"
-        yield Text(f"{words}.")
     if phased:
         unit, scale = unit_for_seconds(max(sum(each.phases_s.values()) for each in phased))
         names = dict.fromkeys(name for each in phased for name in each.phases_s)
@@ -272,45 +181,31 @@ def _time_blocks(builds: Sequence[BuildTime]) -> Iterator[Block]:
         first = tuned[0]
         shown = first.layers[:MOST_LAYERS]
         unit, scale = unit_for_seconds(cost_s(shown[0]) or 1e-3)
-        tactics_tried = [counted(tried_of(each), "tactic") for each in shown]
-        group = bar_group(
-            "time spent", "run:0", map(cost_s, shown), scale=scale, labels=tactics_tried
-        )
+        tried = [counted(tried_of(each), "tactic") for each in shown]
+        group = bar_group("time spent", "run:0", map(cost_s, shown), scale=scale, labels=tried)
         layers = tuple(shortened(str(each["name"]), length=NAME_LENGTH) for each in shown)
         chart = Bars(Axis("Time spent trying tactics", unit, low=0), "Layer", layers, (group,))
-        more = len(first.layers) > len(shown)
-        words = f" The first {len(shown)} of {len(first.layers)}." if more else ""
         title = "Where the build's time went, by layer"
-        yield Figure("build_layers", title, chart, f"{first.name}.{words}")
+        yield Figure("build_layers", title, chart, f"The slowest layers of {first.name}.")
         rows = [(each.name, layer) for each in tuned for layer in each.layers[:MOST_LAYERS]]
+        columns = (
+            column("engine", "Engine", lambda row: shortened(row[0], length=NAME_LENGTH)),
+            column("layer", "Layer", lambda row: shortened(str(row[1]["name"]), length=80)),
+            column("runner", "Runner", lambda row: str(row[1].get("runner") or "")),
+            column("tried", "Tactics tried", lambda row: tried_of(row[1]), "count"),
+            column("spent_s", "Time spent", lambda row: cost_s(row[1]), "time"),
+            column("chosen", "Tactic chosen", _chosen),
+        )
         caption = (
             "The layers whose tactics took longest to try. Where the log does not say how long "
             "that was, one call of every tactic is counted."
         )
-        yield table("build_tactics", rows, _tactic_columns(), caption=caption)
+        yield table("build_tactics", rows, columns, caption=caption)
 
 
-def _tactic_columns() -> Iterator[Column]:
-    def seconds(tactic: object) -> float | None:
-        found = _number(_mapping(tactic).get("time_ms"))
-        return None if found is None else found / 1e3
-
-    def chosen(row: Any) -> str:
-        tactic = _mapping(row[1].get("chosen"))
-        return shortened(str(tactic.get("name") or tactic.get("id") or ""), length=80)
-
-    def fastest(row: Any) -> float | None:
-        found = row[1].get("fastest")
-        return seconds(found[0]) if isinstance(found, list) and found else None
-
-    yield column("engine", "Engine", lambda row: shortened(row[0], length=NAME_LENGTH))
-    yield column("layer", "Layer", lambda row: shortened(str(row[1]["name"]), length=80))
-    yield column("runner", "Runner", lambda row: str(row[1].get("runner") or ""))
-    yield column("tried", "Tactics tried", lambda row: tried_of(row[1]), "count")
-    yield column("spent_s", "Time spent", lambda row: cost_s(row[1]), "time")
-    yield column("chosen", "Tactic chosen", chosen)
-    yield column("chosen_s", "Its time", lambda row: seconds(row[1].get("chosen")), "time")
-    yield column("fastest_s", "Fastest", fastest, "time")
+def _chosen(row: tuple[str, Mapping[str, object]]) -> str:
+    tactic = _mapping(row[1].get("chosen"))
+    return shortened(str(tactic.get("name") or tactic.get("id") or ""), length=80)
 
 
 # ---- what build, export and quantize made
@@ -380,12 +275,8 @@ def _conversion(sidecar: Sidecar, size_bytes: int) -> Iterator[tuple[str, str]]:
 
 
 def _diff_columns() -> Iterator[Column]:
-    def number(key: str, title: str, form: str, rank: int = 0) -> Column:
-        return column(key, title, lambda x: form_cell(getattr(x, key), form), "right", rank=rank)
-
     def sqnr(diff: TensorDiff) -> Cell:
-        cell = form_cell(diff.sqnr_db, ".1f", " dB")
-        return Cell(cell.value, "exact") if diff.rel_l2 == 0 else cell
+        return Cell(diff.sqnr_db, "exact") if diff.rel_l2 == 0 else cell_of(diff.sqnr_db, ".1f dB")
 
     def close(diff: TensorDiff) -> Cell:
         if diff.close is None:
@@ -394,10 +285,10 @@ def _diff_columns() -> Iterator[Column]:
         return Cell(diff.close, words)
 
     yield column("output", "Output", "name", fit="shorten")
-    yield number("rel_l2", "Rel. L2", ".2e")
+    yield column("rel_l2", "Rel. L2", kind=".2e")
     yield column("sqnr_db", "SQNR", sqnr, "right")
-    yield number("cosine", "Cosine", ".7f", 1)
-    yield number("max_abs", "Max |Δ|", ".3g", 2)
-    yield number("mean_abs", "Mean |Δ|", ".3g", 5)
+    yield column("cosine", "Cosine", kind=".7f", rank=1)
+    yield column("max_abs", "Max |Δ|", kind=".3g", rank=2)
+    yield column("mean_abs", "Mean |Δ|", kind=".3g", rank=5)
     yield column("close", "Close", close, "right", rank=3)
-    yield number("nonfinite", "Not finite", "d", 4)
+    yield column("nonfinite", "Not finite", kind="d", rank=4)

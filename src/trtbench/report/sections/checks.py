@@ -7,8 +7,7 @@ any numbers; ``run.extra["output_comparison"]`` is the content of ``output_diff.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,15 +26,8 @@ from trtbench.core.results import (
     TypeRange,
 )
 from trtbench.core.run import Run, Scalar
-from trtbench.core.units import (
-    MISSING,
-    counted,
-    text_from_fraction,
-    text_from_seconds,
-    with_minus,
-)
+from trtbench.core.units import MISSING, counted, text_from_fraction, text_from_seconds, with_minus
 from trtbench.report.document import (
-    MODEL_HEADING,
     Block,
     Cell,
     Code,
@@ -44,10 +36,9 @@ from trtbench.report.document import (
     Section,
     Table,
     Text,
+    cell_of,
     column,
     document_from_blocks,
-    form_cell,
-    fraction_cell,
     key_values,
     note_lines,
     section_of,
@@ -71,46 +62,36 @@ SHOWN_WORST = 3
 TOLERANCES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 SHOWN_GROUPS = 10
 SHOWN_NAMES = 8
-FEW = 1.0
-"""Decibels below which the gain of a group is not worth mentioning."""
 
 
 def make(runs: Sequence[Run]) -> Section | None:
     """Put the checks of all outputs into one table, and list each run's output comparison."""
-    rows = [
-        {"run": label, **facts}
-        for label, run in named(runs)
-        for facts in _checks(run.extra.get("checks"))
-    ]
+    rows = []
     blocks: list[Block] = []
+    for number, (label, run) in enumerate(named(runs), start=1):
+        checks = run.extra.get("checks")
+        for each in checks if isinstance(checks, (list, tuple)) else ():
+            if facts := dict(_flat(msgspec.to_builtins(each))):
+                rows.append({"run": label, **facts})
+        if pairs := list(_flat(run.extra.get("output_comparison")))[:MOST_FACTS]:
+            blocks.append(Text(f"Comparison of outputs, {label}:"))
+            cells = ((name, _fact_cell(value)) for name, value in pairs)
+            blocks.append(key_values(f"output_comparison_{number}", cells))
+
+    def fact(name: str) -> Column:
+        numeric = any(type(row.get(name)) in (int, float) for row in rows)
+        title = TITLES.get(name, name.replace("_", " ").capitalize())
+        kind = "right" if numeric else None
+        return column(name, title, lambda row: _fact_cell(row.get(name)), kind)
+
     if rows:
         names = list(dict.fromkeys(name for row in rows for name in row))[:MOST_COLUMNS]
-        blocks.append(table("checks", rows, [_fact_column(name, rows) for name in names]))
-    for number, (label, run) in enumerate(named(runs), start=1):
-        carried = run.extra.get("output_comparison")
-        pairs = list(_flat(carried))[:MOST_FACTS] if isinstance(carried, (Mapping, list)) else []
-        if pairs:
-            blocks.append(Text(text=f"Comparison of outputs, {label}:"))
-            facts = ((name, _fact_cell(value)) for name, value in pairs)
-            blocks.append(key_values(f"output_comparison_{number}", facts))
+        blocks.insert(0, table("checks", rows, map(fact, names)))
     return section_of("checks", "Numeric checks", blocks)
 
 
-def _checks(carried: object) -> Iterator[dict[str, Scalar]]:
-    """Read checks from a list of outputs, or from a mapping of outputs to numbers."""
-    if isinstance(carried, Mapping):
-        carried = [
-            {"output": name, **(facts if isinstance(facts, Mapping) else {"value": facts})}
-            for name, facts in carried.items()
-        ]
-    for each in carried if isinstance(carried, (list, tuple)) else ():
-        plain = msgspec.to_builtins(each)
-        if isinstance(plain, Mapping) and (facts := dict(_flat(plain))):
-            yield facts
-
-
 def _flat(value: object, prefix: str = "") -> Iterator[tuple[str, Scalar]]:
-    if isinstance(value, (str, int, float, bool)):
+    if prefix and isinstance(value, (str, int, float, bool)):
         yield prefix, value
     pairs: Iterable[tuple[object, object]] = ()
     if isinstance(value, Mapping):
@@ -121,19 +102,10 @@ def _flat(value: object, prefix: str = "") -> Iterator[tuple[str, Scalar]]:
         yield from _flat(each, f"{prefix}.{key}" if prefix else str(key))
 
 
-def _fact_column(name: str, rows: Sequence[Mapping[str, Scalar]]) -> Column:
-    values = [row.get(name) for row in rows]
-    numeric = any(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values)
-    title = TITLES.get(name, name.replace("_", " ").capitalize())
-    return column(name, title, lambda row: _fact_cell(row.get(name)), "cell" if numeric else "")
-
-
 def _fact_cell(value: Scalar) -> Cell:
     if isinstance(value, bool):
-        return Cell(value=value, text="yes" if value else "no")
-    if isinstance(value, float):
-        return Cell(value=value, text=f"{value:.4g}")
-    return Cell(value=value, text=MISSING if value is None else str(value))
+        return Cell(value, "yes" if value else "no")
+    return Cell(value, f"{value:.4g}" if isinstance(value, float) else None)
 
 
 # ---- check
@@ -142,20 +114,19 @@ def _fact_cell(value: Scalar) -> Cell:
 def document_from_check(checked: Checked) -> Document:
     """Describe every candidate's outputs, ranks, tolerances and worst inputs."""
     rows = [(each, check) for each in checked.candidates for check in each.checks]
-    blocks: list[Block] = [Text(text=f"{checked.reference.runtime}, on {checked.inputs}.")]
+    blocks: list[Block] = [Text(f"{checked.reference.runtime}, on {checked.inputs}.")]
     if checked.preparation:
-        blocks.append(Text(text=f"Images: {words_from_preparation(checked.preparation)}."))
+        blocks.append(Text(f"Images: {words_from_preparation(checked.preparation)}."))
     if checked.floor is None:
         reason = checked.floor_reason
-        blocks.append(Text(text=f"Repeatability of the reference was not measured: {reason}."))
+        blocks.append(Text(f"Repeatability of the reference was not measured: {reason}."))
     for check in checked.floor or ():
-        far, rel = _text(check.max_abs), _text(check.rel_l2)
-        words = f"differs between runs of the reference by max {far}, rel. L2 {rel}"
+        far = f"max {_text(check.max_abs)}, rel. L2 {_text(check.rel_l2)}"
+        words = f"differs between runs of the reference by {far}"
         same = "the reference is deterministic"
-        blocks.append(Text(text=f"{check.output}: {same if check.identical else words}."))
+        blocks.append(Text(f"{check.output}: {same if check.identical else words}."))
     blocks += [
-        Text(text=f"{each.model} could not be run: {each.reason}", tone="bad")
-        for each in checked.failed
+        Text(f"{each.model} could not be run: {each.reason}", "bad") for each in checked.failed
     ]
     caption = None
     if rows:
@@ -163,56 +134,50 @@ def document_from_check(checked: Checked) -> Document:
         caption = f"Close: share of all elements with {limit}; r is the reference."
     blocks.append(table("check", rows, _check_columns(), caption=caption))
     sections = [
-        Section(id="check", title="", blocks=(*blocks, *_rank_tables(checked))),
+        Section("check", "", (*blocks, *_rank_tables(checked))),
         *(_candidate(each, number) for number, each in enumerate(checked.candidates)),
     ]
     title = f"Check against {checked.reference.model.name}"
-    return Document(title=title, created="", sections=tuple(sections))
+    return Document(title=title, sections=tuple(sections))
 
 
 def _check_columns() -> Iterator[Column]:
-    def number(key: str, title: str, rank: int) -> Column:
-        def get(row: Any) -> Cell:
-            return form_cell(getattr(row[1], key), ".4g")
-
-        return column(key, title, get, "cell", rank=rank)
+    def of_output(key: str, title: str, rank: int, kind: str = ".4g") -> Column:
+        return column(key, title, lambda row: getattr(row[1], key), kind, rank=rank)
 
     def match(row: Any) -> float | None:
         return row[1].classes.argmax_match if row[1].classes else None
 
-    yield MODEL_HEADING, lambda row: row[0].side.model.name
+    yield column("model", get=lambda row: row[0].side.model.name)
     yield column("output", "Output", lambda row: row[1].output, fit="shorten", rank=3)
-    yield column("close", "Close", lambda row: fraction_cell(row[1].close, digits=3), "cell")
-    yield number("max_abs", "Max abs", 1)
-    yield number("mean_abs", "Mean abs", 5)
-    yield number("max_rel", "Max rel", 8)
-    yield number("mean_rel", "Mean rel", 9)
-    yield number("rmse", "RMSE", 7)
-    yield number("rel_l2", "Rel. L2", 2)
-    yield column("sqnr_db", "SQNR", lambda row: _decibels(row[1].sqnr_db), "cell", rank=1)
-    yield column("cosine", "Cosine", lambda row: form_cell(row[1].cosine, ".7g"), "cell", rank=6)
-    yield column("nan", "NaN", lambda row: row[1].nan, "cell", rank=2)
-    yield column("inf", "Inf", lambda row: row[1].inf, "cell", rank=2)
+    yield column("close", "Close", lambda x: Cell(x[1].close, _percent(x[1].close, 3)), "right")
+    yield of_output("max_abs", "Max abs", 1)
+    yield of_output("mean_abs", "Mean abs", 5)
+    yield of_output("max_rel", "Max rel", 8)
+    yield of_output("mean_rel", "Mean rel", 9)
+    yield of_output("rmse", "RMSE", 7)
+    yield of_output("rel_l2", "Rel. L2", 2)
+    yield column("sqnr_db", "SQNR", lambda row: _decibels(row[1].sqnr_db), "right", rank=1)
+    yield of_output("cosine", "Cosine", 6, ".7g")
+    yield of_output("nan", "NaN", 2, "right")
+    yield of_output("inf", "Inf", 2, "right")
     yield column("argmax_match", "Same best class", match, "percent", rank=4)
 
 
 def _candidate(candidate: Candidate, number: int) -> Section:
     side = candidate.side
-    blocks: list[Block] = [
-        Text(text=f"note: only one side has the output {name}", tone="unclear")
-        for name in candidate.unmatched
-    ]
-    blocks += note_lines(candidate.notes)
+    unmatched = (f"only one side has the output {name}" for name in candidate.unmatched)
+    blocks: list[Block] = [*note_lines(unmatched, tone="unclear"), *note_lines(candidate.notes)]
     for place, check in enumerate(candidate.checks):
         blocks += _output(check, f"{number}_{place}")
     title = f"{side.model.name} · {side.runtime} · {text_from_seconds(side.seconds, digits=3)}"
-    return Section(id=f"candidate-{number}", title=title, blocks=tuple(blocks))
+    return Section(f"candidate-{number}", title, tuple(blocks))
 
 
 def _output(check: OutputCheck, id: str) -> Iterator[Block]:
     name, classes = check.output, check.classes
     if check.note:
-        yield Text(text=f"{name}: {check.note}", tone="bad")
+        yield Text(f"{name}: {check.note}", "bad")
     odd = []
     if check.reference_nonfinite:
         odd.append(f"{check.reference_nonfinite} values of the reference are not finite")
@@ -225,107 +190,83 @@ def _output(check: OutputCheck, id: str) -> Iterator[Block]:
         odd.append(f"{classes.unranked} of {classes.items} inputs have no best class: NaN or Inf")
     if classes is not None and classes.mixed:
         odd.append("one side gives probabilities, the other scores before softmax")
-    yield from (Text(text=f"{name}: {words}", tone="unclear") for words in odd)
+    yield from (Text(f"{name}: {words}", "unclear") for words in odd)
     if check.identical:
-        yield Text(text=f"{name}: equal to the reference's everywhere")
+        yield Text(f"{name}: equal to the reference's everywhere")
         return
     if classes is not None:
         span = classes.argmax_interval
-        ends = f"{text_from_fraction(span.low)} to {text_from_fraction(span.high)}"
         yield Text(
-            text=f"{name}: same best class {text_from_fraction(classes.argmax_match)} ({ends}), "
-            f"top-5 sets {text_from_fraction(classes.top5_agreement)}, "
+            f"{name}: same best class {_percent(classes.argmax_match)} "
+            f"({_percent(span.low)} to {_percent(span.high)}), "
+            f"top-5 sets {_percent(classes.top5_agreement)}, "
             f"KL {_text(classes.kl)} nats (max {_text(classes.kl_max)})"
         )
-        columns = (
-            column("rank", "Rank", lambda row: row.rank, "cell"),
-            column("mae", "MAE", lambda row: form_cell(row.mae, ".4g"), "cell"),
-            column("disagree", "Disagree", lambda row: row.disagree, "percent"),
-        )
-        yield table(f"ranks_{id}", classes.ranks, columns)
     points = [point for point in check.sweep if point.tolerance in TOLERANCES]
     if points:
         limits = (
-            column("tolerance", "Tolerance", lambda p: form_cell(p.tolerance, "g"), "cell"),
-            column("by_atol", "Within atol", lambda point: point.by_atol, "percent"),
-            column("by_rtol", "Within rtol", lambda point: point.by_rtol, "percent"),
+            column("tolerance", "Tolerance", kind="g"),
+            column("by_atol", "Within atol", kind="percent"),
+            column("by_rtol", "Within rtol", kind="percent"),
         )
         yield table(f"tolerances_{id}", points, limits)
     for worst in check.worst[:SHOWN_WORST]:
-        far = f"rel. L2 {_text(worst.rel_l2)}, max {_text(worst.max_abs)}"
-        words = f"shape {worst.shapes}" if worst.shapes is not None else None
-        words = words or f"{far}, not finite {worst.nonfinite}"
-        yield Text(text=f"worst of {name}: {worst.name} ({words})")
+        words = f"shape {worst.shapes}"
+        if worst.shapes is None:
+            far = f"rel. L2 {_text(worst.rel_l2)}, max {_text(worst.max_abs)}"
+            words = f"{far}, not finite {worst.nonfinite}"
+        yield Text(f"worst of {name}: {worst.name} ({words})")
 
 
 def _rank_tables(checked: Checked) -> Iterator[Table]:
-    """Compare candidates rank by rank; one alone has its table already."""
+    """Compare candidates rank by rank: the best classes of the first input, and all inputs."""
     outputs: dict[str, list[tuple[str, ClassCheck]]] = {}
     for each in checked.candidates:
         for check in each.checks:
             if check.classes is not None:
                 side = (each.side.model.name, check.classes)
                 outputs.setdefault(check.output, []).append(side)
-    rank = column("rank", "Rank", lambda place: place + 1, "cell")
+
+    def at(rows: Sequence[Any], key: str, title: str, field: str, kind: str) -> Column:
+        def read(place: int) -> Any:
+            return getattr(rows[place], field) if place < len(rows) else None
+
+        return column(key, title, read, kind, fit="wrap")
+
+    rank = column("rank", "Rank", lambda place: place + 1, "right")
     for number, (output, sides) in enumerate(outputs.items()):
-        if len(sides) < 2:
-            continue
         first = sides[0][1]
-        if not any(each.unranked for _, each in sides):  # else not all are of the same input
+        # Where some input has no best class, not all are of the same input.
+        if len(sides) > 1 and not any(each.unranked for _, each in sides):
             reference = (checked.reference.model.name, first.top_reference)
-            tops = [reference, *((name, each.top) for name, each in sides)]
-            columns = [
-                each
-                for place, (name, top) in enumerate(tops)
-                for each in (
-                    _rank_column(f"score_{place}", f"{name} score", partial(_score_at, top)),
-                    _rank_column(f"class_{place}", f"{name} class", partial(_class_at, top)),
-                )
-            ]
+            columns = [rank]
+            for k, (name, top) in enumerate((reference, *((n, each.top) for n, each in sides))):
+                columns.append(at(top, f"score_{k}", f"{name} score", "score", ".4g"))
+                columns.append(at(top, f"class_{k}", f"{name} class", "label", "right"))
             caption = f"Best classes of {output} of the first input: score and class side by side."
             count = len(first.top_reference)
-            yield table(f"top_{number}", range(count), (rank, *columns), caption=caption)
-        columns = [
-            each
-            for place, (name, classes) in enumerate(sides)
-            for each in (
-                _rank_column(f"MAE_{place}", f"{name} MAE", partial(_mae_at, classes)),
-                _rank_column(f"disagree_{place}", f"{name} disagree", partial(_other_at, classes)),
-            )
-        ]
+            yield table(f"top_{number}", range(count), columns, caption=caption)
+        columns = [rank]
+        for k, (name, classes) in enumerate(sides):
+            of = f"{name} " if len(sides) > 1 else ""
+            columns.append(at(classes.ranks, f"mae_{k}", f"{of}MAE", "mae", ".3g"))
+            columns.append(at(classes.ranks, f"other_{k}", f"{of}disagree", "disagree", "percent"))
         caption = f"Ranks of {output} over all inputs: error of the score, and other class."
         count = min(len(each.ranks) for _, each in sides)
-        yield table(f"ranks_{number}", range(count), (rank, *columns), caption=caption)
-
-
-def _rank_column(key: str, title: str, get: Callable[[int], Cell | Scalar]) -> Column:
-    return column(key, title, get, "cell", fit="wrap")
-
-
-def _score_at(top: Sequence[Any], place: int) -> Cell:
-    return form_cell(top[place].score, ".4g") if place < len(top) else Cell()
-
-
-def _class_at(top: Sequence[Any], place: int) -> Scalar:
-    return top[place].label if place < len(top) else None
-
-
-def _mae_at(classes: ClassCheck, place: int) -> Cell:
-    return form_cell(classes.ranks[place].mae, ".3g")
-
-
-def _other_at(classes: ClassCheck, place: int) -> Cell:
-    return fraction_cell(classes.ranks[place].disagree)
+        yield table(f"ranks_{number}", range(count), columns, caption=caption)
 
 
 def _text(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"
+    return cell_of(value, ".4g").shown
+
+
+def _percent(part: float | None, digits: int = 2) -> str:
+    return text_from_fraction(part, digits=digits)
 
 
 def _decibels(value: float | None, *, signed: bool = False) -> Cell:
     rounded = None if value is None else round(value, 1) + 0.0  # no minus before a zero
-    text = form_cell(rounded, "+.1f" if signed else ".1f", " dB").text
-    return Cell(value=value, text=text if value is not None or signed else None)
+    return Cell(value, cell_of(rounded, "+.1f dB" if signed else ".1f dB").text)
 
 
 # ---- localize
@@ -335,13 +276,13 @@ def document_from_localized(result: Localization) -> Document:
     """Describe which layers cost a model its accuracy: the answer, the ranking, the repair."""
     found = result.found
     blocks: list[Block] = [
-        Text(text=answer(result), tone="bad" if found.met is False else "plain"),
-        Text(text=_how(result)),
+        Text(answer(result), "bad" if found.met is False else "plain"),
+        Text(_how(result)),
         _models(result),
         _ranking(found),
-        *(Text(text=note, tone="unclear") for note in _notes(result)),
+        *(Text(note, "unclear") for note in _notes(result)),
         *(
-            Code(text=command, caption=f"To make such a model from the reference, {tool}:")
+            Code(command, caption=f"To make such a model from the reference, {tool}:")
             for tool, command in result.commands.items()
         ),
     ]
@@ -374,30 +315,29 @@ def answer(result: Localization) -> str:
     return f"{cause}; {what}: {_value(found, gains.restored)} ({_was(found)})."
 
 
-def _share(part: float) -> str:
-    """Write a part that may be one value of a million: it is not zero."""
-    return "< 0.01 %" if 0 < part < 1e-4 else text_from_fraction(part)
-
-
 def range_words(seen: TypeRange, *, named: bool = False) -> str:
     """Describe a range that explains a loss."""
+
+    def share(part: float) -> str:
+        return "< 0.01 %" if 0 < part < 1e-4 else _percent(part)  # one of a million is not zero
+
     of = f"{seen.what} of {seen.node}" if named and seen.what != "weights" else seen.what
     if seen.type in ("FP16", "BF16"):
         where = f" in {seen.node}" if named else ""
         if not seen.beyond:
-            zero = f", {_share(seen.zeroed)} of values become 0" if seen.zeroed else ""
+            zero = f", {share(seen.zeroed)} of values become 0" if seen.zeroed else ""
             return f"is too small for {seen.type}{where}: largest {seen.largest:.2g}{zero}"
         return (
             f"overflows {seen.type}{where}: {seen.largest:.6g} > {seen.limit:.6g} "
-            f"({_share(seen.beyond)} of values)"
+            f"({share(seen.beyond)} of values)"
         )
     if seen.beyond >= MANY_BEYOND and seen.beyond * 10 >= seen.zeroed:
         return (
-            f"is clipped by {seen.type}: {_share(seen.beyond)} of its {of} beyond "
+            f"is clipped by {seen.type}: {share(seen.beyond)} of its {of} beyond "
             f"±{seen.limit:.4g}, largest {seen.largest:.4g}"
         )
     return (
-        f"has outliers that {seen.type} cannot represent: {text_from_fraction(seen.zeroed)} of its "
+        f"has outliers that {seen.type} cannot represent: {_percent(seen.zeroed)} of its "
         f"{of} become 0, the largest is {seen.largest:.4g}"
     )
 
@@ -411,49 +351,39 @@ def _kept_words(result: Localization) -> str:
     what = alone if count == 1 else f"{count} nodes kept"
     verdict = next((s.verdict for s in result.speeds if s.against == result.candidate), None)
     speed = ""
-    if verdict is not None and (
-        verdict.ratio is None or verdict.kind in ("unclear", "incomparable")
-    ):
-        ends = f" ({interval_text(verdict)})" if verdict.interval else ""
-        speed = f", speed {verdict.kind}{ends}"
-    elif verdict is not None and verdict.ratio is not None:
-        change = f"{text_from_fraction(abs(verdict.ratio - 1), digits=2)} {verdict.kind}"
-        speed = ", the same speed" if verdict.kind == "same" else f", {change}"
+    if verdict is not None:
+        speed = ", the same speed" if verdict.kind == "same" else f", speed: {verdict.kind}"
     return f"{what} in full precision: {_value(found, found.repaired)} ({_was(found)}){speed}"
 
 
 def _was(found: Localized) -> str:
     odd = int(found.candidate.get("nonfinite") or 0)
-    lost = f"{odd} values not finite" if odd else ""
-    if found.metric == "sqnr_db":
-        return f"was {lost or _sqnr(found.candidate)}"
-    value = _metric_text(found.metric, found.candidate.get(found.metric))
-    return f"was {value}{f', {lost}' if lost else ''}"
+    value = _shown(found.metric, found.candidate)
+    if not odd:
+        return f"was {value}"
+    lost = f"{odd} values not finite"
+    return f"was {lost}" if found.metric == "sqnr_db" else f"was {value}, {lost}"
 
 
 def _value(found: Localized, numbers: Numbers) -> str:
-    return f"{'SQNR' if found.metric == 'sqnr_db' else found.metric} {_shown(found, numbers)}"
+    name = "SQNR" if found.metric == "sqnr_db" else found.metric
+    return f"{name} {_shown(found.metric, numbers)}"
 
 
-def _shown(found: Localized, numbers: Numbers) -> str:
-    if found.metric == "sqnr_db":
-        return _sqnr(numbers)
-    return _metric_text(found.metric, numbers.get(found.metric))
+def _shown(metric: str, numbers: Numbers) -> str:
+    if metric == "sqnr_db" and numbers.get(metric) is None and numbers.get("rel_l2") == 0:
+        return "equal"
+    return _metric_text(metric, numbers.get(metric))
 
 
 def _metric_text(metric: str, value: float | None, *, signed: bool = False) -> str:
     if value is None:
-        return "–"
+        return MISSING
     if metric == "sqnr_db":
         return _decibels(value, signed=signed).shown
     if is_share(metric):
-        return text_from_fraction(value, digits=2, signed=signed)
+        return text_from_fraction(value, signed=signed)
     return with_minus(f"{value:+.4g}" if signed else f"{value:.4g}")
-
-
-def _sqnr(numbers: Numbers) -> str:
-    value = numbers.get("sqnr_db")
-    return "equal" if value is None and numbers.get("rel_l2") == 0 else _decibels(value).shown
 
 
 def _how(result: Localization) -> str:
@@ -481,13 +411,9 @@ def _models(result: Localization) -> Table:
         sides.append((name, "", found.repaired))
     speeds = {each.against: each.verdict for each in result.speeds}
 
-    def metric(row: tuple[str, str, Numbers]) -> Cell:
-        value = row[2].get(found.metric)
-        return Cell(value=value, text=_metric_text(found.metric, value))
-
-    def sqnr(row: tuple[str, str, Numbers]) -> Cell:
-        shown = "" if row[1] == result.reference else _sqnr(row[2])
-        return Cell(value=row[2].get("sqnr_db"), text=shown)
+    def value_of(metric: str, row: tuple[str, str, Numbers]) -> Cell:
+        itself = metric == "sqnr_db" and row[1] == result.reference
+        return Cell(row[2].get(metric), "" if itself else _shown(metric, row[2]))
 
     def speed(row: tuple[str, str, Numbers]) -> Cell:
         verdict = speeds.get(row[1])
@@ -496,18 +422,16 @@ def _models(result: Localization) -> Table:
         ends = f", {interval_text(verdict)}" if verdict.interval else ""
         return Cell(text=f"{verdict.kind}{ends}")
 
-    columns = [column("model", "Model", lambda row: row[0], fit="shorten")]
-    if found.metric != "sqnr_db":
-        columns.append(column("metric", found.metric, metric, "cell"))
-    columns.append(column("sqnr_db", "SQNR", sqnr, "cell"))
-    columns.append(
-        column(
-            "nonfinite", "Not finite", lambda row: int(row[2].get("nonfinite") or 0), "cell", rank=1
-        )
-    )
-    if speeds:
-        columns.append(column("speed", "Repaired against it", speed, rank=2))
-    return table("models", sides, columns)
+    columns = [
+        column("model", get=0),
+        column("metric", found.metric, lambda row: value_of(found.metric, row), "right"),
+        column("sqnr_db", "SQNR", lambda row: value_of("sqnr_db", row), "right"),
+        column("nonfinite", "Not finite", lambda x: int(x[2].get("nonfinite") or 0), "d", rank=1),
+        column("speed", "Repaired against it", speed, rank=2),
+    ]
+    unknown = {"metric"} if found.metric == "sqnr_db" else set()
+    unknown |= set() if speeds else {"speed"}
+    return table("models", sides, [each for each in columns if each[0].key not in unknown])
 
 
 def _ranking(found: Localized) -> Table:
@@ -515,37 +439,30 @@ def _ranking(found: Localized) -> Table:
         return _decibels(None if group.rel_l2 is None else sqnr_from_rel_l2(group.rel_l2))
 
     def gain(group: NodeGroup) -> Cell:
-        return Cell(value=group.gain, text=_metric_text(found.metric, group.gain, signed=True))
+        return Cell(group.gain, _metric_text(found.metric, group.gain, signed=True))
 
     def cause(group: NodeGroup) -> str:
         seen = telling_range(group)
-        if seen is None:
-            return ""
-        if seen.type in ("FP16", "BF16"):
-            over = f"{seen.largest:.6g} > {seen.limit:.6g}"
-            return over if seen.beyond else f"{_share(seen.zeroed)} of {seen.what} 0"
-        share = seen.beyond if seen.beyond * 10 >= seen.zeroed else seen.zeroed
-        word = "clipped" if share == seen.beyond else "0"
-        return f"{text_from_fraction(share)} of {seen.what} {word}"
+        return "" if seen is None else range_words(seen, named=seen.node != group.node)
 
     def restored(group: NodeGroup) -> Cell:
-        return Cell(value=group.restored.get(found.metric), text=_shown(found, group.restored))
+        return Cell(group.restored.get(found.metric), _shown(found.metric, group.restored))
+
+    def sqnr_gain(group: NodeGroup) -> Cell:
+        return _decibels(group.sqnr_gain_db, signed=True)
 
     columns = [
-        column("node", "Node", lambda group: group.node, fit="shorten"),
-        column("op", "Op", lambda group: group.op, rank=4),
-        column("restored", "Restored", restored, "cell"),
-        column("gain", "Gain", gain, "cell"),
-        column(
-            "sqnr_gain_db", "SQNR gain",
-            lambda group: _decibels(group.sqnr_gain_db, signed=True), "cell", rank=1,
-        ),
-        column("boundary_db", "SQNR there", there, "cell", rank=1),
-        column("added", "Adds rel. L2", lambda x: form_cell(x.added, ".3g"), "cell", rank=5),
-        column("nonfinite", "Not finite", lambda group: group.nonfinite, "cell", rank=6),
-        column("nodes", "Nodes", lambda group: len(group.nodes), "cell", rank=7),
+        column("node", "Node", fit="shorten"),
+        column("op", "Op", rank=4),
+        column("restored", "Restored", restored, "right"),
+        column("gain", "Gain", gain, "right"),
+        column("sqnr_gain_db", "SQNR gain", sqnr_gain, "right", rank=1),
+        column("boundary_db", "SQNR there", there, "right", rank=1),
+        column("added", "Adds rel. L2", kind=".3g", rank=5),
+        column("nonfinite", "Not finite", kind="right", rank=6),
+        column("nodes", "Nodes", lambda group: len(group.nodes), "right", rank=7),
         column("cause", "Range", cause, fit="wrap", rank=2),
-    ]  # fmt: skip
+    ]
     unknown = {"sqnr_gain_db"} if found.metric == "sqnr_db" else set()
     unknown |= set() if found.trials else {"restored", "gain"}
     whole = "Restored: the whole model with this group alone in full precision. "
@@ -556,19 +473,14 @@ def _ranking(found: Localized) -> Table:
 
 def _notes(result: Localization) -> Iterator[str]:
     found = result.found
-    left = len(found.groups) - SHOWN_GROUPS
-    if left > 0:
+    if (left := len(found.groups) - SHOWN_GROUPS) > 0:
         yield f"{left} more groups are in the files."
-    untried = sum(1 for group in found.groups if not group.restored)
-    gains = [g.sqnr_gain_db for g in found.groups if g.sqnr_gain_db is not None]
-    spread = gains and max(gains) < FEW and not untried
-    if spread and not found.groups[0].first_nonfinite and found.metric == "sqnr_db":
-        yield f"The loss is spread: no group by itself gains {FEW:g} dB."
     if found.met and found.kept:
         words = "none of them can be left out"
         if not found.minimal:
             words = "time was up before it was tried with fewer"
         yield f"Kept for {found.where}: {_some(found.kept)}; {words}."
+    untried = sum(1 for group in found.groups if not group.restored)
     if untried and found.trials:
         why = "time was up" if found.one_by_one else "bisection left them aside, or time was up"
         yield f"{untried} groups were not restored by themselves: {why}."
@@ -585,8 +497,7 @@ def _notes(result: Localization) -> Iterator[str]:
     runtimes = ", ".join(dict.fromkeys(each.runtime for each in result.speeds))
     if runtimes:
         yield f"Speeds are those of {runtimes} on this machine; -r measures with another runtime."
-    yield from result.notes
-    yield from found.notes
+    yield from (*result.notes, *found.notes)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from trtbench.analysis.comparability import differences
 from trtbench.analysis.summary import ColumnSummary, reported_s
-from trtbench.core.properties import PROPERTIES, network_name, protocol_of
+from trtbench.core.properties import network_name, protocol_of
 from trtbench.core.results import Price, price_of, under_of
 from trtbench.core.run import Run, gpu_of, precision_of
 from trtbench.core.units import MISSING, common_unit, text_from_duration, text_from_number
@@ -25,18 +23,14 @@ from trtbench.report.document import (
     Section,
     Text,
     Time,
-    Tone,
     column,
     section_of,
     table,
 )
-from trtbench.report.labels import shortened
-from trtbench.report.run_facts import headline_summary, joules_per_item, summary_of
+from trtbench.report.run_facts import headline_summary, joules_per_item, shortened, summary_of
 
 ORDER = 77
 
-WORK = ("precision", "batch")
-"""Properties that make runs of a network different work; others are listed as differences."""
 MOST_COLUMNS = 8
 """More devices than this make a table wider than a page; other tables have all."""
 MOST_DIFFERENCES = 5
@@ -97,8 +91,7 @@ def _device(run: Run) -> str:
 # ---- every model on every device
 
 
-@dataclass(frozen=True)
-class _Ranked:
+class _Ranked(NamedTuple):
     """The fastest run of one model on one device, and that on the best device."""
 
     model: str
@@ -112,55 +105,32 @@ class _Ranked:
 def device_blocks(runs: Sequence[Run], names: Mapping[str, str]) -> Iterator[Block]:
     """Compare the runs of each model by device; nothing where there is one device."""
     groups: dict[str, dict[str, tuple[Run, ColumnSummary]]] = {}
-    work = [each for each in PROPERTIES if each.name in WORK]
     for run in runs:
-        head = headline_summary(run)
+        head, record = headline_summary(run), run.record
         if head is None or math.isnan(head.typical):
             continue
         # Engines of one network go by one name, precisions and batches apart.
-        parts = (network_name(run.record), *(each.text(run.record) for each in work))
-        places = groups.setdefault(" · ".join(filter(None, parts)), {})
+        batch = f"batch {record.batch}" if record.batch else None
+        model = " · ".join(filter(None, (network_name(record), precision_of(record), batch)))
+        places = groups.setdefault(model, {})
         known = places.get(names[run.id])
         if known is None or head.typical < known[1].typical:
             places[names[run.id]] = (run, head)
     rows: list[_Ranked] = []
     for model, places in sorted(groups.items()):
+        ordered = sorted(places.items(), key=lambda item: item[1][1].typical)
+        best, fastest = ordered[0][1]
         if len(places) > 1:
-            ordered = sorted(places.items(), key=lambda item: item[1][1].typical)
-            best, fastest = ordered[0][1]
             rows += [_Ranked(model, n, *one, best, fastest.typical) for n, one in ordered]
     if not rows:
         return
     unit = common_unit(row.head.typical for row in rows)
-    ratios: dict[str, list[float]] = {}
-    for row in rows:
-        ratios.setdefault(row.device, []).append(row.head.typical / row.best_s if row.best_s else 1)
-    devices = sorted(ratios, key=lambda device: median(ratios[device]))
 
-    def typical(row: _Ranked, tone: Tone = "plain") -> Cell:
+    def typical(row: _Ranked) -> Cell:
         mark = "" if row.head.typical_of == "median" else "mean, "
         reported = f" ({mark}reported)" if row.head.reported else ""
         text = text_from_duration(row.head.typical, unit=unit) + reported
-        return Cell(row.head.typical, text, tone)
-
-    def on(device: str) -> Callable[[str], Cell]:
-        def cell(model: str) -> Cell:
-            row = next((e for e in rows if (e.model, e.device) == (model, device)), None)
-            if row is None:
-                return Cell(None, "")
-            return typical(row, "good" if row.head.typical == row.best_s else "plain")
-
-        return cell
-
-    if len(devices) <= MOST_COLUMNS:
-        columns = [
-            column("model", get=str),
-            *(
-                column(f"device_{k}_s", shortened(name, length=32), on(name), "right")
-                for k, name in enumerate(devices, start=1)
-            ),
-        ]
-        yield table("model_by_device", dict.fromkeys(row.model for row in rows), columns)
+        return Cell(row.head.typical, text, "good" if row.run is row.best else "plain")
 
     def ratio(row: _Ranked) -> Cell:
         value = row.head.typical / row.best_s if row.best_s else None
@@ -177,6 +147,9 @@ def device_blocks(runs: Sequence[Run], names: Mapping[str, str]) -> Iterator[Blo
         short = [shortened(each, length=60) for each in found[:MOST_DIFFERENCES]]
         return "; ".join(short) + (f"; and {left} more" if left > 0 else "")
 
+    def version(row: _Ranked) -> str:
+        return row.run.record.environment.versions.get("tensorrt", "")
+
     columns = [
         column("model"),
         column("device"),
@@ -184,13 +157,10 @@ def device_blocks(runs: Sequence[Run], names: Mapping[str, str]) -> Iterator[Blo
         column("of_best", "Of the best", ratio, "right"),
         column("p99_s", get=lambda row: row.head.statistic("p99")),
         column("items_per_s", get=lambda row: summary_of(row.run).items_per_s),
-        column(
-            "tensorrt", "TensorRT",
-            lambda row: row.run.record.environment.versions.get("tensorrt", ""), rank=4,
-        ),
+        column("tensorrt", "TensorRT", version, rank=4),
         column("differs", "Differs from the best in", differing, fit="wrap", rank=1),
         column("id", get="run.id"),
-    ]  # fmt: skip
+    ]
     caption = (
         "Best first, across devices. A median that another tool printed, or a mean where it "
         "printed no median, is marked."
@@ -201,8 +171,7 @@ def device_blocks(runs: Sequence[Run], names: Mapping[str, str]) -> Iterator[Blo
 # ---- items per second, latency, energy and cost
 
 
-@dataclass(frozen=True)
-class _Point:
+class _Point(NamedTuple):
     """One run as one point: what it is, where it was, how fast and at what cost."""
 
     network: str
@@ -212,17 +181,15 @@ class _Point:
     latency_s: float
     items_per_s: float
     joules: float | None
-    price: Price | None = None
+    price: Price | None
 
     @property
-    def cost(self) -> float | None:
+    def cost(self) -> Cell:
         """What a million items cost, when the device does nothing else."""
-        return self.price.per_hour / 3600 / self.items_per_s * 1e6 if self.price else None
-
-    @property
-    def cost_text(self) -> str:
-        currency = self.price.currency if self.price else ""
-        return MISSING if self.cost is None else f"{text_from_number(self.cost)} {currency}"
+        if self.price is None:
+            return Cell()
+        cost = self.price.per_hour / 3600 / self.items_per_s * 1e6
+        return Cell(cost, f"{text_from_number(cost)} {self.price.currency}")
 
 
 def _point(run: Run, device: str) -> _Point | None:
@@ -246,24 +213,18 @@ def _summary(points: Sequence[_Point]) -> Block:
     groups: dict[tuple[str, str], list[_Point]] = {}
     for point in points:
         groups.setdefault((point.network, point.device), []).append(point)
+    rows = [(max(each, key=lambda p: p.items_per_s), each) for each in groups.values()]
 
-    def of_best(get: Callable[[_Point], Any]) -> Callable[[list[_Point]], Any]:
-        return lambda row: get(max(row, key=lambda point: point.items_per_s))
-
-    def joules(row: list[_Point]) -> float | None:
-        return min((p.joules for p in row if p.joules is not None), default=None)
-
-    def per_joule(row: list[_Point]) -> float | None:
-        least = joules(row)
-        return 1 / least if least else None
+    def joules(row: tuple[_Point, list[_Point]]) -> float | None:
+        return min((p.joules for p in row[1] if p.joules is not None), default=None)
 
     columns: list[Column] = [
         column("network", get=lambda row: row[0].network),
         column("device", get=lambda row: row[0].device),
-        column("items_per_s", "Most items/s", of_best(lambda p: p.items_per_s), "number"),
-        column("how", "With", of_best(lambda p: p.how)),
-        column("latency_s", "Its latency", of_best(lambda p: p.latency_s), "time"),
-        column("best_latency_s", "Least latency", lambda x: min(p.latency_s for p in x), "time"),
+        column("items_per_s", "Most items/s", lambda row: row[0].items_per_s, "number"),
+        column("how", "With", lambda row: row[0].how),
+        column("latency_s", "Its latency", lambda row: row[0].latency_s, "time"),
+        column("best_latency_s", "Least latency", lambda x: min(p.latency_s for p in x[1]), "time"),
     ]
     caption = (
         "Latency is the 99th percentile, or the slowest seen where there are too few samples for "
@@ -271,17 +232,15 @@ def _summary(points: Sequence[_Point]) -> Block:
     )
     if any(point.joules is not None for point in points):
         columns.append(column("joules_per_item", "J per item", joules, "number"))
-        columns.append(column("items_per_joule", "Items per J", per_joule, "number"))
         caption += "Joules are the least of all runs, from the device's own counter."
     else:
         caption += "No device here reported the energy it used."
     if any(point.price for point in points):
-        cost = of_best(lambda p: Cell(p.cost, p.cost_text))
-        columns.append(column("cost_per_million", "Cost per million", cost, "right"))
+        columns.append(column("cost_per_million", "Cost per million", lambda x: x[0].cost, "right"))
         caption += " A million items cost what the device costs while it does nothing else."
-    columns.append(column("runs", "Runs", len, "right"))
+    columns.append(column("runs", "Runs", lambda row: len(row[1]), "right"))
     unit = common_unit(point.latency_s for point in points)
-    return table("devices", groups.values(), columns, caption=caption, unit=unit)
+    return table("devices", rows, columns, caption=caption, unit=unit)
 
 
 def _under_bounds(points: Sequence[_Point], devices: Sequence[str], under_s: float | None) -> Block:
@@ -309,14 +268,14 @@ def _under_bounds(points: Sequence[_Point], devices: Sequence[str], under_s: flo
             found = max(under, key=lambda point: point.items_per_s)
             words = [found.how]
             words += [f"{text_from_number(found.joules)} J"] if found.joules is not None else []
-            words += [f"{found.cost_text} per million"] if found.cost is not None else []
+            words += [f"{found.cost.shown} per million"] if found.price else []
             text = f"{text_from_number(found.items_per_s)} ({', '.join(words)})"
             return Cell(found.items_per_s, text)
 
         return cell
 
     columns = (
-        column("network", get=lambda row: row[0]),
+        column("network", get=0),
         column("precision", "Precision", lambda row: row[1] or MISSING),
         column("bound_s", "Latency under", lambda row: Time(row[2]), "right"),
         *(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from trtbench.analysis.summary import SAMPLE_LEVEL
 from trtbench.core.properties import protocol_of
 from trtbench.core.run import Run, RunRecord
-from trtbench.core.spec import Length
-from trtbench.core.units import text_from_count, text_from_seconds
+from trtbench.core.units import text_from_count
 from trtbench.report.document import (
     Block,
     Cell,
@@ -38,11 +37,7 @@ PROTOCOLS = {
     "server": "queries arrive on a schedule, and latency counts from the scheduled start",
     "first": "load, first inference and time to steady state",
 }
-SPANS = {
-    "wall time": "the wall time of the measurement",
-    "sum of host times": "the sum of their host times",
-    "device stamps": "the time from the first copy in to the last copy out, by device stamps",
-}
+SPANS = ("wall time", "sum of host times", "device stamps")
 COLUMNS = {
     "host": "host time runs from before the call to after its completion, by the host's clock",
     "latency": "latency is the sum of the H2D, GPU and D2H spans on the device, not host time",
@@ -77,7 +72,7 @@ def make(runs: Sequence[Run]) -> list[Section]:
     seen = {name for run in runs for name in run.times.durations()}
     about = "; ".join(text for name, text in COLUMNS.items() if name in seen)
     sentence = f"{capitalized(about)}." if about else ""
-    paragraphs = (_protocols(records), _lengths(records), sentence, _statistics(runs))
+    paragraphs = (_protocols(records), sentence, _statistics(runs))
     methods = Text("\n\n".join(filter(None, paragraphs)))
     environment = section_of("environment", "Environment", blocks)
     return [*([environment] if environment else []), Section("methods", "Methods", (methods,))]
@@ -93,32 +88,6 @@ def _protocols(records: Sequence[RunRecord]) -> str:
     who = "All" if count == len(records) else f"{text_from_count(count)} of {len(records)}"
     origin = "runs were imported from files of another tool; their settings are those on record."
     return f"{text} {who} {origin}" if count else text
-
-
-def _lengths(records: Sequence[RunRecord]) -> str | None:
-    own = [record for record in records if record.provenance == "measured"]
-    if not own:
-        return None
-
-    def distinct(lengths: Iterable[Length]) -> str:
-        return " or ".join(dict.fromkeys(map(words, lengths)))
-
-    def words(length: Length) -> str:
-        parts = []
-        if length.iterations is not None:
-            parts.append(f"{text_from_count(length.iterations)} iterations")
-        if length.seconds is not None:
-            parts.append(text_from_seconds(length.seconds, digits=2))
-        return " and ".join(parts) or "no set length"
-
-    floors = distinct(record.spec.warmup.floor for record in own)
-    stops = distinct(record.spec.stop for record in own)
-    steady = any(record.spec.warmup.until_steady for record in own)
-    more = ", and then until two windows in a row agree" if steady else ""
-    return (
-        f"Each launch is a fresh process. It warms up for at least {floors}{more}; warm-up and the "
-        f"first inference are in no statistic. It then measures for at least {stops}."
-    )
 
 
 def _statistics(runs: Sequence[Run]) -> str:
@@ -140,7 +109,7 @@ def _statistics(runs: Sequence[Run]) -> str:
             "statistics and speaks of this launch only."
         )
     words.append("The standard deviation is that of the sample (n − 1).")
-    sources = {source for run in runs if (source := summary_of(run).throughput_from)}
-    if spans := " or ".join(sorted(SPANS.get(source, source) for source in sources)):
+    sources = {summary_of(run).throughput_from for run in runs}
+    if spans := " or ".join(each for each in SPANS if each in sources):
         words.append(f"Throughput is the number of queries divided by {spans}.")
     return " ".join(words)

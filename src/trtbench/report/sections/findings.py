@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from trtbench.analysis.findings import RULES, SEVERITIES
 from trtbench.core.run import Finding, Run
 from trtbench.report.document import FindingList, FindingOf, Section
-from trtbench.report.labels import labels_from_runs
+from trtbench.report.run_facts import labels_from_runs
 
 TITLES = {rule.code: rule.title for rule in RULES}
 USUAL = {"H30": "random input", "H36": "back-to-back, closed loop"}

@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.history import segment
-from trtbench.analysis.stored_comparison import comparison_rows
-from trtbench.analysis.summary import QUANTILES, ColumnSummary
-from trtbench.core.properties import network_name, protocol_of
-from trtbench.core.results import Comparison
 from trtbench.core.run import Run
 from trtbench.core.samples import Column
-from trtbench.core.units import (
-    MISSING,
-    common_unit,
-    counted,
-    text_from_count,
-    text_from_duration,
-    text_from_number,
-    unit_for_seconds,
-)
+from trtbench.core.units import counted, text_from_duration, unit_for_seconds
 from trtbench.report.charts import (
     Axis,
     Bars,
@@ -36,65 +22,36 @@ from trtbench.report.charts import (
     Lines,
     Mark,
     Panel,
-    Span,
     bar_group,
     curves,
     line,
 )
-from trtbench.report.document import (
-    Block,
-    Cell,
-    Details,
-    Figure,
-    Section,
-    Table,
-    Text,
-    Time,
-    column,
-    section_of,
-    table,
-)
-from trtbench.report.labels import labels_from_runs, shortened_apart
+from trtbench.report.document import Block, Figure, Section, Table, Text, section_of
 from trtbench.report.run_facts import (
     PHASES,
-    REPORTED,
-    column_title,
     headline_column,
     headline_summary,
     headline_title,
+    labels_from_runs,
     named,
-    of_head,
     overlapping,
-    quantile,
     summary_of,
-    typical_time,
     words_on_protocols,
 )
+from trtbench.report.sections.summary import statistics_of
 
 ORDER = 30
 
 MOST_PANELS = 6
 MOST_CURVES = 12
-MOST_BARS = 40
 MOST_BOXES = 40
 MOST_PHASES = 24
-BOXES_WITH_TABLE = 4
-"""More columns than this do not fit below a picture."""
 MOST_OUTLIERS = 60
 MOST_RINGS = 80
-UNEVEN = 3.0
-"""Series that differ in length by more than this factor get an axis of their own."""
-LEAST_SEGMENTED = 50
-"""Fewer samples than this show no change of level that could be distinguished from noise."""
 POINTS = 160
 WIDE = 20.0
 """Latencies that differ by more than this factor are drawn on a log scale."""
-MOST_PAIRS = 8
-OPEN_PAIRS = 2
-MARK = "*"
-"""Beside a ratio of what was not measured alike, or not often enough."""
 STACKED = ("h2d", "gpu", "d2h")
-SHOWN = ("host", "enqueue", *STACKED)
 MOST_POINTS = 1500
 MIDDLE = (0.05, 0.95)
 ROOM = 2.0
@@ -107,12 +64,12 @@ WIDE_RANGE = 6.0
 
 def make(runs: Sequence[Run]) -> list[Section]:
     """Make every section of this file that has something to say."""
-    made = (make_latency(runs), make_percentiles(runs), make_against(runs), make_phases(runs))
+    made = (make_latency(runs), make_percentiles(runs), make_phases(runs))
     return [section for section in made if section]
 
 
 def make_latency(runs: Sequence[Run]) -> Section | None:
-    """Draw histogram, ECDF, box plots of several runs, and the series over time."""
+    """Draw histograms, box plots of all runs, and the series over time."""
     blocks: list[Block] = []
     rows = [
         _Row(name, f"run:{index}", run, samples)
@@ -128,19 +85,17 @@ def make_latency(runs: Sequence[Run]) -> Section | None:
             blocks.append(Text(words))
         if (count := len(rows)) > MOST_PANELS:
             note = (
-                f"Histograms and series show the first {MOST_PANELS} of {count} runs, curves the "
-                f"first {min(MOST_CURVES, count)} and box plots the first "
-                f"{min(MOST_BOXES, count)}; tables show all."
+                f"Histograms and series show the first {MOST_PANELS} of {count} runs, box plots "
+                f"the first {min(MOST_BOXES, count)}; tables show all."
             )
             blocks.append(Text(note))
         first = rows[:MOST_PANELS]
         blocks += [
             _histogram(first, unit, scale),
-            _ecdf(rows[:MOST_CURVES], unit),
-            *_speed_blocks(rows, unit, scale),
-            _series(first, unit, scale),
+            _box_plot(rows[:MOST_BOXES], unit, scale),
+            _series(first, unit),
         ]
-    return section_of("latency", "Latency", [*blocks, *_printed(runs)])
+    return section_of("latency", "Latency", blocks)
 
 
 class _Row:
@@ -213,62 +168,10 @@ def _histogram(rows: Sequence[_Row], unit: str, scale: float) -> Figure:
     return Figure("latency_hist", "How latencies are distributed", chart, caption)
 
 
-def _ecdf(rows: Sequence[_Row], unit: str, *, most: int = 600) -> Figure:
-    lines = []
-    for row in rows:
-        values = np.sort(row.samples)
-        share = np.arange(1, len(values) + 1) / len(values) * 100
-        if len(values) > most:
-            # Both ends matter more than the middle, so they are kept one by one.
-            ends = np.r_[0:50, len(values) - 50 : len(values)]
-            keep = np.unique(np.r_[np.linspace(0, len(values) - 1, most - 100).astype(int), ends])
-            values, share = values[keep], share[keep]
-        lines.append(line(row.name, row.role, values, share, "steps"))
-    chart = curves(_axis(rows, unit), Axis("Samples not slower", "%", low=0, high=100), lines)
-    words = words_on_protocols([row.run for row in rows]) or "A curve further left is faster."
-    caption = f"Empirical distribution function. {words}"
-    return Figure("latency_ecdf", "Share of samples at or below a latency", chart, caption)
-
-
-def _speed_blocks(rows: Sequence[_Row], unit: str, scale: float) -> list[Block]:
-    """Draw runs as boxes, and list the numbers of all runs below them."""
-
-    def time(get: Callable[[ColumnSummary], Time]) -> Callable[[_Row], Any]:
-        def known(head: ColumnSummary) -> Time:
-            value, bounds = get(head)
-            return Time(value if value is None or math.isfinite(value) else None, bounds)
-
-        return lambda row: of_head(known)(row.run)
-
-    def tail(q: float) -> Callable[[_Row], Any]:
-        return time(lambda head: Time(head.quantile(q).value, head.quantile(q).interval))
-
-    def fps(row: _Row) -> float | None:
-        head, items = headline_summary(row.run), row.run.record.known_items
-        return (
-            items / head.mean if head and items and head.mean and not overlapping(row.run) else None
-        )
-
-    columns = (
-        column("run", get="name"),
-        column("mean_s", "Mean", time(lambda head: Time(head.mean)), "right"),
-        column("std_s", "Std", time(lambda head: Time(head.std)), "right"),
-        column("median_s", "Median", time(lambda h: Time(h.median, h.median_interval)), "right"),
-        column("p95_s", "p95", tail(0.95), "right"),
-        column("p99_s", "p99", tail(0.99), "right"),
-        column("min_s", "Min", time(lambda head: Time(head.min)), "right"),
-        column("max_s", "Max", time(lambda head: Time(head.max)), "right"),
-        column("fps", "FPS", fps, "number"),
-    )
-    caption = (
-        "FPS is the batch over the mean latency: items per second, one query at a time. It is not "
-        "shown where queries overlap: see the items per second of the summary."
-    )
-    listed = table("speed_benchmark", rows, columns, caption=caption, unit=(unit, scale))
-    part = rows[:MOST_BOXES]
-    axis = _axis(part, unit)
+def _box_plot(rows: Sequence[_Row], unit: str, scale: float) -> Figure:
+    axis = _axis(rows, unit)
     boxes = []
-    for row in part:
+    for row in rows:
         q1, median, q3 = (float(q) for q in np.quantile(row.samples, (0.25, 0.5, 0.75)))
         reach = 1.5 * (q3 - q1)
         inside = row.samples[(row.samples >= q1 - reach) & (row.samples <= q3 + reach)]
@@ -279,30 +182,18 @@ def _speed_blocks(rows: Sequence[_Row], unit: str, scale: float) -> list[Block]:
         shown = tuple(outside[np.linspace(0, len(outside) - 1, most).astype(int)].tolist())
         beyond = row.beyond(axis, scale)
         boxes.append(Box(row.name, row.role, low, q1, median, q3, high, shown, beyond))
-    # The table on its side: a row per statistic, a column per box.
-    statistics = tuple(
-        (heading.title, *(row[place].shown for row in listed.rows))
-        for place, heading in enumerate(listed.headings)
-        if place and len(rows) <= BOXES_WITH_TABLE
-    )
     title = "Runs side by side" if len(boxes) > 1 else "Latency as a box"
     words = "Box: quartiles and median. Whiskers: last sample within 1.5 box lengths."
-    caption = " ".join(filter(None, (words, words_on_protocols([row.run for row in part]))))
-    chart = Boxes(axis, tuple(boxes), statistics)
-    return [Figure("speed_benchmark", title, chart, caption), listed]
+    caption = " ".join(filter(None, (words, words_on_protocols([row.run for row in rows]))))
+    return Figure("speed_benchmark", title, Boxes(axis, tuple(boxes)), caption)
 
 
-def _series(rows: Sequence[_Row], unit: str, scale: float) -> Figure:
+def _series(rows: Sequence[_Row], unit: str) -> Figure:
     by_time = all(row.run.times.start is not None and row.run.times.launch is None for row in rows)
-    panels = tuple(_series_panel(row, scale, by_time=by_time) for row in rows)
-    ends = [max((max(line.x) for line in each.lines if line.x), default=0.0) for each in panels]
+    panels = tuple(_series_panel(row, by_time=by_time) for row in rows)
     seconds = Axis("Time since the measurement began", "s")
-    chart = Lines(
-        seconds if by_time else Axis("Sample, in order of time"),
-        Axis(headline_title([row.run for row in rows]), unit),
-        panels,
-        shared_x=max(ends) <= UNEVEN * min(ends),
-    )
+    x = seconds if by_time else Axis("Sample, in order of time")
+    chart = Lines(x, Axis(headline_title([row.run for row in rows]), unit), panels)
     caption = (
         "Circles are outliers (three interquartile ranges), triangles lie above the drawn range; "
         "the unbroken line is the running median."
@@ -322,8 +213,7 @@ def _thin(samples: Column, most: int = MOST_POINTS) -> NDArray[np.int64]:
     return np.array(sorted(chosen))
 
 
-def _series_panel(row: _Row, scale: float, *, by_time: bool) -> Panel:
-    """Describe the headline column over time, in units of ``scale`` seconds."""
+def _series_panel(row: _Row, *, by_time: bool) -> Panel:
     times = row.run.times
     finite = np.isfinite(times.durations()[times.headline])
     start, launch, values = times.start, times.launch, row.samples
@@ -348,45 +238,10 @@ def _series_panel(row: _Row, scale: float, *, by_time: bool) -> Panel:
     middles = np.interp([float(part.mean()) for part in stretches], np.arange(len(x)), x)
     lines.append(line("running median", "median", middles, medians))
     marks: tuple[Mark, ...] = ()
-    spans: tuple[Span, ...] = ()
     if launch is not None:
         borders = np.flatnonzero(np.diff(launch[finite])) + 1
         marks = tuple(Mark(float(x[at]), "") for at in borders)
-    # Over several launches there is no one series to segment.
-    one = launch is None or len(np.unique(launch)) == 1
-    if one and len(values) >= LEAST_SEGMENTED:
-        found = segment(values)
-        if found.kind == "warm-up" and 0 < found.steady_from < len(x):
-            spans = (Span(float(x[0]), float(x[found.steady_from]), "still warming up"),)
-    return Panel(row.name, low, high, lines=tuple(lines), marks=marks, spans=spans)
-
-
-def _printed(runs: Sequence[Run]) -> Iterator[Block]:
-    """Draw what other tools printed of runs without samples."""
-    pairs = [
-        (label, run, head)
-        for label, run in named(runs)
-        if (head := headline_summary(run)) is not None and head.reported
-    ]
-    if not pairs:
-        return
-    shown = sorted(pairs, key=lambda pair: pair[2].typical)[:MOST_BARS]
-    heads = [head for *_, head in shown]
-    unit, scale = unit_for_seconds(sorted(head.typical for head in heads)[len(heads) // 2])
-    groups = []
-    for name, role, values in (
-        ("median or mean", "run:0", [head.typical for head in heads]),
-        ("p99", "run:1", [head.statistic("p99") for head in heads]),
-    ):
-        known = [None if v is None or math.isnan(v) else v for v in values]
-        texts = ["" if v is None else text_from_duration(v) for v in known]
-        if any(texts):
-            groups.append(bar_group(name, role, known, scale=scale, labels=texts))
-    axis = Axis(headline_title([run for _, run, _ in shown]), unit, low=0)
-    names = tuple(label for label, *_ in shown)
-    chart = Bars(axis, "Run", names, tuple(groups), stacked=False)
-    words = f" The fastest {MOST_BARS} of {len(pairs)}." if len(pairs) > MOST_BARS else ""
-    yield Figure("latency_reported", "Latency as reported", chart, REPORTED + words)
+    return Panel(row.name, low, high, lines=tuple(lines), marks=marks)
 
 
 # ---- percentiles
@@ -394,53 +249,16 @@ def _printed(runs: Sequence[Run]) -> Iterator[Block]:
 
 def make_percentiles(runs: Sequence[Run]) -> Section | None:
     """Draw the percentile curve and list the percentiles of every column of every run."""
-    pairs = [
-        (label, column)
-        for label, run in named(runs)
-        for column in summary_of(run).columns
-        if column.count or column.reported
-    ]
-    if not pairs:
-        return None
-    unit = common_unit(column.typical for _, column in pairs)
-
-    def plain(name: str) -> Callable[[tuple[str, ColumnSummary]], Cell]:
-        def cell(row: tuple[str, ColumnSummary]) -> Cell:
-            value = getattr(row[1], name)
-            known = value if math.isfinite(value) else None
-            return Cell(known, text_from_duration(value, unit=unit))
-
-        return cell
-
-    def quantile_at(place: int) -> Callable[[tuple[str, ColumnSummary]], Cell | Time]:
-        return lambda row: quantile(row[1].quantiles[place])
-
-    def effective(row: tuple[str, ColumnSummary]) -> Cell:
-        value = row[1].effective
-        text = text_from_count(math.floor(value))
-        return Cell(None, MISSING) if row[1].reported else Cell(value, text)
-
-    columns = (
-        column("run", get=lambda row: row[0]),
-        column("column", "Time", lambda row: column_title(row[1])),
-        column("samples", "Samples", lambda x: None if x[1].reported else x[1].count, "count"),
-        column("effective_samples", "Effective", effective, "right"),
-        column("min_s", "Min", plain("min"), "right"),
-        *(
-            column(f"p{100 * q:g}_s", f"p{100 * q:g}", quantile_at(place), "right")
-            for place, q in enumerate(QUANTILES)
-        ),
-        column("max_s", "Max", plain("max"), "right"),
-        column("mean_s", "Mean", plain("mean"), "right"),
-        column("std_s", "Std", plain("std"), "right"),
-    )
     caption = (
         "Percentiles by nearest rank. A percentile is left out, with the number of samples it "
         "needs, where the effective samples do not support a 95 % interval for it."
     )
-    caption += f" {REPORTED}" if any(column.reported for _, column in pairs) else ""
-    listed = table("percentiles", pairs, columns, caption=caption, unit=unit)
-    return section_of("percentiles", "Percentiles", [*_percentile_curve(runs), listed])
+    blocks = [
+        each.having(caption=" ".join(filter(None, (caption, each.caption))))
+        for each in statistics_of(dict(named(runs)), id="percentiles", every=True)
+        if isinstance(each, Table)
+    ]
+    return section_of("percentiles", "Percentiles", [*_percentile_curve(runs), *blocks])
 
 
 def _percentile_curve(runs: Sequence[Run]) -> Iterator[Figure]:
@@ -476,96 +294,6 @@ def _percentile_curve(runs: Sequence[Run]) -> Iterator[Figure]:
     yield Figure("percentiles", "Latency by percentile", chart, caption)
 
 
-# ---- statistics of two runs, in the columns of the evaluation toolkit
-
-
-def make_against(runs: Sequence[Run]) -> Section | None:
-    """Put differences and ratios of every statistic into one table per pair."""
-    pairs = pairs_from_runs(runs)[:MOST_PAIRS]
-    if not pairs:
-        return None
-    note = (
-        "Times in milliseconds; percentiles are interpolated as in the file of the same columns. "
-        "Whether a difference is real is decided by the verdicts, not by this table."
-    )
-    blocks: list[Block] = [Text(note)]
-    for number, pair in enumerate(pairs, start=1):
-        listed = _pair_table(pair, id="against" if len(pairs) == 1 else f"against_{number}")
-        folded = Details(f"{pair[2]} against {pair[0]}", (listed,))
-        blocks.append(listed if number <= OPEN_PAIRS else folded)
-    title = "PyTorch against engine" if _is_torch(pairs[0][1]) else "Side by side"
-    return section_of("against", title, blocks)
-
-
-def pairs_from_runs(runs: Sequence[Run]) -> list[tuple[str, Run, str, Run]]:
-    """Pair PyTorch with the engines of the same network and batch, and sides of comparisons.
-
-    Each pair is name and run of the baseline, and of the candidate. Of the engines, those
-    measured by the same protocol are taken where there are any.
-    """
-    engines = [
-        each
-        for each in runs
-        if each.record.facts.get("executes_engine") is True
-        or each.record.spec.model.format == "engine"
-    ]
-    torch = {network_name(each.record) for each in runs if _is_torch(each)}
-    built = {network_name(each.record) for each in engines}
-    only = len(torch) == len(built) == 1  # then they belong together, whatever files are called
-    found: dict[tuple[str, str], tuple[str, Run, str, Run]] = {}
-    labelled = named(runs)
-    for name, run in labelled:
-        alike = [
-            each
-            for each in (engines if _is_torch(run) else ())
-            if each.record.batch == run.record.batch
-            and (only or network_name(each.record) == network_name(run.record))
-        ]
-        same = [each for each in alike if protocol_of(each.record) == protocol_of(run.record)]
-        partners = {each.id for each in same or alike}
-        for other_name, other in labelled:
-            carried = other.extra.get("comparisons", ())
-            compared = any(
-                isinstance(each, Comparison) and each.baseline == run.id
-                for each in (carried if isinstance(carried, (list, tuple)) else ())
-            )
-            if other.id in partners or compared:
-                found.setdefault((run.id, other.id), (name, run, other_name, other))
-    return list(found.values())
-
-
-def _is_torch(run: Run) -> bool:
-    return run.record.spec.model.format == "torch"
-
-
-def _pair_table(pair: tuple[str, Run, str, Run], *, id: str) -> Table:
-    before, baseline, after, candidate = pair
-
-    def cell(value: float | str | None, mark: str = "") -> Cell:
-        text = value if isinstance(value, str) else text_from_number(value)
-        return Cell(value, text + mark)
-
-    titles = shortened_apart((before, after), length=48)
-    columns = (
-        column("metric"),
-        column("pt", titles[0], lambda row: cell(row.pt), "right"),
-        column("engine", titles[1], lambda row: cell(row.engine), "right"),
-        column("engine_minus_pt", "Difference", lambda row: cell(row.engine_minus_pt), "right"),
-        column(
-            "engine_over_pt_ratio", "Ratio",
-            lambda row: cell(row.engine_over_pt_ratio, MARK if row.note else ""), "right",
-        ),
-    )  # fmt: skip
-    rows = [
-        each
-        for each in comparison_rows(baseline, candidate)
-        if any(value not in (None, "Unknown") for value in (each.pt, each.engine))
-    ]
-    reasons = "; ".join(dict.fromkeys(each.note for each in rows if each.note))
-    caption = f"{MARK} no evidence of a difference: {reasons}" if reasons else None
-    return table(id, rows, columns, caption=caption)
-
-
 # ---- phases
 
 
@@ -575,40 +303,7 @@ def make_phases(runs: Sequence[Run]) -> Section | None:
     rows = [row for row in found if len(row[2]) > 1]
     if not rows:
         return None
-
-    def median(name: str) -> Callable[[Any], Cell | Time]:
-        def cell(row: tuple[str, Run, Any]) -> Cell | Time:
-            found = next((c for c in summary_of(row[1]).columns if c.column == name), None)
-            known = found is not None and (found.count or found.reported)
-            return typical_time(found) if found is not None and known else Cell()
-
-        return cell
-
-    columns = (
-        column("run", get=lambda row: row[0]),
-        *(column(f"{name}_median_s", PHASES[name], median(name), "right") for name in SHOWN),
-    )
-    unit = common_unit(each.typical for _, run, _ in rows for each in summary_of(run).columns)
-    caption = "Medians. Enqueue is host time and overlaps with the device's work."
-    listed = table("phases", rows, columns, caption=caption, unit=unit)
-    return section_of("phases", "Phases", (_phase_figure(rows), listed))
-
-
-def _phase_means(run: Run) -> dict[str, float]:
-    means = {
-        each.column: each.mean
-        for each in summary_of(run).columns
-        if each.reported and each.column in SHOWN and np.isfinite(each.mean)
-    } or {
-        name: float(np.nanmean(samples))
-        for name, samples in run.times.durations().items()
-        if name in SHOWN and np.isfinite(samples).any()
-    }
-    return means if "gpu" in means else {}
-
-
-def _phase_figure(rows: Sequence[tuple[str, Run, dict[str, float]]]) -> Figure:
-    caption = "Means, because only means add up."
+    caption = "Means, because only means add up; the percentiles above have the medians."
     if any(overlapping(run) for _, run, _ in rows):
         caption += " With several streams queries overlap: bars are longer than the time between "
         caption += "answers."
@@ -630,4 +325,19 @@ def _phase_figure(rows: Sequence[tuple[str, Run, dict[str, float]]]) -> Figure:
     )
     axis = Axis("Mean time per query", unit, low=0)
     chart = Bars(axis, "Run", tuple(label for label, *_ in rows[:MOST_PHASES]), groups)
-    return Figure("phases", "Where the time of a query goes", chart, caption)
+    figure = Figure("phases", "Where the time of a query goes", chart, caption)
+    return section_of("phases", "Phases", [figure])
+
+
+def _phase_means(run: Run) -> dict[str, float]:
+    shown = ("host", *STACKED)
+    means = {
+        each.column: each.mean
+        for each in summary_of(run).columns
+        if each.reported and each.column in shown and np.isfinite(each.mean)
+    } or {
+        name: float(np.nanmean(samples))
+        for name, samples in run.times.durations().items()
+        if name in shown and np.isfinite(samples).any()
+    }
+    return means if "gpu" in means else {}

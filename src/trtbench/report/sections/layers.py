@@ -5,12 +5,13 @@ One set of functions for ``trtbench layers``, ``diff`` and ``why`` and for the s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from trtbench.core.run import Run
 from trtbench.core.samples import LayerProfile, LayerTime
 from trtbench.core.units import (
+    MISSING,
     common_unit,
     counted,
     text_from_change,
@@ -31,6 +32,7 @@ from trtbench.layers.table import (
     LayerTable,
     PrecisionTruth,
     facts_from_run,
+    groups_of,
     precision_truth,
 )
 from trtbench.report.charts import Axis, BarGroup, Bars, bar_group
@@ -48,15 +50,13 @@ from trtbench.report.document import (
     Time,
     Tone,
     column,
-    form_cell,
     key_values,
     note_lines,
     section_of,
     table,
 )
 from trtbench.report.engine_svg import svg_from_diff, svg_from_engine
-from trtbench.report.labels import shortened
-from trtbench.report.run_facts import named
+from trtbench.report.run_facts import named, shortened
 
 ORDER = 60
 
@@ -67,8 +67,6 @@ MOST_DRAWN = 1500
 MOST_PAIRS = 3
 """Runs that are compared with the first; a report of many runs has tables enough."""
 MOST_DRAWN_PAIRS = 800
-MOST_KINDS = 14
-UNKNOWN = "unknown"
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8", "fp8")
 UNMET_SHOWN = 5
 STEPS = 12
@@ -112,29 +110,19 @@ def _run_blocks(
         if drawn:
             title = f"The slowest layers{of}"
             yield layers_figure(profile, id=f"per_layer_time{suffix}", title=title)
-    if run.graph and run.graph.detailed:
-        yield from _kind_blocks(joined, of, suffix, drawn=drawn)
-    if profile:
-        ordered = _by_time(profile)
-        total = sum(layer.average_s for layer in ordered)
-        columns = (
-            column("name", "Layer"),
-            column("average_s", "Average", kind="time"),
-            column("median_s", "Median", kind="time"),
-            column("share", "Share", lambda x: x.average_s / total if total else None, "share"),
-        )
-        unit = unit_for_seconds(ordered[0].average_s)
-        every = table(f"layers{suffix}", ordered, columns, unit=unit)
-        some = f" of {shortened(name)}" if name else ""
-        yield Details(f"All {text_from_count(len(ordered))} layers{some}", (every,))
-    if not drawn:
-        return
     facts = facts_from_run(run)
     rated = with_rates(joined, peak_of(facts.gpu, sm_count=facts.sm_count))
+    if run.graph and run.graph.detailed:
+        yield _group_table(groups_of(rated, "kind"), by="kind", id=f"layer_kinds{suffix}")
+    if profile:
+        ordered = sorted(rated.layers, key=lambda layer: -layer.seconds)
+        every = _layer_table(ordered, rated, id=f"layers{suffix}")
+        yield Details(f"All {text_from_count(len(ordered))} layers{of}", (every,))
+    if not drawn:
+        return
     if rated.detailed:
         truth = precision_truth(rated, asked=facts.asked)
-        found = tuple(precision_blocks(truth, suffix=suffix))
-        yield Details(f"By precision{of}", found)
+        yield Details(f"By precision{of}", tuple(precision_blocks(truth, suffix=suffix)))
     sums = engine_diff.reconcile(
         rated,
         facts.gpu_s,
@@ -175,11 +163,9 @@ def _pair_blocks(
             column("cost_s", "Costs", "seconds", "time"),
             column("explains_s", "Explains", kind="time"),
             column("share", "Share", kind="share"),
-            column(
-                "evidence", "Evidence", lambda x: "; ".join(x.evidence), fit="wrap", rank=2
-            ),
-            column("try", "What to try", "try_", fit="wrap", rank=1),
-        )  # fmt: skip
+            column("evidence", "Evidence", lambda x: "; ".join(x.evidence), fit="wrap"),
+            column("try", "What to try", "try_", fit="wrap"),
+        )
         yield table(f"layers_why{suffix}", found.causes, columns)
     every = changes_table(diff, top=None, id=f"layers_diff{suffix}")
     yield Details(f"All layers of {label_a} and {label_b} side by side", (every,))
@@ -190,15 +176,11 @@ def _pair_blocks(
         yield Details("Both engines in one drawing", (drawing,))
 
 
-def _by_time(profile: LayerProfile) -> list[LayerTime]:
-    return sorted(profile.layers, key=lambda layer: -layer.average_s)
-
-
 def layers_figure(
     profile: LayerProfile, *, id: str = "per_layer_time", title: str = "The slowest layers"
 ) -> Figure:
     """Describe the bars of the slowest layers; the caption has the share of the others."""
-    ordered = _by_time(profile)
+    ordered = sorted(profile.layers, key=lambda layer: -layer.average_s)
     top, rest = ordered[:TOP], ordered[TOP:]
     total = sum(layer.average_s for layer in ordered)
 
@@ -223,63 +205,6 @@ def layers_figure(
     return Figure(id, title, chart, caption)
 
 
-def _kind_blocks(joined: LayerTable, of: str, suffix: str, *, drawn: bool) -> Iterator[Block]:
-    """Show where the time (or, untimed, the layers) go by kind and precision."""
-    members: dict[tuple[str, str], list[Layer]] = {}
-    for layer in joined.layers:
-        key = (layer.kind or UNKNOWN, layer.precision or layer.precision_out or UNKNOWN)
-        members.setdefault(key, []).append(layer)
-    seconds = {key: sum(layer.seconds for layer in found) for key, found in members.items()}
-    rows = sorted(members, key=lambda key: (-seconds[key], -len(members[key]), key[0]))
-    total = sum(seconds.values())
-    if drawn and rows:
-        whole = total or len(joined.layers)
-        parts = {key: (seconds[key] if total else len(members[key])) / whole for key in rows}
-        yield _kind_figure(parts, of, suffix, timed=bool(total))
-    columns = (
-        column("kind", "Kind", lambda key: key[0]),
-        column("precision", get=lambda key: key[1]),
-        column("layers", "Layers", lambda key: len(members[key]), "right"),
-        column(
-            "average_s", "Time per inference",
-            lambda key: seconds[key] if joined.timed else None, "time",
-        ),
-        column(
-            "share", "Share", lambda key: seconds[key] / total if seconds[key] else None, "share"
-        ),
-    )  # fmt: skip
-    unit = unit_for_seconds(max(seconds.values(), default=None))
-    yield table(f"layer_kinds{suffix}", rows, columns, unit=unit)
-
-
-def _kind_figure(
-    parts: Mapping[tuple[str, str], float], of: str, suffix: str, *, timed: bool
-) -> Figure:
-    sums: dict[str, float] = {}
-    for (kind, _), part in parts.items():
-        sums[kind] = sums.get(kind, 0.0) + part
-    kinds = sorted(sums, key=lambda kind: -sums[kind])[:MOST_KINDS]
-    seen = {precision for _, precision in parts}
-    precisions = [each for each in PRECISIONS if each in seen]
-    groups = (
-        bar_group(
-            precision,
-            precision if precision in PRECISIONS else "other",
-            [100 * parts.get((kind, precision), 0.0) for kind in kinds],
-        )
-        for precision in (*precisions, *sorted(seen.difference(precisions)))
-    )
-    chart = Bars(
-        Axis("Share of layer time" if timed else "Share of layers", "%", low=0),
-        "Kind of layer",
-        tuple(shortened(kind, length=40) for kind in kinds),
-        tuple(groups),
-    )
-    title = f"{'Time' if timed else 'Layers'} by kind and precision{of}"
-    caption = "Precision is the type that computes; of a conversion, its output type."
-    return Figure(f"layer_kinds{suffix}", title, chart, caption)
-
-
 # ---- the layers of one engine
 
 
@@ -302,21 +227,7 @@ def document_from_layers(
     if by is None:
         first, rows = _layer_table(shown, layers), {"layers": engine_diff.rows_from_layers(shown)}
     else:
-        columns = (
-            column("group", "Group", "name", fit="shorten"),
-            column("layers", "Layers", lambda group: form_cell(group.layers, ".4g"), "right"),
-            column("average_s", "Time", "seconds", "time"),
-            column("share", "Share", kind="share"),
-            column("precisions", "Computes in", rank=2),
-            column(
-                "flops", "GFLOP",
-                lambda x: Cell(x.flops, "–" if x.flops is None else f"{x.flops / 1e9:.3g}"),
-                "right", rank=3,
-            ),
-            column("traffic_bytes", "Moves", kind="bytes", rank=4),
-        )  # fmt: skip
-        unit = common_unit(group.seconds or 0.0 for group in groups)
-        first = table("groups", groups, columns, caption=f"by {by}", unit=unit)
+        first = _group_table(groups, by=by)
         rows = {"groups": engine_diff.rows_from_groups(groups, by=by)}
     sections = (
         section_of(first.id, "", [first]),
@@ -344,48 +255,65 @@ def document_from_layers(
     )
 
 
-def _layer_table(shown: Sequence[Layer], layers: LayerTable) -> Table:
-    unit = common_unit(layer.seconds for layer in shown)
-    sums = accumulate(layer.share or 0.0 for layer in shown)
-
-    def types(row: tuple[Layer, float]) -> str | None:
-        known = (row[0].precision_in, row[0].precision_out)
-        return " to ".join(each or "?" for each in known) if any(known) else None
-
-    def computes(row: tuple[Layer, float]) -> Cell:
-        other = f"({row[0].role})" if row[0].role != "compute" else "–"
-        return Cell(row[0].precision, row[0].precision or other)
-
-    def spread(row: tuple[Layer, float]) -> Cell:
-        ends = (row[0].min_s, row[0].max_s)
-        if None in ends:
-            return Cell(None, "–")
-        return Cell(None, " to ".join(text_from_duration(each, unit=unit) for each in ends))
+def _group_table(groups: Sequence[Group], *, by: str, id: str = "groups") -> Table:
+    def gigaflop(group: Group) -> Cell:
+        return Cell(group.flops, MISSING if group.flops is None else f"{group.flops / 1e9:.3g}")
 
     columns = (
-        column("index", "#", lambda row: row[0].index, "right", rank=6),
-        column("name", "Layer", lambda row: row[0].name, fit="shorten"),
-        column("kind", "Kind", lambda row: row[0].kind, rank=3, fit="shorten"),
+        column("group", "Group", "name", fit="shorten"),
+        column("layers", "Layers", kind=".4g"),
+        column("average_s", "Time", "seconds", "time"),
+        column("share", "Share", kind="share"),
+        column("precisions", "Computes in", rank=2),
+        column("flops", "GFLOP", gigaflop, "right", rank=3),
+        column("traffic_bytes", "Moves", kind="bytes", rank=4),
+    )
+    unit = common_unit(group.seconds or 0.0 for group in groups)
+    return table(id, groups, columns, caption=f"by {by}", unit=unit)
+
+
+def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layers") -> Table:
+    unit = common_unit(layer.seconds for layer in shown)
+    sums = accumulate(layer.share or 0.0 for layer in shown)
+    so_far = {layer.index: part for layer, part in zip(shown, sums, strict=True)}
+
+    def types(layer: Layer) -> str | None:
+        known = (layer.precision_in, layer.precision_out)
+        return " to ".join(each or "?" for each in known) if any(known) else None
+
+    def computes(layer: Layer) -> Cell:
+        other = f"({layer.role})" if layer.role != "compute" else MISSING
+        return Cell(layer.precision, layer.precision or other)
+
+    def spread(layer: Layer) -> Cell:
+        ends = (layer.min_s, layer.max_s)
+        if None in ends:
+            return Cell(None, MISSING)
+        return Cell(None, " to ".join(text_from_duration(each, unit=unit) for each in ends))
+
+    def cumulative(layer: Layer) -> float | None:
+        return None if layer.share is None else so_far[layer.index]
+
+    columns = (
+        column("index", "#", kind="right", rank=6),
+        column("name", "Layer", fit="shorten"),
+        column("kind", "Kind", rank=3, fit="shorten"),
         column("precision", "Computes", computes, rank=1),
         column("types", "In, out", types, rank=5),
-        column("shape_out", "Output", lambda row: row[0].shape_out, rank=7),
-        column("average_s", "Average", lambda row: row[0].time_s, "time"),
-        column("median_s", "Median", lambda row: row[0].median_s, "time", rank=8),
+        column("shape_out", "Output", rank=7),
+        column("average_s", "Average", "time_s", "time"),
+        column("median_s", "Median", kind="time", rank=8),
         column("spread", "Min to max", spread, "right", rank=10),
-        column("share", "Share", lambda row: row[0].share, "share"),
-        column(
-            "so_far", "Cumulative", lambda row: None if row[0].share is None else row[1], "share",
-            rank=4,
-        ),
-        column("roofline_share", "% of roofline", lambda row: row[0].roofline, "share", rank=2),
-        column("bound", "Bound", lambda row: row[0].bound, rank=9),
-    )  # fmt: skip
+        column("share", "Share", kind="share"),
+        column("so_far", "Cumulative", cumulative, "share", rank=4),
+        column("roofline_share", "% of roofline", "roofline", "share", rank=2),
+        column("bound", "Bound", rank=9),
+    )
     of = f" of {len(layers.layers)}" if len(layers.layers) > len(shown) else ""
     inferences = "one inference" if layers.count == 1 else f"{layers.count or 'unknown'} inferences"
     total = text_from_duration(layers.total_s)
     times = f"of {total} in sum, averaged over {inferences}" if layers.timed else "not timed"
-    caption = f"{len(shown)}{of} layers, {times}"
-    return table("layers", zip(shown, sums, strict=True), columns, caption=caption, unit=unit)
+    return table(id, shown, columns, caption=f"{len(shown)}{of} layers, {times}", unit=unit)
 
 
 def precision_blocks(truth: PrecisionTruth, *, suffix: str = "") -> Iterator[Block]:
@@ -404,15 +332,15 @@ def precision_blocks(truth: PrecisionTruth, *, suffix: str = "") -> Iterator[Blo
     if pairs:
         yield key_values(f"precision{suffix}", pairs)
     if truth.unmet:
-        first, more = truth.unmet[0], len(truth.unmet) - UNMET_SHOWN
+        asked, more = truth.unmet[0], len(truth.unmet) - UNMET_SHOWN
         names = "; ".join(
             f"{each.name} ({each.got}, {text_from_duration(each.seconds)})"
             for each in truth.unmet[:UNMET_SHOWN]
         )
         tail = f"; and {more} more" if more > 0 else ""
         yield Text(
-            f"{len(truth.unmet)} layers do not compute in {first.asked.upper()}, requested "
-            f"by {first.because}: {names}{tail}"
+            f"{len(truth.unmet)} layers do not compute in {asked.asked.upper()}, requested "
+            f"by {asked.because}: {names}{tail}"
         )
 
 
@@ -436,10 +364,10 @@ def sums_blocks(layers: LayerTable, sums: Reconciliation, *, suffix: str = "") -
         return Time(row[1]) if row[1] is not None else Cell(None, "unknown")
 
     columns = (
-        column("part", "", lambda row: row[0]),
+        column("part", "", 0),
         column("seconds_s", "Time", size, "right"),
-        column("evidence", "Known", lambda row: row[2], rank=1),
-        column("because", "Because", lambda row: row[3], fit="wrap"),
+        column("evidence", "Known", 2, rank=1),
+        column("because", "Because", 3, fit="wrap"),
     )
     yield table(f"sums{suffix}", rows, columns)
 
@@ -459,7 +387,6 @@ def document_from_diff(
     sections = (
         section_of("totals", "", totals(diff, gpu_s)),
         section_of("changes", "", [changes_table(diff, top=top)]),
-        section_of("fusions", "", _fusions(diff)),
         section_of("notes", "", note_lines(notes)),
     )
     return Document(
@@ -515,6 +442,9 @@ def changes_table(diff: EngineDiff, *, top: int | None, id: str = "changes") -> 
         alone = f"+ {name(each.name_b, len(each.b))}"
         return Cell(each.name_a, name(each.name_a, len(each.a)) if each.a else alone)
 
+    def name_b(each: Change) -> Cell:
+        return Cell(each.name_b, name(each.name_b, len(each.b)))
+
     def delta(each: Change) -> Cell:
         value = each.delta_s if timed_a and timed_b else None
         tone: Tone = "plain" if not value else "bad" if value > 0 else "good"
@@ -527,33 +457,16 @@ def changes_table(diff: EngineDiff, *, top: int | None, id: str = "changes") -> 
     columns = (
         column("name_a", "Layer of A, or + of B alone", name_a, fit="shorten"),
         column("a_s", "A", lambda x: x.a_s if x.a and timed_a else None, "time"),
-        column(
-            "name_b", "Layer of B", lambda x: Cell(x.name_b, name(x.name_b, len(x.b))),
-            fit="shorten", rank=3,
-        ),
+        column("name_b", "Layer of B", name_b, fit="shorten", rank=3),
         column("b_s", "B", lambda x: x.b_s if x.b and timed_b else None, "time"),
         column("delta_s", "Change", delta, "right"),
         column("types", "Types", types, rank=2),
         column("changed", "Changed", lambda x: ", ".join(x.changed) or None, rank=4),
         column("aligned_by", "By", lambda x: x.by if x.by != "none" else None, rank=5),
-    )  # fmt: skip
+    )
     left = len(moved) - len(shown)
     caption = f"{left} layers that changed less are not shown" if left else None
     return table(id, shown, columns, caption=caption, unit=unit)
-
-
-def _fusions(diff: EngineDiff) -> Iterator[Block]:
-    fusions = diff.fusions()
-    if not fusions:
-        return
-    split = sum(len(each.b) > len(each.a) for each in fusions)
-    joined = sum(len(each.b) < len(each.a) for each in fusions)
-    counts = {"split": split, "joined": joined, "of other nodes": len(fusions) - split - joined}
-    words = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-    yield Text(f"fusions that changed from A to B: {words}")
-    for each in sorted(fusions, key=lambda change: -abs(change.delta_s))[:3]:
-        sides = [(names or "").replace("\n", " | ") for names in (each.name_a, each.name_b)]
-        yield Text(f"  {sides[0]}\n  → {sides[1]}")
 
 
 def waterfall(diff: EngineDiff, labels: tuple[str, str], *, id: str) -> Figure | None:

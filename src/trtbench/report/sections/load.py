@@ -5,9 +5,8 @@ For the screen of ``bench --load`` and for the sections of reports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import Any, NamedTuple
 
 from trtbench.analysis.load import knee, point_from_runs
 from trtbench.analysis.sweep import FrontPlace, choice_from_surface
@@ -28,7 +27,7 @@ from trtbench.core.units import (
     text_from_seconds,
     unit_for_seconds,
 )
-from trtbench.report.charts import Axis, Lines, Mark, Panel, curves, line
+from trtbench.report.charts import Axis, Bars, Line, Mark, bar_group, curves, line
 from trtbench.report.document import (
     Block,
     Cell,
@@ -41,23 +40,20 @@ from trtbench.report.document import (
     Tone,
     column,
     document_from_blocks,
-    fraction_cell,
     key_values,
     section_of,
     table,
 )
-from trtbench.report.labels import (
-    AlikeKey,
-    file_stem,
-    name_of_key,
-    names_of_keys,
-    series_over,
-    shortened,
-)
 from trtbench.report.run_facts import (
     PHASES,
+    AlikeKey,
+    file_stem,
     headline_summary,
-    headline_title,
+    name_of_key,
+    names_of_keys,
+    of_head,
+    series_over,
+    shortened,
     summary_of,
     typical_time,
 )
@@ -67,18 +63,11 @@ ORDER = 70
 
 MOST_CURVES = 8
 MOST_FIGURES = 8
-LABELLED_CURVES = 4
-"""Words beside the points of more curves than this would cover one another."""
 STATISTIC = "p99"
 MEDIAN = "p50"
 """By nearest rank, as all percentiles of a bound are."""
 FAR = 3
 """Times the highest latency: a bound further up would leave no room for the curve."""
-LATE = 0.01
-"""As finding H36 has it."""
-MHZ = 1e6
-WIDE, BEFORE = 10, 4
-"""Gaps that differ by more than the first are drawn by logarithm, none at all this far before."""
 BATCH_AXIS = Axis("Batch size", "items", "log2")
 RATE_AXIS = Axis("Throughput", "items/s", low=0)
 
@@ -93,7 +82,7 @@ def make(runs: Sequence[Run]) -> list[Section]:
 
 
 def make_throughput(runs: Sequence[Run]) -> Section | None:
-    """Draw items per second and latency against batch for each model measured at several."""
+    """Draw items per second against batch for each model measured at several, and list them."""
     groups: dict[AlikeKey, list[Run]] = {}
     for run in runs:
         if headline_summary(run) and summary_of(run).items_per_s and run.record.batch:
@@ -109,84 +98,53 @@ def make_throughput(runs: Sequence[Run]) -> Section | None:
     }
     if not series:
         return None
-    found = [
-        (name, f"run:{runs.index(members[0])}", members)
-        for name, members in zip(names_of_keys(list(series)), series.values(), strict=True)
-    ]
+    rows: list[tuple[str, Run]] = []
+    networks: dict[str, list[Line]] = {}
+    for name, same in zip(names_of_keys(list(series)), series.values(), strict=True):
+        x, y = [run.record.items_per_query for run in same], [rate_of(run) for run in same]
+        curve = line(name, f"run:{runs.index(same[0])}", x, y, "both")
+        networks.setdefault(network_name(same[0].record), []).append(curve)
+        rows += [(name, run) for run in same]
     blocks: list[Block] = []
-    if len(found) > MOST_CURVES:
-        blocks.append(
-            Text(f"Pictures show {MOST_CURVES} series at most; the table has all {len(found)}.")
-        )
-    networks: dict[str, list[tuple[str, str, list[Run]]]] = {}
-    for curve in found:
-        networks.setdefault(network_name(curve[2][0].record), []).append(curve)
     taken: set[str] = set()
-    for network, members in list(networks.items())[:MOST_FIGURES]:
+    for network, lines in list(networks.items())[:MOST_FIGURES]:
         id = f"inference_throughput_vs_batch_size_{file_stem(network, taken=taken)}"
         title = f"Throughput against batch size: {shortened(network)}"
-        lines = [
-            line(name, role, [run.record.items_per_query for run in same], _rates(same), "both")
-            for name, role, same in members[:MOST_CURVES]
-        ]
-        blocks.append(Figure(id, title, curves(BATCH_AXIS, RATE_AXIS, lines)))
-    drawn = found[:MOST_CURVES]
-    every = [run for _, _, same in drawn for run in same]
-    unit, scale = unit_for_seconds(max(map(_typical, every)))
-    few = len(drawn) <= LABELLED_CURVES
-    lines = [
-        line(
-            name, role, [_typical(run) / scale for run in same], _rates(same), "both",
-            texts=[f"batch {run.record.batch}" for run in same] if few else (),
-        )
-        for name, role, same in drawn
-    ]  # fmt: skip
-    chart = curves(Axis(f"{headline_title(every)}, median", unit, low=0), RATE_AXIS, lines)
-    caption = "One point per batch size. The best batch lies where the curve bends to the right."
-    blocks.append(Figure("throughput_vs_latency", "Throughput against latency", chart, caption))
+        more = len(lines) > MOST_CURVES
+        caption = f"{MOST_CURVES} of {len(lines)} series; the table has all." if more else None
+        chart = curves(BATCH_AXIS, RATE_AXIS, lines[:MOST_CURVES])
+        blocks.append(Figure(id, title, chart, caption))
 
-    def per_item(row: tuple[str, Run]) -> float | None:
-        items = row[1].record.known_items
-        return _typical(row[1]) / items if items else None
-
-    def typical(row: tuple[str, Run]) -> Time:
-        head = headline_summary(row[1])
-        return typical_time(head) if head else Time(None)
+    def per_item(row: tuple[str, Run]) -> Cell | Time:
+        head, items = headline_summary(row[1]), row[1].record.known_items
+        return Time(head.typical / items) if head and items else Cell()
 
     columns = (
-        column("series", "Series", lambda row: row[0]),
+        column("series", "Series", 0),
         column("batch", get=lambda row: row[1].record.batch),
-        column("items_per_s", get=lambda row: summary_of(row[1]).items_per_s),
-        column("median_s", "Median latency", typical, "right"),
-        column("median_per_item_s", "Latency per item", per_item, "time"),
+        column("items_per_s", get=lambda row: rate_of(row[1])),
+        column("median_s", "Median latency", lambda x: of_head(typical_time)(x[1]), "right"),
+        column("median_per_item_s", "Latency per item", per_item, "right"),
         column("id", get=lambda row: row[1].id),
     )
-    rows = [(name, run) for name, _, same in found for run in same]
-    listed = table("throughput", rows, columns, unit=common_unit(_typical(run) for _, run in rows))
+    unit = common_unit(head.typical for _, run in rows if (head := headline_summary(run)))
+    listed = table("throughput", rows, columns, unit=unit)
     return section_of("throughput", "Throughput", [*blocks, listed])
 
 
-def _rates(runs: Sequence[Run]) -> list[float | None]:
-    return [summary_of(run).items_per_s for run in runs]
-
-
-def _typical(run: Run) -> float:
-    head = headline_summary(run)
-    assert head is not None  # a series holds only runs that have one
-    return head.typical
+def rate_of(run: Run) -> float:
+    """Items per second; 0 where unknown."""
+    return summary_of(run).items_per_s or 0.0
 
 
 # ---- streams
 
 
 def make_streams(runs: Sequence[Run]) -> Section | None:
-    """Show items per second over batch and streams, the knee, and what to use."""
-
-    def rate(run: Run) -> float:
-        return summary_of(run).items_per_s or 0.0
+    """Show items per second over batch and streams, and what to use."""
 
     def place(run: Run) -> FrontPlace | None:
-        return (run.record.items_per_query, streams_of(run.record)) if rate(run) else None
+        return (run.record.items_per_query, streams_of(run.record)) if rate_of(run) else None
 
     blocks: list[Block] = []
     taken: set[str] = set()
@@ -194,45 +152,22 @@ def make_streams(runs: Sequence[Run]) -> Section | None:
         counts = sorted({streams for _, streams in found})
         if len(counts) < 2:
             continue
-        rates = {place: median(map(rate, members)) for place, members in found.items()}
+        rates = {place: median(map(rate_of, members)) for place, members in found.items()}
+        batches = sorted({batch for batch, _ in rates})
         name, stem = shortened(name_of_key(key)), file_stem(key[0], taken=taken)
-        lines = [
-            line(
-                counted(streams, "stream"),
-                f"run:{number}",
-                [float(batch) for batch, each in rates if each == streams],
-                [value for (_, each), value in rates.items() if each == streams],
-                "both",
-            )
-            for number, streams in enumerate(counts)
-        ]
+        choice = choice_from_surface(rates)
+        best = (choice.batch, choice.streams) if choice else None
+        lines, columns = [], [column("batch", "Batch", lambda batch: batch, "right")]
+        for number, streams in enumerate(counts):
+            of = {batch: value for (batch, each), value in rates.items() if each == streams}
+            words = counted(streams, "stream")
+            lines.append(line(words, f"run:{number}", map(float, of), of.values(), "both"))
+            id = f"streams_{streams}_items_per_s"
+            columns.append(column(id, f"{streams} str.", of.get, "rate"))
         title = f"Throughput over batch and streams: {name}"
         chart = curves(BATCH_AXIS, RATE_AXIS, lines)
         blocks.append(Figure(f"throughput_vs_streams_{stem}", title, chart))
-        choice = choice_from_surface(rates)
-        best = (choice.batch, choice.streams) if choice else None
-
-        def cells(
-            streams: int,
-            rates: dict[FrontPlace, float] = rates,
-            best: FrontPlace | None = best,
-        ) -> Callable[[Any], Cell]:
-            def cell(items: int) -> Cell:
-                at = (items, streams)
-                tone: Tone = "good" if at == best else "plain"
-                return Cell(rates.get(at), text_from_rate(rates.get(at)), tone)
-
-            return cell
-
-        columns = (
-            column("batch", "Batch", lambda batch: batch, "right"),
-            *(
-                column(f"streams_{n}_items_per_s", f"{n} str.", cells(n), "right")
-                for n in counts
-            ),
-        )  # fmt: skip
         caption = "Items per second; latencies of several streams overlap."
-        batches = sorted({batch for batch, _ in rates})
         blocks.append(table(f"streams_{stem}", batches, columns, caption=caption))
         if choice is None:
             continue
@@ -304,13 +239,6 @@ def _search_blocks(search: LoadSearch, *, stem: str = "", name: str = "") -> Ite
     yield rate_figure(
         search.points, statistic=statistic, marks=marks, limit_s=limit, id=id, name=name
     )
-    late = max(each.late_share for each in search.points)
-    if late > LATE:
-        words = (
-            f"note: up to {100 * late:.0f} % of a window's queries were sent late by the sender "
-            "itself, which counts in these latencies; keep a core free for it."
-        )
-        yield Text(words, "unclear")
 
 
 def _answer(search: LoadSearch) -> Iterator[tuple[str, Cell]]:
@@ -369,11 +297,8 @@ def rate_table(
         column("decision", "Bound" if bounded else "Load", decision),
         column("windows", "Windows", lambda each: len(each.windows), "right", rank=4),
         column("samples", "Queries", kind="right", rank=5),
-        column(
-            "late_share", "Sent late", lambda x: fraction_cell(x.late_share, digits=1), "right",
-            rank=6,
-        ),
-    ]  # fmt: skip
+        column("late_share", "Sent late", kind="percent", rank=6),
+    ]
     shown = columns[:2] + columns[3:] if statistic == MEDIAN else columns
     return table(id, points, shown, unit=common_unit(each.percentile_s for each in points))
 
@@ -409,108 +334,53 @@ def rate_figure(
 # ---- gaps between queries
 
 
-class GapRow(NamedTuple):
-    """The medians of runs with one gap, and the clock after them."""
-
-    gap_s: float
-    host_s: float | None
-    gpu_s: float | None
-    clock_hz: float | None
-
-
 def make_gaps(runs: Sequence[Run]) -> Section | None:
-    """Draw medians against the mean gap for runs that differ in it alone, with the clock."""
+    """Show medians against the mean gap for runs that differ in it alone, with the clock."""
 
     def gap(run: Run) -> float | None:
         serial = protocol_of(run.record) == "serve" and streams_of(run.record) == 1
         timed = run.times.host is not None or run.times.gpu is not None
         return gap_of(run.record) if serial and timed else None
 
-    def row(gap_s: float, members: Sequence[Run]) -> GapRow:
-        found: dict[str, list[float]] = {"host": [], "gpu": [], "clock": []}
+    def gap_text(gap_s: float) -> str:
+        return text_from_seconds(gap_s, digits=3) if gap_s else "none"
+
+    def medians(name: str, members: Sequence[Run]) -> float | None:
+        values: list[float] = []
         for run in members:
-            for each in summary_of(run).columns:
-                if each.column in found:
-                    found[each.column].append(each.median)
             clock = run.record.facts.get("sm_clock_after_hz")
-            if isinstance(clock, (int, float)):
-                found["clock"].append(float(clock))
-        return GapRow(gap_s, *(median(values) if values else None for values in found.values()))
+            values += [each.median for each in summary_of(run).columns if each.column == name]
+            values += [clock] if name == "clock" and isinstance(clock, (int, float)) else []
+        return median(values) if values else None
 
     blocks: list[Block] = []
     taken: set[str] = set()
     for key, found in series_over(runs, gap, leave_out=("gap_s",)).items():
-        rows = [row(each, members) for each, members in found.items()]
-        stem = file_stem(key[0], taken=taken)
-        title = f"Latency against gap: {shortened(name_of_key(key))}"
-        blocks.append(Figure(f"latency_vs_gap_{stem}", title, _gap_chart(rows)))
-        first = rows[0].host_s
-
-        def change(row: GapRow, first: float | None = first) -> Cell:
-            value = row.host_s / first - 1 if row.host_s and first else None
-            return fraction_cell(value, digits=1, signed=True)
-
-        columns = (
-            column("gap_s", "Gap", lambda x: Cell(x.gap_s, _gap_text(x.gap_s)), "right"),
-            column("host_median_s", "Host", "host_s", "time"),
-            column("gpu_median_s", "GPU", "gpu_s", "time"),
-            column("change", "Against the shortest", change, "right", rank=1),
-            column(
-                "sm_clock_hz", "SM clock",
-                lambda x: Cell(x.clock_hz, f"{x.clock_hz / MHZ:.0f} MHz" if x.clock_hz else None),
-                "right", rank=2,
-            ),
-        )  # fmt: skip
-        blocks.append(table(f"gaps_{stem}", rows, columns))
-        blocks += [Text(words)] if (words := _gap_words(rows[0], rows[-1])) else []
-    return section_of("gaps", "Gaps between queries", blocks)
-
-
-def _gap_text(gap_s: float) -> str:
-    return text_from_seconds(gap_s, digits=3) if gap_s else "none"
-
-
-def _gap_chart(rows: Sequence[GapRow]) -> Lines:
-    known = [value for row in rows for value in (row.host_s, row.gpu_s) if value is not None]
-    unit, scale = unit_for_seconds(max(known))
-    gap_unit, gap_scale = unit_for_seconds(max(row.gap_s for row in rows))
-    some = [row.gap_s for row in rows if row.gap_s]
-    # Gaps of several sizes lie at their logarithm, and no gap before all of them.
-    wide = max(some) >= WIDE * min(some)
-    none = min(some) / BEFORE if wide else 0.0
-    x = [max(row.gap_s, none) / gap_scale for row in rows]
-    marks = (Mark(none / gap_scale, "no gap"),) if wide and len(some) < len(rows) else ()
-    lines = tuple(
-        line(PHASES[name], role, x, values, "both", scale=scale)
-        for name, role, values in (
-            ("host", "run:0", [row.host_s for row in rows]),
-            ("gpu", "run:1", [row.gpu_s for row in rows]),
+        host, gpu, clock = (
+            {each: medians(name, members) for each, members in found.items()}
+            for name in ("host", "gpu", "clock")
         )
-        if any(value is not None for value in values)
-    )
-    times = Axis("Median", unit, low=0)
-    panels = [Panel(lines=lines, marks=marks, y=times, low=0)]
-    clocks = [row.clock_hz for row in rows]
-    if any(clock is not None for clock in clocks):
-        clock = line("SM clock", "run:2", x, clocks, "both", scale=MHZ)
-        panels.append(Panel(lines=(clock,), y=Axis("SM clock", "MHz", low=0), low=0))
-    title = "Mean gap between queries"
-    axis = Axis(title, gap_unit, "log") if wide else Axis(title, gap_unit, low=0)
-    return Lines(axis, times, tuple(panels))
-
-
-def _gap_words(first: GapRow, last: GapRow) -> str:
-    """Say what the longest gap costs, by the host or, without it, by the GPU."""
-    by_host = first.host_s is not None
-    before, after = (row.host_s if by_host else row.gpu_s for row in (first, last))
-    if before is None or after is None:
-        return ""
-    times = " instead of ".join(text_from_seconds(each, digits=3) for each in (after, before))
-    change = text_from_fraction(after / before - 1, digits=1, signed=True)
-    rest = f"after one of {_gap_text(first.gap_s)}" if first.gap_s else "back to back"
-    clock = ""
-    if first.clock_hz is not None and last.clock_hz is not None:
-        mhz = f"{last.clock_hz / MHZ:.0f} instead of {first.clock_hz / MHZ:.0f} MHz"
-        clock = f"; the SM clock is {mhz}"
-    gap = _gap_text(last.gap_s)
-    return f"After a gap of {gap} a query takes {times} {rest} ({change}){clock}."
+        known = [value for value in (*host.values(), *gpu.values()) if value is not None]
+        unit = unit_for_seconds(max(known))
+        stem = file_stem(key[0], taken=taken)
+        bars = tuple(
+            bar_group(PHASES[name], name, values.values(), scale=unit[1])
+            for name, values in (("host", host), ("gpu", gpu))
+            if any(value is not None for value in values.values())
+        )
+        names = tuple(map(gap_text, found))
+        axis = Axis("Median", unit[0], low=0)
+        chart = Bars(axis, "Mean gap between queries", names, bars, stacked=False)
+        title = f"Latency against gap: {shortened(name_of_key(key))}"
+        blocks.append(Figure(f"latency_vs_gap_{stem}", title, chart))
+        first = next(iter(host.values()))
+        changes = {k: v / first - 1 if v and first else None for k, v in host.items()}
+        columns = (
+            column("gap_s", "Gap", lambda each: Cell(each, gap_text(each)), "right"),
+            column("host_median_s", "Host", host.get, "time"),
+            column("gpu_median_s", "GPU", gpu.get, "time"),
+            column("change", "Against the shortest", changes.get, "change", rank=1),
+            column("sm_clock_hz", "SM clock", clock.get, "frequency", rank=2),
+        )
+        blocks.append(table(f"gaps_{stem}", found, columns, unit=unit))
+    return section_of("gaps", "Gaps between queries", blocks)

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
-from trtbench.analysis.summary import ColumnSummary, reported_statistics
-from trtbench.core.properties import (
-    model_name,
-    network_name,
-    protocol_name,
-    protocol_of,
-    title_of_record,
-)
+from trtbench.analysis.summary import QUANTILES, ColumnSummary
+from trtbench.core.properties import model_name, protocol_name, protocol_of, title_of_record
 from trtbench.core.run import FailedRun, Finding, Run, precision_of
 from trtbench.core.units import (
-    MISSING,
     common_unit,
     counted,
     text_from_bytes,
     text_from_count,
-    text_from_duration,
     text_from_number,
     text_from_rate,
     text_from_seconds,
@@ -29,8 +22,6 @@ from trtbench.core.units import (
 )
 from trtbench.report.document import (
     Block,
-    Card,
-    Cards,
     Cell,
     Code,
     Column,
@@ -39,7 +30,6 @@ from trtbench.report.document import (
     FindingOf,
     Section,
     Text,
-    Time,
     column,
     document_from_blocks,
     duration_cell,
@@ -48,22 +38,22 @@ from trtbench.report.document import (
     table,
 )
 from trtbench.report.run_facts import (
-    PHASES,
     REPORTED,
     column_title,
     headline_summary,
     memory_of,
-    named,
     of_head,
     quantile,
     quantile_cell,
     summary_of,
+    typical_time,
     words_from_memory,
     words_from_switches,
     words_on_protocols,
 )
 from trtbench.report.sections.devices import device_names
 from trtbench.report.sections.findings import TITLES, gather, is_usual, short_title, usual_words
+from trtbench.report.sections.telemetry import QUANTITIES
 
 ORDER = 10
 
@@ -71,17 +61,11 @@ MOST_NAMED = 4
 """Findings named beside the numbers."""
 LINE_OF_NAMES = 58
 """Letters that are left for names of findings in a line of a terminal."""
+SCREEN_QUANTILES = {0.9: 1, 0.95: 8, 0.99: 2}
+"""Percentiles that a screen shows, with the ranks of their columns."""
 OTHERWISE = "H46"
 """Says that something else ran than was requested: it is shown in full."""
 SEVERITIES = ("error", "warning", "note")
-LOOKS = (
-    ("gpu_util", 100, ".0f", "% busy"),
-    ("memory_used_bytes", 2**-30, ".2f", "GiB in use"),
-    ("sm_clock_hz", 1e-6, ".0f", "MHz"),
-    ("power_w", 1, ".1f", "W"),
-    ("temperature_c", 1, ".0f", "°C"),
-)
-"""What was sampled of the GPU: its field, factor, digits and unit."""
 
 
 def make(runs: Sequence[Run]) -> Section | None:
@@ -92,9 +76,7 @@ def make(runs: Sequence[Run]) -> Section | None:
     models = len({model_name(run.record) for run in runs})
     of = f" of {counted(models, 'model')}" if models > 1 else ""
     counts = f"{counted(len(runs), 'run')}{of}, {samples} samples."
-    text = " ".join(
-        filter(None, (counts, _lowest(runs), words_on_protocols(runs), _findings(runs)))
-    )
+    text = " ".join(filter(None, (counts, words_on_protocols(runs), _findings(runs))))
 
     def typical(head: ColumnSummary) -> Cell:
         cell = duration_cell(head.typical, bounds=head.median_interval, unit=unit)
@@ -102,19 +84,13 @@ def make(runs: Sequence[Run]) -> Section | None:
         mark = "" if head.typical_of == "median" else f" ({head.typical_of})"
         return Cell(cell.value, f"{cell.text}{mark}")
 
-    def half_width(run: Run) -> Cell:
-        head = headline_summary(run)
-        width = _half_width(run, head) if head else None
-        text = MISSING if width is None else f"{width * 100:.2g} %"
-        return Cell(width, text) if head else Cell()
-
     # What is looked up first comes first, in sight on a small screen.
     columns = [
         column("model", "Model", lambda run: model_name(run.record)),
         column("precision", get=lambda run: precision_of(run.record)),
         column("batch", get="record.batch"),
         column("median_s", get=of_head(typical)),
-        column("median_half_width", "± (95 %)", half_width, "right"),
+        column("median_half_width", "± (95 %)", _half_width, "right"),
         column("p99_s", "p99", of_head(lambda head: quantile(head.quantile(0.99))), "right"),
         column("items_per_s", get=lambda run: summary_of(run).items_per_s),
         column("runtime", get="record.spec.runtime"),
@@ -134,59 +110,16 @@ def make(runs: Sequence[Run]) -> Section | None:
     )
     caption += f" {REPORTED}" if any(head and head.reported for head in heads) else ""
     listed = table("summary", runs, columns, caption=caption, unit=unit)
-    cards = [_cards(runs[0], heads[0])] if len(runs) == 1 and heads[0] else []
-    return section_of("summary", "Summary", [Text(text), *cards, listed])
+    return section_of("summary", "Summary", [Text(text), listed])
 
 
-def _half_width(run: Run, head: ColumnSummary) -> float | None:
+def _half_width(run: Run) -> Cell:
     """Half the interval of the median; one launch says nothing about the next, so it has none."""
-    interval = head.median_interval
+    head = headline_summary(run)
+    interval = head.median_interval if head else None
     known = interval and interval.high > 0 and summary_of(run).launches > 1
-    return interval.half_width if interval and known else None
-
-
-def _cards(run: Run, head: ColumnSummary) -> Cards:
-    """Show the numbers that a single run is looked up for."""
-    summary, tail, width = summary_of(run), head.quantile(0.99), _half_width(run, head)
-    launches = counted(summary.launches, "launch", "launches")
-    detail = "reported" if head.reported else launches
-    if width is not None:
-        detail = f"± {width * 100:.2g} %, {launches}"
-    missing = tail.value is None and tail.needed
-    needed = f"needs {text_from_count(tail.needed)} samples" if missing else ""
-    median = text_from_duration(head.typical, bounds=head.median_interval)
-    p99 = text_from_duration(tail.value, bounds=tail.interval)
-    batch = f"batch {run.record.known_items or 'unknown'}"
-    return Cards(
-        (
-            Card(
-                f"{head.typical_of.capitalize()} {PHASES[head.column].lower()} time", median, detail
-            ),
-            Card("p99", p99, needed),
-            Card("Throughput", f"{text_from_number(summary.items_per_s)} items/s", batch),
-        )
-    )
-
-
-def _lowest(runs: Sequence[Run]) -> str | None:
-    heads = {
-        label: head
-        for label, run in named(runs)
-        if (head := headline_summary(run))
-        and not any(finding.severity == "error" for finding in run.findings)
-    }
-    alike = {
-        (network_name(r.record), protocol_of(r.record), summary_of(r).headline, r.record.batch)
-        for r in runs
-    }
-    if len(heads) < 2 or len(alike) > 1:
-        return None
-    best, head = min(heads.items(), key=lambda each: each[1].typical)
-    median = text_from_duration(head.typical, bounds=head.median_interval)
-    return (
-        f"The lowest median is {median} ({best}). Whether a difference between runs is real is "
-        "decided by trtbench compare."
-    )
+    width = interval.half_width if interval and known else None
+    return Cell(width, None if width is None else f"{width * 100:.2g} %")
 
 
 def _findings(runs: Sequence[Run]) -> str:
@@ -228,49 +161,59 @@ def title_of(run: Run) -> str:
     return title_of_record(run.record)
 
 
-def statistics_of(sides: Mapping[str, Run], *, id: str = "statistics") -> Iterator[Block]:
-    """List the statistics of runs or, without samples, the numbers another tool printed.
+def statistics_of(
+    sides: Mapping[str, Run], *, id: str = "statistics", every: bool = False
+) -> Iterator[Block]:
+    """List the statistics of runs, those that another tool printed marked as such.
 
-    Of several runs, each row begins with the name of the run.
+    Of several runs, each row begins with the name of the run. ``every`` is for reports: all
+    percentiles, and how many independent samples there are.
     """
 
     def time(key: str, title: str, rank: int) -> Column:
         def cell(row: tuple[str, ColumnSummary]) -> Cell:
-            return duration_cell(getattr(row[1], key), unit=unit_for_seconds(row[1].median))
+            value = getattr(row[1], key)
+            known = value if math.isfinite(value) else None
+            return duration_cell(known, unit=unit_for_seconds(row[1].typical))
 
         return column(f"{key}_s", title, cell, "right", rank=rank)
 
     def percentile(q: float, rank: int) -> Column:
         def cell(row: tuple[str, ColumnSummary]) -> Cell:
-            return quantile_cell(row[1].quantile(q), unit_for_seconds(row[1].median))
+            return quantile_cell(row[1].quantile(q), unit_for_seconds(row[1].typical))
 
         return column(f"p{100 * q:g}_s", f"p{100 * q:g}", cell, "right", rank=rank)
 
-    columns = (
-        *([column("side", "Side", lambda row: row[0], fit="shorten")] if len(sides) > 1 else ()),
-        column("column", "Time", lambda x: PHASES.get(x[1].column, x[1].column), fit="shorten"),
-        column("median_s", get=lambda row: Time(row[1].median, row[1].median_interval)),
-        time("mean", "Mean", 4),
-        time("std", "Std", 7),
-        time("min", "Min", 5),
-        percentile(0.9, 1),
-        percentile(0.95, 8),
-        percentile(0.99, 2),
-        time("max", "Max", 6),
-        # Numbers that another tool printed have no samples.
-        column("samples", "Samples", lambda row: row[1].count or None, "count", rank=3),
-    )
+    def effective(row: tuple[str, ColumnSummary]) -> int | None:
+        return None if row[1].reported else math.floor(row[1].effective)
+
     rows = [
         (side, found)
         for side, run in sides.items()
-        if not summary_of(run).reported
         for found in summary_of(run).columns
+        if found.count or found.reported
     ]
+    quantiles = QUANTILES if every else SCREEN_QUANTILES
+    side = column("run", get=0) if every else column("side", "Side", 0, fit="shorten")
+    columns = (
+        *([side] if every or len(sides) > 1 else ()),
+        column("column", "Time", lambda row: column_title(row[1]), fit="shorten"),
+        column("median_s", get=lambda row: typical_time(row[1])),
+        time("mean", "Mean", 4),
+        time("std", "Std", 7),
+        time("min", "Min", 5),
+        *(percentile(q, SCREEN_QUANTILES.get(q, 9)) for q in quantiles),
+        time("max", "Max", 6),
+        # Numbers that another tool printed have no samples.
+        column("samples", "Samples", lambda row: row[1].count or None, "count", rank=3),
+        *([column("effective_samples", "Effective", effective, "count")] if every else ()),
+    )
     if rows:
-        yield table(id, rows, columns)
-    for side, run in sides.items():
-        if summary_of(run).reported or not summary_of(run).columns:
-            yield from _reported(run, side, id=id)
+        caption = REPORTED if any(found.reported for _, found in rows) else None
+        yield table(id, rows, columns, caption=caption)
+    for side_name, run in sides.items():
+        if not summary_of(run).columns:
+            yield Text(f"{side_name}: no samples" if side_name else "no samples")
 
 
 def finding_blocks(findings: Iterable[Finding]) -> tuple[FindingList, ...]:
@@ -286,17 +229,16 @@ def brief_findings(findings: Sequence[Finding]) -> tuple[Block, ...]:
         shown = [each for each in findings if each.severity == severity and not is_usual(each)]
         # What ran otherwise than requested leads; the rest are counted when the line is full.
         shown.sort(key=lambda each: each.code != OTHERWISE)
-        titles = list(
-            dict.fromkeys(
-                each.message if each.code == OTHERWISE else TITLES.get(each.code, each.message)
-                for each in shown
-            )
+        titles = dict.fromkeys(
+            each.message if each.code == OTHERWISE else TITLES.get(each.code, each.message)
+            for each in shown
         )
-        counts = range(len(titles), 1, -1)
-        count = next((n for n in counts if len(", ".join(titles[:n])) <= LINE_OF_NAMES), 1)
-        more = f", {len(titles) - count} more" if len(titles) > count else ""
         if titles:
-            lines.append((f"{severity}s", ", ".join(titles[:count]) + more))
+            said = list(titles)
+            while len(said) > 1 and len(", ".join(said)) > LINE_OF_NAMES:
+                said.pop()
+            more = [f"{len(titles) - len(said)} more"] if len(titles) > len(said) else []
+            lines.append((f"{severity}s", ", ".join([*said, *more])))
     if usual := [each.code for each in findings if is_usual(each)]:
         lines.append(("assumptions", usual_words(usual)))
     if lines:
@@ -304,23 +246,6 @@ def brief_findings(findings: Sequence[Finding]) -> tuple[Block, ...]:
         lines[-1] = (name, f"{words}; --explain says more")
     errors = finding_blocks(each for each in findings if each.severity == "error")
     return (*errors, *((key_values("findings", lines),) if lines else ()))
-
-
-def _reported(run: Run, side: str, *, id: str) -> Iterator[Block]:
-    """List the numbers another tool printed, marked as such."""
-    rows = {name: reported_statistics(run.record, name) for name in PHASES}
-    names = list(dict.fromkeys(name for found in rows.values() for name in found))
-    words = "no samples" + ("; as reported by the tool that measured:" if names else "")
-    yield Text(f"{side}: {words}" if side else words)
-
-    def statistic(name: str, rank: int) -> Column:
-        title = name if name[1:2].isdecimal() else name.capitalize()
-        return column(f"{name}_s", title, lambda row: row[1].get(name), "seconds", rank=rank)
-
-    if names:
-        columns = [column("column", "Time", lambda row: PHASES[row[0]], fit="shorten")]
-        columns += [statistic(name, place) for place, name in enumerate(names)]
-        yield table(f"{id}_reported_{side}", [row for row in rows.items() if row[1]], columns)
 
 
 def facts_of(run: Run) -> Iterator[tuple[str, str]]:
@@ -350,9 +275,9 @@ def facts_of(run: Run) -> Iterator[tuple[str, str]]:
         yield from words_from_memory(use)
     yield from words_from_switches(run)
     means = (
-        f"{fmean(values) * factor:{form}} {unit}"
-        for name, factor, form, unit in LOOKS
-        if (values := [v for look in run.telemetry if (v := getattr(look, name)) is not None])
+        f"{each.title} {text_from_number(fmean(values))} {each.unit}"
+        for each in QUANTITIES
+        if (values := [v for v in each.values(run.telemetry) if v is not None])
     )
     if words := ", ".join(means):
         yield "GPU", f"{words} (means of {len(run.telemetry)} samples)"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,14 +11,11 @@ import numpy as np
 from trtbench.analysis.summary import ColumnSummary
 from trtbench.analysis.sweep import Chosen, SweepRow, compares_models, quantities, quantities_of
 from trtbench.core.codec import json_from_value
-from trtbench.core.properties import network_name, protocol_name
-from trtbench.core.run import Run, Scalar, precision_of
+from trtbench.core.properties import network_name
+from trtbench.core.run import Run, precision_of
 from trtbench.core.units import (
-    MISSING,
-    common_unit,
     text_from_duration,
     text_from_long_time,
-    text_from_number,
     text_from_rate,
     unit_for_seconds,
 )
@@ -34,31 +30,28 @@ from trtbench.report.document import (
     Table,
     Text,
     Time,
+    cell_of,
     column,
     document_from_blocks,
-    form_cell,
-    score_heading,
+    note_lines,
+    score_column,
     section_of,
     table,
 )
-from trtbench.report.labels import labels_from_runs, shortened
 from trtbench.report.renderers.csv import csv_from_lines
 from trtbench.report.run_facts import (
-    SAME,
-    Reading,
-    headline_column,
     headline_summary,
     headline_title,
+    labels_from_runs,
     quantile_cell,
-    readings_from_run,
-    summary_of,
+    shortened,
     words_on_protocols,
 )
 from trtbench.report.sections.findings import gather, short_title
 from trtbench.report.sections.layers import PRECISIONS
 
 if TYPE_CHECKING:
-    from trtbench.sweep.plan import KindEstimate, SweepPlan
+    from trtbench.sweep.plan import KindEstimate, PlannedCase, SweepPlan
 
 
 ORDER = 75
@@ -69,7 +62,7 @@ DENSE = 0.6
 
 
 def make(runs: Sequence[Run]) -> Section | None:
-    """List runs by network, batch and precision, where at least two of these differ."""
+    """Draw runs by network, batch and precision, where at least two of these differ."""
     chosen = [run for run in runs if headline_summary(run)]
     batches = {run.record.batch for run in chosen}
     kinds = {(precision_of(run.record), run.record.spec.runtime) for run in chosen}
@@ -82,103 +75,37 @@ def make(runs: Sequence[Run]) -> Section | None:
         rank = PRECISIONS.index(kind) if kind in PRECISIONS else len(PRECISIONS)
         return network_name(record), record.items_per_query, record.spec.runtime, rank
 
-    ordered = sorted(chosen, key=order)
-    unit = common_unit(head.mean for run in ordered if (head := headline_summary(run)))
-    scores = {run.id: _scores(run) for run in ordered}
-
-    def statistic(name: str) -> Callable[[Run], Time]:
-        return lambda run: Time(getattr(headline_summary(run), name))
-
-    def spread(run: Run) -> Cell:
-        samples = headline_column(run)
-        if not len(samples):
-            return Cell(None, MISSING)
-        low, high = (float(q) for q in np.quantile(samples, (0.025, 0.975)))
-        words = " to ".join(text_from_duration(end, unit=unit) for end in (low, high))
-        return Cell(high - low, words)
-
-    def fact(run: Run, name: str, found: Scalar) -> int | None:
-        value = found or run.record.facts.get(name)
-        return value if isinstance(value, int) else None
-
-    def weights(run: Run) -> int | None:
-        return sum(each.weights_count or 0 for each in run.graph.layers) if run.graph else None
-
-    def score(metric: str) -> Callable[[Run], Cell]:
-        def cell(run: Run) -> Cell:
-            reading = scores[run.id].get(metric)
-            if reading is None:
-                return Cell(None, MISSING)
-            share = reading.declared.is_share
-            return Cell(reading.value, reading.text if share else text_from_number(reading.value))
-
-        return cell
-
-    metrics = dict.fromkeys(name for found in scores.values() for name in found)
-    columns: list[Column] = [
-        column("network", get=lambda run: network_name(run.record)),
-        column("batch", get="record.batch"),
-        column("runtime", get="record.spec.runtime"),
-        column("precision", get=lambda run: precision_of(run.record)),
-        column("protocol", get=lambda run: protocol_name(run.record)),
-        column("latency_mean_s", "Latency avg", statistic("mean"), "right"),
-        column("latency_max_s", "Latency max", statistic("max"), "right"),
-        column("items_per_s", get=lambda run: summary_of(run).items_per_s),
-        column("spread_s", "95 % of samples", spread, "right"),
-        column(
-            "size_bytes",
-            get=lambda x: fact(x, "parameter_bytes", x.record.spec.model.size_bytes),
-        ),
-        *((score_heading(name, place), score(name)) for place, name in enumerate(metrics)),
-        column(
-            "layers", "Layers",
-            lambda x: len(x.graph.layers) if x.graph else x.record.facts.get("modules"), "right",
-        ),
-        column("parameters", "Parameters", lambda x: fact(x, "parameters", weights(x)), "count"),
-        column("id"),
-    ]  # fmt: skip
     roles = {run.id: f"run:{index}" for index, run in enumerate(runs)}
-    caption = "95 % of samples: from the 2.5th to the 97.5th percentile of the latencies seen."
-    listed = table("sweep", ordered, columns, caption=caption, unit=unit)
-    return section_of("sweep", "Sweep", (_bars(ordered, roles), listed))
-
-
-def _scores(run: Run) -> dict[str, Reading]:
-    found = {SAME.get(each.lower(), each): one for each, one in readings_from_run(run).items()}
-    return {metric: replace(reading, metric=metric) for metric, reading in found.items()}
+    return section_of("sweep", "Sweep", [_bars(sorted(chosen, key=order), roles)])
 
 
 def _bars(runs: Sequence[Run], roles: dict[str, str]) -> Figure:
-    """Draw mean times by network and batch, or a bar for each run where few of these meet."""
+    """Draw the mean times by network and batch, or a bar for each run where few of these meet."""
     heads = {run.id: head.mean for run in runs if (head := headline_summary(run))}
     unit, scale = unit_for_seconds(float(np.median(list(heads.values()))))
-    several = len({run.record.spec.runtime for run in runs}) > 1
-
-    def place(run: Run) -> tuple[str, int | None]:
-        return network_name(run.record), run.record.batch
 
     def kind(run: Run) -> str:
-        precision = precision_of(run.record) or "as is"
-        return f"{run.record.spec.runtime} {precision}" if several else precision
+        return f"{run.record.spec.runtime} {precision_of(run.record) or 'as is'}"
+
+    def place(run: Run) -> str:
+        name, batch = shortened(network_name(run.record), length=28), run.record.batch
+        return f"{name} · batch {batch}" if batch else name
 
     rows = list(dict.fromkeys(map(place, runs)))
-    means = {(place(run), kind(run)): heads[run.id] for run in runs if run.id in heads}
+    means = {(place(run), kind(run)): heads[run.id] for run in runs}
     kinds = {kind(run): roles[run.id] for run in reversed(runs)}  # a kind keeps its colour
-    if len(means) == len(runs) and len(means) >= DENSE * len(rows) * len(kinds):
-        title = "Network and batch"
-        short = [(shortened(name, length=28), batch) for name, batch in rows]
-        names = [f"{name} · batch {batch}" if batch else name for name, batch in short]
-        groups = tuple(
-            bar_group(each, role, (means.get((row, each)) for row in rows[:MOST_BARS]), scale=scale)
-            for each, role in reversed(kinds.items())
-        )
-    else:
-        title, names = "Run", list(labels_from_runs(runs))
-        known = [heads.get(run.id) for run in runs[:MOST_BARS]]
-        groups = (bar_group("mean", roles[runs[0].id], known, scale=scale),)
+    title = "Network and batch"
+    if len(means) < len(runs) or len(means) < DENSE * len(rows) * len(kinds):
+        title, rows = "Run", list(labels_from_runs(runs))
+        kinds = {"mean": roles[runs[0].id]}
+        means = {(row, "mean"): heads[run.id] for row, run in zip(rows, runs, strict=True)}
+    groups = tuple(
+        bar_group(each, role, (means.get((row, each)) for row in rows[:MOST_BARS]), scale=scale)
+        for each, role in reversed(kinds.items())
+    )
     axis = Axis(f"{headline_title(runs)}, mean per batch", unit, low=0)
-    chart = Bars(axis, title, tuple(names[:MOST_BARS]), groups, stacked=False)
-    first = f"The first {MOST_BARS} of {len(names)}." if len(names) > MOST_BARS else None
+    chart = Bars(axis, title, tuple(rows[:MOST_BARS]), groups, stacked=False)
+    first = f"The first {MOST_BARS} of {len(rows)}." if len(rows) > MOST_BARS else None
     caption = " ".join(filter(None, (first, words_on_protocols(runs)))) or None
     return Figure("inference_time_bar_all", "Inference time of all", chart, caption)
 
@@ -229,6 +156,9 @@ def document_from_plan(plan: SweepPlan, kinds: Sequence[KindEstimate]) -> Docume
         basis = f"{each.guessed} by their settings alone" if each.guessed else "as before"
         return Cell(each.seconds, f"{text_from_long_time(each.seconds)} ({basis})")
 
+    def needs(case: PlannedCase) -> str:
+        return " ".join(key[:8] for key in case.chain)
+
     work = (
         column("work", "Work", "kind"),
         column("count", "Count", kind="right"),
@@ -253,12 +183,9 @@ def document_from_plan(plan: SweepPlan, kinds: Sequence[KindEstimate]) -> Docume
     rounds = f", {plan.matrix.rounds} rounds" if plan.matrix.rounds > 1 else ""
     blocks.append(Text(f"{len(plan.cases)} cases{rounds}:"))
     cases = (
-        column("case", "Case", lambda each: each.name, fit="wrap"),
-        column(
-            "needs", "Needs", lambda each: " ".join(key[:8] for key in each.chain), fit="wrap",
-            rank=1,
-        ),
-    )  # fmt: skip
+        column("case", "Case", "name", fit="wrap"),
+        column("needs", "Needs", needs, fit="wrap", rank=1),
+    )
     rows = [each for each in plan.cases if not each.refused]
     blocks.append(table("cases", rows, cases))
     for reason, count in Counter(plan.refused.values()).items():
@@ -301,8 +228,7 @@ def _case_columns(rows: Sequence[SweepRow]) -> Iterator[Column]:
         return Cell(value, text_from_rate(value))
 
     def sqnr(row: SweepRow) -> Cell:
-        cell = form_cell(row.sqnr_db, ".1f", " dB")
-        return Cell(cell.value, "same") if row.max_abs == 0 else cell
+        return Cell(row.sqnr_db, "same") if row.max_abs == 0 else cell_of(row.sqnr_db, ".1f dB")
 
     def score(metric: str) -> Callable[[SweepRow], Cell]:
         def cell(row: SweepRow) -> Cell:
@@ -331,9 +257,9 @@ def _case_columns(rows: Sequence[SweepRow]) -> Iterator[Column]:
     if any(row.size_bytes for row in rows):
         yield column("size_bytes")
     for place, metric in enumerate(dict.fromkeys(name for row in rows for name in row.scores)):
-        yield score_heading(metric, place), score(metric)
+        yield score_column(metric, place, score(metric))
     if known("max_abs"):
-        yield column("max_abs", "Max abs", lambda x: form_cell(x.max_abs, ".3g"), "right", rank=4)
+        yield column("max_abs", "Max abs", kind=".3g", rank=4)
         yield column("sqnr_db", "SQNR", sqnr, "right", rank=3)
     for name in ("layers", "parameters"):
         if known(name):
@@ -358,22 +284,19 @@ def _remarks(rows: Sequence[SweepRow]) -> Iterator[Text]:
     for row in rows:
         if row.reason is not None:
             yield Text(f"failed: {_name(row)}: {row.reason}", "bad")
-    for remark in dict.fromkeys(row.remark for row in rows if row.remark):
-        yield Text(f"note: {remark}")
+    yield from note_lines(dict.fromkeys(row.remark for row in rows if row.remark))
     measured = [row for row in rows if row.reason is None]
-    by_name = compares_models(rows) and len({row.model for row in measured}) == len(measured)
     grave = gather(
-        (row.model if by_name else str(place), each)
+        (str(place), each)
         for place, row in enumerate(measured)
         for each in row.findings
         if each.severity != "note"
     )
-    said = []
-    for item in grave.items if grave else ():
-        which = ", ".join(item.runs) if by_name else f"{len(item.runs)} of {len(measured)} rows"
-        some = "" if len(item.runs) == len(measured) else f" ({which})"
-        said.append(f"{item.finding.code} {short_title(item)}{some}")
-    if said:
+    if grave:
+        said = (
+            f"{item.finding.code} {short_title(item)} ({len(item.runs)} of {len(measured)} rows)"
+            for item in grave.items
+        )
         yield Text(f"warnings: {', '.join(said)}; the report says more.", "unclear")
 
 

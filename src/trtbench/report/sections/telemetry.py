@@ -20,7 +20,6 @@ from trtbench.report.document import (
     Section,
     Text,
     column,
-    fraction_cell,
     section_of,
     table,
 )
@@ -39,7 +38,7 @@ MOST_CURVES = 6
 MOST_POINTS = 1200
 
 
-class _Quantity(NamedTuple):
+class Quantity(NamedTuple):
     """One quantity that is sampled: where it is found, and how it is shown."""
 
     key: str
@@ -55,12 +54,12 @@ class _Quantity(NamedTuple):
 
 
 QUANTITIES = (
-    _Quantity("gpu_util_mean_percent", "GPU", "%", "gpu_util", 100, 100),
-    _Quantity("memory_util_mean_percent", "Memory controller", "%", "memory_util", 100, 100),
-    _Quantity("memory_used_mean_gib", "Memory used", "GiB", "memory_used_bytes", 2**-30),
-    _Quantity("sm_clock_mean_mhz", "SM clock", "MHz", "sm_clock_hz", 1e-6),
-    _Quantity("power_mean_w", "Power", "W", "power_w"),
-    _Quantity("temperature_mean_c", "Temperature", "°C", "temperature_c"),
+    Quantity("gpu_util_mean_percent", "GPU", "%", "gpu_util", 100, 100),
+    Quantity("memory_util_mean_percent", "Memory controller", "%", "memory_util", 100, 100),
+    Quantity("memory_used_mean_gib", "Memory used", "GiB", "memory_used_bytes", 2**-30),
+    Quantity("sm_clock_mean_mhz", "SM clock", "MHz", "sm_clock_hz", 1e-6),
+    Quantity("power_mean_w", "Power", "W", "power_w"),
+    Quantity("temperature_mean_c", "Temperature", "°C", "temperature_c"),
 )
 FIGURES = (
     ("gpu_utilization", "The GPU while it was measured", QUANTITIES[:4]),
@@ -91,7 +90,7 @@ def _telemetry_blocks(runs: Sequence[Run]) -> Iterator[Block]:
             outside = "Sampled from outside the measuring process."
             yield Figure(id, title, chart, f"{outside} Memory is that of the whole device.")
 
-    def mean(quantity: _Quantity) -> Column:
+    def mean(quantity: Quantity) -> Column:
         def value(row: tuple[int, str, Run]) -> float | None:
             values = [each for each in quantity.values(row[2].telemetry) if each is not None]
             return fmean(values) if values else None
@@ -102,7 +101,7 @@ def _telemetry_blocks(runs: Sequence[Run]) -> Iterator[Block]:
         "energy_per_item_j", "Energy per item (J)", lambda x: joules_per_item(x[2]), "number"
     )
     columns = (
-        column("run", get=lambda row: row[1]),
+        column("run", get=1),
         column("looks", "Samples", lambda row: len(row[2].telemetry), "right"),
         *map(mean, QUANTITIES),
         energy,
@@ -113,7 +112,7 @@ def _telemetry_blocks(runs: Sequence[Run]) -> Iterator[Block]:
     yield table("telemetry", seen, columns, caption=caption)
 
 
-def _panel(quantity: _Quantity, seen: Sequence[tuple[int, str, Run]]) -> Panel | None:
+def _panel(quantity: Quantity, seen: Sequence[tuple[int, str, Run]]) -> Panel | None:
     lines = []
     for index, label, run in seen:
         shown = run.telemetry[:: -(-len(run.telemetry) // MOST_POINTS)]
@@ -151,11 +150,11 @@ def _memory_blocks(runs: Sequence[Run]) -> Iterator[Block]:
     if not rows:
         return
     columns = (
-        column("run", get=lambda row: row[0]),
-        column("part", "Part", lambda row: row[1]),
-        column("predicted_bytes", "Predicted", lambda row: row[2], "bytes"),
-        column("measured_bytes", "Measured", lambda row: row[3], "bytes"),
-        column("per", "For each", lambda row: row[4]),
+        column("run", get=0),
+        column("part", "Part", 1),
+        column("predicted_bytes", "Predicted", 2, "bytes"),
+        column("measured_bytes", "Measured", 3, "bytes"),
+        column("per", "For each", 4),
     )
     caption = (
         "Predicted: as the engine reports, for the engine the size of its file. Measured: decrease "
@@ -175,20 +174,19 @@ def _switch_blocks(runs: Sequence[Run]) -> Iterator[Block]:
         for each in switches_from_facts(run.record.facts)
     ]
 
-    def share(row: tuple[str, SwitchCost]) -> Cell:
-        part = row[1].cost_s / row[1].stay_s if row[1].stay_s else None
-        return fraction_cell(part, digits=1, signed=True)
+    def share(row: tuple[str, SwitchCost]) -> float | None:
+        return row[1].cost_s / row[1].stay_s if row[1].stay_s else None
+
+    def cost(row: tuple[str, SwitchCost]) -> Cell:
+        return Cell(row[1].cost_s, cost_in_words(row[1]))
 
     columns = (
-        column("run", get=lambda row: row[0]),
+        column("run", get=0),
         column("to", "Change to", lambda row: row[1].to),
         column("stay_s", "Staying", lambda row: row[1].stay_s, "seconds"),
-        column(
-            "cost_s", "First query after it (95 %)",
-            lambda row: Cell(row[1].cost_s, cost_in_words(row[1])),
-        ),
-        column("share", "Share", share, "right", rank=1),
-    )  # fmt: skip
+        column("cost_s", "First query after it (95 %)", cost),
+        column("share", "Share", share, "change", rank=1),
+    )
     caption = (
         "Whole queries as the host sees them, without a CUDA graph, four of a shape in a row: the "
         "first of each four against the median of the others."

@@ -8,14 +8,14 @@ of ``Comparison`` values with the run as candidate.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from trtbench.analysis.builds import Aspect, Draw, Lottery
 from trtbench.analysis.stored_comparison import COUNTS, Ladder
 from trtbench.analysis.summary import guide_speedup
-from trtbench.analysis.verdict import WORTH_WHILE, in_cycles, sentence, would_tell
+from trtbench.analysis.verdict import in_cycles, sentence, would_tell
 from trtbench.core.properties import model_name
 from trtbench.core.results import Comparison, GateResult, Verdict
 from trtbench.core.run import Run, known_value, precision_of
@@ -36,7 +36,6 @@ from trtbench.report.document import (
     Cell,
     Column,
     Document,
-    Read,
     Section,
     Table,
     Text,
@@ -50,12 +49,12 @@ from trtbench.report.document import (
     table,
 )
 from trtbench.report.run_facts import (
-    headline_summary,
     interval_text,
     named,
     of_head,
     quantile_cell,
-    readings_from_run,
+    score_text,
+    scores_of,
     summary_of,
     typical_time,
 )
@@ -76,8 +75,6 @@ TONES: dict[str, Tone] = {"faster": "good", "slower": "bad", "same": "plain"}
 UNDECIDED = ("unclear", "incomparable")
 MOST_CARDS = 8
 SHOWN_METRICS = 2
-CONTENDED = "H09"
-"""The finding that other work held the CPU."""
 DESIGNS = {
     "duet": "interleaved",
     "bursts": "bursts and series interleaved",
@@ -111,12 +108,10 @@ def make(runs: Sequence[Run]) -> Section | None:
         for verdict in also_in_cycles(comparison.verdicts)
     ]
     columns = (
-        column("candidate", "Candidate", lambda row: row[0]),
-        column("baseline", "Baseline", lambda row: row[1]),
+        column("candidate", "Candidate", 0),
+        column("baseline", "Baseline", 1),
         column("metric", get=lambda row: row[3].metric),
-        column("verdict", "Verdict", lambda row: row[3].kind),
-        column("change", get=lambda row: _change(row[3])),
-        column("interval", "99 % interval", lambda row: interval_text(row[3]), "right"),
+        *_verdict_columns(lambda row: row[3]),
         column("launches", "Launches", lambda row: row[3].launches, "right"),
         column("measured", "Measured", lambda row: DESIGNS[row[2].design]),
     )
@@ -138,11 +133,12 @@ def _card(candidate: str, baseline: str, comparison: Comparison, by_id: Mapping[
         "candidate": by_id.get(comparison.candidate),
         "baseline": by_id.get(comparison.baseline),
     }
-    after, before = (readings_from_run(run) if run else {} for run in sides.values())
+    after, before = (scores_of(run) if run else {} for run in sides.values())
     shared = next((metric for metric in after if metric in before), None)
     accuracy = ["accuracy not compared"]
     if shared is not None:
-        accuracy = [f"{shared} {after[shared].text} against {before[shared].text}"]
+        new, old = (score_text(each[shared], each[shared].value) for each in (after, before))
+        accuracy = [f"{shared} {new} against {old}"]
     for side, run in sides.items():  # a wrong result has no speed
         codes = {each.code for each in run.findings if each.severity == "error"} if run else ()
         if codes:
@@ -173,7 +169,7 @@ def document_from_comparisons(found: Sequence[Compared], *, selftest: bool = Fal
         columns = (
             column("candidate", "Candidate", lambda each: _names(each)[0], fit="shorten"),
             column("median_s", get=lambda each: of_head(typical_time)(each.candidate)),
-            *_verdict_columns("comparison"),
+            *_verdict_columns(lambda each: each.comparison.verdicts[0]),
         )
         blocks = (table("ranking", found, columns),)
         sections.append(Section("ranking", "Against the baseline", blocks))
@@ -189,18 +185,22 @@ def verdict_table(verdicts: Sequence[Verdict], *, id: str = "verdicts") -> Table
     return table(id, also_in_cycles(verdicts), (column("metric"), *_verdict_columns()))
 
 
-def _verdict_columns(of: str = "") -> Iterator[Column]:
-    """Columns of verdicts, or of the first verdict of a comparison that is an attribute of rows."""
+def _verdict_columns(of: Callable[[Any], Verdict] = lambda row: row) -> Iterator[Column]:
+    """Columns of the verdict of a row, its change, and the interval of that."""
 
-    def cell(place: int) -> Read:
-        def read(row: Any) -> Cell:
-            return verdict_cells(getattr(row, of).verdicts[0] if of else row)[place]
+    def kind(row: Any) -> Cell:
+        verdict = of(row)
+        words = f"{verdict.kind}, across devices" if verdict.across_devices else verdict.kind
+        return Cell(verdict.kind, words, TONES.get(verdict.kind, "unclear"))
 
-        return read
+    def interval(row: Any) -> Cell:
+        verdict = of(row)
+        level = f"{verdict.interval.level * 100:g} %: " if verdict.interval else ""
+        return Cell(None, level + interval_text(verdict))
 
-    yield column("verdict", "Verdict", cell(0))
-    yield column("change", get=cell(1))
-    yield column("interval", "Interval", cell(2), rank=1)
+    yield column("verdict", "Verdict", kind)
+    yield column("change", get=lambda row: _change(of(row)))
+    yield column("interval", "Interval", interval, rank=1)
 
 
 def also_in_cycles(verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
@@ -211,24 +211,12 @@ def also_in_cycles(verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
             yield cycles
 
 
-def verdict_cells(verdict: Verdict) -> tuple[Cell, Cell, Cell]:
-    """Write a verdict, the change it is about, and the interval of that."""
-    level = f"{verdict.interval.level * 100:g} %: " if verdict.interval else ""
-    words = f"{verdict.kind}, across devices" if verdict.across_devices else verdict.kind
-    change = _change(verdict)
-    return (
-        Cell(verdict.kind, words, TONES.get(verdict.kind, "unclear")),
-        Cell(change, text_from_change(change)),
-        Cell(None, level + interval_text(verdict)),
-    )
-
-
-def reasons(verdicts: Sequence[Verdict]) -> Iterator[Text]:
+def reasons(verdicts: Sequence[Verdict], *, what: str = "launches") -> Iterator[Text]:
     """Say once why there is no verdict, and what would give one."""
     metrics: dict[str, list[str]] = {}
     for verdict in verdicts:
         if verdict.kind in UNDECIDED:
-            words = verdict.reason + would_tell(verdict.launches_needed)
+            words = verdict.reason + would_tell(verdict.launches_needed).replace("launches", what)
             metrics.setdefault(words, []).append(verdict.metric)
     for words, names in metrics.items():
         yield Text(f"{', '.join(names)}: {words}", "unclear")
@@ -327,12 +315,10 @@ def document_from_lottery(found: Lottery) -> Document:
     ]
     if (spread := found.spread) is not None:
         needed = ", ".join(f"{claim}: {count}" for claim, count in spread.needed.items())
+        within = f"± {_percent(spread.within)} from launch to launch"
         pairs = (
             ("between builds", Cell(spread.between, f"± {_percent(spread.between)}")),
-            (
-                "within one",
-                Cell(spread.within, f"± {_percent(spread.within)} from launch to launch"),
-            ),
+            ("within one", Cell(spread.within, within)),
             ("claims need", f"{needed} builds a side (99 % confidence, 80 % power)"),
         )
         blocks.append(key_values("spread", pairs))
@@ -353,7 +339,7 @@ def document_from_networks(found: Sequence[NetworksCompared]) -> Document:
     for number, each in enumerate(found):
         blocks = (
             verdict_table(each.comparison.verdicts, id=f"verdict_{number}"),
-            *_build_reasons(each.comparison.verdicts),
+            *reasons(each.comparison.verdicts, what="builds"),
             Text(f"based on {each.mode}, {len(each.baseline.draws)} of each side"),
             *_sides(each.baseline, each.candidate, number),
         )
@@ -377,7 +363,7 @@ def document_from_upgrade(found: Upgrade) -> Document:
     ]
     blocks: list[Block] = [
         verdict_table([found.verdict]),
-        *_build_reasons([found.verdict]),
+        *reasons([found.verdict], what="builds"),
         key_values("versions", pairs),
         *_sides(found.old.builds, found.new.builds, 0),
     ]
@@ -426,15 +412,6 @@ def _aspect(aspect: Aspect) -> Cell:
     return Cell(aspect.same, f"{word}: {aspect.text}", tone)
 
 
-def _build_reasons(verdicts: Sequence[Verdict]) -> Iterator[Text]:
-    for verdict in verdicts:
-        if verdict.kind in UNDECIDED:
-            needed = verdict.launches_needed
-            few = needed and needed <= WORTH_WHILE
-            more = f"; about {needed} builds would be enough" if few else ""
-            yield Text(f"{verdict.metric}: {verdict.reason}{more}", "unclear")
-
-
 def _percent(part: float) -> str:
     return f"{100 * part:.2g} %"
 
@@ -479,9 +456,15 @@ def document_from_gates(found: Sequence[Gate], failed: Sequence[Failed] = ()) ->
     for each in found:
         blocks: list[Block] = [rule_table(each.results)]
         blocks += [Text(f"closed by {reason}", "bad") for reason in each.closed_by]
-        if facts := tuple(_gate_facts(each)):
-            blocks.append(key_values("facts", facts))
         if each.candidate is not None:
+            sides = {"candidate": each.candidate}
+            if each.compared is not None:
+                sides = {"baseline": each.compared.baseline, **sides}
+            facts = [(side, f"{title_of(run)}, run {run.id}") for side, run in sides.items()]
+            where = each.candidate.record.environment
+            names = (where.label, *(gpu.name for gpu in where.gpus), where.cpu)
+            facts.append(("machine", ", ".join(filter(None, names))))
+            blocks += [key_values("facts", facts), *statistics_of(sides)]
             blocks += finding_blocks(e for e in each.candidate.findings if e.severity == "error")
         id, title = ("gate", "") if alone else (f"gate_{each.name}", title_of_gate(each))
         sections.append(Section(id, title, tuple(blocks)))
@@ -495,23 +478,6 @@ def document_from_gates(found: Sequence[Gate], failed: Sequence[Failed] = ()) ->
     several = f"Gate {state}: {len(found) + len(failed)} models"
     title = title_of_gate(found[0]) if alone and found else several
     return Document(title=title, sections=tuple(sections))
-
-
-def _gate_facts(found: Gate) -> Iterator[tuple[str, Cell]]:
-    """State both medians, the machine and the versions, for whoever reads a job's page."""
-    sides = {"baseline": found.compared.baseline if found.compared is not None else None}
-    for name, run in (sides | {"candidate": found.candidate}).items():
-        head = headline_summary(run) if run is not None else None
-        if run is not None and head is not None and head.typical is not None:
-            time = text_from_duration(head.typical)
-            yield name, Cell(head.typical, f"median {time} ({run.times.headline}), run {run.id}")
-    if found.candidate is not None:
-        where = found.candidate.record.environment
-        gpus = ", ".join(gpu.name for gpu in where.gpus)
-        yield "machine", Cell(None, ", ".join(filter(None, (where.label, gpus, where.cpu))))
-        versions = ", ".join(f"{name} {version}" for name, version in where.versions.items())
-        if versions:
-            yield "versions", Cell(None, versions)
 
 
 # ---- two numbers of one model, step by step
@@ -543,13 +509,13 @@ def document_from_ladder(
         return Cell(None, "") if row[4] is None else Time(row[4])
 
     columns = (
-        column("rung", "", lambda row: row[0], fit="shorten"),
-        column("a", "From", lambda row: row[1], fit="shorten", rank=2),
-        column("b", "To", lambda row: row[2], fit="shorten", rank=2),
+        column("rung", "", 0, fit="shorten"),
+        column("a", "From", 1, fit="shorten", rank=2),
+        column("b", "To", 2, fit="shorten", rank=2),
         column("seconds_s", "Adds", adds, "right"),
         column("reached_s", "Reached", reached_at, "right", rank=1),
-        column("evidence", "Known", lambda row: row[5], rank=3),
-        column("because", "Because", lambda row: row[6], fit="wrap"),
+        column("evidence", "Known", 5, rank=3),
+        column("because", "Because", 6, fit="wrap"),
     )
     blocks = (table("ladder", rows, columns), *((Text(hint),) if hint else ()))
     return Document(
@@ -600,18 +566,5 @@ def document_from_demo(found: Demo) -> Document:
             *reasons(verdicts),
         )
         sections.append(Section(f"batch-{batch}", f"INT8 against FP32, batch {batch}", blocks))
-    if words := words_on_neighbours(found.runs):
-        sections.append(Section("neighbours", "", (Text(words, "unclear"),)))
     created = max(run.record.created for run in found.runs)
     return Document(created=created, sections=tuple(sections))
-
-
-def words_on_neighbours(runs: Sequence[Run]) -> str | None:
-    """Say that the machine did other work meanwhile: that, not the tool, blurs the answers."""
-    found = [each for run in runs for each in run.findings if each.code == CONTENDED]
-    if not found:
-        return None
-    return (
-        f"This machine did other work meanwhile, in {len(found)} of {len(runs)} runs: times are "
-        "longer and answers less clear than on a quiet one. Stop it, then: trtbench demo"
-    )
