@@ -240,9 +240,9 @@ def test_inputs_that_leave_the_batch_open_have_no_items(tmp_path: Path, store: S
 def test_outputs_tell_a_batch_from_channels(
     inputs: list[tuple[int, ...]], outputs: list[tuple[int | None, ...]], items: int | None
 ) -> None:
-    assert batch_that_ran(inputs, asked=None, told=None, outputs=outputs) == items
-    assert batch_that_ran(inputs, asked=inputs[0][0], told=None, outputs=outputs) == inputs[0][0]
-    implicit = batch_that_ran([(3, 224, 224)], asked=None, told=1, outputs=[(1000, 1, 1)])
+    assert batch_that_ran(inputs, asked=None, outputs=outputs) == items
+    assert batch_that_ran(inputs, asked=inputs[0][0], outputs=outputs) == inputs[0][0]
+    implicit = batch_that_ran([(3, 224, 224)], asked=None, reported=1, outputs=[(1000, 1, 1)])
     assert implicit == 1, "the channels are no batch"
 
 

@@ -34,7 +34,7 @@ from trtbench.core.spec import RunSpec, Value
 from trtbench.core.units import counted, text_from_rate, text_from_seconds, text_from_shape
 from trtbench.core.words import CudaGraph, Protocol
 
-TOLD_OPTIONS = {"compile", "tf32", "channels_last"}
+REPORTED_OPTIONS = {"compile", "tf32", "channels_last"}
 """Options of runtimes that sessions report, under the same name: they may have no effect."""
 _GRAPH = ("--useCudaGraph", "--noCudaGraph")
 _TRANSFERS = ("--noDataTransfers", "--includeDataTransfers")
@@ -48,7 +48,7 @@ SETTING_FLAGS = {
     "profile_index": ("--useProfile",),
 }
 """Arguments for trtexec that decide a setting, which its log reports."""
-_TOLD_ELSEWHERE = (
+_COVERED_ELSEWHERE = (
     "--verbose", "--avgRuns", "--percentile", "--dump", "--export", "--saveEngine", "--shapes",
     "--fp", "--int", "--bf16", "--best", "--noTF32", "--stronglyTyped",
 )  # fmt: skip
@@ -86,9 +86,9 @@ def options_of(record: AnyRecord) -> dict[str, str]:
     Arguments for a program are among them, unless a setting covers them.
     """
     found = {**record.spec.options, **arguments_of(record)}
-    told = record.conditions if isinstance(record, RunRecord) else {}
-    for key in found.keys() & TOLD_OPTIONS:
-        ran = known_value(told.get(key))
+    reported = record.conditions if isinstance(record, RunRecord) else {}
+    for key in found.keys() & REPORTED_OPTIONS:
+        ran = known_value(reported.get(key))
         if ran is not None:
             found[key] = {True: "on", False: "off"}.get(ran, str(ran))  # type: ignore[call-overload]
     return found
@@ -96,12 +96,12 @@ def options_of(record: AnyRecord) -> dict[str, str]:
 
 def arguments_of(record: AnyRecord) -> dict[str, str]:
     """Arguments for a program that no setting covers."""
-    told = {flag for flags in SETTING_FLAGS.values() for flag in flags}
+    covered = {flag for flags in SETTING_FLAGS.values() for flag in flags}
     words = (word.partition("=") for word in record.spec.extra_args)
     return {
         flag.removeprefix("--"): value or "on"
         for flag, _, value in words
-        if flag.startswith("--") and flag not in told and not flag.startswith(_TOLD_ELSEWHERE)
+        if flag.startswith("--") and flag not in covered and not flag.startswith(_COVERED_ELSEWHERE)
     }
 
 
@@ -203,11 +203,11 @@ def variables_from_text(text: object) -> dict[str, str]:
 
 def variables_of(record: RunRecord) -> dict[str, str]:
     """The variables that concern what a run executed, with their values."""
-    told = variables_from_text(record.environment.extra.get("variables"))
+    recorded = variables_from_text(record.environment.extra.get("variables"))
     places = ("any", "gpu" if _on_gpu(record) else "cpu")
     return {
         name: value
-        for name, value in told.items()
+        for name, value in recorded.items()
         if (known := variable_of(name)) is not None and known.place in places
     }
 
@@ -225,9 +225,9 @@ def _on_gpu(record: RunRecord) -> bool:
     return bool(record.facts.get("executes_engine") or elsewhere or named)
 
 
-def without_tf32(conditions: dict[str, Fact], told: Mapping[str, str]) -> dict[str, Fact]:
+def without_tf32(conditions: dict[str, Fact], variables: Mapping[str, str]) -> dict[str, Fact]:
     """Correct what was allowed by what the environment forbids."""
-    if told.get(NO_TF32) != "0" or known_value(conditions.get("tf32")) is not True:
+    if variables.get(NO_TF32) != "0" or known_value(conditions.get("tf32")) is not True:
         return conditions
     precision = known_value(conditions.get("precision"))
     types = types_of(precision) - {"tf32"}

@@ -56,14 +56,18 @@ FAR = 99.5
 
 
 def batch_that_ran(
-    shapes: Iterable[Shape], *, asked: int | None, told: object, outputs: Iterable[Shape] = ()
+    shapes: Iterable[Shape],
+    *,
+    asked: int | None,
+    reported: object = None,
+    outputs: Iterable[Shape] = (),
 ) -> int | None:
     """The items of a query: as the program that ran it reports, else by its inputs.
 
     A program reports 1 for every explicit batch, so its 1 comes last. Inputs that differ in their
     leading dimension leave the choice open; one that has the size asked for settles it.
     """
-    items = told if isinstance(told, int) and not isinstance(told, bool) and told > 0 else None
+    items = reported if isinstance(reported, int) and reported > 0 else None
     if items is not None and items > 1:
         return items
     inputs, made = list(shapes), list(outputs)
@@ -92,17 +96,17 @@ def may_be_colours(shape: Shape) -> bool:
     return likely and min(sides) >= 8 and max(sides) <= 4 * min(sides)  # others are sequences
 
 
-def precision_that_ran(told: object, *, asked: str | None) -> str | None:
+def precision_that_ran(recorded: object, *, asked: str | None) -> str | None:
     """The precision on record, by the name it was asked for where the two agree."""
-    types = types_of(told)
+    types = types_of(recorded)
     if not types:
         return None
     return asked if asked is not None and fits(asked, types) else name_of(types)
 
 
-def types_of(told: object) -> frozenset[str]:
+def types_of(precision: object) -> frozenset[str]:
     """The types of a precision as somebody wrote it: ``FP32+FP16`` has two."""
-    words = str(told).lower().replace(",", "+").split("+") if told is not None else ()
+    words = str(precision).lower().replace(",", "+").split("+") if precision is not None else ()
     found = (_SPELLINGS.get(word.strip(), word.strip()) for word in words)
     return frozenset(word for word in found if word in LOWEST_FIRST or word == "best")
 
@@ -379,8 +383,8 @@ class RunRecord(Value, frozen=True, kw_only=True, tag="run", tag_field="kind"):
         if isinstance(named, int):
             return named
         shapes, outputs = ([each.shape for each in side] for side in (self.inputs, self.outputs))
-        told = known_value(self.conditions.get("batch"))
-        return batch_that_ran(shapes, asked=self.spec.batch, told=told, outputs=outputs)
+        reported = known_value(self.conditions.get("batch"))
+        return batch_that_ran(shapes, asked=self.spec.batch, reported=reported, outputs=outputs)
 
     @property
     def items_per_query(self) -> int:

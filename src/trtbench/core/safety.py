@@ -147,7 +147,7 @@ def read_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes:
         while parts[-1] and sum(map(len, parts)) <= most:
             parts.append(file.read(_CHUNK))
         data = b"".join(parts) if len(parts) > 2 else parts[0]
-    if len(data) > most:  # it grew, or is one of the system's files, whose size is not told
+    if len(data) > most:  # it grew, or is one of the system's files, whose size is unknown
         raise _too_large(path, len(data), most)
     return data
 

@@ -59,7 +59,7 @@ _LOST = 255
 """The status with which ssh says that it could not reach the machine, or lost it."""
 _NO_PROGRAM = (126, 127)
 """The statuses with which a shell says that there is no such program."""
-_TELL_STATUS = '"$@"; exit $?'
+_RETURN_STATUS = '"$@"; exit $?'
 """Has a shell say that a program was killed; of that itself, ssh makes a lost connection."""
 _FULL = os.strerror(errno.ENOSPC)
 _PROBE = (
@@ -279,7 +279,7 @@ class Shell:
         if self._code:
             more = shlex.quote(f":{given['PYTHONPATH']}") if "PYTHONPATH" in given else ""
             sets.append(f'PYTHONPATH="$PWD/code/{self._code}"{more}')  # the last one counts
-        python = shlex.join(["sh", "-c", _TELL_STATUS, "sh", self.host.python, *words])
+        python = shlex.join(["sh", "-c", _RETURN_STATUS, "sh", self.host.python, *words])
         return f"mkdir -p {folder} && cd {folder} && exec env {' '.join(sets)} {python}"
 
     def _check_python(self) -> None:

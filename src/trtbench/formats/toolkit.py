@@ -146,12 +146,12 @@ LAYER_COLUMNS = (
 
 
 def value_from_document(kind: type[V], document: object) -> V:
-    """Read what a decoded file tells of each field; what is missing or odd stays unknown."""
-    told = document if isinstance(document, Mapping) else {}
+    """Read each field from a decoded file; what is missing or odd stays unknown."""
+    values = document if isinstance(document, Mapping) else {}
     found = {}
     for field in msgspec.structs.fields(kind):
         for name in (field.name, *ALIASES.get(field.name, ())):
-            value = _converted(told.get(name), field.type)
+            value = _converted(values.get(name), field.type)
             if value is not None:
                 found[field.name] = value
                 break

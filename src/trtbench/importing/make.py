@@ -383,7 +383,7 @@ def _conditions(
         conditions["batch"] = Fact(value=stated.batch)
     elif conditions["batch"].value in (None, 1):
         taken, given = ([tensor.shape for tensor in side] for side in (inputs, outputs))
-        size = batch_that_ran(taken, asked=None, told=None, outputs=given)
+        size = batch_that_ran(taken, asked=None, outputs=given)
         kept = recorded_batch(draft)
         if size is not None:
             conditions["batch"] = Fact(value=size, source="implied")

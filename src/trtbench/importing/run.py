@@ -93,7 +93,7 @@ _COPIES = {
     "torch": "bench_pt_result.json",
     "torch_csv": "bench_pt_result.csv",
 }
-_TOLD = ("build_log", "build_metadata", "profile_metadata")
+_TEXTS = ("build_log", "build_metadata", "profile_metadata")
 
 
 def identity_of(draft: Draft) -> str:
@@ -176,7 +176,7 @@ def _copy_originals(draft: Draft, folder: Path) -> None:
     for slot, name in _COPIES.items():
         part = draft.parts.get(slot)
         if part is not None and part.of == 1:
-            (_copy_text if slot in _TOLD else shutil.copyfile)(part.file.path, folder / name)
+            (_copy_text if slot in _TEXTS else shutil.copyfile)(part.file.path, folder / name)
     for slot in ("log", "failed_log"):
         part = draft.parts.get(slot)
         if part is None:

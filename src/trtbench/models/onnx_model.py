@@ -32,7 +32,7 @@ ONE_FILE_BYTES = 2**31 - 2**24
 """A protobuf message ends at 2 GiB; some room is left for what is not weights."""
 SMALL_BYTES = 4096
 """Stored values up to this size are read even where weights are not: shapes depend on them."""
-UNTOLD_SHAPE = "unknown shape"
+UNKNOWN_SHAPE = "unknown shape"
 _WIDEST = 8
 """Bytes of the widest type: what is larger may have been left out when the file was read."""
 _NOT_PARAMETERS = ("int64", "int32", "uint64", "uint32", "bool", "str")
@@ -264,7 +264,7 @@ def read_onnx(path: Path, *, shapes: Shapes | None = None, batch: int | None = N
     def shown(value: ValueInfoProto) -> TensorSpec:  # without a shape it is no scalar
         spec = spec_from_value(value)
         known = spec.dtype in NO_TENSORS or _shape(value) is not None
-        return spec if known else spec.having(shape=(UNTOLD_SHAPE,))
+        return spec if known else spec.having(shape=(UNKNOWN_SHAPE,))
 
     model = load_onnx(path, weights=False)
     specs, outputs = tuple(map(shown, _real_inputs(model))), tuple(map(shown, model.graph.output))

@@ -56,7 +56,7 @@ DTYPES = {
     14: "complex64", 15: "complex128", 16: "bfloat16",
 }  # fmt: skip
 """numpy's names of the types that inputs have, by ONNX's numbers."""
-UNTOLD = "unknown"
+UNKNOWN_TYPE = "unknown"
 _FLOATS = {1: "fp32", 10: "fp16", 11: "fp64", 16: "bf16"}
 _BYTE_TYPES = {2: "int8", 3: "int8", 4: "int16", 5: "int16"}
 """Integers that are as often indices or pixels: they count where they are quantized."""
@@ -343,7 +343,7 @@ class _Graph:
                 if number:
                     self.kinds[name] = number
                 dims = tuple(_dim(dim) for shape in tensor["shape"] for dim in shape["dims"])
-                yield TensorSpec(name=name, dtype=DTYPES.get(number, UNTOLD), shape=dims)
+                yield TensorSpec(name=name, dtype=DTYPES.get(number, UNKNOWN_TYPE), shape=dims)
 
     def index_limits(self) -> dict[str, int]:
         """Rows of the smallest table that each input picks from."""

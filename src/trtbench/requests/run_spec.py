@@ -269,7 +269,7 @@ def refuse_other_precision(reference: ModelRef, precision: str | None) -> None:
         return
     raise UsageError(
         f"{reference.name} was built in {built}, not in {precision}",
-        facts={"told by": f"{reference.path}.json"},
+        facts={"recorded in": f"{reference.path}.json"},
         fix=f"leave --precision out, or trtbench build MODEL.onnx --precision {precision}",
     )
 

@@ -244,7 +244,7 @@ def _check_inputs(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
         # Items would be counted wrongly where shapes imply another batch for every input.
         shaped = [t.having(shape=spec.shapes[t.name]) for t in tensors if t.shape]
         items = items_by_name(tensors, shaped) or batch_that_ran(
-            spec.shapes.values(), asked=spec.batch, told=None
+            spec.shapes.values(), asked=spec.batch
         )
         if items not in (None, spec.batch):
             raise UsageError(

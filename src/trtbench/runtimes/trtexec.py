@@ -29,7 +29,7 @@ from trtbench.host.process import (
     trtexec_missing,
 )
 from trtbench.models.identity import record_of_engine
-from trtbench.models.onnx_outline import UNTOLD, outline_of
+from trtbench.models.onnx_outline import UNKNOWN_TYPE, outline_of
 from trtbench.runtimes._session import assumed_of, items_counted, shapes_of_batch
 from trtbench.trtexec.command import bench_command
 from trtbench.trtexec.conditions import (
@@ -231,7 +231,7 @@ def inputs_of(model: ModelRef, profile: int = 0) -> tuple[TensorSpec, ...]:
     return tuple(
         TensorSpec(
             name=name,
-            dtype=UNTOLD,
+            dtype=UNKNOWN_TYPE,
             shape=(span.opt[0] if span.min[:1] == span.max[:1] else "batch", *span.opt[1:]),
         )
         for name, span in spans_of(model, profile).items()

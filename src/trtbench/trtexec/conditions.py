@@ -150,7 +150,7 @@ def _batch(run: LogRun) -> Fact:
     inputs, outputs = (
         [each.shape for each in run.bindings if each.output is side] for side in (False, True)
     )
-    size = batch_that_ran(inputs, asked=None, told=None, outputs=outputs)
+    size = batch_that_ran(inputs, asked=None, outputs=outputs)
     if size is not None:
         return _implied(size)
     explicit = printed.lower() == "explicit" or run.option("Max batch") == "explicit batch"

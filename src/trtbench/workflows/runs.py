@@ -237,7 +237,7 @@ def _comparable(request: GateRequest, store: Store, config: Config) -> list[Seri
         points = [p for p in points if instant(p.created) <= before]
         return [series_from_points(key, points)] if points else []
     spec, _ = side_in_turn(request, candidate, config, place=(-1, 2))
-    batch = spec.batch or batch_that_ran(spec.shapes.values(), asked=None, told=None)
+    batch = spec.batch or batch_that_ran(spec.shapes.values(), asked=None)
     here = read_environment(command=None, folder=Path.cwd(), label=config.machine).kind
     entries = []
     for entry in store.index.find(model=spec.model.name, runtime=spec.runtime, kind="run"):
