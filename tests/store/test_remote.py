@@ -213,24 +213,3 @@ def test_runs_in_a_bucket(tmp_path, s3):
     assert here.load("tag:x").record.tags == ("x",)
     here.remove("r1")
     assert list(there._remote.ids()) == []
-
-
-@pytest.mark.slow
-@pytest.mark.process
-def test_a_writer_to_a_bucket_is_killed_and_goes_on_later(tmp_path, s3):
-    place = f"sqlite:///{tmp_path / 'team.sqlite'}"
-    Store(place, runs=s3, home=tmp_path / "c")
-    doomed = SPAWN.Process(target=keep_many, args=(place, tmp_path / "a", "doomed", 5000, s3))
-    doomed.start()
-    reader = Store(place, runs=s3, home=tmp_path / "c")
-    wait_for(lambda: len(reader.index.find(tag="doomed")) >= 3)
-    os.kill(doomed.pid, signal.SIGKILL)
-    doomed.join()
-    for entry in reader.index.find():
-        assert isinstance(reader.load(entry.id), Run)
-    kept = list((tmp_path / "a" / "remote").glob("*/runs/doomed-*/run.json"))
-    assert len(kept) >= 3
-    own = Store(place, runs=s3, home=tmp_path / "a")
-    found, dropped, problems = records.counts(own.reindex(lambda run: None))
-    assert (dropped, problems) == (0, [])
-    assert found >= len(kept)

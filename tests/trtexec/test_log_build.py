@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import tracemalloc
-
 import pytest
 
 import logs
 from trtbench.trtexec.conditions import build_metadata_from_log, tactics_from_trace
-from trtbench.trtexec.log import log_from_text, read_log
-from trtbench.trtexec.log_values import BuildTrace, LogRun
+from trtbench.trtexec.log import log_from_text
+from trtbench.trtexec.log_values import BuildTrace
 
 
 def verbose(*texts: str) -> list[str]:
@@ -145,44 +142,3 @@ def test_metadata_holds_the_trace() -> None:
     assert [each["time_ms"] for each in layer["fastest"]] == [0.25, 0.5]
     assert "tactics" not in layer
     assert run.layer_types == {"fp32": 1, "fp16": 1}
-
-
-class Endless(io.RawIOBase):
-    """A verbose log of many megabytes that never lies in memory as a whole."""
-
-    def __init__(self, size: int) -> None:
-        self.size, self.at = size, 0
-        runner = verbose("--------------- Timing Runner: conv (CaskConvolution)")
-        tactics = (f"Tactic Name: k{i} Tactic: 0x{i:016x} Time: 0.{i + 1}" for i in range(40))
-        self.block = (logs.text([*runner, *verbose(*tactics)]) * 50).encode()
-        self.head = f"{logs.banner('RUNNING')}\n".encode()
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self.at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self.at = offset
-        return self.at
-
-    def read(self, size: int = -1) -> bytes:
-        size = min(size, self.size - self.at)
-        inside = self.at - len(self.head)
-        piece = self.block[inside % len(self.block) :] if inside >= 0 else self.head[self.at :]
-        self.at += len(piece[:size])
-        return piece[:size]
-
-
-def test_long_logs_are_read_in_bounded_memory() -> None:
-    tracemalloc.start()
-    size = 4 * 2**20
-    found = read_log(Endless(size), where="x")  # type: ignore[arg-type]
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    (run,) = found.runs
-    assert isinstance(run, LogRun)
-    assert run.trace is not None
-    assert run.trace.tactics_tried > 20_000
-    assert peak < size / 2
