@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import samples
+from standin.standin_statistics import statistics
 from trtbench.trtexec.times import read_times
 
 STAMP = "[03/04/2025-05:06:07] [I] "
@@ -92,26 +93,14 @@ def _options(engine: str, warmup_ms: float) -> list[str]:
 
 
 def _summary(times: str, warmup_ms: float) -> list[str]:
-    array = read_times(times.encode(), where="made", warmup_ms=warmup_ms).arrays[0]
-    columns, count = array.columns, len(array)
-    wall_s = (columns["endD2hMs"][-1] - columns["startH2dMs"][0]) / 1e3
-    lines = [f"Timing trace has {count} queries over {wall_s:.6g} s"]
-    lines += ["=== Performance summary ===", f"Throughput: {count / wall_s:.6g} qps"]
-    series = {
-        "Latency": columns["latencyMs"],
-        "H2D Latency": columns["h2dMs"],
-        "GPU Compute Time": columns["computeMs"],
-        "D2H Latency": columns["d2hMs"],
-        "Enqueue Time": columns["endEnqMs"] - columns["startEnqMs"],
-    }
-    for label, values in series.items():
-        parts = {"min": values.min(), "max": values.max(), "mean": values.mean()}
-        parts["median"] = np.median(values)
-        for percent in (90, 95, 99):
-            rank = int((1 - percent / 100) * count)
-            parts[f"percentile({percent}%)"] = np.sort(values)[count - 1 - rank]
-        lines.append(f"{label}: " + ", ".join(f"{n} = {v:.6g} ms" for n, v in parts.items()))
-    lines.append(f"Total Host Walltime: {wall_s:.6g} s")
+    columns = read_times(times.encode(), where="made", warmup_ms=0.0).arrays[0].columns
+    first = int(np.argmax(columns["startComputeMs"] >= warmup_ms))
+    found = statistics({key: column[first:] for key, column in columns.items()}, [90, 95, 99])
+    lines = [f"Timing trace has {found.rows} queries over {found.wall_s:.6g} s"]
+    lines += ["=== Performance summary ===", f"Throughput: {found.throughput_qps:.6g} qps"]
+    for label, metric in found.metrics.items():
+        lines.append(f"{label}: " + ", ".join(f"{n} = {v:.6g} ms" for n, v in metric.items()))
+    lines.append(f"Total Host Walltime: {found.wall_s:.6g} s")
     return [STAMP + line for line in lines]
 
 
