@@ -251,6 +251,7 @@ _CODE = """
 import importlib.util as u, sys
 s = u.spec_from_file_location('trtbench', {init!r}, submodule_search_locations=[{folder!r}])
 m = u.module_from_spec(s); sys.modules['trtbench'] = m; s.loader.exec_module(m)
+from trtbench.workflows.doctor import answer
 answer(sys.argv[1], events=int(sys.argv[2]), kind=sys.argv[3])
 """
 """Another interpreter uses this very package, as it does for a measurement."""
