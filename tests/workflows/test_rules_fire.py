@@ -231,6 +231,13 @@ ALONE: dict[str, tuple[World, dict[str, Any]]] = {
     "H18": (World(times=hosts(np.append(steady(), [0.1, 0.1]))), {}),
     "H20": (on_gpu(times=columns(host=1.2, enqueue=1.0, gpu=1.0)), {}),
     "H21": (on_gpu(times=columns(host=4.0, h2d=2.0, gpu=1.0, d2h=0.1)), {}),
+    "H19": (
+        World(times=hosts(1e-3 * ar1(np.random.default_rng(4), 3000, phi=0.99, sd=0.02))), {},
+    ),
+    "H23": (
+        on_gpu(times=columns(host=1.2, gpu=1.0), facts={"wall_s": 1.0, "profiled_gpu_s": 2e-3}), {},
+    ),
+    "H39": (on_gpu(telemetry=(LOOK,)), {"telemetry_s": 0.02}),
     "H22": (on_gpu(times=columns(host=1.2, gpu=1.0), outcome={"layers": profile(2e-3)}), {}),
     "H24": (on_gpu(outcome={"conditions": stated(cuda_graph=False)}), {"cuda_graph": "on"}),
     "H26": (

@@ -260,6 +260,8 @@ def network_name(record: RunRecord | FailedRun) -> str:
 def precision_words(record: RunRecord) -> str | None:
     """The precision that ran, and its source where nothing that ran reports it."""
     fact, name = record.conditions.get("precision"), precision_of(record)
+    if name and (ran := record.facts.get("computes_in")):
+        return f"{name}, computed in {ran}"
     return f"{name} by its record" if name and fact and fact.source == "recorded" else name
 
 

@@ -170,6 +170,13 @@ def sides_of(path: Path | str, tensors: Sequence[TensorSpec]) -> tuple[int, int]
         return None
 
 
+def few_bits(operator: str) -> str | None:
+    """The type that an operator computes in by itself; of packed weights, the usual one."""
+    if operator in _IN_BITS:
+        return "int4"
+    return "int8" if _IN_8_BITS.match(operator) else None
+
+
 def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
     """Number and value of each field of a message; fixed-size numbers are skipped."""
     at, end, groups = 0, len(data), 0

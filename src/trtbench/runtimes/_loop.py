@@ -117,7 +117,7 @@ def bench_session(
             layers, gpu_s = session.profile_layers()
             facts = outcome.facts.having(profiled_gpu_s=gpu_s)
             outcome = outcome.having(layers=layers, facts=facts)
-        return outcome.having(evidence=evidence), times
+        return outcome.having(evidence={**evidence, **session.look_back()}), times
     finally:
         session.close()
 

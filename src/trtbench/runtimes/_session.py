@@ -136,6 +136,10 @@ class Session(ABC):
         """Time the layers in a pass of their own; beside them the GPU time of that pass."""
         raise UsageError("this runtime cannot time single layers", fix="leave --profile out")
 
+    def look_back(self) -> dict[str, Scalar]:
+        """Return what can be found out at the price of time and memory, once all is measured."""
+        return {}
+
     def describe(self) -> str | None:
         """Return what is known of the layers, as trtexec exports it."""
         return None

@@ -9,11 +9,12 @@ from __future__ import annotations
 import ctypes
 import importlib
 import json
+import os
 import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from importlib import util
@@ -33,13 +34,13 @@ from trtbench.core.errors import (
     refuse_other_choice,
     refuse_unknown_options,
 )
-from trtbench.core.run import Fact, Scalar
+from trtbench.core.run import Fact, Scalar, name_of
 from trtbench.core.safety import read_text
 from trtbench.core.samples import Arrays, LayerProfile
 from trtbench.core.spec import MAP, NO_TENSORS, OPTIONAL, SEQUENCE, SPARSE, RunSpec, TensorSpec
 from trtbench.host.cuda import index_of
 from trtbench.host.files import temporary_name
-from trtbench.models.onnx_outline import outline_of
+from trtbench.models.onnx_outline import few_bits, outline_of
 from trtbench.runtimes._loop import SERIAL, bench_session
 from trtbench.runtimes._session import (
     WARMUP,
@@ -117,7 +118,14 @@ KERNEL = "_kernel_time"
 MOST_TRACED = 100
 """Runs in one trace, which ONNX Runtime keeps in memory and cuts off at a million events."""
 LARGEST_BYTES = 1 << 30
+LARGEST_MODEL_BYTES = 1 << 28
+"""A larger model is not loaded a second time only to look at it."""
 MOST_NAMED = 8
+_TENSORRT_TYPES = {"fp16": "FP16", "int8": "INT8", "bf16": "BF16"}
+"""Types that ONNX Runtime's TensorRT may be allowed beside those of the file."""
+_COMPUTES = re.compile(r"Conv|MatMul|Gemm|LSTM|GRU|RNN|Attention|Einsum")
+"""Operators that multiply, fused ones too; those between them follow."""
+_PRECISIONS = {"float": "fp32", "float16": "fp16", "bfloat16": "bf16", "double": "fp64"}
 _MODEL_BYTES = re.compile(rb"^[\x08\x0a\x12\x1a\x22\x2a\x32\x3a\x42\x72\xa2]")
 """An ONNX file is a protobuf message: its first byte is the tag of one of ModelProto's fields."""
 _AGAIN = "copy or export the model again"
@@ -280,8 +288,8 @@ def open_session(spec: RunSpec) -> OrtSession:
         )
     bound = BoundSession(onnxruntime, session, spec)
     with suppress(InputError):  # a file may not name its types
-        if outline_of(Path(spec.model.path)).held <= {"fp32"}:
-            bound.conditions |= rounds_to_tf32(session, asked[0])
+        held = outline_of(Path(spec.model.path)).held or frozenset({"fp32"})
+        bound.conditions |= computing(session, asked, held, os.environ)
     return bound
 
 
@@ -398,13 +406,34 @@ def _unavailable(onnxruntime: ModuleType, provider: str, reason: str) -> Unavail
     )
 
 
-def rounds_to_tf32(session: InferenceSession, asked: Provider) -> dict[str, Fact]:
-    """Return whether the first provider rounds FP32 to TF32, as TensorRT and CUDA do by default."""
-    if _short_name(asked) == "tensorrt":
-        return {"tf32": Fact(value=True, source="implied")}
-    name = asked if isinstance(asked, str) else asked[0]
-    switch = session.get_provider_options().get(name, {}).get("use_tf32")
-    return {} if switch is None else {"tf32": Fact(value=switch == "1")}
+def computing(
+    session: InferenceSession,
+    asked: Sequence[Provider],
+    held: frozenset[str],
+    environment: Mapping[str, str],
+) -> dict[str, Fact]:
+    """Return what the first provider computes in, where that is more than the types of the file.
+
+    TensorRT takes its settings from the environment only where none are handed over. It rounds
+    FP32 to TF32 unless switched off, and so does CUDA.
+    """
+    facts: dict[str, Fact] = {}
+    if _short_name(asked[0]) == "tensorrt":
+        settings = environment if isinstance(asked[0], str) else {}
+        allowed = {  # a switch as ONNX Runtime reads it: a whole number that is not 0
+            each
+            for each, word in _TENSORRT_TYPES.items()
+            if settings.get(f"ORT_TENSORRT_{word}_ENABLE", "").strip().lstrip("+-0")
+        }
+        if allowed:
+            return {"precision": Fact(value=name_of(held | allowed), source="implied")}
+        facts["tf32"] = Fact(value=True, source="implied")
+    if _short_name(asked[0]) == "cuda":
+        name = asked[0] if isinstance(asked[0], str) else asked[0][0]
+        switch = session.get_provider_options().get(name, {}).get("use_tf32")
+        if switch is not None:
+            facts["tf32"] = Fact(value=switch == "1")
+    return facts if held <= {"fp32"} else {}
 
 
 # Sessions
@@ -420,7 +449,7 @@ class OrtSession(Session):
         *,
         profiling: Callable[[], InferenceSession] | None = None,
     ) -> None:
-        self._session, self._profiling = session, profiling
+        self._session, self._model, self._profiling = session, spec.model, profiling
         self._feed: Arrays = {}
         self.inputs = tuple(_tensor(each) for each in session.get_inputs())
         found = [_tensor(each) for each in session.get_outputs()]
@@ -452,6 +481,21 @@ class OrtSession(Session):
     def fetch(self) -> dict[str, NDArray[np.generic]]:
         names = [tensor.name for tensor in self.outputs]
         return dict(zip(names, self._session.run(names, self._feed), strict=True))
+
+    def look_back(self) -> dict[str, Scalar]:
+        """Run once with a trace; return the types that nodes multiplied in and no weight has."""
+        if self._profiling is None:
+            return {}
+        try:
+            held = outline_of(Path(self._model.path)).held
+            if not held or (self._model.size_bytes or 0) > LARGEST_MODEL_BYTES:
+                return {}
+            session = self._profiling()
+            session.run(self._names, self._feed)
+            ran = types_of_trace(end_trace(session), held)
+        except Exception:  # ONNX Runtime's exceptions share no base class; the number stands
+            return {}
+        return {"computes_in": name_of(ran)} if ran and not ran & held else {}
 
     def profile_layers(self) -> tuple[LayerProfile, float | None]:
         """Time every node in a second session, where the profiler is on."""
@@ -562,6 +606,11 @@ def end_trace(session: InferenceSession) -> list[TraceEvent]:
             trace.unlink()
 
 
+def _kernels(events: Iterable[TraceEvent]) -> list[TraceEvent]:
+    nodes = (each for each in events if each.get("cat") == "Node")
+    return [each for each in nodes if str(each.get("name", "")).endswith(KERNEL)]
+
+
 def rows_of_runs(events: list[TraceEvent]) -> list[list[Row]]:
     """Sort the nodes of a trace into runs, each in the order of execution."""
     runs = sorted(
@@ -569,11 +618,9 @@ def rows_of_runs(events: list[TraceEvent]) -> list[list[Row]]:
         for each in events
         if each.get("cat") == "Session" and each.get("name") == "model_run"
     )
-    nodes = (each for each in events if each.get("cat") == "Node")
-    kernels = [each for each in nodes if str(each.get("name", "")).endswith(KERNEL)]
     rows: list[list[Row]] = [[] for _ in runs]
     place = 0
-    for node in sorted(kernels, key=lambda each: float(each["ts"])):
+    for node in sorted(_kernels(events), key=lambda each: float(each["ts"])):
         at = float(node["ts"])
         while place < len(runs) and at > runs[place][1]:
             place += 1
@@ -583,6 +630,20 @@ def rows_of_runs(events: list[TraceEvent]) -> list[list[Row]]:
             label = f"{name} ({operator})" if name and operator else name or operator
             rows[place].append((label, float(node["dur"]) * 1e-6))
     return rows
+
+
+def types_of_trace(events: Iterable[TraceEvent], held: frozenset[str]) -> frozenset[str]:
+    """Return the types that nodes multiplied in; of packed weights, those that the file holds."""
+    found: set[str] = set()
+    for event in _kernels(events):
+        arguments = event.get("args", {})
+        operator = str(arguments.get("op_name", ""))
+        if packed := few_bits(operator):
+            found |= {packed} if packed in held else held
+        elif _COMPUTES.search(operator):
+            kinds = [kind for each in arguments.get("input_type_shape", ()) for kind in each]
+            found |= {_PRECISIONS[kind] for kind in kinds if kind in _PRECISIONS}
+    return frozenset(found)
 
 
 def nodes_and_providers(events: Iterable[TraceEvent]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from trtbench.analysis.findings import findings_over_batches
 from trtbench.compare.compare import comparison_from_runs
 from trtbench.compare.turns import paired
 from trtbench.core import safety as boundary
@@ -219,10 +220,13 @@ def write_report(
         duet = first.record.duet
         if duet and duet.side == 0 and paired(first, second) is not None:
             given.append(comparison_from_runs(first, second))
+    flat = findings_over_batches(runs)  # what shows only beside runs of other batch sizes
     carriers = []
     for run in runs:
         mine = [each for each in given if each.candidate == run.id]
-        carriers.append(replace(run, extra={**run.extra, "comparisons": mine}))
+        findings = (*run.record.findings, *flat.get(run.id, ()))
+        record = run.record.having(findings=findings)
+        carriers.append(replace(run, record=record, extra={**run.extra, "comparisons": mine}))
     document = document_from_runs(carriers, failed=failed, title=title, data=report_keys(carriers))
     attachments = samples_from_runs(runs) if "html" in formats else ()
     document = document.having(brief=brief, attachments=attachments)

@@ -6,9 +6,12 @@ absent says nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from trtbench.analysis.findings import rules
 from trtbench.analysis.findings.evidence import Evidence, Rule, evidence_from_run
 from trtbench.analysis.summary import Summary
+from trtbench.core.properties import series_key
 from trtbench.core.run import Finding, Run
 
 __all__ = [
@@ -17,6 +20,7 @@ __all__ = [
     "evidence_from_run",
     "findings_from_evidence",
     "findings_from_run",
+    "findings_over_batches",
     "rule_table",
 ]
 
@@ -35,6 +39,26 @@ def findings_from_evidence(evidence: Evidence) -> tuple[Finding, ...]:
     """Look at all there is with every rule, the most severe finding first."""
     found = [finding for rule in RULES for finding in rule.findings(evidence)]
     return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))
+
+
+def findings_over_batches(runs: Sequence[Run]) -> dict[str, tuple[Finding, ...]]:
+    """Look at runs of one model at several batch sizes together; by the id of the largest."""
+    groups: dict[object, dict[int, Run]] = {}
+    for run in runs:
+        if run.record.batch and len(run.times):
+            key = series_key(run.record, leave_out=("batch",)), run.record.environment.host
+            groups.setdefault(key, {})[run.record.batch] = run
+    rule = next(rule for rule in RULES if rule.code == "H02")
+    found = {}
+    for members in groups.values():
+        seen = {batch: evidence_from_run(run) for batch, run in members.items()}
+        points = tuple(
+            (batch, each.median(members[batch].times.headline) or 0.0, each.fact("flops"))
+            for batch, each in seen.items()
+        )
+        largest = members[max(members)]
+        found[largest.id] = tuple(rule.findings(Evidence(record=largest.record, batches=points)))
+    return {run: findings for run, findings in found.items() if findings}
 
 
 def rule_table() -> str:

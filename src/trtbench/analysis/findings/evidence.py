@@ -57,6 +57,8 @@ class Evidence:
     telemetry: tuple[TelemetrySample, ...] = ()
     layers: LayerProfile | None = None
     graph: EngineGraph | None = None
+    batches: tuple[tuple[int, float, float | None], ...] = ()
+    """Of runs of one model: batch size, latency in seconds and FLOPs of a query."""
     model: str = ""
     lost: tuple[str, float, float] = ("", 0.0, 0.0)
     """A metric and the interval of its loss against the baseline; above zero it is a loss."""

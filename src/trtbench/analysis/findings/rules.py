@@ -63,11 +63,25 @@ def faster_than_light(e: Evidence, at: Limits) -> Iterator[Hit]:
             )
 
 
-@rule("H02", "missing synchronisation", "error", "host", identity=0.98, slack_us=2)
+@rule("H02", "missing synchronisation", "error", "host",
+      identity=0.98, slack_us=2, flat=0.05, batches=8, peak=0.5)  # fmt: skip
 def missing_sync(e: Evidence, at: Limits) -> Iterator[Hit]:
     """median host time below {identity:.0%} of median GPU time, or, one query at a time, more
-    than {slack_us:.0f} µs below the sum of copies and GPU work.
+    than {slack_us:.0f} µs below the sum of copies and GPU work; a warning when latency stays
+    within {flat:.0%} over {batches:.0f} times the batch at more than {peak:.0%} of the peak.
     Source: TensorRT issue 3493; ArtTRT's 6 ms at every batch."""
+    points, (peak, _) = sorted(e.batches), e.peaks()
+    if len(points) > 1 and (flops := points[0][2]) and peak:
+        (least, first_s, _), (most, last_s, _) = points[0], points[-1]
+        share = flops * most / max(1, least) / last_s / peak
+        flat = abs(last_s / first_s - 1) <= at["flat"] and most >= at["batches"] * least
+        if flat and share > at["peak"]:
+            yield Hit(
+                f"batch {most} takes as long as batch {least}: probably only the launch was timed",
+                {"batch": most, "share_of_peak": share},
+                "wait for the stream before reading the clock: --protocol serve",
+                severity="warning",
+            )
     host, gpu = e.median("host"), e.median("gpu")
     if host is None or gpu is None:
         return
@@ -174,9 +188,9 @@ def host_bound(e: Evidence, at: Limits) -> Iterator[Hit]:
 
 @rule("H21", "bound by transfers", "warning", "h2d", share=0.3)
 def transfer_bound(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """a copy takes at least as long as the GPU work; a note above {share:.0%} of host time, or
-    with pageable memory.
-    Source: trtexec."""
+    """a copy takes at least as long as the GPU work; a note above {share:.0%} of host time, with
+    pageable memory, or with a PCIe link below its best.
+    Source: trtexec; NVML."""
     gpu, host = e.median("gpu"), e.median("host") or e.median("latency")
     copies = {name: copy for name in ("h2d", "d2h") if (copy := e.median(name)) is not None}
     for name, copy in copies.items():
@@ -194,6 +208,15 @@ def transfer_bound(e: Evidence, at: Limits) -> Iterator[Hit]:
             "copies come from pageable memory, which is slower and blocks the caller",
             {"memory": "pageable"},
             "use pinned buffers",
+            severity="note",
+        )
+    link = (e.gpu.pcie_gen, e.gpu.pcie_width) if e.gpu else (None, None)
+    best = (e.gpu.pcie_gen_max, e.gpu.pcie_width_max) if e.gpu else (None, None)
+    if copies and any(have and most and have < most for have, most in zip(link, best, strict=True)):
+        yield Hit(
+            f"the PCIe link runs at gen {link[0]} x{link[1]}, its best is gen {best[0]} x{best[1]}",
+            {"pcie_gen": link[0], "pcie_width": link[1]},
+            "check the slot and that the link was read under load",
             severity="note",
         )
 
@@ -217,6 +240,20 @@ def layer_sum(e: Evidence, at: Limits) -> Iterator[Hit]:
 
 
 TAILS = (0.9, 0.95, 0.99, 0.999)
+
+
+@rule("H23", "the profiler changed the run", "note", "layers", share=0.05)
+def profiler_effect(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """GPU time with the profiler attached differs by more than {share:.0%}.
+    Source: TensorRT IProfiler."""
+    gpu, profiled = e.median("gpu"), known(launch.profiled_gpu_s for launch in e.launches)
+    off = float(np.median(profiled)) / gpu - 1 if gpu and profiled else 0.0
+    if abs(off) > at["share"]:
+        yield Hit(
+            f"with the profiler attached the GPU time was {off:+.0%}",
+            {"change": off},
+            "keep profile and latency runs apart (the default)",
+        )
 
 
 @rule("H13", "too few samples", "note", launches=5)
@@ -351,6 +388,22 @@ def heavy_tail(e: Evidence, at: Limits) -> Iterator[Hit]:
         )
 
 
+@rule("H19", "samples are not independent", "note", tau=10)
+def autocorrelated(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """a correlation time above {tau:.0f} samples.
+    Source: 16 to 21 is usual on a shared machine, measured."""
+    if e.summary is None or not e.summary.columns:
+        return
+    head = e.summary.column(e.summary.headline)
+    if head.effective and head.count / head.effective > at["tau"]:
+        yield Hit(
+            f"{head.count} samples are worth {head.effective:.0f} independent ones",
+            {"tau": head.count / head.effective, "effective": head.effective},
+            "more launches instead of more iterations: --launches 5",
+            head.column,
+        )
+
+
 @rule("H41", "still loading or compiling", "warning", "gpu", first=5, times=1.5)
 def still_loading(e: Evidence, at: Limits) -> Iterator[Hit]:
     """the first {first:.0f} measured iterations take more than {times} times the median; or
@@ -383,8 +436,8 @@ SHARED_TYPES = {"best": (), "tf32": ("fp32", "tf32"), "fp32": ("fp32", "tf32")}
 @rule("H26", "precision not what the label says", "warning", "gpu", share=0.5)
 def precision_label(e: Evidence, at: Limits) -> Iterator[Hit]:
     """fewer than {share:.0%} of the layers run in the precision of the label, or the record
-    beside a model names one that nothing of it computes in; a note where only that record names
-    one.
+    beside a model names one that nothing of it computes in, or ONNX Runtime computes in none of
+    the types that a file holds; a note where only that record names one.
     Source: TensorRT 11 is strongly typed."""
     if e.record is None:
         return
@@ -398,6 +451,13 @@ def precision_label(e: Evidence, at: Limits) -> Iterator[Hit]:
         )
     if label is None:
         return
+    if (computed := e.text("computes_in")) is not None:
+        yield Hit(
+            f"the file holds {label}, and nothing of it was computed in that: {computed}",
+            {"held": label, "ran": computed},
+            "another processor or runtime, or trtbench inspect for what keeps it from it",
+            "host",
+        )
     fact = e.record.conditions.get("precision")
     if fact is not None and fact.source == "recorded":
         yield Hit(
@@ -522,6 +582,18 @@ def energy_window(e: Evidence, at: Limits) -> Iterator[Hit]:
             f"energy is uncertain: {'; '.join(why)}",
             {"window_s": window_s, "update_s": update_s},
             f"--duration {max(10.0, at['updates'] * (update_s or 0.1)):.0f}s",
+        )
+
+
+@rule("H39", "what a memory number counts", "note", "memory")
+def memory_meaning(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """telemetry holds the memory of the whole device.
+    Source: NVML counts per process and per device."""
+    if any(each.memory_used_bytes is not None for each in e.telemetry):
+        yield Hit(
+            "the memory in the telemetry is that of the whole device, not of the engine",
+            {"scope": "device"},
+            "trtbench inspect ENGINE shows what the engine itself needs",
         )
 
 

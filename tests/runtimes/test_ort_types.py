@@ -1,0 +1,66 @@
+"""Types that ONNX Runtime computed in, where they are none of those that a file holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from onnx import TensorProto
+
+import typed_models
+from models import tiny_model
+from trtbench.measure.bench import run_bench
+from trtbench.report.sections.summary import title_of
+from trtbench.requests.measure import BenchRequest
+from trtbench.requests.run_spec import run_spec
+from trtbench.requests.settings import Config
+from trtbench.runtimes.onnxruntime import types_of_trace
+from trtbench.store.store import Store
+
+FEW = frozenset({"int4"})
+
+
+def event(operator: str, *kinds: str) -> dict[str, Any]:
+    shapes = [{kind: [1, 8]} for kind in kinds]
+    arguments = {"op_name": operator, "input_type_shape": shapes}
+    return {"cat": "Node", "name": "node_kernel_time", "args": arguments}
+
+
+@pytest.mark.parametrize(
+    ("events", "held", "ran"),
+    [
+        ([event("Cast", "float16"), event("Conv", "float", "float")], {"fp16"}, {"fp32"}),
+        ([event("FusedConv", "float16"), event("Cast", "float")], {"fp16"}, {"fp16"}),
+        ([event("QLinearConv", "uint8", "float"), event("MatMul", "float")], {"int8"},
+         {"int8", "fp32"}),
+        ([event("MatMulNBits", "float", "uint8")], {"int4"}, {"int4"}),
+        ([event("MatMulNBits", "float", "uint8")], {"int8"}, {"int8"}),
+        ([event("Relu", "float")], {"fp16"}, set()),
+        ([{"cat": "Session", "name": "model_run"}], {"fp16"}, set()),
+    ],
+)  # fmt: skip
+def test_a_trace_tells_what_multiplied(events: list[Any], held: set[str], ran: set[str]) -> None:
+    assert types_of_trace(events, frozenset(held)) == ran
+
+
+def test_what_no_node_computes_in_is_said_beside_the_label(tmp_path: Path) -> None:
+    """Q/DQ around a product means FP32 where ONNX Runtime may not fuse them."""
+    store = Store(tmp_path / "store")
+    path = typed_models.quantized(tmp_path / "net.onnx", TensorProto.INT8)
+
+    def bench(model: Path, **options: str) -> Any:
+        request = BenchRequest(
+            model=model, duration=0.02, warmup=0.005, until_steady=False, options=options
+        )
+        return run_bench(run_spec(request, Config(store=str(store.root))), store=store)
+
+    run = bench(path, optimization="disable")
+    assert run.record.facts["computes_in"] == "fp32"
+    assert "int8, computed in fp32" in title_of(run)
+    [finding] = [each for each in run.findings if each.code == "H26"]
+    assert finding.evidence == {"held": "int8", "ran": "fp32"}
+    fused = bench(path)
+    assert "computes_in" not in fused.record.facts
+    assert "H26" not in {each.code for each in fused.findings}
+    assert "computes_in" not in bench(tiny_model(tmp_path / "plain.onnx")).record.facts
