@@ -207,6 +207,13 @@ def test_shares_of_the_roofline_follow_from_flops_bytes_and_time() -> None:
     assert with_rates(fp16_chain(), None).layers[0].roofline is None
 
 
+def test_islands_have_the_layers_around_them_and_what_their_borders_cost() -> None:
+    first, second = precision_truth(int8_chain()).islands
+    assert (first.layers, first.after) == ((1, 2), ("/act/Gelu",))
+    assert (second.layers, second.before) == ((5,), ("/act/Gelu",))
+    assert (first.conversion_s, second.conversion_s) == pytest.approx((6e-6, 7e-6))
+
+
 def test_precision_is_what_computes_not_what_comes_out() -> None:
     truth = precision_truth(int8_chain())
     assert {each.precision: (each.layers, each.seconds) for each in truth.types} == {

@@ -427,6 +427,19 @@ class Conversions(Value, frozen=True, kw_only=True):
     share: float | None
 
 
+class Island(Value, frozen=True, kw_only=True):
+    """Quantized layers that hang together, and what it costs to reach them and to leave."""
+
+    layers: tuple[int, ...]
+    seconds: float | None
+    before: tuple[str, ...]
+    """Layers outside that feed it."""
+    after: tuple[str, ...]
+    """Layers outside that it feeds."""
+    conversions: tuple[int, ...]
+    conversion_s: float | None
+
+
 class PrecisionTruth(Value, frozen=True, kw_only=True):
     """What an engine computes in, as against what it is called."""
 
@@ -434,6 +447,7 @@ class PrecisionTruth(Value, frozen=True, kw_only=True):
     unmet: tuple[Unmet, ...]
     conversions: tuple[Conversions, ...]
     conversion_s: float | None
+    islands: tuple[Island, ...] = ()
 
 
 def precision_truth(table: LayerTable, *, asked: str | None = None) -> PrecisionTruth:
@@ -487,7 +501,63 @@ def precision_truth(table: LayerTable, *, asked: str | None = None) -> Precision
         unmet=tuple(unmet),
         conversions=tuple(sorted(conversions, key=lambda each: -(each.seconds or 0.0))),
         conversion_s=times([layer for layer in table.layers if layer.converts])[0],
+        islands=_islands(table),
     )
+
+
+def _islands(table: LayerTable) -> tuple[Island, ...]:
+    """Find quantized layers that hang together by quantized tensors, in order of execution.
+
+    Between two islands a tensor has to become wide and narrow again. An engine that stays
+    quantized from end to end is one island.
+    """
+    layers, edges = table.layers, edges_of(table)
+    low = set()
+    for layer in layers:
+        ends = (layer.precision_in, layer.precision_out)
+        passes = layer.role in ("reformat", "nothing", "copy")
+        if (layer.role == "compute" and layer.precision in QUANTIZED) or (
+            passes and all(end in QUANTIZED for end in ends)
+        ):
+            low.add(layer.index)
+    unions = Unions(len(layers))
+    for begin, end, tensor in edges:
+        if begin in low and end in low and table.tensors.get(tensor) in QUANTIZED:
+            unions.join(begin, end)
+    directions = neighbours(edges, len(layers))
+    roles = ("quantize", "cast", "reformat", "nothing", "copy")
+    found = []
+    for members in unions.sets(sorted(low)):
+        own = [layers[index] for index in members if layers[index].role == "compute"]
+        inside = set(members)
+        if not own:
+            continue
+        borders = dict.fromkeys(
+            other
+            for begin, end, _ in edges
+            for one, other in ((begin, end), (end, begin))
+            if one in inside and other not in inside and layers[other].role in ("quantize", "cast")
+        )
+        before, after = (
+            dict.fromkeys(
+                layers[index].name
+                for member in members
+                for index in through(member, steps, layers, roles=roles)
+                if index not in inside and layers[index].role == "compute"
+            )
+            for steps in directions
+        )
+        found.append(
+            Island(
+                layers=tuple(layer.index for layer in own),
+                seconds=total_s(own) if table.timed else None,
+                before=tuple(before),
+                after=tuple(after),
+                conversions=tuple(borders),
+                conversion_s=total_s(layers[i] for i in borders) if table.timed else None,
+            )
+        )
+    return tuple(found)
 
 
 def narrowest(words: str | None) -> str | None:
