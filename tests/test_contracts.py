@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import re
 import sys
@@ -134,3 +135,43 @@ def test_rules_read_only_what_something_writes() -> None:
     for path in RULES:
         for name in READ.findall(path.read_text()):
             assert re.search(rf"[\"_]{name}\b|\b{name}=", others), f"nothing writes {name}"
+
+
+NAMED = {
+    "workflows/demo.py",  # shows ONNX Runtime on purpose
+    "importing/make.py",  # says whose files these are
+}
+
+
+def test_no_runtime_is_named_outside_its_file() -> None:
+    """A runtime is chosen by what it can do: its name decides nothing in any other file."""
+    names = {*RUNTIMES.names(), *(name.replace("-", "_") for name in RUNTIMES.names())}
+    for path in sorted(SOURCE.rglob("*.py")):
+        place = path.relative_to(SOURCE).as_posix()
+        if place.startswith(("runtimes/", "convert/builders/")) or place in NAMED:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            assert not _decides(node, names), f"{place}:{getattr(node, 'lineno', 0)}"
+
+
+def _decides(node: ast.AST, names: set[str]) -> bool:
+    """Whether code compares a runtime with a name, hands one over, or loads one by it."""
+
+    def named(value: ast.AST) -> bool:
+        inner = value.elts if isinstance(value, (ast.Tuple, ast.List, ast.Set)) else [value]
+        return any(isinstance(each, ast.Constant) and each.value in names for each in inner)
+
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        about = any(
+            isinstance(side, (ast.Attribute, ast.Name))
+            and ast.unparse(side).rpartition(".")[2] in ("runtime", "builder")
+            for side in sides
+        )
+        return about and any(named(side) for side in sides)
+    if isinstance(node, ast.Call):
+        target = ast.unparse(node.func)
+        given = [keyword.value for keyword in node.keywords if keyword.arg == "runtime"]
+        loaded = node.args if target in ("RUNTIMES.load", "BUILDERS.load") else []
+        return any(named(value) for value in (*given, *loaded))
+    return False

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import types
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 
+import models
 from analysis_values import run, stated
 from trtbench.analysis.comparability import differences, refuse_unknown_keys
 from trtbench.analysis.history import key_from_record
@@ -173,3 +181,52 @@ def test_a_score_tells_its_direction_where_the_task_is_not_installed() -> None:
     undeclared = rows("apnea", Score(metric="apnea", value=0.3))
     with pytest.raises(UsageError, match="apnea"):
         choose(undeclared, everything, by="apnea")
+
+
+def trtbench(folder: Path, *words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "trtbench", *words, "--store", "store"],
+        cwd=folder, env={**os.environ, "NO_COLOR": "1"}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_runs_of_two_sizes_are_labelled_so_and_no_curve_runs_through_both(tmp_path: Path) -> None:
+    models.identity(tmp_path / "m.onnx", ("x", TensorProto.FLOAT, ["n", 3, "h", "w"]))
+    runs = []
+    for size in (32, 96):
+        for batch in (1, 2):
+            told = trtbench(
+                tmp_path, "bench", "m.onnx", "--shape", f"x:{batch}x3x{size}x{size}",
+                "--iterations", "20", "--warmup", "1ms", "--no-until-steady", "--json",
+            )  # fmt: skip
+            runs.append(json.loads(told)["run"]["id"])
+    trtbench(tmp_path, "report", *runs, "--format", "json,md", "-o", "out")
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert "3x32x32 · batch 1" in page
+    assert "3x96x96 · batch 2" in page
+    assert "batch 2 (1)" not in page
+    document = (tmp_path / "out" / "report.json").read_text()
+    curves = [
+        line
+        for figure in _figures(json.loads(document))
+        if "throughput" in figure.get("id", "")
+        for panel in figure["chart"]["panels"]
+        for line in panel["lines"]
+    ]
+    names = {line["name"] for line in curves if line.get("name")}
+    assert {"3x32x32", "3x96x96"} <= names
+    assert all(len(line["x"]) == 2 for line in curves if line.get("name") in names)
+
+
+def _figures(value: object) -> Iterator[dict]:  # type: ignore[type-arg]
+    if isinstance(value, dict):
+        if "chart" in value:
+            yield value
+        for inner in value.values():
+            yield from _figures(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _figures(inner)
