@@ -39,7 +39,7 @@ from trtbench.version import __version__
 RUN, ERROR, OUTPUT = "run", "error.json", "output"
 EXIT_REPORTED = 3
 CASE = "case"
-VERBS = {"build": "built", "check": "run", "evaluate": "run", "quantize": "run"}
+VERBS = {"build": "run", "check": "run", "evaluate": "run", "quantize": "run"}
 """Verbs that a machine carries out for another one, and what does them."""
 
 

@@ -57,7 +57,7 @@ def test_printed_numbers_are_marked_everywhere(say: Say, bring: Say) -> None:
     listed = say("runs", "--json").json  # logs of one second have no order in time
     fast, slow = (each["id"] for each in sorted(listed, key=lambda each: each["median_s"]))
     shown = say("runs", "show", fast).out
-    assert ("as reported by the tool that measured" in shown, "stated" in shown) == (True, True)
+    assert ("Latency (reported)" in shown, "stated" in shown) == (True, True)
     compared = say("compare", fast, slow).out
     assert ("as printed, without samples" in compared, "slower" in compared) == (True, True)
     assert say("report", fast, slow, "-o", "report", "--format", "md,csv").status == 0

@@ -23,7 +23,6 @@ from trtbench.core.spec import BuildSpec, ModelRef
 from trtbench.executors._transfer import with_files_in, with_marks, with_own_files, with_own_names
 from trtbench.executors.contract import FileGroup, RemoteJob
 from trtbench.models.identity import sha256_of
-from trtbench.requests.accuracy import CheckRequest
 from trtbench.store.store import Store
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("machines")]
@@ -220,11 +219,6 @@ def test_names_that_lead_out_are_refused_on_both_ways(tmp_path):
     groups = {"0": FileGroup(folder=str(tmp_path), names=("m",))}
     with pytest.raises(InputError, match="leads out"):
         with_own_names(["trtbench-file:0/m/../../x"], files=groups, output=tmp_path)
-
-
-def test_layers_are_compared_here_only(tmp_path):
-    with pytest.raises(UsageError, match="layers"):
-        CheckRequest(reference="a", candidates=["b"], layers=True, executor="local")
 
 
 def test_files_are_called_by_their_own_names_on_each_machine(tmp_path):

@@ -166,7 +166,8 @@ def test_a_pass_with_telemetry_tells_energy_per_query_and_per_item(machine: Mach
     line = next(line for line in out.splitlines() if line.startswith("energy"))
     assert "J per batch" in line
     assert "J per item" in line
-    assert "75 % busy, 2.00 GiB in use, 1500 MHz, 200.0 W, 55 °C" in out
+    assert "GPU 75 %" in out
+    assert "SM clock 1500 MHz, Power 200 W" in out
     assert energy_in_the_report(run) == pytest.approx(per_query / 4)
 
 

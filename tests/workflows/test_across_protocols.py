@@ -20,7 +20,6 @@ from trtbench.compare.compare import compare_csv, comparison_from_runs, side_in_
 from trtbench.core.errors import UsageError
 from trtbench.core.run import DuetRef, LaunchFacts, Run
 from trtbench.core.samples import IterationTimes
-from trtbench.report.sections.latency import MARK, make_against
 from trtbench.requests.measure import CompareRequest
 from trtbench.requests.settings import Config
 
@@ -70,19 +69,6 @@ def test_ratios_across_protocols_are_marked() -> None:
     assert rows["gpu_p99"]["note"].startswith("p99 needs n=")
     same = dict(zip(("a", "b"), (pair[0], pair[0]), strict=True))
     assert "against" not in compare_csv(same["a"], same["b"])
-
-
-def test_the_report_marks_them_too() -> None:
-    first, second = side(0, gpu_s=2e-3, paired=True), side(1, gpu_s=1e-3, paired=True)
-    second.extra["comparisons"] = [comparison_from_runs(first, second)]
-    section = make_against([first, second])
-    assert section is not None
-    [table] = [block for block in section.blocks if hasattr(block, "rows")]
-    ratios = {str(row[0].value): str(row[4].text) for row in table.rows}
-    assert ratios["host_median"].endswith(MARK)
-    assert not ratios["gpu_median"].endswith(MARK)
-    assert table.caption is not None
-    assert "serve against pipeline" in table.caption
 
 
 def test_sides_have_devices_and_arguments_of_their_own(

@@ -191,17 +191,19 @@ class FeedFile:
     """Batches of a file, read one at a time."""
 
     def __init__(self, path: Path) -> None:
-        self._file = np.load(path, allow_pickle=False)
+        self._path = path
         self._names: dict[int, list[str]] = {}
-        for key in self._file.files:
-            index, _, name = key.partition("/")
-            self._names.setdefault(int(index), []).append(name)
+        with np.load(path, allow_pickle=False) as file:
+            for key in file.files:
+                index, _, name = key.partition("/")
+                self._names.setdefault(int(index), []).append(name)
 
     def __len__(self) -> int:
         return len(self._names)
 
     def __getitem__(self, index: int) -> FeedArrays:
-        return {name: self._file[f"{index}/{name}"] for name in self._names[index]}
+        with np.load(self._path, allow_pickle=False) as file:
+            return {name: file[f"{index}/{name}"] for name in self._names[index]}
 
     def __iter__(self) -> Iterator[FeedArrays]:
         return (self[index] for index in range(len(self)))

@@ -21,7 +21,6 @@ from trtbench.core.run import Environment, Gpu, Scalar
 from trtbench.core.spec import Value
 from trtbench.host import nvml
 from trtbench.host.files import fields_of, integer_from_text, number_of, text_of
-from trtbench.host.process import program_output
 from trtbench.version import __version__
 
 ROOT = Path("/")
@@ -413,7 +412,34 @@ def distribution_versions(library: str) -> dict[str, str]:
     return found
 
 
+_DEEPEST_LINK = 8
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
+
+
 def commit_of(folder: Path) -> str | None:
-    """Return the commit checked out in the repository around a folder, if there is one."""
-    found = program_output("git", "-C", str(folder), "rev-parse", "--verify", "-q", "HEAD")
-    return found.strip() or None
+    """Return the commit checked out in the repository around a folder, if there is one.
+
+    Whether files differ from that commit is not checked: that takes git's own index walk.
+    """
+    try:
+        start = folder.resolve()
+    except (OSError, RuntimeError):
+        return None
+    for place in (start, *start.parents):
+        link = text_of(place / ".git") or ""
+        linked = link.startswith("gitdir:")  # a worktree or a submodule
+        git = place / link[7:].strip() if linked else place / ".git"
+        value = text_of(git / "HEAD")
+        if value is not None or linked:
+            break
+    common = git / (text_of(git / "commondir") or "")  # branches of a worktree are there
+    lines = (text_of(common / "packed-refs") or "").splitlines()
+    packed = {name.strip(): commit for commit, _, name in (each.partition(" ") for each in lines)}
+    for _ in range(_DEEPEST_LINK):
+        if value is None or not value.startswith("ref:"):
+            break
+        name = value[4:].strip()
+        if ".." in name or name.startswith("/"):
+            return None
+        value = text_of(git / name) or text_of(common / name) or packed.get(name)
+    return value if value and _COMMIT.fullmatch(value) else None
