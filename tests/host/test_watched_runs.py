@@ -166,8 +166,9 @@ def test_a_pass_with_telemetry_tells_energy_per_query_and_per_item(machine: Mach
     line = next(line for line in out.splitlines() if line.startswith("energy"))
     assert "J per batch" in line
     assert "J per item" in line
-    assert "GPU 75 %" in out
-    assert "SM clock 1500 MHz, Power 200 W" in out
+    [shown] = [line for line in out.splitlines() if line.startswith("GPU ") and "SM" in line]
+    assert "GPU 75.0 %" in shown, out
+    assert "SM clock 1 500 MHz, Power 200 W" in shown.replace("\u00a0", " "), out
     assert energy_in_the_report(run) == pytest.approx(per_query / 4)
 
 

@@ -221,7 +221,7 @@ def text_from_duration(
     """Write a duration with the digits its bounds support: ``1.204 ms``."""
     if value_s is None or not math.isfinite(value_s):
         return MISSING
-    if value_s == 0:
+    if abs(value_s) < 1e-12:  # rounding, not a time
         return f"0 {(unit or UNITS[1])[0]}"
     name, scale = unit or unit_for_seconds(value_s)
     ends = Ends(bounds.low / scale, bounds.high / scale) if bounds is not None else None

@@ -36,6 +36,8 @@ ESCAPES = {
     "–": "--", "−": r"\ensuremath{-}", "…": r"\ldots{}", "·": r"\textperiodcentered{}",
     "→": r"\ensuremath{\rightarrow}", "°": r"\textdegree{}", "▸": r"\ensuremath{\triangleright}",
 }  # fmt: skip
+_BLOCKS = re.compile("[\u2580-\u259f]+")
+"""Bars of a small curve, which LaTeX's fonts lack."""
 _SPECIAL = re.compile("[" + re.escape("".join(ESCAPES)) + "]")
 
 
@@ -50,7 +52,7 @@ def render(document: Document, folder: Path) -> list[Path]:
 
 def escape(text: str) -> str:
     """Make text stand for itself in LaTeX."""
-    text = clean_line(" ".join(text.split()))
+    text = _BLOCKS.sub("", clean_line(" ".join(text.split()))).strip()
     return _SPECIAL.sub(lambda found: ESCAPES[found[0]], text)
 
 
