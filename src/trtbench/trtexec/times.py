@@ -295,7 +295,7 @@ class RowTable:
             wider[: self.rows, : -len(new)] = self._data[: self.rows]
             self._data = wider
         elif end > len(self._data):  # in place, as the system moves pages without copying them
-            self._data.resize((max(end, len(self._data) * 9 // 8), len(self.keys)), refcheck=False)
+            self._data.resize((max(end, len(self._data) * 5 // 4), len(self.keys)), refcheck=False)
         target = self._data[self.rows : end]
         if tuple(self.keys) == keys:
             target[:] = matrix
