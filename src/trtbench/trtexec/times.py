@@ -280,10 +280,11 @@ def _eight_digits(digits: Words) -> Words:
 class RowTable:
     """Rows that grow in number; a key that a row lacks is nan there."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, expected_rows: int = 0) -> None:
         self.keys: list[str] = []
         self.rows = 0
         self._data = np.empty((0, 0))
+        self._expected_rows = expected_rows
 
     def add(self, keys: tuple[str, ...], matrix: Column) -> None:
         """Append rows that all have the same keys."""
@@ -291,8 +292,10 @@ class RowTable:
         new = [key for key in keys if key not in self.keys]
         if new:
             self.keys += new
-            wider = np.full((end, len(self.keys)), math.nan)
+            # Pages beyond the last row are not touched, so a guess costs no memory.
+            wider = np.empty((max(end, self._expected_rows), len(self.keys)))
             wider[: self.rows, : -len(new)] = self._data[: self.rows]
+            wider[: self.rows, -len(new) :] = math.nan
             self._data = wider
         elif end > len(self._data):  # in place, as the system moves pages without copying them
             self._data.resize((max(end, len(self._data) * 5 // 4), len(self.keys)), refcheck=False)
@@ -317,6 +320,7 @@ class ArrayReader:
 
     def __init__(self, source: BinaryIO, *, where: str, head: bytes) -> None:
         self._source = source
+        self._size = _size(source)
         self._where = where
         self._buffer = head
         self._position = 0
@@ -331,7 +335,11 @@ class ArrayReader:
         np.empty(_KEPT_BYTES, np.uint8)
         while self._next_byte():
             self._expect(b"[", "'[' (an array of rows) or the end of the file")
-            self.tables.append(RowTable())
+            held = len(self._buffer) - self._position
+            left = max(self._size - self._passed - self._position, held)
+            rows = self._buffer.count(b"}", self._position) + 1
+            expected = int(rows * (left / max(held, 1)) * 1.02) + 16
+            self.tables.append(RowTable(expected_rows=expected))
             while self._next_byte() != b"]":
                 if self.tables[-1].rows:
                     self._expect(b",", "',' or ']' after a row")
@@ -414,6 +422,17 @@ class ArrayReader:
             facts={"rows read": rows},
             fix="let trtexec write it again with --exportTimes" if not at else None,
         )
+
+
+def _size(stream: BinaryIO) -> int:
+    try:
+        here = stream.tell()
+        stream.seek(0, io.SEEK_END)
+        size = stream.tell()
+        stream.seek(here)
+    except (OSError, AttributeError):  # a pipe
+        return 0
+    return size - here
 
 
 def _row_from_json(text: bytes, *, strict: bool = False) -> dict[str, object] | None:
