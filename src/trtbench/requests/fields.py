@@ -266,7 +266,7 @@ def settled(request: R, given: Mapping[str, object]) -> R:
     return dataclasses.replace(request, **found) if found else request  # type: ignore[type-var]
 
 
-def converted(request: VerbRequest, target: type[R], **changes: object) -> R:
+def converted(request: VerbRequest, target: type[R], /, **changes: object) -> R:
     """The request of another verb: fields that both have, with the same meaning, are kept."""
     known = {field.name: field.about for field in fields_of(type(request))}
     same = {
