@@ -258,6 +258,18 @@ class LabelledArrays(DataSource):
     def load(self, index: int) -> LoadedItem:
         return {name: array[index] for name, array in self._arrays.items()}
 
+    def picture(self, index: int) -> NDArray[np.uint8] | None:
+        item = next(iter(self._arrays.values()))[index]
+        if item.ndim == 3 and item.shape[0] in (1, 3):
+            item = item.transpose(1, 2, 0)
+        if item.ndim == 2:
+            item = item[:, :, None]
+        if item.ndim != 3 or item.shape[2] not in (1, 3):
+            return None
+        low, high = float(item.min()), float(item.max())
+        shown: NDArray[np.uint8] = (255 * (item - low) / ((high - low) or 1.0)).astype(np.uint8)
+        return shown
+
     def prepare(self, loaded: LoadedItem) -> Arrays:
         arrays = {}
         for name, loaded_item in loaded.items():
