@@ -214,16 +214,3 @@ def test_python_on_a_page_calls_what_there_is_with_words_it_takes(page: Path) ->
             plain = re.sub(r"\"[^\"]*\"|'[^']*'", "", call)
             wrong = set(re.findall(r"(\w+)=", plain)) - set(taken)
             assert anything or not wrong, f"{name} takes no {wrong}"
-
-
-def test_the_drawing_has_every_package_and_no_arrow_that_others_imply() -> None:
-    sys.path.append(str(ROOT / "tools"))
-    import draw_packages
-
-    drawn = draw_packages.drawing()
-    packages = {path.parent.name for path in draw_packages.SOURCE.glob("*/__init__.py")}
-    assert not {name for name in packages if f">{name}</text>" not in drawn}
-    assert draw_packages.without_detours({("a", "b"), ("b", "c"), ("a", "c")}) == {
-        ("a", "b"),
-        ("b", "c"),
-    }

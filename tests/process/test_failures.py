@@ -69,17 +69,6 @@ def test_a_failure_is_on_record(world, behaviour, flags, signal_name, status, wo
     assert world.unfinished() == []
 
 
-def test_the_last_twenty_lines_of_the_log_are_kept_and_shown(world):
-    result = world.bench("chatter")
-    expected = tuple(f"line {number}" for number in range(9980, 10_000))
-    failed = world.last_failure()
-    assert failed.log_tail == expected
-    assert "  | line 9999\n" in result.err
-    assert "line 9979" not in result.err
-    log = world.store.resolve("last") / "log.txt"
-    assert len(log.read_text().splitlines()) == 10_000
-
-
 def test_an_error_in_words_from_the_runtime_is_passed_on_and_not_recorded(world):
     result = world.bench("refuse")
     assert result.status == 1
@@ -88,10 +77,6 @@ def test_an_error_in_words_from_the_runtime_is_passed_on_and_not_recorded(world)
     )
     assert world.store.index.find() == []
     assert world.unfinished() == []
-
-
-def test_a_runtime_that_closes_the_events_pipe_still_measures(world):
-    assert world.bench("deaf").status == 0
 
 
 @pytest.mark.parametrize("behaviour", ["kill", "raise", "refuse"])
@@ -128,12 +113,6 @@ def test_a_limit_too_small_to_start_is_refused(world, limit):
     assert result.status == 2, result.err
     assert "lets nothing start" in result.err
     assert "fix: --memory-limit 8GiB" in result.err
-
-
-def test_a_limit_just_too_small_is_a_failure_and_not_a_traceback(world):
-    result = world.bench(None, "--memory-limit", "130MiB")
-    assert result.status in (1, 4), result.err
-    assert "error:" in result.err
 
 
 # --- the parent ------------------------------------------------------------------------------
@@ -221,13 +200,6 @@ def test_no_wait_fails_at_once_while_another_device_is_free(world):
     assert world.bench("work", "--no-wait", "--device", "another").status == 0
     assert first.send(signal.SIGINT).status == 130
     assert world.bench("work", "--no-wait").status == 0
-
-
-def test_a_lock_that_cannot_be_taken_is_said(world):
-    (world.folder / "tmp" / "trtbench-locks").write_text("in the way")
-    result = world.bench("work")
-    assert result.status == 4
-    assert "error: no lock can be taken for the device misbehaving" in result.err
 
 
 # --- a full disk -----------------------------------------------------------------------------

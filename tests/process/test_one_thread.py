@@ -19,12 +19,3 @@ def test_numpy_brings_no_threads_and_leaves_no_trace(module: str) -> None:
         [sys.executable, "-c", code], env=kept, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["1", "False"]
-
-
-def test_a_number_of_threads_that_somebody_set_is_left_alone() -> None:
-    asked = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
-    code = f"import trtbench.worker; {TOLD}"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=asked, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split()[1] == "True"

@@ -76,30 +76,3 @@ def test_a_search_goes_to_the_layer_and_shows_its_row(page: Any) -> None:
     assert page.locator("g.layer.faint").count() == LAYERS - 1
     page.press("input", "Escape")
     assert page.locator("g.layer.faint").count() == 0
-
-
-def test_a_click_shows_the_row_and_the_wheel_zooms(page: Any) -> None:
-    page.locator("#L500 rect").dispatch_event("click")
-    assert "conv500" in page.inner_text(".panel")
-    before = scale(page)
-    page.mouse.move(800, 500)
-    page.mouse.wheel(0, -300)
-    script = """(before) => !document.querySelector("g.world").getAttribute("transform")
-      .includes(`scale(${before})`)"""
-    page.wait_for_function(script, arg=before)
-    assert scale(page) > before
-
-
-def test_colours_can_be_chosen(page: Any) -> None:
-    def fills() -> set[str]:
-        script = """() => [...document.querySelectorAll("g.layer rect")]
-          .map((each) => each.getAttribute("fill"))"""
-        found: list[str] = page.evaluate(script)
-        return set(found)
-
-    by_time = fills()
-    page.select_option("select", "colour: precision")
-    assert len(fills()) == 1
-    page.select_option("select", "colour: time")
-    assert fills() == by_time
-    assert len(by_time) == 7

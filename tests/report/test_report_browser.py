@@ -128,33 +128,6 @@ def test_a_click_sorts_and_a_second_one_turns_round(opened: Opened) -> None:
     assert values == sorted(values)
 
 
-def test_the_keyboard_sorts_as_well(opened: Opened) -> None:
-    head = opened.page.locator('figure[data-table="summary"] th[data-key="model"] button')
-    head.focus()
-    opened.page.keyboard.press("Enter")
-    opened.page.wait_for_selector('figure[data-table="summary"] th[aria-sort="ascending"]')
-    names = opened.column("summary", "model")
-    assert names[0].startswith("<script>")
-
-
-def test_what_is_missing_is_sorted_last(opened: Opened) -> None:
-    head = opened.page.locator('figure[data-table="percentiles"] th[data-key="p99.9_s"] button')
-    for way in ("descending", "ascending"):
-        head.click()
-        opened.page.wait_for_selector(f'th[data-key="p99.9_s"][aria-sort="{way}"]')
-        assert opened.column("percentiles", "p99.9_s")[-1].startswith(("–", "needs"))
-
-
-def test_a_filter_hides_rows_and_counts(opened: Opened) -> None:
-    box = opened.page.locator('figure[data-table="percentiles"] .filter')
-    every = len(opened.column("percentiles", "column"))
-    box.fill("gpu torch")
-    wait_for(lambda: opened.page.inner_text('figure[data-table="percentiles"] .shown'))
-    assert opened.column("percentiles", "column") == ["GPU"]
-    assert f"1 of {every}" in opened.page.inner_text('figure[data-table="percentiles"] .shown')
-    box.fill("")
-
-
 def test_a_long_table_is_completed_when_it_is_wanted(opened: Opened) -> None:
     figure = opened.page.locator("figure[data-more]")
     id = figure.get_attribute("data-table")
@@ -182,13 +155,6 @@ def test_data_are_saved_from_inside_the_page(opened: Opened, tmp_path: Path) -> 
     table = list(csv.DictReader(io.StringIO(saved('figure[data-table="summary"] .save-table'))))
     assert {row["id"] for row in table} >= {"engine-1", "torch-1"}
     assert float(table[0]["median_s"]) < 1
-
-
-def test_a_command_is_copied(opened: Opened) -> None:
-    opened.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    opened.page.locator("#environment .copy-code").first.click()
-    opened.page.wait_for_selector(".toast.on")
-    assert "trtbench bench" in opened.page.evaluate("navigator.clipboard.readText()")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -219,17 +185,6 @@ def test_it_fits_a_phone(browser: Any, report: Path) -> None:
       .map((e) => e.tagName + e.className)"""
     assert opened.page.evaluate(script) == []
     assert opened.said == []
-    opened.context.close()
-
-
-def test_it_prints_in_light_colours_with_its_charts(browser: Any, report: Path) -> None:
-    opened = Opened(browser, report, color_scheme="dark")
-    opened.page.emulate_media(media="print")
-    data = opened.page.pdf()
-    assert data.startswith(b"%PDF")
-    assert len(data) > 100_000
-    colour = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert colour == "rgb(255, 255, 255)"
     opened.context.close()
 
 

@@ -10,12 +10,11 @@ from made_runs import made_run, made_times, phased_times
 from trtbench.analysis.sweep import choice_from_surface
 from trtbench.compare.compare import with_findings
 from trtbench.core.results import Comparison, Verdict
-from trtbench.core.run import Fact, Interval, LaunchFacts, RatePoint, Run, Window
+from trtbench.core.run import Fact, Interval, LaunchFacts, Run
 from trtbench.report.charts import Bars, Lines
 from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Figure, Section, Table, Text
 from trtbench.report.renderers.md import markdown
-from trtbench.report.sections.load import rate_figure, rate_table
 from trtbench.report.sections.sweep import document_from_sweep
 from trtbench.report.sections.verdicts import verdict_table
 from trtbench.sweep.result import Results
@@ -60,28 +59,6 @@ def test_runs_at_several_rates_are_a_curve_of_load() -> None:
     assert document_from_runs(runs[:1]).section("load") is None
 
 
-@pytest.mark.parametrize("limit_s", [0.5, 5.0])
-def test_a_bound_lies_across_the_curve_of_latency_unless_it_is_far_above(limit_s: float) -> None:
-    served = {"offered_hz": 1.0, "achieved_hz": 1.0, "run": "a"}
-    points = [
-        RatePoint(
-            rate_hz=rate, decision="accepted", overloaded=False, samples=9, median_s=0.1,
-            percentile_s=0.01 * rate, interval=None, achieved_hz=rate, late_share=0.0,
-            windows=(Window(**served),),
-        ) for rate in (10.0, 20.0, 40.0)
-    ]  # fmt: skip
-    figure = rate_figure(points, statistic="p99", limit_s=limit_s)
-    assert isinstance(figure.chart, Lines)
-    levels = [mark.at for mark in figure.chart.panels[0].marks if mark.axis == "y"]
-    assert levels == ([pytest.approx(500.0)] if limit_s < 1 else [])
-    for statistic, medians in (("p99", ["Median"]), ("p50", [])):  # no two of one thing
-        titles = [each.title for each in rate_table(points, statistic=statistic).headings]
-        chart = rate_figure(points, statistic=statistic).chart
-        assert isinstance(chart, Lines)
-        assert [each for each in titles if each == "Median"] == medians
-        assert len(chart.panels[0].lines) == 1 + len(medians)
-
-
 def test_the_knee_of_a_surface_has_the_fewest_items_in_flight() -> None:
     rates = {(1, 1): 10.0, (1, 4): 30.0, (8, 1): 97.0, (8, 2): 99.0, (32, 4): 100.0}
     choice = choice_from_surface(rates)
@@ -104,24 +81,6 @@ def test_streams_and_batch_are_a_surface_with_what_to_use() -> None:
     assert words(found) in markdown(document_from_sweep((), advice=advice))
     alone = [each for each in runs if each.record.spec.streams == 1]
     assert document_from_runs(alone).section("streams") is None
-
-
-@pytest.mark.parametrize(
-    ("best", "more"), [((8, 2), "."), ((32, 2), "; more items may give more."),
-                       ((32, 4), "; more items or more streams may give more.")],
-)  # fmt: skip
-def test_more_is_advised_only_where_nobody_looked(best: tuple[int, int], more: str) -> None:
-    places = [(batch, streams) for batch in (1, 8, 32) for streams in (1, 2, 4)]
-    runs = [
-        run(
-            n,
-            batch=batch,
-            streams=streams,
-            wall_s=batch / (200 if (batch, streams) == best else 100),
-        )
-        for n, (batch, streams) in enumerate(places)
-    ]
-    assert words(section(runs, "streams")).endswith(f"the best that was measured{more}")
 
 
 def test_runs_of_two_machines_are_no_curve() -> None:

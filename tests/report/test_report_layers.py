@@ -49,12 +49,6 @@ def test_two_runs_are_set_against_each_other(runs: list[Run]) -> None:
     assert (ends[0], ends[-1]) == (pytest.approx(54), pytest.approx(43))
 
 
-def test_a_waterfall_can_be_drawn(runs: list[Run]) -> None:
-    document = document_from_runs(runs)
-    figure = next(each for each in document.figures() if each.id == "layers_waterfall")
-    assert png.png_bytes(figure).startswith(b"\x89PNG")
-
-
 def test_one_run_says_what_computes_and_draws_its_engine(runs: list[Run], tmp_path: Path) -> None:
     document = document_from_runs(runs[1:])
     (drawing,) = document.drawings()

@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from io import BytesIO, StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,7 +37,7 @@ from trtbench.core.units import (
 )
 from trtbench.report import charts
 from trtbench.report.charts import Axis, Line, Lines, Panel
-from trtbench.report.compose import RENDERERS, document_from_runs, write_document
+from trtbench.report.compose import document_from_runs
 from trtbench.report.document import (
     Block,
     Cell,
@@ -76,12 +75,6 @@ def table(*names: str, numbers: int = 4) -> Table:
     return table_from_rows("t", headings=headings, rows=rows)
 
 
-def test_without_a_width_nothing_is_touched() -> None:
-    lines = text(document(table(*NAMES)), width=None).splitlines()
-    assert len(lines) == 3
-    assert all(name in "\n".join(lines) for name in NAMES)
-
-
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_names_lose_their_middle_and_stay_different_while_numbers_stay(width: int) -> None:
     lines = text(document(table(*NAMES)), width=width).splitlines()
@@ -91,13 +84,6 @@ def test_names_lose_their_middle_and_stay_different_while_numbers_stay(width: in
     assert first.endswith("int8.onnx")
     assert ("…" in first) == (width < 120)
     assert lines[1].count("1 234.5 ms") == lines[2].count("1 234.5 ms") >= 1
-
-
-def test_columns_are_left_out_by_rank_and_named() -> None:
-    out = text(document(table("net.onnx")), width=40)
-    assert "number 0" in out.splitlines()[0]
-    assert "hidden, terminal too narrow: number 2,\nnumber 3" in out
-    assert out.count("1 234.5 ms") == 2
 
 
 def test_rows_become_blocks_where_even_what_must_stay_does_not_fit() -> None:
@@ -128,29 +114,12 @@ def test_what_would_steer_a_terminal_is_made_visible() -> None:
     assert out.count("\\x1b[2Jname") == 3
 
 
-def test_wide_letters_count_twice() -> None:
-    out = text(document(table("模型" * 30)), width=50)
-    assert "…" in out
-    assert all(sum(2 if ord(c) > 0x2E80 else 1 for c in line) <= 50 for line in out.splitlines())
-
-
 def test_what_latex_would_obey_is_escaped() -> None:
     assert tex.escape(r"\input{x}") == r"\textbackslash{}input\{x\}"
     assert tex.escape("50 % & a_b #1 $x$ ~^") == (
         r"50 \% \& a\_b \#1 \$x\$ \textasciitilde{}\textasciicircum{}"
     )
     assert tex.escape("1.5 µs – ± 2\n3") == r"1.5 \ensuremath{\mu}s -- \ensuremath{\pm} 2 3"
-
-
-def test_long_tables_may_break_across_pages_and_say_what_is_left_out(tmp_path: Path) -> None:
-    document = document_from_runs([made_run(layers=made_profile(600))])
-    paths = tex.render(document, tmp_path)
-    text = (tmp_path / "tables" / "layers.tex").read_text("utf-8")
-    assert r"\begin{longtable}" in text
-    assert "100 more rows" in text
-    whole = (tmp_path / "report.tex").read_text("utf-8")
-    assert r"\input{tables/layers.tex}" in whole
-    assert len(paths) == 1 + len(document.tables())
 
 
 def test_every_input_file_is_written_and_braces_match(tmp_path: Path) -> None:
@@ -175,23 +144,6 @@ def test_latex_takes_it(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-2000:]
 
 
-CELL_BORDER = re.compile(r"(?<!\\)\|")
-
-
-def check_tables(text: str) -> int:
-    """Check that every row of every table has as many cells as its head, and count the tables."""
-    tables = 0
-    for block in text.split("\n\n"):
-        lines = block.split("\n")
-        if not lines[0].startswith("|"):
-            continue
-        counts = {len(CELL_BORDER.findall(line)) for line in lines}
-        assert len(counts) == 1, block
-        assert re.fullmatch(r"\|( ---:? \|)+", lines[1]), lines[1]
-        tables += 1
-    return tables
-
-
 def nasty_document() -> Document:
     run = made_run(
         phased_times(),
@@ -201,11 +153,6 @@ def nasty_document() -> Document:
     )
     run.extra["scores"] = {NASTY: 0.5}
     return document_from_runs([run, made_run()], failed=[made_failure(model=NASTY, reason=NASTY)])
-
-
-def test_tables_are_well_formed_whatever_names_hold() -> None:
-    text = md.markdown(nasty_document())
-    assert check_tables(text) == 8
 
 
 def test_names_are_shown_and_not_obeyed() -> None:
@@ -247,28 +194,6 @@ def test_escaping(text: str, escaped: str) -> None:
     assert md.escape(text) == escaped
 
 
-def test_pictures_lie_where_the_text_points(tmp_path: Path) -> None:
-    paths = md.render(document_from_runs([made_run()]), tmp_path)
-    pointed = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", (tmp_path / "report.md").read_text("utf-8"))
-    assert len(pointed) == 4
-    assert all((tmp_path / name).is_file() for name in pointed)
-    assert {path.name for path in paths} == {"report.md", *pointed}
-
-
-def test_a_brief_report_fits_on_one_screen() -> None:
-    many = tuple(WARNING.having(code=f"H{n:02}", message=f"finding {n}") for n in range(40))
-    runs = [made_run(made_times(200, seed=n), id=f"run-{n}", findings=many) for n in range(50)]
-    for run in runs:
-        run.extra["scores"] = {"top1": 0.9, "top5": 0.99}
-    text = md.markdown(document_from_runs(runs).having(brief=True))
-    shown = [line for line in text.splitlines() if line.strip()]
-    assert len(shown) <= 50
-    assert "35 more are in the whole report" in text
-    assert WARNING.remedy is not None
-    assert md.escape(WARNING.remedy) in text
-    assert "Evidence" not in text
-
-
 def test_ten_thousand_layers_are_folded_and_cut(tmp_path: Path) -> None:
     text = md.markdown(document_from_runs([made_run(layers=made_profile(10_000))]))
     assert len(text) < 500_000
@@ -308,32 +233,6 @@ def test_every_figure_is_a_real_picture_and_no_name_breaks_it() -> None:
         check_picture(png.png_bytes(figure))
 
 
-def test_a_run_keeps_its_colour_in_every_picture() -> None:
-    document = document_from_runs([made_run(id="a"), made_run(id="b", precision="int8")])
-    second = tuple(int(charts.colour("run:1")[at : at + 2], 16) for at in (1, 3, 5))
-    for figure in document.figures():
-        pixels = np.asarray(Image.open(BytesIO(png.png_bytes(figure))).convert("RGB")).astype(int)
-        assert (np.abs(pixels - second).sum(axis=2) < 60).any(), figure.id
-
-
-def test_only_pictures_import_matplotlib_and_none_imports_pyplot() -> None:
-    code = """if True:
-        import sys
-        from made_runs import made_run
-        from trtbench.report.compose import document_from_runs
-        from trtbench.report.renderers import csv, json, md, png
-        document = document_from_runs([made_run()])
-        md.markdown(document), json.json_bytes(document)
-        heavy = {"matplotlib", "scipy.stats", "pandas", "sqlite3", "onnx", "torch"}
-        assert not heavy & set(sys.modules), heavy & set(sys.modules)
-        png.png_bytes(document.figures()[0])
-        assert "matplotlib.pyplot" not in sys.modules
-    """
-    here = Path(__file__).parent
-    done = subprocess.run([sys.executable, "-c", code], cwd=here, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
 def test_a_figure_id_cannot_leave_the_folder() -> None:
     chart = Lines(x=Axis(title="x"), y=Axis(title="y"), panels=(Panel(lines=(
         Line(name="a", role="run:0", x=(0.0, 1.0), y=(1.0, None)),)),))  # fmt: skip
@@ -357,15 +256,6 @@ def test_json_gives_back_the_document(tmp_path: Path) -> None:
     raw = json.loads(path.read_text("utf-8"))
     assert raw["runs"] == ["run-1"]
     assert raw["failed"] == ["run-bad"]
-
-
-def test_all_formats_together_write_each_file_once(tmp_path: Path) -> None:
-    assert {"csv", "json", "md", "png"} <= set(RENDERERS.names())
-    paths = write_document(
-        document_from_runs([made_run()]), tmp_path / "new", formats=["png", "md", "json", "csv"]
-    )
-    assert len(paths) == len(set(paths))
-    assert sorted(paths) == sorted(p for p in (tmp_path / "new").rglob("*") if p.is_file())
 
 
 def bounds(low: float, high: float) -> SimpleNamespace:

@@ -16,25 +16,21 @@ from made_runs import (
     made_graph,
     made_profile,
     made_run,
-    made_telemetry,
     made_times,
     phased_times,
 )
 
-from trtbench.analysis.gate import evaluate, rules_from_text
-from trtbench.analysis.summary import summary_from_run
 from trtbench.core.errors import UsageError
 from trtbench.core.properties import network_name
-from trtbench.core.results import Comparison, Gate, Price, Verdict
-from trtbench.core.run import Environment, Fact, Finding, Gpu, Interval, LaunchFacts, Run
+from trtbench.core.results import Comparison, Price, Verdict
+from trtbench.core.run import Fact, Finding, Interval, LaunchFacts, Run
 from trtbench.core.samples import (
     EngineGraph,
     LayerProfile,
     TelemetrySample,
 )
 from trtbench.core.spec import TensorSpec
-from trtbench.report import charts
-from trtbench.report.charts import Bars, Lines
+from trtbench.report.charts import Lines
 from trtbench.report.compose import SECTIONS, document_from_runs
 from trtbench.report.document import (
     Card,
@@ -42,16 +38,11 @@ from trtbench.report.document import (
     Document,
     Figure,
     FindingList,
-    KeyValues,
     Picture,
     Table,
     Text,
 )
-from trtbench.report.renderers.md import markdown
-from trtbench.report.renderers.terminal import text
 from trtbench.report.run_facts import (
-    facts_from_environment,
-    file_stem,
     joules_per_item,
     labels_from_runs,
     shortened_apart,
@@ -59,9 +50,7 @@ from trtbench.report.run_facts import (
 from trtbench.report.sections.accuracy import front
 from trtbench.report.sections.devices import device_names, make
 from trtbench.report.sections.summary import facts_of
-from trtbench.report.sections.verdicts import document_from_gates
-from trtbench.requests.stored import ReportRequest
-from trtbench.workflows.report import _with_prices, prices_from_file
+from trtbench.workflows.report import prices_from_file
 
 
 def ids(document: Document) -> list[str]:
@@ -160,15 +149,6 @@ def figure(document: Document, id: str) -> Figure:
     return next(each for each in document.figures() if each.id == id)
 
 
-def test_a_full_report_has_every_section_in_order(tmp_path: Path) -> None:
-    document = document_from_runs(full_runs(tmp_path))
-    assert [section.id for section in document.sections] == [
-        "summary", "latency", "percentiles", "phases", "layers",
-        "telemetry", "sweep", "findings", "pareto", "accuracy", "checks", "build", "history",
-        "environment", "methods",
-    ]  # fmt: skip
-
-
 def compared(verdict: Verdict) -> list[Run]:
     baseline, candidate = made_run(id="a"), made_run(id="b", precision="int8")
     baseline.extra["scores"] = {"top-1": {"value": 0.975, "low": 0.97, "high": 0.98}}
@@ -248,60 +228,10 @@ def test_layers_are_added_up_by_kind() -> None:
     assert not any(column(kinds_table(None, graph), "average_s"))
 
 
-def test_telemetry_is_drawn_as_far_as_it_was_told() -> None:
-    document = document_from_runs([made_run(telemetry=made_telemetry())])
-    chart = figure(document, "gpu_utilization").chart
-    assert isinstance(chart, Lines)
-    assert [panel.title for panel in chart.panels] == ["GPU", "Memory used", "SM clock"]
-    assert chart.panels[0].lines[0].y[0] == pytest.approx(90)
-    assert chart.panels[0].lines[0].x[0] == 0
-    row = table(document, "telemetry")
-    assert column(row, "memory_used_mean_gib") == [2.0]
-    assert column(row, "memory_util_mean_percent") == [None]
-
-
 def test_the_front_holds_what_nobody_beats() -> None:
     points = [(1.0, 0.9), (2.0, 0.95), (3.0, 0.94), (0.5, 0.8), (2.0, 0.93)]
     assert front(points, less=False) == [3, 0, 1]
     assert front([(x, 1 - y) for x, y in points], less=True) == [3, 0, 1]
-
-
-def test_fifteen_marks_stay_apart_and_the_front_is_drawn() -> None:
-    runs = []
-    for place in range(15):
-        run = made_run(id=f"r{place}", model=f"net{place}.onnx", batch=2**place)
-        top1 = 0.70 + 0.015 * ((7 * place) % 15)
-        run.extra["scores"] = {"top1": {"value": top1, "low": top1 - 0.01, "high": top1 + 0.01}}
-        runs.append(run)
-    chart = figure(document_from_runs(runs), "pareto").chart
-    assert isinstance(chart, Lines)
-    best, *marks = chart.panels[0].lines
-    assert len(marks) == 15
-    assert len({(charts.colour(each.role), charts.shape(each.role)) for each in marks}) == 15
-    assert best.name == "Pareto front"
-    assert len(best.x) == len(best.texts) > 1
-    assert chart.y.unit == "%"
-    assert chart.x.scale == "log", "the fastest is thousands of times as fast per item"
-    looks = {
-        (charts.colour(line.role), charts.shape(line.role)) for line in chart.panels[0].lines[1:]
-    }
-    assert len(looks) == 15
-
-
-def test_sweeps_are_ordered_by_network_batch_and_precision() -> None:
-    runs = [
-        made_run(id=f"{p}{b}", precision=p, batch=b, model=f"net.{p}.engine")
-        for p in ("int8", "fp32", "fp16")
-        for b in (8, 1)
-    ]
-    document = document_from_runs(runs)
-    chart = figure(document, "inference_time_bar_all").chart
-    assert isinstance(chart, Bars)
-    assert not chart.stacked
-    kinds = ["onnxruntime fp32", "onnxruntime fp16", "onnxruntime int8"]
-    assert [group.name for group in chart.groups] == kinds
-    host = next(run for run in runs if run.id == "fp161").times.host
-    assert chart.groups[1].values[0] == pytest.approx(host.mean() * 1e3)
 
 
 def test_history_needs_three_times() -> None:
@@ -317,19 +247,6 @@ def test_history_needs_three_times() -> None:
     x, y = chart.panels[0].lines[0].x, chart.panels[0].lines[0].y
     assert x[1] - x[0] == 86_400
     assert list(y) == pytest.approx([np.median(run.times.host) * 1e3 for run in days])
-
-
-def test_builds_and_checks_show_what_they_are_told(tmp_path: Path) -> None:
-    document = document_from_runs(full_runs(tmp_path))
-    build = table(document, "build")
-    shown = {row[0].shown: row[1].shown for row in build.rows}
-    assert shown == {"build": "12.50 s", "peak memory": "1.00 GiB", "tensorrt": "10.9"}
-    checks = table(document, "checks")
-    assert [h.key for h in checks.headings] == ["run", "output", "max_abs", "cosine", "ok"]
-    section = document.section("checks")
-    assert section is not None
-    facts = next(block for block in section.blocks if isinstance(block, KeyValues))
-    assert dict(facts.pairs)["outputs.a.mae"].value == 0.1
 
 
 def test_pictures_are_shown_once_and_missing_ones_not_at_all(tmp_path: Path) -> None:
@@ -350,14 +267,6 @@ def test_networks_are_named_by_what_their_files_share() -> None:
     }  # fmt: skip
     for model, network in names.items():
         assert network_name(made_run(model=model).record) == network
-
-
-def test_file_names_are_plain_and_never_taken_twice() -> None:
-    taken: set[str] = set()
-    assert file_stem("../a b", taken=taken) == "a_b"
-    assert file_stem("a/b", taken=taken) == "a_b_2"
-    assert file_stem("模型", taken=taken) == "model"
-    assert file_stem("网络", taken=taken) == "model_2"
 
 
 def made(id: str, model: str, runtime: str, **spec: Any) -> Run:
@@ -402,19 +311,6 @@ def test_names_tell_runs_apart_and_no_more() -> None:
     )
 
 
-def test_names_that_would_be_alike_say_what_else_differs() -> None:
-    runs = [
-        made("a", "net.engine", "tensorrt", cuda_graph="on"),
-        made("b", "net.engine", "tensorrt", cuda_graph="off"),
-        made("c", "other.engine", "tensorrt", cuda_graph="on"),
-    ]
-    assert labels_from_runs(runs) == (
-        "net.engine · CUDA graph",
-        "net.engine · no CUDA graph",
-        "other.engine",
-    )
-
-
 def test_long_names_are_cut_but_stay_different() -> None:
     names = [f"a-rather-long-network-name · {middle} · the-same-end" for middle in ("gpu", "serve")]
     short = shortened_apart(names, length=20)
@@ -423,38 +319,12 @@ def test_long_names_are_cut_but_stay_different() -> None:
     assert shortened_apart([], length=20) == []
 
 
-def test_every_run_of_a_sparse_matrix_has_a_bar_of_its_own() -> None:
-    chart = figure(document_from_runs(day()), "inference_time_bar_all").chart
-    assert isinstance(chart, Bars)
-    assert len(chart.categories) == len(set(chart.categories)) == 7
-    assert len(chart.groups) == 1
-    assert None not in chart.groups[0].values
-
-
 def test_pictures_of_mixed_protocols_say_that_they_do_not_compare() -> None:
     document = document_from_runs(day())
     for id in ("speed_benchmark", "percentiles", "inference_time_bar_all"):
         assert "different protocols (serve, gpu, pipeline)" in (figure(document, id).caption or "")
     first = next(block for block in document.sections[0].blocks if isinstance(block, Text))
     assert "different protocols" in first.text
-
-
-def test_facts_of_the_machine_have_names_and_units() -> None:
-    extra = {
-        "cpu_steal_fraction": 0.0125,
-        "memory_limit_bytes": 2**34,
-        "throttled_s": 0.25,
-        "gpu0_utilisation": 0.5,
-        "gpu0_mig": False,
-        "unheard_of_fraction": 0.5,
-    }
-    facts = facts_from_environment(Environment(host="h", os="Linux", extra=extra))
-    assert facts["CPU steal"] == "1.2 %"
-    assert facts["Memory limit"] == "16.0 GiB"
-    assert facts["Throttled"] == "250.0 ms"
-    assert facts["GPU0 utilisation"] == "50.0 %"
-    assert facts["GPU0 MIG"] == "no"
-    assert facts["Unheard of"] == "50.0 %"
 
 
 WRONG = Finding(code="H03", severity="error", message="two inputs gave equal outputs")
@@ -568,28 +438,6 @@ def test_a_file_that_is_no_list_of_prices_is_refused(tmp_path, text):
     assert "\\n" not in str(caught.value.fix)
 
 
-def test_one_device_alone_has_its_cost_and_its_bound_too(tmp_path):
-    run = run_on("The Big One", 1e-3, batch=1)
-    assert make([run]) is None
-    told = {"prices": {"big": Price(per_hour=3.6, currency="EUR")}, "latency_under_s": 0.5}
-    found = tables(make([replace(run, extra=told)]))
-    assert found["devices"].rows[0][6].shown.endswith("EUR")
-    assert found["devices_under"].rows
-    request = ReportRequest(names=["x"], output=tmp_path, under="0ms")
-    with pytest.raises(UsageError, match="under 0 s"):
-        _with_prices([run], request)
-
-
-def test_prices_of_other_devices_alone_are_a_mistake_and_said(tmp_path):
-    (tmp_path / "prices.toml").write_text('[H100]\nper_hour = 3\ncurrency = "EUR"\n')
-    runs = [run_on(name, 1e-3, batch=1) for name in ("The Big One", "small")]
-    request = ReportRequest(names=["x"], output=tmp_path, prices=tmp_path / "prices.toml")
-    with pytest.raises(UsageError, match="no price of a device in this report") as caught:
-        _with_prices(runs, request)
-    assert "The Big One (box), small (box)" in caught.value.facts["devices"]
-    assert caught.value.facts["prices of"] == "H100"
-
-
 def test_machines_of_one_kind_go_by_what_their_owners_call_them():
     runs = []
     for name in ("orin-1", "orin-2"):
@@ -602,28 +450,3 @@ def test_machines_of_one_kind_go_by_what_their_owners_call_them():
     assert labels_from_runs(runs) == ("orin-1", "orin-2")
     rows = tables(make(runs))["devices"].rows
     assert all(row[6].shown.endswith("EUR") for row in rows)  # prices know the kind as well
-
-
-def test_a_run_on_a_gpu_belongs_to_that_gpu():
-    made = run_on("A", 1e-3, batch=1)
-    gpus = (Gpu(name="first"), Gpu(name="second"))
-    environment = made.record.environment.having(gpus=gpus)
-    spec = made.record.spec.having(device="cuda:1")
-    record = made.record.having(environment=environment, spec=spec)
-    assert list(device_names([Run(record=record, times=made.times)]).values()) == ["second"]
-
-
-def test_a_gate_shows_every_rule_and_counts_them() -> None:
-    run = made_run()
-    rules = [rules_from_text(each)[0] for each in ("median<2s", "median<1ns", "p99.9<2s")]
-    results = evaluate(rules, summary=summary_from_run(run))
-    document = document_from_gates(
-        [Gate(name="tiny.onnx", results=tuple(results), open=False, candidate=run)]
-    )
-    written = markdown(document)
-    assert "1 pass, 1 fail, 1 unclear" in written
-    assert written.split("| Fact |")[0].count("\n|") == 5
-    lines = text(document, width=80).splitlines()
-    assert [line.split()[0] for line in lines if "median<" in line or "p99.9" in line] == [
-        "pass", "FAIL", "unclear",
-    ]  # fmt: skip

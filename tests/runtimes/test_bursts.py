@@ -21,7 +21,6 @@ import pytest
 from gpu_standin import Clock, Cudart, plan_bytes
 from trtbench.analysis.verdict import burst_effects
 from trtbench.compare.turns import BURSTS_LIMIT_S, LIMIT_S, Sides, load_orders, make_duet, settle
-from trtbench.core.errors import UsageError
 from trtbench.core.run import RunRecord
 from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.host.cuda import Cuda, CudaError
@@ -85,13 +84,6 @@ def test_a_graph_that_one_side_lacks_is_left_out_on_both(tmp_path: Path) -> None
     assert all(record.conditions["cuda_graph"].value is False for record in records)
     assert any("the other side cannot be captured" in note for note in records[0].notes)
     assert any("measured without a CUDA graph" in note for note in records[1].notes)
-
-
-@pytest.mark.process
-def test_a_length_that_was_asked_for_is_that_of_launches(tmp_path: Path) -> None:
-    _, records = compared(tmp_path, (1e-3, 1e-3), "--iterations", "20", *TWO[:4])
-    assert {record.duet.design for record in records} == {"launches"}
-    assert all(record.spec.spin_wait is False for record in records)
 
 
 def test_a_burst_is_timed_without_its_lead(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,16 +352,6 @@ def test_what_is_asked_for_settles_how_sides_take_turns(
     assert found == mode
     assert {each.cuda_graph for each in sides.both} == {graph}
     assert {each.spin_wait for each in sides.both} == {spins}
-
-
-def test_bursts_on_two_devices_are_refused() -> None:
-    model = ModelRef(path="a.engine", format="engine")
-    one, other = (
-        RunSpec(model=model, runtime="tensorrt", device=device) for device in ("cuda:0", "cuda:1")
-    )
-    request = CompareRequest(baseline="a.engine", candidates=["b.engine"], mode="bursts")
-    with pytest.raises(UsageError, match="on one GPU"):
-        settle(Sides(baseline=one, candidate=other), request)
 
 
 @pytest.mark.parametrize("runtime", ["tensorrt", "onnxruntime"])

@@ -101,12 +101,6 @@ def test_two_sides_of_one_process_take_turns_and_tell_their_time_alone(
     np.testing.assert_array_equal(again[0][1].stamps["second"].astype(bool), after[0])
 
 
-def test_a_side_that_runs_alone_needs_the_other(tmp_path: Path) -> None:
-    side = one_side(models.tiny_model(tmp_path / "m.onnx"))
-    with pytest.raises(ValueError, match="needs a channel"):
-        play(DuetJob(sides=(side, side), mine=0), Stage())
-
-
 def test_a_partner_that_is_lost_ends_the_wait() -> None:
     """Whatever one waits for: a greeting, a turn, a number; and a word that was not expected."""
     for wait in (TurnPartner.meet, TurnPartner.wait, lambda partner: partner.swap(1.0)):

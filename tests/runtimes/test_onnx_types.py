@@ -49,7 +49,6 @@ def precision_of_graph(
     return known_value(conditions_of_model(model_ref(path))["precision"])
 
 
-PRODUCT = node("MatMul", ["x", "w"], ["y"])
 CAST_IN = [node("Cast", ["x"], ["c"], to=F32), node("MatMul", ["c", "w"], ["y"])]
 QUANTIZED = [
     node("QuantizeLinear", ["x", "s"], ["q"]),

@@ -188,11 +188,3 @@ def test_the_second_gpu_is_told_to_the_provider(
     assert package.asked == [("CUDAExecutionProvider", {"device_id": "1"}), "CPUExecutionProvider"]
     opened(spec, package, monkeypatch, device="cuda:0")
     assert package.asked == ["CUDAExecutionProvider"], "a device alone asks for its provider"
-
-
-@pytest.mark.parametrize(("device", "providers"), [("cuda:0", "cpu"), ("cpu", "cuda")])
-def test_a_device_and_providers_that_disagree_are_refused(
-    spec: RunSpec, device: str, providers: str
-) -> None:
-    with pytest.raises(UsageError, match="do not go together"):
-        onnxruntime.open_session(changed(spec, device=device, options={"providers": providers}))

@@ -9,7 +9,6 @@ import pytest
 
 from models import conv_model
 from trtbench.cli import run as command
-from trtbench.core.errors import UsageError
 from trtbench.core.run import Run
 from trtbench.data import demo_file
 from trtbench.layers.join import join_layers
@@ -17,7 +16,6 @@ from trtbench.measure.bench import profile_model
 from trtbench.requests.measure import BenchRequest
 from trtbench.requests.run_spec import run_spec
 from trtbench.requests.settings import Config
-from trtbench.runtimes import onnxruntime as runtime
 from trtbench.runtimes.onnxruntime import rows_of_runs
 from trtbench.store.store import Store
 
@@ -82,11 +80,3 @@ def test_nodes_are_sorted_into_their_runs() -> None:
         [("a (Add)", pytest.approx(2e-6)), ("b (Add)", pytest.approx(3e-6))],
         [("a (Add)", pytest.approx(4e-6))],
     ]
-
-
-def test_on_a_gpu_launching_would_be_timed(tmp_path: Path) -> None:
-    model = conv_model(tmp_path / "net.onnx", batch=1)
-    request = BenchRequest(model=model, device="cuda:0", profile=True)
-    spec = run_spec(request, Config(store=str(tmp_path)))
-    with pytest.raises(UsageError, match="times nodes on the CPU"):
-        runtime.open_session(spec)

@@ -276,21 +276,6 @@ def test_a_first_query_that_fails_says_why_and_closes_the_session(
     assert [each.closed for each in opened] == [True]
 
 
-def test_a_session_may_leave_abilities_out() -> None:
-    session = Sleeper(spec())
-    assert session.burst(size=1, lead=1) is None
-    with pytest.raises(UsageError, match="cannot change shapes between queries"):
-        session.query({})
-    outputs, seconds = session.fetch_with_span()
-    assert (outputs, seconds >= 0) == ({}, True)
-
-
-def test_a_trace_is_stretched_to_the_rate_and_begins_anew() -> None:
-    due = arrivals(10.0, Length(iterations=7), kind="trace", trace_s=(0.0, 1.0, 4.0)) * 1e-9
-    np.testing.assert_allclose(due, [0.0, 0.05, 0.2, 0.3, 0.35, 0.5, 0.6], atol=1e-6)
-    assert np.all(np.diff(due) > 0)
-
-
 def test_of_several_launches_the_worst_evidence_counts() -> None:
     merged = evidence_of_launches(
         [

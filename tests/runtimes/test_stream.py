@@ -112,22 +112,6 @@ def row(value: float = 1.0, size: int = 16) -> dict[str, np.ndarray]:
     return {"x": np.full(size, value, np.float32)}
 
 
-def test_items_that_cannot_be_read_are_left_out_and_named(tmp_path: Path) -> None:
-    model = models.tiny_model(tmp_path / "m.onnx")
-    found = over(model, tmp_path / "a", row(1), None, row(2), None, batch=2)
-    assert found.items == 2
-    assert [(each.place, each.name, each.reason) for each in found.unreadable] == [
-        (1, "item 1", "cut short"), (3, "item 3", "cut short"),
-    ]  # fmt: skip
-    assert Chunks(tmp_path / "a").whole()["y"].shape == (2, 4)
-    assert found.notes[-1] == "made by a test"
-    with pytest.raises(InputError, match="no item can be read") as caught:
-        over(model, tmp_path / "b", None, None)
-    assert caught.value.facts == {"items": "2", "item 0": "cut short"}
-    with pytest.raises(InputError, match="no items were found"):
-        over(model, tmp_path / "c")
-
-
 def test_a_model_of_fixed_batch_gets_the_last_one_filled_up(tmp_path: Path) -> None:
     fixed = models.tiny_model(tmp_path / "fixed.onnx", batch=4)
     items = [row(value) for value in range(6)]
@@ -182,22 +166,6 @@ def test_items_that_are_counted_further_back_run_one_by_one(tmp_path: Path) -> N
     assert outputs[:, 0, 0, 0].tolist() == [0, 1, 2]
     with pytest.raises(InputError, match="no input has a row per item in front"):
         over(model, tmp_path / "b", *items, batch=2)
-
-
-def test_items_that_do_not_fit_are_told_apart(tmp_path: Path) -> None:
-    wide = models.identity(tmp_path / "w.onnx", ("x", TensorProto.FLOAT, ["batch", "width"]))
-    with pytest.raises(InputError, match="differ in size") as caught:
-        over(wide, tmp_path / "a", row(size=3), row(size=5), batch=2)
-    assert caught.value.facts["sizes"] == "3, 5"
-    assert over(wide, tmp_path / "b", row(size=3), row(size=5), batch=1).items == 2
-    with pytest.raises(InputError, match="no array for the input 'x'") as caught:
-        over(wide, tmp_path / "c", {"y": np.ones(3, np.float32)})
-    assert caught.value.facts["arrays"] == "y"
-    tiny = models.tiny_model(tmp_path / "t.onnx")
-    with pytest.raises(InputError, match="does not run on these inputs") as caught:
-        over(tiny, tmp_path / "d", row(size=7))
-    assert "x 1x7 float32" in caught.value.facts["inputs"]
-    assert "data that the model takes" in (caught.value.fix or "")
 
 
 def test_outputs_that_are_no_rows_of_numbers_are_left_out(tmp_path: Path) -> None:

@@ -9,18 +9,16 @@ import numpy as np
 import pytest
 
 from gpu_standin import PROFILE_S, SHAPE_S, Trt, plan_bytes
-from models import multi_input_model, tiny_model
+from models import tiny_model
 from trtbench.analysis.pass_times import facts_from_blocks, switches_from_facts
 from trtbench.core.errors import InputError, UsageError
 from trtbench.core.jobs import BenchOutcome, Stage
 from trtbench.core.run import Environment, Run, RunRecord
 from trtbench.core.samples import IterationTimes
-from trtbench.core.spec import Length, ModelRef, RunSpec, TensorSpec, Warmup
+from trtbench.core.spec import Length, ModelRef, RunSpec, Warmup
 from trtbench.report.run_facts import words_from_switches
 from trtbench.report.sections import telemetry as switches
 from trtbench.runtimes import onnxruntime, tensorrt
-from trtbench.runtimes._loop import switch_facts
-from trtbench.runtimes._session import Session
 
 SHORT = {
     "warmup": Warmup(floor=Length(iterations=2), until_steady=False),
@@ -95,18 +93,6 @@ def test_a_query_after_a_change_computes_what_it_should(gpu: Trt, tmp_path: Path
     session.close()
 
 
-def test_shapes_outside_of_the_profile_there_are_refused(gpu: Trt, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="outside of what the engine was built for"):
-        on_gpu(tmp_path, switch_shapes={"x": (40, 8)})
-    with pytest.raises(UsageError, match="no optimization profile 2") as caught:
-        on_gpu(tmp_path, switch_profile=2)
-    assert caught.value.fix == "--switch-profile 1"
-    with pytest.raises(UsageError, match="one stream"):
-        on_gpu(tmp_path, switch_profile=1, streams=2)
-    with pytest.raises(UsageError, match="is the one that was measured"):
-        on_gpu(tmp_path, switch_profile=0)
-
-
 @pytest.mark.parametrize("wrong", [{"nobody": (8, 16)}, {"x": (8, 16, 2)}, {"x": (8, 5)}])
 def test_a_change_to_what_there_is_not_is_refused_before_all_is_measured(
     tmp_path: Path, wrong: dict[str, tuple[int, ...]]
@@ -118,16 +104,6 @@ def test_a_change_to_what_there_is_not_is_refused_before_all_is_measured(
         onnxruntime.bench(spec, folder=tmp_path, stage=stage)
     assert "measure" not in stage.begun
     assert "--shape" not in (caught.value.fix or "")
-
-
-def test_a_change_on_which_the_model_does_not_run_is_no_bug(tmp_path: Path) -> None:
-    model = ModelRef(path=str(multi_input_model(tmp_path / "m.onnx")), format="onnx")
-    asked = RunSpec(model=model, runtime="onnxruntime", batch=2, **SHORT)
-    spec = asked.having(switch_shapes={"attention_mask": (3, 5)})
-    with pytest.raises(InputError, match="does not run on these inputs") as caught:
-        onnxruntime.bench(spec, folder=tmp_path, stage=Stage())
-    assert "attention_mask 3x5" in str(caught.value.facts["inputs"])
-    assert "every input that changes" in str(caught.value.fix)
 
 
 def test_onnx_runtime_changes_shapes_too_and_has_no_profiles(tmp_path: Path) -> None:
@@ -150,27 +126,3 @@ def test_onnx_runtime_changes_shapes_too_and_has_no_profiles(tmp_path: Path) -> 
     assert len(section.blocks[0].rows) == 2
     with pytest.raises(UsageError, match="no optimization profiles"):
         on_cpu(tmp_path, switch_profile=1)
-
-
-@pytest.mark.parametrize("free", [True, False])
-def test_only_who_takes_any_shape_may_leave_the_shape_it_was_asked_for(free: bool) -> None:
-    """PyTorch's inputs are those that a run gave; those of a file are fixed."""
-    seen: list[tuple[int, ...]] = []
-
-    class Given(Session):
-        inputs = (TensorSpec(name="x", dtype="float32", shape=(1, 4)),)
-        outputs = ()
-        free_shapes = free
-        bind = step = fetch = None
-
-        def query(self, arrays: Any, *, profile: int = 0) -> Any:
-            return lambda: seen.append(arrays["x"].shape)
-
-    model = ModelRef(path="m.ts", format="torch")
-    spec = RunSpec(model=model, runtime="torch", switch_shapes={"x": (8, 4)})
-    if not free:
-        with pytest.raises(InputError, match="1 is fixed"):
-            switch_facts(Given(), spec, Given.inputs)
-        return
-    assert switch_facts(Given(), spec, Given.inputs)["switch_to"] == "8x4"
-    assert set(seen) == {(1, 4), (8, 4)}

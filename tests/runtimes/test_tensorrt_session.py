@@ -261,20 +261,6 @@ def test_streams_overlap_and_say_so(gpu: Trt, bench: Bench) -> None:
     assert alone.conditions["overlapping"].value is True
 
 
-def test_outputs_are_those_of_the_engine(gpu: Trt, spec: RunSpec) -> None:
-    session = tensorrt.open_session(spec)
-    x = np.arange(16, dtype=np.float32).reshape(2, 8)
-    session.bind({"x": x})
-    np.testing.assert_array_equal(session.fetch()["y"], 2 * x + 1)
-    larger = np.ones((9, 8), np.float32)
-    session.bind({"x": larger})
-    np.testing.assert_array_equal(session.fetch()["y"], 2 * larger + 1)
-    session.bind({"x": x})
-    assert session.fetch()["y"].shape == (2, 8)
-    session.close()
-    assert gpu.cuda.live == {}
-
-
 def test_layers_are_timed_in_a_pass_of_their_own(gpu: Trt, spec: RunSpec, tmp_path: Path) -> None:
     stage = Stage()
     asked = spec.having(profile=True)
@@ -296,29 +282,12 @@ def test_a_shape_outside_the_profile_names_the_range(gpu: Trt, bench: Bench) -> 
     assert gpu.cuda.live == {}
 
 
-def test_another_profile_allows_other_shapes(gpu: Trt, bench: Bench) -> None:
-    outcome, _ = bench(batch=17, profile_index=1)
-    assert gpu.contexts[0].active_optimization_profile == 1
-    assert outcome.inputs[0].shape == (17, 8)
-    with pytest.raises(UsageError, match="no optimization profile 2"):
-        bench(profile_index=2)
-
-
 def test_an_engine_of_another_version_is_told_before_it_is_loaded(
     gpu: Trt, bench: Bench, spec: RunSpec
 ) -> None:
     Path(spec.model.path).write_bytes(plan_bytes((10, 9, 0, 34)))
     with pytest.raises(InputError, match=r"built by TensorRT 10\.9\.0, and 8\.6\.0 is installed"):
         bench()
-
-
-def test_an_engine_of_the_other_flavour_names_the_runtime(
-    gpu: Trt, bench: Bench, spec: RunSpec
-) -> None:
-    Path(spec.model.path).write_bytes(plan_bytes((1, 7, 1, 116), b"vtrt"))
-    with pytest.raises(InputError) as caught:
-        bench()
-    assert caught.value.fix == "-r tensorrt-rtx"
 
 
 REFUSALS = {
@@ -340,12 +309,6 @@ def test_an_engine_that_is_refused_is_explained(gpu: Trt, bench: Bench, words: s
     assert gpu.cuda.live == {}
 
 
-def test_a_file_that_is_no_engine_is_refused(gpu: Trt, bench: Bench, spec: RunSpec) -> None:
-    Path(spec.model.path).write_bytes(b"not an engine at all" * 8)
-    with pytest.raises(InputError, match="is not an engine"):
-        bench()
-
-
 def test_contexts_that_do_not_fit_say_needed_and_free(gpu: Trt, bench: Bench) -> None:
     gpu.activation = 4 << 30
     with pytest.raises(UnavailableError) as caught:
@@ -358,24 +321,6 @@ def test_an_error_in_mid_run_ends_the_run_and_frees_the_device(gpu: Trt, bench: 
     gpu.cuda.fail_after["cudaEventSynchronize"] = 20
     with pytest.raises(CudaError, match="illegal memory access"):
         bench(protocol="pipeline")
-    assert gpu.cuda.live == {}
-
-
-@pytest.mark.parametrize(
-    ("part", "answer", "words"),
-    [
-        ("set_input_shape", False, "refuses the shape of 'x'"),
-        ("set_tensor_address", False, "refuses the address of 'x'"),
-        ("infer_shapes", ["y"], "does not know the shapes of y"),
-        ("execute_async_v3", False, "could not run the engine"),
-    ],
-)
-def test_what_tensorrt_refuses_is_an_error_and_frees_the_device(
-    gpu: Trt, bench: Bench, monkeypatch: pytest.MonkeyPatch, part: str, answer: object, words: str
-) -> None:
-    monkeypatch.setattr(Context, part, lambda *_: answer)
-    with pytest.raises(CudaError, match=words):
-        bench()
     assert gpu.cuda.live == {}
 
 
@@ -417,21 +362,6 @@ def test_an_engine_that_was_cut_short_is_refused_before_it_is_loaded(
         "bytes": str(len(whole)),
         "stated in its header": str(len(whole) + 7),
     }
-
-
-def test_options_and_combinations_without_meaning_are_refused(gpu: Trt, bench: Bench) -> None:
-    with pytest.raises(UsageError, match="no option 'plugin'") as caught:
-        bench(options={"plugin": "a.so"})
-    assert caught.value.fix == "--opt plugins=a.so"
-    with pytest.raises(UsageError, match="coldl2 has one query at a time"):
-        bench(protocol="coldl2", streams=2)
-    with pytest.raises(UsageError, match="modules is one of lazy, eager, not 'soon'"):
-        bench(options={"modules": "soon"})
-    with pytest.raises(UsageError, match="has no threads to set"):
-        bench(threads=2)
-    with pytest.raises(UsageError, match="no optimization profile 7"):
-        bench(profile_index=7)
-    assert gpu.cuda.live == {}
 
 
 def test_libraries_of_plugins_are_loaded_before_the_engine(gpu: Trt, bench: Bench) -> None:

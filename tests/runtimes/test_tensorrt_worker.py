@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -74,31 +73,6 @@ def test_a_run_knows_the_precision_its_engine_was_built_in(engine: Path, tmp_pat
     assert "precision" not in bench("fp32", "0" * 64), "of another engine"
 
 
-def test_every_part_of_a_protocol_is_shown_with_the_numbers(engine: Path, tmp_path: Path) -> None:
-    parts = ("--streams", "2", "--spin-wait", "--no-transfers", "--profile-index", "1")
-    ended = trtbench("bench", str(engine), *QUICK, "--cuda-graph", *parts, cwd=tmp_path)
-    assert ended.returncode == 0, ended.stderr
-    told = "CUDA graph, no transfers, spin wait, 2 streams, latencies overlap, profile 1"
-    assert f"protocol serve ({told})" in ended.stdout.splitlines()[0]
-    ended = trtbench("bench", str(engine), *QUICK, "--protocol", "server", "--rate", "200/s",
-                     "--arrivals", "constant", cwd=tmp_path)  # fmt: skip
-    assert "server (200.0/s constant, no CUDA graph)" in ended.stdout, ended.stderr
-
-
-def test_explain_measures_one_change_at_a_time(engine: Path, tmp_path: Path) -> None:
-    for tag, flags in (("serve", ()), ("gpu", ("--protocol", "gpu"))):
-        ended = trtbench("bench", str(engine), *QUICK, *flags, "--tag", tag, cwd=tmp_path)
-        assert ended.returncode == 0, ended.stderr
-    ended = trtbench("explain", "tag:serve", "--against", "tag:gpu", "--measure", "--launches", "1",
-                     "--json", "--store", "store", cwd=tmp_path)  # fmt: skip
-    assert ended.returncode == 0, ended.stderr
-    ladder = json.loads(ended.stdout)
-    keys = [each["key"] for each in ladder["rungs"]]
-    assert keys == ["again", "transfers", "cuda_graph", "protocol"]
-    added = sum(each["seconds"] for each in ladder["rungs"]) + ladder["unexplained_s"]
-    assert ladder["from_s"] + added == pytest.approx(ladder["to_s"])
-
-
 def test_a_cuda_error_in_mid_run_is_a_recorded_failure(engine: Path, tmp_path: Path) -> None:
     ended = trtbench(
         "bench", str(engine), *QUICK, "-o", "run", cwd=tmp_path, fail="cudaEventSynchronize:700:20"
@@ -109,29 +83,3 @@ def test_a_cuda_error_in_mid_run_is_a_recorded_failure(engine: Path, tmp_path: P
     record = read_record(tmp_path / "run")
     assert isinstance(record, FailedRun)
     assert record.stage == "measure"
-
-
-def test_an_engine_is_asked_what_it_takes_when_it_may_be_loaded(
-    engine: Path, tmp_path: Path
-) -> None:
-    """Of one that trtexec built nothing lies beside it: it alone knows."""
-    bare = trtbench("inspect", str(engine), "--json", cwd=tmp_path)
-    told = json.loads(bare.stdout)
-    assert told["facts"]["memory"].endswith("activations, I/O unknown")
-    assert not told["inputs"]
-    asked = trtbench("inspect", str(engine), "--load", "--batch", "3", "--json", cwd=tmp_path)
-    found = json.loads(asked.stdout)
-    assert found["facts"]["loads_here"] == "yes"
-    assert not any("installed" in note for note in found["notes"])
-    assert "activations 4.00 KiB, I/O 192 B" in found["facts"]["memory"]
-    memory = found["memory"]
-    assert (memory["context_bytes"], memory["processes_fit"]) == (4096 + 192, None)
-    assert memory["contexts_fit"] == memory["total_bytes"] // memory["context_bytes"]
-    assert [each["shape"] for each in found["inputs"]] == [[3, 8]]
-    refused = trtbench("inspect", str(engine), "--load", "--batch", "99", cwd=tmp_path)
-    assert refused.returncode == 0, refused.stderr
-    assert "outside of what the engine was built for" in refused.stdout
-    assert "loads here  it did not run" in refused.stdout
-    (tmp_path / "model.onnx").write_bytes(b"none")
-    other = trtbench("inspect", "model.onnx", "--load", cwd=tmp_path)
-    assert "--load asks an engine, and model.onnx is none" in other.stderr

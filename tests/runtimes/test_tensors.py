@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
-from trtbench.core.errors import InputError
-from trtbench.core.spec import ShapeProfile, TensorSpec
-from trtbench.runtimes._session import profile_from_rows, repeat_profiled, unfit_inputs
+from trtbench.core.spec import TensorSpec
+from trtbench.runtimes._session import profile_from_rows
 from trtbench.runtimes._trt_engine import (
     Port,
     array_from_bytes,
-    bytes_of,
     judged,
     same,
 )
@@ -53,17 +49,6 @@ def test_an_output_whose_shape_depends_on_data_is_all_there_is_room_for() -> Non
     raw = np.arange(6, dtype=np.float32).view(np.uint8)
     for shape in ((-1,), (-1, -1), (2, -1)):
         assert array_from_bytes(raw, port(), shape).tolist() == [0, 1, 2, 3, 4, 5]
-
-
-def test_inputs_of_the_wrong_size_are_refused_unless_the_layout_has_room() -> None:
-    array = np.ones((2, 3), np.float32)
-    with pytest.raises(InputError, match="'x' has the wrong size") as caught:
-        bytes_of(array, port(), 12)
-    assert caught.value.facts == {"bytes": "24", "expected": "12"}
-    filled = bytes_of(array, port(packed=32), 32)
-    assert filled.nbytes == 32
-    assert np.array_equal(filled[:24].view(np.float32), array.reshape(-1))
-    assert not filled[24:].any()
 
 
 ONE = np.array([1.0, 2.0, 100.0], np.float32)
@@ -111,67 +96,5 @@ def test_layers_of_most_iterations_count_and_names_may_repeat() -> None:
     assert (found.layers[0].min_s, found.layers[0].max_s) == (1.0, 3.0)
 
 
-def test_layers_that_were_not_timed_have_no_share() -> None:
-    assert profile_from_rows([]).count == 0
-    assert profile_from_rows([[], []]).layers == ()
-    (only,) = profile_from_rows([[("a", 0.0)]]).layers
-    assert only.share is None
-
-
-def test_a_profiling_pass_ends_after_so_many_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[int] = []
-    repeat_profiled(lambda: calls.append(1), most=25)
-    assert len(calls) == 35  # ten thrown away; two seconds are not over
-    calls.clear()
-    monkeypatch.setattr("trtbench.runtimes._session.ENOUGH_S", 0.0)
-    repeat_profiled(lambda: calls.append(1))
-    assert len(calls) == 30, "the fewest, once the time is over"
-
-
 IDS = TensorSpec(name="ids", dtype="int64", shape=(1, 8))
 IMAGE = TensorSpec(name="my x", dtype="float32", shape=(1, 3))
-
-
-@pytest.mark.parametrize(
-    ("said", "inputs", "how", "fix"),
-    [
-        ("indices out of data bounds", (IDS,), {"drawn": True}, "rows for"),
-        ("index out of range in self", (IDS,), {"drawn": True, "ranged": True}, "--range 0:99"),
-        ("index out of range", (IMAGE,), {"drawn": True}, "--inputs FILE"),
-        ("sizes differ", (IDS,), {"drawn": True}, "--shape ids:1x8"),
-        ("sizes differ", (IMAGE,), {"drawn": False}, "--shape 'my x:1x3'"),
-        ("", (IMAGE,), {"drawn": False}, "data that the model takes"),
-    ],
-)
-def test_what_helps_when_a_model_does_not_run_on_its_inputs(
-    said: str, inputs: tuple[TensorSpec, ...], how: dict[str, bool], fix: str
-) -> None:
-    problem = unfit_inputs(RuntimeError(said), inputs, **how)
-    assert problem.facts["reason"] == (said or "RuntimeError")
-    assert fix in (problem.fix or "")
-    assert ("at random" in problem.facts["inputs"]) is how["drawn"]
-    assert ("integers" in problem.facts) is ("rows for" in (problem.fix or ""))
-
-
-def test_an_engine_tells_its_ports() -> None:
-    from trtbench.runtimes._trt_engine import ports_of
-
-    answers = {
-        "num_io_tensors": 2, "get_tensor_name": lambda index: "xy"[index],
-        "get_tensor_dtype": lambda name: "DataType.HALF", "get_tensor_shape": lambda name: (-1, 3),
-        "get_tensor_mode": lambda name: name, "get_tensor_location": lambda name: name == "y",
-        "get_tensor_vectorized_dim": lambda name: 1 if name == "y" else -1,
-        "get_tensor_components_per_element": lambda name: 8 if name == "y" else -1,
-        "get_tensor_profile_shape": lambda name, profile: ((1, 3), (2, 3), (3 + profile, 3)),
-    }  # fmt: skip
-    trt = SimpleNamespace(
-        TensorIOMode=SimpleNamespace(INPUT="x"), TensorLocation=SimpleNamespace(HOST=True)
-    )
-    x, y = ports_of(SimpleNamespace(**answers), trt, profile=1)  # type: ignore[arg-type]
-    assert (x.is_input, x.on_host, x.packed_dim, x.packed) == (True, False, None, 1)
-    assert x.range == ShapeProfile(min=(1, 3), opt=(2, 3), max=(4, 3))
-    assert (y.is_input, y.on_host, y.packed_dim, y.packed, y.range) == (False, True, 1, 8, None)
-    assert (x.spec.shape, x.moves) == ((None, 3), True)
-    answers["get_tensor_dtype"] = lambda name: "DataType.FP2"
-    with pytest.raises(InputError, match="'x' has an unknown type"):
-        ports_of(SimpleNamespace(**answers), trt, profile=1)  # type: ignore[arg-type]

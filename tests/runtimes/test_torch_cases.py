@@ -11,8 +11,6 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[1] / "src"
-OPEN = ["batch", 3, 16, 16]
-
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("torch")]
 
 

@@ -158,53 +158,6 @@ def test_models_of_libraries_are_told_from_files() -> None:
     assert not is_named("C:net.pt")
 
 
-CODE = {
-    "mine/__init__.py": "",
-    "mine/nets.py": "import os, helper\nfrom . import layers\nfrom .blocks.deep import Deep\n",
-    "mine/layers.py": "def make(:\n",  # its importer will say so
-    "mine/blocks/__init__.py": "",
-    "mine/blocks/deep.py": "from ..common import width\nfrom mine.nets import later\n",
-    "mine/common.py": "width = 3\n",
-    "mine/unused.py": "",
-    "helper.py": "",
-}
-
-
-@pytest.fixture
-def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name, text in CODE.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    monkeypatch.delenv("PYTHONPATH", raising=False)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def test_the_code_that_makes_a_model_is_a_part_of_it(
-    code: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All that is imported from the same place, and nothing beside it."""
-    files, made_with = runtime.model_parts("w.pt", {"factory": "mine.nets:make"})
-    assert files[0] == "mine/nets.py"
-    assert set(files) == CODE.keys() - {"mine/unused.py"}
-    assert made_with == ("factory=mine.nets:make",)
-    monkeypatch.chdir("/")
-    assert runtime.model_parts("w.pt", {"factory": "mine.nets:make"})[0] == ()
-    monkeypatch.setenv("PYTHONPATH", str(code))
-    found, _ = runtime.model_parts("w.pt", {"factory": "helper:make", "weights": "own.pt"})
-    assert found == ("own.pt", str(code / "helper.py"))
-    assert runtime.model_parts("w.pt", {"factory": ".:make"})[0] == ()
-
-
-def test_random_weights_are_told_by_their_seed() -> None:
-    named, asked = "timm:net", {"weights": "none", "seed": "7"}
-    assert runtime.model_parts(named, asked) == ((), ("weights=none", "seed=7"))
-    assert runtime.model_parts("net.pt", asked) == ((), ())  # a file has its own
-    for odd in ("x", "-1", "²"):
-        with pytest.raises(UsageError, match=f"seed is a whole number, not '{odd}'"):
-            runtime.model_parts(named, {"weights": "none", "seed": odd})
-
-
 @pytest.mark.parametrize(
     ("changes", "together", "waits"),
     [

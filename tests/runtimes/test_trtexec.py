@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trtbench.core.codec import json_from_value
-from trtbench.core.errors import InputError, ProgramError, UnavailableError, UsageError
+from trtbench.core.errors import InputError, ProgramError, UnavailableError
 from trtbench.core.jobs import BenchOutcome, Stage
 from trtbench.core.results import Artefact
 from trtbench.core.samples import IterationTimes
@@ -135,20 +135,6 @@ def test_stages_follow_the_log(trtexec: Any) -> None:
     assert stages == ["load", "warm-up", "measure", "profile"]
 
 
-def test_without_a_profile_only_times_are_demanded(trtexec: Any) -> None:
-    outcome, _, stages, folder = bench(trtexec, profile=False)
-    names = ["profile.metadata.json", "times.json", "trtexec_stdout.log"]
-    assert sorted(path.name for path in folder.iterdir()) == names
-    assert "profile" not in stages
-    assert "--exportProfile" not in str(outcome.reported["command"])
-
-
-def test_a_profile_within_the_timed_run_is_refused_before_anything_runs(trtexec: Any) -> None:
-    with pytest.raises(UsageError, match="reports no times"):
-        bench(trtexec, separate_profile_run=False)
-    assert not (trtexec.folder / "launch" / "trtexec_stdout.log").exists()
-
-
 def span(*batches: int) -> dict[str, ShapeProfile]:
     least, best, most = ((batch, 3, 8, 8) for batch in batches)
     return {"input": ShapeProfile(min=least, opt=best, max=most)}
@@ -248,11 +234,6 @@ def test_a_binary_that_is_none_is_unavailable(problem: str, trtexec: Any, tmp_pa
     with pytest.raises(kind) as caught:
         bench(trtexec, options={"binary": str(fake)})
     assert str(fake) in str(caught.value)
-
-
-def test_a_version_that_is_not_the_one_here_is_refused(trtexec: Any) -> None:
-    with pytest.raises(UsageError, match=r"belongs to TensorRT 10\.9\.0, not 11\.1"):
-        bench(trtexec, options={"version": "11.1"})
 
 
 def test_commands_can_be_shown_without_trtexec(

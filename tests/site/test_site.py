@@ -13,10 +13,8 @@ from typing import Any
 
 import pytest
 
-import logs
 from many_runs import START, add, add_series, failed, fill_store, record
 from real_parts import find_browser
-from trtbench.cli import run as cli
 from trtbench.core.errors import StoreError, UsageError
 from trtbench.host.files import write_output
 from trtbench.report.site import file_names, script_from_data
@@ -161,54 +159,6 @@ def test_what_is_no_file_is_written_to_and_stays_what_it_is(tmp_path: Path) -> N
     write_output(link, "text")
     assert link.is_symlink()
     assert real.read_text() == "text"
-
-
-@pytest.mark.browser
-def test_a_number_that_another_tool_printed_is_marked_in_the_list(
-    tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    store = Store(tmp_path / "store")
-    add_series(store, [1e-3], [record(1)])
-    (tmp_path / "old.log").write_text(logs.log_10())
-    assert cli(["import", str(tmp_path / "old.log"), "--store", str(store.root)]) == 0
-    write_site(store, tmp_path / "out")
-    rows = json.loads((tmp_path / "out/data/runs.json").read_text())
-    assert sorted(row["reported"] for row in rows) == [False, True]
-    page = request.getfixturevalue("page")
-    page.goto((tmp_path / "out/index.html").as_uri())
-    marked = page.locator("td span[title*='another tool printed']")
-    marked.wait_for()
-    assert marked.count() == 1
-    assert marked.inner_text().endswith("*")
-
-
-def test_a_damaged_run_is_named_and_listed_with_the_reason(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    store = Store(tmp_path / "store")
-    ids = add_series(store, [1e-3] * 3, [record(k) for k in range(3)])
-    (store.runs / ids[1] / "run.json").write_text("{")
-    status = cli(["site", "-o", str(tmp_path / "out"), "--store", str(tmp_path / "store")])
-    assert status == 0
-    said = capsys.readouterr().err
-    assert f"cannot be read: {ids[1]}" in said
-    assert "3 runs, 2 written anew" in said
-    rows = json.loads((tmp_path / "out/data/runs.json").read_text())
-    assert {row["id"]: bool(row["failed"]) for row in rows}[ids[1]]
-
-
-def test_charts_are_described_where_those_of_reports_are(tmp_path: Path) -> None:
-    """The browser fills in numbers; titles, axes, colours and units come with the site."""
-    store = Store(tmp_path / "store")
-    add_series(store, [1e-3] * 2, [record(k) for k in range(2)])
-    out = write_site(store, tmp_path / "out").index.parent
-    script = (out / "assets/pages.js").read_text()
-    assert not re.search("xaxis|yaxis|scatter|marker|dash", script)
-    data = json.loads((out / "data/site.js").read_text()[len("trtbenchSite(") : -3])
-    assert set(re.findall(r'filled\("(\w+)"', script)) == set(data["figures"])
-    ranks = data["figures"]["ranks"]
-    assert ranks["x"]["label"] == "Time ({unit})"
-    assert [line["colour"] for line in ranks["lines"]] == ["blue", "vermillion"]
 
 
 # In the browser.

@@ -33,17 +33,6 @@ from trtbench.store.directory import (
 )
 
 
-def test_a_run_comes_back_as_it_was_written(tmp_path):
-    with partial_directory(tmp_path / "r") as folder:
-        write_samples(folder, records.TIMES)
-        write_record(folder, records.record("r"))
-        assert list(run_directories(tmp_path)) == []
-    run = read_run(tmp_path / "r")
-    assert isinstance(run, Run)
-    assert run.record == records.record("r")
-    assert (run.times.host == records.TIMES.host).all()
-
-
 @pytest.mark.parametrize(
     ("problem", "recorded", "kept"),
     [(ZeroDivisionError, False, False), (ZeroDivisionError, True, True),
@@ -217,12 +206,3 @@ def test_a_damaged_record_is_an_error_in_words(tmp_path, data):
     with pytest.raises(InputError) as caught:
         read_run(folder)
     assert str(folder / "run.json") in caught.value.message
-
-
-def test_a_folder_without_a_record_or_samples(tmp_path):
-    with pytest.raises(InputError, match="not a run directory"):
-        read_run(tmp_path)
-    folder = make_run(tmp_path / "r")
-    (folder / "samples.npz").unlink()
-    with pytest.raises(InputError, match="has no samples"):
-        read_run(folder)

@@ -9,9 +9,7 @@ import pytest
 import records
 
 from trtbench.cli import run as trtbench
-from trtbench.core.errors import UnavailableError
 from trtbench.store.store import Store
-from trtbench.workflows import export as module
 from trtbench.workflows.export import export_runs
 
 
@@ -84,14 +82,3 @@ def test_mlflow_gets_each_run_once(tmp_path, store, monkeypatch):
     assert first.data.tags["tag.nightly"] == "true"
     assert (first.info.status, found["f1"].info.status) == ("FINISHED", "FAILED")
     assert "run.json" in {each.path for each in client.list_artifacts(first.info.run_id)}
-
-
-def test_a_missing_library_is_said_with_what_to_type(tmp_path, store, monkeypatch):
-    def missing(name):
-        raise ImportError(f"No module named {name!r}")
-
-    monkeypatch.setattr(module.importlib, "import_module", missing)
-    for to in ("parquet", "mlflow"):
-        with pytest.raises(UnavailableError) as caught:
-            export_runs(store.index.find(), store=store, to=to, output=str(tmp_path / "out"))
-        assert caught.value.fix == f"pip install 'trtbench[{to}]'"

@@ -54,21 +54,6 @@ def test_an_index_may_be_opened_when_it_is_first_used_and_is_then_by_one_alone(t
     assert heard == ["1 run that the index lacked was taken in"]
 
 
-def test_a_lost_index_is_made_anew_by_reading_every_run_once(tmp_path):
-    for name in ("r1", "r2"):
-        put_on_disk(Store(tmp_path), name)
-    (tmp_path / "index.sqlite").unlink()
-    read: list[str] = []
-
-    def describe(run):
-        read.append(run.record.id)
-        return cached_from_run(run)
-
-    store = Store(tmp_path, describe=describe, at_once=False)
-    assert sorted(store.reindex(describe).adopted) == ["r1", "r2"]
-    assert sorted(read) == ["r1", "r2"]
-
-
 MADE = {
     "deleted": [],
     "empty": [],
@@ -194,16 +179,6 @@ def test_a_read_only_store_without_a_whole_index_is_read_from_its_folders(tmp_pa
     if left == "nothing":
         assert {entry.id for entry in sealed.index.find()} == {"r1", "r2"}
     assert "cannot be written" in " ".join(sealed.news)
-
-
-def test_a_column_of_nan_is_a_run_without_a_median(tmp_path):
-    store = Store(tmp_path)
-    record = records.record("r1")
-    with store.new_run("r1") as folder:
-        write_samples(folder, IterationTimes(host=np.full(20, np.nan)))
-        write_record(folder, record)
-    store.reindex(cached_from_run)
-    assert store.entry("r1").median_s is None
 
 
 def test_one_damaged_run_stops_neither_a_report_nor_a_site(tmp_path):

@@ -14,7 +14,6 @@ import sqlalchemy as sa
 from writers import put_many, tag_many
 
 from trtbench.core.errors import StoreError, UsageError
-from trtbench.core.run import Fact
 from trtbench.store.directory import entry_from_record
 from trtbench.store.index import Index
 
@@ -148,16 +147,6 @@ def test_a_run_outside_the_store_is_found_and_its_loss_noticed(world):
     assert records.counts(store.reindex(lambda run: None)) == (0, 1, [])
 
 
-def test_removal_takes_directory_and_entry(world):
-    store = world.open()
-    folder = records.add(store, records.record("r1", tags=("x",)))
-    records.add(store, records.record("r2"))
-    assert store.remove("tag:x") == (folder, ())
-    assert not folder.exists()
-    assert [entry.id for entry in store.index.find()] == ["r2"]
-    assert [each.name for each in store.runs.iterdir()] == ["r2"]
-
-
 @pytest.mark.process
 def test_several_processes_tag_one_run_and_no_tag_is_lost(world):
     folder = records.add(world.open(), records.record("shared"))
@@ -189,9 +178,3 @@ def test_an_entry_that_is_put_twice_is_there_once_with_the_newer_tags(world):
     for tags in (("x", "y"), ("y", "z"), ()):
         store.index.put(entry_from_record(records.record("r", tags=tags), path="runs/r"))
         assert [entry.tags for entry in store.index.find()] == [tags]
-
-
-def test_a_precision_that_is_only_known_from_conditions_is_listed():
-    known = {"precision": Fact(value="half")}
-    made = records.record("r1").having(conditions=known)
-    assert entry_from_record(made, path="runs/x").precision == "half"

@@ -7,15 +7,9 @@ import sqlite3
 
 import pytest
 import records
-from writers import put_many
 
-from trtbench.core.errors import StoreError
 from trtbench.store.directory import Cached
 from trtbench.store.store import Store
-
-
-def url_of(folder) -> str:
-    return f"sqlite:///{folder / 'index.sqlite'}"
 
 
 @pytest.mark.parametrize(
@@ -39,32 +33,6 @@ def test_an_index_of_an_earlier_version_is_made_anew(tmp_path):
     with sqlite3.connect(tmp_path / "index.sqlite") as connection:
         connection.execute("UPDATE trtbench_schema SET version = 1")
     assert [entry.id for entry in Store(tmp_path).index.find()] == ["r1"]
-
-
-def look_through(folder) -> int:
-    damaged = Store(folder)
-    return len(damaged.index.find()) + len(damaged.index.find(tag="t"))
-
-
-def test_an_index_cut_in_the_middle_is_made_anew(tmp_path):
-    store = Store(tmp_path)
-    put_many(url_of(tmp_path), "t", 60)
-    del store
-    whole = (tmp_path / "index.sqlite").read_bytes()
-    replaced = 0
-    for keep in range(1, len(whole), 4096 + 17):
-        (tmp_path / "index.sqlite").write_bytes(whole[:keep])
-        assert look_through(tmp_path) <= 120
-        for aside in tmp_path.glob("index.sqlite.damaged-*"):
-            aside.unlink()
-            replaced += 1
-    assert replaced > 3
-
-
-def test_the_index_of_a_folder_that_is_one_is_in_the_way(tmp_path):
-    (tmp_path / "index.sqlite").mkdir()
-    with pytest.raises(StoreError, match="index of the store"):
-        Store(tmp_path)
 
 
 def test_a_store_can_be_moved_and_copied(tmp_path):

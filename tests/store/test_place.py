@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from trtbench.core.errors import StoreError, UnavailableError, UsageError
+from trtbench.core.errors import StoreError, UsageError
 from trtbench.core.safety import mask
 from trtbench.requests.settings import load_config, open_store
-from trtbench.store import index as database
 from trtbench.store.place import place_from_text
 from trtbench.store.store import Store
 
@@ -51,13 +50,6 @@ def test_a_password_is_never_shown(tmp_path):
         Store("postgresql://me:secret@127.0.0.1:1/x", home=tmp_path)
     assert "secret" not in str(caught.value)
     assert "127.0.0.1:1" in str(caught.value)
-
-
-def test_a_missing_driver_is_said_with_what_to_type(tmp_path, monkeypatch):
-    monkeypatch.setattr(database.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UnavailableError, match="psycopg") as caught:
-        Store("postgresql://me@db/x", home=tmp_path)
-    assert caught.value.fix == "pip install 'trtbench[postgres]'"
 
 
 def test_settings_hold_urls_and_a_place_for_runs(tmp_path, monkeypatch):

@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import secrets
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +22,6 @@ from waiting import wait_for
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: trtbench[remote]")
 FORK = multiprocessing.get_context("fork")
-SPAWN = multiprocessing.get_context("spawn")
 
 
 @pytest.fixture
@@ -142,20 +140,6 @@ def test_removal_reaches_everybody(tmp_path, bucket):
     with pytest.raises(StoreError, match="gone"):
         there.load("r2")
     assert records.counts(there.reindex(lambda run: None)) == (0, 1, [])
-
-
-def test_a_plain_folder_and_a_file_url_need_no_fsspec(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "fsspec", None)
-    for runs in (str(tmp_path / "plain"), f"file://{tmp_path}/url"):
-        store = Store(tmp_path / "index", runs=runs)
-        path = records.add(store, records.record(f"r-{runs[:4].strip('/')}"))
-        assert path.parent == Path(runs.removeprefix("file://")) / "runs"
-        assert isinstance(store.load(path.name), Run)
-
-
-def test_a_storage_nobody_knows_is_an_error_in_words(tmp_path):
-    with pytest.raises(StoreError, match="cannot be kept"):
-        Store(tmp_path, runs="nowhere://bucket/x")
 
 
 @pytest.mark.process

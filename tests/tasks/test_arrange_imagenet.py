@@ -53,15 +53,3 @@ def test_names_that_tell_the_class_and_nothing_is_overwritten(tmp_path: Path, fl
     again = arrange(flat, tmp_path / "val")
     assert again.stdout == "1 there already, 3 without a class\n"
     assert again.returncode == 0
-
-
-def test_lists_that_do_not_fit(tmp_path: Path, flat: Path) -> None:
-    (tmp_path / "short.txt").write_text("n01440764\n")
-    done = arrange(flat, tmp_path / "val", "--labels", tmp_path / "short.txt")
-    assert done.returncode == 1
-    assert "1 lines, and there are 3 images" in done.stderr
-    assert arrange(flat, tmp_path / "val").returncode == 1
-    missing = arrange(flat, tmp_path / "val", "--labels", tmp_path / "nowhere.txt")
-    assert missing.returncode == 1
-    assert "nowhere.txt cannot be read" in missing.stderr
-    assert "Traceback" not in missing.stderr

@@ -12,11 +12,10 @@ from PIL import Image
 from trtbench.core.errors import InputError, UsageError
 from trtbench.core.spec import TensorSpec
 from trtbench.host.arrays import Chunks, ChunkWriter
-from trtbench.host.images import read_image, read_map
-from trtbench.tasks import classification, depth, detection, pose
+from trtbench.host.images import read_image
+from trtbench.tasks import classification, depth, pose
 from trtbench.tasks._boxes import (
     CocoBoxes,
-    DetectionImages,
     YoloBoxes,
     label_file,
     read_labels,
@@ -142,15 +141,6 @@ def test_truth_beside_the_images(tmp_path: Path) -> None:
     assert source.truth(0)[0][0, 0] == 3.0  # type: ignore[index]
 
 
-@pytest.mark.parametrize("content", [b"", b"no picture"])
-def test_truths_that_cannot_be_read(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "a.png").write_bytes(content)
-    with pytest.raises(InputError, match="cannot be read"):
-        read_map(tmp_path / "a.png")
-    with pytest.raises(InputError, match="is not a map"):
-        read_map(picture(tmp_path / "b.png"))
-
-
 def coco(path: Path, files: dict[str, int], people: list[dict]) -> Path:
     content = {
         "images": [{"id": id, "file_name": name} for name, id in files.items()],
@@ -227,66 +217,6 @@ def labelled(
     return LabelledArrays(folder / "a.npz", tensors, labels=str(file) if file else None)
 
 
-@pytest.mark.parametrize(
-    ("arrays", "said"),
-    [
-        *(({"x": np.zeros((2, 4)), "labels": np.array([1.0, odd])}, "whole numbers")
-          for odd in (np.nan, np.inf, 0.5, 1e30)),
-        ({"x": np.zeros((2, 4))}, "has no labels"),
-        ({"x": np.zeros((2, 4)), "labels": np.zeros(3, int)}, "not as many labels"),
-        ({"x": np.zeros((2, 4)), "labels": np.array(["a", "b"])}, "whole numbers of classes"),
-        ({"x": np.zeros((2, 5)), "labels": np.zeros(2, int)}, "the shape of the input"),
-        ({"x": np.zeros((2, 4, 1)), "labels": np.zeros(2, int)}, "the rank of the input"),
-        ({"x": np.float32(1), "labels": np.zeros(2, int)}, "a single number"),
-    ],
-)  # fmt: skip
-def test_arrays_that_are_no_items_are_refused(tmp_path: Path, arrays: dict, said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        labelled(tmp_path, **arrays)
-
-
-@pytest.mark.parametrize("content", ["1 two", "9" * 5000, str(10**30), "1.5"])
-def test_labels_in_texts_that_are_none_are_refused(tmp_path: Path, content: str) -> None:
-    (tmp_path / "labels.txt").write_text(content)
-    with pytest.raises(InputError, match="holds no labels"):
-        labelled(tmp_path, file=tmp_path / "labels.txt", x=np.zeros((2, 4)))
-
-
-def test_sequences_are_cut_or_filled_and_say_so(tmp_path: Path) -> None:
-    data = np.ones((2, 3, 6, 25, 1), np.float32)
-    source = labelled(tmp_path, 3, 4, 25, 2, x=data, labels=[0, 1])
-    assert [note.partition(":")[0] for note in source.notes] == ["frames", "people"]
-    item = source.prepare(source.load(0))["x"]
-    assert item.shape == (3, 4, 25, 2)
-    assert (item[..., 0] == 1).all()
-    assert (item[..., 1] == 0).all()
-
-
-def test_images_in_arrays_are_scaled(tmp_path: Path) -> None:
-    source = labelled(tmp_path, 1, 8, 8, x=np.full((2, 8, 8), 255, np.uint8), labels=[0, 1])
-    item = source.prepare(source.load(0))["x"]
-    assert (item.shape, item.dtype, item.max()) == ((1, 8, 8), np.float32, 1)
-
-
-def test_arrays_for_several_inputs(tmp_path: Path) -> None:
-    tensors = (
-        TensorSpec(name="tokens", dtype="int64", shape=("batch", 4)),
-        TensorSpec(name="weights", dtype="float32", shape=("batch", 4)),
-    )
-    arrays = {"tokens": np.arange(12).reshape(3, 4), "weights": np.ones((3, 4))}
-    np.savez(tmp_path / "a.npz", labels=np.arange(3), **arrays)
-    source = LabelledArrays(tmp_path / "a.npz", tensors, labels=None)
-    item = source.prepare(source.load(2))
-    assert item["tokens"].tolist() == [8, 9, 10, 11]
-    assert item["weights"].dtype == np.float32
-    np.savez(tmp_path / "b.npz", labels=np.arange(3), tokens=arrays["tokens"])
-    with pytest.raises(InputError, match="no array for the input 'weights'"):
-        LabelledArrays(tmp_path / "b.npz", tensors, labels=None)
-    np.savez(tmp_path / "c.npz", labels=np.arange(3), **{**arrays, "weights": np.ones((2, 4))})
-    with pytest.raises(InputError, match="same number of items"):
-        LabelledArrays(tmp_path / "c.npz", tensors, labels=None)
-
-
 def test_the_map_among_several_outputs() -> None:
     """A network may tell its camera, or how sure it is, before the depth."""
     outputs = {
@@ -332,15 +262,6 @@ def test_scores_among_several_outputs() -> None:
 def test_orders_of_classes_in_json(tmp_path: Path, content: object) -> None:
     (tmp_path / "order.json").write_text(json.dumps(content))
     assert read_classes(tmp_path / "order.json") == {"n01": 1, "n02": 0}
-
-
-@pytest.mark.parametrize(
-    "content", [{"tench": "n01"}, 7, {"0": []}, "n01", {"-1": "n01"}, {"n01": -1}]
-)
-def test_orders_of_classes_that_are_none(tmp_path: Path, content: object) -> None:
-    (tmp_path / "order.json").write_text(json.dumps(content))
-    with pytest.raises(InputError, match="holds no order of classes"):
-        read_classes(tmp_path / "order.json")
 
 
 BOX = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4]}
@@ -446,24 +367,6 @@ def test_a_list_of_images_and_a_way_that_is_meant_from_the_file(tmp_path: Path) 
         [path] = read_yolo_data(tmp_path / "data.yaml", split).paths
         assert path.is_file()
         assert label_file(path, None, tmp_path) == path.parents[1] / "labels" / "a.txt"
-
-
-def test_a_list_by_itself_and_images_that_are_named_twice(tmp_path: Path) -> None:
-    inside, outside = (picture(tmp_path / name / "a.png") for name in ("set/images", "elsewhere"))
-    label = tmp_path / "set" / "labels" / "a.txt"
-    label.parent.mkdir()
-    label.write_text("1 0.5 0.5 0.2 0.4")
-    listed = tmp_path / "set" / "val.txt"
-    listed.write_text(f"images/a.png\n{outside}\n\n./images/../images/a.png\n")
-    source = DetectionImages(completed(detection.FLAGS, {"data": str(listed)}), COLOUR)
-    assert source.paths == [inside, outside]
-    assert source.names == ("images/a.png", outside.as_posix())
-    assert [len(source.objects(place).boxes) for place in (0, 1)] == [1, 0]
-    (tmp_path / "set" / "data.yaml").write_text("val: [images, ., val.txt]\nnames: [a, b]\n")
-    assert read_yolo_data(tmp_path / "set" / "data.yaml", "val").paths == [inside, outside]
-    listed.write_text("\n")
-    with pytest.raises(InputError, match="lists no images"):
-        DetectionImages(completed(detection.FLAGS, {"data": str(listed)}), COLOUR)
 
 
 def test_lists_and_labels_that_lie_elsewhere(tmp_path: Path) -> None:

@@ -118,23 +118,6 @@ def test_metadata_names_each_node_once_and_keeps_brackets() -> None:
     assert origin_from_metadata("something else") == ()
 
 
-@pytest.mark.parametrize(
-    ("value", "place"),
-    [
-        ({"Bindings": []}, "the whole file"),
-        ({"Layers": []}, "Layers"),
-        ({"Layers": {"a": 1}}, "Layers"),
-        ({"Layers": [{"LayerType": "x"}]}, "Layers[0]"),
-        ({"Layers": ["a", 3]}, "Layers[1]"),
-        ([1, 2], "the whole file"),
-    ],
-)
-def test_what_is_no_layer_information_is_refused(value: object, place: str) -> None:
-    with pytest.raises(ParseError) as caught:
-        read_graph(value)
-    assert caught.value.facts["place"] == place
-
-
 # Whole folders
 
 
@@ -276,22 +259,6 @@ def test_calibration_cache_with_every_oddity() -> None:
     assert cache.duplicates == ("block::conv [0]",)
     assert [each.name for each in cache.scales if not each.usable] == ["sample", "wild", "lost"]
     assert cache.scales[1].dynamic_range == 127
-
-
-@pytest.mark.parametrize(
-    ("text", "place"),
-    [
-        ("TRT-x\n", "line 1"),
-        ("hello: 3f800000\n", "line 1"),
-        ("TRT-8601-EntropyCalibration2\na: 3f80\nb 3f80\n", "line 3"),
-        ("TRT-8601-EntropyCalibration2\na: 123456789\n", "line 2"),
-        ("TRT-8601-EntropyCalibration2\na: zz\n", "line 2"),
-    ],
-)
-def test_what_is_no_calibration_cache_is_refused(text: str, place: str) -> None:
-    with pytest.raises(ParseError) as caught:
-        calibration_from_text(text, where="calibration.cache")
-    assert caught.value.facts["place"] == place
 
 
 # Engine headers

@@ -137,14 +137,6 @@ def test_explanations_are_not_numbers(prefix: str) -> None:
     assert read(text).summary == read(logs.log_10()).summary
 
 
-def test_several_runs_with_text_around_them() -> None:
-    runs = log_from_text(
-        "user@box$ trtexec\n" + logs.log_10() + "bye\n" + logs.log_7() + logs.log_82(), where="x"
-    )
-    assert [run.version for run in runs] == ["10.3.0", None, "8.2.5"]
-    assert runs[0].line == 2
-
-
 @pytest.mark.parametrize(
     ("marker", "outcome"),
     [("PASSED", "passed"), ("FAILED", "failed"), ("WAIVED", "waived"), (None, "crashed")],
@@ -160,14 +152,6 @@ def test_usage_text_is_not_taken_for_options() -> None:
     run = read(logs.HELP_11)
     assert run.outcome == "help"
     assert run.sections == ()
-
-
-def test_warnings_carry_their_meaning() -> None:
-    run = read(logs.log_10())
-    unstable = run.message("unstable")
-    assert unstable is not None
-    assert unstable.meaning
-    assert "locking GPU clock" in unstable.text
 
 
 def test_errors_keep_the_lines_that_follow() -> None:
@@ -244,11 +228,6 @@ def test_a_graph_that_fell_back_is_no_graph() -> None:
     conditions = conditions_from_log(read(text))
     assert conditions["cuda_graph"].value is False
     assert conditions["cuda_graph_fell_back"].value is True
-
-
-def test_nothing_is_known_of_an_excerpt() -> None:
-    conditions = conditions_from_log(read(logs.text(logs.lines("Unknown option: --x", level="E"))))
-    assert {fact.source for fact in conditions.values()} == {"unknown"}
 
 
 def test_a_loaded_engine_hides_how_it_was_built() -> None:

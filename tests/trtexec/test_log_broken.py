@@ -52,12 +52,6 @@ def test_lines_in_any_order(shuffled: list[bytes]) -> None:
     survive(b"".join(shuffled))
 
 
-@given(st.binary(max_size=2000))
-@settings(max_examples=100, deadline=None)
-def test_any_bytes(data: bytes) -> None:
-    survive(data)
-
-
 NUMBERS = st.text(alphabet="0123456789.e+-naif x", max_size=30)
 
 

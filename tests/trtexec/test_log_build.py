@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import logs
-from trtbench.trtexec.conditions import build_metadata_from_log, tactics_from_trace
+from trtbench.trtexec.conditions import tactics_from_trace
 from trtbench.trtexec.log import log_from_text
 from trtbench.trtexec.log_values import BuildTrace
 
@@ -131,14 +131,3 @@ def test_passes_of_the_builder_add_up() -> None:
         where="x",
     )
     assert run.facts.generate_s == 6.0
-
-
-def test_metadata_holds_the_trace() -> None:
-    text = logs.text([logs.banner("RUNNING", version="8601"), *TUNING_10, *FINAL])
-    (run,) = log_from_text(text, where="x")
-    document = build_metadata_from_log(run)
-    assert document["build_trace"]["tactics_tried"] == 2
-    (layer,) = document["build_trace"]["layers"]  # type: ignore[misc]
-    assert [each["time_ms"] for each in layer["fastest"]] == [0.25, 0.5]
-    assert "tactics" not in layer
-    assert run.layer_types == {"fp32": 1, "fp16": 1}

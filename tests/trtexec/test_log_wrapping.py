@@ -408,16 +408,6 @@ def test_paths_with_blanks_are_whole(command: str, path: str) -> None:
     assert run.arguments[-1] == "--fp16"
 
 
-@pytest.mark.parametrize("copies", [1, 3])
-def test_averages_of_the_first_versions_are_read(copies: int) -> None:
-    lines = ["deploy: a.prototxt", "batch: 8", *["Average over 10 runs is 4.5 ms."] * copies]
-    (run,) = read_log(logs.text(lines), where="x").runs
-    assert run.summary is not None
-    assert run.summary.metrics["GPU Compute Time"].mean_ms == 4.5
-    assert run.major == 4
-    assert len(read_log(logs.text(lines) * 2, where="x").runs) == 2
-
-
 def test_the_percentile_of_versions_5_and_6_is_kept_and_nothing_was_copied() -> None:
     line = (
         "Average over 500 runs is 6.25 ms (host walltime is 8.5 ms, 99% percentile time is 6.75)."
@@ -427,18 +417,6 @@ def test_the_percentile_of_versions_5_and_6_is_kept_and_nothing_was_copied() -> 
         "gpu_compute_time_mean_ms": 6.25, "gpu_compute_time_p99_ms": 6.75, "host_mean_ms": 8.5,
     }  # fmt: skip
     assert conditions_from_log(run)["transfers"] == Fact(value=False, source="implied")
-
-
-def test_an_excerpt_is_not_a_crash_and_help_is_no_failure() -> None:
-    (run,) = read_log(logs.text(logs.SUMMARY_10), where="x").runs
-    assert run.outcome == "cut"
-    ended = logs.HELP_11 + logs.banner("PASSED", version="110100 b7") + "\n"
-    (run,) = read_log(ended, where="x").runs
-    assert run.outcome == "help"
-    (run,) = read_log(
-        logs.banner("RUNNING") + "\nSegmentation fault (core dumped)\n", where="x"
-    ).runs
-    assert run.outcome == "crashed"
 
 
 def test_no_rate_is_unknown_and_a_huge_one_is_read() -> None:

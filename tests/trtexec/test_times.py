@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import samples
 from made_artefacts import BATCHES
-from trtbench.core.errors import ParseError
 from trtbench.trtexec import times as _rows
 from trtbench.trtexec.times import TimesFile, read_times, times_from_file
 
@@ -161,21 +160,6 @@ def test_enqueue_resolution_grows_with_the_run() -> None:
     assert read(samples.times_file("7.0")).enqueue_resolution_s is None
 
 
-@pytest.mark.parametrize(
-    ("numbers", "name"),
-    [
-        (["0", "0.0178833", "0.00292969", "0.000976562", "9.53674e-07", "1e-05"], "small"),
-        (["5000", "12345.6", "123457", "1.23457e+06", "99999999", "123456789"], "large"),
-        (["-0.001", "-12.5", "1.0", "0.1", "100000000.25"], "odd"),
-        (["0.123456789012", "1234567.8901234", "3.141592653589793", "7", "2.5e3"], "long"),
-    ],
-)
-def test_numbers_are_the_doubles_that_python_reads(numbers: list[str], name: str) -> None:
-    rows = [f'{{ "computeMs" : {number}, "latencyMs" : 1.5 }}' for number in numbers]
-    file = read("[\n  " + "\n, ".join(rows) + "\n]\n")
-    assert file.arrays[0].columns["computeMs"].tolist() == [float(number) for number in numbers]
-
-
 @settings(deadline=None)
 @given(
     values=st.lists(st.floats(allow_nan=False, width=32) | st.floats(0, 1e4), min_size=2),
@@ -211,15 +195,6 @@ def test_a_stream_that_cannot_seek_is_read() -> None:
             return piece
 
     assert len(read_times(Pipe(samples.times_file("8.5")), where="f")) == 40  # type: ignore[arg-type]
-
-
-def test_a_cut_off_file_says_how_much_was_read() -> None:
-    with pytest.raises(ParseError) as caught:
-        read(samples.times_file("8.5")[:-200])
-    assert caught.value.facts["file"] == "times.json"
-    assert caught.value.facts["rows read"] == "39"
-    assert caught.value.facts["place"].startswith("byte ")
-    assert "cut off" in caught.value.message
 
 
 @pytest.mark.slow

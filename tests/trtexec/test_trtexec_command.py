@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from trtbench.core.spec import (
 from trtbench.trtexec.command import bench_command, build_command
 from trtbench.trtexec.conditions import conditions_from_log
 from trtbench.trtexec.log import log_from_text
-from trtbench.trtexec.version import TrtexecAbilities, abilities_from_help, abilities_of_version
+from trtbench.trtexec.version import abilities_from_help, abilities_of_version
 
 ENGINE = ModelRef(path="a b.engine", format="engine")
 ONNX = ModelRef(path="net.onnx", format="onnx")
@@ -73,13 +72,6 @@ def test_flags_of_11_are_its_own() -> None:
     assert bench("11.1")[-3:] == ["--includeDataTransfers", "--noCudaGraph", "--noSpinWait"]
     assert bench("11.1", protocol="gpu", spin_wait=True)[-1] == "--exportTimes=out/times.json"
     assert bench("10.9", protocol="gpu")[-2:] == ["--noDataTransfers", "--useCudaGraph"]
-
-
-@pytest.mark.parametrize("protocol", ["serve", "server", "first"])
-def test_other_protocols_are_refused(protocol: str) -> None:
-    with pytest.raises(UsageError, match="protocol") as caught:
-        bench("10.9", protocol=protocol)
-    assert "pipeline" in (caught.value.fix or "")
 
 
 @pytest.mark.parametrize(
@@ -152,12 +144,6 @@ def test_everything_a_run_can_say() -> None:
     ]
     assert not any("--batch" in word for word in command)
     assert shlex.split(shlex.join(command)) == command
-
-
-def test_streams_and_plugins_before_8_6() -> None:
-    command = bench("8.4", streams=2, options={"plugins": "a.so"})
-    assert "--streams=2" in command
-    assert "--plugins=a.so" in command
 
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16", "int8", "fp8", "best"])
@@ -235,22 +221,6 @@ def test_a_build_of_7() -> None:
     assert not any("exportLayerInfo" in word for word in command)
 
 
-@pytest.mark.parametrize(
-    ("version", "changes", "needs"),
-    [
-        ("8.5", {"optimization_level": 3}, "TensorRT 8.6 or later"),
-        ("8.6", {"strip_weights": True}, "TensorRT 10.0 or later"),
-        ("11.0", {"calibration_cache": "c"}, "TensorRT 5.0 to 10"),
-    ],
-)
-def test_a_version_that_cannot_names_one_that_can(
-    version: str, changes: dict[str, Any], needs: str
-) -> None:
-    with pytest.raises(UsageError) as caught:
-        build(version, **changes)
-    assert caught.value.facts["needs"] == needs
-
-
 def test_abilities_are_read_from_help() -> None:
     abilities = abilities_from_help(logs.HELP_11)
     assert abilities.version == "11.1.0"
@@ -262,24 +232,9 @@ def test_abilities_are_read_from_help() -> None:
         abilities_from_help("command not found")
 
 
-def test_abilities_of_help_texts(made: Path) -> None:
-    for version in ("8.6.1", "10.9.0", "11.1.0"):
-        text = (made / f"trtexec-{version}" / "help.txt").read_bytes()
-        found = abilities_from_help(text)
-        assert found.version == version
-        assert found.inverted is (version == "11.1.0")
-        assert found.has("--noCudaGraph") is found.inverted
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 def test_no_flag_is_given_that_a_version_lacks(version: str) -> None:
     abilities = abilities_of_version(version)
     words = [*bench(version, profile=True), *build(version)][1:]
     flags = {word.split("=")[0] for word in words if word.startswith("--")}
     assert flags <= abilities.flags
-
-
-def test_an_unknown_version_is_named() -> None:
-    with pytest.raises(UsageError, match="is not a TensorRT version"):
-        abilities_of_version("latest")
-    assert TrtexecAbilities().name == "this version of trtexec"

@@ -14,14 +14,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 
-import models
 from analysis_values import record, spec, stated
-from trtbench.compare.compare import compare_csv, comparison_from_runs, side_in_turn
-from trtbench.core.errors import UsageError
+from trtbench.compare.compare import compare_csv, comparison_from_runs
 from trtbench.core.run import DuetRef, LaunchFacts, Run
 from trtbench.core.samples import IterationTimes
-from trtbench.requests.measure import CompareRequest
-from trtbench.requests.settings import Config
 
 LAUNCHES = 8
 
@@ -69,24 +65,3 @@ def test_ratios_across_protocols_are_marked() -> None:
     assert rows["gpu_p99"]["note"].startswith("p99 needs n=")
     same = dict(zip(("a", "b"), (pair[0], pair[0]), strict=True))
     assert "against" not in compare_csv(same["a"], same["b"])
-
-
-def test_sides_have_devices_and_arguments_of_their_own(
-    trtexec: Any, tmp_path: Path, config: Config
-) -> None:
-    model, engine = models.tiny_model(tmp_path / "net.onnx", batch=1), trtexec.engine()
-    request = CompareRequest(
-        baseline=model,
-        candidates=[engine],
-        runtime=("onnxruntime", "trtexec"),
-        device=("cpu", "cuda:0"),
-        args=("", "--useManagedMemory --avgRuns=5"),
-    )
-    first, _ = side_in_turn(request, str(model), config, place=(0, 2))
-    second, _ = side_in_turn(request, str(engine), config, place=(1, 2))
-    assert (first.device, first.extra_args) == ("cpu", ())
-    assert (second.device, second.extra_args) == (
-        "cuda:0", ("--useManagedMemory", "--avgRuns=5"),
-    )  # fmt: skip
-    with pytest.raises(UsageError, match="given 2 times for 3 sides"):
-        side_in_turn(request, str(model), config, place=(0, 3))

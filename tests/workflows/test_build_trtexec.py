@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trtbench.convert.build import all_profiles, build_spec, run_build
-from trtbench.core.errors import InputError, JobError, UsageError
+from trtbench.core.errors import JobError, UsageError
 from trtbench.core.results import Artefact
 from trtbench.core.spec import BuildSpec, ShapeProfile
 from trtbench.models.identity import sha256_of
@@ -106,11 +106,6 @@ def test_an_engine_whose_builder_crashed_while_leaving_is_kept(version: str, trt
     assert Path(f"{artefact.path}.timing.cache").is_file()
 
 
-def test_a_model_that_cannot_be_parsed_is_explained(trtexec: Any) -> None:
-    with pytest.raises(JobError, match="could not be read by the parser"):
-        build(trtexec, model=trtexec.onnx(b"broken"))
-
-
 def test_an_old_engine_survives_a_build_that_fails(trtexec: Any) -> None:
     artefact = build(trtexec)
     before = {name: (trtexec.folder / "out" / name).read_bytes() for name in ("net.engine",)}
@@ -155,17 +150,6 @@ def test_what_a_version_cannot_do_is_said_before_anything_runs(
     with pytest.raises(UsageError, match=words):
         build(trtexec, **changes)
     assert names_in(trtexec.folder / "out") == []
-
-
-def test_only_onnx_is_built(trtexec: Any) -> None:
-    with pytest.raises(UsageError, match="from ONNX"):
-        spec_for(trtexec, model=trtexec.engine())
-    with pytest.raises(InputError, match="there is no file"):
-        spec_for(trtexec, model=trtexec.folder / "nut.onnx")
-    with pytest.raises(UsageError, match="overwrite"):
-        spec_for(trtexec, output=trtexec.onnx())
-    with pytest.raises(UsageError, match="no builder called 'trtexek'"):
-        spec_for(trtexec, runtime="trtexek")
 
 
 def test_shapes_are_filled_in_from_their_neighbours() -> None:

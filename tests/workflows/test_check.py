@@ -17,7 +17,6 @@ from trtbench.analysis.check import Checked
 from trtbench.cli import run
 from trtbench.core.results import Feed
 from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
-from trtbench.host.arrays import Chunks, ChunkWriter
 from trtbench.report.document import Table
 from trtbench.report.sections.checks import document_from_check
 from trtbench.requests.accuracy import CheckRequest
@@ -114,17 +113,6 @@ def _top(found: Checked) -> list[Table]:
     return [block for block in blocks if isinstance(block, Table) and block.id == "top_0"]
 
 
-def test_a_fixed_batch_and_a_dynamic_one_see_the_same_items(
-    tmp_path: Path, check: Checking
-) -> None:
-    dynamic, fixed = conv_model(tmp_path / "a.onnx"), conv_model(tmp_path / "b.onnx", batch=4)
-    drawn = {"random": 11, "distribution": "normal", "seed": 3, "batch": None}
-    found = check(dynamic, fixed, **drawn)
-    [logits] = found.candidates[0].checks
-    assert logits.items == 11
-    assert logits.max_abs == pytest.approx(0.0, abs=1e-5)
-
-
 def with_prior(path: Path, batch: int | str) -> Path:
     """Write a model whose first input is one row for all items."""
     weight = numpy_helper.from_array(np.arange(64, dtype=np.float32).reshape(16, 4), "w")
@@ -165,21 +153,6 @@ def test_random_items_do_not_depend_on_batches_names_or_precision() -> None:
     assert wide.min() < 0 < 1 < wide.max() <= 6.0
 
 
-def test_chunks_hold_items_with_shapes_of_their_own(tmp_path: Path) -> None:
-    writer = ChunkWriter(tmp_path, limit=100)
-    items = [np.full((size, 2), size, np.float32) for size in (3, 0, 4, 4, 1)]
-    for item in items:
-        writer.add({"boxes": item[None], "row": np.ones((1, 3))}, items=1)
-    writer.flush()
-    chunks = Chunks(tmp_path)
-    assert len(list(tmp_path.iterdir())) > 1
-    found = chunks.rows(1, 5)
-    assert found["row"].shape == (4, 3)
-    for own, wanted in zip(found["boxes"], items[1:], strict=True):
-        assert np.array_equal(own, wanted)
-        assert own.shape == wanted.shape
-
-
 def test_outputs_whose_shape_depends_on_the_data_are_compared(
     tmp_path: Path, check: Checking
 ) -> None:
@@ -218,19 +191,6 @@ def test_an_output_without_rows_is_left_out_of_batches_and_named(
     assert any("places" in note and "--batch 1" in note for note in found.candidates[0].notes)
 
 
-def test_an_output_of_text_is_left_out_and_named(tmp_path: Path, check: Checking) -> None:
-    graph = onnx.load(threshold_model(tmp_path / "a.onnx", above=0.5))
-    text = onnx.helper.make_node("Cast", ["x"], ["words"], to=onnx.TensorProto.STRING)
-    graph.graph.node.append(text)
-    told = onnx.helper.make_tensor_value_info("words", onnx.TensorProto.STRING, ["batch", 30])
-    graph.graph.output.append(told)
-    onnx.save(graph, tmp_path / "b.onnx")
-    found = check(*[tmp_path / "b.onnx"] * 2, batch=1)
-    [candidate] = found.candidates
-    assert [each.output for each in candidate.checks] == ["places", "y"]
-    assert "the output words was left out: it holds text" in candidate.notes
-
-
 def test_checks_are_joined_to_runs_of_the_same_bytes(
     tmp_path: Path, store: Store, check: Checking, measured
 ) -> None:
@@ -262,33 +222,6 @@ def test_the_command_fails_with_status_3_and_leaves_its_files(
     assert document["check"]["candidates"][0]["checks"][0]["rel_l2"] == pytest.approx(0.1, rel=1e-3)
     assert "rel_l2<=0.05: logits has rel_l2 0.1" in printed.err
     assert (tmp_path / "artifacts/check/check.md").read_text().count("| b.onnx |") == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--expect", "max_asb<=1"], "max_abs"),
-        (["--range", "3:1"], "is empty"),
-        (["--rtol", "-1"], "--rtol must be at least 0, not -1"),
-        (["--inputs", "nowhere.npz"], "there are no inputs"),
-        (["-r", "onnxruntime", "-r", "onnxruntime", "-r", "onnxruntime"], "3 times for 2 sides"),
-        (["-r", "trtexec"], "gives no outputs"),
-    ],
-)
-def test_what_is_wrong_is_said(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    told: str,
-) -> None:
-    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
-    monkeypatch.chdir(tmp_path)
-    model = str(conv_model(tmp_path / "a.onnx"))
-    assert run(["check", model, model, *words]) in (1, 2, 4)
-    error = capsys.readouterr().err
-    assert told in error
-    assert "Traceback" not in error
 
 
 def test_a_candidate_that_fails_does_not_take_the_others_along(

@@ -121,29 +121,6 @@ def test_the_order_within_pairs_is_random_and_repeatable(
     assert 0.2 < orders[0].mean() < 0.8
 
 
-def test_more_launches_are_added_while_unclear(
-    models: tuple[str, str], store: Store, config: Config
-) -> None:
-    wish = asked(models[0], models[0], launches=2, max_launches=8, pairs=10)
-    found = compare(wish, store=store, config=config)[0]
-    head = found.comparison.verdicts[0]
-    assert 2 <= head.launches <= 8
-    assert head.kind in ("same", "unclear", "faster", "slower")
-    if head.kind == "unclear":
-        assert head.launches == 8
-
-
-def test_different_inputs_are_incomparable_and_say_why(
-    tmp_path: Path, store: Store, config: Config
-) -> None:
-    one = str(conv_model(tmp_path / "one.onnx", channels=4, size=16, layers=2))
-    two = str(conv_model(tmp_path / "two.onnx", channels=4, size=24, layers=2))
-    found = compare(asked(one, two, launches=2), store=store, config=config)[0]
-    head = found.comparison.verdicts[0]
-    assert head.kind == "incomparable"
-    assert "input shapes" in head.reason
-
-
 def test_one_model_is_compared_in_two_interpreters(
     models: tuple[str, str], store: Store, config: Config
 ) -> None:
@@ -277,28 +254,6 @@ def test_sides_that_are_launched_in_turn_tell_their_own_clocks(
     assert seen == [[0.0, 9e9], [2e9, 11e9]]
 
 
-def test_stored_runs_are_compared_as_measured_apart(
-    models: tuple[str, str], store: Store, config: Config
-) -> None:
-    from trtbench.measure.bench import run_bench
-
-    runs = [
-        run_bench(run_spec(BenchRequest(model=name, duration=0.2, **QUICK), config), store=store)
-        for name in models
-    ]
-    found = compare(asked(runs[0].id, runs[1].id), store=store, config=config)[0]
-    assert found.comparison.design == "apart"
-    assert found.mode == "stored runs"
-
-
-def test_many_candidates_are_corrected_for(
-    models: tuple[str, str], store: Store, config: Config
-) -> None:
-    found = compare(asked(models[0], models[0], models[1]), store=store, config=config)
-    assert len(found) == 2
-    assert found[1].comparison.verdicts[0].kind == "slower"
-
-
 def run_cli(*arguments: str, store: Store) -> tuple[int, str, str]:
     result = CliRunner().invoke(cli, [*arguments, "--store", str(store.root)])
     return result.exit_code, result.stdout, result.stderr
@@ -325,26 +280,6 @@ def test_compare_prints_a_verdict_and_writes_the_toolkits_table(
     assert json.loads(path.with_suffix(".json").read_text())["verdicts"][0]["kind"] == "slower"
 
 
-def test_gate_leaves_with_3_when_a_rule_is_broken_and_0_when_not(
-    models: tuple[str, str], store: Store, tmp_path: Path
-) -> None:
-    common = ("--batch", "1", "--threads", "1", "--launches", "4", "--pairs", "20",
-              "--max-launches", "4", "-o", str(tmp_path / "gate"))  # fmt: skip
-    rules = ("--max-slowdown", "5%", "--metric", "median<10s")
-    status, out, _ = run_cli(
-        "gate", models[1], "--against", models[0], *rules, *common, store=store
-    )
-    assert status == 3
-    assert "FAIL" in out
-    assert "pass" in out
-    for name in ("gate.json", "gate.junit.xml", "gate.md"):
-        assert (tmp_path / "gate" / name).stat().st_size > 0
-    status, out, _ = run_cli(
-        "gate", models[0], "--against", models[1], "--max-slowdown", "5%", *common, store=store
-    )
-    assert status == 0, out
-
-
 @pytest.mark.parametrize("same", [True, False])
 def test_a_gate_says_at_once_that_both_sides_are_the_same_bytes(
     same: bool, models: tuple[str, str], store: Store, config: Config, tmp_path: Path
@@ -364,11 +299,3 @@ def test_a_gate_says_at_once_that_both_sides_are_the_same_bytes(
         assert found.open
         again = dataclasses.replace(request, measure_same=True)
         assert gate(again, store=store, config=config).compared is not None
-
-
-def test_a_gate_without_a_baseline_measures_as_often_as_it_is_told(
-    models: tuple[str, str], store: Store, config: Config
-) -> None:
-    request = GateRequest(candidate=models[0], metrics=["median<10s"], launches=2, **QUICK)
-    found = gate(request, store=store, config=config)
-    assert len(found.candidate.record.launches) == 2

@@ -131,12 +131,6 @@ def test_a_wrong_file_is_named_with_the_reason(home, text, reason, fix):
         assert fix in caught.value.fix
 
 
-def test_a_file_that_is_no_text(home):
-    project(home, "").write_bytes(b"\xff\xfe\x00store")
-    with pytest.raises(UsageError, match="cannot be read"):
-        load_config()
-
-
 def test_a_home_of_nobody_stays_as_it_is_written(home):
     """Python's own way raises an exception that is not ours."""
     project(home, "[runtimes.torch]\npython = '~nobody-is-called-so/x'")
@@ -217,12 +211,6 @@ def test_an_engine_is_built_by_what_is_there(
     here(monkeypatch, BUILDERS, tensorrt=tensorrt, trtexec=trtexec)
     here(monkeypatch, BUILDERS, **{"tensorrt-rtx": "not installed"})
     assert default_builder(Config(store="x"), options) == chosen
-
-
-def test_without_the_others_tensorrt_rtx_builds(monkeypatch: pytest.MonkeyPatch) -> None:
-    here(monkeypatch, BUILDERS, tensorrt="not installed", trtexec="not found")
-    here(monkeypatch, BUILDERS, **{"tensorrt-rtx": None})
-    assert default_builder(Config(store="x"), {}) == "tensorrt-rtx"
 
 
 def test_without_any_builder_a_build_says_what_would_do(

@@ -261,21 +261,6 @@ def test_a_decoder_of_ones_own(tmp_path: Path, evaluate) -> None:
     assert "did you mean yolov8?" in evaluate(*words, "--decoder", "yolo8", status=2)["error"]
 
 
-def test_labels_that_are_broken_or_polygons(tmp_path: Path, evaluate) -> None:
-    yolo_data(tmp_path / "set")
-    model = network(tmp_path / "net.onnx", {"output0": yolov8()})
-    label = tmp_path / "set/labels/val/square.txt"
-    words = (model, "--data", tmp_path / "set/images/val")
-    label.write_text("0 0.1 0.1 0.9\n")
-    assert "square.txt, line 1 is not a label" in evaluate(*words, status=1)["error"]
-    polygon = "0 0.15 0.18 0.46 0.18 0.46 0.62 0.3 0.625 0.15625 0.625\n"
-    for file in label.parent.iterdir():
-        file.write_text(polygon)
-    found = evaluate(*words)
-    [sizes] = [each for each in found["tables"] if each["id"] == "sizes"]
-    assert sizes["rows"][0][:3] == ["all", "net.onnx", 2], "polygons count by their boxes"
-
-
 def test_without_annotations_models_are_compared(tmp_path: Path, evaluate) -> None:
     images = tmp_path / "images"
     images.mkdir()

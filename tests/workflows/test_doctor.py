@@ -198,19 +198,6 @@ def test_trtexec_is_found_on_the_path_and_beside_it(monkeypatch, tmp_path):
 
 
 @pytest.mark.usefixtures("no_runtimes")
-def test_the_store_exists_or_will_be_made_or_cannot_be(tmp_path):
-    def store(path: Path) -> doctor.Check:
-        return checks("store", config=Config(store=str(path)))["store"]
-
-    assert store(tmp_path).status == "ok"
-    assert store(tmp_path / "new" / "runs").status == "info"
-    (tmp_path / "file").write_text("")
-    in_the_way = store(tmp_path / "file" / "runs")
-    assert in_the_way.status == "broken"
-    assert "TRTBENCH_STORE" in in_the_way.fix
-
-
-@pytest.mark.usefixtures("no_runtimes")
 def test_a_broken_configuration_is_shown_and_the_rest_is_still_told(no_config):
     def refuse() -> Config:
         raise UsageError("unknown setting 'stroe'", facts={"file": "t.toml"}, fix="store = ...")

@@ -31,7 +31,6 @@ from trtbench.analysis.pass_times import Evaluation
 from trtbench.cli import run
 from trtbench.core.errors import InputError
 from trtbench.core.spec import ModelRef, RunSpec
-from trtbench.data import demo_file
 from trtbench.report.renderers.md import markdown
 from trtbench.report.sections.accuracy import document_from_evaluation
 from trtbench.requests.accuracy import EvalRequest
@@ -108,16 +107,6 @@ def test_numbered_folders_and_lists_of_classes(tmp_path: Path, evaluate) -> None
     found = evaluate("classification", [network], data=str(numbered), normalize="none")
     assert found.models[0].score("top1").value == 0.0
     assert found.models[0].score("top5").value == 1.0
-
-
-def test_the_demo_digits_from_an_npz(evaluate) -> None:
-    models = [demo_file("digits.onnx"), demo_file("digits.int8.onnx")]
-    data = str(demo_file("digits.npz"))
-    found = evaluate("classification", models, batch=64, data=data, names="vanilla")
-    assert [each.label for each in found.models] == ["onnxruntime fp32", "onnxruntime int8"]
-    assert found.models[0].items == 510
-    assert found.models[0].score("top1").value > 0.98
-    assert found.models[1].score("agreement").value > 0.98
 
 
 def test_names_as_arttrt_has_them() -> None:

@@ -12,7 +12,7 @@ import leftovers
 from analysis_values import environment, run, stated
 from models import tiny_model
 from trtbench.analysis.stored_comparison import ladder_from_runs, steps_between
-from trtbench.core.errors import InputError, UsageError
+from trtbench.core.errors import UsageError
 from trtbench.core.run import Gpu, Run
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import ModelRef, RunSpec, Warmup
@@ -154,18 +154,3 @@ def test_a_folder_of_files_is_read_as_one_engine(stem: str, tmp_path: Path) -> N
     assert [layer.name for layer in engine.table.layers] == list(NAMES)
     assert engine.table.timed
     assert {layer.kind for layer in engine.table.layers} != {None}
-
-
-def test_a_folder_of_several_engines_is_refused_by_name(tmp_path: Path) -> None:
-    write_engine(tmp_path, stem="fp16.")
-    write_engine(tmp_path, stem="int8.")
-    with pytest.raises(UsageError, match="2 engines") as caught:
-        engine_from_words([str(tmp_path)], store=None)
-    assert "fp16.profile.json" in str(caught.value.fix)
-
-
-def test_what_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="neither a run nor layer times"):
-        engine_from_words([str(tmp_path)], store=None)
-    with pytest.raises(InputError, match="there is no file"):
-        engine_from_words([str(tmp_path / "fp16.profile.json")], store=None)

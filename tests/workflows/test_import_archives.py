@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from imports import bring, only, reasons, record
+from imports import bring, reasons, record
 
 import logs
 from trtbench.core.errors import InputError
@@ -79,26 +79,6 @@ def test_each_file_of_an_archive_is_a_source_of_its_own(
     origins = [json.loads((folder / ORIGIN).read_text()) for folder in kept]
     assert {each["sources"][0]["path"] for each in origins} == shown
     assert not [each for each in store.runs.iterdir() if each.name.startswith(".")]
-
-
-def test_files_of_an_archive_belong_together_as_those_of_a_folder(
-    tmp_path: Path, store: Store
-) -> None:
-    profile = [{"count": 10}, {"name": "conv", "timeMs": 5.0, "averageMs": 0.5, "percentage": 100}]
-    files = {"net.log": log("41"), "net.profile.json": json.dumps(profile)}
-    (tmp_path / "logs.zip").write_bytes(as_zip(files))
-    found = only(bring(tmp_path / "logs.zip", store=store))
-    assert found.parts == ("log", "profile")
-    assert (store.runs / found.record.id / "profile.json").read_text() == json.dumps(profile)
-
-
-def test_a_packed_file_of_any_kind_is_read(tmp_path: Path, store: Store) -> None:
-    rows = [{"startComputeMs": i, "endComputeMs": i + 1.0, "computeMs": 1.0, "latencyMs": 1.5,
-             "h2dMs": 0.2, "d2hMs": 0.3} for i in range(300)]  # fmt: skip
-    (tmp_path / "times.json.gz").write_bytes(gzip.compress(json.dumps(rows).encode()))
-    found = only(bring(tmp_path / "times.json.gz", store=store, warmup="0s"))
-    assert found.samples == 300
-    assert record(found).sources == (str(tmp_path / "times.json.gz"),)
 
 
 def test_a_job_that_a_build_server_keeps_whole_and_by_step_is_one_run(
@@ -180,14 +160,6 @@ def test_an_archive_in_an_archive_and_models_are_named(tmp_path: Path, store: St
     said = reasons(result)
     assert "archive within an archive" in said["inner.zip"]
     assert "a model" in said["net.onnx"]
-
-
-def test_an_archive_of_other_things_is_one_line(tmp_path: Path, store: Store) -> None:
-    pickle = {"archive/data.pkl": b"\x80\x02}q\0.", "archive/data/0": os.urandom(5000)}
-    (tmp_path / "net.pt").write_bytes(as_zip(pickle))
-    result = bring(tmp_path / "net.pt", store=store)
-    assert "2 other files in it: not recognised" in reasons(result)["net.pt"]
-    assert not result.complete
 
 
 @pytest.mark.parametrize("kind", ["bytes", "files", "ratio"])

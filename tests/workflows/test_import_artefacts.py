@@ -14,7 +14,7 @@ import pytest
 from imports import bring, only, reasons, record, stored
 
 import leftovers
-from trtbench.core.errors import InputError, UsageError
+from trtbench.core.errors import UsageError
 from trtbench.core.run import Fact, FailedRun, precision_of
 from trtbench.importing.files import key_of
 from trtbench.store.store import Store
@@ -254,20 +254,6 @@ def test_what_a_version_implies_is_said_to_be_implied(tmp_path: Path, store: Sto
     assert made.conditions["typing"] == Fact(value="strong", source="implied")
 
 
-def test_a_log_alone_is_a_run_without_samples(tmp_path: Path, store: Store) -> None:
-    times = leftovers.times_text()
-    (tmp_path / "n.log").write_text(leftovers.log_text(times))
-    found = only(bring(tmp_path / "n.log", store=store))
-    assert (found.samples, found.median_of) == (0, "latency, reported")
-    run = stored(found, store)
-    assert len(run.times) == 0
-    (entry,) = store.index.find()
-    assert entry.samples == 0
-    assert entry.median_s == pytest.approx(run.record.reported["latency_median_ms"] / 1e3)  # type: ignore[operator]
-    assert run.path is not None
-    assert not (run.path / "times.json").exists()
-
-
 def test_files_are_known_again_by_content(tmp_path: Path, store: Store) -> None:
     folder = leftovers.run_set(tmp_path / "set")
     first = only(bring(folder, store=store))
@@ -278,15 +264,6 @@ def test_files_are_known_again_by_content(tmp_path: Path, store: Store) -> None:
     both = bring(folder, tmp_path / "copy", store=store, again=True)
     assert [each.known_as for each in both.runs] == [None, both.runs[0].record.id]
     assert len(store.index.find()) == 2
-
-
-def test_a_run_that_is_known_is_given_further_tags(tmp_path: Path, store: Store) -> None:
-    folder = leftovers.run_set(tmp_path / "set")
-    first = only(bring(folder, store=store, tags=("nightly",)))
-    second = only(bring(folder, store=store, tags=("before",)))
-    assert second.known_as == first.record.id
-    assert store.entry("tag:before").id == first.record.id
-    assert store.entry("tag:nightly").tags == ("before", "nightly")
 
 
 def test_a_damaged_file_stops_nothing(tmp_path: Path, store: Store) -> None:
@@ -305,14 +282,6 @@ def test_a_damaged_file_stops_nothing(tmp_path: Path, store: Store) -> None:
     assert not bring(folder / "cut.times.json", store=store).complete
 
 
-def test_a_dry_run_keeps_nothing(tmp_path: Path, store: Store) -> None:
-    found = only(bring(leftovers.run_set(tmp_path / "set"), store=store, dry_run=True))
-    assert found.samples == 80
-    assert found.path is None
-    assert list(store.runs.iterdir()) == []
-    assert store.index.find() == []
-
-
 def test_failed_runs_and_help_are_told_apart(tmp_path: Path, store: Store) -> None:
     failed = leftovers.log_text(None, end="FAILED").replace(
         "&&&& FAILED", "[03/04/2025-05:06:07] [E] Unknown option: --bogus 1\n&&&& FAILED"
@@ -325,14 +294,6 @@ def test_failed_runs_and_help_are_told_apart(tmp_path: Path, store: Store) -> No
     assert "nothing was measured" in reasons(result)["build.log"]
     assert store.index.find()[0].kind == "failed"
     assert only(bring(tmp_path, store=store)).known_as == only(result).record.id
-
-
-def test_what_is_not_there_is_an_error(tmp_path: Path, store: Store) -> None:
-    leftovers.run_set(tmp_path / "set")
-    for path in (tmp_path / "sat", f"{tmp_path}/*.nothing"):
-        with pytest.raises(InputError, match="no file or folder"):
-            bring(path, store=store)
-    assert len(bring(f"{tmp_path}/**/*.times.json", store=store).runs) == 1
 
 
 def test_odd_names_links_and_pipes_are_taken_or_told(tmp_path: Path, store: Store) -> None:

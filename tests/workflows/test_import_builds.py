@@ -10,7 +10,6 @@ import pytest
 from imports import bring, only, record, stored
 
 from trtbench.report.compose import document_from_runs
-from trtbench.report.sections.build import tried_of
 from trtbench.store.store import Store
 from trtbench.workflows.inspect import inspect
 from trtbench.workflows.report import with_files
@@ -114,8 +113,3 @@ def test_differences_of_outputs_stay_with_their_run(tmp_path: Path, store: Store
     (tmp_path / "output_diff.json").write_text('{"max_abs": 0.5}')
     run = with_files(stored(only(bring(tmp_path, store=store)), store), store=store)
     assert run.extra["output_comparison"] == {"max_abs": 0.5}
-
-
-def test_tactics_inside_of_subgraphs_are_counted_with_their_layer() -> None:
-    assert tried_of({"name": "a", "tried": 2, "tried_within": 300}) == 302
-    assert tried_of({"name": "of an older record", "tried": 2}) == 2

@@ -20,7 +20,6 @@ from trtbench.core.results import Compared
 from trtbench.core.run import Fact, Run
 from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Table
-from trtbench.report.renderers.md import markdown
 from trtbench.report.sections.verdicts import document_from_comparisons
 from trtbench.report.site import run_data
 from trtbench.requests.groups import FilterFields
@@ -69,21 +68,6 @@ def written(tmp_path: Path) -> Path:
     path = tmp_path / "net.log"
     path.write_text(log())
     return path
-
-
-def test_the_report_of_two_logs_has_their_numbers(tmp_path: Path, store: Store) -> None:
-    for name, median in (("a", 5.5), ("b", 4.5)):
-        (tmp_path / f"{name}.log").write_text(log(median))
-    found = bring(tmp_path, store=store)
-    runs = [stored(each, store) for each in found.runs]
-    text = markdown(document_from_runs(runs, title="Two logs"))
-    summary = next(
-        line for line in text.splitlines() if "reported" in line and found.runs[0].record.id in line
-    )
-    assert "5.50 ms" in summary
-    assert "6.50 ms" in summary  # p99
-    assert "166" in summary
-    assert "## Percentiles" in text
 
 
 def test_files_of_a_run_hold_the_printed_numbers(written: Path, store: Store) -> None:
@@ -267,15 +251,6 @@ def test_a_gate_does_not_judge_across_devices(runs: list[Run]) -> None:
     (result,) = evaluate([rule], summary=summary_from_run(second), verdicts=verdicts)
     assert result.outcome == "unclear"
     assert "two devices" in result.message
-
-
-def test_two_networks_are_named(tmp_path: Path, store: Store) -> None:
-    for name in ("resnet50_fp16", "vit_b_16"):
-        text = log(command=f"trtexec --loadEngine={name}.engine")
-        (tmp_path / f"{name}.log").write_text(text)
-    first, second = (stored(each, store) for each in bring(tmp_path, store=store).runs)
-    messages = [each.message for each in comparison_from_runs(first, second).findings]
-    assert any("two networks" in each for each in messages)
 
 
 def table(document: object, name: str) -> Table:

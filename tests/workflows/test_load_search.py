@@ -12,10 +12,8 @@ import pytest
 
 import models
 import trtbench
-from gpu_standin import plan_bytes
 from models import tiny_model
 from trtbench.analysis import load as load_analysis
-from trtbench.cli import run as main
 from trtbench.core.errors import InputError, JobError, StoreError, UsageError
 from trtbench.core.run import Run
 from trtbench.core.spec import Length
@@ -100,13 +98,6 @@ def test_what_is_no_schedule_is_refused(tmp_path: Path, text: str, word: str) ->
     with pytest.raises(InputError, match=word) as caught:
         arrivals_from_file(written(tmp_path, text))
     assert ("more arrivals" in str(caught.value.fix)) == (word == "no two arrivals")
-
-
-@pytest.mark.parametrize("last", ["soon", "0"])
-def test_what_is_wrong_in_a_trace_is_said_with_its_line(tmp_path: Path, last: str) -> None:
-    with pytest.raises(InputError) as caught:
-        arrivals_from_file(written(tmp_path, f"time_s\n\n1\n\n2\n{last}\n"))
-    assert caught.value.facts["line"] == "6"
 
 
 def test_a_trace_is_stretched_to_the_rate_and_begins_anew() -> None:
@@ -250,16 +241,6 @@ def test_what_cannot_be_sent_or_searched_for_is_refused_at_once(
     assert not list(tmp_path.glob("s/**/run.json"))
 
 
-def test_a_search_on_an_engine_can_be_planned(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    engine = tmp_path / "m.engine"
-    engine.write_bytes(plan_bytes())
-    words = ["bench", str(engine), "-r", "tensorrt", "--protocol", "server", "--slo", "p99<5ms"]
-    assert main([*words, "--dry-run"]) == 0
-    assert json.loads(capsys.readouterr().out)["spec"]["protocol"] == "server"
-
-
 @pytest.fixture
 def asked(tmp_path, monkeypatch):
     (tmp_path / "tmp").mkdir()
@@ -307,14 +288,3 @@ def test_an_index_that_cannot_be_written_does_not_cost_the_measurement(asked, mo
     assert caught.value.fix == "trtbench runs reindex"
     found = store.reindex(cached_from_run)
     assert (found.runs, found.dropped, found.damaged) == (1, (), {})
-
-
-def test_derived_files_that_cannot_be_written_do_not_cost_the_measurement(asked, monkeypatch):
-    def full(run, folder):
-        raise StoreError("the disk is full")
-
-    spec, store = asked
-    monkeypatch.setattr(bench, "write_run_files", full)
-    with pytest.raises(StoreError, match="the disk is full"):
-        run_bench(spec, store=store)
-    assert isinstance(store.load("last"), Run), "the run is in the index all the same"

@@ -19,7 +19,7 @@ from trtbench.accuracy.graphs import write_marked
 from trtbench.accuracy.localize import between, evenly, layer_boundaries
 from trtbench.convert.cast import cast, stand_in
 from trtbench.core.codec import json_from_value
-from trtbench.core.errors import InputError, UsageError
+from trtbench.core.errors import InputError
 from trtbench.core.results import Artefact
 from trtbench.core.samples import EngineGraph, LayerInfo, TensorInfo
 from trtbench.core.spec import BuildSpec
@@ -116,12 +116,3 @@ def test_an_engine_that_the_marks_change_is_said_so(
         source, "model.engine", distribution="normal", random=32, runtime="onnxruntime"
     ).found
     assert found.marks_changed_outputs
-
-
-def test_an_engine_without_a_record_and_a_repair_are_refused(tmp_path: Path) -> None:
-    source = network(tmp_path / "model.onnx", plain_weights(np.random.default_rng(0), 2))
-    Path("alone.engine").write_bytes(b"ftrt" + bytes(64))
-    with pytest.raises(InputError, match="no record of how the engine was built"):
-        trtbench.localize(source, "alone.engine", runtime="onnxruntime")
-    with pytest.raises(UsageError, match="not repaired"):
-        trtbench.localize(source, "alone.engine", runtime="onnxruntime", repair=True)

@@ -20,7 +20,7 @@ from models import save_graph
 from trtbench.accuracy.check import run_check
 from trtbench.accuracy.evaluate import join, run_evaluation
 from trtbench.analysis.pass_times import Evaluation
-from trtbench.convert.build import build_spec, with_arrays
+from trtbench.convert.build import build_spec
 from trtbench.convert.conversions import run_quantize, task_items
 from trtbench.core.errors import UsageError
 from trtbench.core.run import Run
@@ -168,26 +168,6 @@ def test_a_size_that_a_network_does_not_take_is_refused(task: str, photos: Path)
     assert first(opened(task, photos, side="open", **{flag: 24})).shape == (3, 24, 24)
 
 
-def test_a_sweep_measures_the_size_that_it_judges(
-    tmp_path: Path, photos: Path, store: Store, config: Config
-) -> None:
-    path = network(tmp_path / "net.onnx", size="open")
-    asked = matrix(
-        path, batch=[2], precision=["fp32", "int8"], data=str(photos), calibration=str(photos),
-        task_settings={"crop": 20},
-    )  # fmt: skip
-    start_sweep(asked, tmp_path / "sweep", store=store)
-    found = carry_out(tmp_path / "sweep", store=store, config=config, execution=Execution())
-    rows = results_from_sweep(found, store=store).rows
-    for row in rows:
-        run = store.load(row.runs[0])
-        assert isinstance(run, Run)
-        assert run.record.inputs[0].shape == (2, 3, 20, 20)
-        assert row.scores["top1"].value == 1.0
-        assert "H48" not in (row.remark or "")
-    assert len(rows) == 2
-
-
 def test_bytes_in_arrays_are_calibrated_with_as_they_are_judged(
     tmp_path: Path, photos: Path, store: Store, config: Config
 ) -> None:
@@ -309,25 +289,3 @@ def test_a_sweep_calibrates_as_it_judges(
     assert sidecar.calibration is not None
     normalize = str(sidecar.calibration.preprocessing["normalize"])
     assert normalize.startswith("0.485,0.456,0.406/0.2" if settings else "imagenet")
-
-
-def test_a_build_calibrates_as_the_task_judges(
-    light_network: Path, light_photos: Path, store: Store, config: Config, tmp_path: Path
-) -> None:
-    with pytest.raises(UsageError, match="prepared by a task"):
-        build_spec(
-            BuildRequest(model=light_network, runtime="tensorrt", calibration=light_photos), config
-        )
-    shape = {"images": (8, 3, 16, 16)}
-    request = BuildRequest(
-        model=light_network, runtime="tensorrt", precision="int8", calibration=light_photos,
-        task="classification", settings={"normalize": "imagenet"}, shapes_opt=shape,
-        shapes_min=shape, shapes_max=shape,
-    )  # fmt: skip
-    ready = with_arrays(build_spec(request, config), tmp_path)
-    assert ready.calibration_arrays is not None
-    with np.load(ready.calibration_arrays) as arrays:
-        assert arrays["images"].shape == (40, 3, 16, 16)
-        assert arrays["images"].max() > 1.5, "divided by the deviation"
-    found = evaluated(light_network, photos=light_photos, store=store, config=config)
-    assert dict(ready.prepared) == found.preparation

@@ -8,9 +8,8 @@ import pkgutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import click
 import pytest
@@ -25,17 +24,12 @@ from trtbench.data import demo_file
 from trtbench.requests import accuracy, convert, measure, stored, sweep
 from trtbench.requests.accuracy import CheckRequest, EvalRequest, LocalizeRequest
 from trtbench.requests.fields import (
-    TIME,
     Argument,
-    Duration,
-    Option,
     VerbRequest,
     converted,
     fields_of,
 )
 from trtbench.requests.measure import BenchRequest, CompareRequest
-from trtbench.requests.run_spec import pick
-from trtbench.sweep.matrix import FLAGS
 from trtbench.verbs._verb import Verb, View, request_from_arguments
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,32 +70,6 @@ def test_what_is_not_typed_is_as_a_python_user_gets_it(request_type: type[VerbRe
             assert str(value) == str(field.default) or not (value or field.default), field.name
 
 
-@dataclass(frozen=True, kw_only=True)
-class Longer(BenchRequest):
-    """As bench, and one line more."""
-
-    patience: Annotated[
-        Duration | None, Option("Rest before it begins.", kind=TIME, axis=True, setting=True)
-    ] = None
-    mood: Annotated[Literal["calm", "hasty"], Option("How it goes about it.")] = "calm"
-
-
-def test_a_new_field_is_one_line() -> None:
-    seen: list[Longer] = []
-
-    command = command_of(Longer, seen.append)
-
-    runner = CliRunner()
-    done = runner.invoke(command, ["m.onnx", "--patience", "5ms", "--mood", "hasty", "--batch=2"])
-    assert done.exit_code == 0, done.output
-    assert (seen[0].patience, seen[0].mood, seen[0].batch) == ("5ms", "hasty", 2)
-    shown = runner.invoke(command, ["--help"]).output
-    assert "--patience TIME" in shown
-    assert "[calm|hasty]" in shown
-    with pytest.raises(UsageError, match="'5 parsecs' has the unknown unit"):
-        Longer(model="m.onnx", patience="5 parsecs")
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -131,21 +99,6 @@ def test_only_fields_that_mean_the_same_are_handed_on() -> None:
     pair = CompareRequest(baseline="a.onnx", launches=7, threads=2, runtime=("x", "y"))
     one = converted(pair, BenchRequest, model="a.onnx")
     assert (one.threads, one.launches, one.runtime) == (2, None, None)
-
-
-def test_one_value_for_all_sides_or_one_for_each() -> None:
-    assert pick("torch", 1, 2, what="-r") == "torch"
-    assert pick(("torch", None), 1, 2, what="-r") is None
-    assert pick(None, 0, 2, what="-r") is None
-    with pytest.raises(UsageError, match="given 3 times for 2 sides"):
-        pick(("a", "b", "c"), 0, 2, what="-r")
-
-
-def test_axes_of_sweeps_are_fields_of_bench() -> None:
-    names = {field.name for field in fields_of(BenchRequest)}
-    assert set(FLAGS) <= names
-    assert {"threads", "duration", "protocol", "streams", "lock_clocks"} <= set(FLAGS)
-    assert not {"model", "store", "tags", "timeout"} & set(FLAGS)
 
 
 def test_users_editors_know_the_arguments(tmp_path: Path) -> None:
@@ -205,21 +158,6 @@ def test_a_series_is_a_list_or_one_or_the_rest_of_the_arguments() -> None:
 )  # fmt: skip
 def test_verbs_of_earlier_versions_are_understood(old: list[str], now: list[str]) -> None:
     assert _as_it_is_now(click.Context(group), old) == now
-
-
-def test_the_reference_has_a_page_for_every_verb(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(ROOT / "tools")
-    spec = importlib.util.spec_from_file_location("reference", ROOT / "tools" / "reference.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    pages = {path.stem for path in module.write_pages(tmp_path)}
-    assert {"bench", "runs", "import", "settings", "files", "python"} <= pages
-    assert "`--max-slowdown PERCENT`" in (tmp_path / "gate.md").read_text()
-    assert "## trtbench runs export" in (tmp_path / "runs.md").read_text()
 
 
 def test_a_check_from_python_judges_its_rules_and_refuses_nonsense(

@@ -63,15 +63,6 @@ def test_a_frame_holds_every_iteration_in_seconds() -> None:
     assert frame.index.name == "iteration"
 
 
-def test_a_picture_names_its_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MPLBACKEND", "Agg")
-    figure = made().plot()
-    labels = [axis.get_xlabel() for axis in figure.axes]
-    assert labels == ["host (µs)", "iteration"]
-    with pytest.raises(UsageError, match="no times called gpu"):
-        made().plot("gpu")
-
-
 def test_the_list_of_runs_fits_on_a_screen_and_becomes_a_frame(tmp_path: Path) -> None:
     store = tmp_path / "store"
     model = tiny_model(tmp_path / "tiny.onnx")
@@ -121,14 +112,6 @@ def test_a_comparison_is_a_line_a_page_and_a_picture(monkeypatch: pytest.MonkeyP
     assert len(compared().plot().axes[0].get_yticks()) == 1
 
 
-def test_what_has_no_interval_is_shown_without_a_picture() -> None:
-    bare = Comparison(baseline="a", candidate="b", design="duet", verdicts=())
-    assert "no verdict" in repr(bare)
-    assert "<svg" not in bare._repr_html_()
-    with pytest.raises(UsageError, match="no verdict"):
-        bare.plot()
-
-
 def test_a_list_of_runs_is_one_page_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     """rich shows by itself what it prints where it finds a notebook around it."""
     entry = Entry(
@@ -140,12 +123,3 @@ def test_a_list_of_runs_is_one_page_in_a_notebook(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("rich.jupyter.display", lambda *each: shown.append(each))
     assert "net.onnx" in repr(Entries([entry]))
     assert shown == []
-
-
-def test_a_long_value_is_a_line_for_each_field() -> None:
-    summary = trtbench.summary(made())
-    lines = repr(summary).splitlines()
-    assert 3 < len(lines) <= 24
-    assert max(map(len, lines)) <= 80
-    assert lines[0] == "Summary("
-    ElementTree.fromstring(f"<div>{summary._repr_html_()}</div>")

@@ -286,21 +286,6 @@ def test_static_and_dynamic_engines_stand_side_by_side(trtexec: Any, tmp_path: P
     assert (shapes["min"][0], shapes["opt"][0], shapes["max"][0]) == (1, 8, 8)
 
 
-def test_a_build_that_fails_takes_only_its_own_cases_along(trtexec: Any, tmp_path: Path) -> None:
-    store, config = Store(tmp_path / "store"), load_config()
-    fixed = conv_model(tmp_path / "net.onnx", batch=1)
-    asked = matrix_from_table(
-        {"models": [str(fixed)], "runtime": "trtexec", "batch": [1, 4],
-         "options": {"duration": "50ms", "warmup": "10ms"}},
-        where="test",
-    )  # fmt: skip
-    found = sweep(asked, tmp_path / "out", store, config)
-    reasons = [row.reason for row in results_from_sweep(found, store=store).rows]
-    assert reasons[0] is None
-    assert reasons[1] is not None
-    assert "fixed at 1" in reasons[1]
-
-
 def test_tensorrt_11_gets_a_typed_file_first(trtexec: Any, tmp_path: Path) -> None:
     trtexec.version("11.1.0")
     asked = matrix_from_table(

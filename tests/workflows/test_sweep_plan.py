@@ -13,7 +13,6 @@ from sweeps import SHORT, matrix
 import models
 import trtbench
 from models import conv_model, tiny_model
-from trtbench.cli import run as command
 from trtbench.core.errors import UsageError
 from trtbench.report.renderers.md import markdown
 from trtbench.report.sections.sweep import document_from_sweep
@@ -25,7 +24,6 @@ from trtbench.sweep.matrix import (
     cases_from_matrix,
     check_choice,
     matrix_from_file,
-    matrix_from_table,
     names_of_models,
 )
 from trtbench.sweep.plan import (
@@ -116,16 +114,6 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: str, said: st
     with pytest.raises(UsageError) as caught:
         matrix_from_file(file)
     assert said in str(caught.value)
-
-
-@pytest.mark.parametrize("shape", ["ax", "1x0x3", "1x-2", "", "1x²", "1xx3"])
-def test_axes_that_are_no_shapes_say_what_one_is(
-    shape: str, tmp_path: Path, config: Config
-) -> None:
-    table = {"models": [str(tiny_model(tmp_path / "n.onnx"))], "options": {"shape": {"x": [shape]}}}
-    with pytest.raises(UsageError, match="is no shape") as caught:
-        plan_sweep(matrix_from_table(table, where="test"), config=config)
-    assert "1x3x224x224" in (caught.value.fix or "")
 
 
 def test_steps_are_shared_and_named_by_content(tmp_path: Path, config: Config) -> None:
@@ -325,20 +313,3 @@ def test_outputs_of_every_case_are_held_against_the_model_as_given(tmp_path):
     page = markdown(document_from_sweep(found.rows))
     assert "SQNR" in page
     assert "same" in page
-
-
-def test_a_sweep_on_this_machine_fetches_no_engines(tmp_path, capsys):
-    model = models.tiny_model(tmp_path / "tiny.onnx")
-    with pytest.raises(UsageError, match="from other machines"):
-        trtbench.sweep(model, fetch_engines=True, output=tmp_path / "s", store=tmp_path / "store")
-    assert not (tmp_path / "s").exists()
-
-
-def test_a_dry_run_for_other_machines_says_that_they_plan(tmp_path, capsys):
-    model = models.tiny_model(tmp_path / "tiny.onnx")
-    words = ["sweep", str(model), "-r", "tensorrt", "--batch", "1", "--dry-run", "--executor",
-             "ssh", "--store", str(tmp_path / "store")]  # fmt: skip
-    assert command(words) == 0
-    said = capsys.readouterr().out
-    assert "planned there" in " ".join(said.split())
-    assert "cannot be measured" not in said

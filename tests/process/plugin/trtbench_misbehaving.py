@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -89,11 +88,6 @@ def do_hang(spec, folder):
         time.sleep(1)
 
 
-def do_stubborn(spec, folder):
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    do_hang(spec, folder)
-
-
 def do_eat(spec, folder):
     kept = []
     while True:
@@ -118,34 +112,11 @@ def do_chatter(spec, folder):
     os.abort()
 
 
-def do_deaf(spec, folder):
-    """Close every descriptor above stderr, the events pipe among them."""
-    os.closerange(3, 256)
-
-
-def do_fork(spec, folder):
-    """Leave a grandchild that keeps running."""
-    if not os.fork():
-        time.sleep(3600)
-        os._exit(0)
-
-
-def do_spawn(spec, folder):
-    """Leave a program that keeps running, and hang."""
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
-    do_hang(spec, folder)
-
-
 def do_fill(spec, folder):
     """Write until the disk is full."""
     with open(folder / "large.bin", "wb") as file:
         while True:
             file.write(bytes(1 << 16))
-
-
-def do_large(spec, folder):
-    """Leave a file of a known size for the run directory."""
-    (folder / "large.bin").write_bytes(bytes(int(spec.options["bytes"])))
 
 
 def do_refuse(spec, folder):
