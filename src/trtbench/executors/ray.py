@@ -108,7 +108,7 @@ class RayExecutor(SlotExecutor):
         self._patience_s = settings.patience_s
         self._asked: list[dict[str, float]] = []
         self._asking = threading.Lock()
-        self._contents: dict[str, list[ObjectRef]] = {}
+        self._contents: dict[str, list[ObjectRef[bytes]]] = {}
         self._putting = threading.Lock()
         super().__init__(self._look, ask=self._ask, patience_s=settings.patience_s)
 
@@ -212,7 +212,7 @@ class RayExecutor(SlotExecutor):
 
     def _hand_over(
         self, slot: Slot, contents: Mapping[str, Path], notify: Notify
-    ) -> dict[str, list[ObjectRef]]:
+    ) -> dict[str, list[ObjectRef[bytes]]]:
         """Hand the cluster what a node lacks; a laptop may be far from it."""
         fresh = tuple(contents.keys() - self._contents.keys())
         asked = self._asked_of(slot.machine, lambda: missing_here(fresh)) if fresh else ()
@@ -333,7 +333,10 @@ def _not_joined(address: str, reason: str) -> UnavailableError:
 
 def _pinned(node: str) -> NodeAffinitySchedulingStrategy:
     strategies = importlib.import_module("ray.util.scheduling_strategies")
-    return strategies.NodeAffinitySchedulingStrategy(node_id=node, soft=False)
+    pinned: NodeAffinitySchedulingStrategy = strategies.NodeAffinitySchedulingStrategy(
+        node_id=node, soft=False
+    )
+    return pinned
 
 
 def bundle(want: Want, places: Sequence[Slot], *, beside: int) -> dict[str, float]:
