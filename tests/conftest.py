@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import json
 import os
 import sys
@@ -13,7 +14,6 @@ from typing import Any
 import pytest
 
 import every_test
-from bindings.rtx import NoRtx, Rtx, find_rtx
 from made_artefacts import install_trtexec, make_artefacts
 from ready_processes import ready_processes
 from real_parts import find_torch
@@ -105,20 +105,10 @@ def torch_python() -> str:
 
 
 @pytest.fixture(scope="session")
-def found_rtx() -> Rtx:
+def tensorrt_rtx() -> None:
     """TensorRT-RTX, whose builder needs no GPU."""
-    try:
-        return find_rtx()
-    except NoRtx as problem:
-        pytest.skip(str(problem))
-
-
-@pytest.fixture
-def rtx(found_rtx: Rtx, monkeypatch: pytest.MonkeyPatch) -> Rtx:
-    """TensorRT-RTX within reach of the workers that a test starts."""
-    for name, value in found_rtx.env.items():
-        monkeypatch.setenv(name, value)
-    return found_rtx
+    if importlib.util.find_spec("tensorrt_rtx") is None:
+        pytest.skip("TensorRT-RTX is not installed: trtbench[rtx]")
 
 
 @pytest.fixture(scope="session")

@@ -24,12 +24,12 @@ LATER = "make test-all runs it"
 PARTS = {
     "browser": "Chromium",
     "docs_python": "the tools of the documentation",
-    "found_rtx": "TensorRT-RTX",
     "nodes": "Ray",
     "postgres_server": "PostgreSQL",
     "probed": "bindings of TensorRT",
     "s3": "S3 (moto)",
     "sshd": "sshd",
+    "tensorrt_rtx": "TensorRT-RTX",
     "torch_python": "PyTorch",
 }
 """Fixtures that give a real part, which a plain machine need not have."""
@@ -52,7 +52,6 @@ LONG = {
     "test_the_job_of_gitlab_runs_the_same_script",
     "test_networks_are_compared_by_pairs_of_builds",
     "test_one_timing_cache_makes_them_alike",
-    "test_the_demo_made_short",
     "test_verbs_of_engines",
     "test_engines_on_a_gpu_are_looked_at_and_their_clocks_told",
     "test_the_answer_comes_first_and_the_repaired_model_is_measured",
@@ -63,7 +62,6 @@ LONG = {
     "test_runs_on_the_processor_are_never_beside_each_other_unless_asked",
     "test_an_error_of_the_run_there_is_the_same_error_here",
     "test_a_search_ends_with_a_rate_its_curve_and_runs_that_are_kept",
-    "test_cases_are_measured_beside_each_other_and_all_are_there",
     "test_a_graph_that_one_side_lacks_is_left_out_on_both",
     "test_a_runtime_is_asked_in_the_interpreter_it_would_measure_with",
     "test_quantized_checked_and_judged_with_one_preparation",

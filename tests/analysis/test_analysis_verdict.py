@@ -41,13 +41,11 @@ from trtbench.analysis.verdict import (
     verdict_from_effects,
     would_tell,
 )
-from trtbench.core.errors import UsageError
 from trtbench.core.results import Verdict
 from trtbench.core.run import Fact, Interval, Run
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import TensorSpec
 from trtbench.report.sections.verdicts import reasons, verdict_table
-from trtbench.requests.measure import TurnFields
 
 TEN = [0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09, 0.50]
 COMPARISONS = 300
@@ -140,16 +138,6 @@ def test_a_gate_says_how_many_launches_would_leave_its_limit_out() -> None:
     many = 2 * ((result.launches_needed or 0) // 2 + 1)
     clearer = verdict_from_effects(effects(0.02, 0.02, many))
     assert slowdown_result(slowdown_rule(0.03), clearer).outcome == "pass"
-
-
-def test_an_unclear_verdict_says_each_number_once() -> None:
-    verdict = verdict_from_effects(effects(0.0, 0.4, 6), metric="enqueue")
-    assert verdict.interval is not None
-    (reason,) = reasons([verdict])
-    cells = verdict_table([verdict]).rows[0][1:]
-    line = " ".join([*(cell.shown for cell in cells), reason.text])
-    assert line.count("%") == 5, "the change, the level, both ends, the margin"
-    assert line.endswith("more than 1000 launches would be needed: too noisy to tell")
 
 
 def test_an_interval_that_says_nothing_is_unknown_and_a_far_one_that_decides_is_shown() -> None:
@@ -247,15 +235,6 @@ def test_a_percentile_that_a_side_does_not_know_is_no_change() -> None:
     assert tail_verdict([(a, b[:20]) for a, b in full], 0.99, design="launches").ratio is None
 
 
-def test_a_comparison_holds_all_verdicts() -> None:
-    pairs = duet(np.random.default_rng(1), effect=0.05)
-    comparison = duet_comparison(pairs, baseline="a", candidate="b")
-    assert [v.metric for v in comparison.verdicts] == ["host", "throughput", "p90", "p99"]
-    assert {comparison.verdict(name).kind for name in ("host", "throughput")} == {"slower"}
-    assert (comparison.faster_share or 1) < 0.5
-    assert len(comparison.effects) == 10
-
-
 @pytest.mark.parametrize(
     ("effect", "seed", "kind"), [(0.0, 1, "same"), (0.02, 2, "slower"), (-0.02, 3, "faster")]
 )
@@ -329,14 +308,6 @@ def test_columns_with_equal_times_get_equal_verdicts() -> None:
     apart = compare_apart(side(1.0, transfer=0.2), side(1.1, transfer=0.2))
     assert apart.verdict("gpu").kind == "slower"
     assert apart.verdict("latency").kind == "unclear", "transfers drift as they do"
-
-
-def test_a_difference_that_does_not_exist_cannot_be_accepted() -> None:
-    with pytest.raises(UsageError, match="--accept protocl names no difference") as caught:
-        TurnFields(accept=("tf32", "protocl"))
-    assert caught.value.fix == "--accept protocol"
-    with pytest.raises(UsageError, match="bogus"):
-        TurnFields(accept=("bogus",))
 
 
 ALIKE = {

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from trtbench.layers.cost import peak_of, with_rates
 from trtbench.layers.diff import difference, reconcile, why
 from trtbench.layers.join import join_layers
 from trtbench.layers.table import EngineFacts, LayerTable, groups_of, precision_truth
@@ -135,16 +134,6 @@ def test_int8_resnet_of_8_6_0_stayed_fp16_but_for_one_layer(resnet: dict[str, Fi
     assert found.candidate_s == pytest.approx(resnet["int8"].sum_s())
 
 
-def test_the_fused_convolution_and_pooling_stand_against_two_layers(
-    resnet: dict[str, Files],
-) -> None:
-    found = difference(resnet["fp16"].table, resnet["int8"].table)
-    fusion = found.fusions()[0]
-    assert fusion.name_a == "/conv1/Conv + /relu/Relu\n/maxpool/MaxPool"
-    assert fusion.name_b == "/conv1/Conv + /relu/Relu + /maxpool/MaxPool"
-    assert fusion.by == "origin"
-
-
 def test_layers_of_8_6_0_are_reconciled_with_its_gpu_time(
     resnet: dict[str, Files], beside: Path
 ) -> None:
@@ -173,18 +162,6 @@ def test_layers_of_10_4_are_all_fp16_and_add_up(beside: Path, name: str) -> None
     assert [layer.share for layer in files.table.layers] == pytest.approx(shares, abs=1e-5)
 
 
-def test_different_networks_have_nothing_in_common(beside: Path) -> None:
-    tables = [
-        Files(
-            beside / FUZZY / name / f"{name}_fp16.profile.json",
-            beside / FUZZY / name / f"{name}_fp16.graph.json",
-        ).table
-        for name in ("alexnet", "resnet18")
-    ]
-    found = difference(*tables)
-    assert "one network" in found.notes[0]
-
-
 def test_the_depth_network_of_10_12(beside: Path) -> None:
     files = Files(beside / DEPTH / "profile.json", beside / DEPTH / "layers.json")
     assert len(files.table.layers) == 139
@@ -196,17 +173,6 @@ def test_the_depth_network_of_10_12(beside: Path) -> None:
     assert blocks["/blocks.0"] == 7
 
 
-def test_the_other_engine_s_layers_are_not_joined_to_the_depth_profile(beside: Path) -> None:
-    other = next((beside / DEPTH).glob("*engine_inspector.json"))
-    profile = beside / DEPTH / "profile.json"
-    joined = join_layers(
-        profile_from_json(profile.read_bytes(), where="profile"),
-        graph_from_json(other.read_bytes(), where="graph"),
-    )
-    assert "different engines" in joined.notes[0]
-    assert {layer.kind for layer in joined.layers} == {None}
-
-
 def test_myelin_s_attention_meets_the_kernels_it_replaces(beside: Path) -> None:
     """One fused attention of the FP16 engine stands against three kernels of the other."""
     files = Files(beside / DEPTH / "profile.json", beside / DEPTH / "layers.json")
@@ -216,11 +182,3 @@ def test_myelin_s_attention_meets_the_kernels_it_replaces(beside: Path) -> None:
     attention = [each for each in found.fusions() if "_gemm_mha_v2" in (each.name_a or "")]
     assert len(attention) == 12
     assert all((len(each.a), len(each.b)) == (1, 3) for each in attention)
-
-
-def test_a_convolution_of_the_a100_never_exceeds_its_roof(trex: dict[str, Files]) -> None:
-    for files in trex.values():
-        rated = with_rates(files.table, peak_of("NVIDIA A100 80GB PCIe"))
-        shares = [layer.roofline for layer in rated.layers if layer.roofline is not None]
-        assert len(shares) > 20
-        assert max(shares) < 1

@@ -97,16 +97,6 @@ def test_what_was_not_seen_is_unknown_and_not_zero() -> None:
     assert memory_from_facts({"activation_bytes": 5}) is None
 
 
-def test_what_is_known_in_part_is_a_bound() -> None:
-    known = {name: value for name, value in FACTS.items() if name != "memory_free_before_bytes"}
-    use = use_of(known, weight_bytes=18 * MIB)
-    assert use.unknown == ("CUDA context",)
-    words = dict(words_from_memory(use))
-    assert words["memory"].startswith("at least 49.0 MiB")
-    assert words["memory"].endswith("; CUDA unknown")
-    assert words["fit"] == "at most one process with 76 contexts in 1.00 GiB"
-
-
 def test_an_engine_tells_beforehand_what_it_will_take() -> None:
     use = predicted(weight_bytes=20, activation_bytes=10, io_bytes=2, total_bytes=100)
     assert (use.process_bytes, use.contexts_fit) == (32, 6)

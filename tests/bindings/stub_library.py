@@ -16,14 +16,14 @@ ELSEWHERE = re.compile(r"_?Py|dl(?:open|sym|close|error)\Z")
 """Undefined names without a version that Python and the C library define."""
 
 
-def make_stub_libraries(extension: Path, folder: Path, *, compiler: str = "gcc") -> Path:
+def make_stub_libraries(extension: Path, folder: Path) -> Path:
     """Make the libraries that an extension module needs; the first one defines all it misses."""
     folder.mkdir(parents=True, exist_ok=True)
     names = needed_libraries(extension)
     functions = undefined_functions(extension)
     for index, name in enumerate(names):
         code = "".join(f"void *{each}(void) {{ return 0; }}\n" for each in functions)
-        _compile(code if index == 0 else "", folder / name, compiler=compiler)
+        _compile(code if index == 0 else "", folder / name)
     return folder
 
 
@@ -45,19 +45,11 @@ def undefined_functions(extension: Path) -> list[str]:
     return found
 
 
-def _compile(code: str, library: Path, *, compiler: str) -> None:
+def _compile(code: str, library: Path) -> None:
     source = library.with_name(f"{library.name}.c")
     source.write_text(code)
-    command = [
-        compiler,
-        "-shared",
-        "-fPIC",
-        "-nostdlib",
-        f"-Wl,-soname,{library.name}",
-        "-o",
-        str(library),
-    ]
-    subprocess.run([*command, str(source)], check=True, capture_output=True)
+    flags = ["-shared", "-fPIC", "-nostdlib", f"-Wl,-soname,{library.name}", "-o", str(library)]
+    subprocess.run(["gcc", *flags, str(source)], check=True, capture_output=True)
 
 
 def _readelf(what: str, path: Path) -> str:

@@ -90,11 +90,9 @@ class FakeConfig:
 
     def __init__(self, *, adds: bytes = b"", forgets: bool = False) -> None:
         self.adds, self.forgets = adds, forgets
-        self.asked: list[bytes] = []
         self.cache: FakeCache | None = None
 
     def create_timing_cache(self, data: bytes) -> FakeCache | None:
-        self.asked.append(data)
         if data and b"mine" not in data:
             return FakeCache(timings(b"mine")) if self.forgets else None
         return FakeCache(data or timings(b"mine"))
@@ -151,14 +149,6 @@ def test_a_timing_cache_of_elsewhere_is_kept_and_said(
     assert use_of(path, adds=b" a", forgets=forgets)[0] == "refused"
     assert path.read_bytes() == timings(b"mine a")
     assert (tmp_path / "timing.cache.old").read_bytes() == held
-
-
-def test_what_is_no_cache_never_reaches_tensorrt(tmp_path: Path) -> None:
-    path = tmp_path / "timing.cache"
-    path.write_bytes(b"of another world" * 8)
-    config = FakeConfig()
-    TimingCache(config, path=path, abilities=OLD)
-    assert config.asked == [b""]
 
 
 def spec_for(**changes: Any) -> BuildSpec:

@@ -7,7 +7,6 @@ from stand-ins for torchvision, timm and ultralytics that have the same entry po
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -23,14 +22,13 @@ from real_parts import find_torch
 from trtbench.cli import joined_dims
 from trtbench.convert.conversions import export_spec, input_shapes, run_export
 from trtbench.convert.export import Example, _exporter, write_onnx
-from trtbench.core.errors import InputError, UnavailableError, UsageError
+from trtbench.core.errors import UnavailableError, UsageError
 from trtbench.core.results import InputShape, Sidecar
 from trtbench.models.identity import read_sidecar
 from trtbench.models.torch_models import (
     TorchSource,
     archive_kind,
     import_torch,
-    load_source,
     modules_named,
 )
 from trtbench.requests.convert import ExportRequest
@@ -201,25 +199,6 @@ def test_a_pytorch_for_another_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "numpy<2" in str(caught.value.fix)
 
 
-def test_a_repository_that_cannot_be_loaded(tmp_path: Path) -> None:
-    def load(*words: object, **how: object) -> None:
-        raise RuntimeError("Cannot find callable net in hubconf")
-
-    spec = export_spec(ExportRequest(source="torch.hub:owner/repo/net", output=tmp_path / "a.onnx"))
-    with pytest.raises(InputError, match="cannot load 'net' of owner/repo") as caught:
-        load_source(spec.having(trust=True), torch=SimpleNamespace(hub=SimpleNamespace(load=load)))
-    assert "Cannot find callable" in caught.value.facts["reason"]
-
-
-@pytest.mark.skipif(bool(importlib.util.find_spec("torch")), reason="PyTorch is here")
-def test_without_pytorch_the_way_out_is_named(tmp_path: Path) -> None:
-    request = ExportRequest(source="torchvision:resnet18", output=tmp_path / "m.onnx")
-    with pytest.raises(UnavailableError, match="PyTorch is not installed") as caught:
-        run_export(request)
-    assert "runtimes.torch.python" in (caught.value.fix or "")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_archives_are_told_apart_without_loading_them(tmp_path: Path) -> None:
     files = {
         "script.pt": ["m/constants.pkl", "m/code/__torch__.py", "m/data.pkl"],
@@ -273,14 +252,6 @@ def test_torchvision_by_name_with_an_open_batch(world: Path) -> None:
 
 
 @needs_torch
-def test_weights_that_cannot_be_downloaded_name_the_way_out(world: Path) -> None:
-    with pytest.raises(InputError, match="cannot be downloaded") as caught:
-        made("torchvision:netone", target="tensorrt-8.6")
-    assert "--weights none" in (caught.value.fix or "")
-    assert not list(world.glob("*.onnx"))
-
-
-@needs_torch
 def test_several_inputs_by_name_of_different_types(world: Path) -> None:
     in_torch("import torch, mynet; torch.save(mynet.make_two().state_dict(), 'two.pt')")
     shapes = ["scale:-1x1x1", "ids:-1x6:int64"]  # not in the order of forward
@@ -308,17 +279,3 @@ def test_attention_is_exported_as_operators(world: Path) -> None:
     in_torch(f"import torch, mynet; torch.save({zero}, 'a.pt')")
     told = made("a.pt", input_shapes=shapes, factory="mynet:make_attentive", target="tensorrt-8.6")
     assert "output is zero everywhere: that it agrees says nothing" in told.notes
-
-
-@needs_torch
-def test_half_makes_an_fp16_file(world: Path) -> None:
-    shapes = ["-1x3x8x8"]
-    sidecar = made(
-        "torchvision:netone", output="h.onnx", weights="none", input_shapes=shapes, half=True,
-        target="tensorrt-8.6",
-    )  # fmt: skip
-    assert sidecar.precision == "fp16"
-    model = onnx.load(world / "h.onnx")
-    assert model.graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.FLOAT16
-    assert sidecar.difference[0].sqnr_db is not None
-    assert sidecar.difference[0].sqnr_db > 40

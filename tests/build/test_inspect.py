@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from onnx import TensorProto, helper, numpy_helper
 import models
 from models import save_graph
 from trtbench.analysis.inspection import parameter_difference
-from trtbench.cli import run as run_command
 from trtbench.convert.conversions import run_quantize
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError
@@ -173,13 +171,6 @@ def test_records_whose_files_are_gone_still_tell_what_they_know(tmp_path: Path) 
     assert (record.kind, record.facts["file"]) == ("record of a conversion", "bn.fp16.onnx")
 
 
-def test_a_model_without_its_weights_does_not_load_and_says_so(tmp_path: Path) -> None:
-    path = models.external_data_model(tmp_path / "net.onnx")
-    assert inspect(path).notes == ()
-    (tmp_path / "net.onnx.data").unlink()
-    assert "does not load: its weights are in net.onnx.data" in inspect(path).notes[0]
-
-
 def test_a_file_cannot_overwrite_what_was_found_in_it(tmp_path: Path) -> None:
     model = onnx.load(batch_norm_model(tmp_path / "bn.onnx"))
     helper.set_model_props(model, {"parameters": "a billion", "author": "somebody"})
@@ -217,42 +208,6 @@ def test_why_the_parameters_of_an_engine_differ(tmp_path: Path) -> None:
     assert parameter_difference(same, model) == ()
     silent = EngineGraph(layers=(LayerInfo(name="k", type="kgen"),))
     assert "tells no parameters" in parameter_difference(silent, model)[0]
-
-
-def test_files_of_trtexec(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ends = {"Inputs": ("x", [1, 3, 4, 4]), "Outputs": ("y", [1, 4, 4, 4])}
-    layer: dict[str, Any] = {
-        side: [{"Name": name, "Dimensions": dims, "Format/Datatype": "Half"}]
-        for side, (name, dims) in ends.items()
-    }
-    layer |= {"Name": "conv [1]", "LayerType": "Convolution"}
-    layer |= {"Weights": {"Type": "Half", "Count": 12}, "Bias": {"Type": "Half", "Count": 4}}
-    graph_text = json.dumps({"Layers": [layer], "Bindings": ["x", "y"]})
-    (tmp_path / "graph.json").write_text(graph_text)
-    (tmp_path / "profile.json").write_text(
-        '[ { "count" : 10 }, { "name" : "a", "timeMs" : 10, "averageMs" : 1, "medianMs" : 1, '
-        '"percentage" : 100 } ]'
-    )
-    (tmp_path / "cal.cache").write_text("TRT-8601-EntropyCalibration2\nx: 3c010a14\nbad: 0\n")
-    row = {"startComputeMs": 300.0, "endComputeMs": 301.0, "computeMs": 1.0, "latencyMs": 1.5}
-    (tmp_path / "times.json").write_text(json.dumps([{**row, "h2dMs": 0.2, "d2hMs": 0.3}] * 3))
-    onnx_file = batch_norm_model(tmp_path / "bn.onnx")
-    graph = inspect(tmp_path / "graph.json", onnx=onnx_file)
-    assert graph.facts["parameters"] == 16
-    assert graph.summary is not None
-    assert graph.summary.rows == (("Convolution", "fp16", 1, 16),)
-    assert any("folded" in note for note in graph.notes)
-    profile = inspect(tmp_path / "profile.json")
-    assert profile.facts == {"layers": 1, "iterations": 10, "sum_s": pytest.approx(1e-3)}
-    cache = inspect(tmp_path / "cal.cache")
-    assert cache.facts == {
-        "tensorrt": "8.6.1", "algorithm": "EntropyCalibration2", "tensors": 2,
-    }  # fmt: skip
-    assert "1 scales cannot be used" in cache.notes[0]
-    times = inspect(tmp_path / "times.json")
-    assert times.facts["rows"] == 3
-    assert run_command(["inspect", str(tmp_path / "graph.json"), "--layers"]) == 0
-    assert "conv [1]" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

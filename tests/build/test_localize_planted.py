@@ -20,10 +20,10 @@ from planted_faults import (
     with_outlier,
 )
 from planted_kinds import KINDS, Drawing, Fault
-from trtbench.accuracy.graphs import INLINED, Graph, divided, restored
-from trtbench.accuracy.search import localize, readable
+from trtbench.accuracy.graphs import INLINED, Graph, divided
+from trtbench.accuracy.search import localize
 from trtbench.analysis.localize import bisect, telling_range
-from trtbench.convert.cast import cast, stand_in
+from trtbench.convert.cast import cast
 from trtbench.core.errors import InputError
 from trtbench.core.results import Feed, Localization, Localized, LocalizeSpec
 from trtbench.core.spec import RunSpec
@@ -31,7 +31,6 @@ from trtbench.models.identity import model_ref
 from trtbench.models.onnx_model import check_onnx, save_onnx
 from trtbench.report.renderers.terminal import text
 from trtbench.report.sections.checks import answer, document_from_localized, range_words
-from trtbench.tasks.contract import DataSource
 
 LAYERS = 5
 ITEMS = 32
@@ -253,29 +252,6 @@ def test_batch_norms_that_a_quantizer_folded_stand_in_the_part_of_their_convolut
     assert found.all_restored["rel_l2"] < 1e-5, "everything restored is the reference again"
 
 
-def test_restoring_everything_gives_the_reference(tmp_path: Path) -> None:
-    reference = network(tmp_path / "a.onnx", plain_weights(np.random.default_rng(0), 3))
-    for candidate in (
-        fp16_of(reference, tmp_path / "b.onnx"),
-        int8_of(reference, tmp_path / "c.onnx"),
-    ):
-        pair = divided(*(Graph(onnx.load(path)) for path in (reference, candidate)))
-        made = restored(pair, pair.parts)
-        assert not any(node.op_type == "QuantizeLinear" for node in made.graph.node)
-        save_onnx(made, tmp_path / "d.onnx")
-        check_onnx(tmp_path / "d.onnx")
-
-
-def test_the_stand_in_overflows_where_onnx_runtime_leaves_the_rounding_out(tmp_path: Path) -> None:
-    reference = overflowing(tmp_path / "a.onnx", layer=1, seed=5, layers=LAYERS)
-    candidate = fp16_of(reference, tmp_path / "b.onnx")
-    made = stand_in(onnx.load(candidate))
-    types = {value.type.tensor_type.elem_type for value in (*made.graph.input, *made.graph.output)}
-    assert types == {onnx.TensorProto.FLOAT}
-    found = searched(tmp_path, reference, candidate)
-    assert found.candidate["nonfinite"] > 0
-
-
 def test_a_long_network_is_searched_by_bisection(tmp_path: Path) -> None:
     reference = with_outlier(tmp_path / "a.onnx", layer=20, seed=1, layers=40)
     candidate = int8_of(reference, tmp_path / "b.onnx", per_channel=False)
@@ -318,24 +294,3 @@ def test_bf16_and_fp8_run_too(tmp_path: Path) -> None:
     assert {group.type for group in found.groups} == {"FP8"}
     assert found.groups[0].ranges[0].limit == pytest.approx(448 * 0.02)
     assert found.all_restored["rel_l2"] < found.candidate["rel_l2"]
-
-
-def test_items_that_cannot_be_read_are_left_out() -> None:
-    class Items(DataSource):
-        names = ("a", "b", "c")
-
-        def load(self, index: int) -> object:
-            if index == broken:
-                raise InputError("it is damaged", facts={"reason": "cut short"})
-            return index
-
-        def prepare(self, loaded: object) -> dict[str, np.ndarray]:
-            return {"x": np.full(2, loaded)}
-
-    broken = 1
-    left, notes = readable(Items())
-    assert left.names == ("a", "c")
-    assert notes == ("b was left out: cut short",)
-    assert left.load(1) == 2
-    broken = 7
-    assert readable(Items())[1] == ()

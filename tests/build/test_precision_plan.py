@@ -12,13 +12,10 @@ import models
 from trtbench.convert.builders._precision import (
     PrecisionPlan,
     precision_plan,
-    too_new,
 )
-from trtbench.convert.builders._python_api import plan_lines
 from trtbench.core.errors import InputError, UnavailableError, UsageError
 from trtbench.core.spec import BuildSpec, ModelRef
 from trtbench.host.tensorrt import Abilities, abilities_of_version
-from trtbench.models.identity import model_ref
 from trtbench.models.onnx_outline import outline_of
 from typed_models import quantized, typed
 
@@ -191,55 +188,9 @@ def test_what_a_model_carries_is_read_from_its_bytes(tmp_path: Path) -> None:
     assert outline_of(quantized(path, TensorProto.FLOAT8E4M3FN)).carried == {"fp8"}
 
 
-def test_an_outline_names_nodes_opset_and_weights_elsewhere(tmp_path: Path) -> None:
-    outline = outline_of(models.external_data_model(tmp_path / "net.onnx"))
-    assert (outline.opset, outline.ir_version) == (models.OPSET, models.IR_VERSION)
-    assert outline.external == ("net.onnx.data",)
-    first = outline.node(0)
-    assert first is not None
-    assert (first.operator, first.outputs) == ("Conv", ("conv0",))
-    assert outline.node(-1) is None
-    assert outline.node(1000) is None
-
-
 @pytest.mark.parametrize("content", [b"\x00", b"\xff" * 64, b"no model at all", b"\x08\x08"])
 def test_bytes_that_are_no_model_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "net.onnx"
     path.write_bytes(content)
     with pytest.raises(InputError, match="not a whole ONNX file"):
         outline_of(path)
-
-
-@pytest.mark.parametrize("keep", [0.02, 0.3, 0.6, 0.99])
-def test_a_model_cut_off_anywhere_is_refused(tmp_path: Path, keep: float) -> None:
-    with pytest.raises(InputError):
-        outline_of(models.truncate(models.conv_model(tmp_path / "net.onnx"), keep=keep))
-
-
-def test_an_opset_that_is_too_new_is_reported(tmp_path: Path) -> None:
-    outline = outline_of(typed(tmp_path / "net.onnx", TensorProto.FLOAT, opset=18))
-    said = too_new(outline, abilities=OLD)
-    assert "opset 18" in said[0]
-    assert "--opset 17" in said[0]
-    assert too_new(outline, abilities=TEN) == ()
-
-
-def spec_for(model: Path, **changes: Any) -> BuildSpec:
-    output = str(model.with_suffix(".engine"))
-    return BuildSpec(model=model_ref(model), output=output, runtime="tensorrt", **changes)
-
-
-def test_the_plan_lists_the_steps_of_each_version(tmp_path: Path) -> None:
-    model = models.conv_model(tmp_path / "net.onnx")
-    for version, words in (
-        ("8.6", ["parse", "weakly typed, allowed: FP16"]),
-        ("11.4", ["cast the model to fp16", "parse", "build fp16, strongly typed"]),
-    ):
-        spec = spec_for(model, precision="fp16", options={"version": version})
-        lines = plan_lines(spec, flavour="tensorrt")
-        steps = [line for line in lines if line[:2] == "# " and line[2:3].isdigit()]
-        assert len(steps) == len(words)
-        for line, word in zip(steps, words, strict=True):
-            assert word in line
-        assert lines[-1].startswith("trtbench build ")
-        assert "--precision fp16" in lines[-1]

@@ -17,11 +17,7 @@ import models
 from trtbench.analysis.onnx_graph import notes_from_metadata
 from trtbench.cli import run as run_command
 from trtbench.convert.calibration import (
-    FeedFile,
-    array_items,
     feeds_sha256,
-    random_items,
-    save_feeds,
 )
 from trtbench.convert.conversions import quant_spec, run_quantize, task_items
 from trtbench.core.errors import InputError, UnavailableError, UsageError
@@ -33,7 +29,6 @@ from trtbench.models.identity import read_sidecar
 from trtbench.models.onnx_model import input_specs, load_onnx, save_onnx, stored_bytes
 from trtbench.requests.convert import QuantizeRequest
 from trtbench.tasks import classification
-from typed_models import typed
 
 DIGITS = demo_file("digits.onnx")
 OLD_RUNTIME = tuple(int(part) for part in version("onnxruntime").split(".")[:2]) < (1, 24)
@@ -102,12 +97,6 @@ def test_random_calibration_is_stamped_everywhere(
     bench = ["bench", str(made), "--batch", "1", "--iterations", "20", "--store", store, "--json"]
     assert run_command(bench) == 0
     assert "random data" in capsys.readouterr().out
-
-
-def test_calibrating_on_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    for precision in ("int8", "fp8"):
-        assert run_command(["quantize", str(DIGITS), "--precision", precision, "-o", "x.onnx"]) == 2
-        assert "--calibration random" in capsys.readouterr().err
 
 
 def test_fp8_without_modelopt_says_what_to_install(tmp_path: Path, calibration: Path) -> None:
@@ -189,12 +178,6 @@ def test_inputs_the_model_cannot_take_are_told_with_a_way_out(tmp_path: Path) ->
     assert "--calibration" in (caught.value.fix or "")
 
 
-def test_a_half_model_is_quantized_in_an_opset_that_has_it(tmp_path: Path) -> None:
-    source = typed(tmp_path / "half.onnx", TensorProto.FLOAT16)
-    sidecar = quantize(source, "int8", calibration="random", items=16)
-    assert sidecar.opset == 19
-
-
 def test_an_operator_nobody_knows_is_told_once_and_without_the_folder_of_the_job(
     tmp_path: Path,
 ) -> None:
@@ -236,45 +219,6 @@ def test_somebody_elses_json_is_left_alone(tmp_path: Path) -> None:
     quantize(model, "fp16")
     assert (tmp_path / "m.fp16.json").read_text() == '{"mine": 1}'
     assert read_sidecar(tmp_path / "m.fp16.onnx") is not None
-
-
-def test_external_data_is_read_and_one_file_written(tmp_path: Path) -> None:
-    model = models.external_data_model(tmp_path / "m.onnx")
-    sidecar = quantize(model, "fp16")
-    assert sidecar.difference[0].sqnr_db is not None
-    models.external_data_path(model).unlink()
-    with pytest.raises(InputError, match="another file"):
-        quantize(model, "bf16")
-
-
-def test_the_same_data_gives_the_same_hash_and_other_data_another(images: np.ndarray) -> None:
-    feeds = [{"image": images[:4]}, {"image": images[4:8]}]
-    assert feeds_sha256(feeds) == feeds_sha256([dict(feed) for feed in feeds])
-    assert feeds_sha256(feeds) != feeds_sha256(feeds[:1])
-    changed = images[:4].copy()
-    changed[0, 0, 0, 0] += 1
-    assert feeds_sha256(feeds) != feeds_sha256([{"image": changed}, feeds[1]])
-
-
-def test_data_without_items_is_refused(tmp_path: Path) -> None:
-    np.savez(tmp_path / "data.npz", image=np.zeros((0, 1, 32, 32), np.float32))
-    tensor = TensorSpec(name="image", dtype="float32", shape=("batch", 1, 32, 32))
-    with pytest.raises(InputError, match="number of items"):
-        array_items(tmp_path / "data.npz", [tensor])
-
-
-def test_inputs_without_a_batch_are_fed_as_they_are(tmp_path: Path) -> None:
-    tensors = [
-        TensorSpec(name="ids", dtype="int64", shape=("batch", 4)),
-        TensorSpec(name="flag", dtype="bool", shape=(1,)),
-    ]
-    items = random_items(tensors, count=6, seed=0, shapes={}, model="net.onnx")
-    feeds = items.feeds(batch=4, fixed=False)
-    assert [feed["ids"].shape for feed in feeds] == [(4, 4), (2, 4)]
-    assert [feed["flag"].shape for feed in feeds] == [(1,), (1,)]
-    save_feeds(tmp_path / "f.npz", feeds)
-    again = list(FeedFile(tmp_path / "f.npz"))
-    assert feeds_sha256(again) == feeds_sha256(feeds)
 
 
 def test_images_are_cropped_scaled_and_normalised(tmp_path: Path) -> None:

@@ -12,12 +12,10 @@ from typing import Any
 
 import pytest
 
-from bindings.rtx import Rtx
 from bindings.stub_library import make_stub_libraries
 from bindings.touched import touched_names
 from bindings.wheels import PACKAGE, VERSIONS, NoWheel, bindings
-from trtbench.core.errors import UnavailableError, UsageError
-from trtbench.host.tensorrt import SEEN, abilities_of_version, load, version_numbers
+from trtbench.host.tensorrt import SEEN, abilities_of_version, version_numbers
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 PROBE = Path(__file__).resolve().parents[1] / "bindings" / "probe_bindings.py"
@@ -49,14 +47,14 @@ def probe(version: str, folder: Path) -> dict[str, Any]:
         if shutil.which("gcc") is None or shutil.which("readelf") is None:
             pytest.skip("stand-in libraries are made with gcc and readelf")
         try:
-            interpreter, unpacked = bindings(version)
+            unpacked = bindings(version)
         except NoWheel as problem:
             _absent[version] = str(problem)
             pytest.skip(_absent[version])
         extension = unpacked / PACKAGE / "tensorrt.so"
-        libraries = make_stub_libraries(extension, folder / "lib", compiler=interpreter.compiler)
+        libraries = make_stub_libraries(extension, folder / "lib")
         env = {**os.environ, "LD_LIBRARY_PATH": str(libraries), "PYTHONPATH": str(unpacked)}
-        command = [*interpreter.command, str(PROBE), str(SOURCE), str(folder), PACKAGE]
+        command = [sys.executable, str(PROBE), str(SOURCE), str(folder), PACKAGE]
         _probed[version] = answer([*command, ",".join(sorted(touched_names(SOURCE)))], env)
     return _probed[version]
 
@@ -72,13 +70,16 @@ def probed(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     return probe(request.param, tmp_path)
 
 
-def test_every_name_the_adapter_touches_is_there(probed: dict[str, Any]) -> None:
-    missing = [
+def missing(probed: dict[str, Any]) -> list[str]:
+    return [
         name
         for name, present in probed["present"].items()
         if not present and (name not in GUARDS or GUARDS[name] in probed["abilities"])
     ]
-    assert missing == []
+
+
+def test_every_name_the_adapter_touches_is_there(probed: dict[str, Any]) -> None:
+    assert missing(probed) == []
 
 
 def test_the_table_of_versions_says_what_the_bindings_have(probed: dict[str, Any]) -> None:
@@ -129,19 +130,14 @@ def test_without_tensorrt_itself_a_builder_is_refused_not_crashed(probed: dict[s
     assert probed["builder"] == "TypeError"
 
 
-def test_tensorrt_rtx_has_every_name_too(found_rtx: Rtx, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("tensorrt_rtx")
+def test_tensorrt_rtx_has_every_name_too(tmp_path: Path) -> None:
     names = ",".join(sorted(touched_names(SOURCE)))
-    done = found_rtx.run(str(PROBE), str(SOURCE), str(tmp_path), "tensorrt_rtx", names)
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
+    command = [sys.executable, str(PROBE), str(SOURCE), str(tmp_path), "tensorrt_rtx", names]
+    told = answer(command, dict(os.environ))
     assert told["table"] == told["abilities"]
     assert told["room"] == [True, [4096, 0, 4096], [2, 3]]
-    missing = [
-        name
-        for name, present in told["present"].items()
-        if not present and (name not in GUARDS or GUARDS[name] in told["abilities"])
-    ]
-    assert missing == []
+    assert missing(told) == []
 
 
 def test_the_source_of_the_adapter_is_read_for_names() -> None:
@@ -155,34 +151,3 @@ def test_the_source_of_the_adapter_is_read_for_names() -> None:
 )
 def test_what_the_parser_documents(version: str, opset: int) -> None:
     assert abilities_of_version(version, flavour="tensorrt").max_opset == opset
-
-
-def test_an_ability_that_nobody_listed_is_a_bug() -> None:
-    with pytest.raises(KeyError):
-        abilities_of_version("10.9", flavour="tensorrt").has("BuilderFlag.FP61")
-
-
-def test_a_word_is_no_version() -> None:
-    with pytest.raises(UsageError, match="not a TensorRT version"):
-        abilities_of_version("latest", flavour="tensorrt")
-
-
-def test_tensorrt_that_is_not_here_is_told_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tensorrt", None)
-    with pytest.raises(UnavailableError) as caught:
-        load("tensorrt")
-    assert "pip install tensorrt" in str(caught.value)
-
-
-def test_a_library_that_does_not_load_is_told_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "tensorrt_rtx.py").write_text(
-        "raise ImportError('libnvinfer.so.10: cannot open shared object file')"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "tensorrt_rtx", raising=False)
-    with pytest.raises(UnavailableError) as caught:
-        load("tensorrt_rtx")
-    assert "cannot be loaded" in caught.value.message
-    assert "libnvinfer.so.10" in caught.value.facts["reason"]

@@ -8,14 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from onnx import TensorProto
 
 import models
-from bindings.rtx import Rtx
 from trtbench.cli import run as trtbench
-from trtbench.convert.conversions import run_quantize
 from trtbench.models.onnx_outline import outline_of
-from trtbench.requests.convert import QuantizeRequest
 
 
 @pytest.fixture
@@ -53,28 +49,6 @@ def test_a_strongly_typed_trtexec_gets_a_quantized_model(
     made = document(capsys, str(model), *words)
     assert outline_of(model.with_name("net.engine.int8.onnx")).carried == {"int8"}
     assert "quantized with random data: no evidence of accuracy" in made["notes"]
-
-
-def test_random_scales_are_said_of_every_run_of_the_engine(
-    model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["-r", "trtexec", "--precision", "int8", "--calibration", "random"]
-    made = document(capsys, str(model), *words, "--opt", "calibration_items=8")
-    bench = ["bench", made["path"], "-r", "trtexec", "--duration", "0.1s", "--json"]
-    assert trtbench(bench) == 0
-    notes = json.loads(capsys.readouterr().out)["run"]["notes"]
-    assert "quantized with random data: no evidence of accuracy" in notes
-    Path(made["path"]).with_name("net.engine.json").write_text("{}")
-    assert trtbench(bench) == 0
-    assert "random data" not in str(json.loads(capsys.readouterr().out)["run"]["notes"])
-
-
-def test_a_stamp_in_the_model_goes_into_the_record_of_its_engine(
-    model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    request = QuantizeRequest(model=model, precision="int8", calibration="random", items=16)
-    made = document(capsys, str(model.with_name(run_quantize(request).file)), "-r", "trtexec")
-    assert any("calibrated with random data" in note for note in made["notes"])
 
 
 @pytest.mark.parametrize(
@@ -173,15 +147,6 @@ def test_the_command_of_a_plan_asks_for_the_same_again(
     assert same == commands
 
 
-def test_a_shape_that_is_no_shape_is_refused(
-    plain: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    flags = ("-r", "tensorrt", "--input-shape", "image:axb", "--dry-run")
-    told = printed(capsys, "net.onnx", *flags, status=2).err
-    assert "--input-shape image:axb cannot be read" in told
-    assert "fix: write it like --input-shape -1 3 224 224" in told
-
-
 def test_trtexec_refuses_what_it_has_no_words_for(
     plain: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,30 +154,3 @@ def test_trtexec_refuses_what_it_has_no_words_for(
     told = printed(capsys, "net.onnx", *flags, status=2).err
     assert "trtexec cannot" in told
     assert "target" in told
-
-
-def test_an_engine_from_the_command_line(
-    rtx: Rtx, plain: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    python = ("--python", rtx.python) if rtx.python else ()
-    flags = ("-r", "tensorrt-rtx", "-o", "out.engine", "--precision", "fp16", *python)
-    shapes = ("--input-shape", "-1", "3", "16", "16", "--target", "sm_86,sm_89")
-    told = printed(capsys, "net.onnx", *flags, *shapes)
-    assert Path("out.engine").stat().st_size > 1000
-    facts = dict(line.split(maxsplit=1) for line in told.out.splitlines())
-    assert facts["precision"] == "fp16"
-    assert "cast the model to fp16" in told.err
-    metadata = json.loads(Path("out.engine.json").read_text())
-    assert metadata["spec"]["targets"] == ["sm_86", "sm_89"]
-
-
-def test_errors_of_a_build_are_one_line_facts_and_a_fix(
-    rtx: Rtx, plain: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    python = ("--python", rtx.python) if rtx.python else ()
-    open_in_odd_places = ("x", TensorProto.FLOAT, ["N", "foo", 7, "bar"])
-    models.identity(plain.with_name("odd.onnx"), open_in_odd_places)
-    told = printed(capsys, "odd.onnx", "-r", "tensorrt-rtx", *python, status=2).err
-    assert "error: dynamic dimensions need a value" in told
-    assert "fix: --shape-opt x:1x1x7x1" in told
-    assert "Traceback" not in told

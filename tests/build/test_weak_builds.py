@@ -87,15 +87,6 @@ def test_settings_reach_the_builder(tensorrt: Any, tmp_path: Path) -> None:
     assert config.previews == {"sharing"}  # later versions need no asking
 
 
-def test_libraries_of_kernels_are_left_out(tensorrt: Any, tmp_path: Path) -> None:
-    build(tmp_path)
-    assert told().sources == 0b11111
-    build(tmp_path, options={"tactic_sources": "none"})
-    assert told().sources == 0
-    with pytest.raises(UsageError, match="the one value is none"):
-        build(tmp_path, options={"tactic_sources": "-CUBLAS"})
-
-
 def test_a_library_that_is_missing_can_be_done_without(tensorrt: Any, tmp_path: Path) -> None:
     with pytest.raises(JobError, match="cublasGetProperty") as caught:
         build(tmp_path / "with", workspace_bytes=2)
@@ -129,11 +120,6 @@ def test_too_few_or_wrong_items_are_refused(
         build(tmp_path, precision="int8", calibration=str(tmp_path / "data.npz"))
 
 
-def test_random_calibration_is_stamped(tensorrt: Any, tmp_path: Path) -> None:
-    outcome = build(tmp_path, precision="int8", calibration="random")
-    assert any("random data" in note for note in outcome.notes)
-
-
 def test_a_cache_alone_is_enough(tensorrt: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no calibration cache"):
         build(tmp_path / "a", precision="int8", calibration_cache=str(tmp_path / "none"))
@@ -164,20 +150,6 @@ def test_a_precision_chosen_for_no_layer_is_noted(
     outcome = build(tmp_path / "b", precision="fp16")
     assert any("chose it for no layer" in note for note in outcome.notes)
     assert outcome.facts["layer_outputs"] == "fp32 1"
-
-
-def test_a_gpu_without_a_precision_is_told(
-    tensorrt: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fake_tensorrt.Builder, "platform_has_fast_fp16", False)
-    with pytest.raises(UsageError, match="does not compute in FP16"):
-        build(tmp_path, precision="fp16")
-
-
-def test_the_timing_cache_is_told(tensorrt: Any, tmp_path: Path) -> None:
-    cache = str(tmp_path / "timing.cache")
-    assert build(tmp_path / "a", timing_cache=cache).facts["timing_cache"] == "new"
-    assert build(tmp_path / "b", timing_cache=cache).facts["timing_cache"] == "hit"
 
 
 def test_a_failed_build_leaves_no_engine(tensorrt: Any, tmp_path: Path) -> None:

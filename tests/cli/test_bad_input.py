@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import subprocess
@@ -13,6 +14,8 @@ import pytest
 from command import in_folder
 
 import models
+from trtbench.core.errors import UsageError
+from trtbench.workflows.runs import day_from_text
 
 
 @pytest.fixture
@@ -72,15 +75,6 @@ def test_what_cannot_be_asked_for(say, arguments, status, message, fix):
         assert rest[-1].startswith("fix: ")
         assert fix in rest[-1]
     assert not list(Path("store").glob("runs/*")), "something was left behind"
-
-
-def test_layers_of_what_does_not_tell_them(say):
-    """The way out is one that leads out: not the command that was typed."""
-    assert bench(say, "tiny.onnx", "--batch", 1)[0] == 0
-    status, out, err = say("profile", "last")
-    assert (status, out) == (2, "")
-    fix = next(line for line in err.splitlines() if line.startswith("fix: trtbench profile"))
-    assert say(*fix.split()[2:], "--batch", 1, "--duration", "50ms")[0] == 0
 
 
 def test_a_terminal_that_has_only_ascii(say):
@@ -170,13 +164,6 @@ def test_a_folder_for_results_is_tried_before_the_work(say, command, flag):
     assert f"fix: give another place with {flag}" in err.replace("--store or ", "")
 
 
-def test_looking_into_a_file_needs_no_store(say):
-    Path("file").touch()
-    status, out, err = say("inspect", "tiny.onnx", "--store", "file/below")
-    assert (status, err) == (0, "")
-    assert "opset" in out
-
-
 # --- runs ------------------------------------------------------------------------------------
 
 
@@ -218,6 +205,16 @@ def test_runs_that_are_not_there(say, arguments, status, message):
     got, out, err = say("runs", *arguments)
     assert (got, out) == (status, "")
     assert message in err
+
+
+def test_days_are_counted_back_as_far_as_there_are_any() -> None:
+    days = [day_from_text(text) for text in ("7d", "yesterday", "today")]
+    assert (days[2] - days[0]).days in (7, 8)  # midnight may pass between two of them
+    assert days[0] < days[1] < days[2]
+    assert day_from_text("2026-11-15") == datetime.date(2026, 11, 15)
+    for odd in ("9999999d", f"{10**30}d", "9" * 5000 + "d", "²d", "2026-13-01", "soon"):
+        with pytest.raises(UsageError, match="is not a day"):
+            day_from_text(odd)
 
 
 # --- other interpreters ----------------------------------------------------------------------

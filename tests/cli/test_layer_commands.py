@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import shlex
 from pathlib import Path
 from typing import Any
@@ -33,10 +31,6 @@ def int8(tmp_path: Path) -> Path:
     return write_engine(tmp_path, "int8")
 
 
-def rows(text: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(text)))
-
-
 @pytest.mark.real("pyarrow")
 def test_layers_as_parquet(say: Say, int8: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
@@ -44,20 +38,6 @@ def test_layers_as_parquet(say: Say, int8: Path) -> None:
     table = parquet.read_table("layers.parquet")
     assert table.num_rows == 6
     assert sum(table["average_s"].to_pylist()) == pytest.approx(43e-6)
-
-
-def test_profile_and_graph_of_different_engines_are_not_joined(say: Say, int8: Path) -> None:
-    text = Path("int8.graph.json").read_text().replace("/a/", "/x/").replace("/b/", "/y/")
-    Path("another.graph.json").write_text(text)
-    said = say("layers", int8, "another.graph.json")
-    assert (said.status, "different engines and were not joined" in said.out) == (0, True)
-
-
-def test_a_graph_alone_and_a_profile_alone(say: Say, int8: Path) -> None:
-    Path("alone").mkdir()
-    graph = Path("int8.graph.json").rename("alone/graph.json")
-    assert "nothing was timed" in say("layers", graph).out
-    assert "no layer information" in say("layers", int8).out
 
 
 @pytest.mark.parametrize(
@@ -76,34 +56,7 @@ def test_bad_files_are_refused_with_a_reason(say: Say, name: str, content: str) 
     assert (said.status, said.err.startswith("error: ")) == (1, True)
 
 
-def test_runs_and_files_are_not_mixed(say: Say, int8: Path) -> None:
-    for words in (["last", int8], ["unknown"]):
-        said = say("layers", *words)
-        assert (said.status, "error: " in said.err) == (2, True)
-
-
-def test_inspect_shows_the_first_so_many(say: Say, fp16: Path) -> None:
-    few, every = (say("inspect", "fp16.graph.json", *f).out for f in (("--top", 2), ("--all",)))
-    assert ("/b/Conv" in few, "/c/Conv" in few, "/c/Conv" in every) == (True, False, True)
-
-
 # Two engines
-
-
-def test_a_diff_shows_both_sums_and_adds_up(say: Say, fp16: Path, int8: Path) -> None:
-    shown = say("diff", fp16, int8).out
-    for words in (
-        "54.0 µs in layers", "43.0 µs in layers", "−11.0 µs (−20.4 %)",
-        "only in B: 2 layers, 13.0 µs",
-    ):  # fmt: skip
-        assert words in shown
-    document = say("diff", fp16, int8, "--json", "--all").json
-    assert sum(row["delta_s"] for row in document["changes"]) == pytest.approx(-11e-6)
-    assert document["explained"] == pytest.approx(1)
-    found = rows(say("diff", fp16, int8, "--csv").out)
-    assert {row["aligned_by"] for row in found} == {"origin", "none"}
-    joined = say("diff", fp16, f"{int8},int8.graph.json", "--json").json
-    assert joined["b_s"] == pytest.approx(43e-6)
 
 
 def test_why_names_the_layer_and_gives_a_command(say: Say, fp16: Path, int8: Path) -> None:
@@ -114,16 +67,6 @@ def test_why_names_the_layer_and_gives_a_command(say: Say, fp16: Path, int8: Pat
     explained = sum(each["explains_s"] for each in document["causes"])
     assert explained <= document["shortfall_s"] + 1e-12
     assert document["causes"][0]["layers"][0] == "/act/Gelu"
-
-
-def test_why_needs_times_and_a_difference(say: Say, fp16: Path, int8: Path) -> None:
-    Path("bare").mkdir()
-    graph = Path("int8.graph.json").rename("bare/graph.json")
-    said = say("why", fp16, graph)
-    assert (said.status, "no layer times" in said.err) == (1, True)
-    assert "no time is known" in say("diff", fp16, graph).out
-    assert "nothing is missing" in say("why", fp16, fp16).out
-    assert say("diff", fp16, fp16, "--json").json["delta_s"] == 0
 
 
 @pytest.mark.parametrize("code", sorted(_REMEDIES))

@@ -11,7 +11,6 @@ from command import QUICK, Say
 from onnx import TensorProto, helper
 
 from models import identity
-from trtbench.models.onnx_outline import outline_of
 from trtbench.store.store import Store
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
@@ -156,15 +155,6 @@ def test_inputs_that_are_no_tensors_are_refused_alike(name: str, kind: str, say:
     assert "fix: export it with a tensor for each of them" in said.err
 
 
-@pytest.mark.parametrize("plan", [(), ("--dry-run",)])
-def test_texts_are_no_random_values_for_a_plan_either(plan: tuple[str, ...], say: Say) -> None:
-    identity(M, ("x", TensorProto.STRING, ["N", 1]))
-    said = say("bench", M, *QUICK, *plan)
-    assert said.status == 1
-    assert "random inputs cannot be drawn: no random values for inputs of type str" in said.err
-    assert "fix: --inputs data.npz" in said.err
-
-
 def test_outputs_that_are_no_tensors_are_measured_with_the_rest(say: Say) -> None:
     """Classifiers of other libraries give a sequence of maps beside their labels."""
     nodes = [
@@ -186,14 +176,6 @@ def test_a_model_without_a_rank_takes_the_shape_it_is_given(say: Say) -> None:
     said = say("bench", M, *QUICK)
     assert (said.status, "--shape x:1" in said.err) == (1, True)
     assert measured_shapes(say, M, "--shape", "x:3x5") == [(3, 5)]
-
-
-def test_every_type_of_an_input_is_named_as_in_numpy(say: Say) -> None:
-    odd = {TensorProto.BFLOAT16: "bfloat16", TensorProto.STRING: "str"}
-    for kind in range(1, 17):
-        path = identity(M, ("x", kind, ["N", "L"]))
-        name = odd.get(kind) or helper.tensor_dtype_to_np_dtype(kind).name
-        assert outline_of(path).inputs[0].dtype == name
 
 
 @pytest.mark.parametrize("name", ["seq", "sequence_length", "num_tokens", "frames"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,10 @@ import click
 import jsonschema
 import pytest
 
-from bindings.rtx import Rtx
 from models import conv_model
 from trtbench.cli import run
 from trtbench.cli import trtbench as group
 from trtbench.verbs._outputs import FILES, OUTPUTS, schema_of
-from trtbench.workflows import demo
 
 SHORT = ["--batch", "2", "--warmup", "20ms", "--iterations", "30"]
 
@@ -65,18 +62,6 @@ def test_verbs_of_engines(trtexec: Any, holds: Callable[..., None]) -> None:
     holds("compare", model, "--builds", "2", "--launches", "1", "--duration", "50ms")
 
 
-@pytest.mark.xdist_group("rtx")
-def test_an_upgrade_and_a_build_by_tensorrt_rtx(
-    rtx: Rtx, tmp_path: Path, holds: Callable[..., None]
-) -> None:
-    model, python = (str(conv_model(tmp_path / "net.onnx", batch=1)), rtx.python or sys.executable)
-    real = ["-r", "tensorrt-rtx", "--target", "sm_86"]
-    holds("build", model, *real, "--python", python)
-    pythons = ["--python", python, "--python", python]
-    wanted = ["-r", "tensorrt-rtx", "--build", "target=sm_86"]
-    holds("compare", model, "--builds", "2", *pythons, *wanted)
-
-
 def test_an_export_by_pytorch(
     torch_python: str, tmp_path: Path, holds: Callable[..., None]
 ) -> None:
@@ -92,16 +77,6 @@ def test_an_export_of_runs(tmp_path: Path, holds: Callable[..., None]) -> None:
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     holds("bench", str(conv_model(tmp_path / "net.onnx")), *SHORT)
     holds("runs export", "--to", "parquet", "-o", str(tmp_path / "parquet"))
-
-
-@pytest.mark.slow
-def test_the_demo_made_short(
-    tmp_path: Path, holds: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    short = {"DURATION_S": 0.05, "LAUNCHES": 2, "BATCHES": (1,)}
-    for name, value in short.items():
-        monkeypatch.setattr(demo, name, value)
-    holds("demo", "-o", str(tmp_path / "report"))
 
 
 def test_a_schema_is_printed_and_an_unknown_verb_refused(

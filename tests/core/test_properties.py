@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import types
-from collections.abc import Iterator
-from pathlib import Path
-
 import numpy as np
 import pytest
-from onnx import TensorProto
 
-import models
 from analysis_values import run, stated
 from trtbench.analysis.comparability import differences, refuse_unknown_keys
 from trtbench.analysis.history import key_from_record
@@ -30,7 +20,6 @@ from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
 from trtbench.report.run_facts import labels_from_runs
 from trtbench.report.sections.summary import title_of
-from trtbench.tasks import TASKS
 
 MODEL = ModelRef(path="m.onnx", format="onnx")
 
@@ -58,27 +47,6 @@ def tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     PROPERTIES[:] = before
 
 
-class TiledSpec(RunSpec, frozen=True, kw_only=True):
-    tiles: int = 1
-
-
-def test_a_new_field_of_a_spec_is_a_property_by_itself() -> None:
-    before = list(PROPERTIES)
-    declare(*properties.properties_of_fields(TiledSpec))
-    try:
-        few, many = (
-            a_run(0, conditions={}, spec=TiledSpec(model=MODEL, runtime="onnxruntime", tiles=count))
-            for count in (2, 8)
-        )
-        assert "tiles 2" in title_of(few)
-        assert labels_from_runs([few, many]) == ("tiles 2", "tiles 8")
-        assert "tiles 8" in key_from_record(many.record).name
-        (found,) = differences(few.record, many.record)
-        assert (found.key, found.blocking) == ("tiles", True)
-    finally:
-        PROPERTIES[:] = before
-
-
 @pytest.mark.usefixtures("tiles")
 def test_one_declaration_reaches_title_label_series_history_and_comparability() -> None:
     few, many = a_run(2), a_run(8)
@@ -96,14 +64,6 @@ def test_what_is_not_declared_is_a_remark() -> None:
     (found,) = differences(a_run(2).record, a_run(8).record)
     assert (found.key, found.blocking) == ("tiles", False)
     assert labels_from_runs([a_run(2), a_run(8)]) == ("m.onnx (1)", "m.onnx (2)")
-
-
-def test_names_of_properties_are_unique_and_steps_are_fields_of_a_spec() -> None:
-    names = [each.name for each in PROPERTIES]
-    assert len(set(names)) == len(names)
-    fields = set(RunSpec.__struct_fields__)
-    assert {name for each in PROPERTIES for name in each.asked} <= fields
-    assert set(properties.ladder_fields()) <= fields
 
 
 def test_the_shape_counts_within_one_model_only() -> None:
@@ -157,21 +117,6 @@ def rows(name: str, *scores: Score) -> list[SweepRow]:
     ]
 
 
-def test_a_plug_in_declares_its_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slower model is on the front when its declared error is lower."""
-    found = TASKS.load("classification")
-    parts = {each: getattr(found, each) for each in ("FLAGS", "open_source", "decode", "judge")}
-    guest = types.ModuleType("guest")
-    vars(guest).update(parts, METRICS=(Metric("apnea", better="low"),))
-    entry = types.SimpleNamespace(name="guest", value="guest", dist=None, load=lambda: guest)
-    monkeypatch.setattr(TASKS, "entry_points", lambda: {"guest": entry})
-    monkeypatch.setattr("trtbench.core.metrics._TASKS", {})
-    TASKS.load("guest")
-    assert less_is_better("apnea")
-    marked = with_front(rows("apnea", *(Score(metric="apnea", value=v) for v in (0.3, 0.1, 0.2))))
-    assert [row.on_front for row in marked] == [True, True, False]
-
-
 def test_a_score_tells_its_direction_where_the_task_is_not_installed() -> None:
     scores = [Score(metric="apnea", value=v, better="low") for v in (0.3, 0.1, 0.2)]
     assert [row.on_front for row in with_front(rows("apnea", *scores))] == [True, True, False]
@@ -181,52 +126,3 @@ def test_a_score_tells_its_direction_where_the_task_is_not_installed() -> None:
     undeclared = rows("apnea", Score(metric="apnea", value=0.3))
     with pytest.raises(UsageError, match="apnea"):
         choose(undeclared, everything, by="apnea")
-
-
-def trtbench(folder: Path, *words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "trtbench", *words, "--store", "store"],
-        cwd=folder, env={**os.environ, "NO_COLOR": "1"}, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_runs_of_two_sizes_are_labelled_so_and_no_curve_runs_through_both(tmp_path: Path) -> None:
-    models.identity(tmp_path / "m.onnx", ("x", TensorProto.FLOAT, ["n", 3, "h", "w"]))
-    runs = []
-    for size in (32, 96):
-        for batch in (1, 2):
-            told = trtbench(
-                tmp_path, "bench", "m.onnx", "--shape", f"x:{batch}x3x{size}x{size}",
-                "--iterations", "20", "--warmup", "1ms", "--no-until-steady", "--json",
-            )  # fmt: skip
-            runs.append(json.loads(told)["run"]["id"])
-    trtbench(tmp_path, "report", *runs, "--format", "json,md", "-o", "out")
-    page = (tmp_path / "out" / "report.md").read_text()
-    assert "3x32x32 · batch 1" in page
-    assert "3x96x96 · batch 2" in page
-    assert "batch 2 (1)" not in page
-    document = (tmp_path / "out" / "report.json").read_text()
-    curves = [
-        line
-        for figure in _figures(json.loads(document))
-        if "throughput" in figure.get("id", "")
-        for panel in figure["chart"]["panels"]
-        for line in panel["lines"]
-    ]
-    names = {line["name"] for line in curves if line.get("name")}
-    assert {"3x32x32", "3x96x96"} <= names
-    assert all(len(line["x"]) == 2 for line in curves if line.get("name") in names)
-
-
-def _figures(value: object) -> Iterator[dict]:  # type: ignore[type-arg]
-    if isinstance(value, dict):
-        if "chart" in value:
-            yield value
-        for inner in value.values():
-            yield from _figures(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _figures(inner)

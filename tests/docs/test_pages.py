@@ -11,8 +11,6 @@ from types import ModuleType
 
 import pytest
 
-from bindings.rtx import Rtx
-
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 HOW_TO = sorted((DOCS / "howto").glob("*.md"))
@@ -93,14 +91,11 @@ def test_every_page_of_a_folder_is_in_its_index() -> None:
 
 
 @pytest.mark.timeout(1800)
-def test_the_tutorial_runs_and_prints_what_it_shows(
-    torch_python: str, found_rtx: Rtx, tmp_path: Path
-) -> None:
-    if found_rtx.python:
-        pytest.skip("TensorRT-RTX is in another interpreter than the tests'")
+@pytest.mark.usefixtures("tensorrt_rtx")
+def test_the_tutorial_runs_and_prints_what_it_shows(torch_python: str, tmp_path: Path) -> None:
     (tmp_path / "torch-env").symlink_to(Path(torch_python).parents[1])
     page = (DOCS / "tutorial.md").read_text()
-    ran = run_docs.run_page(page, tmp_path, env=found_rtx.env)
+    ran = run_docs.run_page(page, tmp_path)
     assert run_docs.differences(ran) == []
 
 

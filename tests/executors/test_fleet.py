@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections import Counter
 from pathlib import Path
 
@@ -16,24 +15,14 @@ import onnx
 import pytest
 import runs
 from machines import hosts_file
-from PIL import Image
-from ports import free_port
 
 import models
 import trtbench
-from trtbench.cli import run as command
 from trtbench.core.codec import value_from_json
-from trtbench.core.errors import UnavailableError, UsageError
+from trtbench.core.errors import UsageError
 from trtbench.core.results import Sidecar
-from trtbench.executors import EXECUTORS
-from trtbench.executors.contract import Executor, ExecutorSettings
 from trtbench.executors.ssh import ARCHIVE_BYTES, SMALL_BYTES, Shell, _groups
-from trtbench.measure.bench import run_bench
 from trtbench.models.identity import sha256_of
-from trtbench.requests.execution import Execution
-from trtbench.requests.measure import BenchRequest
-from trtbench.requests.run_spec import run_spec
-from trtbench.requests.settings import Config
 from trtbench.store.store import Store
 from waiting import wait_for
 
@@ -84,44 +73,6 @@ def test_a_case_is_quantized_measured_and_judged_where_it_is_sent(tmp_path, sshd
         else:
             assert [each["kind"] for each in steps] == ["quantize"]
             assert steps[0]["sha256"] == run.record.spec.model.sha256
-
-
-def test_a_machine_that_is_not_there_is_a_row_with_its_reason(tmp_path, sshd, clocked):
-    model, _ = model_and_data(tmp_path)
-    found = trtbench.sweep(
-        model, batch=[1], runtime="onnxruntime", store=tmp_path / "store",
-        axis={"machine": ["a", "moon"], "duration": ["50ms"]}, output=tmp_path / "sweep",
-        executor="ssh", hosts=hosts_file(tmp_path, sshd, clocked, "a"),
-    )  # fmt: skip
-    reasons = [row.reason for row in found.rows]
-    assert reasons[0] is None
-    assert "no machine can ever do this: none is called moon" in reasons[1]
-    assert "add it: a" in reasons[1]
-
-
-def test_a_sweep_over_three_nodes_one_of_which_is_lost_while_it_quantizes(nodes, tmp_path):
-    for name in ("a", "b", "c"):
-        nodes.add(name)
-    model, data = model_and_data(tmp_path)
-
-    def quantizing() -> list[str]:
-        begun = [n for n in nodes.alive if list((tmp_path / n / "cache").glob("store/steps/q*"))]
-        return [n for n in begun if not steps_of(tmp_path / n / "cache", "quantize")]
-
-    killer = threading.Thread(target=lambda: nodes.kill(wait_for(quantizing)[0]), daemon=True)
-    killer.start()
-    found = trtbench.sweep(
-        model, precision=["fp32", "int8"], batch=[1, 2], runtime="onnxruntime", data=data,
-        axis={"duration": ["50ms"]}, output=tmp_path / "sweep", store=tmp_path / "store",
-        executor="ray", address=nodes.cluster.address,
-    )  # fmt: skip
-    killer.join()
-    assert len(nodes.alive) == 2
-    assert [row.reason for row in found.rows] == [None] * 4
-    assert sha256_of(model) in {run.record.spec.model.sha256 for run in found.runs}
-    assert all(run.extra["scores"] for run in found.runs)
-    assert len(Store(tmp_path / "store").index.find(kind="run")) == 4
-    assert not (tmp_path / "store" / "steps").exists()
 
 
 def test_machines_are_no_axis_where_there_is_but_this_one(tmp_path):
@@ -175,31 +126,6 @@ def test_a_model_and_a_folder_of_data_go_once_to_each_host(tmp_path, sshd, clock
         assert list((tmp_path / name / "kept" / "work").iterdir()) == []
 
 
-def test_a_model_and_a_folder_of_data_go_once_to_each_node(nodes, tmp_path):
-    for name in ("a", "b", "c"):
-        nodes.add(name)
-    found = six_cases(tmp_path, executor="ray", address=nodes.cluster.address)
-    assert [row.reason for row in found.rows] == [None] * 6
-    for name in ("a", "b", "c"):
-        assert len(list((tmp_path / name / "cache" / "blobs").iterdir())) == 6
-
-
-def test_a_host_that_is_not_there_leaves_its_cases_to_the_others(tmp_path, sshd, clocked):
-    path = hosts_file(tmp_path, sshd, clocked, "a")
-    dead = f'[[host]]\nname = "dead"\naddress = "nobody@127.0.0.1"\nport = {free_port()}\n'
-    path.write_text(dead + path.read_text())
-    found = six_cases(tmp_path, executor="ssh", hosts=path)
-    assert [row.reason for row in found.rows] == [None] * 6
-    lost = [row.remark for row in found.rows if row.remark and "dead was lost" in row.remark]
-    assert len(lost) == 1  # nobody else was sent there
-    path.write_text(dead)
-    with pytest.raises(UnavailableError, match="dead cannot be used") as caught:
-        trtbench.bench(
-            tmp_path / "large.onnx", store=tmp_path / "store", executor="ssh", hosts=path
-        )
-    assert "onnect" in caught.value.facts["reason"]
-
-
 def test_small_files_go_together_and_large_ones_alone(tmp_path):
     sizes = {"a": 10, "b": SMALL_BYTES, "c": SMALL_BYTES - 1, "d": 20}
     sizes |= {f"e{number}": SMALL_BYTES - 1 for number in range(ARCHIVE_BYTES // SMALL_BYTES)}
@@ -212,85 +138,6 @@ def test_small_files_go_together_and_large_ones_alone(tmp_path):
     for group in groups:
         assert len(group) == 1 or sum(sizes[name] for name in group) <= ARCHIVE_BYTES
     assert len(groups) == 3
-
-
-SAVE = """
-import sys, torch, net
-torch.manual_seed(0)
-torch.save(net.make().state_dict(), sys.argv[1])
-"""
-
-
-@pytest.fixture
-def own_net(tmp_path: Path, torch_python: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A state dict, and the code that makes its module, in the working folder."""
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "net.py").write_text("from parts import layer\n\n\ndef make():\n"
-                                              "    return layer()\n")  # fmt: skip
-    (tmp_path / "mine" / "parts.py").write_text(
-        "import torch\n\n\ndef layer():\n    return torch.nn.Linear(8, 4)\n"
-    )
-    monkeypatch.chdir(tmp_path / "mine")
-    (tmp_path / "models").mkdir()
-    path = tmp_path / "models" / "net.pt"
-    subprocess.run([torch_python, "-c", SAVE, str(path)], check=True)
-    return path
-
-
-def measured_twice(executor: Executor, model: Path, python: str, folder: Path) -> list[list[str]]:
-    """Measure a model with code of its own twice; gives what was told of each time."""
-    request = BenchRequest(
-        model=model, runtime="torch", device="cpu", options={"factory": "net:make"},
-        shapes={"input": (2, 8)}, duration="20ms", warmup="5ms", until_steady=False,
-    )  # fmt: skip
-    spec = run_spec(request, Config(store=""))
-    heard: list[list[str]] = [[], []]
-    for told in heard:
-        execution = Execution(
-            executor=executor,
-            python=python,
-            listen=lambda event, told=told: told.append(event.text),
-        )
-        run = run_bench(spec, store=Store(folder / "store"), execution=execution)
-        assert run.record.spec == spec  # with the names of this machine
-        assert len(run.record.spec.model.files) == 2
-    return heard
-
-
-def test_a_factory_goes_by_ssh_once(tmp_path, sshd, clocked, own_net, torch_python):
-    hosts = hosts_file(tmp_path, sshd, clocked, "a")
-    executor = EXECUTORS.load("ssh").open_executor(ExecutorSettings(hosts=hosts))
-    first, second = measured_twice(executor, own_net, torch_python, tmp_path)
-    assert [text for text in first if text.startswith("sending")] == [
-        "sending net.py and 2 more files to a"
-    ]
-    assert not [text for text in second if text.startswith("sending")]
-    kept = {path.name for path in (tmp_path / "a" / "kept" / "blobs").iterdir()}
-    mine = tmp_path / "mine"
-    assert kept == {sha256_of(path) for path in (own_net, mine / "net.py", mine / "parts.py")}
-
-
-def test_a_factory_goes_to_a_node_of_ray_once(nodes, tmp_path, own_net, torch_python):
-    nodes.add("a")
-    sent = []
-    for count in (3, 0):
-        executor = EXECUTORS.load("ray").open_executor(
-            ExecutorSettings(address=nodes.cluster.address)
-        )
-        try:
-            heard = measured_twice(executor, own_net, torch_python, tmp_path)
-        finally:
-            executor.close()
-        sent += [text for told in heard for text in told if text.startswith("sending")]
-        # The module and its code; who joins later gives the cluster nothing that the node has.
-        assert len(executor._contents) == count
-    assert len(sent) == 1
-    assert "2 more files" in sent[0]
-
-
-def test_a_factory_is_found_by_the_executor_of_this_machine(tmp_path, own_net, torch_python):
-    executor = EXECUTORS.load("local").open_executor(ExecutorSettings())
-    measured_twice(executor, own_net, torch_python, tmp_path)
 
 
 def test_a_model_is_quantized_elsewhere_and_comes_back_with_its_record(tmp_path, sshd, clocked):
@@ -314,37 +161,12 @@ def test_a_model_is_quantized_elsewhere_and_comes_back_with_its_record(tmp_path,
     assert (tmp_path / "there.json").read_text() == "mine"
 
 
-def test_classes_without_images_are_counted_elsewhere_too(tmp_path, sshd, clocked):
-    model = models.conv_model(tmp_path / "conv.onnx")
-    for number in range(10):
-        (tmp_path / "val" / f"class{number}").mkdir(parents=True)
-    rng = np.random.default_rng(0)
-    for number in (3, 7):
-        pixels = rng.integers(0, 255, (32, 32, 3), np.uint8)
-        Image.fromarray(pixels).save(tmp_path / "val" / f"class{number}" / "1.png")
-    asked = {"task": "classification", "data": tmp_path / "val", "store": tmp_path / "store"}
-    here = trtbench.evaluate(model, output=tmp_path / "here", **asked)
-    there = trtbench.evaluate(
-        model, output=tmp_path / "there", **asked, executor="ssh",
-        hosts=hosts_file(tmp_path, sshd, clocked, "a"),
-    )  # fmt: skip
-    assert there.models[0].scores == here.models[0].scores
-
-
 def sweep_words(tmp_path, folder, *more: str) -> list[str]:
     model = runs.quick_spec(tmp_path).model.path
     return ["sweep", model, "-r", "clocked", "--axis", "opt.case=0,1,2,3,4,5",
             "--axis", "opt.sleep=0.5", "--batch", "1", "--format", "none", "-o", str(folder),
             "--store", str(tmp_path / "store"), "--json",
             "--executor", "local", "--jobs", "2", *more]  # fmt: skip
-
-
-def test_cases_are_measured_beside_each_other_and_all_are_there(tmp_path, clocked, capsys):
-    assert command(sweep_words(tmp_path, tmp_path / "sweep")) == 0
-    found = [entry for entry in Store(tmp_path / "store").index.find() if entry.kind == "run"]
-    assert len(found) == 6
-    lines = (tmp_path / "clocked.log").read_text().splitlines()
-    assert sorted(json.loads(line)["case"] for line in lines) == list("012345")
 
 
 def test_an_interrupted_sweep_ends_at_once_and_blames_no_case(tmp_path, clocked):

@@ -12,22 +12,16 @@ import pytest
 import runs
 
 from trtbench.cli import run as trtbench
-from trtbench.compare.compare import compare
 from trtbench.core.errors import StoreError, UnavailableError, UsageError
-from trtbench.core.jobs import ReportedError
 from trtbench.core.run import Gpu
 from trtbench.executors._transfer import blob, keep_blob, pack, place_blob, unpack
 from trtbench.executors.contract import Executor, ExecutorSettings, Needs
 from trtbench.executors.local import open_executor
 from trtbench.host import nvml as gpu_names
 from trtbench.host.locks import hold
-from trtbench.host.process import Exit
-from trtbench.host.workers import _Heard, _job_end
 from trtbench.measure.bench import run_bench
 from trtbench.requests.execution import Execution, needs_from_request
 from trtbench.requests.groups import ExecutorFields
-from trtbench.requests.measure import CompareRequest
-from trtbench.requests.settings import Config
 from trtbench.store.store import Store
 from waiting import wait_for
 
@@ -77,17 +71,6 @@ def test_runs_on_the_processor_are_never_beside_each_other_unless_asked(tmp_path
     assert len(store.index.find()) == 6
 
 
-def test_devices_are_chosen_by_what_a_run_needs(two_gpus, tmp_path, clocked):
-    executor = open_executor(ExecutorSettings())
-    assert executor.width(Needs(gpu=True, gpu_type="h100")) == 1
-    assert executor.width(Needs(gpu=True, gpu_memory_bytes=20 << 30)) == 2
-    with pytest.raises(UnavailableError, match="no machine can ever") as caught:
-        executor.width(Needs(gpu=True, gpu_type="B200"))
-    assert "NVIDIA L4" in str(caught.value.facts)
-    with pytest.raises(UnavailableError):
-        executor.width(Needs(resources={"camera": 1.0}))
-
-
 @pytest.mark.process
 def test_a_closed_executor_lets_go_of_what_it_measures(tmp_path, clocked):
     executor = open_executor(ExecutorSettings(environment={"CLOCKED_BEGUN": str(tmp_path / "on")}))
@@ -97,26 +80,6 @@ def test_a_closed_executor_lets_go_of_what_it_measures(tmp_path, clocked):
     ended = runs.closed_while_it_measures(executor, spec, store, begun=tmp_path / "on")
     assert isinstance(ended, KeyboardInterrupt)
     assert store.index.find() == []
-
-
-def test_how_a_job_ended_is_told_by_whatever_is_left_of_it(tmp_path):
-    """A file that a full disk cut short says nothing; the pipe, and the program's log, do."""
-    piped = ReportedError(kind="StoreError", message="the disk is full", stage="measure")
-    (tmp_path / "error.json").write_bytes(b'{"kind": "Store')
-    (tmp_path / "log.txt").touch()
-    (tmp_path / "trtexec.log").write_text("building\n--password=hunter2\n")
-    ended = Exit(seconds=1.0, status=None, signal="SIGKILL")
-    found = _job_end(ended, tmp_path, _Heard(stage="load", error=piped))
-    assert (found.error, found.stage, found.signal) == (piped, "measure", "SIGKILL")
-    assert found.log_tail[0] == "building"
-    assert "hunter2" not in str(found.log_tail)
-    alone = _job_end(ended, tmp_path, _Heard(stage="load"))
-    assert (alone.error, alone.stage) == (None, "load")
-    done = Exit(seconds=1.0, status=0, signal=None)
-    assert "without leaving a result" in str(_job_end(done, tmp_path, _Heard()).error)
-    (tmp_path / "0").mkdir()
-    (tmp_path / "0" / "outcome.json").touch()  # of one side of two
-    assert _job_end(done, tmp_path, _Heard()).error is None
 
 
 def hold_for_long(device: str, held: Path) -> None:
@@ -163,18 +126,6 @@ def test_the_uuid_of_a_device(two_gpus, monkeypatch, visible, device, uuid):
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert gpu_names.gpu_uuid(device) == uuid
-
-
-def test_an_archive_that_points_elsewhere_is_refused(tmp_path):
-    import io
-    import tarfile
-
-    with tarfile.open(tmp_path / "evil.tar", "w") as archive:
-        archive.addfile(tarfile.TarInfo("../outside"), io.BytesIO())
-    (tmp_path / "in").mkdir()
-    with pytest.raises(Exception, match="leads out of its folder"):
-        unpack(tmp_path / "evil.tar", tmp_path / "in")
-    assert not (tmp_path / "outside").exists()
 
 
 def test_contents_are_copied_where_the_disk_has_no_links(tmp_path, monkeypatch):
@@ -260,29 +211,6 @@ def test_flags(tmp_path, capsys, monkeypatch):
     assert trtbench(["bench", model, "--batch", "1", "--hosts", "x.toml"]) == 2
     assert trtbench(["bench", model, "--batch", "1", "--executor", "ssh"]) == 2
     assert "--hosts" in capsys.readouterr().err
-
-
-@pytest.mark.process
-def test_two_sides_are_compared_on_one_machine_and_both_are_kept(tmp_path):
-    store, config = Store(tmp_path / "store"), Config(store="")
-    model = runs.quick_spec(tmp_path).model.path
-    other = tmp_path / "other" / "tiny.onnx"
-    other.parent.mkdir()
-    shutil.copyfile(model, other)
-    asked = CompareRequest(
-        baseline=model, candidates=[other], launches=3, max_launches=3, pairs=20, batch=1,
-        threads=1,
-    )  # fmt: skip
-    execution = Execution(executor=open_executor(ExecutorSettings()), tags=("far",))
-    (found,) = compare(asked, store=store, config=config, execution=execution)
-    assert found.comparison.design in ("duet", "launches")
-    assert found.comparison.verdicts[0].launches == 3
-    assert {entry.id for entry in store.index.find(tag="far")} == {
-        found.baseline.id,
-        found.candidate.id,
-    }
-    assert found.candidate.record.spec.model.path == str(other)
-    assert store.load(found.baseline.id).record.duet.side == 0
 
 
 def test_another_run_that_comes_back_takes_no_place(tmp_path):

@@ -17,7 +17,7 @@ from trtbench.executors import ray as _ray_nodes
 from trtbench.executors._node import Slot, Slots, Want
 from trtbench.executors.contract import Executor, ExecutorSettings, Needs
 from trtbench.executors.ray import JOINS, bundle, open_executor
-from trtbench.executors.ssh import Host, hosts_from_file, slots_of
+from trtbench.executors.ssh import hosts_from_file, slots_of
 from trtbench.requests.execution import opened_executor
 from trtbench.requests.measure import BenchRequest
 
@@ -73,15 +73,6 @@ def test_nobody_fits_and_every_machine_says_why() -> None:
     assert caught.value.facts["machines"] == "none"
 
 
-def test_a_name_that_no_machine_has_is_said_with_those_there_are() -> None:
-    with pytest.raises(UnavailableError, match="none is called moon") as caught:
-        Slots(lambda: [CPU, GPU]).fitting(Needs(machine="moon"))
-    assert str(caught.value.fix).endswith("add it: lab")
-    with pytest.raises(UnavailableError) as caught:
-        Slots(lambda: [CPU, GPU]).fitting(Needs(gpu=True, machine="l4", gpu_type="B200"))
-    assert caught.value.message == "no machine can ever do this"
-
-
 @pytest.mark.parametrize(
     ("executor", "flag"),
     [("local", "hosts"), ("local", "address"), ("ray", "hosts"), ("ssh", "address")],
@@ -93,13 +84,6 @@ def test_a_flag_for_another_executor_is_refused(executor, flag) -> None:
         opened_executor(request),
     ):
         pass
-
-
-def test_work_on_the_processor_of_a_machine_may_name_its_gpu() -> None:
-    host = Host(address="board", gpus=1, gpu_type="Orin")
-    places = slots_of(host)
-    assert [slot.lacks(Needs(gpu=gpu, gpu_type="orin")) for slot, gpu in
-            zip(places, (False, True), strict=True)] == [None, None]  # fmt: skip
 
 
 def test_idle_places_are_used_first_and_a_taken_one_is_waited_for() -> None:
@@ -184,13 +168,6 @@ def test_a_machine_that_is_not_there_yet_or_has_left_is_asked_for_and_waited_for
     assert told[-2:] == ["waiting for a machine to come that has a processor", "a machine has come"]
 
 
-def test_nobody_is_asked_while_there_is_a_place_for_each() -> None:
-    slots = Slots(lambda: [CPU], ask=pytest.fail, patience_s=60.0)
-    for _ in range(2):
-        with slots.taken(Needs(), notify=pytest.fail):
-            pass
-
-
 def test_the_devices_of_a_host(tmp_path: Path) -> None:
     path = tmp_path / "hosts.toml"
     path.write_text(
@@ -207,14 +184,6 @@ def test_the_devices_of_a_host(tmp_path: Path) -> None:
     assert gpus[0].lacks(Needs(gpu=True, gpu_type="orin", gpu_memory_bytes=8 * GIB)) is None
     assert gpus[0].lacks(Needs(gpu=True, memory_bytes=33 * GIB)) == "not enough memory"
     assert [slot.key for slot in slots_of(plain)] == [("plain", None, 0)]
-
-
-def test_gpus_of_a_host_may_be_named_as_cuda_names_slices(tmp_path: Path) -> None:
-    path = tmp_path / "hosts.toml"
-    path.write_text("[[host]]\naddress = 'lab'\ngpus = ['MIG-1111', 'MIG-2222']\n")
-    _, *slices = slots_of(*hosts_from_file(path))
-    assert [slot.visible for slot in slices] == ["MIG-1111", "MIG-2222"]
-    assert len({slot.key for slot in slices}) == 2
 
 
 @pytest.mark.parametrize(
@@ -370,13 +339,6 @@ def test_a_port_at_which_nothing_listens_is_said_before_ray_tries(
         monkeypatch.setattr(_ray_nodes, "LISTEN_S", 30.0)
         open_executor(ExecutorSettings(address=address))
     assert asked == [address]
-
-
-def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UnavailableError, match="needs Ray") as caught:
-        open_executor(ExecutorSettings())
-    assert caught.value.fix == "pip install 'trtbench[ray]'"
 
 
 @pytest.mark.parametrize(

@@ -18,14 +18,14 @@ import pytest
 import runs
 from ports import listens
 
-from trtbench.core.errors import InputError, JobError, UnavailableError
+from trtbench.core.errors import InputError, JobError
 from trtbench.core.run import Run
 from trtbench.executors._node import Slot, Want
 from trtbench.executors.contract import ExecutorSettings, Needs, RemoteJob
 from trtbench.executors.ray import MOST_ASKED, RayExecutor, bundle
 from trtbench.measure.bench import run_bench
 from trtbench.measure.remote import InputFiles
-from trtbench.requests.execution import Event, Execution
+from trtbench.requests.execution import Execution
 from trtbench.store.store import Store
 from waiting import wait_for
 
@@ -77,56 +77,6 @@ def test_many_runs_on_three_nodes_one_of_which_is_lost(nodes, tmp_path):
         assert no_overlap(nodes.spans(name)), name
 
 
-def test_three_nodes_measure_at_the_same_time_and_one_in_turn(nodes, tmp_path, monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    for name in ("a", "b", "c"):
-        nodes.add(name, resources={"first": 1.0} if name == "a" else {})
-    executor, store = join(nodes.cluster.address), Store(tmp_path / "store")
-    three = runs.quick_spec(tmp_path, runtime="clocked", options={"meet": "3"})
-    runs.measure_all([three] * 3, store=store, executor=executor)  # they go on when all are there
-    (a,), (b,), (c,) = (nodes.spans(name) for name in ("a", "b", "c"))
-    assert max(a[1], b[1], c[1]) < min(a[2], b[2], c[2])
-    alone = runs.quick_spec(tmp_path, runtime="clocked")
-    needs = Needs(resources={"first": 1.0})
-    measured = runs.measure_all([alone] * 2, store=store, executor=executor, needs=needs)
-    executor.close()
-    for run in measured:  # Ray sets it to 1, which the node itself does not
-        assert "OMP_NUM_THREADS" not in str(run.record.environment.extra.get("variables"))
-    assert [len(nodes.spans(name)) for name in ("a", "b", "c")] == [3, 1, 1]
-    assert no_overlap(nodes.spans("a"))
-
-
-def test_a_model_that_crashes_or_is_refused_there_is_said_here_and_not_tried_again(nodes, tmp_path):
-    nodes.add("a")
-    executor, store = join(nodes.cluster.address), Store(tmp_path / "store")
-    for what, kind in (("refuse", InputError), ("crash", JobError)):
-        spec = runs.quick_spec(tmp_path, runtime="clocked", options={"do": what})
-        with pytest.raises(kind) as caught:
-            run_bench(spec, store=store, execution=Execution(executor=executor))
-        assert "refused" in str(caught.value) or "SIGABRT" in str(caught.value)
-    assert [entry.kind for entry in store.index.find()] == ["failed"]
-    real = run_bench(runs.quick_spec(tmp_path), store=store, execution=Execution(executor=executor))
-    assert len(real.times) >= 10
-    assert real.record.spec.model.path == str(tmp_path / "tiny.onnx")
-    executor.close()
-
-
-def test_what_no_node_can_ever_do_is_refused_at_once(nodes, tmp_path):
-    nodes.add("a", resources={"camera": 1.0, "accelerator_type:H100": 1.0})
-    executor, store = join(nodes.cluster.address), Store(tmp_path / "store")
-    spec = runs.quick_spec(tmp_path, runtime="clocked")
-    for needs in (Needs(resources={"lidar": 1.0}), Needs(memory_bytes=1 << 60)):
-        with pytest.raises(UnavailableError, match="no machine can ever") as caught:
-            run_bench(spec, store=store, execution=Execution(executor=executor, needs=needs))
-        assert str(needs) in caught.value.facts["needed"]
-    gpu = runs.quick_spec(tmp_path, runtime="clocked", device="cuda:0")
-    with pytest.raises(UnavailableError, match="no machine can ever"):
-        run_bench(gpu, store=store, execution=Execution(executor=executor))
-    execution = Execution(executor=executor, needs=Needs(resources={"camera": 1.0}))
-    assert run_bench(spec, store=store, execution=execution).id
-    executor.close()
-
-
 def test_neither_here_nor_there_a_name_leads_out(nodes, tmp_path, monkeypatch):
     nodes.add("a")
     executor, store = join(nodes.cluster.address), Store(tmp_path / "store")
@@ -139,28 +89,6 @@ def test_neither_here_nor_there_a_name_leads_out(nodes, tmp_path, monkeypatch):
         run_bench(runs.quick_spec(tmp_path), store=store, execution=execution)
     assert list((tmp_path / "a" / "cache" / "blobs").iterdir())  # it came as far as that
     assert list(tmp_path.rglob(".bash_profile")) == []
-    executor.close()
-
-
-def test_a_node_that_comes_later_is_waited_for_and_the_run_goes_on(nodes, tmp_path):
-    from trtbench.executors.ray import RayExecutor
-
-    settings = ExecutorSettings(address=nodes.cluster.address, patience_s=600.0)
-    executor, store = RayExecutor(settings), Store(tmp_path / "store")
-    heard: list[str] = []
-
-    def listen(event: Event) -> None:
-        if "waiting for a machine to come" in event.text:
-            nodes.add("a", resources={"camera": 1.0})
-        heard.append(event.text)
-
-    needs = Needs(resources={"camera": 1.0}, memory_bytes=1 << 20)
-    execution = Execution(executor=executor, needs=needs, listen=listen)
-    run = run_bench(runs.quick_spec(tmp_path, runtime="clocked"), store=store, execution=execution)
-    assert len(nodes.spans("a")) == 1
-    assert run.id in store.index.ids()
-    assert any("camera 1" in text for text in heard)
-    assert "a machine has come" in heard
     executor.close()
 
 

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import onnx
 import pytest
-import runs
-from evil_models import model_with_weights_at
 from machines import hosts_file
 
 import models
 import trtbench
-from trtbench.cli import run as command
 from trtbench.convert.build import _take_cache
 from trtbench.core.codec import value_from_json
-from trtbench.core.errors import InputError, TrtbenchError, UsageError
+from trtbench.core.errors import InputError
 from trtbench.core.results import Artefact
 from trtbench.core.spec import BuildSpec, ModelRef
-from trtbench.executors._transfer import with_files_in, with_marks, with_own_files, with_own_names
+from trtbench.executors._transfer import with_files_in, with_marks, with_own_names
 from trtbench.executors.contract import FileGroup, RemoteJob
 from trtbench.models.identity import sha256_of
-from trtbench.store.store import Store
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("machines")]
 
@@ -68,29 +63,7 @@ def test_a_check_elsewhere_says_what_one_here_says(tmp_path, away):
 
 
 @pytest.mark.slow
-def test_an_evaluation_elsewhere_gives_scores_and_joins_runs_here(tmp_path, away):
-    spec = runs.quick_spec(tmp_path)
-    store = Store(tmp_path / "store")
-    run = trtbench.bench(spec.model.path, batch=1, duration="50ms", store=store.root)
-    rows = np.random.default_rng(0).normal(size=(12, 16)).astype(np.float32)
-    np.savez(tmp_path / "val.npz", data=rows, labels=np.zeros(12, dtype=np.int64))
-    asked = {"task": "classification", "data": tmp_path / "val.npz", "store": store.root}
-    here = trtbench.evaluate(spec.model.path, output=tmp_path / "here", **asked)
-    there = trtbench.evaluate(spec.model.path, output=tmp_path / "there", **asked, **away)
-    assert there.models[0].score("top1").value == here.models[0].score("top1").value
-    assert run.id in next(iter(there.joined.values()))
-    assert (tmp_path / "there" / "eval.md").is_file()
-
-
-@pytest.mark.slow
-def test_an_engine_is_built_elsewhere_and_comes_back_with_its_record(
-    tmp_path, away, rtx, clocked, monkeypatch
-):
-    if rtx.python is not None:
-        pytest.skip("TensorRT-RTX is in another interpreter")
-    path = tmp_path / "hosts.toml"
-    reach = rtx.env.get("PYTHONPATH", "")
-    path.write_text(path.read_text().replace(f'"{clocked}"', f'"{clocked}:{reach}"'))
+def test_an_engine_is_built_elsewhere_and_comes_back_with_its_record(tmp_path, away, tensorrt_rtx):
     one, _ = two_models(tmp_path)
     made = trtbench.build(one, runtime="tensorrt-rtx", output=tmp_path / "e" / "x.engine", **away)
     engine = tmp_path / "e" / "x.engine"
@@ -159,58 +132,6 @@ def test_a_timing_cache_that_another_machine_refused_stays(tmp_path):
     assert cache.read_bytes() == b"of an H100"
 
 
-@pytest.mark.slow
-def test_a_gate_measures_elsewhere(tmp_path, away, capsys):
-    one, two = two_models(tmp_path)
-    words = ["gate", str(one), "--metric", "median<5s", "--batch", "1", "--launches", "1",
-             "--duration", "50ms", "--json", "-o", str(tmp_path / "gate"),
-             "--store", str(tmp_path / "store"), "--executor", "ssh",
-             "--hosts", away["hosts"]]  # fmt: skip
-    assert command(words) == 0
-    assert json.loads(capsys.readouterr().out)["open"]
-    words += ["--against", str(two), "--max-slowdown", "900%", "--max-launches", "2"]
-    assert command(words) == 0
-    assert len(Store(tmp_path / "store").index.find(kind="run")) == 3
-    assert list((tmp_path / "a" / "kept" / "work").iterdir()) == []
-
-
-@pytest.mark.slow
-def test_what_is_wrong_there_is_said_here(tmp_path, away):
-    one, two = two_models(tmp_path)
-    with pytest.raises(UsageError) as caught:
-        trtbench.check(one, two, runtime="nonesuch", output=tmp_path / "c", **away)
-    assert "nonesuch" in str(caught.value)
-    np.savez(tmp_path / "rows.npz", other=np.zeros((4, 16), np.float32))
-    with pytest.raises(InputError) as caught:
-        trtbench.quantize(one, precision="int8", calibration=tmp_path / "rows.npz",
-                          output=tmp_path / "q" / "x.onnx", **away)  # fmt: skip
-    assert str(tmp_path / "rows.npz") in caught.value.facts.values()  # as it is called here
-    assert not (tmp_path / "q").exists()
-
-
-@pytest.mark.slow
-def test_the_log_of_a_build_that_fails_elsewhere_comes_back(tmp_path, away, trtexec):
-    hosts = tmp_path / "hosts.toml"
-    hosts.write_text(hosts.read_text() + "gpus = 1\n")
-    with pytest.raises(TrtbenchError) as caught:
-        trtbench.build(
-            trtexec.onnx(b"broken"), runtime="trtexec", options={"binary": str(trtexec.binary)},
-            output=tmp_path / "e" / "x.engine", **away,
-        )  # fmt: skip
-    log = tmp_path / "e" / "x.engine.build.log"
-    assert caught.value.facts["log"] == str(log)
-    assert "Failed to parse" in log.read_text()
-    assert [each.name for each in log.parent.iterdir()] == [log.name]
-
-
-def test_weights_outside_of_the_folder_of_a_model_do_not_travel(tmp_path):
-    (tmp_path / "secret").write_bytes(runs.SECRET)
-    evil = model_with_weights_at(tmp_path / "evil" / "m.onnx", "../secret")
-    one, _ = two_models(tmp_path)
-    with pytest.raises(InputError):
-        trtbench.check(one, evil, executor="local", output=tmp_path / "c", store=tmp_path / "s")
-
-
 def test_names_that_lead_out_are_refused_on_both_ways(tmp_path):
     with pytest.raises(InputError, match="leads out"):
         with_files_in(asking({"model": "trtbench-file:../../x"}), tmp_path)
@@ -248,9 +169,3 @@ def test_files_are_called_by_their_own_names_on_each_machine(tmp_path):
         "left": f"see {here}/made/a.log and 2/unknown.bin",
         "score": 0.5, "none": None, "pair": ["a", 1],
     }  # fmt: skip
-
-
-def test_an_errand_on_this_machine_finds_its_files_where_they_are(tmp_path):
-    groups = {"0": FileGroup(folder="/models", names=("a.onnx",))}
-    asked = asking({"reference": "trtbench-file:0/a.onnx", "batch": 2}).having(files=groups)
-    assert with_own_files(asked).arguments == {"reference": "/models/a.onnx", "batch": 2}

@@ -15,10 +15,9 @@ import runs
 
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, JobError, TrtbenchError, UnavailableError
-from trtbench.executors import ssh as _shell
 from trtbench.executors._node import result_of
 from trtbench.executors.contract import ExecutorSettings, Needs
-from trtbench.executors.ssh import Host, open_executor
+from trtbench.executors.ssh import open_executor
 from trtbench.measure.bench import run_bench
 from trtbench.measure.remote import job_from_spec
 from trtbench.node import main as node
@@ -175,20 +174,6 @@ def test_a_job_of_another_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match="another trtbench") as caught:
         result_of(tmp_path, where="board", how="")
     assert (caught.value.facts["there"], caught.value.facts["here"]) == (__version__, "0.0.1")
-
-
-def test_the_key_of_a_user_who_is_not_here_is_left_to_ssh(ssh: Path) -> None:
-    host = Host(address="board", identity="~nobody-is-called-so/key")
-    assert "~nobody-is-called-so/key" in _shell.Shell(host)._ssh("true")
-
-
-def test_without_ssh_it_says_what_to_install(
-    tmp_path: Path, ssh: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_shell.shutil, "which", lambda name: None)
-    with pytest.raises(UnavailableError, match="no ssh here") as caught:
-        measure(tmp_path, hosts(tmp_path))
-    assert caught.value.fix == "apt-get install openssh-client"
 
 
 def test_who_waits_for_a_place_is_let_go_too(tmp_path: Path, ssh: Path) -> None:

@@ -26,12 +26,11 @@ from trtbench.core import errors
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, JobError, StoreError, TrtbenchError
 from trtbench.core.jobs import ReportedError
-from trtbench.core.spec import InputSpec, ModelRef, RunSpec
+from trtbench.core.spec import InputSpec, RunSpec
 from trtbench.executors import _transfer as parcels
 from trtbench.executors._node import HERE, result_of
 from trtbench.executors._transfer import (
     Upload,
-    blob,
     keep_blob,
     main,
     place_upload,
@@ -39,15 +38,13 @@ from trtbench.executors._transfer import (
     upload_from_bytes,
     upload_from_job,
 )
-from trtbench.executors.contract import FileGroup, RemoteJob, Turns
+from trtbench.executors.contract import FileGroup, RemoteJob
 from trtbench.executors.ray import _fetch, on_node
-from trtbench.executors.ssh import Host, Shell
 from trtbench.measure.remote import InputFiles, job_from_spec
 from trtbench.models.identity import changed, model_ref, with_parts
 from trtbench.requests.accuracy import CheckRequest, EvalRequest
-from trtbench.requests.convert import BuildRequest
 from trtbench.requests.execution import Execution
-from trtbench.requests.fields import Argument, RequestField, VerbRequest, fields_of
+from trtbench.requests.fields import RequestField, VerbRequest, fields_of
 from trtbench.requests.groups import ExecutorFields
 from trtbench.runtimes import RUNTIMES
 from trtbench.runtimes import torch as torch_runtime
@@ -82,17 +79,6 @@ def test_a_model_and_its_inputs_arrive(tmp_path: Path) -> None:
     assert model.is_relative_to(tmp_path / "there")
     assert arrived.spec.inputs.source == str(tmp_path / "there" / "files" / "0" / "in.npz")
     assert arrived.id == "r1"
-
-
-def test_two_sides_with_the_same_content_send_it_once(tmp_path: Path) -> None:
-    asked = request(tmp_path)
-    asked = asked.having(turns=Turns(spec=asked.spec, asked={"pairs": 10}))
-    upload = upload_from_job(asked)
-    assert names(upload) == ["files/0/tiny.onnx"]
-    arrived = send(upload, tmp_path / "cache", tmp_path / "there")
-    assert arrived.turns is not None
-    place = tmp_path / "there" / "files" / "0" / "tiny.onnx"
-    assert Path(arrived.turns.spec.model.path) == place
 
 
 def test_weights_beside_a_model_travel_and_those_elsewhere_do_not(tmp_path: Path) -> None:
@@ -153,24 +139,6 @@ def test_a_disk_that_is_full_elsewhere_is_no_matter_of_the_store_here(tmp_path: 
     assert caught.value.fix == "make room there, or leave this machine out"
     with pytest.raises(errors.StoreError, match="the disk is full"):
         result_of(tmp_path, where=HERE, how="status 3")
-
-
-def test_a_node_that_leaves_nothing_shows_its_last_words(tmp_path: Path) -> None:
-    (tmp_path / "node.log").write_text("one\ntwo\n")
-    with pytest.raises(JobError, match="not carried out") as caught:
-        result_of(tmp_path, where="the board", how="SIGKILL")
-    assert caught.value.facts == {"where": "the board", "how it ended": "SIGKILL"}
-    assert caught.value.log_tail == ("one", "two")
-
-
-def test_of_two_sides_both_must_be_there(tmp_path: Path) -> None:
-    (tmp_path / "run" / "0").mkdir(parents=True)
-    (tmp_path / "run" / "0" / "run.json").write_text("{}")
-    with pytest.raises(JobError):
-        result_of(tmp_path, where="x", how="y")
-    (tmp_path / "run" / "1").mkdir()
-    (tmp_path / "run" / "1" / "run.json").write_text("{}")
-    assert result_of(tmp_path, where="x", how="y") == tmp_path / "run"
 
 
 FIRST = """
@@ -240,16 +208,6 @@ def archive(*members: tuple[str, bytes | None]) -> bytes:
     return packed.getvalue()
 
 
-def test_contents_are_kept_by_their_hashes_and_asked_for_but_once(host):
-    one, two, three = (digest(data) for data in (b"one", b"two", b"three"))
-    asked = "\n".join([one, two, three]).encode()
-    assert host("missing", given=asked).decode().split() == [one, two, three]
-    host("keep", one, given=b"one")
-    host("keep-all", given=archive((two, b"two"), (three, b"three")))
-    assert host("missing", given=asked) == b""
-    assert blob(Path.cwd(), two).read_bytes() == b"two"
-
-
 @pytest.mark.parametrize(
     ("member", "match"), [(("0" * 64, b"two"), "damaged"), (("folder", None), "only files")]
 )
@@ -257,23 +215,6 @@ def test_what_is_not_what_it_should_be_is_not_kept(host, member, match):
     with pytest.raises(StoreError, match=match):
         host("keep-all", given=archive(member))
     assert not [path for path in Path.cwd().rglob("*") if path.is_file()]
-
-
-def test_a_request_is_placed_packed_and_removed(host, tmp_path):
-    request = job_from_spec(runs.quick_spec(tmp_path), "r1", Execution())
-    upload = upload_from_job(request)
-    for sha256, path in upload.contents.items():
-        host("keep", sha256, given=path.read_bytes())
-    host("place", "work/r1", given=json_from_value(upload))
-    assert Path("work/r1/request.json").is_file()
-    assert Path("work/r1/files/0/tiny.onnx").is_file()
-    Path("work/r1/error.json").write_text("{}")
-    (tmp_path / "left.tar").write_bytes(host("pack", "work/r1"))
-    unpack(tmp_path / "left.tar", tmp_path / "left")
-    assert [path.name for path in (tmp_path / "left").iterdir()] == ["error.json"]
-    host("remove", "work/r1")
-    assert list(Path("work").iterdir()) == []
-    assert main(["dance"]) == 2
 
 
 @pytest.mark.process
@@ -298,17 +239,6 @@ def test_a_node_fetches_what_it_lacks_and_measures(tmp_path, clocked, monkeypatc
     assert "refused" in told.error.message
 
 
-def test_a_node_that_cannot_keep_what_it_is_sent_says_so(tmp_path, monkeypatch):
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("TRTBENCH_CACHE", str(tmp_path / "file" / "cache"))
-    spec = runs.quick_spec(tmp_path)
-    upload = upload_from_job(job_from_spec(spec, "r1", Execution()))
-    told = on_node(json_from_value(upload), {}, 0)
-    assert told.run is None
-    assert told.error.message == "the cache of the node cannot be written"
-    assert told.error.facts == {"reason": "Not a directory"}
-
-
 def test_two_tasks_that_want_the_same_fetch_it_once(tmp_path, monkeypatch):
     fetched, begun = [], threading.Event()
 
@@ -324,24 +254,6 @@ def test_two_tasks_that_want_the_same_fetch_it_once(tmp_path, monkeypatch):
         begun.set()
     assert [one.result(), two.result()] == [None, None]
     assert fetched == [b"mo", b"del"]
-
-
-@pytest.mark.parametrize(
-    ("status", "said", "fix"),
-    [
-        (255, "Connection refused", "ssh -T"),
-        (127, "env: 'py': No such file or directory", "set python of lab"),
-        (1, "OSError: [Errno 28] No space left on device", "make room"),
-        (1, "ValueError: odd", None),
-    ],
-)
-def test_a_host_that_cannot_be_used_is_said_with_what_helps(status, said, fix, monkeypatch):
-    monkeypatch.setattr("shutil.which", lambda name: name)
-    shell = Shell(Host(name="lab", address="lab"))
-    problem = shell._unreachable(('  File "x.py", line 3', said), status=status)
-    assert problem.facts["reason"].endswith(said)
-    assert ("File" in problem.facts["reason"]) == (status == 255)
-    assert (problem.fix is None) if fix is None else problem.fix.startswith(fix)
 
 
 def sent(files: InputFiles) -> set[str]:
@@ -423,30 +335,6 @@ def test_the_code_of_a_factory_travels_with_what_it_imports(tmp_path, monkeypatc
     assert there.spec.model.sha256 == model.sha256
 
 
-def test_a_factory_of_a_library_needs_no_luggage() -> None:
-    files = InputFiles()
-    assert files.take("options", {"factory": "onnx.helper:make"}) == {"factory": "onnx.helper:make"}
-    assert not files.groups
-
-
-def test_files_of_a_build_travel_from_wherever_they_are(tmp_path) -> None:
-    (tmp_path / "m").mkdir()
-    model = models.tiny_model(tmp_path / "m" / "tiny.onnx")
-    for name in ("a.so", "b.so", "scales.cache", "times.cache"):
-        (tmp_path / name).write_bytes(name.encode())
-    request = BuildRequest(
-        model=model, plugins=(tmp_path / "a.so", tmp_path / "b.so"),
-        calibration_cache=tmp_path / "scales.cache", timing_cache=tmp_path / "times.cache",
-        calibration="random", output=tmp_path / "x.engine", python="/opt/python",
-    )  # fmt: skip
-    files = InputFiles()
-    asked = files.request(request)
-    assert sent(files) == {"tiny.onnx", "a.so", "b.so", "scales.cache", "times.cache"}
-    assert asked["calibration"] == "random"
-    assert asked["python"] == "/opt/python"
-    assert "output" not in asked
-
-
 def test_a_case_of_a_sweep_takes_what_its_axes_name(tmp_path, monkeypatch) -> None:
     (tmp_path / "m").mkdir()
     model = models.tiny_model(tmp_path / "m" / "tiny.onnx")
@@ -494,14 +382,6 @@ def test_a_data_yaml_leads_out_of_its_folder_to_images_and_labels_alone(tmp_path
     files = InputFiles(task="detection", settings={})
     files.take("calibration", data)  # others than those that are judged on
     assert "set/images/train/1.jpg" in sent(files)
-
-
-def test_a_list_of_images_travels_with_them(tmp_path) -> None:
-    data = yolo(tmp_path, "path: ../set\nval: val.txt\nnames: [a]\n")
-    (tmp_path / "set" / "val.txt").write_text("./images/val/1.jpg\n")
-    files = InputFiles(task="detection", settings={})
-    files.take("data", data)
-    assert "set/val.txt" in sent(files)
 
 
 @pytest.mark.parametrize("where", ["yaml", "list"])
@@ -587,14 +467,6 @@ def test_what_is_named_from_a_folder_above_keeps_its_name(tmp_path, monkeypatch)
     asked = files.request(request)
     assert sent(files) == {"latest.onnx", "v1.onnx"}
     assert asked["batch"] == 2
-
-
-def test_a_model_of_a_library_and_a_reference_without_files_name_nothing() -> None:
-    spec = RunSpec(model=ModelRef(path="torchvision:resnet18", format="torch"), runtime="torch")
-    files = InputFiles()
-    assert files.spec(spec) == spec
-    assert files.groups == {}
-    assert isinstance(fields_of(CheckRequest)[0].about, Argument)
 
 
 @pytest.mark.slow

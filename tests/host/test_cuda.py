@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from gpu_standin import COPY_S, Code, Cudart
 from trtbench.core.errors import UnavailableError
 from trtbench.host import cuda as door
-from trtbench.host.cuda import CaptureError, Cuda, CudaError, cuda_problem, index_of, open_cuda
+from trtbench.host.cuda import Cuda, CudaError, cuda_problem, open_cuda
 
 
 def test_everything_made_is_freed_at_the_end() -> None:
@@ -21,26 +20,6 @@ def test_everything_made_is_freed_at_the_end() -> None:
         cuda.capture(stream, lambda: None)
         assert len(api.live) == 5
     assert api.live == {}
-
-
-def test_a_device_that_broke_is_still_closed_without_a_second_error() -> None:
-    api = Cudart()
-    cuda = Cuda(api)
-    cuda.malloc(10)
-    api.fail["cudaFree"] = Code.illegal_address
-    api.fail["cudaDeviceSynchronize"] = Code.illegal_address
-    cuda.close()
-
-
-def test_a_copy_goes_there_and_back() -> None:
-    with Cuda(Cudart()) as cuda:
-        stream, there = cuda.stream(), cuda.malloc(16)
-        source, target = cuda.pinned(16), cuda.pinned(16)
-        source[:] = np.arange(16)
-        cuda.copy_in(there, source, stream)()
-        cuda.copy_out(target, there, stream)()
-        cuda.synchronize(stream)
-        assert target.tolist() == list(range(16))
 
 
 @pytest.mark.parametrize("name", ["cudaEventRecord", "cudaMemcpyAsync", "cudaEventSynchronize"])
@@ -82,20 +61,6 @@ def test_memory_that_is_not_there_says_needed_and_free() -> None:
     assert caught.value.facts == {"needed": "3.0 MiB", "free": "1.0 MiB of 1 MiB"}
 
 
-def test_a_graph_that_cannot_be_captured_is_told_and_the_error_taken_back() -> None:
-    api = Cudart()
-    api.capturable = False
-    with Cuda(api) as cuda, pytest.raises(CaptureError):
-        cuda.capture(cuda.stream(), lambda: None)
-    assert "cudaGetLastError" in api.calls
-
-
-def test_enqueuing_that_is_refused_while_capturing_is_no_graph() -> None:
-    with Cuda(Cudart()) as cuda, pytest.raises(CaptureError) as caught:
-        cuda.capture(cuda.stream(), lambda: False)
-    assert caught.value.facts["reason"] == "enqueuing was refused"
-
-
 @pytest.mark.parametrize(("spin", "flag"), [(True, 1), (False, 0)])
 def test_waiting_is_settled_before_the_context_exists(spin: bool, flag: int) -> None:
     api = Cudart()
@@ -116,23 +81,6 @@ def test_no_driver_and_an_old_driver_are_told_apart() -> None:
         Cuda(api)
     assert caught.value.facts["driver"] == "speaks CUDA 11.4"
     assert cuda_problem(api=api) == "no NVIDIA driver, or one too old for this CUDA"
-
-
-def test_a_device_that_is_not_there_names_those_that_are() -> None:
-    with pytest.raises(UnavailableError) as caught:
-        open_cuda("cuda:3", api=Cudart(devices=2))
-    assert caught.value.facts == {"devices": "cuda:0, cuda:1"}
-    assert index_of("cuda") == 0
-    assert index_of("cuda:2") == 2
-    with pytest.raises(UnavailableError):
-        index_of("cpu")
-
-
-def test_without_bindings_the_fix_is_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "MODULES", ("no_such_module_here",))
-    with pytest.raises(UnavailableError) as caught:
-        open_cuda()
-    assert "cuda-bindings" in (caught.value.fix or "")
 
 
 @pytest.mark.real("cuda-bindings")

@@ -63,19 +63,6 @@ def test_heads_of_pfm_files_that_mean_nothing(tmp_path: Path, head: bytes) -> No
     assert HEADS[head] in str(refused.value.facts["reason"])
 
 
-def test_pictures_in_colour_are_no_maps(tmp_path: Path) -> None:
-    Image.new("RGB", (4, 4)).save(tmp_path / "a.png")
-    with pytest.raises(InputError, match="is not a map"):
-        read_map(tmp_path / "a.png")
-
-
-def test_several_arrays_and_none_of_a_known_name(tmp_path: Path) -> None:
-    np.savez(tmp_path / "a.npz", near=STEPS, far=STEPS)
-    with pytest.raises(InputError) as refused:
-        read_map(tmp_path / "a.npz")
-    assert "near, far" in str(refused.value.facts["reason"])
-
-
 def test_the_one_array_that_is_called_depth(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", rgb=np.zeros((4, 4, 3)), Depth_m=STEPS, normal=STEPS)
     np.testing.assert_array_equal(read_map(tmp_path / "a.npz"), STEPS)

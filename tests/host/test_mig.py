@@ -123,13 +123,6 @@ def test_each_slice_is_a_place_to_measure_that_sees_itself_alone(
     assert all(each.gpu_memory_bytes == MEMORY for each in slots)
 
 
-def test_telemetry_finds_the_gpu_that_a_slice_is_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    door: Any = Divided()
-    for listed, index in ((f"7,{SECOND}", 0), ("7,GPU-unknown", 1)):
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
-        assert through(door, gpu_names.visible_index, 1) == index
-
-
 def gpu_checks(monkeypatch: pytest.MonkeyPatch, door: type[StandIn]) -> dict[str, doctor.Check]:
     monkeypatch.setattr(nvml, "_pynvml", door)
     return {each.name: each for each in doctor._gpus(nvml.gpus())}
@@ -146,14 +139,6 @@ def test_doctor_lists_slices_as_devices_of_their_own(monkeypatch: pytest.MonkeyP
         assert told.detail.endswith(f"CUDA_VISIBLE_DEVICES={uuid}")
 
 
-def test_a_divided_gpu_without_a_slice_is_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Divided, "SLICES", {})
-    told = gpu_checks(monkeypatch, Divided)["GPU 0"]
-    assert told.status == "broken"
-    assert "without a slice" in told.detail
-    assert "nvidia-smi -i 0 -mig 0" in (told.fix or "")
-
-
 def test_the_device_of_inspect_is_the_one_that_cuda_opens(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not NVML's first: others may be hidden, reordered, or divided."""
     names = ("first", "second", "third")
@@ -168,28 +153,6 @@ def test_the_device_of_inspect_is_the_one_that_cuda_opens(monkeypatch: pytest.Mo
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
         found = gpu_names.gpu_in_use()
         assert (found.name if found else None) == name
-
-
-def test_doctor_says_who_shares_a_gpu_by_mps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Shared(StandIn):
-        def _answers(self) -> dict[str, Any]:
-            clients = [SimpleNamespace(pid=5, usedGpuMemory=2**20)]
-            more = {"nvmlDeviceGetMPSComputeRunningProcesses": clients,
-                    "nvmlDeviceGetComputeMode": 3}  # fmt: skip
-            return {**super()._answers(), **more}
-
-    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
-    monkeypatch.delenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", raising=False)
-    found = gpu_checks(monkeypatch, Shared)
-    assert found["GPU 0"].detail.endswith("shared by MPS, takes one process at a time")
-    assert "MPS" not in found
-    (tmp_path / "control").touch()
-    monkeypatch.setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "40")
-    told = gpu_checks(monkeypatch, Shared)["MPS"].detail
-    assert str(tmp_path) in told
-    assert "40 % of the SMs" in told
 
 
 def test_mps_is_part_of_the_environment_before_it_has_a_client(

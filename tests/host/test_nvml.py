@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -74,13 +72,6 @@ def test_on_a_jetson_that_refuses_everything_the_gpu_is_still_listed():
     assert through(jetson, nvml.process_count, StandIn.UUID) is None
 
 
-def test_a_gpu_nobody_uses_has_no_processes_which_is_not_unknown():
-    door = StandIn()
-    door.compute, door.graphics = [], []
-    assert through(door, nvml.process_count, StandIn.UUID) == 0
-    assert through(door, nvml.process_count, "GPU-of-another-machine") is None
-
-
 def test_signs_of_sharing():
     assert through(StandIn(), nvml.sharing, StandIn.UUID) == {
         "processes": 2,
@@ -122,24 +113,6 @@ def test_several_questions_pay_once_for_the_start_and_everything_is_closed():
     with pytest.raises(KeyError), using(door), nvml.kept_open():
         raise KeyError
     assert door.sessions == 0
-
-
-def test_a_driver_without_a_gpu_is_a_reason_too():
-    door = StandIn()
-    door.nvmlDeviceGetCount = lambda: 0
-    assert through(door, nvml.gpus) == ()
-    assert "no GPU" in through(door, nvml.nvml_problem)
-
-
-def test_without_nvidia_ml_py_the_reason_names_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert nvml.gpus() == ()
-    assert "nvidia-ml-py" in nvml.nvml_problem()
-
-
-def test_importing_the_doors_does_not_import_nvidia_ml_py():
-    code = "import sys, trtbench.host.machine; sys.exit('pynvml' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_clock_is_known_where_nvml_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
