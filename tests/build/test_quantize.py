@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,6 @@ from onnx_cases import control_flow, lookup, one_node
 import models
 from trtbench.analysis.onnx_graph import notes_from_metadata
 from trtbench.cli import run as run_command
-from trtbench.convert.calibration import (
-    feeds_sha256,
-)
 from trtbench.convert.conversions import quant_spec, run_quantize, task_items
 from trtbench.core.errors import InputError, UnavailableError, UsageError
 from trtbench.core.results import Sidecar
@@ -26,9 +22,8 @@ from trtbench.core.spec import TensorSpec
 from trtbench.data import demo_file
 from trtbench.models import onnx_model as onnx_file
 from trtbench.models.identity import read_sidecar
-from trtbench.models.onnx_model import input_specs, load_onnx, save_onnx, stored_bytes
+from trtbench.models.onnx_model import load_onnx, save_onnx, stored_bytes
 from trtbench.requests.convert import QuantizeRequest
-from trtbench.tasks import classification
 
 DIGITS = demo_file("digits.onnx")
 OLD_RUNTIME = tuple(int(part) for part in version("onnxruntime").split(".")[:2]) < (1, 24)
@@ -105,39 +100,6 @@ def test_fp8_without_modelopt_says_what_to_install(tmp_path: Path, calibration: 
     assert "nvidia-modelopt[onnx]" in (caught.value.fix or "")
     assert not (tmp_path / "m.onnx").exists()
     assert not list(tmp_path.glob("*.json"))
-
-
-def test_a_task_prepares_images_as_it_does_for_judging(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The same pixels, to the bit, that an evaluation would feed."""
-    from PIL import Image
-
-    rng = np.random.default_rng(0)
-    for index in range(10):
-        folder = tmp_path / "photos" / f"class{index % 2}"
-        folder.mkdir(parents=True, exist_ok=True)
-        pixels = rng.integers(0, 255, (50, 40, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(folder / f"{index}.png")
-    model = models.conv_model(tmp_path / "net.onnx")
-    words = ["quantize", str(model), "--precision", "int8", "--calibration"]
-    words += [str(tmp_path / "photos"), "--task", "classification", "--json"]
-    assert run_command([*words, "--normalize", "imagenet"]) == 0
-    made = json.loads(capsys.readouterr().out)
-    told = made["calibration"]
-    assert told["preprocessing"]["task"] == "classification"
-    assert told["preprocessing"]["normalize"] == "imagenet"
-    assert (told["items"], made["compared_on"][:2]) == (8, "2 ")  # a fifth, not half, is held out
-    inputs = input_specs(load_onnx(model, weights=False))
-    settings = {"data": str(tmp_path / "photos"), "unlabelled": True, "normalize": "imagenet"}
-    source = classification.open_source({**settings, "interpolation": "bilinear"}, inputs)
-    order = np.random.default_rng(0).permutation(10)[:8]
-    fed = np.stack([source.prepare(source.load(int(i)))[inputs[0].name] for i in order])
-    assert told["sha256"] == feeds_sha256([{inputs[0].name: fed}])
-    assert told["preprocessing"]["resize"] == 18, "as eval takes --resize: the shorter side"
-    untold = [word for word in words if word not in ("--task", "classification")]
-    assert run_command(untold) == 2
-    assert "images are prepared by a task" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("op", ["If", "Loop"])

@@ -187,26 +187,6 @@ def test_runs_are_listed_by_what_is_asked_for_and_one_outside_is_found_again(say
     assert say("runs", "path", "last").out == f"{tmp_path / 'moved' / 'mine'}\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        (["show", "nothing"], 2, "there is no run 'nothing'"),
-        (["show"], 2, "there is no run 'last'"),
-        (["path", "tag:none"], 2, "there is no run 'tag:none'"),
-        (["rm", "-y", "zzz"], 2, "there is no run 'zzz'"),
-        (["show", "."], 1, "is not a run directory"),
-        (["reindex", "empty"], 2, "there is no run directory in empty"),
-        (["--since", "someday"], 2, "'someday' is not a day"),
-        (["dance"], 2, "dance"),
-    ],
-)
-def test_runs_that_are_not_there(say, arguments, status, message):
-    Path("empty").mkdir()
-    got, out, err = say("runs", *arguments)
-    assert (got, out) == (status, "")
-    assert message in err
-
-
 def test_days_are_counted_back_as_far_as_there_are_any() -> None:
     days = [day_from_text(text) for text in ("7d", "yesterday", "today")]
     assert (days[2] - days[0]).days in (7, 8)  # midnight may pass between two of them

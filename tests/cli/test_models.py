@@ -184,13 +184,3 @@ def test_a_sequence_in_front_is_one_item(name: str, say: Say) -> None:
     said = say("bench", M, *QUICK)
     assert f"open dimensions: {name} 128 (say otherwise with --shape x:128x8)" in said.err
     assert "items/s (batch 1)" in said.out
-
-
-def test_trtexec_gets_the_shapes_of_open_dimensions(say: Say) -> None:
-    """By itself it would take ones: an image of one pixel."""
-    identity(M, IMAGE)
-    plan = ("bench", M, "-r", "trtexec", "--opt", "version=8.6", "--dry-run")
-    said = say(*plan)
-    assert "--shapes=x:1x3x224x224" in said.out
-    assert "open dimensions: batch 1, H 224, W 224" in said.err
-    assert "--shapes=x:2x3x8x8" in say(*plan, "--shape", "x:2x3x8x8").out

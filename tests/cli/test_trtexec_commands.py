@@ -106,11 +106,3 @@ def _is_working(home: Path, tmp_path: Path) -> bool:
     logs = [*tmp_path.glob("store/runs/.partial-*/launch-0/*.log"), *home.glob(".partial-*/*.log")]
     signs = (b"Starting inference", b"timing cache in use")
     return any(sign in log.read_bytes() for log in logs for sign in signs)
-
-
-def test_bench_dry_run_prints_a_command_to_paste(trtexec: Any, say: Say) -> None:
-    engine = trtexec.engine().rename(trtexec.folder / "a b.engine")
-    shown = say("bench", engine, "--dry-run", "--streams", "2", "--gap", "5ms").out
-    words = shlex.split(shown.splitlines()[-1])
-    assert words[:2] == [str(trtexec.binary), f"--loadEngine={engine}"]
-    assert {"--infStreams=2", "--idleTime=5"} < set(words)

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 import models
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "attacks"))
-
-from evil_models import model_with_weights_at
-
 from trtbench.core.run import Run
-from trtbench.core.spec import ModelRef, RunSpec
+from trtbench.core.spec import RunSpec
 from trtbench.executors._transfer import Upload, upload_from_job
 from trtbench.executors.contract import Executor, Needs, RemoteJob
 from trtbench.measure.bench import run_bench
@@ -26,8 +19,6 @@ from trtbench.requests.run_spec import run_spec
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
 from waiting import wait_for
-
-SECRET = b"-----BEGIN OPENSSH PRIVATE KEY-----"
 
 
 def quick_spec(folder: Path, **flags: object) -> RunSpec:
@@ -65,29 +56,11 @@ def spans(log: Path) -> list[tuple[str, float, float]]:
     return sorted((each["device"], each["begin"], each["end"]) for each in lines)
 
 
-def evil_spec(folder: Path) -> RunSpec:
-    """A model whose weights are said to be a secret beside its folder."""
-    (folder / "secret").mkdir()
-    (folder / "secret" / "id_rsa").write_bytes(SECRET)
-    model = model_with_weights_at(folder / "evil" / "m.onnx", "../secret/id_rsa")
-    digest = hashlib.sha256(model.read_bytes()).hexdigest()
-    reference = ModelRef(
-        path=str(model), format="onnx", sha256=digest, modified="2026-01-01T00:00:00+00:00"
-    )
-    return quick_spec(folder).having(model=reference)
-
-
 def evil_upload(request: RemoteJob) -> Upload:
     """Pack as a careless sender would: a file of the request is named outside its folder."""
     upload = upload_from_job(request)
     part = upload.files[0].having(name="model/../../../../.bash_profile")
     return upload.having(files=(*upload.files, part))
-
-
-def files_with_secret(folder: Path) -> list[str]:
-    """Files of a machine that hold the secret, or were written where a shell would run them."""
-    found = [each for each in folder.rglob("*") if each.is_file()]
-    return [str(p) for p in found if p.name == ".bash_profile" or SECRET in p.read_bytes()]
 
 
 def closed_while_it_measures(

@@ -18,7 +18,7 @@ import pytest
 import runs
 from ports import listens
 
-from trtbench.core.errors import InputError, JobError
+from trtbench.core.errors import JobError
 from trtbench.core.run import Run
 from trtbench.executors._node import Slot, Want
 from trtbench.executors.contract import ExecutorSettings, Needs, RemoteJob
@@ -75,21 +75,6 @@ def test_many_runs_on_three_nodes_one_of_which_is_lost(nodes, tmp_path):
     assert all(0 < count < COUNT for count in counts.values())
     for name in ("a", "b", "c"):
         assert no_overlap(nodes.spans(name)), name
-
-
-def test_neither_here_nor_there_a_name_leads_out(nodes, tmp_path, monkeypatch):
-    nodes.add("a")
-    executor, store = join(nodes.cluster.address), Store(tmp_path / "store")
-    execution = Execution(executor=executor)
-    with pytest.raises(InputError, match="leads out"):
-        run_bench(runs.evil_spec(tmp_path), store=store, execution=execution)
-    assert runs.files_with_secret(tmp_path / "a") == []
-    monkeypatch.setattr("trtbench.executors.ray.upload_from_job", runs.evil_upload)
-    with pytest.raises(InputError, match="leads out"):
-        run_bench(runs.quick_spec(tmp_path), store=store, execution=execution)
-    assert list((tmp_path / "a" / "cache" / "blobs").iterdir())  # it came as far as that
-    assert list(tmp_path.rglob(".bash_profile")) == []
-    executor.close()
 
 
 def measuring(folder: Path) -> list[int]:

@@ -67,7 +67,7 @@ def test_a_careless_sender_writes_nothing_into_the_home_there(tmp_path, sshd, cl
         )
     assert "leads out of its folder" in str(caught.value.facts)
     assert (tmp_path / "a" / "kept" / "blobs").is_dir()  # it came as far as that
-    assert runs.files_with_secret(tmp_path) == []
+    assert list(tmp_path.rglob(".bash_profile")) == []
 
 
 def test_a_run_ends_with_whoever_asked_for_it(tmp_path, sshd, clocked):
