@@ -8,12 +8,7 @@ from typing import TypeVar
 import pytest
 from layer_sets import conv, fp16_chain, graph, int8_chain, other, profile, table
 
-from trtbench.analysis.gate import (
-    evaluate,
-    judge_all,
-    rules_from_table,
-    rules_from_text,
-)
+from trtbench.analysis.gate import judge_all
 from trtbench.core.errors import UsageError
 from trtbench.layers.cost import gpu_peaks, peak_of, with_rates
 from trtbench.layers.diff import (
@@ -442,13 +437,3 @@ def test_what_is_not_known_is_unclear_and_said() -> None:
     assert (kind.outcome, named.outcome, jitter.outcome) == ("unclear", "pass", "unclear")
     assert "detailed layer information" in kind.message
     assert "jitter" in jitter.message
-
-
-def test_gates_take_the_same_expressions() -> None:
-    rule = rules_from_text("share(precision=int8)>=80%")[0]
-    assert (rule.relation, rule.text) == ("expect", "share(precision=int8)>=80%")
-    table = {"p99": "<5ms", "expect": ["count(Einsum)>=1", "jitter<5%"]}
-    rules = rules_from_table(table, where="model.gate.toml")
-    assert [each.relation for each in rules] == ["<", "expect", "expect"]
-    (unclear,) = evaluate([rules[1]])
-    assert unclear.outcome == "unclear"

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trtbench.analysis.memory import (
-    MemoryUse,
-    memory_from_facts,
-    memory_of_launches,
-    predicted,
-)
+from trtbench.analysis.memory import MemoryUse, memory_from_facts, memory_of_launches, predicted
 from trtbench.core.run import Scalar
 from trtbench.measure.bench import evidence_of_launches
 from trtbench.report.run_facts import words_from_memory

@@ -25,12 +25,7 @@ from trtbench.convert.export import Example, _exporter, write_onnx
 from trtbench.core.errors import UnavailableError, UsageError
 from trtbench.core.results import InputShape, Sidecar
 from trtbench.models.identity import read_sidecar
-from trtbench.models.torch_models import (
-    TorchSource,
-    archive_kind,
-    import_torch,
-    modules_named,
-)
+from trtbench.models.torch_models import TorchSource, archive_kind, import_torch, modules_named
 from trtbench.requests.convert import ExportRequest
 from trtbench.requests.execution import Execution
 

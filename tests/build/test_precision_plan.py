@@ -9,10 +9,7 @@ import pytest
 from onnx import TensorProto
 
 import models
-from trtbench.convert.builders._precision import (
-    PrecisionPlan,
-    precision_plan,
-)
+from trtbench.convert.builders._precision import PrecisionPlan, precision_plan
 from trtbench.core.errors import InputError, UnavailableError, UsageError
 from trtbench.core.spec import BuildSpec, ModelRef
 from trtbench.host.tensorrt import Abilities, abilities_of_version

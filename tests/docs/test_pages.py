@@ -29,52 +29,6 @@ def tool(name: str) -> ModuleType:
 
 run_docs, check_links = tool("run_docs"), tool("check_links")
 
-PAGE = """
-<!-- file: said.txt -->
-```text
-hello
-```
-
-```sh
-cat said.txt; echo took 3 ms
-```
-
-```text
-hello
-took 5.25 ms
-```
-
-<!-- status: 3 -->
-<!-- lines: 1 -->
-```sh
-printf 'a\\nb\\n'; exit 3
-```
-
-```text
-```
-
-<!-- not run: needs a GPU -->
-```sh
-exit 1
-```
-"""
-
-
-def test_a_page_is_run_in_order_and_numbers_are_not_compared(tmp_path: Path) -> None:
-    ran = run_docs.run_page(PAGE, tmp_path)
-    assert [each.printed for each in ran] == ["hello\ntook 3 ms\n", "a\n...\n"]
-    assert run_docs.differences(ran[:1]) == []
-    assert "+ a" in run_docs.differences(ran)[0]
-    written = run_docs.with_outputs(PAGE, ran)
-    assert "hello\ntook 3 ms\n```" in written
-    assert "```text\na\n...\n```" in written
-    assert run_docs.differences(run_docs.run_page(written, tmp_path)) == []
-
-
-def test_a_command_that_fails_is_named_with_what_it_said(tmp_path: Path) -> None:
-    with pytest.raises(run_docs.PageError, match=r"(?s)status 7 instead of 0.*oh no"):
-        run_docs.run_page("```sh\necho oh no >&2; exit 7\n```\n", tmp_path)
-
 
 def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text('<p id="here"><a href="b.html#there">b</a><a href="#here">')

@@ -10,11 +10,7 @@ import pytest
 
 import trtbench
 from trtbench.core.errors import UnavailableError
-from trtbench.host.workers import (
-    check_interpreter,
-    environment_for,
-    worker_command,
-)
+from trtbench.host.workers import check_interpreter, environment_for, worker_command
 
 OWN = sys.implementation.cache_tag
 OTHER = "/opt/other/bin/python"
