@@ -77,9 +77,6 @@ def test_abilities_that_are_left_out_have_their_values(load: Callable[[str], Any
         ('FORMATS = ("onnx",)', "", "no FORMATS", None),
         ('FORMATS = ("onnx",)', 'FORMATS = ("onnx",)\nfix = 3\ndel fix', "no fix", None),
         ("FORMATS", "TAKE_ARGUMENTS = True\nFORMATS", "which is not read", "TAKES_ARGUMENTS"),
-        ("FORMATS", "TAKES_ARGUMENTS = 'yes'\nFORMATS", "not true or false", None),
-        ("FORMATS", "open_session = 3\nFORMATS", "open_session is not a function", None),
-        ("FORMATS", "OPTIONS = ['a']\nFORMATS", "OPTIONS is no dict", None),
     ],
 )
 def test_a_plugin_that_breaks_its_contract_is_refused_with_file_and_part(

@@ -78,7 +78,7 @@ DOORS = {
     "trtbench.runtimes._turns", "trtbench.runtimes._stream", "trtbench.runtimes._session",
     "trtbench.tasks._feed", "trtbench.executors._transfer",
     "trtbench.convert.builders._precision",
-    "trtbench.verbs._verb", "trtbench.verbs._screen", "trtbench.verbs._outputs",
+    "trtbench.verbs._verb", "trtbench.verbs._screen",
 }  # fmt: skip
 
 

@@ -25,9 +25,16 @@ from trtbench.requests.fields import Argument, Option, RequestField, VerbRequest
 from trtbench.requests.measure import BenchRequest
 from trtbench.requests.settings import ConfigFile, RuntimeSettings
 from trtbench.sweep.matrix import FLAGS, Matrix
-from trtbench.verbs._outputs import FILES
 from trtbench.verbs._verb import AnyVerb, help_parts
 
+FILES = {
+    "run.json": "the record of a run: its request, its machine, its findings",
+    "scores.json": "the accuracy of a run's model",
+    "load.json": "the search for a rate that ended with a run",
+    "sweep.toml": "the matrix of a sweep, under any name; YAML too",
+    "hosts.toml": "machines that are reached by ssh",
+    "trtbench.toml": "settings of a project, or of a user",
+}
 GATE = """
 ## Gate files
 
@@ -142,9 +149,8 @@ def settings_page() -> str:
 
 def files_page() -> str:
     """Describe the files that people write, and those that programs read."""
-    lines = ["# Files", "", "`trtbench --json-schema NAME` prints the JSON Schema of a file, or of"]
-    lines += ["what a verb prints with `--json`.", "", "| file | what it is |", "|---|---|"]
-    lines += [f"| `{name}` | {about} |" for name, (_, about) in FILES.items()]
+    lines = ["# Files", "", "| file | what it is |", "|---|---|"]
+    lines += [f"| `{name}` | {about} |" for name, about in FILES.items()]
     lines += ["| `MODEL.gate.toml` | rules of a gate |", "", GATE, "| part | names |", "|---|---|"]
     plain = [each for each in STATISTICS if each not in PERCENTILES]
     named = {"times": DURATIONS, "rates": RATES, "statistics": plain, "percentiles": PERCENTILES}

@@ -44,11 +44,6 @@ from trtbench.verbs._verb import AnyVerb, Caller, help_parts, is_model
 if TYPE_CHECKING:
     from trtbench.tasks.contract import Flag
 
-ON_MODELS = (
-    "bench", "build", "check", "compare", "eval", "export", "gate", "inspect", "localize",
-    "profile", "quantize", "sweep",
-)  # fmt: skip
-"""Verbs that a word beside a model may have meant."""
 IMAGES_TASK = "classification"
 """Whose preprocessing images get when nobody says."""
 TASK, ADDED = "trtbench.task", "trtbench.added"
@@ -66,7 +61,12 @@ def verb_named(name: str) -> AnyVerb | None:
     return None
 
 
-OLD_VERBS = {"layers": ["profile"], "why": ["diff", "--why"], "export-runs": ["runs", "export"]}
+OLD_VERBS = {
+    "layers": ["profile"],
+    "why": ["diff", "--why"],
+    "export-runs": ["runs", "export"],
+    "lottery": ["compare", "--builds", "5"],
+}
 
 
 class Verbs(click.Group):
@@ -83,101 +83,39 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        args = _as_it_is_now(ctx, args)
+        args = _as_it_is_now(args)
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as problem:
-            word = shlex.quote(args[0])
             if is_model(args[0]):
-                raise _no_verb(args[0], args) from problem
-            model = next(filter(is_model, args), None)
-            known = ON_MODELS if model else self.list_commands(ctx)
-            guess = near_miss(args[0].lower(), known) or ("bench" if model else None)
-            if guess:
-                fix = f"trtbench {guess}" + (f" {shlex.join(args[1:])}" if model else "")
-            elif Path(args[0]).exists():
-                fix = f"trtbench inspect {word}, or trtbench import {word}"
-            else:
-                fix = "trtbench --help"
-            raise UsageError(f"there is no command {args[0]!r}", fix=fix) from problem
+                raise UsageError(
+                    f"no command given for {args[0]}",
+                    facts={"commands": "bench, build, profile, check, compare, inspect, ..."},
+                    fix=f"trtbench bench {shlex.join(args)}",
+                ) from problem
+            guess = near_miss(args[0].lower(), self.list_commands(ctx)) or "--help"
+            message = f"there is no command {args[0]!r}"
+            raise UsageError(message, fix=f"trtbench {guess}") from problem
 
 
-def _as_it_is_now(ctx: click.Context, args: list[str]) -> list[str]:
+def _as_it_is_now(args: list[str]) -> list[str]:
     """Rewrite verbs of earlier versions, which are now part of others."""
     verb, *rest = args
     if verb in OLD_VERBS:
         return [*OLD_VERBS[verb], *rest]
+    parts = [part for word in rest for part in word.split("=", word[:2] == "--")]
     if verb == "explain":  # --against names what is now the second model
-        text = "\0".join(rest)
-        other = re.findall(r"(?:^|\0)--against[=\0]([^\0]+)", text)
-        kept = re.sub(r"(?:^|\0)--against[=\0][^\0]+", "", text).strip("\0")
-        return ["compare", "--why", *(kept.split("\0") if kept else []), *other]
+        place = parts.index("--against") if "--against" in parts else len(parts)
+        return ["compare", "--why", *parts[:place], *parts[place + 2 :], *parts[place + 1 :][:1]]
     if verb == "trust":
-        flag = "--distrust" if "--remove" in rest else "--trust"
-        paths = [word for word in rest if word != "--remove"]
-        asks = any(word in ("-h", "--help") for word in rest)
-        return ["doctor", *([flag, *paths] if paths and not asks else paths or ["--trusted"])]
-    if verb in ("lottery", "upgrade"):
-        return ["compare", *_as_comparison_of_builds(verb, rest)]
-    if verb == "schema":
-        _show_schema(ctx, None, " ".join(rest) or "list")
+        paths = [part for part in parts if part != "--remove"]
+        flag = "--distrust" if paths != parts else "--trust"
+        return ["doctor", *([flag, *paths] if paths else ["--trusted"])]
+    if verb == "upgrade":  # old=PYTHON new=PYTHON MODEL
+        pythons = [word.partition("=")[2] or word for word in rest[:2]]
+        found = [part for each in pythons for part in ("--python", each)]
+        return [*OLD_VERBS["lottery"], *found, *rest[2:]]
     return args
-
-
-def _as_comparison_of_builds(verb: str, words: list[str]) -> list[str]:
-    """``upgrade old=PYTHON new=PYTHON MODEL``: flags of a build become those of ``--build``."""
-    from trtbench.requests.convert import BuildRequest
-    from trtbench.requests.measure import CompareRequest
-
-    compares, builds = (
-        {
-            flag: each
-            for each in fields_of(kind)
-            if isinstance(each.about, Option)
-            for flag in each.flags
-        }
-        for kind in (CompareRequest, BuildRequest)
-    )
-    found, rest = [], [part for word in words for part in word.split("=", word[:2] == "--")]
-    if verb == "upgrade":
-        pythons, rest = rest[:2], rest[2:]
-        found = [part for word in pythons for part in ("--python", word.partition("=")[2] or word)]
-    while rest:
-        word = rest.pop(0)
-        if word in ("-o", "--output"):
-            found.append("--output-dir")
-        elif word in compares or word not in builds:
-            found.append(word)
-        else:
-            value = "on" if builds[word].type is bool else rest.pop(0) if rest else ""
-            found += ["--build", f"{word.removeprefix('--')}={value}"]
-    return [*found, *([] if "--builds" in found else ["--builds", "5"])]
-
-
-def _show_schema(ctx: click.Context, _: click.Parameter | None, name: str | None) -> None:
-    if name is None or ctx.resilient_parsing:
-        return
-    from trtbench.verbs._outputs import FILES, OUTPUTS, schema_of
-    from trtbench.verbs._screen import print_json
-
-    names = [*OUTPUTS, *FILES]
-    if name == "list":
-        click.echo("\n".join(names))
-    elif name in names:
-        print_json(schema_of(name))
-    else:
-        guess = shlex.quote(near_miss(name, names) or "list")
-        fix = f"trtbench --json-schema {guess}"
-        raise UsageError(f"{name!r} prints no JSON document", fix=fix)
-    ctx.exit()
-
-
-def _no_verb(model: str, args: list[str]) -> UsageError:
-    return UsageError(
-        f"no command given for {model}",
-        facts={"commands": "bench, build, profile, check, compare, inspect, ..."},
-        fix=f"trtbench bench {shlex.join(args)}",
-    )
 
 
 def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
@@ -201,15 +139,6 @@ def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     expose_value=False,
     is_eager=True,
     help="Show the version.",
-)
-@click.option(
-    "--json-schema",
-    metavar="VERB|FILE",
-    callback=_show_schema,
-    expose_value=False,
-    is_eager=True,
-    help="Print the JSON Schema of what a verb prints with --json, or of a file such as run.json; "
-    "'list' names those there are.",
 )
 def trtbench() -> None:
     """Build, benchmark, profile, check and compare TensorRT engines and the models they come from.
@@ -280,7 +209,6 @@ def command_from_verb(name: str, verb: AnyVerb) -> click.Command:
         "help": f"{prose}\n\n\b\nExamples:\n{examples}" if examples else prose,
         "params": [parameter(field) for field in fields if field.name != "settings"],
         "callback": lambda **typed: _call(verb, typed),
-        "hidden": verb.hidden,
     }
     if not verb.within:
         return VerbCommand(verb, **named)
@@ -500,10 +428,7 @@ def run(arguments: list[str]) -> int:
         show_error(missing)
         return missing.exit_status
     except click.NoSuchOption as problem:
-        model = next(filter(is_model, arguments), None)
-        of_no_verb = problem.ctx is not None and problem.ctx.parent is None
-        lost = model if of_no_verb and not set(ON_MODELS).intersection(arguments) else None
-        show_error(_no_verb(lost, arguments) if lost else _no_flag(problem))
+        show_error(_no_flag(problem))
         return EXIT_USAGE
     except click.ClickException as problem:
         _say_error(f"{problem.format_message()}\nfix: {_way_out(problem)}")
@@ -515,26 +440,9 @@ def run(arguments: list[str]) -> int:
 
 def _no_flag(problem: click.NoSuchOption) -> UsageError:
     """Explain a flag that a verb does not have."""
-    from trtbench.requests.groups import ExecutorFields
-
     flag, context = problem.option_name, problem.ctx
     command = context.command if context else None
     verb = command.name if command else None
-    if flag in {name for field in fields_of(ExecutorFields) for name in field.flags}:
-        found = {name: verb_named(name) for name in ON_MODELS}
-        able = [n for n, each in found.items() if each and issubclass(each.request, ExecutorFields)]
-        if verb not in able:
-            way = "give the command on the machine that is meant"
-            if verb == "export":
-                way = (
-                    "trtbench sweep --executor quantizes and builds there and --fetch-engines "
-                    "brings the files back"
-                )
-            return UsageError(
-                f"{verb} is done on this machine: it takes no {flag}",
-                facts={"done elsewhere, too": " ".join(able)},
-                fix=way,
-            )
     name = flag.removeprefix("--").removeprefix("no-")
     if verb == "sweep":
         from trtbench.sweep.matrix import FLAGS

@@ -20,7 +20,7 @@ from made_runs import full_runs
 
 from trtbench.cli import show_error
 from trtbench.core.codec import json_from_value, record_from_json
-from trtbench.core.errors import InputError, JobError, UsageError
+from trtbench.core.errors import InputError, JobError
 from trtbench.core.run import Run
 from trtbench.formats.arrival_trace import MOST_ARRIVALS, arrivals_from_file
 from trtbench.formats.toolkit import layers_from_csv, metrics_from_csv, summary_from_csv
@@ -31,7 +31,7 @@ from trtbench.store.store import Store, known_folders, known_scores
 from trtbench.trtexec import log_text
 from trtbench.trtexec.log import read_log
 from trtbench.verbs.sweep import Board
-from trtbench.workflows.report import prices_from_file, with_files
+from trtbench.workflows.report import with_files
 
 EVIL = (
     "<img src=x onerror=alert(1)></script><script>alert(2)</script>\x1b[31m\u202e\r\n"
@@ -272,16 +272,6 @@ def test_tables_of_toolkits_that_are_a_trap_tell_nothing() -> None:
     assert layers_from_csv(wide) is None
     deep = "batch,samples,throughput_qps," + ".".join("a" * 50_000) + "\n1,2,3,4\n"
     assert summary_from_csv(deep).batch == 1
-
-
-@pytest.mark.parametrize("price", ["nan", "inf", "-1.0", "'free'"])
-def test_prices_are_prices(tmp_path: Path, price: str) -> None:
-    path = tmp_path / "prices.toml"
-    path.write_text(f"['H100']\nper_hour = {price}\ncurrency = 'EUR'\n")
-    done = typed("report", "--prices", path, "--store", tmp_path / "store")
-    assert done.returncode != 0
-    with pytest.raises(UsageError, match="no list of prices"):
-        prices_from_file(path)
 
 
 def test_a_small_file_that_unpacks_to_lists_of_nothing_ends() -> None:

@@ -31,15 +31,6 @@ def int8(tmp_path: Path) -> Path:
     return write_engine(tmp_path, "int8")
 
 
-@pytest.mark.real("pyarrow")
-def test_layers_as_parquet(say: Say, int8: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
-    assert say("layers", int8, "-o", "layers.parquet").status == 0
-    table = parquet.read_table("layers.parquet")
-    assert table.num_rows == 6
-    assert sum(table["average_s"].to_pylist()) == pytest.approx(43e-6)
-
-
 @pytest.mark.parametrize(
     ("name", "content"),
     [

@@ -46,7 +46,7 @@ def test_a_case_is_quantized_measured_and_judged_where_it_is_sent(tmp_path, sshd
     found = trtbench.sweep(
         model, precision=["fp32", "int8"], batch=[1], runtime="onnxruntime", data=data,
         axis={"machine": ["a", "b"], "duration": ["50ms"]}, output=tmp_path / "sweep",
-        store=tmp_path / "store", executor="ssh", hosts=hosts, check=20, fetch_engines=True,
+        store=tmp_path / "store", executor="ssh", hosts=hosts, check=20,
     )  # fmt: skip
     assert [row.reason for row in found.rows] == [None] * 4
     assert len(Store(tmp_path / "store").index.find(kind="run")) == 4
@@ -63,8 +63,6 @@ def test_a_case_is_quantized_measured_and_judged_where_it_is_sent(tmp_path, sshd
     assert [row.remark for row in again.rows] == [row.remark for row in found.rows]
     assert "random data" in str(found.rows[2].remark)
     assert [row.max_abs == 0 for row in found.rows] == [True, True, False, False]
-    came = {sha256_of(path) for path in (tmp_path / "sweep" / "engines").rglob("*.onnx")}
-    assert came == {run.record.spec.model.sha256 for run in found.runs} - {sha256_of(model)}
     for run in found.runs:
         assert run.extra["scores"]
         steps = json.loads((run.path / "steps.json").read_text())

@@ -22,13 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
-import jsonschema
 import pytest
-
-from trtbench.cli import _as_it_is_now
-from trtbench.cli import trtbench as group
-from trtbench.verbs._outputs import OUTPUTS, schema_of
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPECTED = Path(__file__).resolve().parent / "expected"
@@ -47,15 +41,7 @@ class Case:
 
     @property
     def is_json(self) -> bool:
-        return "--json" in self.words or (self.words[:1] == ("schema",) and len(self.words) > 1)
-
-    @property
-    def schema(self) -> str | None:
-        """The name of the published schema that describes what is printed."""
-        if "--json" not in self.words or "--dry-run" in self.words:
-            return None
-        now = " ".join(_as_it_is_now(click.Context(group), list(self.words)))
-        return max((each for each in OUTPUTS if f"{now} ".startswith(f"{each} ")), key=len)
+        return "--json" in self.words
 
 
 def observe(case: Case, *, folder: Path, environment: dict[str, str]) -> str:
@@ -66,8 +52,6 @@ def observe(case: Case, *, folder: Path, environment: dict[str, str]) -> str:
         env={**environment, "COLUMNS": "240" if case.measured else "80", **dict(case.settings)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    if (verb := case.schema) and done.returncode in (0, 3):
-        jsonschema.validate(json.loads(done.stdout), schema_of(verb))
     here = str(folder)
     shown = " ".join(f"'{each}'" if " " in each else each for each in case.words)
     parts = [f"$ trtbench {mask(shown, here=here)}", f"status {done.returncode}"]

@@ -75,8 +75,6 @@ quantize-nothing: quantize nope.onnx --precision fp16
 upgrade-nothing: upgrade old=nope/python new=nope/python digits.onnx
 export-runs-nothing: export-runs --to csv -o out
 demo-nothing: demo --report
-schema: schema
-no-such-schema: schema benhc
 trust: trust
 runs-empty: runs
 import-dry-run: import set --dry-run
@@ -136,7 +134,6 @@ import-nothing: import made/small/notes.md
 MEASURED = f"""
 bench: bench digits.onnx --batch 2 {SHORT} --launches 2 --tag one
 bench-json: bench digits.onnx {SHORT} --json
-bench-two: bench digits.onnx digits.int8.onnx {SHORT}
 bench-server: bench digits.onnx {SHORT} --protocol server --rate 200/s --tag server
 bench-kept: bench digits.onnx {SHORT} -o kept
 compare: compare digits.onnx digits.int8.onnx {TURNS}
@@ -173,7 +170,6 @@ lottery: lottery net.onnx --builds 2 --launches 1 --duration 50ms
 ON_GPU = f"""
 gpu-bench: bench a.engine -r tensorrt {SHORT} --batch 4 --cuda-graph on --profile
 gpu-compare: compare a.engine b.engine -r tensorrt {TURNS} --batch 4
-gpu-inspect-load: inspect a.engine --load
 """
 
 

@@ -15,7 +15,6 @@ import pytest
 from scenes import KEPT, SCENES
 
 from golden import EXPECTED, Case, compare, environment_of, folded, observe
-from trtbench.verbs._outputs import OUTPUTS
 
 pytestmark = pytest.mark.xdist_group("golden")
 
@@ -70,9 +69,3 @@ def test_names_and_arguments_of_the_python_api() -> None:
 def test_every_text_belongs_to_a_command() -> None:
     cases = {case.name for scene in SCENES.values() for case in scene.cases}
     assert {path.stem for path in EXPECTED.iterdir()} == cases | KEPT
-
-
-def test_every_verb_that_prints_json_is_held_to_its_schema() -> None:
-    cases = [case for scene in SCENES.values() for case in scene.cases]
-    elsewhere = {"demo", "export", "runs export"}  # cli/test_schemas.py
-    assert {case.schema for case in cases if case.schema} | elsewhere == set(OUTPUTS)

@@ -177,19 +177,3 @@ def test_causes_never_explain_more_than_there_is(profiled: Path, pair: tuple[str
     whole = max(0.0, found["shortfall_s"])
     assert explained <= whole * (1 + 1e-9)
     assert explained + found["unexplained_s"] == pytest.approx(whole)
-
-
-def test_explain_measures_its_ladder(profiled: Path) -> None:
-    for tag, flags in (("serve", ()), ("device", ("--protocol", "gpu"))):
-        trtbench("bench", "fp16.engine", *QUICK, *flags, "--tag", tag, folder=profiled)
-    found = document("explain", "tag:serve", "--against", "tag:device", "--measure",
-                     "--launches", "1", folder=profiled)  # fmt: skip
-    assert found["measured"] is True
-    keys = [rung["key"] for rung in found["rungs"]]
-    assert keys == ["again", "transfers", "cuda_graph", "protocol"]
-    assert all(rung["evidence"] == "measured" for rung in found["rungs"])
-    added = math.fsum(rung["seconds"] for rung in found["rungs"]) + found["unexplained_s"]
-    assert found["from_s"] + added == pytest.approx(found["to_s"])
-    # A caller's time holds copies and waiting; GPU time with a graph repeats.
-    assert found["from_s"] > found["to_s"]
-    assert abs(found["unexplained_s"]) < 0.25 * found["to_s"]

@@ -15,8 +15,6 @@ from made_runs import (
     made_failure,
     made_profile,
     made_run,
-    made_times,
-    phased_times,
 )
 
 from trtbench.core.samples import IterationTimes
@@ -25,7 +23,6 @@ from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Document
 from trtbench.report.renderers import html
 from trtbench.report.renderers.png import svg_text
-from trtbench.workflows.report import BUDGET_BYTES, samples_from_runs
 
 
 class Outline(HTMLParser):
@@ -61,7 +58,7 @@ def blob(page: str, id: str) -> bytes:
 def full_page(tmp_path_factory: pytest.TempPathFactory) -> str:
     runs = full_runs(tmp_path_factory.mktemp("full"))
     document = document_from_runs(runs, failed=[made_failure()])
-    return page_of(document.having(attachments=samples_from_runs(runs)))
+    return page_of(document)
 
 
 def test_every_figure_is_a_small_picture_with_text_and_values(tmp_path: Path) -> None:
@@ -118,29 +115,6 @@ def test_ten_thousand_layers_do_not_swell_the_page() -> None:
     rows = json.loads(blob(page, "rows"))["layers"]
     assert len(rows) == 10_000 - html.OPEN_ROWS
     assert rows[0][6][1] > rows[-1][6][1]
-
-
-def test_samples_inside_the_page_are_those_of_the_run() -> None:
-    run = made_run(phased_times(500))
-    (attachment,) = samples_from_runs([run])
-    lines = gzip.decompress(attachment.content).decode().splitlines()
-    names = lines[0].split(",")
-    table = np.array([[float(value) for value in line.split(",")] for line in lines[1:]])
-    for name in ("host", "gpu", "start"):
-        column = table[:, names.index(f"{name}_s")]
-        np.testing.assert_allclose(column, getattr(run.times, name), atol=1e-10)
-
-
-def test_a_page_carries_what_fits_and_says_what_does_not() -> None:
-    few = made_run(made_times(100), id="few")
-    many = made_run(phased_times(200_000), id="many")
-    attachments = samples_from_runs([few, many])
-    assert [each.name for each in attachments] == ["few.samples.csv", "many.samples.csv"]
-    assert "host" in attachments[1].title
-    more = [made_run(made_times(300_000), id=str(n)) for n in range(3)]
-    assert samples_from_runs(more) == ()
-    assert "too many for a page" in page_of(document_from_runs(more))
-    assert sum(len(each.content) for each in attachments) < BUDGET_BYTES
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,8 @@ from made_runs import (
     phased_times,
 )
 
-from trtbench.core.errors import UsageError
 from trtbench.core.properties import network_name
-from trtbench.core.results import Comparison, Price, Verdict
+from trtbench.core.results import Comparison, Verdict
 from trtbench.core.run import Fact, Finding, Interval, LaunchFacts, Run
 from trtbench.core.samples import (
     EngineGraph,
@@ -50,7 +49,6 @@ from trtbench.report.run_facts import (
 from trtbench.report.sections.accuracy import front
 from trtbench.report.sections.devices import device_names, make
 from trtbench.report.sections.summary import facts_of
-from trtbench.workflows.report import prices_from_file
 
 
 def ids(document: Document) -> list[str]:
@@ -401,52 +399,12 @@ def test_each_bound_has_the_fastest_run_that_meets_it():
     assert "batch 32" in under[max(under)][4].shown
 
 
-def test_a_million_items_cost_what_the_device_costs_meanwhile(tmp_path):
-    (tmp_path / "prices.toml").write_text(
-        '[big]\nper_hour = 3.6\ncurrency = "EUR"\n'
-        '["bigger and better"]\nper_hour = 36\ncurrency = "EUR"\n'
-    )
-    prices = prices_from_file(tmp_path / "prices.toml")
-    made = [run_on(name, 1e-3, batch=1) for name in ("The Big One", "small")]
-    told = {"prices": prices, "latency_under_s": 0.5}
-    section = make([replace(run, extra=told) for run in made])
-    best = {row[1].shown: row for row in tables(section)["devices"].rows}
-    rate = best["The Big One"][2].value
-    cost = best["The Big One"][6]
-    assert cost.value == pytest.approx(3.6 / 3600 / rate * 1e6)
-    assert cost.shown.endswith("EUR")
-    assert "energy" in tables(section)["devices"].caption  # nobody told it: no empty columns
-    assert best["small"][6].shown == "–"  # nobody said: unknown, not free
-    (under,) = tables(section)["devices_under"].rows
-    assert under[2].value == 0.5
-    assert "EUR per million" in under[3].shown
-    unpriced = tables(make(made))["devices"]
-    assert "cost_per_million" not in [heading.key for heading in unpriced.headings]
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["[big]\nper_hour = 1", "big = 3", "[big", "", "[big]\nper_hour = '3'\ncurrency = 'EUR'"]
-    + ["[big]\nper_hour = 1\ncurrency = ' '"]
-    + [f"[big]\nper_hour = {each}\ncurrency = 'EUR'" for each in ("-1", "nan", "inf")],
-)
-def test_a_file_that_is_no_list_of_prices_is_refused(tmp_path, text):
-    (tmp_path / "prices.toml").write_text(text)
-    with pytest.raises(UsageError, match="no list of prices") as caught:
-        prices_from_file(tmp_path / "prices.toml")
-    assert caught.value.facts.get("device") == ("big" if "=" in text else None)
-    assert "\\n" not in str(caught.value.fix)
-
-
 def test_machines_of_one_kind_go_by_what_their_owners_call_them():
     runs = []
     for name in ("orin-1", "orin-2"):
         run = run_on("Cortex", 1e-3, batch=1, host=f"pod-{name}")
         named = run.record.environment.having(machine=name)
         record = run.record.having(environment=named)
-        prices = {"cortex": Price(per_hour=1.0, currency="EUR")}
-        runs.append(replace(run, record=record, extra={"prices": prices}))
+        runs.append(replace(run, record=record))
     assert list(device_names(runs).values()) == ["orin-1", "orin-2"]
     assert labels_from_runs(runs) == ("orin-1", "orin-2")
-    rows = tables(make(runs))["devices"].rows
-    assert all(row[6].shown.endswith("EUR") for row in rows)  # prices know the kind as well

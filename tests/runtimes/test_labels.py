@@ -40,8 +40,6 @@ from trtbench.requests.run_spec import run_spec
 from trtbench.requests.settings import Config
 from trtbench.store.directory import entry_from_record
 from trtbench.store.store import Store
-from trtbench.verbs._verb import PlanView
-from trtbench.verbs.bench import requests_of
 from trtbench.workflows.inspect import inspect_engine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflows"))
@@ -180,13 +178,6 @@ def test_what_trtbench_decides_is_not_passed_to_trtexec_again(
     with pytest.raises(UsageError, match=said) as caught:
         bench(trtexec.engine(), store, runtime="trtexec", extra_args=tuple(extra.split()))
     assert fix in str(caught.value.fix)
-
-
-def test_a_flag_with_the_name_of_a_model_is_no_further_model(trtexec: Any) -> None:
-    request = BenchRequest(model=trtexec.engine(), extra_args=("--calib=net.onnx",))
-    assert requests_of(request, PlanView()) == [request]
-    several = BenchRequest(model="a.onnx", extra_args=("torchvision:b",))
-    assert [each.model for each in requests_of(several, PlanView())] == ["a.onnx", "torchvision:b"]
 
 
 # Items of a query.

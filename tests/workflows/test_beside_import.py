@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from imports import of, stored
 
+from trtbench.analysis.stored_comparison import ladder_from_runs
 from trtbench.analysis.summary import summary_from_run
 from trtbench.core.run import Fact, FailedRun, RunRecord
 from trtbench.importing.run import ImportResult, import_artefacts
 from trtbench.requests.stored import ImportRequest
 from trtbench.store.store import Store
-from trtbench.workflows.engines import explain_stated, named_run
+from trtbench.workflows.engines import named_run
 
 pytestmark = pytest.mark.xdist_group("beside_import")  # everything is imported once
 
@@ -92,7 +93,7 @@ def test_files_of_trtexec_explain_a_cuda_graph(beside: Path) -> None:
         named_run(str(folder / name), None)
         for name in ("resnet18_fp16_load.log", "resnet18_fp16_load_cudagraph.log")
     )
-    ladder = explain_stated(a, b).ladder
+    ladder = ladder_from_runs(a, b)
     graph = next(each for each in ladder.rungs if each.key == "cuda_graph")
     assert ladder.a_s is not None
     assert ladder.b_s is not None

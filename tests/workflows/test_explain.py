@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -10,19 +9,11 @@ import pytest
 
 import leftovers
 from analysis_values import environment, run, stated
-from models import tiny_model
-from trtbench.analysis.stored_comparison import ladder_from_runs, steps_between
-from trtbench.core.errors import UsageError
+from trtbench.analysis.stored_comparison import ladder_from_runs
 from trtbench.core.run import Gpu, Run
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import ModelRef, RunSpec, Warmup
-from trtbench.measure.bench import run_bench
-from trtbench.requests.execution import Execution
-from trtbench.requests.measure import BenchRequest
-from trtbench.requests.run_spec import run_spec
-from trtbench.requests.settings import Config
-from trtbench.store.store import Store
-from trtbench.workflows.engines import engine_from_words, explain_measured, explain_stated
+from trtbench.workflows.engines import engine_from_words
 
 MODEL = ModelRef(path="/models/net.engine", format="engine")
 NAMES = ("conv1 + relu1", "conv2 + relu2", "fc")
@@ -95,40 +86,6 @@ def test_clocks_bound_what_they_can_do() -> None:
     (rung,) = [each for each in ladder.rungs if each.key == "clock"]
     assert (rung.seconds, rung.evidence) == (pytest.approx(100e-6), "at most")
     assert ladder.unexplained_s == pytest.approx(50e-6)
-
-
-def test_steps_change_one_thing_at_a_time_and_end_at_the_other() -> None:
-    serve = RunSpec(model=MODEL, runtime="tensorrt")
-    gpu = RunSpec(
-        model=MODEL, runtime="tensorrt", protocol="gpu", transfers=False, cuda_graph="on",
-        spin_wait=True,
-    )  # fmt: skip
-    there, back = steps_between(serve, gpu), steps_between(gpu, serve)
-    assert [key for key, _ in there] == ["transfers", "cuda_graph", "spin_wait", "protocol"]
-    assert [key for key, _ in back] == ["protocol", "transfers", "cuda_graph", "spin_wait"]
-    assert (there[-1][1], back[-1][1]) == (gpu, serve)
-
-
-def test_a_ladder_is_measured_step_by_step(store: Store, config: Config, tmp_path: Path) -> None:
-    model = tiny_model(tmp_path / "tiny.onnx")
-    asked = (BenchRequest(model=model, threads=1, gap=gap, **QUICK) for gap in (None, "1ms"))
-    a, b = (run_bench(run_spec(each, config), store=store) for each in asked)
-    found = explain_measured(a, b, store=store, execution=Execution(), launches=1)
-    assert [each.key for each in found.ladder.rungs] == ["again", "gap_s"]
-    assert [each.record.spec.gap_s for each in found.steps] == [0.0, 0.001]
-    ladder = found.ladder
-    assert ladder.a_s is not None
-    assert ladder.b_s is not None
-    reached = ladder.a_s + math.fsum(each.seconds or 0.0 for each in ladder.rungs)
-    assert reached + (ladder.unexplained_s or 0.0) == pytest.approx(ladder.b_s)
-    stated = explain_stated(a, b).ladder
-    assert "gap_s" in {each.key for each in stated.rungs}
-    model.write_bytes(model.read_bytes() + b"\0")
-    with pytest.raises(UsageError, match="changed since"):
-        explain_measured(a, b, store=store, execution=Execution())
-    model.unlink()
-    with pytest.raises(UsageError, match="not there"):
-        explain_measured(a, b, store=store, execution=Execution())
 
 
 def test_warm_ups_that_differ_are_a_rung() -> None:

@@ -17,7 +17,7 @@ from trtbench.core.errors import UsageError
 from trtbench.core.run import Run, RunRecord
 from trtbench.core.samples import Column
 from trtbench.requests.measure import GateRequest
-from trtbench.requests.settings import Config, load_config
+from trtbench.requests.settings import Config
 from trtbench.requests.stored import HistoryRequest
 from trtbench.store.store import Store
 from trtbench.workflows.runs import baseline_run, read_history
@@ -144,38 +144,6 @@ def test_what_may_not_be_compared_makes_series_of_its_own(store: Store) -> None:
     assert sorted(len(each.points) for each in found) == [1, 1, 1, 1, 1, 2]
     assert len(read_history(HistoryRequest(least=2), store=store).series) == 1
     assert len(read_history(HistoryRequest(least=1, model="b.onnx"), store=store).series) == 1
-
-
-def test_a_reference_takes_the_mood_of_the_machine_out(store: Store) -> None:
-    mood = np.concatenate([np.full(15, 1.0), np.full(15, 1.2)])
-    own = 1e-3 * mood * np.exp(np.random.default_rng(0).normal(0, 0.003, 30))
-    records = [record(k, created=day(k)) for k in range(30)]
-    pinned = [record(100 + k, model="pin.onnx", created=day(k, minutes=5)) for k in range(30)]
-    add_series(store, own, records)
-    add_series(store, 5e-4 * mood, pinned)
-    late = record(200, created=day(90))
-    add_series(store, [1e-3], [late])
-    plain = next(
-        s
-        for s in read_history(HistoryRequest(least=1), store=store).series
-        if s.key.model == "net.onnx"
-    )
-    assert plain.changes
-    found = read_history(HistoryRequest(least=1, reference="pin.onnx"), store=store)
-    (series,) = found.series
-    assert not series.changes
-    assert series.values[0] == pytest.approx(2.0, rel=0.02)
-    assert found.left_out == {"no reference": 1}
-    with pytest.raises(UsageError, match="no runs of the reference"):
-        read_history(HistoryRequest(least=1, reference="pin"), store=store)
-
-
-# Baselines.
-
-
-@pytest.fixture
-def config(store: Store) -> Config:
-    return load_config()
 
 
 def test_baselines_of_a_stored_run_come_from_its_own_series(store: Store, config: Config) -> None:

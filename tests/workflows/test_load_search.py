@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -31,7 +29,6 @@ from trtbench.requests.settings import Config, cached_from_run, load_config
 from trtbench.runtimes._loop import arrivals
 from trtbench.store.directory import read_run, run_directories
 from trtbench.store.store import Store
-from trtbench.verbs._outputs import run_output
 
 QUICK = {"duration": "50ms", "warmup": "10ms", "until_steady": False, "threads": 1}
 
@@ -155,8 +152,6 @@ def test_a_search_ends_with_a_rate_its_curve_and_runs_that_are_kept(
     assert section is not None
     assert any("highest rate" in str(block) for block in section.blocks)
     assert document_from_load(load.having(capacity_hz=0.0), run)  # what somebody else wrote
-    told = json.loads(msgspec.json.encode(run_output(run)))
-    assert told["load"]["slo"]["text"] == "median<5s"
 
 
 @pytest.mark.parametrize("problem", [KeyboardInterrupt(), JobError("the worker crashed")])

@@ -91,12 +91,12 @@ def test_old_spellings_and_python_compare_builds(
     model = str(trtexec.onnx())
     quick = ["--launches", "1", "--duration", "50ms", "--builds", "2"]
     here = ["--output-dir", str(trtexec.folder / "out")]
-    old = ["--workspace=64MiB", "--refit", "-o", str(trtexec.folder / "old")]
-    assert command(["lottery", model, *quick, *old]) == 0
+    build = ["--build", "workspace=64MiB", "--build", "refit=on"]
+    assert command(["lottery", model, *quick, *here, *build]) == 0
     shown = capsys.readouterr().out
     assert "2 builds of net.onnx" in shown
     assert "claims need" in shown
-    record = json.loads((trtexec.folder / "old/net.builds/build-1.engine.json").read_bytes())
+    record = json.loads((trtexec.folder / "out/net.builds/build-1.engine.json").read_bytes())
     assert record["spec"]["refit"] is True
     assert record["spec"]["workspace_bytes"] == 64 * 2**20
     versions = [f"8.6={sys.executable}", f"10={sys.executable}"]

@@ -99,17 +99,15 @@ def compared() -> Comparison:
     )
 
 
-def test_a_comparison_is_a_line_a_page_and_a_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MPLBACKEND", "Agg")
+def test_a_comparison_is_a_line_and_a_page() -> None:
     line = repr(compared())
     assert "\n" not in line
     assert len(line) < 160
     assert "host faster −10.00 %" in line
     page = compared()._repr_html_()
     ElementTree.fromstring(f"<div>{page}</div>")
-    for said in ("−15.00 % to −5.00 %", "turns &lt;moved&gt; it", "<svg", "run-b against run-a"):
+    for said in ("−15.00 % to −5.00 %", "turns &lt;moved&gt; it", "run-b against run-a"):
         assert said in page
-    assert len(compared().plot().axes[0].get_yticks()) == 1
 
 
 def test_a_list_of_runs_is_one_page_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -271,7 +271,6 @@ class Point(Value, frozen=True, kw_only=True):
     run: str
     created: str
     value: float
-    """Median in seconds or, against a reference, the ratio to it."""
     median_s: float
     items_per_s: float | None = None
     tags: tuple[str, ...] = ()
@@ -301,8 +300,6 @@ class Series(Value, frozen=True, kw_only=True):
     key: SeriesKey
     points: tuple[Point, ...]
     changes: tuple[HistoryChange, ...] = ()
-    reference: str | None = None
-    """The model whose runs the values are ratios to."""
 
     @property
     def values(self) -> list[float]:
@@ -351,9 +348,7 @@ def facts_from_record(record: RunRecord) -> dict[str, str]:
     return {name: str(value) for name, value in known.items() if value is not None}
 
 
-def series_from_points(
-    key: SeriesKey, points: Sequence[Point], *, reference: str | None = None
-) -> Series:
+def series_from_points(key: SeriesKey, points: Sequence[Point]) -> Series:
     """Order the points of one series, find its changes and what changed at each."""
     usable = [p for p in points if p.value > 0 and math.isfinite(p.value)]
     usable.sort(key=lambda point: instant(point.created))
@@ -365,7 +360,7 @@ def series_from_points(
         first = usable[cut]
         shifted = causes(*around)
         changes.append(HistoryChange(at=at, run=first.run, created=first.created, causes=shifted))
-    return Series(key=key, points=tuple(usable), changes=tuple(changes), reference=reference)
+    return Series(key=key, points=tuple(usable), changes=tuple(changes))
 
 
 def instant(created: str) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-from trtbench.analysis.memory import MemoryUse
 from trtbench.analysis.onnx_graph import (
     PREFIX,
     ModelCost,
@@ -38,7 +37,6 @@ class Inspection(ShortView, Value, frozen=True, kw_only=True):
     outputs: tuple[TensorSpec, ...] = ()
     summary: InspectionTable | None = None
     layers: InspectionTable | None = None
-    memory: MemoryUse | None = None
     """What an engine takes of a GPU, part by part, and how many fit; facts have it in words."""
     notes: tuple[str, ...] = ()
 

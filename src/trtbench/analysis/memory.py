@@ -151,15 +151,6 @@ def profiles_from_facts(facts: Mapping[str, Scalar]) -> tuple[int, ...]:
     return tuple(int(word) for word in words if word.isdecimal())
 
 
-def predicted(
-    *, weight_bytes: int | None, activation_bytes: int | None, io_bytes: int | None,
-    total_bytes: int | None = None, by_profile: tuple[int, ...] = (),
-) -> MemoryUse:  # fmt: skip
-    """What an engine will take by its own word, as far as it goes; CUDA's comes on top."""
-    parts = _parts((weight_bytes, activation_bytes, io_bytes))
-    return _use_of_parts(parts, total_bytes=total_bytes).having(by_profile=by_profile)
-
-
 def _use_of_parts(parts: tuple[MemoryPart, ...], *, total_bytes: int | None) -> MemoryUse:
     """Add parts up, and count how often they go into the device."""
     once = sum(part.bytes or 0 for part in parts if not part.per_context)

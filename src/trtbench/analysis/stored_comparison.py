@@ -46,11 +46,11 @@ from trtbench.analysis.verdict import (
     metric_of_both,
     ratio_interval,
 )
-from trtbench.core.properties import ladder_fields, property_named
+from trtbench.core.properties import property_named
 from trtbench.core.results import Comparison, Verdict
 from trtbench.core.run import Run, RunRecord, precision_of
 from trtbench.core.samples import Column
-from trtbench.core.spec import ON_DEVICE, RunSpec, Value
+from trtbench.core.spec import Value
 from trtbench.core.units import text_from_fraction, text_from_seconds
 from trtbench.layers.table import EngineFacts, facts_from_run
 
@@ -539,21 +539,3 @@ def _effect(
     if key == "versions" and majors in ({"10", "11"}, {"8", "11"}, {"9", "11"}):
         return None, "stated", DEFAULTS_11
     return None, "stated", ""
-
-
-def steps_between(a: RunSpec, b: RunSpec) -> list[tuple[str, RunSpec]]:
-    """Change one thing at a time from one run to another: what changes, and the run with it.
-
-    A protocol that takes place on the device alone has neither copies nor single launches, so it
-    is left first and entered last.
-    """
-    order = ladder_fields()
-    if a.protocol in ON_DEVICE:
-        order.remove("protocol")
-        order.insert(0, "protocol")
-    steps, spec = [], a
-    for name in order:
-        if getattr(spec, name) != getattr(b, name):
-            spec = spec.having(**{name: getattr(b, name)})
-            steps.append((name, spec))
-    return steps

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
@@ -18,9 +17,6 @@ T = TypeVar("T")
 
 _NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises on bytes that are no JSON, no UTF-8, or nested beyond reason."""
-
-MIGRATIONS: dict[int, Callable[[dict[str, object]], dict[str, object]]] = {}
-"""From schema N to N+1, applied in turn to the decoded JSON of an older record."""
 
 
 _LEARNED: set[object] = set()
@@ -88,7 +84,7 @@ def job_from_json(data: bytes | str, *, where: str) -> Job:
 
 
 def record_from_json(data: bytes | str, *, where: str) -> AnyRecord:
-    """Read a run record of this or an older schema; a newer one is refused."""
+    """Read a run record; one of a newer schema is refused."""
     try:
         raw = msgspec.json.decode(data)
     except _NOT_JSON as problem:
@@ -102,10 +98,8 @@ def record_from_json(data: bytes | str, *, where: str) -> AnyRecord:
             facts={"its schema": schema, "known here": SCHEMA},
             fix="pip install --upgrade trtbench",
         )
-    if schema < SCHEMA and schema not in MIGRATIONS:
+    if schema < SCHEMA:
         raise InputError(f"{where} is not a run record: there was never a schema {schema}")
-    for version in range(schema, SCHEMA):
-        raw = MIGRATIONS[version](raw)
     try:
         record: AnyRecord = msgspec.convert(raw, type=learned(AnyRecord))  # type: ignore[arg-type]
     except _NOT_JSON as problem:

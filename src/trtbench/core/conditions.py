@@ -67,7 +67,6 @@ class _Atom(NamedTuple):
     value: float | str = 0.0
     unit: str = ""
     end: int = 0
-    """Where it ends in the text."""
 
     @property
     def is_number(self) -> bool:
@@ -84,7 +83,6 @@ class Condition:
 
     text: str
     names: tuple[str, ...] = field(compare=False)
-    """The quantities it asks for, each once."""
     tree: ast.expr = field(compare=False, repr=False)
     atoms: tuple[_Atom, ...] = field(compare=False, repr=False)
 

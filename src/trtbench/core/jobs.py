@@ -17,7 +17,6 @@ PROGRESS_MARK = "~"
 DONE = "done"
 """The stage of a launch in turns that has left all its results, and only has to end."""
 NO_MEMORY = "memory"
-"""Kind of a worker's error when memory ran out."""
 CHANGED = "ModelChanged"
 """Kind of an error: the model was not the same file from the beginning to the end."""
 FAILURES = {"bug", NO_MEMORY, "StoreError", "ProgramError", "JobError", "CudaError", CHANGED}
@@ -66,7 +65,6 @@ class DuetJob(Value, frozen=True, kw_only=True, tag="duet", tag_field="job"):
     pairs: int | None = None
     """In turn; ``None`` is as many as a launch has time for."""
     seed: int = 0
-    """Of the order within the pairs."""
     launch: int = 0
     series: bool = False
     """Whole series of queries take turns instead of single ones, as a GPU needs it."""
@@ -135,21 +133,16 @@ class BenchOutcome(Value, frozen=True, kw_only=True):
     evidence: dict[str, Scalar] = {}
     """What findings look at beside the samples; becomes the ``facts`` of the record."""
     layers: LayerProfile | None = None
-    """Times of single layers, where a pass of its own took them."""
 
 
 class BuildOutcome(Value, frozen=True, kw_only=True):
     """What building left beside the engine: ``outcome.json``."""
 
     command: str | None = None
-    """The command line of the program that built, where there was one."""
     version: str | None = None
-    """Of the TensorRT that built."""
     build_s: float | None = None
     conditions: dict[str, Fact] = {}
-    """Typing, precisions and the like, as far as the builder states them."""
     facts: dict[str, Scalar] = {}
-    """What the builder states about the engine: sizes, memory, times."""
     files: dict[str, str] = {}
     """Files in the folder of the job, by what is added to the engine's name for them."""
     notes: tuple[str, ...] = ()
@@ -166,9 +159,7 @@ class ReportedError(Value, frozen=True, kw_only=True):
     fix: str | None = None
     stage: str = "start"
     program_status: int | None = None
-    """Exit status of a program the worker started; below zero, the signal that ended it."""
     log_tail: tuple[str, ...] = ()
-    """The last lines of that program; empty when the worker's own say it all."""
 
     @classmethod
     def of(cls, problem: TrtbenchError, *, stage: str = "start") -> ReportedError:

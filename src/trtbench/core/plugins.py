@@ -148,8 +148,6 @@ def hold_to_contract(module: ModuleType, contract: type, *, noun: str) -> None:
             raise _broken(module, noun, f"{name} {problem}")
     for name, value in abilities.items():
         if name in own:
-            if problem := _other_kind(vars(module)[name], value):
-                raise _broken(module, noun, f"{name} {problem}")
             continue
         written = near_miss(name, [each for each in own if each not in abilities], least=0.85)
         if written is not None and written.isupper() == name.isupper():
@@ -176,17 +174,6 @@ def _difference(found: object, pattern: FunctionType) -> str | None:
     return f"needs {', '.join(extra)}, which is never given" if extra else None
 
 
-def _other_kind(found: object, value: object) -> str | None:
-    """How an ability differs in kind from its default; one that is ``None`` is a function."""
-    if value is None:
-        return None if callable(found) else "is not a function"
-    if isinstance(value, bool) is not isinstance(found, bool):
-        return "is not true or false"
-    if isinstance(value, (str, tuple, dict)) and not isinstance(found, type(value)):
-        return f"is no {type(value).__name__}"
-    return None
-
-
 def _broken(module: ModuleType, noun: str, problem: str, guess: str | None = None) -> UsageError:
     return UsageError(
         f"the {noun} {module.__name__.rpartition('.')[2]!r} breaks its contract: {problem}",
@@ -199,9 +186,7 @@ class Extra(NamedTuple):
     """One extra: ``pip install 'trtbench[name]'``."""
 
     packages: tuple[str, ...]
-    """What it brings, as Python imports them."""
     adds: str
-    """What one can do with it."""
 
 
 MAKE_MODELOPT = (

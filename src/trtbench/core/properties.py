@@ -130,9 +130,7 @@ class Variable(NamedTuple):
     """What a variable does, where it is set."""
 
     pattern: str
-    """Its name; ``*`` is any ending."""
     place: VariablePlace
-    """Which runs it concerns."""
     decides: bool
     """Whether it changes what is computed or what a time means, not only how fast it is."""
     effect: str
@@ -174,7 +172,6 @@ KNOWN = (
     Variable("MALLOC_*", "any", False, "how memory is allocated"),
     Variable("LD_PRELOAD", "any", False, "libraries loaded before all others"),
 )
-"""The first that fits a name counts."""
 _PLACES = ("_DIR", "_HOME", "_PATH", "_ROOT", "_VERSION")
 """Endings of variables that say where a library is: images of containers set many."""
 
@@ -323,7 +320,6 @@ class Property:
 
     name: str
     words: str
-    """What people call it."""
     read: Callable[[RunRecord], Any]
     """Its value as it ran; ``None`` where unknown or not applicable."""
     write: Callable[[Any], str] = str
@@ -349,17 +345,13 @@ class Property:
     said: str | None = None
     """What a difference in it means; ``{}`` stands for either value."""
     condition: bool = False
-    """A condition of the record, with the source of what is known."""
     questioned: bool = False
     """A condition worth a note when a side does not report it."""
     code: str = "H28"
-    """The finding that reports a difference in it."""
     host_only: bool = False
     """A difference leaves GPU time untouched (measured: below 0.1 %)."""
     machine: bool = False
     """A difference is the machine's own: two runs that differ in it were on two devices."""
-    step: int | None = None
-    """Its place among the fields that a measured ladder changes one after the other."""
     computes: bool = False
     """Can change the outputs, not only how fast they come."""
     checked: bool = False
@@ -390,7 +382,7 @@ PROPERTIES: list[Property] = [
     Property(name="model", words="model", read=model_name, compare="note", code="H25"),
     Property(
         name="runtime", words="what runs the engine", read=lambda r: r.spec.runtime,
-        asked=("runtime",), compare=None, step=11,
+        asked=("runtime",), compare=None,
     ),
     Property(
         name="device", words="device", read=device_name, asked=("device",), quiet=True,
@@ -411,11 +403,11 @@ PROPERTIES: list[Property] = [
     _only("inputs", "input shapes", inputs_of, history=True, code="H25"),
     Property(
         name="batch", words="batch", read=lambda r: r.batch, write=lambda n: f"batch {n}",
-        asked=("batch",), history=False, title=None, code="H25", step=1,
+        asked=("batch",), history=False, title=None, code="H25",
     ),
     Property(
         name="protocol", words="how queries follow one another", read=lambda r: protocol_of(r),
-        usual="serve", asked=("protocol",), title=None, code="H25", host_only=True, step=6,
+        usual="serve", asked=("protocol",), title=None, code="H25", host_only=True,
         checked=True,
     ),
     Property(
@@ -436,7 +428,7 @@ PROPERTIES: list[Property] = [
         asked=("cuda_graph",), label=3, title="protocol",
         title_text=_graph_words,
         condition=True, questioned=True, said="a CUDA graph was used on one side only",
-        code="H24", step=3, checked=True,
+        code="H24", checked=True,
     ),
     Property(
         name="transfers", words="copies to and from the GPU",
@@ -446,13 +438,13 @@ PROPERTIES: list[Property] = [
         title_text=lambda r: (
             "no transfers" if known_value(r.conditions.get("transfers")) is False else ""
         ),
-        condition=True, questioned=True, host_only=True, code="H25", step=2, checked=True,
+        condition=True, questioned=True, host_only=True, code="H25", checked=True,
         said="host-to-device and device-to-host copies are timed on one side only",
     ),
     Property(
         name="spin_wait", words="how the host waits", read=_condition("spin_wait"),
         write=lambda on: "spin wait" if on else "no spin wait", usual=False, asked=("spin_wait",),
-        label=3, title="protocol", condition=True, host_only=True, code="H25", step=4, checked=True,
+        label=3, title="protocol", condition=True, host_only=True, code="H25", checked=True,
         said="one side spins while it waits, the other sleeps",
     ),
     Property(
@@ -461,12 +453,12 @@ PROPERTIES: list[Property] = [
         title_text=lambda r: (
             f"{streams_of(r)} streams, latencies overlap" if streams_of(r) > 1 else ""
         ),
-        condition=True, said="the sides used different numbers of streams", code="H25", step=5,
+        condition=True, said="the sides used different numbers of streams", code="H25",
         checked=True,
     ),
     Property(
         name="gap_s", words="rests between queries", read=lambda r: gap_of(r), write=_gap,
-        usual=0.0, asked=("gap_s",), title="protocol", step=7, checked=True,
+        usual=0.0, asked=("gap_s",), title="protocol", checked=True,
         said="different gaps between queries: {} against {}",
     ),
     Property(
@@ -487,7 +479,7 @@ PROPERTIES: list[Property] = [
     ),
     Property(
         name="threads", words="threads", read=lambda r: threads_of(r), asked=("threads",),
-        write=lambda n: f"{n} threads", compare="note", step=8, checked=True, computes=True,
+        write=lambda n: f"{n} threads", compare="note", checked=True, computes=True,
         title_text=lambda r: counted(n, "thread") if (n := threads_of(r)) else "",
     ),
     Property(
@@ -512,8 +504,8 @@ PROPERTIES: list[Property] = [
           said="a profiler was attached on one side only"),
     _only("input_source", "input data", _condition("input_source"), condition=True,
           said="the sides were fed different data"),
-    _only("warmup", "warm-up", lambda r: r.spec.warmup, compare=None, step=9),
-    _only("lock_clocks", "locked clocks", lambda r: r.spec.lock_clocks, compare=None, step=10),
+    _only("warmup", "warm-up", lambda r: r.spec.warmup, compare=None),
+    _only("lock_clocks", "locked clocks", lambda r: r.spec.lock_clocks, compare=None),
     _only("versions", "versions", lambda r: r.environment.versions, compare="note"),
     _only("asked_device", "device", lambda r: r.spec.device, compare=None, label=3),
     _only("tags", "tags", lambda r: " ".join(r.tags), compare=None, label=4),
@@ -624,9 +616,3 @@ def run_alike(one: RunSpec, other: RunSpec, *, history: bool = False) -> bool:
     wanted = (each for each in PROPERTIES if each.history or not history)
     fields = {name for each in wanted for name in each.asked}
     return all(getattr(one, name) == getattr(other, name) for name in fields)
-
-
-def ladder_fields() -> list[str]:
-    """What a measured ladder changes one after the other, in this order."""
-    steps = [each for each in PROPERTIES if each.step is not None]
-    return [each.name for each in sorted(steps, key=lambda each: each.step or 0)]

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import reprlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from trtbench.core.errors import UsageError
-from trtbench.core.plugins import optional_library
 from trtbench.core.run import Fact, Finding, Gpu, Interval, Run, Scalar, notebook_page
 from trtbench.core.safety import clean_line
 from trtbench.core.spec import BuildSpec, ModelRef, Precision, RunSpec, TensorSpec, Value
 from trtbench.core.units import text_from_fraction
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 WIDTH = 78
-LINES = 20
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = WIDTH
 _SHORT.maxlevel = 2
@@ -31,33 +26,10 @@ class ShortView:
     __slots__ = ()
 
     def __repr__(self) -> str:
-        shown = self._fields()
-        line = f"{type(self).__name__}({', '.join(f'{name}={text}' for name, text in shown)})"
-        if len(line) <= WIDTH:
-            return line
-        rows = [_cut(f"  {name}={text}") for name, text in shown[:LINES]]
-        more = [f"  and {len(shown) - LINES} more"] if len(shown) > LINES else []
-        return "\n".join([f"{type(self).__name__}(", *rows, *more, ")"])
-
-    def _repr_html_(self) -> str:
-        rows = [(name, _cut(text)) for name, text in self._fields()]
-        return notebook_page(type(self).__name__, [("Field", "Value"), *rows])
-
-    def _fields(self) -> list[tuple[str, str]]:
-        names = (
-            [each.name for each in fields(self)] if is_dataclass(self) else self.__struct_fields__  # type: ignore[attr-defined]
-        )
-        values = ((name, getattr(self, name)) for name in names)
-        return [
-            (name, _SHORT.repr(value))
-            for name, value in values
-            if value is not None and not (isinstance(value, tuple | list | dict) and not value)
-        ]
-
-
-def _cut(text: str) -> str:
-    line = " ".join(text.splitlines())
-    return line if len(line) <= WIDTH else f"{line[: WIDTH - 4]} ..."
+        names = getattr(self, "__struct_fields__", None) or vars(self)
+        known = {name: _SHORT.repr(getattr(self, name)) for name in names}
+        rows = [f"  {k}={v}" for k, v in known.items() if v not in ("None", "()", "[]", "{}")]
+        return "\n".join([f"{type(self).__name__}(", *(row[:WIDTH] for row in rows), ")"])
 
 
 VerdictKind = Literal["same", "faster", "slower", "unclear", "incomparable"]
@@ -152,28 +124,7 @@ class Comparison(Value, frozen=True, kw_only=True):
         rows = [(each.metric, each.kind, each.change, each.range) for each in self.verdicts]
         title = f"{self.candidate} against {self.baseline}"
         head = ("Metric", "Verdict", "Change", "Interval")
-        return notebook_page(title, [head, *rows], self.findings, self.plot)
-
-    def plot(self) -> Figure:
-        """Draw the change of every metric with its interval."""
-        drawn = [each for each in self.verdicts if each.interval and each.ratio is not None]
-        if not drawn:
-            raise UsageError("no verdict of the comparison has an interval to draw")
-        pyplot = optional_library("matplotlib.pyplot")
-        figure: Figure
-        figure, axes = pyplot.subplots(figsize=(7, 0.6 + 0.4 * len(drawn)), layout="constrained")
-        for place, each in enumerate(drawn):
-            assert each.interval is not None
-            assert each.ratio is not None
-            ends = [100 * (end - 1) for end in (each.interval.low, each.interval.high)]
-            axes.plot(ends, [place, place], linewidth=2)
-            axes.plot(100 * (each.ratio - 1), place, "o", color="black")
-        axes.axvline(0, linestyle="--", color="grey")
-        names = [clean_line(each.metric) for each in drawn]
-        axes.set_yticks(range(len(drawn)), names, parse_math=False)
-        axes.set(xlabel="change of the candidate (%)")
-        axes.invert_yaxis()
-        return figure
+        return notebook_page(title, [head, *rows], self.findings)
 
 
 class GateRule(Value, frozen=True, kw_only=True):
@@ -181,7 +132,6 @@ class GateRule(Value, frozen=True, kw_only=True):
 
     text: str
     metric: str
-    """A column, ``throughput``, ``items`` or ``headline``."""
     statistic: str = "median"
     relation: Literal["<", "<=", ">", ">=", "slowdown", "expect"]
     """``expect`` is for expressions over layers, which stand in ``text``."""
@@ -209,30 +159,22 @@ class InputShape(Value, frozen=True, kw_only=True):
     """One input to export with."""
 
     name: str | None
-    """``None`` lets the exporter name it."""
     shape: tuple[int, ...]
-    """-1 is a dimension that may change."""
     dtype: str | None = None
-    """numpy's name; ``None`` is the model's own floating-point type."""
 
 
 class ExportSpec(Value, frozen=True, kw_only=True):
     """One ONNX file to be made from a PyTorch model."""
 
     source: str
-    """``torchvision:resnet18``, ``timm:...``, ``ultralytics:...`` or the path of a checkpoint."""
     output: str
-    """A file in the folder of the job."""
     weights: str = "default"
-    """``default``, ``none`` (random values), or the path of a state dict."""
     inputs: tuple[InputShape, ...] = ()
     opset: int | None = None
     exporter: Exporter = "dynamo"
     half: bool = False
     trust: bool = False
-    """Whether a pickle, which can run any code, may be loaded."""
     factory: str | None = None
-    """``package.module:function`` that makes the module a state dict belongs to."""
     folder: str | None = None
     """Where to look for the user's own modules, after everything that is installed."""
     seed: int = 0
@@ -243,7 +185,6 @@ class ExportOutcome(Value, frozen=True, kw_only=True):
 
     exporter: Exporter
     kind: str
-    """What the source was: ``torchvision``, ``state dict``, ``TorchScript``, ..."""
     versions: dict[str, str]
     source_sha256: str | None = None
     parameters: int | None = None
@@ -262,7 +203,6 @@ class CalibrationRef(Value, frozen=True, kw_only=True):
     seed: int = 0
     preprocessing: dict[str, Scalar] = {}
     file: str | None = None
-    """The arrays, batch by batch, in the folder of the job."""
 
     @property
     def batches(self) -> int:
@@ -274,13 +214,11 @@ class QuantSpec(Value, frozen=True, kw_only=True):
 
     model: ModelRef
     output: str
-    """A file in the folder of the job."""
     precision: Precision
     via: Quantizer = "cast"
     keep_io: bool = False
     keep: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()
-    """Kinds of nodes to quantize; empty leaves it to the quantizer's own choice."""
     calibration: CalibrationRef | None = None
     method: CalibrationMethod = "entropy"
     percentile: float = 99.99
@@ -319,7 +257,6 @@ class TensorDiff(Value, frozen=True, kw_only=True):
     name: str
     elements: int
     nonfinite: int
-    """Values that are not finite where the reference is."""
     close: float | None
     """Share of elements with \\|t - r\\| <= atol + rtol \\|r\\|; the reference scales."""
     rtol: float
@@ -343,7 +280,6 @@ class VerifyOutcome(Value, frozen=True, kw_only=True):
 
     diffs: tuple[TensorDiff, ...] = ()
     problem: str | None = None
-    """Why it could not be run; the model itself is well-formed."""
     versions: dict[str, str] = {}
 
 
@@ -392,7 +328,6 @@ class Feed(Value, frozen=True, kw_only=True):
 
     kind: Literal["random", "arrays", "task"]
     count: int | None = None
-    """Of random items, or at most of others."""
     seed: int = 0
     distribution: Distribution = "uniform"
     """Of random floating-point values: uniform from 0 to 1, or normal with deviation 1."""
@@ -402,7 +337,6 @@ class Feed(Value, frozen=True, kw_only=True):
     limits: dict[str, int] = {}
     """By input: numbers that random integers stay below, as a side reports that looks rows up."""
     names: tuple[str, ...] = ()
-    """Inputs of the reference: random values and arrays are known by these names."""
     task: str | None = None
     settings: dict[str, Scalar] = {}
     open_batch: int | None = None
@@ -478,7 +412,6 @@ class NodeGroup(Value, frozen=True, kw_only=True):
     """Nodes that are restored together, and what that gains."""
 
     node: str
-    """The node it is called by, as the reference names it."""
     op: str
     nodes: tuple[str, ...]
     named: tuple[str, ...]
@@ -490,9 +423,7 @@ class NodeGroup(Value, frozen=True, kw_only=True):
     added: float | None = None
     """Its own part of that: sqrt(own² - before²)."""
     nonfinite: int = 0
-    """Values at that boundary which are not finite where the reference's are."""
     first_nonfinite: bool = False
-    """Its inputs are finite and its outputs are not."""
     ranges: tuple[TypeRange, ...] = ()
     restored: Numbers = {}
     """Numbers of the model with this group alone restored; empty where time was short."""
@@ -514,9 +445,7 @@ class Localized(Value, frozen=True, kw_only=True):
     where: str | None = None
     repaired: Numbers = {}
     kept: tuple[str, ...] = ()
-    """Groups that the repaired model keeps in the reference's precision."""
     met: bool | None = None
-    """Whether the repaired model meets the condition; ``None`` when none was asked for."""
     minimal: bool = False
     """No single one of the kept groups can be left out."""
     trials: int = 0
@@ -529,7 +458,6 @@ class Localized(Value, frozen=True, kw_only=True):
     stand_in: bool = False
     """Whether FP16 or BF16 was computed in FP32 and rounded, in place of the file itself."""
     unmatched: tuple[str, ...] = ()
-    """Nodes of the reference with no boundary of their own in the candidate."""
     notes: tuple[str, ...] = ()
 
 
@@ -551,13 +479,11 @@ class Localization(ShortView, Value, frozen=True, kw_only=True):
     repaired: str | None = None
     speeds: tuple[Speed, ...] = ()
     commands: dict[str, str] = {}
-    """That make such a model from the reference, by what runs them."""
     notes: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
 
 
 SCHEMA = 1
-"""Version of ``<engine>.json``."""
 
 
 class Artefact(ShortView, Value, frozen=True, kw_only=True):
@@ -570,13 +496,11 @@ class Artefact(ShortView, Value, frozen=True, kw_only=True):
     sha256: str
     created: str
     spec: BuildSpec
-    """What was asked for; ``spec.model`` is the file it was built from."""
     tensorrt: str | None = None
     plan: str | None = None
     """Version in the header of the engine itself."""
     command: str | None = None
     build_s: float | None = None
-    """What the builder says building took."""
     wall_s: float | None = None
     gpus: tuple[Gpu, ...] = ()
     host: str | None = None
@@ -589,39 +513,6 @@ class Artefact(ShortView, Value, frozen=True, kw_only=True):
     @property
     def file_name(self) -> str:
         return self.filename
-
-
-PRICES, UNDER = "prices", "latency_under_s"
-"""Options of a report, kept among the further facts of its runs."""
-
-
-class Price(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a device costs."""
-
-    per_hour: float
-    currency: str
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.per_hour < math.inf:
-            raise ValueError(f"a price of {self.per_hour:g} an hour has no meaning")
-        if not self.currency.strip():
-            raise ValueError("a price without a currency has no meaning")
-
-
-def price_of(run: Run, device: str) -> Price | None:
-    """The price of a run's device: of its very name, or of the longest that is part of it."""
-    prices = run.extra.get(PRICES)
-    if not isinstance(prices, Mapping):
-        return None
-    known = [name for name in prices if name.lower() in device.lower()]
-    found = prices[max(known, key=len)] if known else None
-    return found if isinstance(found, Price) else None
-
-
-def under_of(runs: Sequence[Run]) -> float | None:
-    """The bound of latency that a report was asked for."""
-    bounds = [bound for run in runs if isinstance(bound := run.extra.get(UNDER), float)]
-    return bounds[0] if bounds else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -644,7 +535,6 @@ class Gate(ShortView):
     results: tuple[GateResult, ...]
     open: bool
     candidate: Run | None
-    """``None`` where nothing had to be measured."""
     compared: Compared | None = None
     seconds: float = 0.0
     closed_by: tuple[str, ...] = ()

@@ -207,7 +207,6 @@ class LoadSearch(Value, frozen=True, kw_only=True):
     """Where rate over latency is largest: from here on, more load costs more than it brings."""
     points: tuple[RatePoint, ...] = ()
     complete: bool = True
-    """All rates were tried: neither interrupted nor out of time."""
 
 
 # The record
@@ -301,7 +300,6 @@ class LaunchFacts(Value, frozen=True, kw_only=True):
 
     load_s: float | None = None
     first_s: float | None = None
-    """First inference, never averaged in."""
     warmup_s: float | None = None
     warmup_iterations: int | None = None
     steady: bool | None = None
@@ -316,7 +314,6 @@ class LaunchFacts(Value, frozen=True, kw_only=True):
     burst_s: tuple[float, ...] = ()
     """GPU seconds per query, one per burst; bursts of both sides alternated, in pairs."""
     burst_size: int | None = None
-    """Queries back to back in one burst."""
     burst_enqueue_s: float | None = None
     """Quickest enqueueing of a query before a burst: as long as a query, and the GPU waited."""
     burst_clock_hz: float | None = None
@@ -330,7 +327,6 @@ class LaunchFacts(Value, frozen=True, kw_only=True):
     energy_j: float | None = None
     idle_power_w: float | None = None
     profiled_gpu_s: float | None = None
-    """Median GPU time with the layer profiler attached."""
 
 
 FactSource = Literal["stated", "recorded", "implied", "unknown"]
@@ -410,11 +406,9 @@ class FailedRun(Value, frozen=True, kw_only=True, tag="failed", tag_field="kind"
     """What the process was doing: ``start``, ``load``, ``warm-up``, ``measure``, ``save``."""
     reason: str
     cause: str | None = None
-    """The kind of error its worker reported: ``memory``, ``CudaError``."""
     exit_status: int | None = None
     signal: str | None = None
     program_status: int | None = None
-    """Exit status of the program that measured (trtexec); below zero, the signal that ended it."""
     log_tail: tuple[str, ...] = ()
 
 
@@ -498,7 +492,6 @@ class Run:
     graph: EngineGraph | None = None
     telemetry: tuple[TelemetrySample, ...] = ()
     load: LoadSearch | None = None
-    """The search for a rate that ended with this run."""
     extra: dict[str, object] = field(default_factory=dict)
 
     @property

@@ -126,7 +126,6 @@ class LayerProfile(Value, frozen=True, kw_only=True):
     """Layer times of one profiling pass, in execution order; names may repeat."""
 
     count: int | None
-    """Iterations profiled; ``None`` when the source does not say."""
     layers: tuple[LayerTime, ...]
 
 
@@ -140,7 +139,6 @@ class LayerInfo(Value, frozen=True, kw_only=True):
     tactic: str | None = None
     stream: int | None = None
     origin: tuple[str, ...] = ()
-    """ONNX nodes the layer came from."""
     weights_count: int | None = None
     extra: dict[str, object] = {}
 
@@ -151,7 +149,6 @@ class TensorInfo(Value, frozen=True, kw_only=True):
     name: str
     dimensions: tuple[int, ...] = ()
     format: str | None = None
-    """Layout and type as the inspector words it."""
     dtype: str | None = None
     """``fp32 fp16 bf16 int8 fp8 int32 int64 bool ...`` where the wording tells."""
     location: str | None = None
@@ -191,5 +188,4 @@ AnyArray = NDArray[Any]
 
 Array = NDArray[np.generic]
 Arrays = Mapping[str, Array]
-"""Arrays by the names of the inputs or outputs they are for."""
 Floats = NDArray[np.float64]

@@ -186,10 +186,8 @@ class BuildSpec(Value, frozen=True, kw_only=True):
     optimization_level: int | None = None
     timing_cache: str | None = None
     calibration: str | None = None
-    """Data for INT8: an ``.npz`` of arrays by input name, a folder of images, or ``random``."""
     calibration_arrays: str | None = None
     task: str | None = None
-    """Prepares images for calibration as it does for judging."""
     task_settings: dict[str, float | int | str | bool | None] = {}
     prepared: dict[str, float | int | str | bool | None] = {}
     calibration_method: Literal["entropy2", "minmax"] = "entropy2"
@@ -201,9 +199,7 @@ class BuildSpec(Value, frozen=True, kw_only=True):
     plugins: tuple[str, ...] = ()
     dla_core: int | None = None
     targets: tuple[str, ...] = ()
-    """GPUs to build for, as ``sm_86``; empty leaves it to the builder (TensorRT-RTX only)."""
     detailed_layers: bool = True
-    """Ask for detailed layer information, so that the engine can be explained later."""
     verbose: bool = False
     options: dict[str, str] = {}
     extra_args: tuple[str, ...] = ()

@@ -149,11 +149,9 @@ def instant_from_text(created: str) -> float | None:
 
 
 UnitScale = tuple[str, float]
-"""A unit's name and its length in seconds."""
 
 UNITS: tuple[UnitScale, ...] = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 UNSURE_DIGITS = 3
-"""Significant digits of a number without an interval."""
 MOST_DIGITS = 6
 """However narrow an interval is, no one reads more."""
 EQUAL_DIGITS = 4

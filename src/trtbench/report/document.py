@@ -163,14 +163,6 @@ class Section(Value, frozen=True):
     blocks: tuple[Block, ...]
 
 
-class Attachment(Value, frozen=True):
-    """A file that travels inside a page, packed with gzip; ``name`` is what it is saved as."""
-
-    name: str
-    title: str
-    content: bytes
-
-
 class Document(Value, frozen=True, kw_only=True):
     """A whole report; ``data`` holds further facts for programs, shown by no renderer but JSON."""
 
@@ -178,8 +170,6 @@ class Document(Value, frozen=True, kw_only=True):
     created: str = ""
     sections: tuple[Section, ...]
     data: dict[str, object] = {}
-    attachments: tuple[Attachment, ...] = ()
-    """Raw data for pages to carry; other formats have folders for that."""
     brief: bool = False
     """Asks renderers that can be short to be so."""
 

@@ -37,7 +37,6 @@ from trtbench.requests.groups import (
 )
 
 IMAGES_TASK = "classification"
-"""Whose preprocessing images get by default."""
 
 Range = str | tuple[float, float]
 

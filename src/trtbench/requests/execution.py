@@ -37,7 +37,6 @@ class Event(Value, frozen=True, kw_only=True):
     done: float | None = None
     """Part of the whole work that is done, from 0 to 1, when it is known."""
     seconds: float | None = None
-    """How long the stage will take, when it is known."""
 
 
 Listener = Callable[[Event], None]
@@ -72,9 +71,7 @@ class Execution:
     run_id: str | None = None
     """The id that whoever asked for the run has given it."""
     executor: Executor = HERE
-    """What carries out the work; the default is this process, one piece after the other."""
     needs: Needs | None = None
-    """What a machine must have, beyond what the runtime itself asks for."""
     listen: Listener = field(default=silent)
 
     def __post_init__(self) -> None:

@@ -50,7 +50,6 @@ class Kind:
     python: str
     """What a Python argument of this kind holds, for the reference."""
     check: Callable[[object], object] | None = None
-    """Raises a ``UsageError`` for what has no meaning."""
     read: Callable[[tuple[str, ...]], object] | None = None
     """Makes the value of what was typed, where a flag can be typed several times."""
 
@@ -74,9 +73,7 @@ class Option:
     per_side: bool = False
     """May be given once for all sides, or once per side."""
     axis: bool = False
-    """A sweep may vary it."""
     setting: bool = False
-    """``[defaults]`` in ``trtbench.toml`` may say it."""
     unless: tuple[str, ...] = ()
     """Fields beside which the setting is not taken."""
     was: tuple[str, ...] = ()
@@ -102,7 +99,6 @@ class Argument:
     rest: bool = False
     """What follows ``--``, passed on as it is; a keyword in Python."""
     was: tuple[str, ...] = ()
-    """Old names of the Python argument, still read."""
     travels: Travels | None = None
     stays: str = ""
 
@@ -286,15 +282,11 @@ Rate = str | float
 Fraction = str | float
 """A part of one, or text: ``"3%"``."""
 File = str | Path
-"""A path, or a name where one is taken."""
 PerSide = str | Sequence[str | None]
-"""One for all sides, or one per side."""
 Shapes = Mapping[str, Sequence[int]]
 """Dimensions by the name of the input: ``{"x": (1, 3, 224, 224)}``."""
 Pairs = Mapping[str, str]
-"""Values by key."""
 Words = str | Sequence[str]
-"""A list, or text with commas."""
 
 
 def seconds(value: Duration) -> float:

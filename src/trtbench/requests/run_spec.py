@@ -253,7 +253,7 @@ def _refuse_unable(name: str, module: Runtime, reference: ModelRef, asked: Bench
         raise UsageError(
             f"the runtime {name} takes no further arguments",
             facts={"given": shlex.join(asked.extra_args)},
-            fix="measure one model at a time; compare takes several",
+            fix="one model at a time; trtbench sweep measures several, compare compares them",
         )
     if module.open_session is None and (asked.switch_shapes or asked.switch_profile is not None):
         raise UsageError(

@@ -43,11 +43,6 @@ PROJECT_FILE = "trtbench.toml"
 VARIABLES = {"store": "TRTBENCH_STORE", "runs": "TRTBENCH_RUNS", "machine": "TRTBENCH_MACHINE"}
 _STEERING = ("python", "binary", "plugins", "factory")
 """Settings of a runtime that name programs, libraries and functions."""
-_EXAMPLES = {
-    "str": '{} = "..."', "int": "{} = 4", "float": "{} = 0.5", "bool": "{} = true",
-    "object": "[{}], and its settings on lines below it",
-}  # fmt: skip
-"""How values of a type are written, by msgspec's name of it."""
 
 
 class RuntimeSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -87,7 +82,6 @@ class Config(ConfigFile, frozen=True, kw_only=True):
 
     store: str
     origins: dict[str, str] = {}
-    """Where each setting came from: ``default``, a file, or an environment variable."""
     news: tuple[str, ...] = ()
     """What a project's file sets and this user has not been shown before."""
 
@@ -233,15 +227,13 @@ def default_types() -> dict[str, object]:
 
 
 def _invalid(path: Path, reason: str) -> UsageError:
-    words, _, place = reason.partition(" - at `$")
-    place = place.strip(".`")
+    place = reason.partition(" - at `$")[2].strip(".`")
     if "unknown field" in reason:
         kind = RuntimeSettings if place.startswith("runtimes") else ConfigFile
         known = default_types() if place == "defaults" else kind.__struct_fields__
         fix = meant(reason.split("`")[1], known)
     else:
-        wanted = words.removeprefix("Expected `").partition("`")[0].split(" | ")[0]
-        fix = _EXAMPLES.get(wanted, "{} = ...").format(place.replace("[...]", ".NAME"))
+        fix = f"correct {place or path.name}; it is written in TOML"
     return UsageError(
         f"{path} has a setting that cannot be used", facts={"reason": reason}, fix=fix
     )

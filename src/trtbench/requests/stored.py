@@ -100,12 +100,6 @@ class ReportRequest(StoreFields):
     )
     brief: bool = option(False, "A Markdown text short enough for a comment.")
     title: str | None = option(None, "Title of the document.")
-    prices: File | None = option(
-        None, "What devices cost, as TOML: the cost of a million items.", metavar="FILE"
-    )
-    under: Duration | None = option(
-        None, "Compare devices under this latency (default: round ones).", kind=TIME
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -119,11 +113,6 @@ class HistoryRequest(FilterFields, StoreFields):
 
     model: str | None = argument(None, "Part of the name of a model.", "[MODEL]", needed=False)
     _: KW_ONLY
-    reference: str | None = option(
-        None,
-        "Show ratios to this model, measured on the same machine within half an hour.",
-        metavar="MODEL",
-    )
     least: int = option(2, "Only series of so many runs.", least=1)
     changes: bool = option(False, "Only series that changed.")
     output: File | None = option(None, "Write a report here.", ("-o", "--output"), kind=FILE)
@@ -137,5 +126,3 @@ class ExplainRequest(StoreFields):
     run: Annotated[File, Argument("A run, or files of trtexec.", "RUN")]
     _: KW_ONLY
     against: Annotated[File, Option("The run with the other number.", metavar="OTHER")]
-    measure: bool = option(False, "Measure every step here, one change at a time.")
-    launches: int = option(3, "Fresh processes for each step that is measured.", least=1)

@@ -12,7 +12,6 @@ from trtbench.core.words import Scalar
 from trtbench.requests.fields import (
     FILE,
     LIST,
-    PAIRS,
     TIME,
     WRITTEN_HERE,
     Duration,
@@ -143,12 +142,6 @@ class AccuracyFields(VerbRequest):
         "Of eval, for --data (default: classification); adds its flags (see --task NAME --help).",
         metavar="NAME",
     )
-    task_opt: Mapping[str, str] = option(
-        {},
-        "A flag of the task that a file or preset names, e.g. gt=truth.",
-        kind=PAIRS,
-        travels="settings",
-    )
     check: int | None = option(
         None, "Compare outputs with those of the model as given, on so many inputs.", least=1
     )
@@ -187,9 +180,6 @@ class ResultFields(VerbRequest):
     retry_failed: bool = option(False, "With --resume: try again what failed.")
     output: File | None = option(
         None, "Folder of the sweep.", ("-o", "--output"), kind=FILE, stays=WRITTEN_HERE
-    )
-    fetch_engines: bool = option(
-        False, "With --executor: bring back what was built there, not results alone."
     )
     names: Literal["case", "vanilla"] | None = option(
         None, "Call rows by runtime and precision, or Vanilla and TRT fp16, as ArtTRT does."

@@ -47,7 +47,7 @@ from trtbench.requests.fields import File, Option, fields_of
 from trtbench.requests.measure import BenchRequest
 from trtbench.requests.sweep import AccuracyFields, AxisFields, SweepRequest, scalars
 from trtbench.tasks import TASKS
-from trtbench.tasks.contract import completed, settings_from_text
+from trtbench.tasks.contract import completed
 
 EngineShapes = Literal["static", "dynamic"]
 Dims = Mapping[str, Scalar]
@@ -110,8 +110,6 @@ class Matrix(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Data for INT8: a folder of images, an ``.npz``, or ``random``."""
     check: int = 0
     """On how many inputs outputs are compared with those of the model as given; 0: on none."""
-    fetch_engines: bool = False
-    """Whether what other machines built comes back, beside the results."""
     profile: tuple[int, int, int] | None = None
     """Least, best and largest batch of dynamic engines; by default those of the sweep."""
     shapes: dict[str, tuple[int | str, ...]] = {}
@@ -394,7 +392,6 @@ def matrix_from_request(request: SweepRequest) -> Matrix:
             },
             "shapes": {name: tuple(dims) for name, dims in request.shapes.items()},
             "input_shape": list(request.input_shape),
-            "fetch_engines": request.fetch_engines or None,
             "names": request.names,
         },
     )
@@ -406,8 +403,7 @@ def _absolute(name: File | None) -> str | None:
 
 def _task_settings(request: SweepRequest, matrix: Matrix) -> dict[str, object] | None:
     flags = TASKS.load(request.task or matrix.task).FLAGS
-    given = settings_from_text(flags, request.task_opt)
-    given |= {name: value for name, value in request.settings.items() if value is not None}
+    given = {name: value for name, value in request.settings.items() if value is not None}
     words = {flag.key for flag in flags if flag.choices}
     for name, value in given.items():
         if isinstance(value, str) and name not in words and Path(value).exists():
@@ -420,7 +416,7 @@ def refuse_more(request: SweepRequest) -> None:
     groups = (*fields(AxisFields), *fields(AccuracyFields))
     given = [each.name for each in groups if getattr(request, each.name)]
     given += [name for name, value in request.settings.items() if value is not None]
-    if request.models or given or request.output or request.fetch_engines:
+    if request.models or given or request.output:
         raise UsageError(
             "--resume goes on with what was asked for before",
             fix="leave out everything else, or begin a new sweep",

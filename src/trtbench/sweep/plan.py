@@ -533,11 +533,6 @@ def check_plan(
             "an axis of machines needs others",
             fix="--executor ray --address HOST:6379, or --executor ssh --hosts FILE",
         )
-    if not elsewhere and matrix.fetch_engines:
-        raise UsageError(
-            "engines are fetched from other machines; those that are built here are kept here",
-            fix="--executor ssh --hosts FILE, or leave out --fetch-engines",
-        )
     return plan_sweep(matrix, config=config, lenient=lenient, elsewhere=elsewhere)
 
 

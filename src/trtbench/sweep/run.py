@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -27,7 +27,6 @@ from trtbench.core.errors import (
     StoreError,
     TrtbenchError,
     UnavailableError,
-    writing,
 )
 from trtbench.core.results import Artefact
 from trtbench.core.run import FailedRun, Run
@@ -36,7 +35,7 @@ from trtbench.core.spec import RunSpec, Value
 from trtbench.executors import cache_folder
 from trtbench.executors.contract import AGAIN
 from trtbench.executors.local import HERE
-from trtbench.host.files import alone, remove_abandoned, scratch_directory, temporary_folder
+from trtbench.host.files import alone, temporary_folder
 from trtbench.measure.bench import run_bench
 from trtbench.measure.remote import (
     InputFiles,
@@ -71,7 +70,6 @@ from trtbench.sweep.plan import (
     spec_of_case,
 )
 from trtbench.sweep.records import (
-    MADE,
     Cache,
     Journal,
     Made,
@@ -82,12 +80,10 @@ from trtbench.sweep.records import (
 )
 from trtbench.sweep.steps import Judged, Jury, Workshop, do_step
 
-ENGINES = "engines"
-"""In the folder of a sweep: what other machines built, by machine and case."""
 STEPS = "steps.json"
 """In the directory of a run: what was made for it on the machine that measured."""
-_RUN, _ENGINE = "run", "made"
-"""In what comes back from a machine: the run, and on request the model that was made for it."""
+_RUN = "run"
+"""In what comes back from a machine: the run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +111,6 @@ class SweepProgress:
     """How far a sweep is; the command line draws it between jobs."""
 
     plan: SweepPlan
-    state: dict[int, Literal["waiting", "now", "done", "failed"]]
     found: dict[int, Found] = field(default_factory=dict)
     """The newest run of each case; its samples are on the disk, and not kept here."""
     failures: dict[int, Failure] = field(default_factory=dict)
@@ -231,14 +226,7 @@ class Sweep:
             place: text for place, each in enumerate(plan.cases) if (text := reported.get(each.key))
         }
         self.judged: tuple[Judged, ...] = ()
-        self._progress = SweepProgress(
-            plan=plan,
-            state={
-                place: "failed" if each.refused else "waiting"
-                for place, each in enumerate(plan.cases)
-            },
-            failures=self.failures,
-        )
+        self._progress = SweepProgress(plan=plan, failures=self.failures)
 
     @property
     def notes(self) -> list[str]:
@@ -270,7 +258,7 @@ class Sweep:
                 failed = Failure(step.kind, reason_of(problem))
         self._broken[step.key] = failed
         for place in places:
-            self._fail(place, failed)
+            self.failures[place] = failed
 
     def _input(self, source: str) -> Path | str:
         made = self._made.get(source)
@@ -294,9 +282,7 @@ class Sweep:
                     continue
                 progress.done += 1
                 if end.what == "failed":
-                    self._fail(place, Failure("bench", end.reason or "failed"))
-                elif end.run is not None and progress.state[place] != "failed":
-                    progress.state[place] = "done"
+                    self.failures[place] = Failure("bench", end.reason or "failed")
             work = partial(self._measure_one, number=number)
             self._execution.executor.each(todo, work, self._execution.needs)
         self._report("")
@@ -312,8 +298,6 @@ class Sweep:
 
     def _measure(self, place: int, number: int) -> None:
         planned, progress = self.plan.cases[place], self._progress
-        before = progress.state[place]
-        progress.state[place] = "now"
         rounds = self.outline.matrix.rounds
         name, key = planned.name, planned.key
         self._report(f"round {number + 1}/{rounds}: {name}" if rounds > 1 else name)
@@ -321,14 +305,11 @@ class Sweep:
         self.journal.add("begin", key, number, run=run_id)
         try:
             run = self.bench(place, run_id)
-        except KeyboardInterrupt:
-            progress.state[place] = before
-            raise
         except StoreError:
             raise
         except TrtbenchError as problem:
             self.journal.add("failed", key, number, reason=reason_of(problem))
-            self._fail(place, Failure("bench", reason_of(problem)))
+            self.failures[place] = Failure("bench", reason_of(problem))
             return
         remark = self.remarks.get(place) if self.plan.elsewhere else None
         seconds = time.monotonic() - began
@@ -336,7 +317,6 @@ class Sweep:
         with self._watching:
             progress.measured += 1
             progress.found[place] = Found(run=run.id, cached=cached_from_run(run))
-            progress.state[place] = "done"
 
     def bench(self, place: int, run_id: str) -> Run:
         """Measure a case under a given id, here or, with all its steps, elsewhere."""
@@ -346,7 +326,7 @@ class Sweep:
         if self.plan.elsewhere:
             self.plan.demand_same(case.model)
             run, remark = _bench_elsewhere(
-                self.outline.matrix, case, run_id, self._store, execution, self.journal.folder
+                self.outline.matrix, case, run_id, self._store, execution
             )
             if remark:
                 self.remarks[place] = remark
@@ -373,10 +353,6 @@ class Sweep:
             jury.try_one(step, sides)
         self.judged, self.remarks = tuple(jury.judged), {**self.remarks, **jury.remarks}
         self._report("")
-
-    def _fail(self, place: int, failure: Failure) -> None:
-        self.failures[place] = failure
-        self._progress.state[place] = "failed"
 
     def _report(self, doing: str) -> None:
         with self._watching:
@@ -411,12 +387,9 @@ class CaseDone(Value, frozen=True, kw_only=True):
 
 
 def _bench_elsewhere(
-    matrix: Matrix, case: Case, run_id: str, store: Store, execution: Execution, folder: Path
+    matrix: Matrix, case: Case, run_id: str, store: Store, execution: Execution
 ) -> tuple[Run, str | None]:
-    """Have a case carried out by an executor, and keep its run as if it had been measured here.
-
-    What was built there is put into the folder of the sweep, where that is asked for.
-    """
+    """Have a case carried out by an executor, and keep its run as if it had been measured here."""
     arguments, files = case_arguments(matrix, case, run_id)
     options = {key: str(value) for key, value in case.own("opt.").items()}
     device, machine = case.settings.get("device"), case.settings.get(MACHINE)
@@ -442,29 +415,14 @@ def _bench_elsewhere(
             machine=str(machine) if machine is not None else None,
         )
         done = value_of_answer(answer, CaseDone, files=files, output=own)
-        measured, engine = own / "output" / _RUN, own / "output" / _ENGINE
+        measured = own / "output" / _RUN
         record = record_of(run_id, measured)
         with store.new_run(run_id) as target:
             shutil.copytree(measured, target, dirs_exist_ok=True)
             (target / STEPS).write_bytes(json_from_value(done.steps))
             write_record(target, record.having(spec=done.spec, tags=execution.tags))
         run = take_in(store, store.directory(run_id))
-        if engine.is_dir():
-            host = file_name_from_text(run.record.environment.label)
-            _put(engine, folder / ENGINES / host / file_name_from_text(case.name))
     return run, "; ".join(filter(None, [done.remark, *lost])) or None
-
-
-def _put(source: Path, target: Path) -> None:
-    """Copy a folder to its place at once, over that of an earlier try."""
-    with writing(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        remove_abandoned(target.parent)
-        with scratch_directory(target.parent) as scratch:
-            shutil.copytree(source, scratch / "new")
-            if target.exists():
-                target.rename(scratch / "old")
-            (scratch / "new").rename(target)
 
 
 def case_arguments(matrix: Matrix, case: Case, run_id: str) -> tuple[dict[str, object], InputFiles]:
@@ -532,9 +490,6 @@ def carry_out_case(
                 raise  # else a failed run is a run
         work.judge()
     store.directory(run_id).rename(output / _RUN)
-    if matrix.fetch_engines and chain:
-        ignored = shutil.ignore_patterns(MADE, ".*")
-        shutil.copytree(cache.folder(plan.steps[chain[-1]]), output / _ENGINE, ignore=ignored)
     steps = []
     for step in (plan.steps[key] for key in chain):
         if (made := cache.find(step)) is not None:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.pass_times import TableValue
-from trtbench.core.errors import UsageError, refuse_unknown
+from trtbench.core.errors import refuse_unknown
 from trtbench.core.metrics import Metric
 from trtbench.core.results import LoadedItem
 from trtbench.core.run import Scalar, Score
@@ -66,23 +66,6 @@ def calibrating(flags: Sequence[Flag], settings: Settings) -> dict[str, Scalar]:
     own = {flag.key: flag.to_calibrate for flag in flags if flag.to_calibrate is not None}
     given = {key: value for key, value in settings.items() if value is not None}
     return completed(flags, {**own, **given})
-
-
-def settings_from_text(flags: Sequence[Flag], given: Mapping[str, str]) -> dict[str, Scalar]:
-    """Read settings given as text in the kinds of their flags."""
-    switches = {"true": True, "on": True, "false": False, "off": False}
-    readers: dict[str, Callable[[str], Scalar]] = {
-        "text": str, "whole": int, "number": float, "switch": lambda text: switches[text.lower()],
-    }  # fmt: skip
-    kinds = {flag.key: flag.kind for flag in flags}
-    found: dict[str, Scalar] = {}
-    for name, text in given.items():
-        key = name.replace("-", "_")
-        try:
-            found[key] = readers[kinds.get(key, "text")](text)
-        except (ValueError, KeyError):
-            raise UsageError(f"{name}={text} is not a {kinds[key]}") from None
-    return found
 
 
 def number(settings: Settings, key: str) -> float:

@@ -25,7 +25,6 @@ D = TypeVar("D", bound="LiveDrawing")
 T = TypeVar("T")
 
 PLAIN_S = 2.0
-"""Seconds between lines of progress where there is no terminal."""
 
 
 class LiveDrawing:
@@ -148,9 +147,7 @@ def show_conversion(sidecar: Sidecar, output: Path, *, as_json: bool) -> None:
     if as_json:
         import msgspec
 
-        from trtbench.verbs._outputs import ConversionOutput
-
-        print_json(ConversionOutput(path=str(output), **msgspec.structs.asdict(sidecar)))
+        print_json({**msgspec.structs.asdict(sidecar), "path": str(output)})
         return
 
     draw(document_from_conversion(sidecar, size_bytes=output.stat().st_size))

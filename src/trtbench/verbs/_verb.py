@@ -43,10 +43,8 @@ class Caller:
     """Who called a verb: how progress and remarks reach them. The default is a Python program."""
 
     command: str | None = None
-    """The command line, for the record of a run."""
     say: Callable[[str], None] = lambda text: None
     progress: Callable[[str], AbstractContextManager[Listener]] = _no_progress
-    """Shows the progress of work that has a title."""
     on_terminal: bool = False
 
     def settings(self, store: str | Path | None = None) -> Config:
@@ -124,18 +122,13 @@ class Verb(Generic[R, T, V]):
     """Shows a result; gives the exit status where it is not 0."""
     view: type[V]
     plan: Callable[[R, V, Caller], None] | None = None
-    """Shows what would be done, for ``--dry-run``."""
     each: Callable[[R, V], list[R]] | None = None
     """Takes apart a command line that asks for several."""
     task: TaskFlags = ""
     images_flag: str | None = None
     """The flag beside which a task prepares images though ``--task`` names none."""
     joins_dims: bool = False
-    """Takes ``--input-shape -1 3 224 224`` for one value."""
-    hidden: bool = False
-    """An old spelling, not listed."""
     doc: str = ""
-    """The help; by default that of the module."""
     within: Mapping[str, AnyVerb] | None = None
     """Verbs that act on what this one lists: ``runs show``."""
 

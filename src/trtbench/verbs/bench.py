@@ -1,12 +1,10 @@
 """Measure a model in fresh processes and keep the run.
 
-Several models are measured one by one. What follows ``--`` is passed on to runtimes that are
-programs (trtexec). A launch that breaks leaves a failed run in the store. With --slo it is the
-run at the highest rate that keeps the bound.
+What follows ``--`` is passed on to runtimes that are programs (trtexec). A launch that breaks
+leaves a failed run in the store. With --slo it is the run at the highest rate that keeps the bound.
 
 Examples:
   trtbench bench model.onnx --batch 8
-  trtbench bench small.onnx large.onnx --launches 5
   trtbench bench model.onnx --shape input:8x3x224x224 --duration 10s \\
       --launches 5
   trtbench bench model.onnx --protocol server --rate 200/s
@@ -28,15 +26,13 @@ Examples:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trtbench.core.errors import UsageError
 from trtbench.requests.fields import option
 from trtbench.requests.measure import BenchRequest
 from trtbench.verbs._screen import draw, print_json, say, show_job
-from trtbench.verbs._verb import Caller, PlanView, Verb, is_model, python_function
+from trtbench.verbs._verb import Caller, PlanView, Verb, python_function
 
 if TYPE_CHECKING:
     from trtbench.core.run import Run
@@ -80,9 +76,12 @@ def show(run: Run, request: BenchRequest, view: BenchView) -> None:
 def show_run(run: Run, *, as_json: bool, explain: bool = True, alone: bool = True) -> None:
     """Show a run; a search for a rate stands for the run it ended with, or before it."""
     if as_json:
-        from trtbench.verbs._outputs import run_output
+        from trtbench.analysis.summary import summary_from_run
+        from trtbench.report.run_facts import memory_of
 
-        print_json(run_output(run))
+        about = {"load": run.load, "memory": memory_of(run)}
+        found = {"run": run.record, "path": str(run.path), "summary": summary_from_run(run)}
+        print_json({**found, **about})
         return
     if run.load is not None:
         from trtbench.report.sections.load import document_from_load
@@ -132,24 +131,5 @@ def show_plan(spec: RunSpec, *, as_json: bool, checked: bool = False) -> None:
         say(f"note: {assumed}")
 
 
-def requests_of(request: BenchRequest, view: PlanView) -> list[BenchRequest]:
-    """Take further models for what they are; arguments for a program stay with the first."""
-    from trtbench.models.identity import model_ref
-
-    more = [word for word in request.extra_args if is_model(word) and word[0] != "-"]
-    if not more or len(more) < len(request.extra_args):
-        return [request]
-    if view.as_json or request.output is not None:
-        raise UsageError(
-            "several models have several runs",
-            facts={"models": ", ".join([str(request.model), *more])},
-            fix="leave --json and -o out; trtbench runs --json lists them",
-        )
-    for model in more:
-        if ":" not in model and not Path(model).exists():
-            model_ref(Path(model))  # refuses it before the first is measured
-    return [replace(request, model=model, extra_args=()) for model in (request.model, *more)]
-
-
-verb = Verb(BenchRequest, run, show, BenchView, plan=plan, each=requests_of, task="images")
+verb = Verb(BenchRequest, run, show, BenchView, plan=plan, task="images")
 bench = python_function(BenchRequest, run)

@@ -72,9 +72,7 @@ def show(checked: Checked, request: CheckRequest, view: JsonView) -> None:
     from trtbench.measure.jobs import refuse_failed
 
     if view.as_json:
-        from trtbench.verbs._outputs import CheckOutput
-
-        print_json(CheckOutput(check=checked))
+        print_json({"check": checked})
     else:
         from trtbench.report.sections.checks import document_from_check
 

@@ -12,7 +12,7 @@ speed is judged over builds, outputs and layers are compared. Two models: networ
 pairs of builds.
 
 With --why two runs of one model are explained: each condition in which they differ is listed with
-what the facts allow to say, and with --measure it is changed and measured one after the other.
+what the facts allow to say.
 
 Examples:
   trtbench compare model.onnx model.int8.onnx --batch 8
@@ -27,7 +27,6 @@ Examples:
       --python ~/trt10/bin/python
   trtbench compare last tag:trtexec --why
   trtbench compare serve-run trtexec.log,times.json --why
-  trtbench compare last tag:graph --why --measure
   >>> trtbench.compare("model.onnx", "model.int8.onnx", batch=8).verdicts[0].kind
 """
 
@@ -47,8 +46,8 @@ from trtbench.verbs._verb import Caller, JsonView, Verb, python_function, refuse
 
 if TYPE_CHECKING:
     from trtbench.analysis.builds import Lottery, NetworksCompared, Upgrade
+    from trtbench.analysis.stored_comparison import Ladder
     from trtbench.core.results import Compared, Comparison
-    from trtbench.workflows.engines import Explanation
 
     Pairs: TypeAlias = Sequence[Compared | NetworksCompared]
 
@@ -58,12 +57,6 @@ class WhyRequest(CompareRequest):
     """A comparison, or the reasons of a difference."""
 
     why: bool = option(False, "Explain the difference between two runs of one model.")
-    measure: bool = option(False, "With --why: change one condition after the other and measure.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.measure and not self.why:
-            raise UsageError("--measure measures the steps of --why", fix="--why --measure")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +68,7 @@ class CompareView(JsonView):
     )
 
 
-def run(request: WhyRequest, caller: Caller) -> Pairs | Lottery | Upgrade | Explanation:
+def run(request: WhyRequest, caller: Caller) -> Pairs | Lottery | Upgrade | Ladder:
     if not request.why:
         return compared(request, caller)
     if len(request.candidates) != 1:
@@ -83,14 +76,8 @@ def run(request: WhyRequest, caller: Caller) -> Pairs | Lottery | Upgrade | Expl
             "--why explains the difference between two runs",
             fix="trtbench compare last tag:NAME --why",
         )
-    asked = ExplainRequest(
-        run=request.baseline,
-        against=request.candidates[0],
-        measure=request.measure,
-        launches=request.launches or 3,
-        store=request.store,
-    )
-    return explained(asked, caller)
+    sides = {"run": request.baseline, "against": request.candidates[0]}
+    return explained(ExplainRequest(**sides, store=request.store), caller)
 
 
 def compared(request: CompareRequest, caller: Caller) -> Pairs | Lottery | Upgrade:
@@ -108,25 +95,17 @@ def compared(request: CompareRequest, caller: Caller) -> Pairs | Lottery | Upgra
         return Builds(request=request, store=store, config=config, execution=execution).compare()
 
 
-def explained(request: ExplainRequest, caller: Caller) -> Explanation:
-    from trtbench.requests.execution import Execution
-    from trtbench.workflows.engines import explain_measured, explain_stated, named_run
+def explained(request: ExplainRequest, caller: Caller) -> Ladder:
+    from trtbench.analysis.stored_comparison import ladder_from_runs
+    from trtbench.workflows.engines import named_run
 
-    store, config = caller.opened(request)
-    a, b = (named_run(str(name), store) for name in (request.run, request.against))
-    if not request.measure:
-        return explain_stated(a, b)
-    with caller.progress("compare") as listen:
-        execution = Execution(
-            python=config.python_for(a.record.spec.runtime), command=caller.command, listen=listen
-        )
-        return explain_measured(a, b, store=store, execution=execution, launches=request.launches)
+    store, _ = caller.opened(request)
+    return ladder_from_runs(*(named_run(str(e), store) for e in (request.run, request.against)))
 
 
-def show(
-    found: Pairs | Lottery | Upgrade | Explanation, request: WhyRequest, view: CompareView
-) -> None:
+def show(found: Pairs | Lottery | Upgrade | Ladder, request: WhyRequest, view: CompareView) -> None:
     from trtbench.analysis.builds import Lottery, NetworksCompared, Upgrade
+    from trtbench.analysis.stored_comparison import Ladder
     from trtbench.report.sections.verdicts import (
         document_from_comparisons,
         document_from_ladder,
@@ -134,7 +113,6 @@ def show(
         document_from_networks,
         document_from_upgrade,
     )
-    from trtbench.workflows.engines import Explanation
 
     if isinstance(found, Lottery):
         show_value(found, document_from_lottery, as_json=view.as_json)
@@ -142,31 +120,36 @@ def show(
     if isinstance(found, Upgrade):
         show_value(found, document_from_upgrade, as_json=view.as_json)
         return
-    if isinstance(found, Explanation):
+    if isinstance(found, Ladder):
         from trtbench.workflows.engines import labels_of
 
-        run, against = str(request.baseline), str(request.candidates[0])
-        hint = f"to measure every step: trtbench compare {run} {against} --why --measure"
-        document = document_from_ladder(
-            found.ladder,
-            labels_of(run, against),
-            measured=found.measured,
-            hint=None if found.measured else hint,
-        )
+        labels = labels_of(str(request.baseline), str(request.candidates[0]))
+        document = document_from_ladder(found, labels)
         print_json(document.data) if view.as_json else draw(document)
         return
     networks = [each for each in found if isinstance(each, NetworksCompared)]
     pairs = [each for each in found if not isinstance(each, NetworksCompared)]
     if view.as_json:
-        from trtbench.verbs._outputs import comparison_output
-
-        print_json(comparison_output(found))
+        printed = [_plain(each) for each in found]
+        print_json(printed[0] if len(printed) == 1 else printed)
     elif networks:
         draw(document_from_networks(networks))
     else:
         draw(document_from_comparisons(pairs, selftest=request.selftest))
     if not request.selftest:
         _write(pairs, Path(request.output_dir), view)
+
+
+def _plain(each: Compared | NetworksCompared) -> dict[str, object]:
+    from trtbench.core.results import Compared
+
+    apart = isinstance(each, Compared)
+    return {
+        "comparison": each.comparison,
+        "mode": each.mode,
+        "interference": each.interference if apart else None,
+        "builds": None if apart else (each.baseline, each.candidate),
+    }
 
 
 def _write(found: Sequence[Compared], folder: Path, view: CompareView) -> None:

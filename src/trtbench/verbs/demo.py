@@ -48,9 +48,13 @@ def run(request: DemoRequest, caller: Caller) -> Demo:
 
 def show(found: Demo, request: DemoRequest, view: JsonView) -> None:
     if view.as_json:
-        from trtbench.verbs._outputs import demo_output
+        from trtbench.analysis.summary import summary_from_run
 
-        print_json(demo_output(found))
+        runs = [{"run": run.record, "summary": summary_from_run(run)} for run in found.runs]
+        compared = {str(batch): each.comparison for batch, each in found.compared.items()}
+        files = [str(path) for path in found.files]
+        about = {"scores": found.scores, "comparisons": compared, "files": files}
+        print_json({"runs": runs, **about})
     else:
         from trtbench.report.sections.verdicts import document_from_demo
 

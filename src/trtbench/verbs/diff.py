@@ -75,7 +75,7 @@ class DiffView(LayersView):
 
     why: bool = option(False, "Rank the causes why B is not faster than A.")
     output: File | None = option(
-        None, "Write all rows to FILE.csv, .json or .parquet.", ("-o", "--output"), kind=FILE
+        None, "Write all rows to FILE.csv or .json.", ("-o", "--output"), kind=FILE
     )
 
 

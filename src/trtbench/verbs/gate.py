@@ -57,7 +57,6 @@ class Gates:
 
     gates: tuple[Gate, ...]
     failed: tuple[Failed, ...] = ()
-    """Models that could not be measured."""
 
     @property
     def open(self) -> bool:

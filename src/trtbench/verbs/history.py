@@ -7,7 +7,6 @@ p below 0.001 and five runs on each side, and is confirmed when two further runs
 Examples:
   trtbench history resnet18 --since 30d
   trtbench history --changes -o artifacts/history
-  trtbench history model.onnx --reference reference.onnx
   trtbench gate model.onnx --baseline best --max-slowdown 3%
   >>> trtbench.history("resnet18", since="30d").series
 """
@@ -43,9 +42,7 @@ def show(found: History, request: HistoryRequest, view: JsonView) -> None:
     from trtbench.report.sections.history import document_from_series
 
     if view.as_json:
-        from trtbench.verbs._outputs import HistoryOutput
-
-        print_json(HistoryOutput(series=found.series, left_out=found.left_out))
+        print_json({"series": found.series, "left_out": found.left_out})
     elif found.series:
         draw(document_from_series(found.series).having(title="").with_figures(()))
     for why, count in found.left_out.items():

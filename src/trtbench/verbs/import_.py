@@ -46,9 +46,7 @@ def show(result: ImportResult, request: ImportRequest, view: JsonView) -> int | 
     for warning in result.warnings:
         say(f"warning: {warning}")
     if view.as_json:
-        from trtbench.verbs._outputs import import_output
-
-        print_json(import_output(result))
+        print_json(_plain(result))
     else:
         from trtbench.report.listings import document_from_import
 
@@ -68,6 +66,21 @@ def show(result: ImportResult, request: ImportRequest, view: JsonView) -> int | 
     made = f"{runs} {'would be ' if request.dry_run else ''}imported{again}"
     say(f"{made}, {counted(len(result.unused), 'file')} not used")
     return None if result.complete and result.runs else EXIT_FAILED
+
+
+def _plain(result: ImportResult) -> dict[str, object]:
+    from trtbench.importing.files import plain
+
+    runs = [
+        {
+            **vars(each),
+            "path": str(each.path) if each.path else None,
+            "files": [plain(path) for path in each.files],
+        }
+        for each in result.runs
+    ]
+    written = [str(path) for path in result.written]
+    return {**vars(result), "runs": runs, "written": written}
 
 
 verb = Verb(ImportRequest, run, show, JsonView)

@@ -7,7 +7,6 @@ read and write when nothing is fused; fused traffic is weights, inputs and outpu
 Examples:
   trtbench inspect model.onnx --batch 8
   trtbench inspect model.engine
-  trtbench inspect model.engine --load
   trtbench inspect graph.json --onnx model.onnx --layers
   trtbench inspect graph.json --top 10
   trtbench inspect model.onnx --csv > nodes.csv
@@ -43,9 +42,6 @@ class InspectRequest(StoreFields):
     onnx: File | None = option(
         None, "The ONNX file an engine was built from, to compare parameters with.", kind=FILE
     )
-    load: bool = option(
-        False, "Load an engine here and run it once: what it takes of the GPU's memory."
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,16 +61,14 @@ class InspectView(JsonView):
 def run(request: InspectRequest, caller: Caller) -> Inspection:
     from trtbench.workflows.inspect import inspect
 
-    config = caller.settings(request.store)
     # A file needs no store, which may be somebody else's or read-only.
-    store = None if Path(request.file).exists() else caller.store(config)
+    store = None if Path(request.file).exists() else caller.opened(request)[0]
     return inspect(
         request.file,
         store=store,
         shapes={name: tuple(dims) for name, dims in request.shapes.items()},
         batch=request.batch,
         onnx=Path(request.onnx) if request.onnx else None,
-        load=config if request.load else None,
     )
 
 

@@ -13,7 +13,7 @@ Examples:
       --gpu 'NVIDIA H200'
   trtbench profile last --expect 'share(precision=int8)>=80%' \\
       --junit layers.xml
-  trtbench profile last --all -o layers.parquet
+  trtbench profile last --all -o layers.json
   trtbench profile last --draw engine.svg --colour precision
   >>> trtbench.profile("model.engine").layers.layers[0].average_s
 """
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from trtbench.core.run import Run
     from trtbench.workflows.engines import EngineSource
 
-TABLES = (".csv", ".json", ".parquet")
+TABLES = (".csv", ".json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,7 @@ class SourceRequest(LayerRowFields, EngineSourceFields, ProfileRequest):
 
     output: File | None = option(
         None,
-        "Folder for the run; or all layers as FILE.csv, .json or .parquet.",
+        "Folder for the run; or all layers as FILE.csv or .json.",
         ("-o", "--output"),
         kind=FILE,
         stays=WRITTEN_HERE,

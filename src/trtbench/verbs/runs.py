@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from trtbench.workflows.runs import Entries
 
 SHOWN = 50
-"""Runs on a screen, where nobody says how many."""
 
 
 def run(request: RunsRequest, caller: Caller) -> Entries:

@@ -25,7 +25,6 @@ Examples:
 from __future__ import annotations
 
 import shlex
-import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,23 +33,19 @@ from typing import TYPE_CHECKING
 from trtbench.core.errors import EXIT_BROKEN, JobError, UsageError, refuse_unknown
 from trtbench.core.safety import clean_line, mask
 from trtbench.core.units import text_from_long_time, text_from_seconds
-from trtbench.requests.fields import LIST, Words, fields_of, option, words_from_text
-from trtbench.requests.groups import ExecutorFields
+from trtbench.requests.fields import LIST, Words, option, words_from_text
 from trtbench.requests.sweep import SweepRequest
 from trtbench.verbs._screen import LiveDrawing, draw, print_json, say
 from trtbench.verbs._verb import Caller, PlanView, Verb, python_function
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from trtbench.analysis.sweep import Chosen
-    from trtbench.report.document import Document
     from trtbench.requests.settings import Config
     from trtbench.store.store import Store
     from trtbench.sweep.matrix import Matrix
     from trtbench.sweep.plan import SweepPlan
     from trtbench.sweep.result import Results
-    from trtbench.sweep.run import Found, SweepProgress
+    from trtbench.sweep.run import SweepProgress
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,8 +91,8 @@ def run(request: SweepRequest, caller: Caller) -> Swept:
                 retry_failed=request.retry_failed, watch=board,
             )  # fmt: skip
         except KeyboardInterrupt:
-            words = ["trtbench", "sweep", "--resume", str(folder), *_executor_words(request)]
-            caller.say(f"go on with: {shlex.join(words)}")
+            again = " and the same --executor" if request.executor else ""
+            caller.say(f"go on with: trtbench sweep --resume {shlex.quote(str(folder))}{again}")
             raise
     for note in sweep.notes:
         caller.say(f"note: {note}")
@@ -183,7 +178,6 @@ def plan(request: SweepRequest, view: PlanView, caller: Caller) -> None:
 def show(found: Swept, request: ChoiceRequest, view: SweepView) -> int | None:
     from trtbench.report.sections.sweep import document_from_sweep
     from trtbench.sweep.result import write_results
-    from trtbench.sweep.run import ENGINES
 
     results, folder = found.results, found.folder
     formats = () if view.format == "none" else words_from_text(view.format)
@@ -198,22 +192,11 @@ def show(found: Swept, request: ChoiceRequest, view: SweepView) -> int | None:
     pictures = [path for path in paths if path.suffix == ".png"]
     shown = f"; {len(pictures)} pictures in {pictures[0].parent.name}/" if pictures else ""
     say(f"wrote {len(paths)} files to {folder}; start with {paths[0].name}{shown}")
-    if (engines := folder / ENGINES).is_dir():
-        say(f"what other machines built is in {engines}, by machine and case")
     if chosen is not None and not chosen.rows:
         return EXIT_BROKEN
     if not results.runs:
         raise JobError("no case of the sweep could be measured", fix=f"see {paths[0]}")
     return None
-
-
-def _executor_words(request: SweepRequest) -> Iterator[str]:
-    """Write anew where the work is done: the folder of a sweep does not say."""
-    for field in fields_of(ExecutorFields):
-        value = getattr(request, field.name)
-        if value != field.default:
-            for each in value if isinstance(value, list | tuple) else (value,):
-                yield from (field.flag, str(each))
 
 
 def _chosen(results: Results, where: str, best: str) -> tuple[Chosen, str]:
@@ -240,14 +223,8 @@ def _print_json(results: Results, folder: Path, chosen: Chosen | None) -> None:
     print_json(document)
 
 
-MOST_ROWS = 24
-"""Rows of the live table; more would scroll off the screen."""
-_MARKS = {"now": "▶", "failed": "✗", "done": "✓", "waiting": "·"}
-"""Of the states of cases, in the order in which they are worth a row."""
-
-
 class Board(LiveDrawing):
-    """The state of a sweep on stderr: a table on a terminal, a line for each case elsewhere."""
+    """The progress of a sweep on stderr: a line per case, on a terminal also what is running."""
 
     def __init__(self) -> None:
         from rich.live import Live
@@ -261,71 +238,26 @@ class Board(LiveDrawing):
 
     def __call__(self, progress: SweepProgress) -> None:
         """Redraw between jobs only: while a child measures, this process sleeps."""
-        if self._live:
-            from rich.console import Group
-
-            from trtbench.report.renderers.terminal import lines
-
-            drawn = lines(_board(progress), width=self._console.width)
-            self._live.update(Group(*drawn), refresh=True)
-            return
         for place, failure in progress.failures.items():
             self._say(f"failed: {progress.plan.cases[place].name}: {failure.text}")
         for place, found in progress.found.items():
-            self._say(f"done: {progress.plan.cases[place].name}: {_median(found)} ({found.run})")
-        if progress.doing:
-            self._say(f"{_count(progress)} {progress.doing}{_left(progress)}")
+            median = text_from_seconds(found.cached.median_s) if found.cached else "–"
+            self._say(f"done: {progress.plan.cases[place].name}: {median} ({found.run})")
+        left = progress.left_s
+        rest = f" · about {text_from_long_time(left)} left" if left is not None else ""
+        count = f"[{progress.done}/{progress.total}]" if progress.total else "[prepare]"
+        if self._live:
+            from rich.text import Text
+
+            line = f"{count} {progress.doing or 'finishing'}{rest}"
+            self._live.update(Text(mask(clean_line(line))), refresh=True)
+        elif progress.doing:
+            self._say(f"{count} {progress.doing}{rest}")
 
     def _say(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
             self._console.print(mask(clean_line(text)), markup=False, soft_wrap=True)
-
-
-def _board(progress: SweepProgress) -> Document:
-    from trtbench.report.document import Cell, Heading, document_from_blocks, table_from_rows
-
-    states = progress.state
-    order = sorted(states, key=lambda place: list(_MARKS).index(states[place]))
-    shown = set(order[:MOST_ROWS])
-    rows = [
-        (
-            Cell(text=_MARKS[states[place]], tone="bad" if states[place] == "failed" else "plain"),
-            case.name,
-            _median(progress.found[place]) if place in progress.found else "",
-            progress.failures[place].text if place in progress.failures else "",
-        )
-        for place, case in enumerate(progress.plan.cases)
-        if place in shown
-    ]
-    headings = (
-        Heading(key="state", title=""),
-        Heading(key="case", title="Case", fit="shorten"),
-        Heading(key="median_s", title="Median", align="right"),
-        Heading(key="reason", title="", fit="wrap", rank=1),
-    )
-    more = f"… and {len(states) - len(shown)} more" if len(states) > len(shown) else None
-    table = table_from_rows("board", headings=headings, rows=rows, caption=more)
-    return document_from_blocks("board", [table], title=_headline(progress))
-
-
-def _headline(progress: SweepProgress) -> str:
-    elapsed = text_from_long_time(time.monotonic() - progress.began)
-    parts = (_count(progress), progress.doing or "finishing", f"{elapsed} so far")
-    return " · ".join(parts) + _left(progress)
-
-
-def _count(progress: SweepProgress) -> str:
-    return f"[{progress.done}/{progress.total}]" if progress.total else "[prepare]"
-
-
-def _left(progress: SweepProgress) -> str:
-    left = progress.left_s
-    return f" · about {text_from_long_time(left)} left" if left is not None else ""
-
-
-def _median(found: Found) -> str:
-    return text_from_seconds(found.cached.median_s) if found.cached else "–"
 
 
 verb = Verb(ChoiceRequest, run, show, SweepView, plan=plan, task="typed")

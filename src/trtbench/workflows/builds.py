@@ -60,13 +60,11 @@ from trtbench.workflows.inspect import read_graph
 
 TAG = "builds"
 Recipe = tuple[BuildRequest, str, str | None]
-"""What to build, its label, and the interpreter that builds it."""
 BUILDING = 0.6
 """Part of the progress bar that building takes; the rest is measured."""
 LAUNCHES, DURATION = 3, "1s"
 """Of every engine that is compared, unless the request says otherwise."""
 RANDOM = 16
-"""Random inputs on which outputs are compared."""
 PAIRED = "pairs of builds, each with one timing cache of its own"
 UNPAIRED = "builds that have nothing in common"
 NO_OUTPUTS = Aspect(name="outputs", same=None, text="not compared: trtbench check compares outputs")

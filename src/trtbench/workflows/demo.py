@@ -36,7 +36,6 @@ class Demo:
     runs: tuple[Run, ...]
     scores: dict[str, Scores]
     compared: dict[int, Compared]
-    """INT8 against FP32, by batch."""
     files: tuple[Path, ...]
 
 

@@ -13,8 +13,6 @@ from typing import Literal
 
 import msgspec
 
-from trtbench.convert.builders import BUILDERS
-from trtbench.convert.builders.contract import Builder
 from trtbench.core.errors import TrtbenchError
 from trtbench.core.plugins import EXTRAS, foreign_plug_ins
 from trtbench.core.results import ShortView
@@ -30,7 +28,6 @@ from trtbench.host.machine import container, mps_settings
 from trtbench.host.process import run_process, tail
 from trtbench.host.workers import WORKER_NEEDS, worker_environment
 from trtbench.runtimes import RUNTIMES
-from trtbench.runtimes.contract import Runtime
 
 Status = Literal["ok", "missing", "broken", "info"]
 
@@ -48,7 +45,6 @@ class Check(Value, frozen=True, kw_only=True):
     status: Status
     detail: str
     fix: str | None = None
-    """What to type to get it."""
     origin: str | None = None
     """Where a setting came from; ``None`` for everything else."""
 
@@ -242,8 +238,6 @@ def _store(location: str | None) -> Check:
     return _check("store", "info", f"{path}, made by the first run, {free}")
 
 
-PluginKind = Literal["runtime", "builder"]
-
 TIMEOUT_S = 60.0
 """A large library on a cold disk takes half a minute to import; longer is a hang."""
 
@@ -252,7 +246,7 @@ import importlib.util as u, sys
 s = u.spec_from_file_location('trtbench', {init!r}, submodule_search_locations=[{folder!r}])
 m = u.module_from_spec(s); sys.modules['trtbench'] = m; s.loader.exec_module(m)
 from trtbench.workflows.doctor import answer
-answer(sys.argv[1], events=int(sys.argv[2]), kind=sys.argv[3])
+answer(sys.argv[1], events=int(sys.argv[2]))
 """
 """Another interpreter uses this very package, as it does for a measurement."""
 
@@ -261,20 +255,12 @@ class ProbeAnswer(Value, frozen=True, kw_only=True):
     """What a runtime reports of itself, or how it failed to."""
 
     reason: str | None = None
-    """Why it is not available; ``None`` when it works."""
     problem: str | None = None
-    """Why it could not answer: a broken import, a crash, a hang."""
     fix: str | None = None
 
 
-def probe(
-    name: str,
-    *,
-    kind: PluginKind = "runtime",
-    python: str = sys.executable,
-    timeout_s: float = TIMEOUT_S,
-) -> ProbeAnswer:
-    """Ask a runtime or builder in a fresh process of the interpreter that would run it."""
+def probe(name: str, *, python: str = sys.executable, timeout_s: float = TIMEOUT_S) -> ProbeAnswer:
+    """Ask a runtime in a fresh process of the interpreter that would run it."""
     package = Path(__file__).resolve().parents[1]
     code = _CODE.format(init=str(package / "__init__.py"), folder=str(package))
     heard: dict[str, str | None] = {}
@@ -282,7 +268,7 @@ def probe(
         log = folder / "log.txt"
         try:
             end = run_process(
-                [python, "-c", code, name, "{events}", kind],
+                [python, "-c", code, name, "{events}"],
                 log=log,
                 timeout_s=timeout_s,
                 env=worker_environment(python),
@@ -306,10 +292,10 @@ def probe(
     return ProbeAnswer(problem=said, fix=fix)
 
 
-def answer(name: str, *, events: int, kind: str) -> None:
+def answer(name: str, *, events: int) -> None:
     """Answer in the child: first the fix, then whether it works."""
     try:
-        module: Runtime | Builder = (BUILDERS if kind == "builder" else RUNTIMES).load(name)
+        module = RUNTIMES.load(name)
         _say(events, fix=module.fix())
         _say(events, reason=module.available())
     except TrtbenchError as problem:

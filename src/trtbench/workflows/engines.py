@@ -10,21 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trtbench.analysis.stored_comparison import (
-    Ladder,
-    Rung,
-    headline_of,
-    ladder_from_runs,
-    steps_between,
-    title_of_step,
-)
-from trtbench.analysis.summary import summary_from_run
-from trtbench.core.errors import InputError, UsageError, writing
-from trtbench.core.plugins import optional_library
-from trtbench.core.results import ShortView
+from trtbench.core.errors import InputError, UsageError
 from trtbench.core.run import Run
 from trtbench.core.samples import EngineGraph
-from trtbench.core.units import text_from_seconds
 from trtbench.host.files import write_output
 from trtbench.importing.files import (
     FoundFile,
@@ -56,8 +44,8 @@ from trtbench.layers.table import (
     matching,
     precision_truth,
 )
-from trtbench.measure.bench import run_bench, way_to_layers
-from trtbench.models.identity import changed, source_of
+from trtbench.measure.bench import way_to_layers
+from trtbench.models.identity import source_of
 from trtbench.models.onnx_model import read_onnx
 from trtbench.report.document import Document
 from trtbench.report.renderers.csv import csv_from_lines
@@ -66,7 +54,6 @@ from trtbench.report.sections.layers import (
     document_from_layers,
     document_from_why,
 )
-from trtbench.requests.execution import Event, Execution
 from trtbench.requests.fields import File
 from trtbench.store.directory import RECORD, demand_finished, read_run
 from trtbench.store.store import Store
@@ -75,8 +62,6 @@ from trtbench.trtexec.exports import graph_from_json
 NOT_KEPT = "(files)"
 USED = ("profile", "layers", "log", "times", "metadata", "device", "toolkit-layers")
 """Kinds of files that tell something of layers or of the whole around them."""
-_TIMED = ("profile", "toolkit-layers")
-MOST_NAMED = 4
 _EXPORT = (
     "trtexec --exportProfile=profile.json --exportLayerInfo=graph.json "
     "--profilingVerbosity=detailed"
@@ -99,41 +84,26 @@ def engine_from_words(
     source: Sequence[File], *, store: Store | None, onnx: File | None = None, gpu: str | None = None
 ) -> EngineSource:
     """Read an engine from a run, a folder, or files; an ONNX file may be among them."""
-    words = [str(word) for word in source]
-    if not words:
-        raise UsageError("nothing was named", fix="trtbench profile RUN, or files of trtexec")
-    files = [word for word in words if Path(word).is_file()]
-    folders = [
-        word for word in words if Path(word).is_dir() and not (Path(word) / RECORD).is_file()
-    ]
-    named = [word for word in words if word not in (*files, *folders)]
-    found = [found_from_path(Path(word), named=True) for word in files]
-    found += [each for word in folders for each in _files_of_engine(Path(word))]
+    found: list[FoundFile] = []
+    names: list[str] = []
+    for path in map(Path, source):
+        if path.is_file():
+            found.append(found_from_path(path, named=True))
+        elif path.is_dir() and not (path / RECORD).is_file():
+            found += _readable(path)
+        else:
+            names.append(str(path))
     models = [each.path for each in found if each.kind == "onnx"]
     model = Path(onnx) if onnx else next(iter(models), None)
     others = [each for each in found if each.kind != "onnx"]
-    if named and others:
+    if not names:
+        return _from_files(others, model, gpu, label=plain(Path(source[0]).resolve().name))
+    if others or len(names) > 1:
         raise UsageError(
-            f"{named[0]} is no file, and files were named beside it",
-            fix="name one run, or the files of one",
+            f"layers are of one engine, and {names[0]} is not the only name",
+            fix="name one run, or the files of one; trtbench diff A B compares two",
         )
-    if len(named) > 1:
-        raise UsageError(
-            f"{len(named)} runs were named", fix=f"trtbench diff {' '.join(named[:2])}"
-        )
-    if not named:
-        engine = _from_files(others, model, gpu)
-        return replace(engine, label=plain(Path(folders[0]).resolve().name)) if folders else engine
-    folder = Path(named[0])
-    if not folder.is_dir() and (
-        store is None or folder.suffix in (".json", ".log", ".txt", ".csv")
-    ):
-        raise InputError(
-            f"there is no file {folder}", fix="give a file, or a run: trtbench runs lists them"
-        )
-    run = demand_finished(
-        read_run(folder) if folder.is_dir() or store is None else store.load(named[0])
-    )
+    run = named_run(names[0], store)
     if run.layers is None and run.graph is None:
         raise UsageError(
             f"the run {run.id} has neither layer times nor layer information",
@@ -160,18 +130,10 @@ def engine_from_run(run: Run, *, model: Path | None = None, gpu: str | None = No
     return _engine(run.id, run, run.graph, Path(source.path) if source else model, gpu)
 
 
-def _from_files(found: Sequence[FoundFile], model: Path | None, gpu: str | None) -> EngineSource:
-    if not found:
-        raise UsageError(
-            "an ONNX file alone has no layers of an engine", fix=f"trtbench inspect {model}"
-        )
-    first = found[0]
-    if first.kind == "plan" and len(found) == 1:
-        raise UsageError(
-            f"{first.path.name} is an engine: nothing in it was timed",
-            fix=f"trtbench profile {first.path}",
-        )
-    beside = _beside(first) if len(found) == 1 else []
+def _from_files(
+    found: Sequence[FoundFile], model: Path | None, gpu: str | None, *, label: str
+) -> EngineSource:
+    beside = _beside(found[0]) if len(found) == 1 else []
     drafts = sorted(_drafts([*found, *beside]), key=lambda draft: not draft.measured)
     measured = [draft for draft in drafts if draft.measured]
     if len(measured) > 1:
@@ -187,15 +149,15 @@ def _from_files(found: Sequence[FoundFile], model: Path | None, gpu: str | None)
     run = run_from_draft(measured[0], Stated(), run_id=NOT_KEPT) if measured else None
     if graph is None and (run is None or run.layers is None):
         raise InputError(
-            "the files hold no layers",
-            facts={"files": ", ".join(plain(each.path) for each in found)},
-            fix=_EXPORT,
+            "the files hold no layers of an engine",
+            facts={"files": ", ".join(plain(each.path) for each in found) or "none that is known"},
+            fix=f"trtbench profile MODEL.engine, or {_EXPORT}",
         )
-    engine = _engine(plain(first.path.name), run, graph, model, gpu)
+    engine = _engine(label, run, graph, model, gpu)
     if not beside:
         return engine
-    ends = (plain(each.path.name).removeprefix(f"{first.key}.") for each in beside)
-    return replace(engine, notes=(f"read with what lies beside it: {', '.join(ends)}",))
+    ends = (plain(each.path.name).removeprefix(f"{found[0].key}.") for each in beside)
+    return replace(engine, notes=(f"read together with {', '.join(ends)}",))
 
 
 def _drafts(found: Sequence[FoundFile]) -> list[Draft]:
@@ -251,29 +213,6 @@ def _engine(
             f"{gpu!r} is not in the table of GPUs", fix="write it as nvidia-smi does: 'NVIDIA H200'"
         )
     return EngineSource(label=label, table=with_rates(table, peak), facts=facts, run=run)
-
-
-def _files_of_engine(folder: Path) -> list[FoundFile]:
-    """Find the layer times, the layer information and what bears their name, of one engine."""
-    found = list(_readable(folder))
-    timed = [each for each in found if each.kind in _TIMED]
-    graphs = [each for each in found if each.kind == "layers"]
-    leading = timed or graphs
-    if not leading:
-        raise InputError(
-            f"{plain(folder)} holds neither a run nor layer times nor layer information",
-            fix=_EXPORT,
-        )
-    keys = list(dict.fromkeys(each.key for each in leading))
-    if len(keys) > 1:
-        names = [plain(each.path.name) for each in leading]
-        raise UsageError(
-            f"{plain(folder)} holds the layers of {len(keys)} engines",
-            facts={"files": ", ".join(names[:MOST_NAMED]) + (", …" if names[MOST_NAMED:] else "")},
-            fix=f"name one of them: {plain(leading[0].path)}",
-        )
-    alone = graphs if timed and len(graphs) == 1 else []
-    return [each for each in found if each.key == keys[0] or each in alone]
 
 
 def two_engines(
@@ -408,15 +347,7 @@ def write_rows(rows: Sequence[Row], path: Path) -> Path:
         from trtbench.core.codec import json_from_value
 
         return write_output(path, json_from_value(list(rows)))
-    if ending != ".parquet":
-        raise UsageError(
-            f"{path.name} does not say how to write it", fix="end it in .csv, .json, .parquet"
-        )
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        table = optional_library("pyarrow").Table.from_pylist(list(rows))
-        optional_library("pyarrow.parquet").write_table(table, path, compression="zstd")
-    return path
+    raise UsageError(f"{path.name} does not say how to write it", fix="end it in .csv or .json")
 
 
 def write_drawing(svg: str, path: Path) -> Path:
@@ -426,115 +357,15 @@ def write_drawing(svg: str, path: Path) -> Path:
     return write_output(path, svg)
 
 
-LAUNCHES = 3
-"""Fresh processes for each step: their spread says which steps are real."""
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Explanation(ShortView):
-    """Two runs, and the ladder between them."""
-
-    a: Run
-    b: Run
-    ladder: Ladder
-    measured: bool = False
-    steps: tuple[Run, ...] = ()
-    """The runs that were measured between them."""
-
-
 def named_run(name: str, store: Store | None) -> Run:
     """Read a run by its name or folder, or make one of trtexec's files, joined by commas."""
     words = [part for part in name.split(",") if part]
     if words and all(Path(word).is_file() for word in words):
         return run_from_files(words)
     if (Path(name) / RECORD).is_file():
-        found = read_run(Path(name))
-    elif store is not None:
-        found = store.load(name)
-    else:
-        raise InputError(f"there is no run {name}", fix="trtbench runs lists them")
-    return demand_finished(found)
-
-
-def explain_stated(a: Run, b: Run) -> Explanation:
-    """Explain by what both runs state."""
-    return Explanation(a=a, b=b, ladder=ladder_from_runs(a, b))
-
-
-def explain_measured(
-    a: Run, b: Run, *, store: Store, execution: Execution, launches: int = LAUNCHES
-) -> Explanation:
-    """Measure the ladder: the first run again, then one thing changed at a time.
-
-    It leads to the other run's conditions on the first run's model, which must be the same file.
-    """
-    spec, other = a.record.spec, b.record.spec
-    if not Path(spec.model.path).is_file():
-        raise UsageError(
-            f"{spec.model.name} is not there to be measured again",
-            facts={"path": spec.model.path},
-            fix="leave --measure out, and the ladder is made of what both runs state",
+        return demand_finished(read_run(Path(name)))
+    if store is None or Path(name).suffix in (".json", ".log", ".txt", ".csv"):
+        raise InputError(
+            f"there is no file {name}", fix="give a file, or a run: trtbench runs lists them"
         )
-    if changed(spec.model):
-        raise UsageError(
-            f"{spec.model.name} has changed since the run {a.id}",
-            fix=f"trtbench bench {spec.model.path}, then explain that run",
-        )
-    target = other.having(
-        model=spec.model,
-        shapes=spec.shapes,
-        inputs=spec.inputs,
-        device=spec.device,
-        batch=other.batch if other.batch is not None else spec.batch,
-        options=spec.options,
-    )
-    wanted = [("again", spec), *steps_between(spec, target)]
-    tagged = replace(execution, tags=(*execution.tags, "explain"), run_id=None, output=None)
-    rungs: list[Rung] = []
-    runs = [a]
-    for number, (key, each) in enumerate(wanted):
-        words = f"step {number + 1} of {len(wanted)}: {title_of_step(key)}"
-        execution.listen(Event(kind="note", text=words))
-        wanted_run = each.having(launches=launches, profile=False)
-        runs.append(run_bench(wanted_run, store=store, execution=tagged))
-        rungs.append(_rung(key, *runs[-2:]))
-    metric_a, a_s = headline_of(facts_from_run(a))
-    metric_b, b_s = headline_of(facts_from_run(b))
-    _, last_s = headline_of(facts_from_run(runs[-1]))
-    ladder = Ladder(
-        metric_a=metric_a,
-        metric_b=metric_b,
-        a_s=a_s,
-        b_s=b_s,
-        rungs=tuple(rungs),
-        unexplained_s=None if b_s is None or last_s is None else b_s - last_s,
-    )
-    return Explanation(a=a, b=b, ladder=ladder, measured=True, steps=tuple(runs[1:]))
-
-
-def _rung(key: str, before: Run, after: Run) -> Rung:
-    (was, before_s), (metric, after_s) = (headline_of(facts_from_run(x)) for x in (before, after))
-    seconds = None if before_s is None or after_s is None else after_s - before_s
-    title, ends = "the same, measured again", ["then", "now"]
-    because = "what machine and moment change; no condition did"
-    if key != "again":
-        values = [getattr(each.record.spec, key) for each in (before, after)]
-        ends = ["on" if x is True else "off" if x is False else str(x) for x in values]
-        title, because = title_of_step(key), f"median {metric}"
-        if was != metric:
-            because = f"median {was} to {metric}"
-        found = (summary_from_run(each).interval for each in (before, after))
-        widths = [(each.high - each.low) / 2 for each in found if each]
-        if seconds is not None and widths:
-            relation = "within" if abs(seconds) <= max(widths) else "beyond"
-            spread = text_from_seconds(max(widths))
-            because += f"; {relation} the spread over launches, ± {spread}"
-    return Rung(
-        key=key,
-        title=title,
-        a=ends[0],
-        b=ends[1],
-        seconds=seconds,
-        evidence="measured",
-        because=because,
-    )
+    return demand_finished(store.load(name))

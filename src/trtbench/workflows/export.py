@@ -30,7 +30,6 @@ TARGETS = ("parquet", "mlflow")
 EXPERIMENT = "trtbench"
 
 SHOWN = (0.9, 0.95, 0.99)
-"""Quantiles that get a column of their own, where there are samples enough for them."""
 
 ID_TAG = "trtbench.id"
 """By this an MLflow run is known again: what was exported is not exported twice."""
@@ -46,7 +45,6 @@ class Exported(ShortView):
 
     runs: int
     skipped: int = 0
-    """Runs that were there already."""
     problems: tuple[str, ...] = ()
     where: str = ""
 

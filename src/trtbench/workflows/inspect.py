@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from trtbench.analysis.inspection import (
@@ -21,24 +19,19 @@ from trtbench.analysis.inspection import (
     parameters_of,
     weight_difference,
 )
-from trtbench.analysis.memory import MemoryUse, memory_from_facts, predicted, profiles_from_facts
 from trtbench.analysis.onnx_graph import cost_from_model
 from trtbench.analysis.summary import summary_from_run
-from trtbench.core.errors import InputError, ParseError, StoreError, TrtbenchError, UsageError
-from trtbench.core.jobs import BenchJob, BenchOutcome
+from trtbench.core.errors import InputError, ParseError, StoreError, UsageError
 from trtbench.core.properties import protocol_of
-from trtbench.core.results import Artefact, Sidecar
+from trtbench.core.results import Artefact
 from trtbench.core.run import FailedRun, Gpu, Run, RunRecord, Scalar, precision_of
 from trtbench.core.safety import read_bytes
 from trtbench.core.samples import EngineGraph
-from trtbench.core.spec import BuildSpec, Length, RunSpec, ShapeProfile, TensorSpec, Warmup
+from trtbench.core.spec import BuildSpec, ShapeProfile, TensorSpec
 from trtbench.core.units import text_from_bytes
-from trtbench.host.files import temporary_folder
 from trtbench.host.machine import distribution_versions
 from trtbench.host.nvml import gpu_in_use
 from trtbench.host.tensorrt import OPSETS
-from trtbench.measure.jobs import carry_out_job, hold_device, read_outcome
-from trtbench.measure.watch import watching
 from trtbench.models.identity import (
     format_of,
     kept_value,
@@ -49,11 +42,6 @@ from trtbench.models.identity import (
 )
 from trtbench.models.onnx_model import read_onnx
 from trtbench.models.torch_models import archive_kind, modules_named
-from trtbench.report.run_facts import words_from_memory
-from trtbench.requests.execution import Execution
-from trtbench.requests.run_spec import default_runtime
-from trtbench.requests.settings import Config
-from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import RECORD, read_run
 from trtbench.store.store import Store
 from trtbench.trtexec.conditions import reported_from_log, tensors_from_log
@@ -69,7 +57,6 @@ _WORDS = {"tensorrt": "TensorRT", "tensorrt_rtx": "TensorRT-RTX"}
 _TENSOR = re.compile(r"(?P<name>.+?) (?P<dtype>[a-z]+\d*\w*) (?P<dims>[\dx?]*)(?:, |$)")
 _SAME_PARTS = 3
 """Major, minor and patch must agree; an engine is bound to the version that built it."""
-PATIENCE_S = 600.0
 MOST_NOTES = 12
 _LOG_FACTS = (
     "peak_cpu_bytes", "peak_gpu_bytes", "scratch_bytes", "timing_cache",
@@ -87,15 +74,9 @@ def inspect(
     shapes: Shapes | None = None,
     batch: int | None = None,
     onnx: Path | None = None,
-    load: Config | None = None,
 ) -> Inspection:
-    """Describe a file, a run directory, or a run of the store by its id.
-
-    ``load`` are the settings with which an engine is loaded here, and asked itself.
-    """
+    """Describe a file, a run directory, or a run of the store by its id."""
     path = Path(name)
-    if load is not None:
-        return inspect_loaded(path, shapes=shapes or {}, batch=batch, onnx=onnx, config=load)
     if path.is_dir():
         if not (path / RECORD).is_file():
             raise InputError(
@@ -122,7 +103,7 @@ def inspect(
     if kind == "onnx":
         return _onnx(path, shapes, batch)
     if kind == "plan":
-        return inspect_engine(path, onnx=onnx, shapes=shapes, batch=batch)
+        return inspect_engine(path, onnx=onnx)
     if kind in _READERS:
         return _READERS[kind](path, onnx)
     if format_of(path) == "torch":  # described without running what is in it
@@ -134,13 +115,6 @@ def inspect(
             facts={"size_bytes": path.stat().st_size, "names_code_of": ", ".join(named) or None},
             notes=("trtbench export turns it into ONNX, which can be looked into",),
         )
-    if path.suffix == ".json":
-        record = kept_value(path, Artefact) or kept_value(path, Sidecar)
-        about = path.with_name(record.file_name) if record else None
-        if about is not None and about.is_file():
-            return inspect(about, shapes=shapes, batch=batch, onnx=onnx)
-        if record is not None:
-            return _record(record, path)
     if kind == "unknown":
         raise InputError(
             f"{path.name} is nothing that can be looked into",
@@ -276,40 +250,8 @@ def _calibration(path: Path, onnx: Path | None) -> Inspection:
     )
 
 
-def _record(record: Artefact | Sidecar, path: Path) -> Inspection:
-    """A record whose file is gone."""
-    if isinstance(record, Artefact):
-        kind = "record of an engine"
-        facts: dict[str, Scalar] = {
-            "engine": record.path,
-            "size_bytes": record.size_bytes,
-            "sha256": record.sha256,
-            "built": record.created,
-            "tensorrt": record.tensorrt,
-            "precision": record.spec.precision,
-        }
-    else:
-        kind = "record of a conversion"
-        names = ("file", "step", "precision", "method", "source", "created")
-        facts = {name: getattr(record, name) for name in names}
-    facts |= {**record.facts, "command": record.command}
-    notes = (f"{record.file_name} is not beside it", *record.notes)
-    return Inspection(kind=kind, path=str(path), facts=facts, notes=notes)
-
-
-def inspect_engine(
-    path: Path,
-    *,
-    onnx: Path | None = None,
-    shapes: Shapes | None = None,
-    batch: int | None = None,
-    use: MemoryUse | None = None,
-) -> Inspection:
-    """Describe an engine of any TensorRT by its header and by what lies beside it.
-
-    Open dimensions are filled in by what is given, to compute the memory of inputs and outputs.
-    ``use`` is the memory that was measured, if it was loaded here.
-    """
+def inspect_engine(path: Path, *, onnx: Path | None = None) -> Inspection:
+    """Describe an engine of any TensorRT by its header and by the files next to it."""
     with open(path, "rb") as file:
         header = plan_from_bytes(file.read(HEADER_BYTES), where=str(path))
     size, notes = path.stat().st_size, []
@@ -329,20 +271,11 @@ def inspect_engine(
     seen = [gpu for gpu in (gpu_in_use(),) if gpu is not None]
     installed = distribution_versions(_PACKAGES[header.flavour])
     loads, reasons = would_load(header, artefact, installed=installed, gpus=seen)
-    if use is not None:
-        loads, reasons = True, ()
-    elif (header.plan_bytes or 0) > size:
+    if (header.plan_bytes or 0) > size:
         loads = False
     inputs, outputs = _edges(artefact, graph)
     stated_bytes = header.weight_bytes if (header.weight_bytes or 0) <= size else None
     held = stated_bytes or _number(artefact, "weights_bytes")
-    use = use or predicted(  # what it will take by its own word
-        weight_bytes=held or size,
-        activation_bytes=_number(artefact, "activation_bytes"),
-        io_bytes=_io_bytes(inputs + outputs, shapes or {}, batch),
-        total_bytes=seen[0].memory_bytes if seen else None,
-        by_profile=profiles_from_facts(artefact.facts) if artefact is not None else (),
-    )
     notes += [*reasons, *_source_notes(graph, artefact, onnx, held)]
     if graph is None:
         notes.append("no layer information lies beside it (ENGINE.graph.json)")
@@ -357,7 +290,7 @@ def inspect_engine(
             "version": header.version,
             "size_bytes": size,
             "weight_bytes": held,
-            **dict(words_from_memory(use)),
+            "activation_bytes": _number(artefact, "activation_bytes"),
             "built_for": ", ".join(header.compute_capabilities) or None,
             **_artefact_facts(artefact),
             "layers": len(graph.layers) if graph else None,
@@ -368,7 +301,6 @@ def inspect_engine(
         outputs=outputs,
         summary=found.summary if found else None,
         layers=found.layers if found else None,
-        memory=use,
         notes=tuple(notes),
     )
 
@@ -460,21 +392,6 @@ def _profiles(spec: BuildSpec) -> str | None:
     return "; ".join(text for text in numbered if text) or None
 
 
-def _io_bytes(tensors: Sequence[TensorSpec], shapes: Shapes, batch: int | None) -> int | None:
-    """Bytes of tensors, with open dimensions filled in; ``None`` where one stays open."""
-    total = 0
-    for tensor in tensors:
-        shape: tuple[int | str | None, ...] = shapes.get(tensor.name, tensor.shape)
-        if batch is not None and shape and not isinstance(shape[0], int):
-            shape = (batch, *shape[1:])
-        if not tensor.having(shape=tuple(shape)).is_static:
-            return None
-        bits = re.search(r"\d+", tensor.dtype)
-        elements = math.prod(dim for dim in shape if isinstance(dim, int))
-        total += elements * (int(bits[0]) if bits else 8) // 8
-    return total if tensors else None
-
-
 def _edges(
     artefact: Artefact | None, graph: EngineGraph | None
 ) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
@@ -516,55 +433,6 @@ def _source_notes(
     precision = artefact.spec.precision if artefact is not None else None
     counted = parameter_difference(graph, model) if graph is not None else ()
     return (*counted, *weight_difference(held, model, precision=precision))
-
-
-def inspect_loaded(
-    path: Path, *, shapes: Shapes, batch: int | None, onnx: Path | None, config: Config
-) -> Inspection:
-    """Describe an engine that is loaded here in a process of its own and run once, if it can be."""
-    model = model_ref(path)
-    if model.format != "engine":
-        raise UsageError(f"--load asks an engine, and {path.name} is none", fix="leave it out")
-    runtime = default_runtime(model, config, with_outputs=True)
-    assert runtime is not None  # an engine has one, whether or not it works here
-    look = partial(inspect_engine, path, onnx=onnx, shapes=shapes, batch=batch)
-    found = look()
-    spec = RunSpec(
-        model=model,
-        runtime=runtime,
-        shapes=dict(shapes),
-        batch=batch,
-        warmup=Warmup(floor=Length(iterations=1), until_steady=False),
-        stop=Length(iterations=1),
-    )
-    try:
-        execution = Execution(python=config.python_for(runtime))
-        device = RUNTIMES.load(spec.runtime).device(spec)
-        with (
-            hold_device(spec, execution),
-            temporary_folder() as folder,
-            watching(spec, device) as watch,
-        ):
-            end = carry_out_job(
-                BenchJob(spec=spec),
-                folder=folder,
-                execution=execution,
-                patience_s=PATIENCE_S,
-                python=execution.python,
-                on_stage=watch,
-            )
-            if not end.ok:
-                raise end.failure("the engine was loaded, and did not run")
-            outcome = watch.with_telemetry(read_outcome(folder, BenchOutcome))
-    except TrtbenchError as problem:
-        facts = "; ".join(f"{name}: {value}" for name, value in problem.facts.items())
-        reason = f"{problem.message} ({facts})" if facts else problem.message
-        notes = (*(each for each in found.notes if each not in reason), reason)
-        return found.having(facts={**found.facts, "loads_here": "it did not run"}, notes=notes)
-    found = look(use=memory_from_facts(outcome.evidence, weight_bytes=model.size_bytes))
-    return found.having(
-        inputs=found.inputs or outcome.inputs, outputs=found.outputs or outcome.outputs
-    )
 
 
 def inspect_log(path: Path, onnx: Path | None = None) -> Inspection:

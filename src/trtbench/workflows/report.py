@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import gzip
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from trtbench.analysis.findings import findings_over_batches
 from trtbench.compare.compare import comparison_from_runs
 from trtbench.compare.turns import paired
 from trtbench.core import safety as boundary
 from trtbench.core.codec import json_from_value
-from trtbench.core.errors import InputError, StoreError, TrtbenchError, UsageError, reading, writing
+from trtbench.core.errors import InputError, StoreError, TrtbenchError, UsageError, writing
 from trtbench.core.plugins import optional_library
-from trtbench.core.results import PRICES, UNDER, Comparison, Price, ShortView, price_of
+from trtbench.core.results import Comparison, ShortView
 from trtbench.core.run import AnyRecord, FailedRun, Run
 from trtbench.core.spec import Value
 from trtbench.formats.toolkit import report_keys
 from trtbench.host.files import write_output
 from trtbench.models.identity import kept_value
 from trtbench.report.compose import RENDERERS, document_from_runs, write_document
-from trtbench.report.document import Attachment
 from trtbench.report.listings import is_reported
-from trtbench.report.run_facts import labels_from_runs
-from trtbench.report.sections.devices import priced_name
 from trtbench.report.site import (
     BLOCKING,
     DATA,
@@ -43,7 +38,7 @@ from trtbench.report.site import (
     series_data,
     shared_figures,
 )
-from trtbench.requests.fields import seconds, words_from_text
+from trtbench.requests.fields import words_from_text
 from trtbench.requests.stored import HistoryRequest, ReportRequest
 from trtbench.store.directory import (
     RECORD,
@@ -62,9 +57,7 @@ SWEEP = "sweep.json"
 """In a folder: it is that of a sweep, whose runs are in a store."""
 FORMATS = ("html", "md", "json")
 PICTURES = ("*.png", "*.jpg", "*.jpeg", "*.webp")
-"""What an evaluation may leave in a run's ``pictures`` folder."""
 KEPT_PICTURES = ("depth_comparison.png",)
-"""Pictures that toolkits keep beside a run's other files."""
 BESIDE = {"output_comparison": "output_diff.json", "checks": "checks.json"}
 
 
@@ -144,7 +137,6 @@ def report_from_request(
 ) -> tuple[list[Run], list[FailedRun], list[Path]]:
     """Write the report that is asked for; returns the runs in it, and its files."""
     runs, failed = load_runs([str(name) for name in request.names], store=store)
-    runs = _with_prices(runs, request)
     usual = ("md",) if request.brief else FORMATS
     asked = usual if request.format is None else words_from_text(request.format)
     if request.brief and set(asked) - {"md"}:
@@ -160,43 +152,6 @@ def report_from_request(
         brief=request.brief,
     )
     return runs, failed, paths
-
-
-def prices_from_file(path: Path) -> dict[str, Price]:
-    """Read what devices cost: a table for each, by part of its name."""
-    prices, name = {}, None
-    try:
-        with reading(path):
-            for name, price in msgspec.convert(boundary.read_toml(path), type=dict).items():
-                prices[name] = msgspec.convert(price, type=Price)
-        if not prices:
-            raise ValueError("it names no device")
-        return prices
-    except (ValueError, msgspec.ValidationError) as problem:
-        raise UsageError(
-            f"{path} is no list of prices",
-            facts={"reason": problem, **({"device": name} if name is not None else {})},
-            fix='write it like ["H100"] and, below, per_hour = 2.5 and currency = "USD"',
-        ) from None
-
-
-def _with_prices(runs: list[Run], request: ReportRequest) -> list[Run]:
-    """Add to the runs what the request says about devices."""
-    prices = prices_from_file(Path(request.prices)) if request.prices is not None else None
-    extra: dict[str, object] = {} if prices is None else {PRICES: prices}
-    if request.under is not None:
-        extra[UNDER] = seconds(request.under)
-        if seconds(request.under) <= 0:
-            raise UsageError("no latency is under 0 s", fix="--under 10ms")
-    runs = [replace(run, extra={**run.extra, **extra}) for run in runs] if extra else runs
-    if prices and not any(price_of(run, priced_name(run)) for run in runs):
-        devices = dict.fromkeys(map(priced_name, runs))
-        raise UsageError(
-            f"{request.prices} has no price of a device in this report",
-            facts={"devices": ", ".join(devices), "prices of": ", ".join(prices)},
-            fix="name each by a part of what it is called here",
-        )
-    return runs
 
 
 def write_report(
@@ -228,8 +183,7 @@ def write_report(
         record = run.record.having(findings=findings)
         carriers.append(replace(run, record=record, extra={**run.extra, "comparisons": mine}))
     document = document_from_runs(carriers, failed=failed, title=title, data=report_keys(carriers))
-    attachments = samples_from_runs(runs) if "html" in formats else ()
-    document = document.having(brief=brief, attachments=attachments)
+    document = document.having(brief=brief)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         return write_document(document, folder, formats=formats)
@@ -273,46 +227,7 @@ def _build(run: Run) -> object | None:
     return record if digest and digest == model.sha256 else None
 
 
-BUDGET_BYTES = 2_300_000
-"""For the samples of all runs, packed; a page of six megabytes holds them and all else."""
-BYTES_PER_VALUE = 3.6
-"""What a value takes once it is written with ten decimals and packed, by experience."""
-LEVEL = 6
-
-
-def samples_from_runs(runs: Sequence[Run]) -> tuple[Attachment, ...]:
-    """Pack the columns of every run as CSV; a long run keeps its headline, a longer one nothing."""
-    share = BUDGET_BYTES / max(1, len(runs))
-    found = []
-    for label, run in zip(labels_from_runs(runs), runs, strict=True):
-        every = [name for name, _ in run.times.columns() if name != "launch"]
-        headline = [run.times.headline] if run.times.headline in every else []
-        for names in (every, headline):
-            if names and len(run.times) * len(names) * BYTES_PER_VALUE <= share:
-                packed = gzip.compress(csv_from_columns(run, names).encode(), LEVEL, mtime=0)
-                whole = len(names) > 1 or len(run.times.durations()) == 1
-                what = "all columns" if whole else names[0]
-                title = f"{label}: {len(run.times)} samples, {what}"
-                found.append(Attachment(f"{run.id}.samples.csv", title, packed))
-                break
-    return tuple(found)
-
-
-def csv_from_columns(run: Run, names: Iterable[str]) -> str:
-    """Write columns in seconds; a tenth of a nanosecond is finer than any clock."""
-    columns = dict(run.times.columns())
-    table = [columns[name] for name in names]
-    launch = columns.get("launch")
-    head = [f"{name}_s" for name in names]
-    pattern = ",".join(["%.10f"] * len(table))
-    if launch is not None:
-        head, pattern, table = ["launch", *head], f"%d,{pattern}", [launch, *table]
-    rows = zip(*(np.asarray(column).tolist() for column in table), strict=True)
-    return "\n".join([",".join(head), *(pattern % row for row in rows)]) + "\n"
-
-
 SiteRow = dict[str, Any]
-"""What the pages know of one run."""
 RUNS = "data/runs"
 MARK = "data/made-by.txt"
 """Says which version wrote the files of runs; another version writes them anew."""
@@ -327,7 +242,6 @@ class SiteMade(ShortView):
     index: Path
     runs: int
     written: int
-    """Runs whose files were new or had changed."""
     pages: int
     problems: tuple[str, ...]
     """Runs that could not be read; they are rows with the reason."""

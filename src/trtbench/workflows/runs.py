@@ -6,7 +6,6 @@ Runs of a store as a list that shows itself: as a table, in a notebook too, or a
 from __future__ import annotations
 
 import datetime
-import html
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from trtbench.core.errors import TrtbenchError, UsageError, writing
 from trtbench.core.plugins import optional_library
 from trtbench.core.properties import run_alike
 from trtbench.core.results import ShortView
-from trtbench.core.run import FailedRun, RunRecord, batch_that_ran
+from trtbench.core.run import FailedRun, RunRecord, batch_that_ran, notebook_page
 from trtbench.host.machine import read_environment
 from trtbench.report.compose import write_document
 from trtbench.report.listings import document_from_entries
@@ -134,15 +133,11 @@ class Entries(list[Entry]):
         return shown + self._more()
 
     def _repr_html_(self) -> str:
-        rows = []
+        rows: list[list[str]] = []
         for table in document_from_entries(self[:MOST_SHOWN]).tables():
-            rows.append(("th", [heading.title for heading in table.headings]))
-            rows += [("td", [cell.shown for cell in row]) for row in table.rows]
-        body = "".join(
-            f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
-            for tag, cells in rows
-        )
-        return f"<table>{body}</table>{html.escape(self._more())}"
+            rows.append([heading.title for heading in table.headings])
+            rows += [[cell.shown for cell in row] for row in table.rows]
+        return notebook_page(f"{len(self)} runs", rows)
 
     def to_pandas(self) -> object:
         """Make a DataFrame with a row per run; its index is the run's id, times are in seconds."""
@@ -156,8 +151,6 @@ class Entries(list[Entry]):
         return f"\nand {left} more" if left > 0 else ""
 
 
-SESSION_S = 1800.0
-"""A reference must have been measured so near to a run to have shared its machine's mood."""
 LAST, BEST = "last", "best"
 APART = "interleaved"
 """A condition of runs that were one side of a comparison; they make series of their own."""
@@ -172,16 +165,10 @@ class History(ShortView):
 
 
 def read_history(request: HistoryRequest, *, store: Store) -> History:
-    """Group the runs that are asked for into series over time and find their changes.
-
-    With a reference, values are ratios to its run nearest in time on the same machine.
-    """
+    """Group the requested runs into series over time and find their changes."""
     left_out: dict[str, int] = {}
     groups = _groups(list_runs(store, request, model=request.model, kind="run"), store, left_out)
-    reference = request.reference
-    if reference is not None:
-        groups = _against(groups, _reference(store, reference), left_out)
-    found = [series_from_points(key, points, reference=reference) for key, points in groups]
+    found = [series_from_points(key, points) for key, points in groups]
     kept = [
         series
         for series in found
@@ -284,40 +271,3 @@ def _record(entry: Entry, store: Store) -> RunRecord | None:
     except TrtbenchError:
         return None
     return None if isinstance(record, FailedRun) else record
-
-
-def _reference(store: Store, name: str) -> list[tuple[Entry, str]]:
-    """Find the runs of a reference, each with the machine it was on."""
-    found = [
-        (entry, record.environment.kind)
-        for entry in store.index.find(model=name, kind="run")
-        if entry.model == name and entry.median_s and (record := _record(entry, store)) is not None
-    ]
-    if not found:
-        raise UsageError(f"there are no runs of the reference {name!r}", fix="trtbench runs")
-    return found
-
-
-def _against(
-    groups: Iterable[tuple[SeriesKey, list[Point]]],
-    reference: Sequence[tuple[Entry, str]],
-    left_out: dict[str, int],
-) -> list[tuple[SeriesKey, list[Point]]]:
-    """Turn medians into ratios to the reference of the same session; others are left out."""
-    times = [(instant(entry.created), entry, machine) for entry, machine in reference]
-    found = []
-    for key, points in groups:
-        if key.model == reference[0][0].model:
-            continue
-        ratios = []
-        for point in points:
-            own = instant(point.created)
-            near = [(abs(at - own), e) for at, e, machine in times if machine == key.machine]
-            gap, entry = min(near, key=lambda each: each[0], default=(SESSION_S + 1, None))
-            if entry is None or entry.median_s is None or gap > SESSION_S:
-                left_out["no reference"] = left_out.get("no reference", 0) + 1
-                continue
-            ratios.append(point.having(value=point.median_s / entry.median_s))
-        if ratios:
-            found.append((key, ratios))
-    return found

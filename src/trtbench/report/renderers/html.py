@@ -76,10 +76,6 @@ def page(document: Document) -> str:
             charts={figure.id: png.svg_text(figure) for figure in document.figures()},
             rows=packed(msgspec.json.encode(more)),
             json=packed(msgspec.json.encode(json.plain_value(document))),
-            attachments=[
-                (each.name, each.title, base64.b64encode(each.content).decode())
-                for each in document.attachments
-            ],
         )
     )
 

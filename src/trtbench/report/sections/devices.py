@@ -1,4 +1,4 @@
-"""Which model on which device: medians side by side, items per second under a bound, and cost.
+"""Which model on which device: medians side by side, items per second under a bound.
 
 Runs here were mostly measured by others, elsewhere: a ratio between two devices says which is
 faster, not which version, precision or clock made it so; what differs is listed beside it.
@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from trtbench.analysis.comparability import differences
 from trtbench.analysis.summary import ColumnSummary, reported_s
 from trtbench.core.properties import network_name, protocol_of
-from trtbench.core.results import Price, price_of, under_of
 from trtbench.core.run import Run, gpu_of, precision_of
 from trtbench.core.units import MISSING, common_unit, text_from_duration, text_from_number
 from trtbench.report.document import (
@@ -39,19 +38,17 @@ MOST_BOUNDS = 8
 
 
 def make(runs: Sequence[Run]) -> Section | None:
-    """Compare devices where there are runs of at least two, or a price or bound is given."""
+    """Compare devices where there are runs of at least two."""
     names = device_names(runs)
     points = [point for run in runs if (point := _point(run, names[run.id]))]
     devices = list(dict.fromkeys(point.device for point in points))
-    under_s = under_of(runs)
-    asked = under_s is not None or any(point.price for point in points)
-    if len(devices) < (1 if asked else 2):
+    if len(devices) < 2:
         return None
     blocks: list[Block] = [*device_blocks(runs, names), _summary(points)]
     if len(devices) > MOST_COLUMNS:
         note = f"The first {MOST_COLUMNS} of {len(devices)} devices have a column below."
         blocks.append(Text(note))
-    blocks.append(_under_bounds(points, devices[:MOST_COLUMNS], under_s))
+    blocks.append(_under_bounds(points, devices[:MOST_COLUMNS]))
     return section_of("devices", "Devices", blocks)
 
 
@@ -72,11 +69,6 @@ def device_names(runs: Sequence[Run]) -> dict[str, str]:
             name = machine if alike else f"{name} ({machine})"
         names[run.id] = name
     return names
-
-
-def priced_name(run: Run) -> str:
-    """Name the device of a run by all that a list of prices may call it."""
-    return f"{_device(run)} ({run.record.environment.label})"
 
 
 def _device(run: Run) -> str:
@@ -168,11 +160,11 @@ def device_blocks(runs: Sequence[Run], names: Mapping[str, str]) -> Iterator[Blo
     yield table("devices_ranked", rows, columns, caption=caption, unit=unit)
 
 
-# ---- items per second, latency, energy and cost
+# ---- items per second, latency and energy
 
 
 class _Point(NamedTuple):
-    """One run as one point: what it is, where it was, how fast and at what cost."""
+    """One run as one point: what it is, where it was,, how fast and with what energy."""
 
     network: str
     precision: str
@@ -181,15 +173,6 @@ class _Point(NamedTuple):
     latency_s: float
     items_per_s: float
     joules: float | None
-    price: Price | None
-
-    @property
-    def cost(self) -> Cell:
-        """What a million items cost, when the device does nothing else."""
-        if self.price is None:
-            return Cell()
-        cost = self.price.per_hour / 3600 / self.items_per_s * 1e6
-        return Cell(cost, f"{text_from_number(cost)} {self.price.currency}")
 
 
 def _point(run: Run, device: str) -> _Point | None:
@@ -205,7 +188,7 @@ def _point(run: Run, device: str) -> _Point | None:
     latency_s = tail if tail is not None else head.statistic("max") or head.typical
     return _Point(
         network_name(record), precision, device, " ".join(filter(None, parts)), latency_s, rate,
-        joules_per_item(run), price_of(run, priced_name(run)),
+        joules_per_item(run),
     )  # fmt: skip
 
 
@@ -235,15 +218,12 @@ def _summary(points: Sequence[_Point]) -> Block:
         caption += "Joules are the least of all runs, from the device's own counter."
     else:
         caption += "No device here reported the energy it used."
-    if any(point.price for point in points):
-        columns.append(column("cost_per_million", "Cost per million", lambda x: x[0].cost, "right"))
-        caption += " A million items cost what the device costs while it does nothing else."
     columns.append(column("runs", "Runs", lambda row: len(row[1]), "right"))
     unit = common_unit(point.latency_s for point in points)
     return table("devices", rows, columns, caption=caption, unit=unit)
 
 
-def _under_bounds(points: Sequence[_Point], devices: Sequence[str], under_s: float | None) -> Block:
+def _under_bounds(points: Sequence[_Point], devices: Sequence[str]) -> Block:
     """List for each network, precision and bound, the most items per second of each device."""
     groups: dict[tuple[str, str], list[_Point]] = {}
     for point in points:
@@ -251,8 +231,6 @@ def _under_bounds(points: Sequence[_Point], devices: Sequence[str], under_s: flo
 
     def bounds(mine: Sequence[_Point]) -> list[float]:
         """Round bounds from the first that anything meets to the first that everything does."""
-        if under_s is not None:
-            return [under_s]
         least, most = min(p.latency_s for p in mine), max(p.latency_s for p in mine)
         met = [bound for bound in BOUNDS_S if bound >= least]
         needed = [bound for bound in met if bound < most]
@@ -268,7 +246,6 @@ def _under_bounds(points: Sequence[_Point], devices: Sequence[str], under_s: flo
             found = max(under, key=lambda point: point.items_per_s)
             words = [found.how]
             words += [f"{text_from_number(found.joules)} J"] if found.joules is not None else []
-            words += [f"{found.cost.shown} per million"] if found.price else []
             text = f"{text_from_number(found.items_per_s)} ({', '.join(words)})"
             return Cell(found.items_per_s, text)
 

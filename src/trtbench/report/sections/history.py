@@ -100,7 +100,7 @@ def _series_blocks(series: Series, name: str) -> Iterator[Block]:
     yield figure_from_series(series, name)
     words = (
         f"{_sparkline(series.values)}  {counted(len(series.points), 'run')}, {first.created[:10]} "
-        f"to {last.created[:10]}, now {_value_text(last.value, series)}"
+        f"to {last.created[:10]}, now {text_from_duration(last.value)}"
     )
     yield Text(words if series.changes else f"{words}, no change of level")
     if series.changes:
@@ -120,7 +120,7 @@ def _change_columns(series: Series) -> tuple[Column, ...]:
     def level(name: str) -> Read:
         def cell(change: HistoryChange) -> Cell:
             value = getattr(change.at, name)
-            return Cell(value, _value_text(value, series))
+            return Cell(value, text_from_duration(value))
 
         return cell
 
@@ -136,11 +136,6 @@ def _change_columns(series: Series) -> tuple[Column, ...]:
     )
 
 
-def _value_text(value: float, series: Series) -> str:
-    """Write a value of a series: a time, or a ratio to a reference."""
-    return f"{value:.4g} ×" if series.reference else text_from_duration(value)
-
-
 def _sparkline(values: Sequence[float]) -> str:
     """Draw a series with block characters, newest at the right."""
     shown = values[-LETTERS:]
@@ -154,8 +149,6 @@ def figure_from_series(series: Series, name: str) -> Figure:
     """Describe runs over time with their levels and changes, as a chart."""
     values = sorted(series.values)
     unit, scale = unit_for_seconds(values[len(values) // 2])
-    if series.reference:
-        unit, scale = "×", 1.0
     x = [instant(point.created) for point in series.points]
     level_x: list[float] = []
     level_y: list[float | None] = []
@@ -174,6 +167,5 @@ def figure_from_series(series: Series, name: str) -> Figure:
         y = (before, (before + after) / 2, after)
         at = [x[change.at.index]] * 3
         lines.append(line(None, role, at, y, "dotted", scale=scale, texts=("", size, "")))
-    title = f"Ratio to {series.reference}" if series.reference else "Median"
-    chart = curves(Axis("When", scale="time"), Axis(title, unit), lines)
+    chart = curves(Axis("When", scale="time"), Axis("Median", unit), lines)
     return Figure(f"history_{name}", series.key.name, chart)

@@ -483,9 +483,7 @@ def document_from_gates(found: Sequence[Gate], failed: Sequence[Failed] = ()) ->
 # ---- two numbers of one model, step by step
 
 
-def document_from_ladder(
-    ladder: Ladder, labels: tuple[str, str], *, measured: bool, hint: str | None = None
-) -> Document:
+def document_from_ladder(ladder: Ladder, labels: tuple[str, str]) -> Document:
     """Describe a ladder, as a screen and as data."""
     at = ladder.a_s
     rows: list[tuple[str, str, str, float | None, float | None, str, str]] = [
@@ -517,14 +515,12 @@ def document_from_ladder(
         column("evidence", "Known", 5, rank=3),
         column("because", "Because", 6, fit="wrap"),
     )
-    blocks = (table("ladder", rows, columns), *((Text(hint),) if hint else ()))
     return Document(
         title=f"From {labels[0]} to {labels[1]}",
-        sections=(Section("ladder", "", blocks),),
+        sections=(Section("ladder", "", (table("ladder", rows, columns),)),),
         data={
             "run": labels[0],
             "against": labels[1],
-            "measured": measured,
             "metric": [ladder.metric_a, ladder.metric_b],
             "from_s": ladder.a_s,
             "to_s": ladder.b_s,

@@ -322,7 +322,7 @@ def _common(record: AnyRecord) -> dict[str, object]:
     set_by_flags = {
         each.words: each.text(record)
         for each in PROPERTIES
-        if each.asked and each.step is not None and isinstance(record, RunRecord)
+        if each.asked and isinstance(record, RunRecord)
     }
     return {
         "id": record.id,
