@@ -54,7 +54,6 @@ LONG = {
     "test_one_timing_cache_makes_them_alike",
     "test_verbs_of_engines",
     "test_engines_on_a_gpu_are_looked_at_and_their_clocks_told",
-    "test_the_answer_comes_first_and_the_repaired_model_is_measured",
     "test_a_kept_model_is_measured_in_turn_after_its_file_changed",
     "test_every_family_says_the_same_boxes",
     "test_a_killed_sweep_goes_on_and_repeats_nothing_that_was_kept",

@@ -18,7 +18,7 @@ DEMO = ROOT / "src" / "trtbench" / "data" / "demo"
 SHORT = "--warmup 5ms --iterations 20 --no-until-steady"
 TURNS = "--launches 2 --max-launches 2 --pairs 12"
 FIVE = "--launches 5 --max-launches 5 --pairs 12"
-EIGHT = "--random 8 --no-speed"
+EIGHT = "--random 8"
 JUDGED = "--task classification --batch 32 --data digits.npz --limit 64"
 UNSTEADY = "--axis until_steady=false"
 

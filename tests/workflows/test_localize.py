@@ -42,7 +42,7 @@ def fp16(tmp_path: Path) -> tuple[Path, Path]:
     return reference, tmp_path / "model.fp16.onnx"
 
 
-def test_the_answer_comes_first_and_the_repaired_model_is_measured(
+def test_the_answer_comes_first_and_the_repaired_model_is_written(
     fp16: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["localize", *map(str, fp16), "--distribution", "normal", "--repair"]
@@ -55,18 +55,13 @@ def test_the_answer_comes_first_and_the_repaired_model_is_measured(
     assert made.is_file()
     found = json.loads(Path("artifacts/localize/localize.json").read_text())
     assert found["found"]["kept"] == ["fc2"]
-    assert [Path(each["against"]).name for each in found["speeds"]] == [
-        "model.fp16.onnx",
-        "model.onnx",
-    ]
-    assert all(each["verdict"]["launches"] > 1 for each in found["speeds"])
     assert "--keep fc2 --keep fc2.relu --keep fc3 --keep fc3.relu" in found["commands"]["trtbench"]
     checked = trtbench.check(fp16[0], made, random=32, distribution="normal", floor="off")
     assert checked.candidates[0].checks[0].sqnr_db > 40
 
 
 def test_the_command_that_is_printed_makes_a_model_as_good(fp16: tuple[Path, Path]) -> None:
-    found = trtbench.localize(*fp16, distribution="normal", repair=True, speed=False)
+    found = trtbench.localize(*fp16, distribution="normal", repair=True)
     words = found.commands["trtbench"].split()
     assert words[:2] == ["trtbench", "quantize"]
     assert run_command([*words[1:], "-o", "again.onnx"]) == 0
@@ -115,7 +110,7 @@ def test_the_metric_of_a_task_decides_where_there_are_answers(tmp_path: Path) ->
     outputs = _outputs(reference, items)
     np.savez(tmp_path / "data.npz", x=items, labels=outputs.argmax(axis=1))
     found = trtbench.localize(
-        reference, candidate, task="classification", data="data.npz", repair=True, speed=False,
+        reference, candidate, task="classification", data="data.npz", repair=True,
         where="top1>=baseline-20",
     )  # fmt: skip
     result = found.found
@@ -129,7 +124,7 @@ def test_the_metric_of_a_task_decides_where_there_are_answers(tmp_path: Path) ->
 
 
 def test_no_repair_is_status_3(fp16: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["localize", *map(str, fp16), "--repair", "--where", "sqnr>=500dB", "--no-speed"]
+    words = ["localize", *map(str, fp16), "--repair", "--where", "sqnr>=500dB"]
     assert run_command(words) == EXIT_BROKEN
     assert "No repair meets sqnr>=500dB" in capsys.readouterr().out
     assert not list(Path("artifacts/localize").glob("*.repaired.onnx"))

@@ -77,18 +77,14 @@ def run_check(
     store: Store,
     config: Config,
     execution: Execution | None = None,
-    sides: Sequence[SettledSide] = (),
 ) -> Checked:
-    """Run every side on the same inputs and compare each candidate with the reference.
-
-    ``sides``, the reference first, replace what the request says of them.
-    """
+    """Run every side on the same inputs and compare each candidate with the reference."""
     execution = execution or Execution()
     names = [str(each) for each in (request.reference, *request.candidates)]
     if not request.candidates:
         raise UsageError("a check needs a candidate", fix="trtbench check REFERENCE CANDIDATE")
     return execution.executor.do(
-        lambda: _check(request, names, sides, store, config, execution),
+        lambda: _check(request, names, store, config, execution),
         lambda: run_verb_elsewhere(
             "check", request, Checked, config=config, execution=execution,
             gpu=sides_need_gpu(request, names), output=Path(request.output),
@@ -99,14 +95,13 @@ def run_check(
 def _check(
     request: CheckRequest,
     names: Sequence[str],
-    given: Sequence[SettledSide],
     store: Store,
     config: Config,
     execution: Execution,
 ) -> Checked:
     sides = [
         (with_source(spec, request), python)
-        for spec, python in given or sides_of(request, names, config=config)
+        for spec, python in sides_of(request, names, config=config)
     ]
     output = Path(request.output)
     feed = feed_of(request, [Path(spec.model.path) for spec, _ in sides])
@@ -404,11 +399,10 @@ def vanilla_name(
 
 
 def unique_names(names: Sequence[str], specs: Sequence[RunSpec]) -> list[str]:
-    """Make names of models unique: by runtime, file or folder, else by their number."""
+    """Make names of models unique: by runtime or file, else by their number."""
     pairs = list(zip(names, specs, strict=True))
     by_runtime = [f"{name} ({spec.runtime})" for name, spec in pairs]
     by_file = [f"{spec.model.name} {name}" for name, spec in pairs]
-    by_folder = [f"{Path(spec.model.path).parent.name}/{name}" for name, spec in pairs]
     numbered = [f"{name} {place}" for place, name in enumerate(by_runtime, start=1)]
-    ways = (list(names), by_runtime, by_file, by_folder, numbered)
+    ways = (list(names), by_runtime, by_file, numbered)
     return next(way for way in ways if len(set(way)) == len(names))

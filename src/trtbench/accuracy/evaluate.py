@@ -20,7 +20,6 @@ from trtbench.accuracy.check import (
 from trtbench.analysis.pass_times import (
     Evaluated,
     Evaluation,
-    PictureValue,
     split_from_columns,
     times_in_words,
 )
@@ -179,10 +178,7 @@ def _evaluate(
         },
         unreadable=outcomes[0].unreadable,
         tables=judgement.tables,
-        pictures=tuple(
-            PictureValue(path=str(each.path), title=each.title, model=each.model)
-            for each in judgement.pictures
-        ),
+        pictures=judgement.pictures,
         notes=tuple(dict.fromkeys(notes)),
         failed=tuple(failed.found),
         findings=tuple(findings),

@@ -1,7 +1,7 @@
 """Two ONNX graphs of one network, divided at boundaries that both have and fusion does not cross.
 
-Quantizers and converters rename, fold and insert; boundaries are matched by the names of tensors,
-then of nodes, then by what is computed from what. Models in between are made of the two: some parts
+Quantizers and converters fold and insert; boundaries are matched by the names of tensors, then of
+nodes. Models in between are made of the two: some parts
 in the reference's precision, the rest as in the candidate.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtbench.convert.cast import FLOAT, LOW, copied, drop_unused, rename_reads, tensor_types
@@ -18,9 +17,7 @@ from trtbench.convert.verify import FOLLOWERS
 from trtbench.core.errors import InputError
 from trtbench.models.onnx_model import (
     keep_nodes,
-    load_onnx,
     reads_of,
-    save_onnx,
     sort_nodes,
     subgraphs,
 )
@@ -157,18 +154,10 @@ class TwoGraphs:
     """In the order of the reference."""
 
 
-def divided(
-    reference: Graph, candidate: Graph, *, only: Collection[str] | None = None
-) -> TwoGraphs:
-    """Divide both graphs at the boundaries that are found in both.
-
-    ``only`` are boundaries of the candidate, where not all are wanted; outputs are always there.
-    """
+def divided(reference: Graph, candidate: Graph) -> TwoGraphs:
+    """Divide both graphs at the boundaries that are found in both."""
     inputs, outputs = (_paired(reference, candidate, what) for what in ("inputs", "outputs"))
-    matches = _matched(reference, candidate, inputs, outputs)
-    if only is not None:
-        wanted = {*only, *candidate.outputs}
-        matches = {a: b for a, b in matches.items() if b in wanted}
+    matches = _matched(reference, candidate, outputs)
     theirs = set(matches.values())
     floats = {FLOAT, *LOW}
     parts = []
@@ -225,15 +214,12 @@ def _paired(reference: Graph, candidate: Graph, what: str) -> dict[str, str]:
     return pairs
 
 
-def _matched(
-    reference: Graph, candidate: Graph, inputs: Mapping[str, str], outputs: Mapping[str, str]
-) -> dict[str, str]:
+def _matched(reference: Graph, candidate: Graph, outputs: Mapping[str, str]) -> dict[str, str]:
     """Map boundaries of the reference to those of the candidate, where they can be matched."""
     found = {a: b for a, b in outputs.items() if a in reference.makers and b in candidate.makers}
     taken = set(found.values())
     named = {node.name: node for node in candidate.nodes}
-    boundaries = reference.boundaries()
-    for tensor in boundaries:
+    for tensor in reference.boundaries():
         maker = reference.maker(tensor)
         if tensor in found or maker is None:
             continue
@@ -247,52 +233,7 @@ def _matched(
         if match and match not in taken and candidate.types.get(match) in FLOATING:
             found[tensor] = match
             taken.add(match)
-    # What is computed in the same way from the same matches; equal branches by their order.
-    numbers: dict[object, int] = {}
-    anchors = {pair: place for place, pair in enumerate(found.items(), start=1)}
-    anchors |= {pair: -1 - place for place, pair in enumerate(inputs.items())}
-    ours, theirs = (
-        _signatures(graph, {pair[side]: n for pair, n in anchors.items()}, numbers)
-        for side, graph in enumerate((reference, candidate))
-    )
-    wanted: dict[int, list[str]] = defaultdict(list)
-    there: dict[int, list[str]] = defaultdict(list)
-    for name in boundaries:
-        if name not in found and name in ours:
-            wanted[ours[name]].append(name)
-    for name, sign in theirs.items():
-        if name not in taken and sign in wanted and not _only_rounds(candidate, name):
-            there[sign].append(name)
-    for sign, names in wanted.items():
-        if len(names) == len(there[sign]):
-            found |= zip(names, there[sign], strict=True)
     return dict(sorted(found.items(), key=lambda pair: reference.makers[pair[0]]))
-
-
-def _only_rounds(graph: Graph, tensor: str) -> bool:
-    """Return whether a rounding made it, or a batch norm reads it: it is not the boundary."""
-    maker, readers = graph.maker(tensor), graph.readers.get(tensor, [])
-    if maker is None or maker.op_type in _SAME_VALUE or graph.types.get(tensor) not in FLOATING:
-        return True
-    return len(readers) == 1 and graph.nodes[readers[0]].op_type == "BatchNormalization"
-
-
-def _signatures(
-    graph: Graph, anchors: Mapping[str, int], numbers: dict[object, int]
-) -> dict[str, int]:
-    """Number every tensor by what it is computed from, alike in both graphs."""
-    signs = dict(anchors)
-    for node in graph.nodes:
-        if node.op_type in _FOLDED and node.input[0] in signs:
-            for name in node.output:
-                signs.setdefault(name, signs[node.input[0]])
-            continue
-        read = tuple(signs.get(name, 0) for name in node.input)
-        given = sorted((a.name, a.i, tuple(a.ints)) for a in node.attribute if a.i or a.ints)
-        for place, name in enumerate(node.output):
-            key = (node.op_type, place, read, tuple(given))
-            signs.setdefault(name, numbers.setdefault(key, 10**9 + len(numbers)))
-    return signs
 
 
 def _low_type(graph: Graph, nodes: Sequence[NodeProto]) -> str | None:
@@ -416,20 +357,3 @@ def without_inlined_names(model: ModelProto) -> ModelProto:
         for body in subgraphs(node):
             rename_reads(body, other)
     return model
-
-
-def write_marked(source: Path, tensors: Sequence[str], target: Path) -> Path:
-    """Write a copy of a model that returns these tensors after its own outputs."""
-    from onnx import helper
-
-    model = load_onnx(source)
-    types = tensor_types(model)
-    own = {value.name for value in model.graph.output}
-    for name in tensors:
-        if name in own:
-            continue
-        if not types.get(name):
-            raise InputError(f"the type of the tensor {name} of {source.name} is not known")
-        model.graph.output.append(helper.make_tensor_value_info(name, types[name], None))
-    save_onnx(model, target)
-    return target

@@ -34,7 +34,6 @@ from trtbench.analysis.localize import (
     has_outliers,
     in_order_of_suspicion,
     joined,
-    makers_first,
     one_by_one,
 )
 from trtbench.analysis.onnx_graph import PREFIX
@@ -178,8 +177,6 @@ class Drift:
     """Of the reference, finite."""
     nonfinite: int = 0
     elements: int = 0
-    beyond_fp16: int = 0
-    """Values of the reference that FP16 cannot hold."""
 
     @property
     def rel_l2(self) -> float | None:
@@ -197,9 +194,7 @@ class Drift:
         self.nonfinite += int(np.count_nonzero(known & ~usable))
         self.error2 += float(((t - r)[usable] ** 2).sum())
         self.signal2 += float((r[usable] ** 2).sum())
-        sizes = np.abs(r[known])
-        self.largest = max(self.largest, float(sizes.max(initial=0.0)))
-        self.beyond_fp16 += int(np.count_nonzero(sizes > FP16_MAX))
+        self.largest = max(self.largest, float(np.abs(r[known]).max(initial=0.0)))
 
 
 Drifts = Mapping[str, Drift]
@@ -535,10 +530,7 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
     unmatched = [name for name in pair.reference.boundaries() if name not in inside]
     found = Localized(
         metric=metric,
-        groups=makers_first(
-            [_group(trials, g, drifts, ranges, tried=g in tried) for g in ranked],
-            lambda range_: _maker(groups, pair, drifts, range_),
-        ),
+        groups=tuple(_group(trials, g, drifts, ranges, tried=g in tried) for g in ranked),
         reference=finite_numbers(comparison.scores),
         candidate=finite_numbers(candidate),
         all_restored=finite_numbers(everything),
@@ -679,18 +671,6 @@ def _group(
         gain=trials.gain(number, trials.metric) if tried else None,
         sqnr_gain_db=trials.gain(number, OUTPUT_METRIC) if tried else None,
     )
-
-
-def _maker(
-    groups: Sequence[list[Part]], pair: TwoGraphs, drifts: Drifts, range_: TypeRange
-) -> str | None:
-    """Return the group that makes the largest values of a tensor, before what hands them on."""
-    by_tensor = {part.tensor: part for part in pair.parts}
-    part = next((part for part in pair.parts if part.match == range_.tensor), None)
-    while part is not None and part.op in (*HANDING_ON, "Add"):
-        before = [by_tensor[name] for name in part.reads if name in by_tensor]
-        part = max(before, key=lambda each: drifts[each.tensor].largest, default=None)
-    return next((group[0].node for group in groups if part in group), None)
 
 
 def _repair(

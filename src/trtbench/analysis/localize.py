@@ -123,21 +123,3 @@ def telling_range(group: NodeGroup) -> TypeRange | None:
     quantized = (each for each in group.ranges if each.type not in ("FP16", "BF16"))
     odd = [e for e in quantized if e.zeroed >= MANY_ZEROED or e.beyond >= MANY_BEYOND]
     return max(odd, key=lambda each: max(each.zeroed, 10 * each.beyond), default=None)
-
-
-def makers_first(
-    groups: Sequence[NodeGroup], maker_of: Callable[[TypeRange], str | None]
-) -> tuple[NodeGroup, ...]:
-    """Put what makes outliers before what reads them, though it is the reader that gains.
-
-    Values take the low type where they are read, but they were made before.
-    """
-    by_node, order = {group.node: group for group in groups}, dict[str, NodeGroup]()
-    for group in groups:
-        seen = telling_range(group)
-        maker = maker_of(seen) if seen is not None and seen.what == "input" else None
-        if seen and maker in by_node and maker not in order and (group.gain or 0.0) > 0:
-            made = seen.having(what="output", node=maker)
-            order[maker] = by_node[maker].having(ranges=(made,))
-        order.setdefault(group.node, group)
-    return tuple(order.values())

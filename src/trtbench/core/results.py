@@ -453,20 +453,10 @@ class Localized(Value, frozen=True, kw_only=True):
     """Each group was restored by itself; else the ones that mattered were found by bisection."""
     seconds: float = 0.0
     in_time: bool = True
-    marks_changed_outputs: bool = False
-    """Whether looking at boundaries changed the final outputs."""
     stand_in: bool = False
     """Whether FP16 or BF16 was computed in FP32 and rounded, in place of the file itself."""
     unmatched: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-
-
-class Speed(Value, frozen=True, kw_only=True):
-    """The repaired model against another one."""
-
-    against: str
-    runtime: str
-    verdict: Verdict
 
 
 class Localization(ShortView, Value, frozen=True, kw_only=True):
@@ -477,9 +467,7 @@ class Localization(ShortView, Value, frozen=True, kw_only=True):
     inputs: str
     found: Localized
     repaired: str | None = None
-    speeds: tuple[Speed, ...] = ()
     commands: dict[str, str] = {}
-    notes: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
 
 

@@ -194,13 +194,11 @@ class EvalRequest(
 
 
 @dataclass(frozen=True)
-class LocalizeRequest(FeedFields, RunningFields, TaskFields, StoreFields):
+class LocalizeRequest(FeedFields, ShapeFields, PatienceFields, TaskFields, StoreFields):
     """Find the layers that cost a low-precision model its accuracy, and the fewest to keep."""
 
     reference: Annotated[File, Argument("The model in full precision, as ONNX.", "REFERENCE")]
-    candidate: Annotated[
-        File, Argument("The same in low precision, or an engine of it.", "CANDIDATE")
-    ]
+    candidate: Annotated[File, Argument("The same in low precision, as ONNX.", "CANDIDATE")]
     _: KW_ONLY
     data: File | None = option(
         None, "Data with answers: judge by the metric of --task.", metavar="PATH"
@@ -217,7 +215,6 @@ class LocalizeRequest(FeedFields, RunningFields, TaskFields, StoreFields):
     max_time: Duration = option(
         "5min", "Search no longer than this; long networks by bisection.", kind=TIME
     )
-    speed: bool = option(True, "Measure the repaired model against both others.")
     output: File = option(
         "artifacts/localize",
         "Folder of the tables and the repaired model.",

@@ -3,7 +3,7 @@
 REFERENCE and CANDIDATE are of one network; CANDIDATE is an ONNX file in INT8, FP8, FP16 or BF16.
 Groups of nodes are restored to the reference's precision and ranked by what that gains: by the
 metric of --task where --data is given, else by the outputs. --repair keeps the fewest that meet
---where; status 3 says that none do. An engine is compared where its layers meet.
+--where; status 3 says that none do.
 
 Examples:
   trtbench localize model.onnx model.int8.onnx
@@ -12,8 +12,6 @@ Examples:
       --data val --repair --where 'top1>=baseline-0.5'
   trtbench localize model.onnx model.int8.onnx --inputs data.npz \\
       --repair --where 'sqnr>=30dB' --max-time 10min
-  trtbench localize model.onnx model.int8.engine -r onnxruntime \\
-      -r tensorrt --batch 8
   >>> found = trtbench.localize("model.onnx", "model.int8.onnx", repair=True, where="sqnr>=30dB")
   >>> found.found.groups[0].node, found.repaired
 """

@@ -44,7 +44,7 @@ from trtbench.report.document import (
     section_of,
     table,
 )
-from trtbench.report.run_facts import interval_text, named
+from trtbench.report.run_facts import named
 
 if TYPE_CHECKING:
     from trtbench.analysis.check import Candidate, Checked
@@ -308,11 +308,9 @@ def answer(result: Localization) -> str:
         restored = _value(found, found.all_restored)
         reason = f"all groups restored give {restored}" if found.in_time else "time was up"
         return f"{cause}. No repair meets {found.where}: {reason}."
-    gains = max(found.groups[:2], key=lambda group: group.gain or 0.0)
-    if not gains.restored:
+    if not worst.restored:
         return f"{cause}."
-    what = "restored" if gains is worst else f"{gains.node}, which reads it, restored"
-    return f"{cause}; {what}: {_value(found, gains.restored)} ({_was(found)})."
+    return f"{cause}; restored: {_value(found, worst.restored)} ({_was(found)})."
 
 
 def range_words(seen: TypeRange, *, named: bool = False) -> str:
@@ -346,14 +344,9 @@ def _kept_words(result: Localization) -> str:
     found = result.found
     kept = [group for group in found.groups if group.node in found.kept]
     count = len({name for group in kept for name in group.nodes})
-    own = found.groups[0].node in found.kept
-    alone = "kept" if own else f"{found.kept[0]}, which reads it, kept"
+    alone = "kept" if found.groups[0].node in found.kept else f"{found.kept[0]} kept"
     what = alone if count == 1 else f"{count} nodes kept"
-    verdict = next((s.verdict for s in result.speeds if s.against == result.candidate), None)
-    speed = ""
-    if verdict is not None:
-        speed = ", the same speed" if verdict.kind == "same" else f", speed: {verdict.kind}"
-    return f"{what} in full precision: {_value(found, found.repaired)} ({_was(found)}){speed}"
+    return f"{what} in full precision: {_value(found, found.repaired)} ({_was(found)})"
 
 
 def _was(found: Localized) -> str:
@@ -390,8 +383,6 @@ def _how(result: Localization) -> str:
     found = result.found
     way = "each by itself" if found.one_by_one else "by bisection"
     count = len(found.groups)
-    if not found.trials:
-        return f"{count} boundaries compared, on {result.inputs}."
     types = " and ".join(dict.fromkeys(group.type for group in found.groups))
     took = text_from_seconds(found.seconds, digits=2)
     groups = f"{counted(count, 'group')} of nodes in {types}"
@@ -403,34 +394,23 @@ def _models(result: Localization) -> Table:
     sides: list[tuple[str, str, Numbers]] = [
         (Path(result.reference).name, result.reference, found.reference),
         (Path(result.candidate).name, result.candidate, found.candidate),
+        ("all groups restored", "", found.all_restored),
     ]
-    if found.all_restored:
-        sides.append(("all groups restored", "", found.all_restored))
     if found.kept:
         name = Path(result.repaired).name if result.repaired else "repaired"
         sides.append((name, "", found.repaired))
-    speeds = {each.against: each.verdict for each in result.speeds}
 
     def value_of(metric: str, row: tuple[str, str, Numbers]) -> Cell:
         itself = metric == "sqnr_db" and row[1] == result.reference
         return Cell(row[2].get(metric), "" if itself else _shown(metric, row[2]))
-
-    def speed(row: tuple[str, str, Numbers]) -> Cell:
-        verdict = speeds.get(row[1])
-        if verdict is None:
-            return Cell(text="")
-        ends = f", {interval_text(verdict)}" if verdict.interval else ""
-        return Cell(text=f"{verdict.kind}{ends}")
 
     columns = [
         column("model", get=0),
         column("metric", found.metric, lambda row: value_of(found.metric, row), "right"),
         column("sqnr_db", "SQNR", lambda row: value_of("sqnr_db", row), "right"),
         column("nonfinite", "Not finite", lambda x: int(x[2].get("nonfinite") or 0), "d", rank=1),
-        column("speed", "Repaired against it", speed, rank=2),
     ]
     unknown = {"metric"} if found.metric == "sqnr_db" else set()
-    unknown |= set() if speeds else {"speed"}
     return table("models", sides, [each for each in columns if each[0].key not in unknown])
 
 
@@ -464,9 +444,10 @@ def _ranking(found: Localized) -> Table:
         column("cause", "Range", cause, fit="wrap", rank=2),
     ]
     unknown = {"sqnr_gain_db"} if found.metric == "sqnr_db" else set()
-    unknown |= set() if found.trials else {"restored", "gain"}
-    whole = "Restored: the whole model with this group alone in full precision. "
-    caption = f"{whole if found.trials else ''}SQNR there: behind the group, as it is."
+    caption = (
+        "Restored: the whole model with this group alone in full precision. "
+        "SQNR there: behind the group, as it is."
+    )
     shown = [each for each in columns if each[0].key not in unknown]
     return table("ranking", found.groups[:SHOWN_GROUPS], shown, caption=caption)
 
@@ -481,11 +462,9 @@ def _notes(result: Localization) -> Iterator[str]:
             words = "time was up before it was tried with fewer"
         yield f"Kept for {found.where}: {_some(found.kept)}; {words}."
     untried = sum(1 for group in found.groups if not group.restored)
-    if untried and found.trials:
+    if untried:
         why = "time was up" if found.one_by_one else "bisection left them aside, or time was up"
         yield f"{untried} groups were not restored by themselves: {why}."
-    if found.marks_changed_outputs:
-        yield "Reading intermediate outputs changed the final outputs: their numbers are doubtful."
     if found.stand_in:
         yield (
             "FP16 and BF16 are computed in FP32 here and rounded after every node, as tensor "
@@ -494,10 +473,7 @@ def _notes(result: Localization) -> Iterator[str]:
     if found.unmatched:
         names = _some(found.unmatched)
         yield f"Not found in the candidate, so part of what follows them: {names}."
-    runtimes = ", ".join(dict.fromkeys(each.runtime for each in result.speeds))
-    if runtimes:
-        yield f"Speeds are those of {runtimes} on this machine; -r measures with another runtime."
-    yield from (*result.notes, *found.notes)
+    yield from found.notes
 
 
 def _some(names: Sequence[str]) -> str:
