@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from made_detectors import CLASSES, OBJECTS, SIZE, centres, logits, one_hot, yolov8
+from made_detectors import CLASSES, OBJECTS, SIZE, centres, one_hot, yolov8
 
 from trtbench.analysis.coco import Letterbox, boxes_from_corners
 from trtbench.core.errors import InputError, UsageError
@@ -28,13 +28,13 @@ GRIDS = 84
 
 def decoded(
     outputs: dict[str, np.ndarray], *, batch: int = 1, classes: int | None = CLASSES,
-    highest: int | None = None, cut: bool = False, **settings: object,
+    cut: bool = False, **settings: object,
 ) -> tuple[str, str, list[list[tuple[float, ...]]]]:  # fmt: skip
     """Decoder, order of coordinates, and rows of every image; ``cut`` as a pass does it."""
     items = [
         DetectionImage(
             index=place, pixels=np.zeros((SIZE, SIZE, 3), np.uint8), target=(SIZE, SIZE),
-            classes=classes, highest=highest or classes,
+            classes=classes,
             geometry=Letterbox(scale_x=1.0, scale_y=1.0, left=0, top=0),
         )
         for place in range(batch)
@@ -87,37 +87,6 @@ def test_lists_of_a_plug_in(
 
 
 @pytest.mark.parametrize("batch", [1, 2])
-@pytest.mark.parametrize("first", ["boxes", "scores"])
-@pytest.mark.parametrize("names", [("pred_boxes", "logits"), ("dets", "labels"), ("x", "y")])
-@pytest.mark.parametrize("classes", [CLASSES, 4])
-def test_queries_with_logits(batch: int, first: str, names: tuple[str, str], classes: int) -> None:
-    likely = np.full((ROWS, classes), 1e-4)
-    likely[: len(OBJECTS), :CLASSES] = np.clip(one_hot(), 1e-4, 1)
-    parts = {names[0]: boxes_as("cxcywh", fraction=True), names[1]: logits(likely)}
-    order = names if first == "boxes" else names[::-1]
-    outputs = {name: np.stack([parts[name].astype(np.float32)] * batch) for name in order}
-    asked = {"activation": "sigmoid", "background": "none"} if classes != CLASSES else {}
-    assert said(outputs, batch=batch, **asked) == ("detr", [RIGHT] * batch)
-
-
-@pytest.mark.parametrize("batch", [1, 2])
-@pytest.mark.parametrize("order", ["xyxy", "cxcywh"])
-@pytest.mark.parametrize("fraction", [True, False])
-@pytest.mark.parametrize("background", [True, False])
-@pytest.mark.parametrize("names", [("boxes", "scores"), ("o2", "o1")])
-@pytest.mark.parametrize("flat", [True, False])
-def test_boxes_with_probabilities(
-    batch: int, order: str, fraction: bool, background: bool, names: tuple[str, str], flat: bool
-) -> None:
-    scores = np.zeros((400, CLASSES + background), np.float32)
-    scores[: len(OBJECTS), int(background) :] = one_hot()
-    boxes = boxes_as(order, fraction=fraction, rows=400)
-    parts = {names[1]: scores, names[0]: boxes if flat else boxes[:, None]}
-    outputs = {name: np.stack([part] * batch) for name, part in parts.items()}
-    assert said(outputs, batch=batch) == ("ssd", [RIGHT] * batch)
-
-
-@pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("order", ["xyxy", "cxcywh"])
 @pytest.mark.parametrize("fraction", [True, False])
 def test_finished_rows(batch: int, order: str, fraction: bool) -> None:
@@ -135,7 +104,7 @@ def test_queries_with_scores_of_all_classes_are_not_suppressed() -> None:
     rows = np.concatenate([centres(twice) / SIZE, one_hot(twice)], axis=1)
     rows = np.concatenate([rows, np.full((296, 4 + CLASSES), 0.01)]).astype(np.float32)
     decoder, found = said({"output0": rows[None]}, batch=1)
-    assert decoder == "queries"
+    assert decoder == "yolov8"
     assert [row[5] for row in found[0]] == [0, 2, 0, 2]
     decoder, found = said({"output0": rows[None]}, batch=1, nms="class")
     assert found == [RIGHT]
@@ -156,170 +125,32 @@ def test_as_many_boxes_as_there_are(objects: int) -> None:
     assert {row[5] for row in rows} == ({2} if objects else set())
 
 
-@pytest.mark.parametrize("batch", [1, 2])
-def test_boxes_with_scores_beside_labels(batch: int) -> None:
-    """As mmdeploy writes them."""
-    dets = np.zeros((batch, 9, 5), np.float32)
-    dets[:, :2] = np.column_stack([CORNERS, SCORES])
-    labels = np.zeros((batch, 9), np.int64)
-    labels[:, :2] = LABELS
-    assert decoded({"dets": dets, "labels": labels}, batch=batch) == (
-        "nms-lists", "xyxy", [RIGHT] * batch,
-    )  # fmt: skip
-
-
-COLUMNS = {
-    "YOLOv7": (*range(4), 5, 4), "YOLO-NAS": (*range(4), 4, 5), "SSD": (5, 4, *range(4)),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("maker", COLUMNS)
-@pytest.mark.parametrize("counts", [(2,), (0,), (1,), (2, 0), (1, 1), (2, 2)])
-def test_rows_that_number_their_images(maker: str, counts: tuple[int, ...]) -> None:
-    """[n, 7] over the whole batch, however many there are."""
-    rows = np.column_stack([CORNERS, SCORES, LABELS])[:, COLUMNS[maker]]
-    parts = [np.column_stack([np.full(n, place), rows[:n]]) for place, n in enumerate(counts)]
-    whole = np.concatenate(parts).astype(np.float32).reshape(-1, 7)
-    decoder, _, found = decoded({"output": whole}, batch=len(counts), cut=True)
-    assert decoder == "end2end"
-    assert found == [RIGHT[:n] for n in counts]
-
-
-def test_rows_of_a_plug_in_of_ssd_with_a_count() -> None:
-    """[batch, 1, kept, 7], normalised; what stands behind the count is rubbish."""
-    rows = np.full((2, 1, 10, 7), 0.99, np.float32)
-    for place in range(2):
-        rows[place, 0, :, 0] = place
-        rows[place, 0, :, 1] = 1
-        rows[place, 0, :2, 1:] = np.column_stack([LABELS, SCORES, CORNERS / SIZE])
-    counts = np.full((2, 1, 1, 1), 2, np.int32)
-    assert decoded({"detections": rows, "keep": counts}, batch=2) == (
-        "end2end", "xyxy", [RIGHT] * 2,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("counts", [(2,), (1,), (0,), (2, 0), (1, 1)])
-def test_rows_of_paddle(counts: tuple[int, ...]) -> None:
-    """Class and score first, all images one after the other, and how many each has."""
-    rows = np.column_stack([LABELS, SCORES, CORNERS]).astype(np.float32)
-    whole = np.concatenate([rows[:count] for count in counts]).reshape(-1, 6)
-    outputs = {"rows": whole, "number": np.array(counts, np.int32)}
-    decoder, _, found = decoded(outputs, batch=len(counts), cut=True)
-    assert decoder == "end2end"
-    assert found == [RIGHT[:n] for n in counts]
-
-
-@pytest.mark.parametrize("raw", [True, False])
-def test_tensorflow_says_rows_before_columns(raw: bool) -> None:
+def test_tensorflow_says_rows_before_columns() -> None:
     boxes = np.zeros((1, 10, 4), np.float32)
     boxes[0, :2] = CORNERS[:, [1, 0, 3, 2]] / SIZE
     scores, labels = np.zeros((1, 10), np.float32), np.ones((1, 10), np.float32)
     scores[0, :2], labels[0, :2] = SCORES, LABELS
-    end = "" if raw else ":0"
     outputs = {
-        f"detection_boxes{end}": boxes, f"detection_classes{end}": labels,
-        f"detection_scores{end}": scores, f"num_detections{end}": np.array([10.0], np.float32),
+        "detection_boxes:0": boxes, "detection_classes:0": labels,
+        "detection_scores:0": scores, "num_detections:0": np.array([10.0], np.float32),
     }  # fmt: skip
-    if raw:
-        outputs |= {
-            "raw_detection_boxes": np.ones((1, 50, 4), np.float32),
-            "raw_detection_scores": np.ones((1, 50, 4), np.float32),
-            "detection_multiclass_scores": np.ones((1, 10, 4), np.float32),
-        }
     assert decoded(outputs) == ("nms-lists", "yxyx", [RIGHT])
-    plain = {name.split(":")[0]: a for name, a in outputs.items() if "raw" not in name}
+    plain = {name.split(":")[0]: array for name, array in outputs.items()}
     plain["detection_boxes"] = boxes[..., [1, 0, 3, 2]] * SIZE
-    plain.pop("detection_multiclass_scores", None)
     assert decoded(plain) == ("nms-lists", "xyxy", [RIGHT]), "others use the same names"
 
 
-def test_one_class() -> None:
-    boxes = np.full((1, 20, 4), 0.5, np.float32)
-    boxes[0, :2] = centres() / SIZE
-    likely = np.full((1, 20, 1), 1e-4)
-    likely[0, :2, 0] = SCORES
-    one = [[(*row[:5], 0) for row in RIGHT]]
-    assert decoded({"logits": logits(likely), "pred_boxes": boxes}, classes=1)[2] == one
-    corners = np.zeros((1, 2000, 4), np.float32)
-    corners[0, :2] = CORNERS
-    scores = np.zeros((1, 2000, 1), np.float32)
-    scores[0, :2, 0] = SCORES
-    assert decoded({"boxes": corners, "scores": scores}, classes=1) == ("ssd", "xyxy", one)
-
-
-@pytest.mark.parametrize("boxes_stand", [True, False])
-@pytest.mark.parametrize("as_logits", [True, False])
-def test_sides_and_scores_that_stand(boxes_stand: bool, as_logits: bool) -> None:
-    """PP-YOLOE without its NMS, and YOLOs whose last concatenation was taken off."""
-    boxes, scores = np.zeros((1, 1500, 4)), np.full((1, 1500, CLASSES), 1e-5)
-    twice = [*OBJECTS, *((*each[:5], each[5] * 0.7) for each in OBJECTS)]
-    boxes[0, :4] = [each[:4] for each in twice]
-    scores[0, :4] = np.clip(one_hot(twice), 1e-5, 1)
-    outputs = {
-        "a": (logits(scores) if as_logits else scores).transpose(0, 2, 1),
-        "b": boxes.transpose(0, 2, 1) if boxes_stand else boxes,
-    }
-    assert decoded(outputs) == ("ssd", "xyxy", [RIGHT]), "with doubles dropped"
-
-
-@pytest.mark.parametrize("highest", [91, 80])
-def test_the_background_of_an_ssd_whose_classes_are_ids(highest: int) -> None:
-    """Its boxes are the most likely ones, and would leave no room for others."""
-    rng = np.random.default_rng(1)
-    corners = rng.uniform(0, 40, (1, 1200, 2))
-    boxes = np.concatenate([corners, corners + rng.uniform(2, 20, (1, 1200, 2))], axis=2)
-    boxes[0, :2] = CORNERS
-    scores = np.full((1, 1200, 91), 1e-4)
-    scores[..., 0] = 0.95
-    scores[0, :2, 0] = 0.05
-    for place, label in enumerate(LABELS):
-        scores[0, place, 80 + label] = SCORES[place]
-    decoder, _, [rows] = decoded(
-        {"boxes": boxes, "scores": scores}, classes=80, highest=highest, max_det=2
-    )
-    assert decoder == "ssd"
-    assert [row[5] - 80 for row in rows] == [0, 2]
-
-
-@pytest.mark.parametrize("known", [CLASSES, None])
-def test_a_class_for_nothing_is_one_that_most_queries_say(known: int | None) -> None:
-    """RF-DETR has a class more as well, and a sigmoid."""
-    boxes = np.full((1, 100, 4), 0.5)
-    boxes[0, :2] = centres() / SIZE
-    likely = np.full((100, CLASSES + 1), 1e-4)
-    likely[:2, :CLASSES] = np.clip(one_hot(), 1e-4, 1)
-    sigmoid = decoded({"labels": logits(likely)[None], "dets": boxes}, classes=known)
-    assert sigmoid == ("detr", "cxcywh", [RIGHT])
-    likely[2:, -1] = 1.0
-    likely[:2, -1] = 1 - SCORES
-    softmax = decoded({"labels": np.log(likely)[None], "dets": boxes}, classes=known)
-    assert [row[5] for row in softmax[2][0]] == [0, 2]
-    assert [row[4] for row in softmax[2][0]] == pytest.approx(list(SCORES), abs=0.01)
-
-
-def test_detr_of_91_classes_on_data_of_80() -> None:
-    boxes = np.full((1, 100, 4), 0.5)
-    boxes[0, :2] = centres() / SIZE
-    likely = np.full((1, 100, 92), 1e-6)
-    likely[0, 2:, 91] = 1.0
-    likely[0, [0, 1], [3, 90]] = SCORES
-    likely[0, :2, 91] = 1 - SCORES
-    found = decoded({"logits": np.log(likely), "pred_boxes": boxes}, classes=80)
-    assert [row[4:] for row in found[2][0]] == [(0.9, 3), (0.8, 90)]
-
-
-def test_yolox_as_it_exports() -> None:
-    """Offsets from the places of the grids, and logarithms of sizes."""
-    rows = np.zeros((1, GRIDS, 5 + CLASSES), np.float32)
-    rows[..., 2:4] = -0.5
-    for (*_, label, score), (x, y, wide, high) in zip(OBJECTS, centres(), strict=True):
-        place = 64 + int(y // 16) * 4 + int(x // 16)  # of the second grid
-        rows[0, place, :4] = [x / 16 - x // 16, y / 16 - y // 16, *np.log([wide / 16, high / 16])]
-        rows[0, place, 4], rows[0, place, 5 + int(label)] = 0.95, score / 0.95
-    assert decoded({"output": rows}) == ("yolox", "cxcywh", [RIGHT])
-    assert decoded({"output": rows}, decoder="yolox")[2] == [RIGHT]
-    with pytest.raises(InputError, match="80 boxes are not those of the grids"):
-        decoded({"output": rows[:, :80]}, decoder="yolox")
+def test_what_would_be_misread_is_refused() -> None:
+    """Queries with logits, YOLOX as it exports, and rows in another order."""
+    queries = {"logits": np.zeros((1, 100, 92)), "pred_boxes": np.full((1, 100, 4), 0.5)}
+    with pytest.raises(InputError, match="no decoder fits the outputs"):
+        decoded(queries)
+    table = np.full((1, GRIDS, 5 + CLASSES), -0.5, np.float32)
+    with pytest.raises(InputError, match="relative to the cells of a grid"):
+        decoded({"output": table})
+    rows = np.column_stack([LABELS, SCORES, CORNERS])[None].astype(np.float32)
+    with pytest.raises(InputError, match="are not a box, its score and its class"):
+        decoded({"output": rows})
 
 
 def test_objectness_where_nobody_knows_the_classes() -> None:
@@ -329,7 +160,7 @@ def test_objectness_where_nobody_knows_the_classes() -> None:
     assert decoded({"output": rows}, classes=None) == ("yolov5", "cxcywh", [RIGHT])
     queries = np.full((1, 300, 4 + CLASSES), 0.01, np.float32)
     queries[0, :2] = np.column_stack([centres() / SIZE, one_hot()])
-    assert decoded({"output": queries}, classes=None) == ("queries", "cxcywh", [RIGHT])
+    assert decoded({"output": queries}, classes=None) == ("yolov8", "cxcywh", [RIGHT])
 
 
 def test_rows_before_doubles_were_dropped() -> None:
@@ -366,15 +197,6 @@ def test_a_few_values_that_are_no_numbers_change_nothing_else(kind: type) -> Non
     decoder, _, [rows] = decoded({"output": table})
     assert decoder == "yolov8"
     assert np.allclose(rows, RIGHT, atol=tolerance)
-    boxes = np.full((1, 30, 4), 0.5, kind)
-    boxes[0, :2], boxes[0, 9] = centres() / SIZE, np.inf
-    likely = np.full((1, 30, CLASSES), 1e-4)
-    likely[0, :2] = np.clip(one_hot(), 1e-4, 1)
-    scores = logits(likely).astype(kind)
-    scores[0, 9] = np.nan
-    decoder, _, [rows] = decoded({"a": scores, "b": boxes})
-    assert decoder == "detr"
-    assert np.allclose(rows, RIGHT, atol=0.1)
 
 
 class Known:

@@ -127,7 +127,7 @@ def test_truths_belong_to_images_in_folders_of_the_same_name(tmp_path: Path) -> 
     flat = tmp_path / "flat"
     flat.mkdir()
     np.save(flat / "1.npy", np.ones((10, 20)))
-    with pytest.raises(InputError, match="a name is there twice"):
+    with pytest.raises(InputError, match="names do not match"):
         depth_source(tmp_path / "images", flat)
     assert depth_source(tmp_path / "images" / "a", flat).truth(0)[0] is not None
     assert depth_source(tmp_path / "images" / "a", tmp_path / "truth" / "b").truth(0)[0] is not None
@@ -178,8 +178,7 @@ def test_a_network_that_finds_nobody(tmp_path: Path) -> None:
     """It ended with a traceback."""
     found = pose_judgement(tmp_path, [somebody(0)], np.zeros((1, 11, 40), np.float32))
     values = {score.metric: score.value for score in found.scores[0]}
-    assert values["AP"] == values["PCK@0.2"] == 0.0
-    assert found.pictures[0].path.is_file()
+    assert values["AP"] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -282,8 +281,7 @@ def instances(folder: Path, **changes: object) -> CocoBoxes:
         *({"annotations": [{**BOX, **odd}]} for odd in (
             {"bbox": [1, 2, 3]}, {"bbox": [1, 2, 3, "x"]}, {"bbox": [10**400, 2, 3, 4]},
             {"area": 10**400}, {"area": float("nan")}, {"category_id": 7}, {"category_id": [1]},
-            {"image_id": [1]}, {"bbox": None, "segmentation": [[10**400, 1, 1, 1]]},
-            {"bbox": None, "segmentation": {"size": [10, 20], "counts": [0, 200]}},
+            {"image_id": [1]}, {"bbox": None, "segmentation": [[5, 6, 9, 6, 9, 8]]},
         )),
         {"annotations": [5]}, {"annotations": None}, {"categories": ["cat"]},
         {"categories": [{"name": "cat"}]}, {"images": [["a.png"]]},
@@ -293,19 +291,6 @@ def test_instances_that_are_none_are_refused(tmp_path: Path, change: dict) -> No
     assert instances(tmp_path).ids == (1,)
     with pytest.raises(InputError):
         instances(tmp_path, **change)
-
-
-def test_polygons_without_a_box_have_the_one_around_them(tmp_path: Path) -> None:
-    outline = {"id": 2, "image_id": 1, "category_id": 1,
-               "segmentation": [[5, 6, 9, 6, 9, 8], [4, 7, 5, 10]]}  # fmt: skip
-    told: list[dict] = [BOX, outline, {**outline, "bbox": None, "area": 3}]
-    found = instances(tmp_path, annotations=told).boxes(tmp_path / "a.png")
-    assert found.boxes.tolist() == [[1, 2, 3, 4], [4, 6, 5, 4], [4, 6, 5, 4]]
-    assert found.areas.tolist() == [12, 20, 3]
-    del told[1]["segmentation"]
-    with pytest.raises(InputError) as said:
-        instances(tmp_path, annotations=told)
-    assert "no bbox and no polygons" in str(said.value.facts["reason"])
 
 
 @pytest.mark.parametrize("written", ["{}/1.png", "photos/{}/1.png", "C:\\photos\\{}\\1.png"])

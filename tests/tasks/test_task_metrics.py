@@ -22,7 +22,6 @@ from trtbench.analysis.coco import (
     letterbox_of,
     match,
     oks_matrix,
-    pck,
     suppress,
 )
 from trtbench.analysis.scores import (
@@ -223,15 +222,6 @@ def test_oks_by_hand() -> None:
     # The third point is not labelled; the second is 5 away; the area is 100.
     expected = (1 + np.exp(-25 / (2 * 100 * (2 * sigma) ** 2))) / 2
     assert oks_matrix(found, truth, [sigma] * 3)[0, 0] == pytest.approx(expected)
-
-
-def test_pck_by_hand() -> None:
-    truth = people(np.array([[[0.0, 0.0, 2], [100.0, 0.0, 2], [50.0, 40.0, 2]]] * 2))
-    near = np.array([[[0.0, 9.0, 1], [100.0, 11.0, 1], [50.0, 40.0, 1]]])
-    # The larger side is 100: 9 is within a tenth, 11 is not; the second person is missed.
-    assert pck(people(near), truth, [0.1] * 3, part=0.1) == (2, 6)
-    nobody = people(np.zeros((0, 3, 3)))
-    assert pck(nobody, truth, [0.1] * 3, part=0.1) == (0, 6)
 
 
 def crowd_scene(folder: Path) -> tuple[Annotations, dict[int, People]]:

@@ -13,17 +13,12 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 
 from made_detectors import (
-    CLASSES,
     OBJECTS,
-    SIZE,
-    centres,
     coco,
     end2end,
     in_image,
     lists,
-    logits,
     network,
-    one_hot,
     pictures,
     yolo_data,
     yolov5,
@@ -51,29 +46,8 @@ def values(model: dict) -> dict[str, float]:
     return {each["metric"]: each["value"] for each in model["scores"]}
 
 
-def queries(count: int = 30) -> np.ndarray:
-    """Normalised centres of OBJECTS, and of queries that say nothing."""
-    boxes = np.full((count, 4), 0.5)
-    boxes[: len(OBJECTS)] = centres() / SIZE
-    return boxes
-
-
-def probabilities(classes: int, *, count: int = 30, first: int = 0, nothing: int = -1):
-    """Rows that sum to one: OBJECTS with their scores, else the class of nothing."""
-    rows = np.zeros((count, classes))
-    rows[:, nothing] = 1.0
-    for place, (*_, label, score) in enumerate(OBJECTS):
-        rows[place] = 0.0
-        rows[place, int(label) + first], rows[place, nothing] = score, 1 - score
-    return rows
-
-
 def families(folder: Path) -> dict[str, tuple[Path, str]]:
     """One network of each layout, and the decoder it is for."""
-    ssd_boxes = np.zeros((500, 4))
-    ssd_boxes[: len(OBJECTS)] = np.array([each[:4] for each in OBJECTS]) / SIZE
-    rtdetr = np.zeros((30, CLASSES))
-    rtdetr[: len(OBJECTS)] = one_hot()
     batched = lists(fraction=True)
     labelled = lists(count=len(OBJECTS))
     made: dict[str, tuple[dict[str, np.ndarray], str]] = {
@@ -106,17 +80,6 @@ def families(folder: Path) -> dict[str, tuple[Path, str]]:
         "ssd-with-labels": (
             {k: labelled[f"det_{k}"] for k in ("boxes", "classes", "scores")}, "nms-lists",
         ),
-        "rt-detr": ({"logits": logits(rtdetr), "pred_boxes": queries()}, "detr"),
-        "detr": (
-            {"logits": np.log(probabilities(CLASSES + 1) + 1e-6), "pred_boxes": queries()}, "detr",
-        ),
-        "ssd": (
-            {
-                "scores": probabilities(CLASSES + 1, count=500, first=1, nothing=0),
-                "boxes": ssd_boxes,
-            },
-            "ssd",
-        ),
     }  # fmt: skip
     return {
         name: (network(folder / f"{name}.onnx", outputs), decoder)
@@ -148,10 +111,6 @@ def test_every_family_says_the_same_boxes(tmp_path: Path, evaluate) -> None:
         assert each["timed"].startswith("median per item over 1 batch of 2, after 0")
     [images] = [each for each in found["tables"] if each["id"] == "images"]
     assert all(row[2:] == [2, 2, 0, 0] for row in images["rows"]), "no double was counted"
-    [curve] = [each for each in found["tables"] if each["id"] == "precision_recall"]
-    assert len(curve["rows"]) == 101
-    for name in ("detection_precision_recall.png", "detection_worst_0.png"):
-        assert (tmp_path / "artifacts/eval" / name).is_file()
 
 
 def test_yolo_data_and_what_a_model_gets_wrong(tmp_path: Path, evaluate) -> None:

@@ -210,14 +210,12 @@ def test_key_points_through_the_letterbox(tmp_path: Path, evaluate, channels: in
     assert result.items == 2
     assert result.score("AP").value == pytest.approx(1.0)
     assert result.score("AR").value == pytest.approx(1.0)
-    assert result.score("PCK@0.05").value == 1.0
     [table] = found.tables
     assert {row[0]: row[2:5] for row in table.rows} == {
         "wide.png": (1, 1, 1), "small.png": (1, 1, 1),
     }  # fmt: skip
     assert "1 image without annotation: stray.png" in found.notes
     assert "1 annotated image not found: missing.png" in found.notes
-    assert Path(found.pictures[0].path).is_file()
 
 
 def test_key_points_that_are_off(tmp_path: Path, evaluate) -> None:
@@ -237,8 +235,6 @@ def test_key_points_that_are_off(tmp_path: Path, evaluate) -> None:
     assert found.models[1].score("AP").value == pytest.approx(0.4)
     assert found.models[1].score("AP50").value == pytest.approx(1.0)
     assert found.models[1].score("AP75").value == 0.0
-    assert found.models[1].score("PCK@0.2").value == 1.0
-    assert found.models[1].score("PCK@0.1").value == 0.0
     assert found.models[1].score("oks_to_first").value == pytest.approx(0.659, abs=1e-3)
 
 

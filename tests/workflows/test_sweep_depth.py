@@ -62,8 +62,6 @@ def test_one_table_and_the_pictures_of_all_models(
     assert rows[1]["mae_to_first"] > rows[2]["mae_to_first"] > 0
     pictures = {path.name for path in (place / "out" / "report").glob("*.png")}
     assert {"depth_comparison.png", "speed_benchmark.png"} <= pictures
-    worst = [name for name in pictures if name.startswith("depth_worst")]
-    assert len(worst) == 2, "the image of the comparison is not drawn again"
     told = json.loads((place / "out" / "accuracy" / "eval.json").read_text())
     assert [each["label"] for each in told["models"]] == ["fp16", "int8", "mixed"]
     assert told["pictures"][0]["title"] == "Depth: 2.png"

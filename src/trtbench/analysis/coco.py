@@ -1,4 +1,4 @@
-"""Boxes and key points: overlap, suppression, letterboxing, COCO's average precision, and PCK.
+"""Boxes and key points: overlap, suppression, letterboxing and COCO's average precision.
 
 The best detections come first; each takes the free truth it is most similar to, be it by IoU of
 boxes or by OKS of people. Truths that do not count (crowds, other sizes) take what fits nothing
@@ -342,23 +342,12 @@ def precisions(classes: Sequence[ClassScores]) -> dict[str, float]:
     return {"mAP": float(mean.mean()), "mAP50": float(mean[0]), "mAP75": float(mean[AT_75])}
 
 
-def mean_curve(classes: Sequence[ClassScores], *, level: int = 0) -> Floats:
-    """Compute precision at 101 recalls, averaged over classes, at one threshold."""
-    if not classes:
-        return np.full(len(RECALLS), np.nan)
-    return np.asarray(np.mean([each.precision[level] for each in classes], axis=0))
-
-
 COCO_SIGMAS = tuple(
     part / 10
     for part in (
         0.26, 0.25, 0.25, 0.35, 0.35, 0.79, 0.79, 0.72, 0.72, 0.62, 0.62, 1.07, 1.07, 0.87, 0.87,
         0.89, 0.89,
     )
-)  # fmt: skip
-COCO_SKELETON = (
-    (15, 13), (13, 11), (16, 14), (14, 12), (11, 12), (5, 11), (6, 12), (5, 6), (5, 7), (6, 8),
-    (7, 9), (8, 10), (1, 2), (0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 6),
 )  # fmt: skip
 MOST_PEOPLE = 20
 
@@ -447,28 +436,3 @@ def average_precision(
         "AP75": float(precision[AT_75].mean()),
         "AR": float(recall.mean()),
     }
-
-
-def pck(found: People, truth: People, sigmas: Sequence[float], *, part: float) -> tuple[int, int]:
-    """Count labelled points found within this part of the larger side of a person's box, of all.
-
-    Every person is compared with the free detection that is most similar; points of people
-    without one are missed.
-    """
-    oks = oks_matrix(found, truth, sigmas)
-    free = np.ones(len(found.keypoints), bool)
-    right = total = 0
-    for column in np.argsort(-oks.max(axis=0, initial=0.0), kind="stable"):
-        person = truth.keypoints[column]
-        seen = person[:, 2] > 0
-        if truth.ignored[column] or not seen.any():
-            continue
-        total += int(seen.sum())
-        similar = np.where(free, oks[:, column], -1.0)
-        if not len(similar) or similar.max() <= 0:
-            continue
-        best = int(similar.argmax())
-        free[best] = False
-        away = np.hypot(*(found.keypoints[best, :, :2] - person[:, :2]).T)
-        right += int((away[seen] <= part * truth.boxes[column, 2:].max()).sum())
-    return right, total

@@ -198,11 +198,10 @@ class TableValue(Value, frozen=True, kw_only=True):
     title: str
     headings: tuple[str, ...]
     rows: tuple[tuple[Scalar, ...], ...]
-    in_json_only: bool = False
 
 
 class PictureValue(Value, frozen=True, kw_only=True):
-    """A picture of the worst cases."""
+    """A picture of what models predict, and the place of the model it shows; else of all."""
 
     path: str
     title: str

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from trtbench.analysis.coco import (
-    COCO_SKELETON,
     Letterbox,
     Objects,
     People,
@@ -117,16 +116,8 @@ def _path_ends(path: str) -> list[str]:
 
 
 def _with_box(annotation: JsonTable) -> JsonTable:
-    """Return an annotation with bbox and area, taken from its polygons where missing."""
-    box = annotation.get("bbox")
-    if not box:
-        outline = annotation.get("segmentation")
-        if not isinstance(outline, list) or not any(outline):
-            raise ValueError(f"annotation {annotation.get('id')} has no bbox and no polygons")
-        x = [float(value) for polygon in outline for value in polygon[0::2]]
-        y = [float(value) for polygon in outline for value in polygon[1::2]]
-        box = [min(x), min(y), max(x) - min(x), max(y) - min(y)]
-    box = [float(side) for side in box]
+    """Return an annotation with its area, that of the box where it has none."""
+    box = [float(side) for side in annotation["bbox"]]
     area = annotation.get("area")
     area = float(math.prod(box[2:]) if area is None else area)
     if len(box) != 4 or not all(map(math.isfinite, (*box, area))):
@@ -145,13 +136,6 @@ class Annotations(CocoFile):
         self.points = self.points or len(self.category.get("keypoints", ()))
         if not self.points:
             raise InputError(f"{path} has no key points")
-
-    @property
-    def edges(self) -> tuple[tuple[int, int], ...]:
-        edges = self.category.get("skeleton")
-        if edges:
-            return tuple((int(a) - 1, int(b) - 1) for a, b in edges)
-        return COCO_SKELETON if self.points == 17 else ()
 
     def people(self, image: object) -> People:
         """Return the people of one image."""
@@ -372,8 +356,6 @@ class DetectionImage(Loaded):
     target: tuple[int, int] = (SIZE, SIZE)
     """Height and width of the input."""
     classes: int | None = None
-    highest: int | None = None
-    """One above the largest category id."""
 
 
 def find_images_of(settings: Settings) -> YoloData:
@@ -445,7 +427,7 @@ class DetectionImages(ImageFiles):
         ids = self.truth.ids if self.truth is not None and self.truth.named else ()
         return DetectionImage(
             index=index, pixels=pixels, target=self._takes.size,
-            classes=len(ids) or None, highest=ids[-1] + 1 if ids else None,
+            classes=len(ids) or None,
         )  # fmt: skip
 
     def prepare(self, loaded: Loaded) -> Arrays:

@@ -40,14 +40,9 @@ FRACTIONS = 2.0
 MASKS = 32
 """Values per box, and channels of another output, that a segmenting network adds."""
 ROW = 6
-"""Four sides, a score and a class; a row with one more starts with the index of its image."""
-COLUMNS = (((0, 1, 2, 3), 4, 5), ((2, 3, 4, 5), 1, 0), ((0, 1, 2, 3), 5, 4))
-"""Columns of box, score and class: most networks; Paddle and SSDs; YOLOv7."""
-TENSORFLOW = ("detection_boxes", "detection_scores", "detection_classes", "num_detections")
-NOTHING = 0.005
-"""Logits and probabilities are mostly below this, coordinates seldom."""
+"""Four sides, a score and a class."""
 COCO = 80
-TABLE_VALUES = {"yolov8": 5, "queries": 5, "yolov5": 6, "yolox": 6}
+TABLE_VALUES = {"yolov8": 5, "yolov5": 6}
 """Least number of values per box, by kind of table."""
 
 
@@ -99,8 +94,6 @@ class Candidates:
     suppressed: bool = False
     """Whether the network has done suppression."""
     iou: float = 0.7
-    multi_label: bool = True
-    """A box may count for several classes, each with its own score."""
     classes: int | None = None
     """Number of classes of the network, where the outputs show it."""
 
@@ -123,8 +116,7 @@ def rows_in_images(found: Candidates, order: Order, batch: DetectorOutputs) -> N
     [batch, max_det, 6]; rows without a box have score -1.
     """
     least, most = number(batch.settings, "conf"), int(number(batch.settings, "max_det"))
-    asked = batch.given("box_scale")
-    fractions = found.fractions if asked is None else asked == "fraction"
+    fractions = found.fractions
     if fractions is None:
         fractions = all(_are_fractions(np.asarray(boxes)) for boxes in found.boxes)
     high, wide = batch.target if fractions else (1.0, 1.0)
@@ -133,9 +125,7 @@ def rows_in_images(found: Candidates, order: Order, batch: DetectorOutputs) -> N
     filled = np.full((len(batch.items), most, 6), -1.0, np.float32)
     for place, item in enumerate(batch.items):
         labels = None if found.labels is None else found.labels[place]
-        boxes, scores, classes = _likely(
-            found.boxes[place], found.scores[place], labels, least, found.multi_label
-        )
+        boxes, scores, classes = _likely(found.boxes[place], found.scores[place], labels, least)
         if order == "yxyx":
             boxes = boxes[:, [1, 0, 3, 2]]
         elif order != "xyxy":
@@ -161,20 +151,16 @@ def rows_in_images(found: Candidates, order: Order, batch: DetectorOutputs) -> N
 
 
 def _likely(
-    boxes: AnyArray, scores: AnyArray, labels: AnyArray | None, least: float, multi_label: bool
+    boxes: AnyArray, scores: AnyArray, labels: AnyArray | None, least: float
 ) -> tuple[Floats, Floats, NDArray[np.int64]]:
     """Return the candidates above the least score, once for each class they may be."""
     if labels is not None:
         chosen = np.flatnonzero(scores > least)
         classes = np.nan_to_num(np.asarray(labels)[chosen], nan=-1).astype(np.int64)
         values = scores[chosen]
-    elif multi_label:
+    else:
         chosen, classes = np.nonzero(scores > least)
         values = scores[chosen, classes]
-    else:
-        best = scores.argmax(axis=1) if scores.size else np.zeros(len(scores), np.int64)
-        chosen = np.flatnonzero(np.take_along_axis(scores, best[:, None], 1)[:, 0] > least)
-        classes, values = best[chosen], scores[chosen, best[chosen]]
     if len(chosen) > MOST_CANDIDATES:
         top = np.argsort(-values, kind="stable")[:MOST_CANDIDATES]
         chosen, classes, values = chosen[top], classes[top], values[top]
@@ -194,215 +180,81 @@ def _narrow(batch: DetectorOutputs) -> dict[str, AnyArray]:
     }
 
 
-def _share(values: AnyArray) -> float:
-    return float(values.mean()) if values.size else 0.0
-
-
-def _sigmoid(values: AnyArray) -> NDArray[np.float64]:
-    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(values.astype(np.float64), -80, 80))))
-
-
-def _limit(counts: AnyArray | None, place: int) -> int | None:
-    return None if counts is None else max(0, int(np.nan_to_num(counts[place])))
-
-
 def _read_lists(batch: DetectorOutputs) -> Candidates | None:
     """Boxes, scores and classes in outputs of their own, and perhaps a count of valid ones."""
     arrays, items = _narrow(batch), len(batch.items)
-    # TensorFlow's detectors return raw boxes as well. Others use the same names: ``:0`` in one,
-    # or the raw boxes, show that they are TensorFlow's.
-    bare = {name: name.split("/")[-1].split(":")[0] for name in arrays}
-    named = {name: arrays[name] for name, end in bare.items() if end in TENSORFLOW}
-    tensorflow = False
-    if len(named) >= 3 and TENSORFLOW[0] in bare.values():
-        arrays = named
-        tensorflow = any(":" in name for name in named) or "raw_detection_boxes" in bare.values()
-    # Four or five values per box; scores of four boxes are as wide, but not as deep.
-    found: list[str] = []
-    for width in (4, 5):
-        wide = {n: a for n, a in arrays.items() if a.ndim > 1 and a.shape[-1] == width}
-        deep = [name for name, array in wide.items() if array.ndim > 2]
-        found = found or deep or (list(wide) if width == 4 else [])
+    # Scores of four boxes are as wide as boxes, but not as deep.
+    wide = {n: a for n, a in arrays.items() if a.ndim > 1 and a.shape[-1] == 4}
+    found = [name for name, array in wide.items() if array.ndim > 2] or list(wide)
     if len(found) != 1 or len(arrays) > 4:
         return None
-    width = arrays[found[0]].shape[-1]
-    boxes = arrays[found[0]].reshape(items, -1, width)
+    boxes = arrays[found[0]].reshape(items, -1, 4)
     flat = {n: a.reshape(items, -1) for n, a in arrays.items() if n != found[0] and a.ndim <= 3}
     counts = next(
         (name for name, array in flat.items()
          if array.shape[1] == 1 and ("num" in name.lower() or boxes.shape[1] != 1)), None,
     )  # fmt: skip
     single = {n: a for n, a in flat.items() if n != counts and a.shape[1] == boxes.shape[1]}
-    if len(single) != (2 if width == 4 else 1):
+    if len(single) != 2:
         return None
     # Classes are integers, or named so, or whole numbers.
-    labels = list(single)[-1]
     whole = [name for name, array in single.items() if array.dtype.kind in "iu"]
     called = [n for n in single if any(word in n.lower() for word in ("class", "label", "cls"))]
     counting = [n for n, a in single.items() if np.equal(np.mod(a, 1), 0).all()]
-    if width == 4:
-        labels = next((names[0] for names in (whole, called, counting) if len(names) == 1), labels)
-    others = [array for name, array in single.items() if name != labels]
-    scores = others[0] if others else boxes[..., 4]
-    valid = None if counts is None else flat[counts][:, 0]
-    parts = [slice(0, _limit(valid, place)) for place in range(items)]
+    labels = next((names[0] for names in (whole, called, counting) if len(names) == 1), None)
+    labels = labels or list(single)[-1]
+    scores = next(array for name, array in single.items() if name != labels)
+    valid = np.full(items, boxes.shape[1])
+    if counts is not None:
+        valid = np.maximum(0, np.nan_to_num(flat[counts][:, 0])).astype(int)
     return Candidates(
-        boxes=[each[part, :4] for each, part in zip(boxes, parts, strict=True)],
-        scores=[each[part] for each, part in zip(scores, parts, strict=True)],
-        labels=[each[part] for each, part in zip(single[labels], parts, strict=True)],
+        boxes=[each[:count] for each, count in zip(boxes, valid, strict=True)],
+        scores=[each[:count] for each, count in zip(scores, valid, strict=True)],
+        labels=[each[:count] for each, count in zip(single[labels], valid, strict=True)],
         suppressed=counts is not None or boxes.shape[1] <= MOST_ROWS,
-        order="yxyx" if tensorflow else None,
-    )
+        order="yxyx" if any("detection_boxes:" in name for name in arrays) else None,
+    )  # TensorFlow has y before x
 
 
 def _mask_values(batch: DetectorOutputs) -> int:
     return MASKS if any(a.ndim == 4 and a.shape[1] == MASKS for a in batch.arrays.values()) else 0
 
 
-def _finished_rows(batch: DetectorOutputs) -> AnyArray | None:
-    """Find [batch, n, 6], or with the index of the image [batch, n, 7]."""
+def _read_rows(batch: DetectorOutputs) -> Candidates | None:
+    """Rows of box, score and class: [batch, n, 6]."""
     items, grids = len(batch.items), _grids(batch)
     for array in batch.arrays.values():
-        if array.dtype.kind != "f" or array.ndim < 2:
+        if array.dtype.kind != "f" or array.ndim not in (2, 3):
             continue
         rows = array.reshape(items, -1, array.shape[-1])
-        width, on_grid = rows.shape[2], rows.shape[1] in grids
-        if width == ROW + 1 and np.isin(rows[..., 0], np.arange(-1, items)).all():
-            if not on_grid:
-                return rows
-        elif width in {ROW, ROW + _mask_values(batch)} and array.ndim < 4:
-            few = not on_grid and rows.shape[1] <= MOST_ROWS
-            # As many rows as the grids have cells: a YOLO of one or two classes, or finished.
-            if few or batch.given("decoder") or batch.classes not in (None, 1, 2):
-                return rows[..., :ROW]
+        few = rows.shape[1] not in grids and rows.shape[1] <= MOST_ROWS
+        # As many rows as the grids have cells: a YOLO of one or two classes, or finished.
+        finished = few or batch.given("decoder") or batch.classes not in (None, 1, 2)
+        if rows.shape[2] not in {ROW, ROW + _mask_values(batch)} or not finished:
+            continue
+        finite = rows[np.isfinite(rows[..., :ROW]).all(axis=2)]
+        scores, classes = finite[:, 4], finite[:, 5]
+        if (scores < 0).any() or (scores > 1).any() or np.mod(classes, 1).any():
+            raise InputError(
+                "the rows of six values are not a box, its score and its class",
+                facts=batch.shapes(),
+                fix="--decoder FILE.py:FUNCTION puts them in order (docs/eval.md)",
+            )
+        return Candidates(
+            boxes=rows[..., :4], scores=rows[..., 4], labels=list(rows[..., 5]),
+            suppressed=rows.shape[1] <= MOST_ROWS,
+        )  # fmt: skip
     return None
-
-
-def _read_rows(batch: DetectorOutputs) -> Candidates | None:
-    """Rows of box, score and class, of each image by its index, by a count, or by position."""
-    rows = _finished_rows(batch)
-    if rows is None:
-        return None
-    items, (_, each, width) = len(batch.items), rows.shape
-    counts = None
-    for array in batch.arrays.values():  # one whole number per image
-        if array.size == items and array.shape[-1:] != (ROW,):
-            values = array.reshape(-1)
-            if (values >= 0).all() and not np.mod(values, 1).any():
-                counts = values
-                break
-    flat = rows.reshape(-1, width)
-    arranged = flat[:, width - ROW :]
-    finite = arranged[np.isfinite(arranged).all(axis=1)]
-    for box, score, label in COLUMNS:
-        likely, classes = finite[:, score], finite[:, label]
-        if ((likely >= 0) & (likely <= 1)).all() and not np.mod(classes, 1).any():
-            arranged = arranged[:, [*box, score, label]]
-            break
-    if width > ROW:
-        valid = np.ones(len(flat), bool)
-        if counts is not None and counts.sum() != len(flat):
-            valid = (np.arange(each)[None] < counts[:, None]).reshape(-1)
-        own = [arranged[valid & (flat[:, 0] == place)] for place in range(items)]
-    elif counts is not None and items > 1 and counts.sum() == len(flat):
-        own = np.split(arranged, np.cumsum(counts)[:-1].astype(int))
-    else:
-        by_image = arranged.reshape(items, -1, ROW)
-        own = [by_image[place][: _limit(counts, place)] for place in range(items)]
-    return Candidates(
-        boxes=[r[:, :4] for r in own], scores=[r[:, 4] for r in own],
-        labels=[r[:, 5] for r in own], suppressed=counts is not None or each <= MOST_ROWS,
-    )  # fmt: skip
-
-
-def _boxes_and_scores(batch: DetectorOutputs) -> tuple[AnyArray, AnyArray, bool] | None:
-    """Find boxes and scores of all classes, either way up, and whether scores are logits."""
-    flat = {name: array for name, array in _narrow(batch).items() if array.ndim == 3}
-    lying = {name: array for name, array in flat.items() if array.shape[2] == 4}
-    # Scores of four classes are as wide as boxes: names decide, then that most scores are nothing.
-    order = sorted(lying, key=lambda n: ("box" not in n.lower(), _share(lying[n] < NOTHING)))
-    standing = {n: a.transpose(0, 2, 1) for n, a in flat.items() if a.shape[1] == 4}
-    for name, boxes in [*((n, lying[n]) for n in order), *standing.items()]:
-        for other, array in flat.items():
-            scores = array if array.shape[1] == boxes.shape[1] else array.transpose(0, 2, 1)
-            if other != name and scores.shape[1] == boxes.shape[1]:
-                finite = scores[np.isfinite(scores)]
-                outside = finite.min(initial=0.0) < 0 or finite.max(initial=0.0) > 1
-                return boxes, scores, "logit" in other.lower() or bool(outside)
-    return None
-
-
-def _activated(values: AnyArray, how: Scalar) -> NDArray[np.float64]:
-    if how == "sigmoid":
-        return _sigmoid(values)
-    numbers = values.astype(np.float64)
-    if how == "softmax":
-        weight = np.exp(numbers - numbers.max(axis=-1, keepdims=True))
-        return np.asarray(weight / weight.sum(axis=-1, keepdims=True))
-    return numbers
-
-
-def _without_background(scores: AnyArray, batch: DetectorOutputs, usual: str) -> AnyArray:
-    where = batch.given("background") or usual
-    return {"first": scores[..., 1:], "last": scores[..., :-1]}.get(str(where), scores)
-
-
-def _read_detr(batch: DetectorOutputs) -> Candidates | None:
-    """Queries: few boxes in fractions, and logits; a softmax has one more class, for nothing."""
-    found = _boxes_and_scores(batch)
-    if found is None or not found[2]:
-        return None
-    boxes, logits, _ = found
-    few = boxes.shape[1] <= MOST_ROWS and _are_fractions(boxes)
-    if not few and batch.given("decoder") != "detr":
-        return None
-    how, classes = batch.given("activation"), logits.shape[2]
-    if how is None and classes >= 2 and classes != batch.classes:
-        nothing = _share(logits.argmax(axis=2) == classes - 1)
-        more = classes - 1 in (batch.classes, batch.items[0].highest)
-        how = "softmax" if nothing > (0.5 if more else 0.9) else None
-    how = how or "sigmoid"
-    kept = _without_background(
-        _activated(logits, how), batch, "last" if how == "softmax" else "none"
-    )
-    return Candidates(
-        boxes=boxes, scores=kept, order="cxcywh", suppressed=True, multi_label=how != "softmax",
-        classes=kept.shape[2], fractions=True,
-    )  # fmt: skip
-
-
-def _read_ssd(batch: DetectorOutputs) -> Candidates | None:
-    """Decoded boxes and probabilities, perhaps with one for the background."""
-    found = _boxes_and_scores(batch)
-    if found is None:
-        return None
-    boxes, scores, logits = found
-    likely = _activated(scores, batch.given("activation") or ("sigmoid" if logits else "none"))
-    more = batch.classes is not None and likely.shape[2] == batch.classes + 1
-    likely = _without_background(likely, batch, "first" if more else "none")
-    if not more and batch.given("background") is None and _share(likely[..., 0]) > 0.5:
-        likely[..., 0] = 0.0  # the background, where class numbers are ids and none is 0
-    return Candidates(boxes=boxes, scores=likely, iou=0.45, classes=likely.shape[2])
-
-
-def _cells(high: int, wide: int) -> NDArray[np.float64]:
-    """Column and row of every cell of a grid: [height, width, 2]."""
-    rows, columns = np.mgrid[:high, :wide]
-    return np.stack([columns, rows], axis=-1).astype(np.float64)
-
-
-def _grid_cells(batch: DetectorOutputs) -> dict[int, tuple[int, ...]]:
-    """Strides of YOLO's grids by the number of cells they have in this input."""
-    high, wide = batch.target
-    return {
-        sum((high // s) * (wide // s) for s in strides): strides
-        for strides in ((8, 16, 32), (8, 16, 32, 64))
-    }
 
 
 def _grids(batch: DetectorOutputs) -> dict[int, int]:
-    """Boxes per cell by the number of boxes that grids of the input have."""
-    return {times * boxes: times for times in (1, 3) for boxes in _grid_cells(batch)}
+    """Boxes per cell by the number of boxes that YOLO's grids of the input have."""
+    high, wide = batch.target
+    cells = [
+        sum((high // s) * (wide // s) for s in strides)
+        for strides in ((8, 16, 32), (8, 16, 32, 64))
+    ]
+    return {times * boxes: times for times in (1, 3) for boxes in cells}
 
 
 def _table(batch: DetectorOutputs, kind: str | None) -> tuple[str, AnyArray] | None:
@@ -410,9 +262,11 @@ def _table(batch: DetectorOutputs, kind: str | None) -> tuple[str, AnyArray] | N
 
     With a kind, the output is taken for a table of that kind.
     """
-    extra, grids = _mask_values(batch), _grids(batch)
+    extra, narrow = _mask_values(batch), _narrow(batch)
+    if any(array.ndim == 3 and 4 in array.shape[1:] for array in narrow.values()):
+        return None  # boxes of their own, and scores in another output
     found: dict[str, tuple[str, AnyArray]] = {}
-    for name, array in _narrow(batch).items():
+    for name, array in narrow.items():
         if array.ndim != 3 or array.dtype.kind != "f":
             continue
         own, axis = _table_kind(batch, array, extra)
@@ -420,15 +274,9 @@ def _table(batch: DetectorOutputs, kind: str | None) -> tuple[str, AnyArray] | N
             continue
         rows = array if axis == 2 else array.transpose(0, 2, 1)
         rows = rows[..., : rows.shape[2] - extra]
-        if axis == 2 and kind is None:
-            # Tables of one shape differ in what they hold: grids have their boxes in pixels.
-            few = rows.shape[1] <= MOST_ROWS and (own == "yolov8" or batch.classes is None)
-            boxes = rows[..., :4][np.isfinite(rows[..., :4]).all(axis=2)]
-            near = float(boxes[:, :2].max(initial=0.0)) < min(batch.target) / 4
-            if few and _are_fractions(rows):
-                own = "queries"
-            elif grids.get(rows.shape[1]) == 1 and near and (boxes[:, 2:] < 0).any():
-                own = "yolox"
+        few = rows.shape[1] <= MOST_ROWS and (own == "yolov8" or batch.classes is None)
+        if axis == 2 and few and _are_fractions(rows):
+            own = "yolov8"
         found[name] = (kind or own, rows)
     first = next(iter(found.values()), None)
     same = [name for name, (_, rows) in found.items() if first and rows.shape == first[1].shape]
@@ -471,31 +319,23 @@ def _read_table(kind: str, batch: DetectorOutputs) -> Candidates | None:
     if found is None or found[0] != kind:
         return None
     rows = found[1]
-    if kind in ("yolov8", "queries"):
-        queries = kind == "queries"
+    if (rows[..., 2:4] < 0).any():
+        raise InputError(
+            "boxes have negative sizes: they are relative to the cells of a grid",
+            facts=batch.shapes(),
+            fix="export the network with its decoding, or --decoder FILE.py:FUNCTION",
+        )
+    fractions = _are_fractions(rows)
+    if kind == "yolov8":  # few boxes as fractions are the queries of an RT-DETR
         return Candidates(
-            boxes=rows[..., :4], scores=rows[..., 4:], order="cxcywh", suppressed=queries,
-            fractions=True if queries else None, classes=rows.shape[2] - 4,
+            boxes=rows[..., :4], scores=rows[..., 4:], order="cxcywh", fractions=fractions,
+            suppressed=fractions and rows.shape[1] <= MOST_ROWS, classes=rows.shape[2] - 4,
         )  # fmt: skip
-    fractions = kind == "yolov5" and _are_fractions(rows)
-    if kind == "yolox":  # offsets from grid cells, and logarithms of sizes, both in strides
-        rows, (high, wide) = rows.astype(np.float64), batch.target
-        strides = _grid_cells(batch).get(rows.shape[1])
-        if strides is None:
-            raise InputError(
-                f"{rows.shape[1]} boxes are not those of the grids of an input of {high}x{wide}",
-                facts=batch.shapes(),
-            )
-        places = [_cells(high // s, wide // s).reshape(-1, 2) for s in strides]
-        stride = np.repeat(strides, [len(each) for each in places])[:, None]
-        rows[..., :2] = (rows[..., :2] + np.concatenate(places)) * stride
-        rows[..., 2:4] = np.exp(np.minimum(rows[..., 2:4], 20)) * stride
     least = float(batch.settings.get("conf") or 0.0)
     likely = [row[row[:, 4] > least] for row in rows]
     return Candidates(
         boxes=[row[:, :4] for row in likely], scores=[row[:, 5:] * row[:, 4:5] for row in likely],
-        order="cxcywh", iou=0.65 if kind == "yolox" else 0.6, classes=rows.shape[2] - 5,
-        fractions=fractions,
+        order="cxcywh", iou=0.6, classes=rows.shape[2] - 5, fractions=fractions,
     )  # fmt: skip
 
 
@@ -578,31 +418,18 @@ DECODERS = {
     "nms-lists": Decoder(
         _read_lists,
         "boxes [batch, n, 4], scores [batch, n], classes [batch, n], and perhaps a count "
-        "(EfficientNMS, BatchedNMS, RT-DETR with its own postprocessing), or boxes with scores "
-        "[batch, n, 5] and classes (mmdeploy)",
+        "(EfficientNMS, BatchedNMS, RT-DETR with its own postprocessing)",
     ),
-    "detr": Decoder(_read_detr, "boxes [batch, queries, 4] and logits [batch, queries, classes]"),
-    "ssd": Decoder(_read_ssd, "boxes [batch, n, 4] and probabilities [batch, n, classes]"),
     "end2end": Decoder(
-        _read_rows,
-        "[batch, n, 6]: x0, y0, x1, y1, score, class in some order (YOLOv10, NMS in the graph), or "
-        "[n, 7] with the index of the image before (YOLOv7, SSD)",
-    ),
-    "queries": Decoder(
-        functools.partial(_read_table, "queries"),
-        "[batch, queries, 4 + classes], boxes as fractions (RT-DETR of Ultralytics)",
+        _read_rows, "[batch, n, 6]: x0, y0, x1, y1, score, class (YOLOv10, NMS in the graph)"
     ),
     "yolov8": Decoder(
         functools.partial(_read_table, "yolov8"),
-        "[batch, 4 + classes, n], or transposed (YOLOv8, 9, 11, 12)",
+        "[batch, 4 + classes, n], or transposed (YOLOv8, 9, 11, 12, RT-DETR of Ultralytics)",
     ),
     "yolov5": Decoder(
         functools.partial(_read_table, "yolov5"),
-        "[batch, n, 5 + classes], with objectness (YOLOv5, 6, 7, decoded YOLOX)",
-    ),
-    "yolox": Decoder(
-        functools.partial(_read_table, "yolox"),
-        "[batch, n, 5 + classes], boxes relative to grid cells (YOLOX as it exports)",
+        "[batch, n, 5 + classes], with objectness (YOLOv5, 6, 7, YOLOX with its decoding)",
     ),
     OWN: Decoder(_read_by_hook, "a function"),
 }

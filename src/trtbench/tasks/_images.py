@@ -1,11 +1,11 @@
-"""Images from files to network inputs, and pictures of predictions, drawn without pyplot."""
+"""Images from files to network inputs, and pictures of them, drawn without pyplot."""
 
 from __future__ import annotations
 
 import copy
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.coco import Letterbox, Objects, letterbox_of
+from trtbench.analysis.coco import Letterbox, letterbox_of
 from trtbench.core.errors import InputError, UsageError, near_miss, writing
 from trtbench.core.run import Scalar
 from trtbench.core.samples import AnyArray
 from trtbench.core.units import text_from_shape
 from trtbench.host.images import GREY, IMAGENET, Pixels, find_images, read_image, sampled
-from trtbench.tasks.contract import DataSource, Flag, Predicted, Settings, TaskPicture, Tensors
+from trtbench.tasks.contract import DataSource, Flag, Settings, Tensors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -253,21 +253,8 @@ COLUMN_IN = 3.2
 TITLES_IN = 0.2
 """Height of one line of titles."""
 DPI = 110
-WORST = 6
-"""Images on a sheet of the worst."""
 SHOWN = 0.25
-"""Score from which boxes are drawn and counted."""
-LONGEST = 24
-"""Letters of a class at its box."""
-
-
-def _figure(wide: float, high: float) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(wide, high), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
+"""Score from which boxes and people are counted."""
 
 
 def grid(
@@ -277,18 +264,20 @@ def grid(
     title: str | None = None,
     shape: tuple[int, int] = (1, 1),
     lines: int = 0,
-) -> tuple[Figure, list[list[Axes]]]:
+) -> tuple[Figure, list[Axes]]:
     """Make a sheet of axes without ticks, for pictures of this shape with so many title lines."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     row_in = COLUMN_IN * min(max(shape[0] / shape[1], 0.25), 3.0) + TITLES_IN * (1 + lines)
-    figure = _figure(COLUMN_IN * columns, row_in * rows)
-    axes = figure.subplots(rows, columns, squeeze=False)
-    for axis in axes.flat:
-        axis.set_xticks([])
-        axis.set_yticks([])
-        axis.set_frame_on(False)
+    figure = Figure(figsize=(COLUMN_IN * columns, row_in * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axis in axes:
+        axis.set_axis_off()
     if title:
         figure.suptitle(title, fontsize=11)
-    return figure, [list(line) for line in axes]
+    return figure, axes
 
 
 def show(
@@ -307,37 +296,7 @@ def show(
     else:
         squeezed = image[:, :, 0] if image.ndim == 3 and image.shape[2] == 1 else image
         axis.imshow(squeezed, cmap="gray", vmin=0, vmax=255)
-    axis.set_title(_plain(title), fontsize=8)
-
-
-def draw_worst(
-    images: ImageFiles,
-    models: Sequence[Predicted],
-    draw: Callable[[Axes, int, int], None],
-    folder: Path,
-    *,
-    name: str,
-    what: str,
-    right: Sequence[Sequence[float]] | None = None,
-) -> tuple[TaskPicture, ...]:
-    """Draw a sheet per model: the images with the least share of what is right, drawn over.
-
-    ``draw`` gets the axes, the index of the model and that of the image.
-    """
-    if images.scores_only:
-        return ()
-    pictures = []
-    for number, model in enumerate(models):
-        chosen = list(range(len(images.names)))[:WORST]
-        if right is not None:  # NaN comes last
-            chosen = np.argsort(right[number], kind="stable").tolist()[:WORST]
-        figure, axes = grid(*shape_of(len(chosen), most_columns=3), title=model.label)
-        for axis, index in zip((a for line in axes for a in line), chosen, strict=False):
-            show(axis, images.picture(index), images.names[index])
-            draw(axis, number, index)
-        path = save(figure, folder / f"{name}_worst_{number}.png")
-        pictures.append(TaskPicture(path=path, title=f"{what} of {model.label}", model=number))
-    return tuple(pictures)
+    axis.set_title(title.replace("$", r"\$"), fontsize=8)
 
 
 def save(figure: Figure, path: Path) -> Path:
@@ -347,91 +306,3 @@ def save(figure: Figure, path: Path) -> Path:
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(path, dpi=DPI, metadata={"Software": "trtbench"})
     return path
-
-
-def shape_of(count: int, *, most_columns: int = 4) -> tuple[int, int]:
-    """Choose rows and columns for so many pictures."""
-    columns = max(1, min(count, most_columns))
-    return max(1, -(-count // columns)), columns
-
-
-def draw_skeleton(
-    axis: Axes,
-    keypoints: AnyArray,
-    edges: Sequence[tuple[int, int]],
-    *,
-    colour: str,
-    least: float = 0.0,
-) -> None:
-    """Draw the points whose third value is above the least, and the edges between them."""
-    seen = keypoints[:, 2] > least
-    axis.scatter(keypoints[seen, 0], keypoints[seen, 1], s=10, c=colour, zorder=3)
-    for a, b in edges:
-        if a < len(seen) and b < len(seen) and seen[a] and seen[b]:
-            axis.plot(keypoints[[a, b], 0], keypoints[[a, b], 1], c=colour, lw=1.6)
-
-
-def _draw_boxes(
-    axis: Axes, boxes: AnyArray, texts: Sequence[str], *, colour: str, width: float, below: bool
-) -> None:
-    from matplotlib.patches import Rectangle
-
-    # The middle of the first pixel is drawn at 0, and its edge half a pixel before.
-    for text, (x, y, wide, high) in zip(texts, boxes - [0.5, 0.5, 0, 0], strict=True):
-        axis.add_patch(Rectangle((x, y), wide, high, fill=False, edgecolor=colour, lw=width))
-        word = axis.text(
-            x, y + high * below, _plain(text), fontsize=6, color=colour,
-            va="top" if below else "bottom", clip_on=True,
-        )  # fmt: skip
-        word.set_in_layout(False)  # a name at the edge would make all pictures smaller
-
-
-def _plain(text: str) -> str:
-    return text.replace("$", r"\$")
-
-
-def draw_objects(
-    images: ImageFiles,
-    models: Sequence[Predicted],
-    objects: Sequence[Sequence[Objects]],
-    *,
-    truths: Sequence[Objects] | None = None,
-    right: Sequence[Sequence[float]] | None = None,
-    names: Mapping[int, str] | None = None,
-    folder: Path,
-) -> tuple[TaskPicture, ...]:
-    """Draw one sheet per model, the worst images first; annotated boxes are white."""
-
-    def name(number: int) -> str:
-        full = (names or {}).get(number, str(number))
-        return full if len(full) <= LONGEST else f"{full[: LONGEST - 1]}…"
-
-    def draw(axis: Axes, number: int, index: int) -> None:
-        if truths is not None:
-            true = truths[index]
-            texts = [name(int(k)) for k in true.classes]
-            _draw_boxes(axis, true.boxes, texts, colour="white", width=2.4, below=True)
-        found = objects[number][index]
-        likely = found.scores >= SHOWN
-        pairs = zip(found.classes[likely], found.scores[likely], strict=True)
-        texts = [f"{name(int(k))} {score:.2f}" for k, score in pairs]
-        _draw_boxes(axis, found.boxes[likely], texts, colour="#E69F00", width=1.4, below=False)
-
-    return draw_worst(images, models, draw, folder, name="detection", what="Objects", right=right)
-
-
-def draw_curves(
-    images: ImageFiles, path: Path, lines: Sequence[tuple[str, AnyArray, AnyArray]], *, title: str
-) -> tuple[TaskPicture, ...]:
-    """Draw precision by recall, each line with its name."""
-    if images.scores_only:
-        return ()
-    figure = _figure(2 * COLUMN_IN, 1.5 * COLUMN_IN)
-    axis = figure.subplots()
-    for name, across, up in lines:
-        axis.plot(across, up, lw=1.6, label=_plain(name))
-    axis.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="recall", ylabel="precision")
-    axis.set_title(_plain(title), fontsize=11)
-    axis.grid(alpha=0.3)
-    axis.legend(fontsize=8)
-    return (TaskPicture(path=save(figure, path), title=title),)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.check import RANKS, ClassCheck, ClassTally, are_probabilities, ranking
+from trtbench.analysis.pass_times import PictureValue
 from trtbench.analysis.scores import (
     agreement,
     mcnemar,
@@ -46,7 +47,6 @@ from trtbench.tasks._images import (
     normalized,
     noted,
     save,
-    shape_of,
     show,
     shown_item,
 )
@@ -56,7 +56,6 @@ from trtbench.tasks.contract import (
     Judgement,
     Predicted,
     Settings,
-    TaskPicture,
     TaskTable,
     Tensors,
 )
@@ -523,21 +522,21 @@ def _draw_worst(
     labels: NDArray[np.int64],
     folder: Path,
     number: int,
-) -> TaskPicture | None:
+) -> PictureValue | None:
     """Draw the mistakes a model is surest of."""
     wrong = np.flatnonzero(tally.ranks > 1)
     chosen = wrong[np.argsort(-tally.confidence[wrong], kind="stable")][:WORST]
     if source.scores_only or not len(chosen) or source.picture(int(chosen[0])) is None:
         return None
     title = f"Mistakes {model.label} is surest of"
-    figure, axes = grid(*shape_of(len(chosen)), title=title)
-    for axis, item in zip((axis for line in axes for axis in line), chosen, strict=False):
+    figure, axes = grid(-(-len(chosen) // 4), min(len(chosen), 4), title=title)
+    for axis, item in zip(axes, chosen, strict=False):
         best = tally.best[item]
         said = "no class" if best == NO_CLASS else f"{best} ({tally.confidence[item]:.0%})"
         name = Path(source.names[item]).name
         show(axis, source.picture(int(item)), f"{name}\n{said}, is {labels[item]}")
     path = save(figure, folder / f"classification_worst_{number}.png")
-    return TaskPicture(path=path, title=title, model=number)
+    return PictureValue(path=str(path), title=title, model=number)
 
 
 def _top_table(models: Sequence[Predicted], source: DataSource, item: int) -> TaskTable:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.pass_times import TableValue
+from trtbench.analysis.pass_times import PictureValue, TableValue
 from trtbench.core.errors import refuse_unknown
 from trtbench.core.metrics import Metric
 from trtbench.core.results import LoadedItem
@@ -147,15 +147,6 @@ class Predicted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskPicture:
-    """A picture, and the index of the model it shows; ``None`` is all of them."""
-
-    path: Path
-    title: str
-    model: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Judgement:
     """How right every model is."""
 
@@ -164,9 +155,8 @@ class Judgement:
     method: str
     """How the numbers were computed, in a sentence."""
     tables: tuple[TaskTable, ...] = ()
-    pictures: tuple[TaskPicture, ...] = ()
+    pictures: tuple[PictureValue, ...] = ()
     notes: tuple[str, ...] = ()
-    facts: dict[str, Scalar] = field(default_factory=dict)
 
 
 class Task(Protocol):
@@ -189,4 +179,4 @@ class Task(Protocol):
     def judge(
         self, source: DataSource, models: Sequence[Predicted], settings: Settings, *, folder: Path
     ) -> Judgement:
-        """Score all models against the truth and draw the worst cases into the folder."""
+        """Score all models against the truth and draw pictures into the folder."""

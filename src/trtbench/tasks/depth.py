@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.analysis.pass_times import PictureValue
 from trtbench.analysis.scores import (
     DEPTH_METRICS,
     DepthResult,
@@ -26,7 +27,7 @@ from trtbench.core.results import LoadedItem
 from trtbench.core.run import Scalar, Score
 from trtbench.core.samples import AnyArray, Arrays
 from trtbench.core.units import counted, text_from_seconds, text_from_shape
-from trtbench.host.images import READERS, read_map, scaled
+from trtbench.host.images import READERS, read_image, read_map, scaled
 from trtbench.tasks._images import (
     ImageFiles,
     Loaded,
@@ -46,7 +47,6 @@ from trtbench.tasks.contract import (
     Judgement,
     Predicted,
     Settings,
-    TaskPicture,
     TaskTable,
     Tensors,
 )
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SIZE = 518
-WORST = 3
 DRAWS_LATENCY = True
 KINDS = ("depth", "inverse", "disparity")
 MAP_NAMES = ("depth", "disp")
@@ -119,10 +118,7 @@ class DepthImages(ImageFiles):
         return np.asarray(values, np.float64), None
 
     def _match(self, path: Path) -> dict[int, Path]:
-        """Pair images and truths by their paths below the two folders, without endings.
-
-        Where no path fits, the last part alone decides, if it is unique.
-        """
+        """Pair images and truths by their paths below the two folders, without endings."""
         if path.is_file():
             if len(self.paths) != 1:
                 raise UsageError("one ground truth, and several images", fix="--gt FOLDER")
@@ -136,17 +132,6 @@ class DepthImages(ImageFiles):
         files = dict(sorted(files.items()))
         names = [str(Path(name).with_suffix("")) for name in self.names]
         found = {index: files[name] for index, name in enumerate(names) if name in files}
-        if not found:
-            last, own = [Path(name).name for name in files], [each.stem for each in self.paths]
-            double = [n for n in {*last} & {*own} if last.count(n) > 1 or own.count(n) > 1]
-            if double:
-                raise InputError(
-                    "images and ground truth are in different folders, and a name is there twice",
-                    facts={"name": min(double)},
-                    fix="arrange the ground truth in the folders of the images",
-                )
-            by_name = dict(zip(last, files.values(), strict=True))
-            found = {index: by_name[stem] for index, stem in enumerate(own) if stem in by_name}
         if not found:
             raise InputError(
                 "no ground truth belongs to any image: names do not match",
@@ -239,7 +224,7 @@ def judge(
         scores=tuple(_scores(tally) for tally in tallies),
         method=rules.words if source.truths else "no ground truth: maps are compared only",
         tables=tuple(_tables(tallies, source)),
-        pictures=tuple(_draw(source, tallies, rules, folder, shown=shown)),
+        pictures=_draw(source, tallies, rules, folder, shown=shown),
         notes=(*source.notes, *notes, *_notes(tallies)),
     )
 
@@ -298,31 +283,20 @@ def _notes(tallies: Sequence[_Tally]) -> list[str]:
 
 def _draw(
     images: DepthImages, tallies: Sequence[_Tally], rules: DepthRules, folder: Path, *, shown: int
-) -> list[TaskPicture]:
-    """Draw the image that was chosen, and those that the last model is worst on; none twice."""
+) -> tuple[PictureValue, ...]:
     if images.scores_only:
-        return []
-    last = tallies[-1]
-    good = {i: each.metrics for i, each in last.results.items() if each.metrics}
-    worst = sorted((i for i in good if i != shown), key=lambda index: -good[index]["abs_rel"])
-    chosen = {"depth_comparison.png": shown}
-    chosen |= {f"depth_worst_{place}.png": item for place, item in enumerate(worst[:WORST])}
-    pictures = []
-    for name, index in chosen.items():
-        path = save(_sheet(images, index, tallies, rules), folder / name)
-        title = "Depth" if index == shown else f"Worst image of {last.model.label}"
-        pictures.append(TaskPicture(path=path, title=f"{title}: {images.names[index]}"))
-    return pictures
+        return ()
+    path = save(_sheet(images, shown, tallies, rules), folder / "depth_comparison.png")
+    return (PictureValue(path=str(path), title=f"Depth: {images.names[shown]}"),)
 
 
 def _sheet(images: DepthImages, index: int, tallies: Sequence[_Tally], rules: DepthRules) -> Figure:
     truth, _ = images.truth(index)
-    picture = images.picture(index)
-    assert picture is not None
+    picture = read_image(images.paths[index], channels=3)
     shape = (picture.shape[0], picture.shape[1])
     columns = 1 + (truth is not None) + len(tallies)
     figure, axes = grid(1, columns, title=images.names[index], shape=shape, lines=5)
-    places = iter(axes[0])
+    places = iter(axes)
     show(next(places), picture, "image")
     if truth is not None:
         depth = to_depth(truth, rules.truth_kind, rules.disparity_scale)

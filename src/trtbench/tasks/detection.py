@@ -9,15 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from trtbench.analysis.coco import (
-    AT_75,
-    RECALLS,
     SIZES,
     BoxMatches,
     BoxTally,
     ClassScores,
     Objects,
     match_boxes,
-    mean_curve,
     overlaps,
     precisions,
 )
@@ -37,7 +34,7 @@ from trtbench.tasks._decoders import (
     decode_outputs,
     rows_in_images,
 )
-from trtbench.tasks._images import SHOWN, draw_curves, draw_objects, normalize_flag
+from trtbench.tasks._images import SHOWN, normalize_flag
 from trtbench.tasks.contract import (
     DataSource,
     Flag,
@@ -70,12 +67,6 @@ FLAGS = (
          "be taken for them."),
     Flag(name="box-format", default="auto", choices=("auto", *ORDERS),
          help="Order of coordinates (default: as the family has it)."),
-    Flag(name="box-scale", default="auto", choices=("auto", "pixels", "fraction"),
-         help="Whether coordinates are pixels of the input or parts of it."),
-    Flag(name="activation", default="auto", choices=("auto", "sigmoid", "softmax", "none"),
-         help="What makes scores of a DETR's or an SSD's outputs."),
-    Flag(name="background", default="auto", choices=("auto", "first", "last", "none"),
-         help="Where the class of nothing is."),
     Flag(name="fit", default="letterbox", choices=("letterbox", "corner", "stretch"),
          preprocessing=True, help="Into the input: scaled and framed in grey, scaled into a "
          "corner, or stretched."),
@@ -139,7 +130,7 @@ class _Tally:
 def judge(
     source: DataSource, models: Sequence[Predicted], settings: Settings, *, folder: Path
 ) -> Judgement:
-    """Compute COCO's average precisions, likeness to the first model, and draw boxes."""
+    """Compute COCO's average precisions, and likeness to the first model."""
     assert isinstance(source, DetectionImages)
     count, truth = len(source.names), source.truth
     truths = None if truth is None else [source.objects(index) for index in range(count)]
@@ -150,7 +141,7 @@ def judge(
     if truth is None or truths is None:
         return Judgement(
             scores=tuple(alike), method=f"no annotations: models are compared only; {read}",
-            pictures=draw_objects(source, models, objects, folder=folder), notes=source.notes,
+            notes=source.notes,
         )  # fmt: skip
     tallies = []
     for model, own in zip(models, objects, strict=True):
@@ -168,11 +159,6 @@ def judge(
         notes.append(f"--conf {conf:g} cuts the curve short: published mAP is taken with 0.001")
     if not any((~each.crowd).any() for each in truths):
         notes.append("nothing is annotated in these images: there is no average precision")
-    curves = [
-        (tally.label, f"IoU {at}", mean_curve(tally.classes, level=level))
-        for tally in tallies for at, level in (("0.5", 0), ("0.75", AT_75))
-    ]  # fmt: skip
-    title = "Precision by recall, mean over classes"
     return Judgement(
         scores=tuple(
             (*_scores(tally, count, resamples), *other)
@@ -180,30 +166,7 @@ def judge(
         ),
         method="COCO's average precision of boxes, IoU 0.50 to 0.95, 100 boxes per image and "
         f"class, conf {conf:g}; intervals by {resamples} resamples; {read}",
-        tables=(
-            _size_table(tallies, truths),
-            _class_table(tallies, truth.names),
-            _image_table(source, tallies),
-            TaskTable(
-                id="precision_recall", title=title, in_json_only=True,
-                headings=("recall", *(f"{name} at {at}" for name, at, _ in curves)),
-                rows=tuple(
-                    (float(recall), *(float(curve[place]) for *_, curve in curves))
-                    for place, recall in enumerate(RECALLS)
-                ),
-            ),
-        ),
-        pictures=(
-            *draw_curves(
-                source, folder / "detection_precision_recall.png",
-                [(f"{name}, {at}", RECALLS, curve) for name, at, curve in curves], title=title,
-            ),
-            *draw_objects(
-                source, models, objects, truths=truths,
-                right=[[_right(m) for m in tally.matches] for tally in tallies],
-                names=truth.names, folder=folder,
-            ),
-        ),
+        tables=(_class_table(tallies, truth.names), _image_table(source, tallies)),
         notes=tuple(notes),
     )  # fmt: skip
 
@@ -251,18 +214,6 @@ def _right(match: BoxMatches) -> float:
     """Share of objects, annotated or detected, that are right; NaN where there are none."""
     counts = _counts(match)
     return counts[0] / sum(counts) if any(counts) else float("nan")
-
-
-def _size_table(tallies: Sequence[_Tally], truths: Sequence[Objects]) -> TaskTable:
-    areas = np.concatenate([each.areas[~each.crowd] for each in truths])
-    rows: list[tuple[Scalar, ...]] = []
-    for size, (low, high) in SIZES.items():
-        count = int(((areas >= low) & (areas <= high)).sum())
-        names = (f"mAP_{size}", f"AR_{size}") if size else ("mAP", "AR100")
-        rows += [(size or "all", t.label, count, *map(t.summary.get, names)) for t in tallies]
-    heads = ("size", "model", "objects", "mAP", "AR")
-    title = "By size: small is up to 32², large from 96² pixels on"
-    return TaskTable(id="sizes", title=title, headings=heads, rows=tuple(rows))
 
 
 def _class_table(tallies: Sequence[_Tally], names: Mapping[int, str]) -> TaskTable:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.coco import (
-    COCO_SIGMAS,
-    COCO_SKELETON,
     Matches,
     People,
     average_precision,
@@ -20,10 +17,9 @@ from trtbench.analysis.coco import (
     default_sigmas,
     match,
     oks_matrix,
-    pck,
     suppress,
 )
-from trtbench.analysis.summary import statistic_interval, statistic_intervals
+from trtbench.analysis.summary import statistic_intervals
 from trtbench.core.errors import InputError, UsageError
 from trtbench.core.results import LoadedItem
 from trtbench.core.run import Score
@@ -32,10 +28,9 @@ from trtbench.core.units import text_from_shape
 from trtbench.tasks._boxes import Annotations
 from trtbench.tasks._images import (
     SAMPLED,
+    SHOWN,
     ImageFiles,
     Loaded,
-    draw_skeleton,
-    draw_worst,
     image_input,
     letterboxed,
     names_below,
@@ -48,24 +43,16 @@ from trtbench.tasks.contract import (
     Judgement,
     Predicted,
     Settings,
-    TaskPicture,
     TaskTable,
     Tensors,
     number,
 )
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-
 COCO_VALUES = (56, 57)
 """Values of a prediction with COCO's 17 points, raw and with a class."""
 SIZE = 640
-SHOWN = 0.25
-"""Confidence from which people and points are drawn."""
 RESAMPLES = 200
 """Average precision is slow to resample; 200 draws settle an interval to a few per cent of it."""
-PARTS = (0.05, 0.1, 0.2)
 
 FLAGS = (
     Flag(name="annotations", help="COCO key point annotations (JSON)."),
@@ -178,14 +165,17 @@ def _people_from_row(row: AnyArray) -> People:
 class _Tally:
     people: list[People]
     matches: list[Matches]
-    hits: dict[float, NDArray[np.int64]]
-    """By part: [images, 2], points that are right and points there are."""
+
+    def right(self, index: int) -> int:
+        """Count the people of an image that are found, at OKS 0.5."""
+        own = self.matches[index]
+        return int((own.hits[0] & ~own.ignored[0]).sum())
 
 
 def judge(
     source: DataSource, models: Sequence[Predicted], settings: Settings, *, folder: Path
 ) -> Judgement:
-    """Compute OKS mAP and PCK of every model, likeness to the first one, and skeletons drawn."""
+    """Compute OKS mAP of every model, and likeness to the first one."""
     assert isinstance(source, PoseImages)
     annotations, count = source.annotations, len(source.names)
     everyone = [
@@ -203,18 +193,14 @@ def judge(
     if annotations is None or sigmas is None:
         return Judgement(
             scores=tuple(alike), method="no annotations: models are compared only",
-            pictures=_draw_people(source, models, everyone, folder=folder), notes=source.notes,
+            notes=source.notes,
         )  # fmt: skip
     truths = [annotations.people(annotations.id_of(path)) for path in source.paths]
     tallies = []
     for people in everyone:
-        pairs = list(zip(people, truths, strict=True))
-        hits = {
-            part: np.array([pck(found, truth, sigmas, part=part) for found, truth in pairs])
-            for part in PARTS
-        }
+        pairs = zip(people, truths, strict=True)
         matches = [match(found, truth, sigmas) for found, truth in pairs]
-        tallies.append(_Tally(people=people, matches=matches, hits=hits))
+        tallies.append(_Tally(people=people, matches=matches))
     resamples = 0 if source.scores_only else RESAMPLES
     nobody = "nobody is annotated in these images: there is no average precision"
     shown = ", ".join(f"{sigma:g}" for sigma in sigmas)
@@ -223,13 +209,9 @@ def judge(
             (*_scores(tally, resamples), *other)
             for tally, other in zip(tallies, alike, strict=True)
         ),
-        method="COCO's OKS average precision, 20 people per image; PCK in parts "
-        f"of the larger side of the box; intervals by {RESAMPLES} resamples; sigmas {shown}",
+        method="COCO's OKS average precision, 20 people per image; intervals by "
+        f"{RESAMPLES} resamples; sigmas {shown}",
         tables=(_image_table(source, models, tallies),),
-        pictures=_draw_people(
-            source, models, everyone, truths=truths, edges=annotations.edges, folder=folder,
-            right=[[_share(hits) for hits in tally.hits[0.1]] for tally in tallies],
-        ),
         notes=(
             *source.notes, *([] if any((~p.ignored).any() for p in truths) else [nobody]),
         ),
@@ -261,28 +243,11 @@ def _scores(tally: _Tally, resamples: int) -> tuple[Score, ...]:
         examples=count,
         resamples=resamples,
     )
-    scores = [
+    return tuple(
         Score(metric=name, value=value, interval=intervals.get(name), count=count)
         for name, value in values.items()
-        if not np.isnan(value)  # nobody is annotated
-    ]
-    for part, hits in tally.hits.items():
-        right, total = hits.sum(axis=0)
-        if total:
-            interval = statistic_interval(
-                lambda weights, hits=hits: _share(weights @ hits),  # type: ignore[misc]
-                examples=count,
-                resamples=resamples,
-            )
-            value = float(right / total)
-            scores.append(
-                Score(metric=f"PCK@{part:g}", value=value, interval=interval, count=int(total))
-            )
-    return tuple(scores)
-
-
-def _share(sums: AnyArray) -> float:
-    return float(sums[0] / sums[1]) if sums[1] else float("nan")
+        if not np.isnan(value)  # no person is annotated
+    )
 
 
 def _likeness(
@@ -310,36 +275,9 @@ def _image_table(
 ) -> TaskTable:
     rows = tuple(
         (name, model.label, tally.matches[index].people, len(tally.people[index].scores),
-         int((tally.matches[index].hits[0] & ~tally.matches[index].ignored[0]).sum()),
-         _share(tally.hits[0.2][index]) if tally.hits[0.2][index][1] else None)
+         tally.right(index))
         for model, tally in zip(models, tallies, strict=True)
         for index, name in enumerate(source.names)
     )  # fmt: skip
-    heads = ("image", "model", "people", "found", "right at OKS 0.5", "PCK@0.2")
+    heads = ("image", "model", "people", "found", "right at OKS 0.5")
     return TaskTable(id="images", title="Every image", headings=heads, rows=rows)
-
-
-def _draw_people(
-    images: ImageFiles,
-    models: Sequence[Predicted],
-    everyone: Sequence[list[People]],
-    *,
-    truths: Sequence[People] | None = None,
-    right: Sequence[Sequence[float]] | None = None,
-    edges: tuple[tuple[int, int], ...] | None = None,
-    folder: Path,
-) -> tuple[TaskPicture, ...]:
-    """Draw skeletons, the images with the fewest right points first; annotations are white."""
-
-    def draw(axis: Axes, number: int, index: int) -> None:
-        own = everyone[number][index]
-        # COCO's edges for its 17 points; those of others are unknown.
-        known = COCO_SKELETON if own.keypoints.shape[1] == len(COCO_SIGMAS) else ()
-        lines = known if edges is None else edges
-        for person in () if truths is None else truths[index].keypoints:
-            draw_skeleton(axis, person, lines, colour="white")
-        for person, score in zip(own.keypoints, own.scores, strict=True):
-            if score >= SHOWN:
-                draw_skeleton(axis, person, lines, colour="#E69F00", least=SHOWN)
-
-    return draw_worst(images, models, draw, folder, name="pose", what="Key points", right=right)

@@ -307,7 +307,7 @@ def document_from_evaluation(evaluation: Evaluation, *, rows: int = SHOWN_ROWS) 
         listed = table("unreadable", lost[:rows], columns, caption=more)
         title = "Items that could not be read"
         sections.append(Section("unreadable", title, (listed,)))
-    shown = (each for each in evaluation.tables if each.rows and not each.in_json_only)
+    shown = (each for each in evaluation.tables if each.rows)
     sections += [_task_section(each, rows) for each in shown]
     pictures = tuple(
         Picture(Path(each.path).stem, each.title, each.path) for each in evaluation.pictures
