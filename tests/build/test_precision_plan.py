@@ -10,7 +10,7 @@ from onnx import TensorProto
 
 import models
 from trtbench.convert.builders._precision import PrecisionPlan, precision_plan
-from trtbench.core.errors import InputError, UnavailableError, UsageError
+from trtbench.core.errors import InputError, UsageError
 from trtbench.core.spec import BuildSpec, ModelRef
 from trtbench.host.tensorrt import Abilities, abilities_of_version
 from trtbench.models.onnx_outline import outline_of
@@ -26,11 +26,10 @@ STRONG = pytest.mark.parametrize("abilities", [ELEVEN, RTX], ids=lambda each: ea
 
 
 def plan(precision: Any, abilities: Abilities, **changes: Any) -> PrecisionPlan:
-    names = ("quantizer", "modelopt", "typing")
     spec = BuildSpec(
         model=ModelRef(path="net.onnx", format="onnx"), output="net.engine", runtime="tensorrt",
         precision=precision,
-        options={name: changes.pop(name) for name in names if changes.get(name)},
+        options={"typing": changes.pop("typing")} if "typing" in changes else {},
         calibration_cache="scales.cache" if changes.pop("scales", False) else None,
         calibration="data.npz" if changes.pop("data", False) else None,
     )  # fmt: skip
@@ -43,7 +42,7 @@ def test_fp32_is_without_tf32_and_tf32_is_with_it(abilities: Abilities) -> None:
         made = plan(precision, abilities)
         assert made.tf32 is tf32
         assert made.flags == ()
-        assert made.steps == ()
+        assert made.step is None
         assert made.precision == (precision or "fp32")
 
 
@@ -53,7 +52,7 @@ def test_a_weak_builder_is_allowed_fp16_and_the_record_says_weak(abilities: Abil
     assert made.flags == ("FP16",)
     assert made.typing == "weak"
     assert made.precision == "fp16+fp32"
-    assert made.steps == ()
+    assert made.step is None
 
 
 @STRONG
@@ -62,14 +61,16 @@ def test_a_strong_builder_casts_first(abilities: Abilities, precision: Any) -> N
     made = plan(precision, abilities)
     assert made.typing == "strong"
     assert made.flags == ()
-    assert [(step.verb, step.precision) for step in made.steps] == [("cast", precision)]
+    assert made.step is not None
+    assert (made.step.verb, made.step.precision) == ("cast", precision)
     assert made.precision == precision
 
 
 def test_10_can_be_held_to_the_types_and_8_cannot() -> None:
     made = plan("fp16", TEN, typing="strong")
     assert made.typing == "strong"
-    assert made.steps[0].verb == "cast"
+    assert made.step is not None
+    assert made.step.verb == "cast"
     with pytest.raises(UsageError, match="cannot be held to the types"):
         plan("fp16", OLD, typing="strong")
 
@@ -103,7 +104,8 @@ def test_int8_calibrates_where_there_are_calibrators(abilities: Abilities) -> No
 @STRONG
 def test_int8_quantizes_where_there_are_none(abilities: Abilities) -> None:
     made = plan("int8", abilities, scales=True)
-    assert [step.verb for step in made.steps] == ["quantize"]
+    assert made.step is not None
+    assert made.step.verb == "quantize"
     assert not made.calibrate
     with pytest.raises(UsageError) as caught:
         plan("int8", abilities)
@@ -117,47 +119,23 @@ def test_bf16_is_not_silently_something_else_on_8() -> None:
 
 
 NEW = pytest.mark.parametrize("abilities", [TEN, ELEVEN, RTX], ids=lambda each: each.title)
-MODELOPT: dict[str, Any] = {"data": True, "modelopt": "/envs/modelopt/python"}
 
 
 @NEW
-def test_fp8_is_quantized_by_modelopt_first(abilities: Abilities) -> None:
-    made = plan("fp8", abilities, **MODELOPT)
-    assert [(step.verb, step.precision, step.by) for step in made.steps] == [
-        ("quantize", "fp8", "modelopt")
-    ]
+def test_fp8_is_built_from_a_model_that_carries_it(abilities: Abilities) -> None:
+    made = plan("fp8", abilities, carried={"fp8"})
     assert (made.typing, made.precision, made.calibrate) == ("strong", "fp8", False)
-    assert plan("fp8", abilities, carried={"fp8"}).steps == ()
-
-
-@NEW
-def test_fp8_without_data_or_modelopt_says_what_is_missing(abilities: Abilities) -> None:
+    assert made.step is None
     with pytest.raises(UsageError, match="FP8 is built from") as caught:
-        plan("fp8", abilities)
-    assert "--calibration" in (caught.value.fix or "")
-    with pytest.raises(UsageError, match="no data"):  # a cache of scales is of no use here
-        plan("fp8", abilities, **{**MODELOPT, "data": False, "scales": True})
-    with pytest.raises(UnavailableError, match="NVIDIA ModelOpt") as unset:
-        plan("fp8", abilities, **{**MODELOPT, "modelopt": None})
-    assert "runtimes.modelopt.python" in unset.value.facts["setting"]
-    assert "nvidia-modelopt[onnx]" in (unset.value.fix or "")
+        plan("fp8", abilities, data=True)
+    assert "trtbench quantize net.onnx --precision fp8" in (caught.value.fix or "")
 
 
 def test_fp8_is_not_for_8() -> None:
     with pytest.raises(UsageError, match=r"TensorRT 8.6.1 cannot build fp8"):
-        plan("fp8", OLD, **MODELOPT)
+        plan("fp8", OLD)
     with pytest.raises(UsageError, match="cannot build fp8"):
         plan(None, OLD, carried={"fp8"})
-
-
-@EVERY
-def test_modelopt_makes_int8_where_it_is_asked_for(abilities: Abilities) -> None:
-    made = plan("int8", abilities, quantizer="modelopt", **MODELOPT)
-    assert [step.by for step in made.steps] == ["modelopt"]
-    assert not made.calibrate
-    for precision, quantizer in (("fp16", "modelopt"), ("int8", "pencil"), (None, "modelopt")):
-        with pytest.raises(UsageError, match=f"quantizer={quantizer} has no effect"):
-            plan(precision, abilities, quantizer=quantizer)
 
 
 def test_best_is_all_that_a_weak_builder_has_and_nothing_to_a_strong_one() -> None:

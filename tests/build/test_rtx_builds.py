@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import select
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ import pytest
 from onnx import TensorProto
 
 import models
-from planted_faults import convolutions
-from trtbench.accuracy.graphs import write_marked
 from trtbench.convert.build import build_spec, run_build
 from trtbench.core.codec import json_from_value, value_from_json
 from trtbench.core.errors import InputError, TrtbenchError, UsageError
@@ -29,7 +26,6 @@ from trtbench.models.identity import sha256_of
 from trtbench.requests.convert import BuildRequest
 from trtbench.requests.execution import Event, Execution
 from trtbench.requests.settings import load_config
-from trtbench.trtexec.exports import graph_from_json
 from trtbench.trtexec.version import plan_from_bytes
 from typed_models import quantized, typed
 
@@ -139,63 +135,6 @@ def test_int8_quantizes_a_plain_model_first(tmp_path: Path) -> None:
     assert any(note.startswith("quantize the model to int8") for note in artefact.notes)
 
 
-MODELOPT = '''
-import onnx
-from onnx import TensorProto, helper
-
-
-def quantize(onnx_path, quantize_mode, calibration_data, output_path, **rest):
-    """Put Q/DQ pairs with a scale of one around what the first product reads."""
-    assert all(len(array) for array in calibration_data.values())
-    kind = {"fp8": TensorProto.FLOAT8E4M3FN, "int8": TensorProto.INT8}[quantize_mode]
-    model = onnx.version_converter.convert_version(onnx.load(onnx_path), 19)
-    graph = model.graph
-    at = next(index for index, node in enumerate(graph.node) if node.op_type == "MatMul")
-    product = graph.node[at]
-    graph.initializer.append(helper.make_tensor("scale", TensorProto.FLOAT, [], [1.0]))
-    graph.initializer.append(helper.make_tensor("zero", kind, [], [0]))
-    for index, name in enumerate(product.input):
-        given, low, high = [name, "scale", "zero"], f"{name}_q", f"{name}_dq"
-        graph.node.insert(at, helper.make_node("QuantizeLinear", given, [low]))
-        given = [low, "scale", "zero"]
-        graph.node.insert(at + 1, helper.make_node("DequantizeLinear", given, [high]))
-        product.input[index] = high
-        at += 2
-    onnx.save(model, output_path)
-'''
-
-
-@pytest.fixture
-def modelopt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in of NVIDIA ModelOpt in an interpreter that the settings name."""
-    package = tmp_path / "lib" / "modelopt" / "onnx" / "quantization"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text(MODELOPT)
-    python = tmp_path / "modelopt-python"
-    lib = tmp_path / "lib"
-    python.write_text(f'#!/bin/sh\nPYTHONPATH={lib}:$PYTHONPATH exec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "trtbench.toml").write_text(f'[runtimes.modelopt]\npython = "{python}"\n')
-    monkeypatch.chdir(folder)
-    return typed(folder / "net.onnx", TensorProto.FLOAT)
-
-
-def test_fp8_is_quantized_by_modelopt_in_its_own_interpreter(modelopt: Path) -> None:
-    changes = {"precision": "fp8", "calibration": "random", "target": ("sm_89",)}
-    artefact = built(modelopt, **changes)
-    assert artefact.conditions["precision"].value == "fp8"
-    assert "by NVIDIA ModelOpt" in artefact.notes[0]
-    assert any("random data" in note for note in artefact.notes)
-    kept = onnx.load(modelopt.with_name("net.engine.fp8.onnx"))
-    assert {node.op_type for node in kept.graph.node} > {"QuantizeLinear", "DequantizeLinear"}
-    assert "net.engine.fp8.onnx" in artefact.files
-    assert "typed.onnx" not in str(artefact.command)
-    assert str(modelopt) in str(artefact.command)
-    assert not list(modelopt.parent.glob(".partial*"))
-
-
 def test_a_node_that_cannot_be_parsed_is_named(tmp_path: Path) -> None:
     model = models.unsupported_operator_model(tmp_path / "net.onnx")
     error = refused(model)
@@ -253,17 +192,3 @@ def listen_until(child: Child, happened: Callable[[], bool]) -> None:
     while not happened():
         assert not child.has_ended(), "it ended before"
         child.hear(select.select(child.watched(), [], [], 0.05)[0])
-
-
-def test_a_model_with_marks_is_built_and_hands_them_out(tmp_path: Path) -> None:
-    """What localize asks of a builder: the same file with outputs where layers meet."""
-    model = convolutions(tmp_path / "net.onnx", layers=3, seed=0)
-    shapes = {f"shapes_{end}": {"x": (2, 3, 6, 6)} for end in ("min", "opt", "max")}
-    plain = built(model, **shapes)
-    graph = graph_from_json((tmp_path / "net.engine.graph.json").read_bytes(), where="graph")
-    marked = write_marked(model, ["r0", "r1"], tmp_path / "marked.onnx")
-    artefact = built(marked, **shapes)
-    other = graph_from_json((tmp_path / "marked.engine.graph.json").read_bytes(), where="graph")
-    assert plain.spec.precision == artefact.spec.precision
-    assert not {"r0", "r1"} & set(graph.io_tensors)
-    assert {"r0", "r1"} <= {tensor.name for layer in other.layers for tensor in layer.outputs}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -46,7 +45,7 @@ def test_a_case_is_quantized_measured_and_judged_where_it_is_sent(tmp_path, sshd
     found = trtbench.sweep(
         model, precision=["fp32", "int8"], batch=[1], runtime="onnxruntime", data=data,
         axis={"machine": ["a", "b"], "duration": ["50ms"]}, output=tmp_path / "sweep",
-        store=tmp_path / "store", executor="ssh", hosts=hosts, check=20,
+        store=tmp_path / "store", executor="ssh", hosts=hosts,
     )  # fmt: skip
     assert [row.reason for row in found.rows] == [None] * 4
     assert len(Store(tmp_path / "store").index.find(kind="run")) == 4
@@ -55,22 +54,14 @@ def test_a_case_is_quantized_measured_and_judged_where_it_is_sent(tmp_path, sshd
         kept = tmp_path / name / "kept"
         assert len(steps_of(kept, "quantize")) == 1
         assert len(steps_of(kept, "eval")) == 2
-        assert len(steps_of(kept, "check")) == 2
         assert len(list((kept / "blobs").iterdir())) == 2  # the model and the data, once
         assert list((kept / "work").iterdir()) == []
     again = trtbench.sweep(output=tmp_path / "sweep", store=tmp_path / "store", executor="ssh",
                            hosts=hosts)  # fmt: skip
     assert [row.remark for row in again.rows] == [row.remark for row in found.rows]
     assert "random data" in str(found.rows[2].remark)
-    assert [row.max_abs == 0 for row in found.rows] == [True, True, False, False]
     for run in found.runs:
         assert run.extra["scores"]
-        steps = json.loads((run.path / "steps.json").read_text())
-        if run.record.spec.model.path == str(model):
-            assert steps == []
-        else:
-            assert [each["kind"] for each in steps] == ["quantize"]
-            assert steps[0]["sha256"] == run.record.spec.model.sha256
 
 
 def test_machines_are_no_axis_where_there_is_but_this_one(tmp_path):

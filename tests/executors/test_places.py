@@ -7,16 +7,15 @@ import socket
 import sys
 import threading
 import types
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from trtbench.core.errors import UnavailableError, UsageError
 from trtbench.executors import ray as _ray_nodes
-from trtbench.executors._node import Slot, Slots, Want
+from trtbench.executors._node import Slot, Slots
 from trtbench.executors.contract import Executor, ExecutorSettings, Needs
-from trtbench.executors.ray import JOINS, bundle, open_executor
+from trtbench.executors.ray import JOINS, open_executor
 from trtbench.executors.ssh import hosts_from_file, slots_of
 from trtbench.requests.execution import opened_executor
 from trtbench.requests.measure import BenchRequest
@@ -144,27 +143,22 @@ def test_a_machine_that_is_not_there_yet_or_has_left_is_asked_for_and_waited_for
     monkeypatch: pytest.MonkeyPatch, begins_with: list[Slot]
 ) -> None:
     monkeypatch.setattr("trtbench.executors._node.PLACES_S", 0.01)
-    places, told, asked = list(begins_with), [], []
+    places, told = list(begins_with), []
     other = Slot(machine="new", title="new")
-
-    def come(wants: Sequence[Want]) -> None:
-        asked.append([want.slot for want in wants])
-        if told[-1:] == ["waiting for a machine to come that has a processor"]:
-            places.append(other)
 
     def tell(text: str) -> None:
         told.append(text)
-        if text.endswith("to be free or to come"):
+        if text == "waiting for a machine":
             places.clear()  # the one that is busy leaves
+        elif text == "waiting for a machine to come that has a processor":
+            places.append(other)
 
-    slots = Slots(lambda: places, ask=come, patience_s=60.0)
+    slots = Slots(lambda: places, patience_s=60.0)
     with contextlib.ExitStack() as held:
         if begins_with:
             held.enter_context(slots.taken(Needs(), notify=quiet))
         with slots.taken(Needs(), notify=tell) as slot:
             assert slot is other
-    waits = [[CPU, None]] * 2 if begins_with else [[None]]
-    assert asked == [*waits, [*begins_with, other], begins_with, *([[]] if begins_with else [])]
     assert told[-2:] == ["waiting for a machine to come that has a processor", "a machine has come"]
 
 
@@ -339,21 +333,3 @@ def test_a_port_at_which_nothing_listens_is_said_before_ray_tries(
         monkeypatch.setattr(_ray_nodes, "LISTEN_S", 30.0)
         open_executor(ExecutorSettings(address=address))
     assert asked == [address]
-
-
-@pytest.mark.parametrize(
-    ("needs", "taken", "beside", "asked"),
-    [
-        (Needs(), None, 1, {"CPU": 4.0}),  # the smaller of the nodes that would do
-        (Needs(), 1, 1, {"CPU": 16.0}),  # its own
-        (Needs(), None, 2, {"CPU": 2.0}),
-        (Needs(resources={"camera": 1.0}), None, 1, {"CPU": 1.0, "camera": 1.0}),  # none is there
-        (Needs(gpu=True, memory_bytes=8), None, 1, {"GPU": 1.0, "memory": 8.0}),
-    ],
-)
-def test_runs_that_share_no_processor_ask_for_whole_ones(
-    needs: Needs, taken: int | None, beside: int, asked: dict[str, float]
-) -> None:
-    places = [Slot(machine=name, title=name, resources={"CPU": cpus}) for name, cpus in NODES]
-    want = Want(needs, None if taken is None else places[taken])
-    assert bundle(want, places, beside=beside) == asked

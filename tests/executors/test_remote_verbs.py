@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import onnx
 import pytest
@@ -11,11 +9,9 @@ from machines import hosts_file
 
 import models
 import trtbench
-from trtbench.convert.build import _take_cache
 from trtbench.core.codec import value_from_json
 from trtbench.core.errors import InputError
 from trtbench.core.results import Artefact
-from trtbench.core.spec import BuildSpec, ModelRef
 from trtbench.executors._transfer import with_files_in, with_marks, with_own_names
 from trtbench.executors.contract import FileGroup, RemoteJob
 from trtbench.models.identity import sha256_of
@@ -81,55 +77,13 @@ def test_what_a_build_elsewhere_times_comes_back(tmp_path, away, trtexec):
     """The stand-in of trtexec adds to the cache that it is given."""
     path = tmp_path / "hosts.toml"
     path.write_text(path.read_text() + "gpus = 1\n")
-    cache, engine = tmp_path / "times" / "fleet.cache", tmp_path / "e" / "x.engine"
+    cache, engine = tmp_path / "fleet.cache", tmp_path / "e" / "x.engine"
     asked = {"runtime": "trtexec", "options": {"binary": str(trtexec.binary)}, "output": engine}
-    for times in (1, 2):
-        made = trtbench.build(trtexec.onnx(), timing_cache=cache, **asked, **away)
-        assert cache.read_bytes() == b"ptrt" + times * b"tactic"
-        assert made.spec.timing_cache == str(cache)
-        assert f"{cache} has what was timed on a now" in made.notes[-1]
     trtbench.build(trtexec.onnx(), **asked, **away)
-    beside = engine.with_name("x.engine.timing.cache")
-    assert beside.read_bytes() == b"ptrttactic"
-    trtbench.build(trtexec.onnx(), **asked, **away)
-    assert beside.read_bytes() == b"ptrttactictactic"  # the one beside the engine goes along too
-    assert [each.name for each in cache.parent.iterdir()] == ["fleet.cache"]
-
-
-def build_that_timed(folder, data: bytes, *, use: str = "partial") -> Artefact:
-    """What comes back from a machine, and its files in a folder."""
-    folder.mkdir()
-    (folder / "x.engine.timing.cache").write_bytes(data)
-    spec = BuildSpec(model=ModelRef(path="x.onnx", format="onnx"), output="x", runtime="tensorrt")
-    return Artefact(
-        path="x.engine", filename="x.engine", size_bytes=1, sha256="", created="", spec=spec,
-        build_s=1.0, wall_s=1.0, host="orin", facts={"timing_cache": use},
-    )  # fmt: skip
-
-
-def test_builds_that_end_at_once_lose_no_times_of_each_other(tmp_path):
-    cache, came = tmp_path / "fleet.cache", [f"ptrt{number}".encode() for number in range(8)]
-    cache.write_bytes(b"ptrt")
-    builds = [build_that_timed(tmp_path / str(n), data) for n, data in enumerate(came)]
-    with ThreadPoolExecutor(8) as pool:
-        taken = [
-            pool.submit(_take_cache, made, tmp_path / str(n), cache, b"ptrt")
-            for n, made in enumerate(builds)
-        ]
-    notes = [each.result().notes[-1] for each in taken]
-    assert cache.read_bytes() in came
-    assert sum("was changed meanwhile and stays" in each for each in notes) == 7
-
-
-def test_a_timing_cache_that_another_machine_refused_stays(tmp_path):
-    cache = tmp_path / "fleet.cache"
-    cache.write_bytes(b"of an H100")
-    made = build_that_timed(tmp_path / "came", b"of an Orin", use="refused")
-    (tmp_path / "came" / "x.engine.timing.cache.old").write_bytes(b"of an H100")
-    note = _take_cache(made, tmp_path / "came", cache, b"of an H100").notes[-1]
-    assert list((tmp_path / "came").iterdir()) == []
-    assert "is of another TensorRT or GPU and stays" in note
-    assert cache.read_bytes() == b"of an H100"
+    assert engine.with_name("x.engine.timing.cache").read_bytes() == b"ptrttactic"
+    cache.write_bytes(b"ptrttactic")
+    trtbench.build(trtexec.onnx(), timing_cache=cache, **asked, **away)
+    assert cache.read_bytes() == b"ptrttactic"  # it goes along, and stays as it is
 
 
 def test_names_that_lead_out_are_refused_on_both_ways(tmp_path):

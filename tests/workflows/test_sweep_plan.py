@@ -14,8 +14,6 @@ import models
 import trtbench
 from models import conv_model, tiny_model
 from trtbench.core.errors import UsageError
-from trtbench.report.renderers.md import markdown
-from trtbench.report.sections.sweep import document_from_sweep
 from trtbench.requests.execution import Execution
 from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES
@@ -290,26 +288,14 @@ def test_engines_are_known_by_the_interpreter_that_builds_them(tmp_path: Path) -
 
 
 @pytest.mark.process
-def test_outputs_of_every_case_are_held_against_the_model_as_given(tmp_path):
+def test_runs_of_a_sweep_are_loaded_by_its_folder(tmp_path):
     model = models.tiny_model(tmp_path / "tiny.onnx")
     found = trtbench.sweep(
-        model, precision=["fp32", "fp16"], batch=[1], runtime="onnxruntime", check=20,
+        model, precision=["fp32", "fp16"], batch=[1], runtime="onnxruntime",
         axis={name: [value] for name, value in SHORT.items()},
         output=tmp_path / "sweep", store=tmp_path / "store",
     )  # fmt: skip
-    same, half = found.rows
-    assert (same.max_abs, same.remark) == (0, None)
-    assert half.max_abs > 0
-    assert half.sqnr_db > 30
-    kept = json.loads((found.runs[1].path / "checks.json").read_text())
-    assert kept[0]["reference"] == "tiny.onnx"
-    made = list((tmp_path / "store" / "steps").glob("check-*/made.json"))
-    assert len(made) == 1  # both sides in one comparison, kept for the next sweep
     runs, _ = load_runs([str(tmp_path / "sweep")], store=Store(tmp_path / "store"))
     assert {run.id for run in runs} == {run.id for run in found.runs}
-    assert all(run.extra["checks"] for run in runs)
     with pytest.raises(UsageError, match="not in this store"):
         load_runs([str(tmp_path / "sweep")], store=Store(tmp_path / "other"))
-    page = markdown(document_from_sweep(found.rows))
-    assert "SQNR" in page
-    assert "same" in page

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from trtbench.analysis.summary import ColumnSummary, Summary
@@ -20,7 +19,7 @@ ACCURACY = "top1"
 QUANTITIES = (
     "median", "mean", "min", "max", "std", "cov", "gpu", "gpu_mean", "gpu_max", "throughput",
     "items", "size", "layers", "parameters", "top1", "top5", "batch", "model", "precision",
-    "runtime", "engine", "per_item", "max_abs", "sqnr",
+    "runtime", "engine", "per_item",
 )  # fmt: skip
 """What a condition may ask for, beside percentiles, scores and the options of the sweep."""
 
@@ -70,10 +69,6 @@ class SweepRow(Value, frozen=True, kw_only=True):
     layers: int | None = None
     parameters: int | None = None
     scores: dict[str, Score] = {}
-    max_abs: float | None = None
-    """The most that outputs differ by from those of the model as given, where that was asked."""
-    sqnr_db: float | None = None
-    """Of the worst output; ``None`` where outputs are the same too."""
     findings: tuple[Finding, ...] = ()
     on_front: bool = False
 
@@ -121,8 +116,6 @@ def quantities_of(row: SweepRow) -> dict[str, Content]:
         "size": row.size_bytes,
         "layers": row.layers,
         "parameters": row.parameters,
-        "max_abs": row.max_abs,
-        "sqnr": math.inf if row.max_abs == 0 else row.sqnr_db,
         **{
             name: value if isinstance(value, str) or value is None else float(value)
             for name, value in row.options.items()

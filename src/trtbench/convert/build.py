@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import shlex
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +15,6 @@ import numpy as np
 from trtbench.analysis.inspection import parameters_of
 from trtbench.analysis.onnx_graph import PREPARATION, text_from_preparation
 from trtbench.convert.builders import BUILDERS
-from trtbench.convert.builders._precision import TYPED, notes_of, step_spec
 from trtbench.convert.calibration import (
     item_limit,
 )
@@ -25,7 +22,6 @@ from trtbench.convert.conversions import (
     input_shapes,
     refuse_folder,
     refuse_without_task,
-    run_conversion,
     task_items,
 )
 from trtbench.core.codec import json_from_value
@@ -38,14 +34,14 @@ from trtbench.core.errors import (
     UsageError,
     writing,
 )
-from trtbench.core.jobs import BuildJob, BuildOutcome, JobEnd, QuantizeJob, progress_from_line
+from trtbench.core.jobs import BuildJob, BuildOutcome, JobEnd, progress_from_line
 from trtbench.core.properties import without_tf32
-from trtbench.core.results import Artefact, QuantOutcome
+from trtbench.core.results import Artefact
 from trtbench.core.run import Environment, Scalar
 from trtbench.core.safety import mask, mask_values, mask_words
 from trtbench.core.spec import BuildSpec, ShapeProfile
 from trtbench.core.units import text_from_shape
-from trtbench.host.files import alone, remove_abandoned, scratch_directory, write_whole
+from trtbench.host.files import remove_abandoned, scratch_directory, write_whole
 from trtbench.host.locks import hold
 from trtbench.host.tensorrt_build import preparation_of_scales
 from trtbench.host.workers import check_interpreter
@@ -154,10 +150,6 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
     refuse_without_task(calibration, request.task)
     scales = Path(cache) if cache is not None and calibration is None else None
     options = {**config.options_for(name), **request.options}
-    if (request.precision == "fp8" or "quantizer" in options) and module.step_ahead is not None:
-        here = sys.executable if importlib.util.find_spec("modelopt") is not None else None
-        interpreter = config.python_for("modelopt") or here
-        options = {"modelopt": interpreter, **options} if interpreter else options
     spec = BuildSpec(
         model=reference,
         output=str(engine),
@@ -328,7 +320,6 @@ def _carry_out(
         with contextlib.suppress(FileNotFoundError):
             shutil.copyfile(spec.timing_cache, cache)
         inner = inner.having(timing_cache=str(cache))
-    notes, wall_s = _quantize_ahead(spec, folder=folder, execution=execution)
 
     def listen(stage: str) -> None:
         text, done = _STAGES.get(stage, (stage, 0.0))
@@ -349,10 +340,10 @@ def _carry_out(
     if not end.ok:
         raise _failure(end, spec, folder)
     outcome = read_outcome(folder, BuildOutcome)
-    assumed = [spec.assumed] if spec.assumed else []
-    outcome = outcome.having(notes=(*notes, *outcome.notes, *assumed))
+    if spec.assumed:
+        outcome = outcome.having(notes=(*outcome.notes, spec.assumed))
     made = Path(inner.output)
-    artefact = _artefact(spec, made, outcome, end.seconds + wall_s, environment, folder)
+    artefact = _artefact(spec, made, outcome, end.seconds, environment, folder)
     record = folder / "record"
     record.write_bytes(json_from_value(artefact))
     for ending, name in outcome.files.items():
@@ -381,27 +372,6 @@ def with_arrays(spec: BuildSpec, folder: Path) -> BuildSpec:
     arrays = folder / IMAGES
     np.savez(arrays, **items.rows)  # type: ignore[arg-type]
     return spec.having(calibration_arrays=str(arrays), prepared=prepared)
-
-
-def _quantize_ahead(
-    spec: BuildSpec, *, folder: Path, execution: Execution
-) -> tuple[tuple[str, ...], float]:
-    """Quantize with NVIDIA ModelOpt, in its own interpreter, if the build needs it.
-
-    The model is left in the folder of the build; notes and the time it took are returned.
-    """
-    builder = BUILDERS.load(spec.runtime)
-    step = builder.step_ahead(spec) if builder.step_ahead is not None else None
-    if step is None:
-        return (), 0.0
-    work = folder / "ahead"
-    work.mkdir()
-    job = QuantizeJob(spec=step_spec(spec, step, work))
-    end = run_conversion(job, folder=work, execution=execution, python=spec.options["modelopt"])
-    outcome = read_outcome(work, QuantOutcome)
-    for made in work.glob(f"{TYPED}*"):
-        made.replace(folder / made.name)
-    return notes_of(spec, step, outcome), end.seconds
 
 
 def _artefact(
@@ -504,50 +474,13 @@ def _build_elsewhere(request: BuildRequest, config: Config, execution: Execution
         model=model_ref(Path(request.model)), output=str(engine), runtime=runtime,
         extra_args=tuple(request.extra_args),
     )  # fmt: skip
-    cache = _timing_cache_of(request, engine, keeps=builder.TIMING_CACHE)
-    sent = _content(Path(cache)) if cache else None
-    request = replace(request, timing_cache=cache if sent is not None else None)
-
-    def take(artefact: Artefact, came: Path) -> Artefact:
-        return _take_cache(artefact, came, Path(cache), sent) if cache else artefact
-
+    if request.timing_cache is not None and not Path(request.timing_cache).is_file():
+        request = replace(request, timing_cache=None)
     artefact = run_verb_elsewhere(
         "build", request, Artefact, config=config, execution=execution,
         gpu=builder.device(spec) != "cpu",
-        output=engine, take=take,
+        output=engine,
     )  # fmt: skip
     with writing(engine):
         write_whole(engine.with_name(f"{engine.name}.json"), json_from_value(artefact))
     return artefact
-
-
-def _content(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() else None
-
-
-def _take_cache(artefact: Artefact, came: Path, target: Path, sent: bytes | None) -> Artefact:
-    """Put the timing cache that came back in the place of the one that was sent.
-
-    One that is no longer what was sent, or that was refused there, has times that the new one
-    lacks, and stays.
-    """
-    names = [came / f"{artefact.filename}{CACHE}{end}" for end in ("", ".old")]
-    data = _content(names[0])
-    for name in names:
-        name.unlink(missing_ok=True)
-    artefact = artefact.having(spec=artefact.spec.having(timing_cache=str(target)))
-    if data is None or data == sent:
-        return artefact
-    facts, host = artefact.facts, artefact.host or "the machine that built it"
-    refused = facts.get("timing_cache") == "refused" or facts.get("timing_cache_refused") is True
-    with writing(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with alone(target.parent):
-            changed = _content(target) != sent
-            if not changed and not refused:
-                write_whole(target, data)
-    note = f"timing cache {target} has what was timed on {host} now"
-    if changed or refused:
-        why = "was changed meanwhile" if changed else "is of another TensorRT or GPU"
-        note = f"timing cache {target} {why} and stays; that of {host} is dropped"
-    return artefact.having(notes=(*artefact.notes, note))

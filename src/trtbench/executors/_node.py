@@ -6,7 +6,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -101,6 +102,9 @@ def error_from_machine(reported: ReportedError, *, where: str) -> TrtbenchError:
     return reported.having(facts=facts).error(JobError)
 
 
+SlotKey = tuple[str, int | None, int]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Slot:
     """One device of one machine: a GPU, or the processor."""
@@ -121,7 +125,7 @@ class Slot:
     resources: dict[str, float] = field(default_factory=dict)
 
     @property
-    def key(self) -> tuple[str, int | None, int]:
+    def key(self) -> SlotKey:
         return (self.machine, self.gpu, self.number)
 
     def lacks(self, needs: Needs) -> str | None:
@@ -148,16 +152,6 @@ class Slot:
         return name in known or name in map(str.lower, self.resources)
 
 
-@dataclass(eq=False)
-class Want:
-    """A job that has a place, or waits for one."""
-
-    needs: Needs
-    slot: Slot | None = None
-    unable: Mapping[str, TrtbenchError] = field(default_factory=dict)
-    """Machines that were found to lack something for it, and what."""
-
-
 class MachineLost(Exception):
     """The machine a job was on is gone, or the connection to it was cut."""
 
@@ -173,21 +167,17 @@ class Slots:
         self,
         look: Callable[[], Iterable[Slot]],
         *,
-        ask: Callable[[Sequence[Want]], None] | None = None,
         patience_s: float = 0.0,
         closed: threading.Event | None = None,
     ) -> None:
         """``look`` lists the places; with patience, those that are not there yet are waited for.
 
-        From the first job that has to wait on, ``ask`` gets all jobs whenever one of them begins to
-        wait, gets its place, or ends. Once ``closed`` is set, threads that wait are interrupted.
+        Once ``closed`` is set, threads that wait are interrupted.
         """
         self._look, self._patience_s, self._closed = look, patience_s, closed
-        self._ask = ask if patience_s > 0 else None
-        self._asked = False
         self._changed = threading.Condition()
-        self._wants: list[Want] = []
-        self._used: dict[tuple[str, int | None, int], int] = {}
+        self._taken: set[SlotKey] = set()
+        self._used: Counter[SlotKey] = Counter()
         self.unusable: dict[str, TrtbenchError] = {}
         """Machines that no job is given to any more, and why."""
 
@@ -241,31 +231,23 @@ class Slots:
         self, needs: Needs, *, notify: Notify, unable: Mapping[str, TrtbenchError] = EMPTY
     ) -> Iterator[Slot]:
         """Hold one fitting place for the length of the block, waiting for it if need be."""
-        want = Want(needs, unable=unable)
-        with self._changed:
-            self._wants.append(want)
+        slot = self._take(needs, notify, unable)
         try:
-            yield self._take(want, notify)
+            yield slot
         finally:
             with self._changed:
-                self._wants.remove(want)
+                self._taken.remove(slot.key)
                 self._changed.notify_all()
-            self._ask_for(waiting=False)
 
-    def _ask_for(self, *, waiting: bool) -> None:
-        self._asked |= waiting
-        if self._ask is not None and self._asked:
-            with self._changed:
-                wants = list(self._wants)
-            self._ask(wants)
-
-    def _come(self, want: Want, notify: Notify) -> list[Slot]:
+    def _come(
+        self, needs: Needs, notify: Notify, unable: Mapping[str, TrtbenchError]
+    ) -> list[Slot]:
         """Return the places that have what is needed, waiting for one as long as is allowed."""
         waited = False
         deadline = time.monotonic() + self._patience_s
         while True:
             try:
-                found = self.fitting(want.needs, want.unable)
+                found = self.fitting(needs, unable)
             except UnavailableError:
                 if time.monotonic() >= deadline:
                     raise
@@ -274,31 +256,27 @@ class Slots:
                     notify("a machine has come")
                 return found
             if not waited:
-                notify(f"{WAITING} to come that has {want.needs}")
+                notify(f"{WAITING} to come that has {needs}")
                 waited = True
-                self._ask_for(waiting=True)
             time.sleep(min(PLACES_S, max(0.0, deadline - time.monotonic())))
 
-    def _take(self, want: Want, notify: Notify) -> Slot:
+    def _take(self, needs: Needs, notify: Notify, unable: Mapping[str, TrtbenchError]) -> Slot:
         waited = False
         while True:
-            fitting = self._come(want, notify)  # also when the one waited for has left
+            fitting = self._come(needs, notify, unable)  # also when the one waited for has left
             with self._changed:
-                taken = {each.slot.key for each in self._wants if each.slot is not None}
-                free = [slot for slot in fitting if slot.key not in taken]
+                free = [slot for slot in fitting if slot.key not in self._taken]
                 if free:
                     # The least used first: idle machines are cool machines.
-                    want.slot = min(free, key=lambda each: self._used.get(each.key, 0))
-                    self._used[want.slot.key] = self._used.get(want.slot.key, 0) + 1
-                    break
+                    slot = min(free, key=lambda each: self._used[each.key])
+                    self._used[slot.key] += 1
+                    self._taken.add(slot.key)
+                    return slot
             if not waited:
-                notify(f"{WAITING} to be free or to come" if self._ask else WAITING)
+                notify(WAITING)
                 waited = True
-                self._ask_for(waiting=True)
             with self._changed:
                 self._changed.wait(PLACES_S)
-        self._ask_for(waiting=False)
-        return want.slot
 
 
 class SlotExecutor(Executor):
@@ -308,11 +286,10 @@ class SlotExecutor(Executor):
         self,
         look: Callable[[], Iterable[Slot]],
         *,
-        ask: Callable[[Sequence[Want]], None] | None = None,
         patience_s: float = 0.0,
     ) -> None:
         self._closed = threading.Event()
-        self._slots = Slots(look, ask=ask, patience_s=patience_s, closed=self._closed)
+        self._slots = Slots(look, patience_s=patience_s, closed=self._closed)
 
     def width(self, needs: Needs) -> int:
         return len(self._slots.fitting(needs))

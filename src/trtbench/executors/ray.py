@@ -23,7 +23,6 @@ from trtbench.executors._node import (
     MachineLost,
     Slot,
     SlotExecutor,
-    Want,
     error_from_machine,
     interrupt_if,
     run_node,
@@ -43,7 +42,6 @@ from trtbench.executors._transfer import (
 from trtbench.executors.contract import (
     Executor,
     ExecutorSettings,
-    Needs,
     Notify,
     RemoteJob,
 )
@@ -70,16 +68,12 @@ LISTEN_S = 30.0
 JOINS = 3
 """How often a cluster is asked whose proxy cannot start a server for this client: as it does so
 with ``fork`` beside gRPC's threads, the new process ends at times before it begins."""
-MOST_ASKED = 32
-"""How many nodes that are not there yet an autoscaler is asked for at a time."""
 TYPE = "accelerator_type:"
 THREADS = "OMP_NUM_THREADS"
 
 _NO_SERVER = re.compile(
     "Starting Ray client server failed|Proxy failed to Connect to backend|already been disconnected"
 )
-_TRACE = 0.001
-"""How much of a resource Ray itself asks for where it stands for a kind of node."""
 _CHUNK = 64 << 20
 
 
@@ -105,18 +99,9 @@ class RayExecutor(SlotExecutor):
         if self._owns:
             self._join(settings)
         self._task = self._ray.remote(max_retries=0)(on_node)
-        self._patience_s = settings.patience_s
-        self._asked: list[dict[str, float]] = []
-        self._asking = threading.Lock()
         self._contents: dict[str, list[ObjectRef[bytes]]] = {}
         self._putting = threading.Lock()
-        super().__init__(self._look, ask=self._ask, patience_s=settings.patience_s)
-
-    def width(self, needs: Needs) -> int:
-        """Return the places there are and, with patience, those that may be asked for."""
-        if self._patience_s <= 0:
-            return super().width(needs)
-        return MOST_ASKED + sum(slot.lacks(needs) is None for slot in self._look())
+        super().__init__(self._look, patience_s=settings.patience_s)
 
     def run(self, job: RemoteJob, *, folder: Path, notify: Notify) -> None:
         upload = upload_from_job(job)
@@ -135,9 +120,6 @@ class RayExecutor(SlotExecutor):
     def close(self) -> None:
         """Leave the cluster, unless the caller had joined it; running jobs end."""
         super().close()
-        with self._asking:
-            if self._asked and self._ray.is_initialized():
-                self._request_nodes([])  # what was asked for is wanted no longer
         if self._owns and self._ray.is_initialized():
             self._ray.shutdown()
 
@@ -182,33 +164,6 @@ class RayExecutor(SlotExecutor):
                     gpu_memory_bytes=has.get("gpu_memory"),
                     resources=dict(has),
                 )
-
-    def _ask(self, wants: Sequence[Want]) -> None:
-        """Ask the autoscaler, where there is one, for as many nodes as all jobs can use.
-
-        It holds what it is asked for against all that there is, busy or not, so that jobs which
-        have their place count too.
-        """
-        if self._closed.is_set():
-            return
-        waiting = [want for want in wants if want.slot is None]
-        wants = [want for want in wants if want.slot is not None] + waiting[:MOST_ASKED]
-        places = list(self._look()) if wants else []
-        bundles = [bundle(want, places, beside=self._beside) for want in wants]
-        with self._asking:
-            if bundles != self._asked and not self._closed.is_set():
-                self._request_nodes(bundles)
-                self._asked = bundles
-
-    def _request_nodes(self, bundles: list[dict[str, float]]) -> None:
-        with contextlib.suppress(importlib.import_module("ray.exceptions").RayError):
-            if importlib.import_module("ray.util.client").ray.is_connected():
-                # Through a client only the cluster itself can.
-                name = "trtbench asks for nodes"
-                task = self._ray.remote(max_retries=0, num_cpus=0, name=name)(request_nodes)
-                self._ray.get(task.remote(bundles), timeout=ANSWER_S)
-            else:
-                request_nodes(bundles)
 
     def _hand_over(
         self, slot: Slot, contents: Mapping[str, Path], notify: Notify
@@ -339,31 +294,6 @@ def _pinned(node: str) -> NodeAffinitySchedulingStrategy:
     return pinned
 
 
-def bundle(want: Want, places: Sequence[Slot], *, beside: int) -> dict[str, float]:
-    """Return what a job takes of a node: of its processor all that no other job may have."""
-    needs = want.needs
-    if needs.gpu:
-        wanted = {"GPU": 1.0}
-    else:
-        fitting = [want.slot] if want.slot else [each for each in places if not each.lacks(needs)]
-        wanted = {"CPU": min((each.resources["CPU"] for each in fitting), default=1.0) / beside}
-    if needs.memory_bytes:
-        wanted["memory"] = float(needs.memory_bytes)
-    # The resources that stand for a GPU's type or a machine, where a cluster has such.
-    names = {name for each in ([want.slot] if want.slot else places) for name in each.resources}
-    bare = {name: name.removeprefix(TYPE).lower() for name in names}
-    for word, is_machine in ((needs.gpu_type, False), (needs.machine, True)):
-        asked = (word or "").lower()
-        fitting_names = [
-            name
-            for name, own in bare.items()
-            if (asked in own if name.startswith(TYPE) else is_machine and asked == own)
-        ]
-        if asked and fitting_names:  # H100 itself rather than H100-80G
-            wanted[min(fitting_names, key=lambda name: (len(bare[name]), name))] = _TRACE
-    return {**wanted, **needs.resources}
-
-
 # What follows runs on nodes. Ray's own Python never loads the libraries that measure.
 
 
@@ -413,8 +343,3 @@ def _fetch(cache: Path, sha256: str, chunks: Sequence[object]) -> None:
         if not blob(cache, sha256).is_file():
             ray = importlib.import_module("ray")
             keep_blob(cache, sha256, (ray.get(chunk) for chunk in chunks))
-
-
-def request_nodes(bundles: list[dict[str, float]]) -> None:
-    """Ask the autoscaler, from within the cluster."""
-    importlib.import_module("ray.autoscaler.sdk").request_resources(bundles=bundles)

@@ -312,7 +312,7 @@ class ExecutorFields(VerbRequest):
     )
     wait_node: Duration | None = option(
         None,
-        "Wait so long for a node that a Ray cluster, or its autoscaler, has to add first.",
+        "Wait so long for a node that joins a Ray cluster later.",
         kind=TIME,
     )
     jobs: int = option(

@@ -142,9 +142,6 @@ class AccuracyFields(VerbRequest):
         "Of eval, for --data (default: classification); adds its flags (see --task NAME --help).",
         metavar="NAME",
     )
-    check: int | None = option(
-        None, "Compare outputs with those of the model as given, on so many inputs.", least=1
-    )
     inputs: File | None = option(
         None,
         "Measure on these arrays, or on an image as the task prepares it.",

@@ -108,8 +108,6 @@ class Matrix(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is measured on: arrays, or an image that the task prepares; else random values."""
     calibration: str | None = None
     """Data for INT8: a folder of images, an ``.npz``, or ``random``."""
-    check: int = 0
-    """On how many inputs outputs are compared with those of the model as given; 0: on none."""
     profile: tuple[int, int, int] | None = None
     """Least, best and largest batch of dynamic engines; by default those of the sweep."""
     shapes: dict[str, tuple[int | str, ...]] = {}
@@ -323,7 +321,6 @@ def check_matrix(matrix: Matrix, *, where: str) -> None:
     low, best, high = matrix.profile or (1, 1, 1)
     for holds, rule, fix in (
         (all(batch >= 1 for batch in matrix.batch), "a batch is at least 1", "--batch 1,8,32"),
-        (matrix.check >= 0, "a check takes at least 1 input", "--check 100"),
         (1 <= matrix.rounds <= 1000, "rounds are between 1 and 1000", "--rounds 3"),
         (1 <= low <= best <= high, "the batches of a profile rise", "profile = [1, 128, 256]"),
     ):

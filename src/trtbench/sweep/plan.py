@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -37,7 +37,6 @@ from trtbench.models.torch_models import code_of_factory, code_of_hub
 from trtbench.requests.fields import fields_of, seconds
 from trtbench.requests.measure import BenchRequest
 from trtbench.requests.run_spec import (
-    default_runtime,
     first_choice,
     refuse_other_precision,
     run_spec,
@@ -68,8 +67,6 @@ from trtbench.tasks.contract import calibrating, completed
 ARRAYS = {".npz", ".npy"}
 BEFORE: tuple[StepKind, ...] = ("export", "quantize", "build")
 """Steps that make what is measured, in their order."""
-AFTER: tuple[StepKind, ...] = ("eval", "check")
-"""Steps that judge what was measured."""
 CAST = ("fp16", "bf16", "int8", "fp8")
 """Precisions that an ONNX file is cast or quantized to; FP32 is what it is."""
 RECIPE = 3
@@ -208,8 +205,8 @@ class PlannedCase:
     """Of its inputs, as far as they were given."""
     refused: str | None = None
     """Why it cannot be measured here."""
-    judged: dict[StepKind, JudgedPlace] = field(default_factory=dict)
-    """Where its accuracy is taken, and where its outputs are compared with the model's own."""
+    judged: JudgedPlace | None = None
+    """Where its accuracy is taken."""
 
     @property
     def name(self) -> str:
@@ -270,7 +267,9 @@ class _StepGraph:
         if kind == "onnx" and case.runtime in BUILDERS.names() and "engine" in formats:
             needs_types = BUILDERS.load(case.runtime).needs_types
             options = {k: str(v) for k, v in case.own("opt.").items()}
-            is_typed = case.precision in CAST and needs_types is not None and needs_types(options)
+            is_typed = case.precision == "fp8" or (
+                case.precision in CAST and needs_types is not None and needs_types(options)
+            )
             if is_typed:  # as for TensorRT 11, which only builds the types of the file
                 source = self._quantize(case, source, keep_io=False)
                 chain.append(source)
@@ -369,52 +368,27 @@ class _StepGraph:
         }
 
     def judge(self, cases: Sequence[PlannedCase], *, together: bool) -> None:
-        """Plan accuracies and comparisons of outputs.
-
-        Accuracies are taken of all sides of a model in one step, or of all models where each is
-        one. An engine has no model beside it that its outputs could be compared with.
-        """
-        matrix = self._matrix
-        if matrix.data is not None:
-            task = TASKS.load(matrix.task)
-            given = completed(task.FLAGS, matrix.task_settings)
-            beside = task.read_beside({**given, "data": matrix.data}) if task.read_beside else ()
-            settings: dict[str, object] = {
-                "data": data_digest(matrix.data),
-                "task": matrix.task,
-                "settings": given,
-                "files": files_named(given),
-                "beside": [data_digest(str(path)) for path in beside],
-                **({"names": matrix.names} if matrix.names != "case" else {}),
-            }
-            groups = [("" if together else each.case.model, each) for each in cases]
-            self._judged("eval", groups, settings)
-        if matrix.check:
-            settings = {
-                "count": matrix.check,
-                "inputs": self._inputs,
-                "tools": _tools("onnxruntime", "torch"),
-            }
-            groups = [
-                (digest({"model": each.case.model, "shapes": each.items}), each)
-                for each in cases
-                if source_format(each.case.model) != "engine"
-            ]
-            self._judged("check", groups, settings)
-
-    def _judged(
-        self,
-        kind: StepKind,
-        groups: Sequence[tuple[str, PlannedCase]],
-        settings: Mapping[str, object],
-    ) -> None:
-        """Plan one step for each group of cases.
+        """Plan accuracies: a step for all sides of a model, or for all models where each is one.
 
         A side is an artefact on a runtime; cases that differ in their batch alone share it.
         """
+        matrix = self._matrix
+        if matrix.data is None:
+            return
+        task = TASKS.load(matrix.task)
+        given = completed(task.FLAGS, matrix.task_settings)
+        beside = task.read_beside({**given, "data": matrix.data}) if task.read_beside else ()
+        settings: dict[str, object] = {
+            "data": data_digest(matrix.data),
+            "task": matrix.task,
+            "settings": given,
+            "files": files_named(given),
+            "beside": [data_digest(str(path)) for path in beside],
+            **({"names": matrix.names} if matrix.names != "case" else {}),
+        }
         grouped: dict[str, dict[str, list[PlannedCase]]] = {}
-        for group, each in groups:
-            case = each.case
+        for each in cases:
+            case, group = each.case, "" if together else each.case.model
             side = digest({
                 "source": each.chain[-1] if each.chain else self._content(case.model),
                 "runtime": case.runtime,
@@ -426,11 +400,11 @@ class _StepGraph:
         for group, sides in grouped.items():
             case = next(iter(sides.values()))[0].case
             what = case.network if group else f"{len(sides)} models"
-            title = f"{'accuracy' if kind == 'eval' else 'outputs'} of {what}"
-            key = self._step(kind, case, case.model, title, {"sides": list(sides), **settings})
+            title = f"accuracy of {what}"
+            key = self._step("eval", case, case.model, title, {"sides": list(sides), **settings})
             for number, alike in enumerate(sides.values()):
                 for each in alike:
-                    each.judged[kind] = (key, number)
+                    each.judged = (key, number)
 
     def _step(
         self, kind: StepKind, case: Case, source: str, title: str, settings: Mapping[str, object]
@@ -544,7 +518,7 @@ def spec_of_case(plan: SweepPlan, place: int, model: Path | str, config: Config)
     flags: dict[str, Any] = {}
     if matrix.inputs is not None:
         flags["inputs"] = matrix.inputs
-        if arrays_of(matrix) is None:  # an image is prepared as those that are judged
+        if Path(matrix.inputs).suffix.lower() in SUFFIXES:  # an image, as those that are judged
             flags |= {"task": matrix.task, "settings": preparing_of(matrix)}
     for key, value in case.settings.items():
         if key != MACHINE and not key.startswith(PREFIXES):
@@ -577,29 +551,6 @@ def _request(
         model=model, runtime=case.runtime, batch=case.batch, shapes=planned.shapes,
         precision=_precision(case), options=options, **flags,
     )  # fmt: skip
-
-
-def reference_spec(plan: SweepPlan, place: int, config: Config) -> RunSpec:
-    """How the model of a case is run as it was given, for others to be compared with."""
-    planned = plan.cases[place]
-    case = planned.case
-    if is_hub(case.model):
-        runtime = first_choice("torch")
-    else:
-        own = model_ref(Path(case.model))
-        runtime = default_runtime(own, config, with_outputs=True) or first_choice(own.format)
-    loading = {k: str(v) for k, v in case.own("opt.").items() if k in LOADING}
-    request = BenchRequest(
-        model=case.model, runtime=runtime, batch=case.batch, shapes=planned.shapes, profile=False,
-        options=loading if "torch" in RUNTIMES.load(runtime).FORMATS else {},
-    )  # fmt: skip
-    return run_spec(request, config).having(batch=None)
-
-
-def arrays_of(matrix: Matrix) -> str | None:
-    """The arrays that a sweep measures on, if it does; an image is none."""
-    given = matrix.inputs
-    return given if given and Path(given).suffix.lower() not in SUFFIXES else None
 
 
 class KindEstimate(Value, frozen=True, kw_only=True):
@@ -652,7 +603,7 @@ def estimate(plan: SweepPlan, *, store: Store, config: Config) -> tuple[KindEsti
         seconds=rounds * sum(times),
         guessed=rounds * guessed,
     )
-    every = [*map(of_steps, BEFORE), bench, *map(of_steps, AFTER)]
+    every = [*map(of_steps, BEFORE), bench, of_steps("eval")]
     return tuple(each for each in every if each.count)
 
 

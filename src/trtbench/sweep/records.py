@@ -18,8 +18,7 @@ import msgspec
 from trtbench.analysis.pass_times import PictureValue
 from trtbench.core.codec import json_from_value, value_from_json
 from trtbench.core.errors import InputError, UnavailableError, UsageError, writing
-from trtbench.core.results import Artefact
-from trtbench.core.run import Scalar, Scores
+from trtbench.core.run import Scores
 from trtbench.core.safety import SECRET, check_id, check_tag, inside, mask, read_bytes
 from trtbench.core.spec import Value
 from trtbench.host.files import NoLocksError, signed, try_lock, write_whole
@@ -36,7 +35,7 @@ SIGNED = "journal.lock"
 MADE = "made.json"
 """Written last: a step whose folder lacks it was interrupted and is done again."""
 
-StepKind = Literal["export", "quantize", "build", "eval", "check"]
+StepKind = Literal["export", "quantize", "build", "eval"]
 
 
 class SweepStep(Value, frozen=True, kw_only=True):
@@ -66,14 +65,10 @@ class Made(Value, frozen=True, kw_only=True):
     sha256: str | None = None
     scores: tuple[Scores | None, ...] = ()
     """Of every side that was judged; ``None`` where that failed."""
-    checks: tuple[tuple[dict[str, Scalar], ...] | None, ...] = ()
-    """How the outputs of every side differ from those of the model as given."""
     problems: tuple[str | None, ...] = ()
-    """Why a side has no scores, or no check."""
+    """Why a side has no scores."""
     pictures: tuple[PictureValue, ...] = ()
     notes: tuple[str, ...] = ()
-    artefact: Artefact | None = None
-    """The record of an engine that stays on another machine."""
 
 
 def made_from_step(step: SweepStep, **more: object) -> Made:

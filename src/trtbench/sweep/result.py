@@ -13,19 +13,19 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.accuracy.check import BESIDE, vanilla_name
+from trtbench.accuracy.check import vanilla_name
 from trtbench.accuracy.evaluate import EVAL_JSON, EVAL_MD
 from trtbench.analysis.findings import SEVERITIES
 from trtbench.analysis.summary import summary_from_run
 from trtbench.analysis.sweep import SweepRow, with_front
 from trtbench.core.errors import TrtbenchError, writing
 from trtbench.core.results import ShortView
-from trtbench.core.run import Environment, FailedRun, Finding, Run, Scalar, Score
+from trtbench.core.run import Environment, FailedRun, Finding, Run, Score
 from trtbench.core.safety import file_name_from_text
 from trtbench.core.samples import IterationTimes, join_launches, times_from_columns
 from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.host.files import write_output
-from trtbench.models.identity import kept_value, still_there
+from trtbench.models.identity import still_there
 from trtbench.models.onnx_model import read_onnx
 from trtbench.report.document import Text
 from trtbench.report.renderers.md import markdown
@@ -84,9 +84,6 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
         found = [run for each in ids if isinstance(run := store.load(each), Run)]
         if found:
             run = pooled(found, drop=sweep.outline.tag)
-            checks = kept_value(run.path / BESIDE, list[dict[str, Scalar]]) if run.path else None
-            if checks:
-                run = replace(run, extra={**run.extra, "checks": checks})
             runs.append(replace(run, times=spooled(run.times, sweep.folder)))
             remark = f"later: {text}" if text else sweep.remarks.get(place)
             rows.append(_row(case, run, [each.id for each in found], remark, name=name))
@@ -186,9 +183,8 @@ def _row(case: Case, run: Run, ids: list[str], remark: str | None, *, name: str)
         if asked is not None and ran not in (None, asked)
     ]
     layers, parameters = _structure(run)
-    scores, checks = run.extra.get("scores"), run.extra.get("checks")
+    scores = run.extra.get("scores")
     found = scores if isinstance(scores, dict) else {}
-    rows = checks if isinstance(checks, list) else []
     return SweepRow(
         model=name,
         runtime=case.runtime,
@@ -203,8 +199,6 @@ def _row(case: Case, run: Run, ids: list[str], remark: str | None, *, name: str)
         layers=layers,
         parameters=parameters,
         scores={metric: score for metric, score in found.items() if isinstance(score, Score)},
-        max_abs=max((each["max_abs"] for each in rows if "max_abs" in each), default=None),
-        sqnr_db=min((each["sqnr_db"] for each in rows if "sqnr_db" in each), default=None),
         findings=run.findings,
     )
 

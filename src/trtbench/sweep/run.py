@@ -20,7 +20,6 @@ from typing import NamedTuple
 import msgspec
 
 from trtbench.analysis.onnx_graph import RANDOM_DATA
-from trtbench.core.codec import json_from_value
 from trtbench.core.errors import (
     InputError,
     JobError,
@@ -28,7 +27,6 @@ from trtbench.core.errors import (
     TrtbenchError,
     UnavailableError,
 )
-from trtbench.core.results import Artefact
 from trtbench.core.run import FailedRun, Run
 from trtbench.core.safety import file_name_from_text, mask
 from trtbench.core.spec import RunSpec, Value
@@ -45,7 +43,6 @@ from trtbench.measure.remote import (
     take_in,
     value_of_answer,
 )
-from trtbench.models.identity import kept_value
 from trtbench.requests.execution import Event, Execution
 from trtbench.requests.fields import fields_of
 from trtbench.requests.settings import Config, cached_from_run
@@ -80,10 +77,8 @@ from trtbench.sweep.records import (
 )
 from trtbench.sweep.steps import Judged, Jury, Workshop, do_step
 
-STEPS = "steps.json"
-"""In the directory of a run: what was made for it on the machine that measured."""
 _RUN = "run"
-"""In what comes back from a machine: the run."""
+"""In what comes back from a machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -346,7 +341,7 @@ class Sweep:
             self._report(f"{case}: {event.text}")
 
     def judge(self) -> None:
-        """Take accuracies and compare outputs last, so that they do not warm the machine."""
+        """Take accuracies last, so that they do not warm the machine."""
         jury = Jury(self.plan, self.journal, self._shop, self.failures, input_of=self._input)
         for step, sides in jury.trials():
             self._report(step.title)
@@ -381,8 +376,6 @@ class CaseDone(Value, frozen=True, kw_only=True):
     """A case that was carried out; its run lies beside this, measured or failed."""
 
     spec: RunSpec
-    steps: tuple[Made, ...] = ()
-    """What was made for it; the files stay on the machine that measured."""
     remark: str | None = None
 
 
@@ -419,7 +412,6 @@ def _bench_elsewhere(
         record = record_of(run_id, measured)
         with store.new_run(run_id) as target:
             shutil.copytree(measured, target, dirs_exist_ok=True)
-            (target / STEPS).write_bytes(json_from_value(done.steps))
             write_record(target, record.having(spec=done.spec, tags=execution.tags))
         run = take_in(store, store.directory(run_id))
     return run, "; ".join(filter(None, [done.remark, *lost])) or None
@@ -490,10 +482,4 @@ def carry_out_case(
                 raise  # else a failed run is a run
         work.judge()
     store.directory(run_id).rename(output / _RUN)
-    steps = []
-    for step in (plan.steps[key] for key in chain):
-        if (made := cache.find(step)) is not None:
-            record = kept_value(cache.folder(step) / f"{made.file}.json", Artefact)
-            steps.append(made.having(artefact=record))
-    spec = read_record(output / _RUN).spec
-    return CaseDone(spec=spec, steps=tuple(steps), remark=work.remarks.get(0))
+    return CaseDone(spec=read_record(output / _RUN).spec, remark=work.remarks.get(0))

@@ -8,21 +8,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trtbench.accuracy.check import BESIDE, rows_of, run_check, vanilla_name, write_check
+from trtbench.accuracy.check import vanilla_name
 from trtbench.accuracy.evaluate import EvalSide, run_evaluation, scores_of, write_evaluation
 from trtbench.analysis.summary import summary_from_run
 from trtbench.convert.build import build_spec, run_build
 from trtbench.convert.calibration import settled_items
 from trtbench.convert.conversions import VIA, run_export, run_quantize
-from trtbench.core.codec import json_from_value
-from trtbench.core.errors import InputError, StoreError, TrtbenchError, writing
+from trtbench.core.errors import InputError, StoreError, TrtbenchError
 from trtbench.core.run import UNKNOWN, Run, precision_in
 from trtbench.core.spec import ShapeProfile
-from trtbench.host.files import write_whole
 from trtbench.measure.jobs import write_scores
 from trtbench.models.identity import identity_of
 from trtbench.models.onnx_model import input_specs, load_onnx
-from trtbench.requests.accuracy import CheckRequest, EvalRequest
+from trtbench.requests.accuracy import EvalRequest
 from trtbench.requests.convert import BuildRequest, ExportRequest, QuantizeRequest, build_settings
 from trtbench.requests.execution import Execution
 from trtbench.requests.run_spec import first_choice
@@ -31,22 +29,18 @@ from trtbench.runtimes import RUNTIMES
 from trtbench.store.store import Store
 from trtbench.sweep.matrix import Case, Matrix, Shapes
 from trtbench.sweep.plan import (
-    AFTER,
     SweepPlan,
-    arrays_of,
     digest,
     judging_spec,
     prepares,
     preparing_of,
     reason_of,
-    reference_spec,
 )
 from trtbench.sweep.records import Cache, Journal, Made, SweepStep, made_from_step
 from trtbench.tasks import TASKS
 
 EVAL_BATCH = 32
 """Items at a time when accuracy is taken of a model that takes any number."""
-NO_REFERENCE = "outputs not compared: an engine is no reference; give the model it was built from"
 SideGroups = list[list[int]]
 """Places of cases that share an artefact, for each artefact of a step."""
 
@@ -113,7 +107,8 @@ def _quantize(step: SweepStep, source: Path | str, folder: Path, shop: Workshop)
         shapes=step.settings["shapes"],
         **_preparing(shop.matrix, calibrated),
     )
-    sidecar = run_quantize(request, execution=shop.execution)
+    python = shop.config.python_for("modelopt") if VIA[precision] == "modelopt" else None
+    sidecar = run_quantize(request, execution=replace(shop.execution, python=python))
     return folder / sidecar.file, sidecar.notes
 
 
@@ -188,7 +183,7 @@ class Judged:
 
 
 class Jury:
-    """Takes accuracies and compares outputs; what goes wrong is a remark on the cases."""
+    """Takes accuracies; what goes wrong is a remark on the cases."""
 
     def __init__(
         self,
@@ -203,39 +198,32 @@ class Jury:
         self._failures, self._input = failures, input_of
         self.judged: list[Judged] = []
         self.remarks: dict[int, str] = {}
-        if plan.matrix.check and not plan.elsewhere:
-            alone = [k for k, each in enumerate(plan.cases) if "check" not in each.judged]
-            self.remarks = {place: NO_REFERENCE for place in alone if place not in failures}
 
     def trials(self) -> Iterator[tuple[SweepStep, SideGroups]]:
         """What is to be judged, each with the sides that could be measured."""
-        for kind in AFTER:
-            found: dict[str, dict[int, list[int]]] = {}
-            for place, each in enumerate(self._plan.cases):
-                if kind in each.judged and place not in self._failures:
-                    key, side = each.judged[kind]
-                    found.setdefault(key, {}).setdefault(side, []).append(place)
-            for key, sides in found.items():
-                yield self._plan.steps[key], list(sides.values())
+        found: dict[str, dict[int, list[int]]] = {}
+        for place, each in enumerate(self._plan.cases):
+            if each.judged is not None and place not in self._failures:
+                key, side = each.judged
+                found.setdefault(key, {}).setdefault(side, []).append(place)
+        for key, sides in found.items():
+            yield self._plan.steps[key], list(sides.values())
 
     def try_one(self, step: SweepStep, groups: SideGroups) -> None:
         """Judge one step of a sweep."""
-        is_eval = step.kind == "eval"
-        what = "no accuracy" if is_eval else "outputs not compared"
         try:
             model = self._plan.cases[groups[0][0]].case.model
             self._plan.demand_same(self._plan.matrix.data, model)
             runs = [self._runs_of(places) for places in groups]
             sides = [self._side(*each, groups) for each in zip(groups, runs, strict=True)]
-            judge = self._accuracy if is_eval else self._outputs
-            problems = judge(step, groups, runs, sides)
+            problems = self._accuracy(step, groups, runs, sides)
         except StoreError:
             raise
         except TrtbenchError as problem:
             problems = [reason_of(problem)] * len(groups)
         for places, reason in zip(groups, problems, strict=True):
             if reason is not None:
-                self._remark(places, f"{what}: {reason}")
+                self._remark(places, f"no accuracy: {reason}")
 
     def _accuracy(
         self, step: SweepStep, groups: SideGroups, runs: list[list[Run]], sides: list[EvalSide]
@@ -260,22 +248,6 @@ class Jury:
                 path = self._shop.store.resolve(run.id)
                 write_scores(path, scores)
                 self._shop.store.publish(path)
-        return made.problems
-
-    def _outputs(
-        self, step: SweepStep, groups: SideGroups, runs: list[list[Run]], sides: list[EvalSide]
-    ) -> Sequence[str | None]:
-        step, shop = step_of_sides(step, sides), self._shop
-        reference = reference_spec(self._plan, groups[0][0], shop.config)
-        python = shop.config.python_for(reference.runtime)
-        given = EvalSide(spec=reference, python=python, label="")
-        made = shop.cache.find(step) or _check(step, given, sides, shop)
-        for own, rows in zip(runs, made.checks, strict=True):
-            for run in own if rows is not None else ():
-                path = shop.store.resolve(run.id)
-                with writing(path / BESIDE):
-                    write_whole(path / BESIDE, json_from_value(rows))
-                shop.store.publish(path)
         return made.problems
 
     def _remark(self, places: Sequence[int], text: str) -> None:
@@ -339,19 +311,15 @@ def step_of_sides(
     return step.having(key=digest({"step": step.key, "sides": named, "runs": runs}))
 
 
-def _problems_of(sides: Sequence[EvalSide]) -> list[str | None]:
-    """Why sides cannot be judged: they run in programs, which return no outputs."""
-    return [
+def _evaluate(step: SweepStep, sides: Sequence[EvalSide], shop: Workshop) -> Made:
+    """Judge the very bytes that were measured, as ``trtbench eval`` does."""
+    began, matrix = time.monotonic(), shop.matrix
+    problems = [  # programs return no outputs
         None
         if RUNTIMES.load(side.spec.runtime).open_session is not None
         else f"{side.spec.runtime} hands out no outputs to judge"
         for side in sides
     ]
-
-
-def _evaluate(step: SweepStep, sides: Sequence[EvalSide], shop: Workshop) -> Made:
-    """Judge the very bytes that were measured, as ``trtbench eval`` does."""
-    began, matrix, problems = time.monotonic(), shop.matrix, _problems_of(sides)
     usable = [place for place, problem in enumerate(problems) if problem is None]
     if not usable:
         return made_from_step(step, scores=(None,) * len(sides), problems=tuple(problems))
@@ -387,40 +355,3 @@ def _evaluate(step: SweepStep, sides: Sequence[EvalSide], shop: Workshop) -> Mad
     )
     write_evaluation(found, folder)
     return made if found.failed else shop.cache.keep(step, made)
-
-
-def _check(step: SweepStep, reference: EvalSide, sides: Sequence[EvalSide], shop: Workshop) -> Made:
-    """Run all sides on the same inputs, as ``trtbench check`` does."""
-    began, problems = time.monotonic(), _problems_of(sides)
-    usable = {str(place): sides[place] for place, each in enumerate(problems) if each is None}
-    if not usable:
-        return made_from_step(step, checks=(None,) * len(sides), problems=tuple(problems))
-    folder, count = shop.cache.folder(step), step.settings["count"]
-    request = CheckRequest(
-        reference=reference.spec.model.path,
-        candidates=list(usable),  # named by their places
-        random=count,
-        inputs=arrays_of(shop.matrix),
-        limit=count,
-        floor="off",
-        output=folder,
-    )
-    found = run_check(
-        request,
-        store=shop.store,
-        config=shop.config,
-        execution=shop.execution,
-        sides=[(side.spec, side.python) for side in (reference, *usable.values())],
-    )
-    failed = {each.model: each.reason for each in found.failed}
-    passed = [place for place in usable if place not in failed]
-    candidates = zip(passed, found.candidates, strict=True)
-    rows = {place: rows_of(found, candidate) for place, candidate in candidates}
-    made = made_from_step(
-        step,
-        seconds=time.monotonic() - began,
-        checks=tuple(rows.get(str(place)) for place in range(len(sides))),
-        problems=tuple(failed.get(str(place), each) for place, each in enumerate(problems)),
-    )
-    write_check(found, folder)
-    return made if failed else shop.cache.keep(step, made)

@@ -13,8 +13,7 @@ from typing import Literal
 
 from trtbench.core.errors import UnavailableError, UsageError
 from trtbench.core.jobs import Stage
-from trtbench.core.plugins import MAKE_MODELOPT
-from trtbench.core.results import Quantizer, QuantOutcome, QuantSpec
+from trtbench.core.results import Quantizer, QuantSpec
 from trtbench.core.spec import BuildSpec, Precision, Value
 from trtbench.host.tensorrt import Abilities
 from trtbench.models.onnx_outline import ModelOutline
@@ -41,7 +40,6 @@ class PrecisionStep(Value, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         how = " with Q/DQ nodes" if self.by != "cast" else ""
-        how += ", by NVIDIA ModelOpt" if self.by == "modelopt" else ""
         return f"{self.verb} the model to {self.precision}{how}: {self.reason}"
 
 
@@ -54,18 +52,17 @@ class PrecisionPlan(Value, frozen=True, kw_only=True):
     tf32: bool
     flags: tuple[str, ...] = ()
     """Members of ``BuilderFlag`` to set."""
-    steps: tuple[PrecisionStep, ...] = ()
+    step: PrecisionStep | None = None
     calibrate: bool = False
     """Whether INT8 scales come from a calibrator."""
 
 
 def precision_plan(
-    spec: BuildSpec, carried: frozenset[str], *, abilities: Abilities, ahead: bool = False
+    spec: BuildSpec, carried: frozenset[str], *, abilities: Abilities
 ) -> PrecisionPlan:
     """How a version builds a precision, or an error why it cannot.
 
-    ``carried`` are the precisions in the model's own types; ``ahead`` says that the model has been
-    quantized to the precision already.
+    ``carried`` are the precisions in the model's own types.
     """
     wanted = spec.precision
     if wanted and carried and wanted not in carried and wanted not in ("best", *QUANTIZED):
@@ -75,11 +72,12 @@ def precision_plan(
             facts={"model": spec.model.path},
             fix=f"leave --precision out, or build the model that {shown} was made from",
         )
-    step = None if ahead else step_ahead(spec, carried)
-    if ahead or step is not None:
-        spec, carried = (
-            spec.having(calibration=None, calibration_cache=None),
-            carried | {str(wanted)},
+    if wanted == "fp8" and wanted not in carried and abilities.strong:
+        model = shlex.quote(spec.model.path)
+        raise UsageError(
+            "FP8 is built from a model that was quantized to it",
+            facts={"model": spec.model.path},
+            fix=f"first: trtbench quantize {model} --precision fp8 --calibration DATA",
         )
     forced = spec.options.get("typing") == "strong"
     if forced and not abilities.strong:
@@ -90,37 +88,12 @@ def precision_plan(
         )
     strong = not abilities.weak or forced or (carried and abilities.strong)
     plan = (_strong if strong else _weak)(spec, carried, abilities)
-    if _has_scales(spec) and not plan.calibrate and not plan.steps:
+    if _has_scales(spec) and not plan.calibrate and plan.step is None:
         raise UsageError(
             f"calibration would have no effect: the engine is built in {plan.precision}",
             fix="--precision int8, or leave --calibration and --calibration-cache out",
         )
-    return plan if step is None else plan.having(steps=(step, *plan.steps))
-
-
-def step_ahead(spec: BuildSpec, carried: frozenset[str]) -> PrecisionStep | None:
-    """What NVIDIA ModelOpt does to the model before the builder is started, if anything.
-
-    It lives in an interpreter of its own, and what it makes is the same for every version.
-    """
-    wanted, quantizer = spec.precision, spec.options.get("quantizer")
-    if quantizer is not None and (quantizer != "modelopt" or wanted not in QUANTIZED):
-        raise UsageError(
-            f"--opt quantizer={quantizer} has no effect",
-            fix="--opt quantizer=modelopt with --precision int8, or leave it out",
-        )
-    if wanted not in QUANTIZED or wanted in carried or (wanted == "int8" and quantizer is None):
-        return None
-    reason = f"{wanted.upper()} is built from a model that was quantized to it"
-    if spec.calibration is None:  # a cache of scales is of no use to a quantizer
-        raise _without_data(spec, f"{reason}, and there are no data to do so")
-    if spec.options.get("modelopt") is None:
-        raise UnavailableError(
-            f"{reason} by NVIDIA ModelOpt, and no interpreter is set that has it",
-            facts={"setting": "runtimes.modelopt.python in trtbench.toml, or --opt modelopt=PATH"},
-            fix=f"{MAKE_MODELOPT}, then set it to modelopt/bin/python",
-        )
-    return PrecisionStep(precision=wanted, reason=reason, by="modelopt")
+    return plan
 
 
 def _has_scales(spec: BuildSpec) -> bool:
@@ -143,19 +116,19 @@ def _strong(spec: BuildSpec, carried: frozenset[str], abilities: Abilities) -> P
             f"'best' means nothing to {abilities.title}: the types of the model decide",
             fix="--precision fp16, or another one by name",
         )
-    steps: tuple[PrecisionStep, ...] = ()
+    step = None
     if wanted in FLAGS and wanted is not None and wanted not in carried:
         reason = f"{abilities.title} builds the types that the model carries"
         if wanted not in HALF and not _has_scales(spec):
             raise _without_data(spec, f"{wanted} needs data to quantize the model with: {reason}")
         by: Quantizer = "cast" if wanted in HALF else "onnxruntime"
-        steps = (PrecisionStep(precision=wanted, reason=reason, by=by),)
-    types = _ordered({*carried, *(step.precision for step in steps)})
+        step = PrecisionStep(precision=wanted, reason=reason, by=by)
+    types = _ordered({*carried, *([step.precision] if step else [])})
     return PrecisionPlan(
         typing="strong",
         precision="+".join(types) or ("tf32" if wanted == "tf32" else "fp32"),
         tf32=wanted == "tf32" or bool(types),
-        steps=steps,
+        step=step,
     )
 
 
@@ -210,48 +183,36 @@ class PreparedModel(Value, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def made_ahead(folder: Path) -> Path | None:
-    """The model with its types, where the folder of the job came with one."""
-    return folder / TYPED if (folder / TYPED).is_file() else None
-
-
 def prepare_model(
     spec: BuildSpec, plan: PrecisionPlan, *, folder: Path, stage: Stage
 ) -> PreparedModel:
-    """Do the steps of a plan; without any, the model is built as it is, or as it was made ahead."""
-    ahead, notes = made_ahead(folder), tuple[str, ...]()
-    if ahead is None and not plan.steps:
+    """Cast or quantize the model where the plan says so; else it is built as it is."""
+    step = plan.step
+    if step is None:
         return PreparedModel(path=Path(spec.model.path))
-    if ahead is None:
-        step = plan.steps[0]
-        stage(step.verb)
-        try:
-            from trtbench.convert.quantize import quantize
+    stage(step.verb)
+    try:
+        from trtbench.convert.quantize import quantize
 
-            outcome = quantize(step_spec(spec, step, folder), folder=folder, stage=Stage())
-        except (ImportError, UnavailableError) as problem:
-            missing = problem.name if isinstance(problem, ImportError) else problem
-            model = shlex.quote(spec.model.path)
-            raise UnavailableError(
-                f"this interpreter cannot {step.verb} the model, and {step.reason}",
-                facts={"missing": missing or problem},
-                fix=f"first: trtbench quantize {model} --precision {step.precision}",
-            ) from None
-        notes = notes_of(spec, step, outcome)
+        outcome = quantize(_step_spec(spec, step, folder), folder=folder, stage=Stage())
+    except (ImportError, UnavailableError) as problem:
+        missing = problem.name if isinstance(problem, ImportError) else problem
+        model = shlex.quote(spec.model.path)
+        raise UnavailableError(
+            f"this interpreter cannot {step.verb} the model, and {step.reason}",
+            facts={"missing": missing or problem},
+            fix=f"first: trtbench quantize {model} --precision {step.precision}",
+        ) from None
+    done = f"{step.text}; {sum(outcome.changed.values())} nodes changed"
+    random = ("quantized with random data: no evidence of accuracy",)
+    notes = (done, *(random if spec.calibration == "random" else ()), *outcome.notes)
     # Kept beside the engine, unless its weights are in files of other names.
     alone = len(list(folder.glob(f"{TYPED}*"))) == 1
     files = {f".{spec.precision}.onnx": TYPED} if alone else {}
     return PreparedModel(path=folder / TYPED, files=files, notes=notes)
 
 
-def notes_of(spec: BuildSpec, step: PrecisionStep, outcome: QuantOutcome) -> tuple[str, ...]:
-    """What a reader of the engine's record must know of a step."""
-    done = f"{step.text}; {sum(outcome.changed.values())} nodes changed"
-    random = ("quantized with random data: no evidence of accuracy",)
-    return (done, *(random if spec.calibration == "random" else ()), *outcome.notes)
-
-
-def step_spec(spec: BuildSpec, step: PrecisionStep, folder: Path) -> QuantSpec:
+def _step_spec(spec: BuildSpec, step: PrecisionStep, folder: Path) -> QuantSpec:
     """A step as the conversion it is; data for it are put into the folder, in batches."""
     made = QuantSpec(
         model=spec.model,

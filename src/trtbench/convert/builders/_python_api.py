@@ -23,11 +23,8 @@ from typing import TYPE_CHECKING, Literal
 from trtbench.convert.builders._precision import (
     FLAGS,
     PrecisionPlan,
-    PrecisionStep,
-    made_ahead,
     precision_plan,
     prepare_model,
-    step_ahead,
     too_new,
 )
 from trtbench.convert.calibration import RANDOM, FeedArrays, calibration_items, feeds_sha256
@@ -91,8 +88,6 @@ Ranges = dict[str, ShapeProfile]
 OPTIONS = {
     "typing": "strong: hold the builder to the types of the model (TensorRT 10)",
     "calibration_items": "how many items to calibrate with at most (default: 256)",
-    "quantizer": "modelopt: NVIDIA ModelOpt quantizes to int8, as it does to fp8",
-    "modelopt": "interpreter that has it (default: runtimes.modelopt.python in trtbench.toml)",
     "tactic_sources": "none: do without the kernels of cuBLAS, cuDNN and other libraries",
     "version": "version to plan for with --dry-run where TensorRT is not installed",
 }
@@ -154,12 +149,6 @@ _PRINTED = {"FLOAT": "Float", "HALF": "Half", "INT8": "Int8", "INT32": "Int32", 
 """As the engine inspector words them."""
 
 
-def ahead_of(spec: BuildSpec) -> PrecisionStep | None:
-    """What is done to the model before the builder is started, if anything."""
-    refuse_unknown_options(f"builder {spec.runtime}", spec.options, OPTIONS)
-    return step_ahead(spec, outline_of(Path(spec.model.path)).carried)
-
-
 def plan_lines(spec: BuildSpec, *, flavour: Flavour) -> list[str]:
     """The steps of a build, and the command that repeats it; nothing is imported or built."""
     title, notes = TITLES[flavour], []
@@ -178,7 +167,7 @@ def plan_lines(spec: BuildSpec, *, flavour: Flavour) -> list[str]:
     refuse_unknown_options(f"builder {spec.runtime}", spec.options, OPTIONS)
     plan = precision_plan(spec, outline.carried, abilities=abilities)
     steps = [
-        *(step.text for step in plan.steps),
+        *([plan.step.text] if plan.step else []),
         f"parse {spec.model.name} (opset {outline.opset}) with {abilities.title}",
     ]
     if plan.calibrate:
@@ -565,8 +554,7 @@ class BuildWork:
 def build(spec: BuildSpec, *, folder: Path, stage: Stage, flavour: Flavour) -> BuildOutcome:
     """Build one engine; log and layers are left in the folder."""
     stage("load")
-    ahead = made_ahead(folder)
-    outline = outline_of(ahead or Path(spec.model.path))
+    outline = outline_of(Path(spec.model.path))
     trt, abilities = load(flavour)
     given = spec.options.get("version")
     if given and not f"{abilities.version}.".startswith(f"{given}."):
@@ -576,7 +564,7 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage, flavour: Flavour) -> B
         )
     refuse_ineffective(spec, abilities=abilities)
     refuse_unknown_options(f"builder {spec.runtime}", spec.options, OPTIONS)
-    plan = precision_plan(spec, outline.carried, abilities=abilities, ahead=ahead is not None)
+    plan = precision_plan(spec, outline.carried, abilities=abilities)
     gpu = _demand_gpu(spec, abilities)
     work = BuildWork(spec, trt, abilities, plan, outline, folder, stage)
     for text in too_new(outline, abilities=abilities):

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from trtbench.core.jobs import BuildOutcome, Stage
 from trtbench.core.spec import BuildSpec
-
-if TYPE_CHECKING:
-    from trtbench.convert.builders._precision import PrecisionStep
 
 
 class Builder(Protocol):
@@ -26,8 +23,6 @@ class Builder(Protocol):
     """Its rank when no builder is named: the usable one of the lowest number builds."""
     needs_types: Callable[[Mapping[str, str]], bool] | None = None
     """Whether, by its options, it only builds the types that are in the file."""
-    step_ahead: Callable[[BuildSpec], PrecisionStep | None] | None = None
-    """What is done to the model in another interpreter, before this one is started."""
     command_lines: Callable[[BuildSpec], list[str]] | None = None
     """The steps and commands of a build, for ``--dry-run``."""
 

@@ -15,7 +15,6 @@ LIBRARY = "tensorrt"
 CHOSEN = 2
 
 command_lines = partial(_python_api.plan_lines, flavour="tensorrt")
-step_ahead = _python_api.ahead_of
 build = partial(_python_api.build, flavour="tensorrt")
 
 

@@ -16,7 +16,6 @@ TIMING_CACHE = False
 """Kernels are chosen when the engine runs; there is nothing to time."""
 
 command_lines = partial(_python_api.plan_lines, flavour="tensorrt_rtx")
-step_ahead = _python_api.ahead_of
 build = partial(_python_api.build, flavour="tensorrt_rtx")
 
 

@@ -11,14 +11,11 @@ import msgspec
 
 from trtbench.analysis.findings import Evidence, findings_from_evidence
 from trtbench.analysis.onnx_graph import RANDOM_DATA
-from trtbench.convert.builders import _precision
 from trtbench.convert.builders._precision import (
     FLAGS,
     QUANTIZED,
     PrecisionPlan,
-    PrecisionStep,
     PreparedModel,
-    made_ahead,
     precision_plan,
     prepare_model,
     too_new,
@@ -61,16 +58,12 @@ OPTIONS = {
     "binary": "path of trtexec (default: on PATH, or where NVIDIA's packages put it)",
     "version": "TensorRT version to write commands for where trtexec is not installed",
     "typing": "strong: the types of the ONNX file hold",
-    "quantizer": "modelopt: NVIDIA ModelOpt quantizes to int8, as it does to fp8",
-    "modelopt": "interpreter that has it (default: runtimes.modelopt.python in trtbench.toml)",
     "calibration_items": "how many items to calibrate with at most (default: 256)",
     "sparsity": "disable, enable or force",
     "avg_timing": "how often a tactic is timed",
     "tempdir": "folder for temporary files",
 }
 """What ``--opt key=value`` may set."""
-STEP_OPTIONS = ("quantizer", "modelopt", "calibration_items")
-"""Options of a quantization, which trtexec itself must not see."""
 MADE_UP = f"trtexec makes up INT8 scales, as from {RANDOM_DATA}: no evidence of accuracy"
 """It does so whenever it is given neither a cache nor a quantized model."""
 PARSED = "Finished parsing network model"
@@ -118,8 +111,8 @@ def command_lines(spec: BuildSpec) -> list[str]:
     target = target_from_options(spec.options, find=trtexec_binary, ask=help_text)
     folder = Path(spec.output).parent
     plan = _types_plan(spec, abilities=target.abilities)
-    steps = plan.steps if plan is not None else ()
-    model = Path(f"{spec.output}.{spec.precision}.onnx") if steps else None
+    step = plan.step if plan is not None else None
+    model = Path(f"{spec.output}.{spec.precision}.onnx") if step else None
     typed = _typed_spec(spec, plan, model=model) if plan is not None else spec
     command = build_command(
         _passed_on(typed), binary=target.binary, abilities=target.abilities, folder=folder
@@ -127,15 +120,8 @@ def command_lines(spec: BuildSpec) -> list[str]:
     named = [each.replace(str(folder / GRAPH), f"{spec.output}.{GRAPH}") for each in command]
     notes = [target.note] if target.note else []
     notes += [f"# {text}" for text in _warnings(spec, typed, target.abilities.version)]
-    notes += [f"# {number}. {step.text}" for number, step in enumerate(steps, start=1)]
+    notes += [f"# 1. {step.text}"] if step else []
     return [*notes, shlex.join(named)]
-
-
-def step_ahead(spec: BuildSpec) -> PrecisionStep | None:
-    """What NVIDIA ModelOpt does to the model before trtexec is started, if anything."""
-    if spec.precision != "fp8" and "quantizer" not in spec.options:
-        return None
-    return _precision.step_ahead(spec, outline_of(Path(spec.model.path)).carried)
 
 
 def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
@@ -144,7 +130,7 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     binary = trtexec_binary(spec.options.get("binary"))
     abilities = abilities_from_help(help_text(binary), where=f"{binary} --help")
     typed, prepared = spec, PreparedModel(path=Path(spec.model.path))
-    plan = _types_plan(spec, abilities=abilities, ahead=made_ahead(folder) is not None)
+    plan = _types_plan(spec, abilities=abilities)
     if plan is not None:
         prepared = prepare_model(spec, plan, folder=folder, stage=stage)
         typed = _typed_spec(spec, plan, model=prepared.path)
@@ -262,24 +248,21 @@ def _outcome(
     )
 
 
-def _types_plan(
-    spec: BuildSpec, *, abilities: TrtexecAbilities, ahead: bool = False
-) -> PrecisionPlan | None:
+def _types_plan(spec: BuildSpec, *, abilities: TrtexecAbilities) -> PrecisionPlan | None:
     """The plan of a precision that the types of the model must carry; ``None`` for a mere flag."""
     typed = abilities.inverted or spec.options.get("typing") == "strong"
-    quantized = spec.precision == "fp8" or "quantizer" in spec.options
-    if spec.precision not in (*FLAGS, "best") or not (typed or quantized):
+    if spec.precision not in (*FLAGS, "best") or not (typed or spec.precision == "fp8"):
         return None
     known = abilities_of_version(abilities.version or "11.0", flavour="tensorrt")
     carried = outline_of(Path(spec.model.path)).carried
-    return precision_plan(spec, carried, abilities=known, ahead=ahead)
+    return precision_plan(spec, carried, abilities=known)
 
 
 def _typed_spec(spec: BuildSpec, plan: PrecisionPlan, *, model: Path | None = None) -> BuildSpec:
     """The spec for trtexec, without what the types of the model say by now."""
     strong = plan.typing == "strong"
-    quantized = any(step.precision in QUANTIZED for step in plan.steps) or not plan.steps
-    used = STEP_OPTIONS if quantized else ()
+    quantized = plan.step is None or plan.step.precision in QUANTIZED
+    used = ("calibration_items",) if quantized else ()  # which trtexec itself must not see
     options = {key: value for key, value in spec.options.items() if key not in used}
     reference = spec.model.having(path=str(model)) if model else spec.model
     return spec.having(

@@ -30,7 +30,6 @@ from trtbench.report.document import (
     Table,
     Text,
     Time,
-    cell_of,
     column,
     document_from_blocks,
     note_lines,
@@ -227,9 +226,6 @@ def _case_columns(rows: Sequence[SweepRow]) -> Iterator[Column]:
         value = row.summary.items_per_s if row.summary else None
         return Cell(value, text_from_rate(value))
 
-    def sqnr(row: SweepRow) -> Cell:
-        return Cell(row.sqnr_db, "same") if row.max_abs == 0 else cell_of(row.sqnr_db, ".1f dB")
-
     def score(metric: str) -> Callable[[SweepRow], Cell]:
         def cell(row: SweepRow) -> Cell:
             found = row.scores.get(metric)
@@ -258,9 +254,6 @@ def _case_columns(rows: Sequence[SweepRow]) -> Iterator[Column]:
         yield column("size_bytes")
     for place, metric in enumerate(dict.fromkeys(name for row in rows for name in row.scores)):
         yield score_column(metric, place, score(metric))
-    if known("max_abs"):
-        yield column("max_abs", "Max abs", kind=".3g", rank=4)
-        yield column("sqnr_db", "SQNR", sqnr, "right", rank=3)
     for name in ("layers", "parameters"):
         if known(name):
             yield column(name, name.capitalize(), kind="count", rank=8)
@@ -272,12 +265,6 @@ def _remarks(rows: Sequence[SweepRow]) -> Iterator[Text]:
         gpu = any(row.column("gpu") for row in rows)
         words = "Latency: mean / maximum per batch as the host sees it"
         yield Text(words + (", GPU the same of GPU time, where known." if gpu else "."))
-    if any(row.max_abs is not None for row in rows):
-        words = (
-            "Max abs, SQNR: difference of outputs from those of the model as given (SQNR: signal "
-            "to noise; higher is closer)."
-        )
-        yield Text(words)
     if any(row.on_front for row in rows):
         of = "the table" if compares_models(rows) else "the model"
         yield Text(f"★ no other row of {of} beats it in all of latency, throughput, accuracy.")
