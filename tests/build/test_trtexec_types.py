@@ -56,7 +56,7 @@ def test_a_strongly_typed_trtexec_gets_a_quantized_model(
     [
         (("--precision", "int8"), "int8 needs data to quantize"),
         (("--precision", "best"), "'best' means nothing to TensorRT 11.1"),
-        (("--precision", "fp8"), "there are no data"),
+        (("--precision", "fp8"), "FP8 is built from a model that was quantized"),
         (("--precision", "fp16", "--opt", "resize=crop"), "has no option 'resize'"),
     ],
 )
