@@ -145,12 +145,6 @@ def test_what_needs_no_other_unit_is_read(text: str) -> None:
     assert condition_from_text(text, names=names, kinds=kinds(names))
 
 
-def test_texts_and_numbers_do_not_mix() -> None:
-    for text in ("precision<3", "precision+1>3"):
-        with pytest.raises(UsageError):
-            met(text, precision="fp16")
-
-
 def test_what_a_condition_lacks_is_named() -> None:
     condition = condition_from_text("p99<5ms and top1>=baseline-0.5%", names=NAMES)
     assert unknown_names(condition, {"p99": 0.001, "top1": None}) == ["top1"]

@@ -122,10 +122,6 @@ class Builder:
         return Profile()
 
     def build_serialized_network(self, network: Network, config: Config) -> bytes | None:
-        if config.pools.get("workspace") == 2 and config.sources & 1:
-            lacking = "SymbolAddress for cublasGetProperty could not be loaded, check function name"
-            self.logger.log(SimpleNamespace(name="ERROR"), lacking)
-            return None
         if config.pools.get("workspace") == 1:
             self.logger.log(SimpleNamespace(name="ERROR"), "no tactics within workspace limit")
             return None

@@ -86,11 +86,11 @@ def control_flow(path: Path, op: str) -> Path:
     return save_graph(graph, path)
 
 
-def lookup(path: Path, *, rows: int, through: str = "Cast") -> Path:
+def lookup(path: Path, *, rows: int) -> Path:
     """A table of few rows, looked up by an input of integers."""
     shape = ("n", 3)
     nodes = [
-        helper.make_node(through, ["ids"], ["i"], **({"to": 7} if through == "Cast" else {})),
+        helper.make_node("Cast", ["ids"], ["i"], to=TensorProto.INT64),
         helper.make_node("Gather", ["table", "i"], ["e"]),
         helper.make_node("MatMul", ["e", "w"], ["y"]),
     ]

@@ -169,20 +169,6 @@ def test_why_the_parameters_of_an_engine_differ(tmp_path: Path) -> None:
     assert "tells no parameters" in parameter_difference(silent, model)[0]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "is empty"),
-        (b"\x00\x01\x02 nothing", "nothing that can be looked into"),
-        (b'{"a": 1}', "nothing that can be looked into"),
-    ],
-)
-def test_files_that_are_nothing(tmp_path: Path, content: bytes, message: str) -> None:
-    (tmp_path / "file").write_bytes(content)
-    with pytest.raises(InputError, match=message):
-        inspect(tmp_path / "file")
-
-
 def test_a_cut_model_a_folder_and_nothing_at_all(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="neither a file nor a run called nothing"):
         inspect("nothing", store=Store(tmp_path / "store"))

@@ -16,7 +16,7 @@ import models
 from trtbench.analysis.onnx_graph import notes_from_metadata
 from trtbench.cli import run as run_command
 from trtbench.convert.conversions import quant_spec, run_quantize, task_items
-from trtbench.core.errors import InputError, UnavailableError, UsageError
+from trtbench.core.errors import InputError, UsageError
 from trtbench.core.results import Sidecar
 from trtbench.core.spec import TensorSpec
 from trtbench.data import demo_file
@@ -94,14 +94,6 @@ def test_random_calibration_is_stamped_everywhere(
     assert "random data" in capsys.readouterr().out
 
 
-def test_fp8_without_modelopt_says_what_to_install(tmp_path: Path, calibration: Path) -> None:
-    with pytest.raises(UnavailableError, match="ModelOpt") as caught:
-        quantize(DIGITS, "fp8", output=tmp_path / "m.onnx", calibration=calibration)
-    assert "nvidia-modelopt[onnx]" in (caught.value.fix or "")
-    assert not (tmp_path / "m.onnx").exists()
-    assert not list(tmp_path.glob("*.json"))
-
-
 @pytest.mark.parametrize("op", ["If", "Loop"])
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
 def test_control_flow_is_left_alone_and_the_rest_is_converted(
@@ -127,17 +119,6 @@ def test_random_indices_stay_within_the_table(tmp_path: Path, precision: str) ->
     sidecar = quantize(source, precision, calibration=calibration, items=32)
     assert sidecar.difference[0].nonfinite == 0
     assert sidecar.unverified is None
-
-
-def test_inputs_the_model_cannot_take_are_told_with_a_way_out(tmp_path: Path) -> None:
-    source = lookup(tmp_path / "net.onnx", rows=5, through="Neg")  # not followed: out of range
-    with pytest.raises(InputError, match="does not run on the inputs that were drawn") as caught:
-        quantize(source, "fp16")
-    assert "--inputs" in (caught.value.fix or "")
-    with pytest.raises(InputError, match="could not quantize") as caught:
-        quantize(source, "int8", calibration="random", items=32)
-    assert "out of data bounds" in caught.value.facts["reason"]
-    assert "--calibration" in (caught.value.fix or "")
 
 
 def test_an_operator_nobody_knows_is_told_once_and_without_the_folder_of_the_job(

@@ -77,21 +77,16 @@ def test_flags_of_each_precision(
 def test_settings_reach_the_builder(tensorrt: Any, tmp_path: Path) -> None:
     more = ({"image": ShapeProfile(min=(16, 3, 8, 8), opt=(16, 3, 8, 8), max=(16, 3, 8, 8))},)
     build(tmp_path, workspace_bytes=1 << 20, refit=True, version_compatible=True,
-          optimization_level=5, dla_core=1, more_profiles=more)  # fmt: skip
+          optimization_level=5, dla_core=1, more_profiles=more,
+          options={"tactic_sources": "none"})  # fmt: skip
     config: Any = told()
     assert config.pools == {"workspace": 1 << 20}
+    assert config.sources == 0
     assert {"REFIT", "VERSION_COMPATIBLE", "GPU_FALLBACK"} <= config.on
     assert config.builder_optimization_level == 5
     assert config.DLA_core == 1
     assert [each.shapes["image"][1][0] for each in config.profiles] == [4, 16]
     assert config.previews == {"sharing"}  # later versions need no asking
-
-
-def test_a_library_that_is_missing_can_be_done_without(tensorrt: Any, tmp_path: Path) -> None:
-    with pytest.raises(JobError, match="cublasGetProperty") as caught:
-        build(tmp_path / "with", workspace_bytes=2)
-    assert "--opt tactic_sources=none" in str(caught.value.fix)
-    build(tmp_path / "without", workspace_bytes=2, options={"tactic_sources": "none"})
 
 
 def test_int8_is_calibrated_once(tensorrt: Any, tmp_path: Path) -> None:

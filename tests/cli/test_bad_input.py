@@ -167,26 +167,6 @@ def test_a_folder_for_results_is_tried_before_the_work(say, command, flag):
 # --- runs ------------------------------------------------------------------------------------
 
 
-def test_runs_are_listed_by_what_is_asked_for_and_one_outside_is_found_again(say, tmp_path):
-    assert bench(say, "tiny.onnx", "--batch", 1, "--tag", "first", "--tag", "both")[0] == 0
-    models.tiny_model(tmp_path / "other.onnx")
-    assert bench(say, "other.onnx", "--batch", 2, "--tag", "both", "-o", "outside/mine")[0] == 0
-
-    def listed(*flags: object) -> list[str]:
-        return [entry["model"] for entry in say("runs", *flags, "--json").json]
-
-    assert listed("--tag", "both") == ["other.onnx", "tiny.onnx"]
-    assert listed("--model", "TINY") == listed("--tag", "first") == ["tiny.onnx"]
-    assert listed("-r", "onnxruntime", "--since", "today", "--until", "today") == listed()
-    assert listed("-r", "torch") == listed("--until", "yesterday") == listed("--failed") == []
-    assert listed("--limit", 1) == ["other.onnx"]
-    assert say("runs", "path", "last").out == f"{tmp_path / 'outside' / 'mine'}\n"
-    Path("outside").rename("moved")
-    assert "fix: trtbench runs reindex" in say("runs", "show", "last").err
-    assert say("runs", "reindex", "moved").status == 0
-    assert say("runs", "path", "last").out == f"{tmp_path / 'moved' / 'mine'}\n"
-
-
 def test_days_are_counted_back_as_far_as_there_are_any() -> None:
     days = [day_from_text(text) for text in ("7d", "yesterday", "today")]
     assert (days[2] - days[0]).days in (7, 8)  # midnight may pass between two of them

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import sys
 import threading
 import types
@@ -12,13 +11,10 @@ from pathlib import Path
 import pytest
 
 from trtbench.core.errors import UnavailableError, UsageError
-from trtbench.executors import ray as _ray_nodes
 from trtbench.executors._node import Slot, Slots
 from trtbench.executors.contract import Executor, ExecutorSettings, Needs
 from trtbench.executors.ray import JOINS, open_executor
 from trtbench.executors.ssh import hosts_from_file, slots_of
-from trtbench.requests.execution import opened_executor
-from trtbench.requests.measure import BenchRequest
 
 GIB = 1 << 30
 GPU = Slot(
@@ -72,19 +68,6 @@ def test_nobody_fits_and_every_machine_says_why() -> None:
     assert caught.value.facts["machines"] == "none"
 
 
-@pytest.mark.parametrize(
-    ("executor", "flag"),
-    [("local", "hosts"), ("local", "address"), ("ray", "hosts"), ("ssh", "address")],
-)
-def test_a_flag_for_another_executor_is_refused(executor, flag) -> None:
-    request = BenchRequest(model="m.onnx", executor=executor, **{flag: "x"})
-    with (
-        pytest.raises(UsageError, match=f"--{flag} says nothing"),
-        opened_executor(request),
-    ):
-        pass
-
-
 def test_idle_places_are_used_first_and_a_taken_one_is_waited_for() -> None:
     places = [Slot(machine=name, title=name) for name in ("a", "b")]
     slots, told = Slots(lambda: places), []
@@ -112,30 +95,6 @@ def test_idle_places_are_used_first_and_a_taken_one_is_waited_for() -> None:
         thread.join()
     assert told == ["waiting for a machine"]
     assert len(got) == 1
-
-
-def test_a_place_is_free_again_after_an_error() -> None:
-    slots = Slots(lambda: [CPU])
-    with pytest.raises(ZeroDivisionError), slots.taken(Needs(), notify=quiet):
-        raise ZeroDivisionError
-    with slots.taken(Needs(), notify=pytest.fail) as slot:
-        assert slot is CPU
-
-
-def test_a_machine_that_leaves_while_one_waits_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trtbench.executors._node.PLACES_S", 0.01)
-    places = [CPU]
-    slots = Slots(lambda: places)
-
-    def leave(text: str) -> None:
-        places.clear()
-
-    with (
-        slots.taken(Needs(), notify=quiet),
-        pytest.raises(UnavailableError, match="no machine can ever"),
-        slots.taken(Needs(), notify=leave),
-    ):
-        pass
 
 
 @pytest.mark.parametrize("begins_with", [[], [CPU]])
@@ -308,28 +267,3 @@ def test_a_cluster_that_cannot_be_joined_says_why(
     assert caught.value.facts == {"address": "ray://head:10001", **facts}
     assert fix in (caught.value.fix or "")
     assert len(times) == asked  # what may pass by itself is tried again
-
-
-@pytest.mark.parametrize("scheme", ["", "ray://"])
-def test_a_port_at_which_nothing_listens_is_said_before_ray_tries(
-    monkeypatch: pytest.MonkeyPatch, scheme: str
-) -> None:
-    monkeypatch.setattr(_ray_nodes, "LISTEN_S", 0.0)
-    asked: list[str] = []
-    ray = types.SimpleNamespace(
-        is_initialized=lambda: False,
-        init=lambda address, **_: asked.append(address),
-        remote=lambda **_: lambda task: task,
-    )
-    monkeypatch.setitem(sys.modules, "ray", ray)  # type: ignore[arg-type]
-    with socket.socket() as head:
-        head.bind(("127.0.0.1", 0))  # taken, and nobody listens yet
-        address = f"{scheme}127.0.0.1:{head.getsockname()[1]}"
-        with pytest.raises(UnavailableError, match="cannot be joined") as caught:
-            open_executor(ExecutorSettings(address=address))
-        assert caught.value.facts == {"address": address, "reason": "nothing listens there"}
-        assert not asked
-        head.listen()
-        monkeypatch.setattr(_ray_nodes, "LISTEN_S", 30.0)
-        open_executor(ExecutorSettings(address=address))
-    assert asked == [address]

@@ -176,15 +176,6 @@ def test_a_job_of_another_version_is_refused(tmp_path: Path) -> None:
     assert (caught.value.facts["there"], caught.value.facts["here"]) == (__version__, "0.0.1")
 
 
-def test_who_waits_for_a_place_is_let_go_too(tmp_path: Path, ssh: Path) -> None:
-    executor = open_executor(ExecutorSettings(hosts=hosts(tmp_path)))
-    executor.close()
-    spec = runs.quick_spec(tmp_path, runtime="clocked")
-    with pytest.raises(KeyboardInterrupt):
-        run_bench(spec, store=Store(tmp_path / "store"), execution=Execution(executor=executor))
-    assert not ssh.exists(), "a host was reached"
-
-
 def test_a_closed_executor_lets_go_of_what_it_measures(tmp_path: Path, ssh: Path) -> None:
     executor = open_executor(ExecutorSettings(hosts=hosts(tmp_path)))
     assert executor.width(Needs()) == 1

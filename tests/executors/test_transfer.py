@@ -397,14 +397,6 @@ def test_a_class_without_images_is_a_class_there_too(tmp_path) -> None:
     assert folders == ["cat", "dog", "emu"]
 
 
-def test_the_code_that_a_setting_names_travels(tmp_path) -> None:
-    (tmp_path / "hook.py").write_text("def boxes(): pass\n")
-    files = InputFiles(task="detection")
-    told = files.take("settings", {"decoder": f"{tmp_path}/hook.py:boxes", "nms": "off"})
-    assert told == {"decoder": "trtbench-file:0/hook.py:boxes", "nms": "off"}
-    assert sent(files) == {"hook.py"}
-
-
 def test_one_file_under_two_names_is_sent_once(tmp_path) -> None:
     np.savez(tmp_path / "in.npz", x=np.ones(3))
     (tmp_path / "again.npz").write_bytes((tmp_path / "in.npz").read_bytes())
@@ -425,26 +417,6 @@ def test_a_folder_of_too_many_files_is_refused_before_any_is_read(tmp_path, monk
         upload_from_job(
             RemoteJob(id="r", files={"0": FileGroup(folder=str(tmp_path), names=("all",))})
         )
-
-
-def test_links_to_folders_are_not_left_out_in_silence(tmp_path) -> None:
-    (tmp_path / "val").mkdir()
-    (tmp_path / "far").mkdir()
-    (tmp_path / "val" / "cat").symlink_to(tmp_path / "far")
-    group = FileGroup(folder=str(tmp_path), names=("val",))
-    with pytest.raises(InputError, match="a link to a folder"):
-        upload_from_job(RemoteJob(id="r", files={"0": group}))
-    (tmp_path / "given").symlink_to(tmp_path / "far")  # what was asked for may be one
-    (tmp_path / "far" / "1.png").write_bytes(b"1")
-    group = FileGroup(folder=str(tmp_path), names=("given",))
-    assert len(upload_from_job(RemoteJob(id="r", files={"0": group})).files) == 1
-
-
-def test_a_repository_of_code_in_a_folder_is_refused_in_words(tmp_path) -> None:
-    (tmp_path / "repo").mkdir()
-    (tmp_path / "repo" / "hubconf.py").write_text("def net(): pass\n")
-    with pytest.raises(InputError, match=r"torch\.hub"):
-        InputFiles().model(f"torch.hub:{tmp_path}/repo/net")
 
 
 def test_what_is_named_from_a_folder_above_keeps_its_name(tmp_path, monkeypatch) -> None:

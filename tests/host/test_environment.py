@@ -217,13 +217,6 @@ def test_commit_of_a_worktree_is_its_own(repository, tmp_path):
     assert commit_of(tree) != commit_of(repository)
 
 
-def test_no_commit_yet_no_repository_and_a_damaged_one(repository, tmp_path):
-    assert commit_of(tmp_path) is None
-    assert commit_of(tmp_path / "missing") is None
-    (repository / ".git/HEAD").write_text("ref: refs/heads/unborn\n")
-    assert commit_of(repository) is None
-
-
 def test_a_large_core_is_taken_before_a_small_one(tmp_path: Path) -> None:
     for core, capacity in ((0, 420), (1, 420), (4, 1024), (5, 1024)):
         (tmp_path / f"cpu{core}").mkdir()

@@ -60,21 +60,6 @@ def test_an_interpreter_that_cannot_work_is_refused(
     assert fix in (caught.value.fix or "")
 
 
-def test_a_folder_or_nothing_in_the_place_of_an_interpreter(tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "python").write_bytes(b"no program")
-    with pytest.raises(UnavailableError, match="no Python interpreter at") as caught:
-        check_interpreter(str(tmp_path))
-    assert caught.value.fix == f"--python {tmp_path}/bin/python"
-    with pytest.raises(UnavailableError, match="no Python interpreter at") as caught:
-        check_interpreter("/no/such/python")
-    assert "trtbench.toml" in (caught.value.fix or "")
-    (tmp_path / "bin" / "python").chmod(0o755)
-    with pytest.raises(UnavailableError, match="not a Python interpreter") as caught:
-        check_interpreter(str(tmp_path / "bin" / "python"))
-    assert "format" in caught.value.facts["it said"]
-
-
 def test_a_worker_elsewhere_is_lent_this_very_package(monkeypatch: pytest.MonkeyPatch) -> None:
     program, flag, code = worker_command(OTHER)
     assert (program, flag) == (OTHER, "-c")

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from nvml_standin import (
     NVMLError,
@@ -14,9 +12,7 @@ from nvml_standin import (
 )
 
 from trtbench.core.run import Gpu
-from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.host import nvml
-from trtbench.runtimes._turns import sm_clock
 
 FIELD_OF = {
     "nvmlDeviceGetUUID": ["uuid"],
@@ -113,20 +109,3 @@ def test_several_questions_pay_once_for_the_start_and_everything_is_closed():
     with pytest.raises(KeyError), using(door), nvml.kept_open():
         raise KeyError
     assert door.sessions == 0
-
-
-def test_a_clock_is_known_where_nvml_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    spec = RunSpec(model=ModelRef(path="a.engine", format="engine"), runtime="tensorrt")
-    door: Any = StandIn()
-    with using(door), sm_clock(spec) as ask:
-        assert ask() == 1.98e9
-    assert door.sessions == 0, "NVML is closed again"
-    silent: list[Any] = [
-        StandIn(refused={"nvmlDeviceGetClockInfo"}),
-        StandIn(refused={"everything"}),
-        Refusing(RuntimeError("no driver")),
-    ]
-    for each in silent:
-        with using(each), sm_clock(spec) as ask:
-            assert ask() is None
