@@ -7,7 +7,6 @@ from stand-ins for torchvision, timm and ultralytics that have the same entry po
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import zipfile
@@ -25,7 +24,7 @@ from trtbench.convert.export import Example, _exporter, write_onnx
 from trtbench.core.errors import UnavailableError, UsageError
 from trtbench.core.results import InputShape, Sidecar
 from trtbench.models.identity import read_sidecar
-from trtbench.models.torch_models import TorchSource, archive_kind, import_torch, modules_named
+from trtbench.models.torch_models import TorchSource, archive_kind, import_torch
 from trtbench.requests.convert import ExportRequest
 from trtbench.requests.execution import Execution
 
@@ -46,20 +45,8 @@ class Net(nn.Module):
     def forward(self, x):
         return self.head(self.norm(self.conv(x)).relu().mean((2, 3)))
 
-class Two(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.table = nn.Embedding(100, 4)
-
-    def forward(self, ids, scale):
-        hidden = self.table(ids) * scale
-        return {"hidden": hidden, "pooled": hidden.mean(1)}
-
 def make():
     return Net()
-
-def make_two():
-    return Two()
 
 class Attentive(nn.Module):
     def __init__(self):
@@ -212,19 +199,6 @@ def test_archives_are_told_apart_without_loading_them(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_what_a_pickle_would_run_is_named_without_running_it(tmp_path: Path) -> None:
-    import pickle
-
-    class Evil:
-        def __reduce__(self) -> tuple[object, ...]:
-            return (os.system, (f"touch {tmp_path / 'ran'}",))
-
-    (tmp_path / "evil.pt").write_bytes(pickle.dumps(Evil()))
-    assert archive_kind(tmp_path / "evil.pt") == "pickle"
-    assert modules_named(tmp_path / "evil.pt") == {"posix"}
-    assert not (tmp_path / "ran").exists()
-
-
 @needs_torch
 def test_torchvision_by_name_with_an_open_batch(world: Path) -> None:
     sidecar = made("torchvision:netone", output="net.onnx", weights="none", opset=18)
@@ -244,18 +218,6 @@ def test_torchvision_by_name_with_an_open_batch(world: Path) -> None:
     assert {path.name for path in world.iterdir()} - {"__pycache__"} == {
         "libraries", "mynet.py", "net.onnx", "net.json",
     }  # fmt: skip
-
-
-@needs_torch
-def test_several_inputs_by_name_of_different_types(world: Path) -> None:
-    in_torch("import torch, mynet; torch.save(mynet.make_two().state_dict(), 'two.pt')")
-    shapes = ["scale:-1x1x1", "ids:-1x6:int64"]  # not in the order of forward
-    for exporter in ("legacy", "dynamo"):
-        sidecar = made("two.pt", input_shapes=shapes, factory="mynet:make_two", exporter=exporter)
-        assert [diff.name for diff in sidecar.difference] == ["hidden", "pooled"]
-        assert all(diff.close == 1.0 for diff in sidecar.difference)
-        inputs = {each.name for each in onnx.load(world / "two.onnx").graph.input}
-        assert inputs == {"ids", "scale"}
 
 
 @needs_torch

@@ -94,6 +94,12 @@ def test_random_calibration_is_stamped_everywhere(
     assert "random data" in capsys.readouterr().out
 
 
+def test_calibrating_on_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for precision in ("int8", "fp8"):
+        assert run_command(["quantize", str(DIGITS), "--precision", precision, "-o", "x.onnx"]) == 2
+        assert "--calibration random" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("op", ["If", "Loop"])
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
 def test_control_flow_is_left_alone_and_the_rest_is_converted(

@@ -147,6 +147,12 @@ def test_a_node_that_cannot_be_parsed_is_named(tmp_path: Path) -> None:
     assert "Unheard" in log.read_text()
 
 
+@pytest.mark.parametrize("target", ["sm_90", "sm_87", "hopper"])
+def test_a_gpu_that_tensorrt_rtx_does_not_know(tmp_path: Path, target: str) -> None:
+    error = refused(conv(tmp_path), target=(target,), **BATCHES)
+    assert "sm_86" in error.facts["known"]
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -209,7 +209,6 @@ def test_the_first_to_fail_ends_the_others() -> None:
     assert executor.closed
 
 
-NODES = (("small", 4.0), ("large", 16.0))
 MISMATCH = """Version mismatch: The cluster was started with:
     Ray: 2.9.0
     Python: 3.10.2
