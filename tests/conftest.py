@@ -16,7 +16,7 @@ import pytest
 import every_test
 from made_artefacts import install_trtexec, make_artefacts
 from ready_processes import ready_processes
-from real_parts import find_torch
+from real_parts import find_browser, find_torch
 from trtbench.core.properties import variable_of
 from waiting import wait_for
 
@@ -102,6 +102,24 @@ def torch_python() -> str:
     if found is None:
         pytest.skip("no PyTorch: set TRTBENCH_TEST_TORCH_PYTHON, or make .venv-torch/.installed")
     return found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium, where there is one; no browser is ever downloaded."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    program = find_browser()
+    if program is None:
+        pytest.skip("no Chromium here (apt-get install chromium)")
+    flags = [
+        "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+        "--disable-background-networking", "--disable-component-update", "--disable-default-apps",
+        "--disable-dev-shm-usage",
+    ]  # fmt: skip
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=program, headless=True, args=flags)
+        yield started
+        started.close()
 
 
 @pytest.fixture(scope="session")

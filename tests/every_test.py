@@ -18,7 +18,6 @@ from typing import Any
 import hypothesis
 import pytest
 
-HERE = Path(__file__).resolve().parent
 LATER = "make test-all runs it"
 
 PARTS = {

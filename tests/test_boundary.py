@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -62,15 +60,6 @@ def test_a_very_long_text_becomes_a_name_that_file_systems_take(tmp_path: Path) 
     (tmp_path / f"{name}.html").touch()
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["", "/etc/passwd", "..", "../x", "a/../../x", "a\0b", "..\\x", "C:\\x", "~/.bashrc", "."],
-)
-def test_names_that_lead_out_of_a_folder_are_refused(name: str) -> None:
-    with pytest.raises(InputError, match="leads out"):
-        boundary.check_name(name)
-
-
 def test_a_name_below_a_folder_is_found_and_one_through_a_link_is_not(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     (folder / "parts").mkdir(parents=True)
@@ -93,35 +82,6 @@ def test_what_is_inside_is_told_with_links_followed(tmp_path: Path) -> None:
     assert not boundary.is_inside(store, store)
     assert not boundary.is_inside(store, store / "out")
     assert not boundary.is_inside(store, store / ".." / "other")
-
-
-def test_a_file_that_everyone_can_write_does_not_steer(tmp_path: Path) -> None:
-    file = tmp_path / "trtbench.toml"
-    file.write_text("")
-    assert boundary.stranger(file) is None
-    file.chmod(0o666)
-    assert "everyone" in (boundary.stranger(file) or "")
-    file.chmod(0o644)
-    tmp_path.chmod(0o777)
-    assert str(tmp_path) in (boundary.stranger(file) or "")
-    tmp_path.chmod(0o1777)
-    assert boundary.stranger(file) is None
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
-def test_a_file_of_another_user_does_not_steer_unless_sudo_was_called_by_that_user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "trtbench.toml"
-    file.write_text("")
-    os.chown(file, 12345, 12345)
-    assert "12345" in (boundary.stranger(file) or "")
-    monkeypatch.setenv("SUDO_UID", "12345")
-    assert boundary.stranger(file) is None
-    monkeypatch.delenv("SUDO_UID")
-    os.chown(file, 0, 0)
-    os.chown(tmp_path, 12345, 12345)
-    assert "belongs to" in (boundary.stranger(file) or "")
 
 
 def test_a_link_laid_by_another_user_does_not_steer(tmp_path: Path) -> None:
@@ -255,14 +215,6 @@ def test_a_secret_that_is_a_word_of_its_own_is_masked() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/dev/random"])
-def test_devices_are_refused(device: str) -> None:
-    assert stat.S_ISCHR(Path(device).stat().st_mode)
-    for work in (boundary.read_bytes, boundary.check_file):
-        with pytest.raises(InputError, match="device"):
-            work(Path(device))
-
-
 def test_files_beyond_a_size_are_refused_before_they_are_read(tmp_path: Path) -> None:
     large = tmp_path / "large"
     with open(large, "wb") as file:
@@ -273,16 +225,6 @@ def test_files_beyond_a_size_are_refused_before_they_are_read(tmp_path: Path) ->
     small.write_bytes(b"abc")
     assert boundary.read_bytes(small, most=3) == b"abc"
     assert boundary.read_bytes(Path("/proc/self/stat")).startswith(b"%d " % os.getpid())
-
-
-def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
-    bomb = tmp_path / "bomb.npz"
-    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("x.npy", b"\0" * 2**22)
-    assert bomb.stat().st_size < 2**14
-    boundary.check_archive(bomb)
-    with pytest.raises(InputError, match="unpacks"):
-        boundary.check_archive(bomb, most=2**20)
 
 
 def test_deep_brackets_are_refused_and_those_in_texts_do_not_count() -> None:

@@ -7,7 +7,6 @@ import json
 from typing import Any
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
 
@@ -27,20 +26,6 @@ def test_the_record_names_the_bytes(facts: dict[str, Any]) -> None:
     }
     assert found == facts["sha256"]
     assert set(found) == set(demo_files()) - {"digits.json"}
-
-
-@pytest.mark.parametrize("precision", MODELS)
-def test_a_model_is_one_file_for_tensorrt_8_6_with_a_dynamic_batch(precision: str) -> None:
-    loaded = onnx.load(demo_file(MODELS[precision]))
-    onnx.checker.check_model(loaded, full_check=True)
-    assert [(entry.domain, entry.version) for entry in loaded.opset_import] == [("", 17)]
-    assert loaded.ir_version <= 8
-    stored = {tensor.data_location for tensor in loaded.graph.initializer}
-    assert onnx.TensorProto.EXTERNAL not in stored
-    (image,), (logits,) = loaded.graph.input, loaded.graph.output
-    assert (image.name, logits.name) == ("image", "logits")
-    dims = [d.dim_param or d.dim_value for d in image.type.tensor_type.shape.dim]
-    assert dims == ["batch", 1, 32, 32]
 
 
 @pytest.mark.parametrize("precision", MODELS)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from real_parts import find_browser
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 
@@ -23,12 +20,8 @@ LAYERS = 1000
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Open the drawing on its own, as a file."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    program = find_browser()
-    if program is None:
-        pytest.skip("no Chromium here (apt-get install chromium)")
     layers = [
         conv(f"/block{n // 10}/conv{n}", (f"t{n}", "fp16"), (f"t{n + 1}", "fp16"))
         for n in range(LAYERS)
@@ -36,20 +29,14 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     engine = table(layers, [1.0 + n % 7 for n in range(LAYERS)])
     path = tmp_path_factory.mktemp("drawing") / "engine.svg"
     path.write_text(svg_from_engine(engine, title="engine"), encoding="utf-8")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=program, headless=True, args=["--no-sandbox", "--disable-gpu"]
-        )
-        opened = browser.new_page(viewport={"width": 1280, "height": 900})
-        opened.set_default_timeout(0)  # what never comes ends with the time of the test
-        said: list[str] = []
-        opened.on("console", lambda message: said.append(message.text))
-        opened.on("pageerror", lambda problem: said.append(str(problem)))
-        opened.goto(path.as_uri())
-        opened.wait_for_selector("svg[data-seen]", state="attached")
-        opened.said = said
-        yield opened
-        browser.close()
+    opened = browser.new_page(viewport={"width": 1280, "height": 900})
+    opened.set_default_timeout(0)  # what never comes ends with the time of the test
+    opened.said = []
+    opened.on("console", lambda message: opened.said.append(message.text))
+    opened.on("pageerror", lambda problem: opened.said.append(str(problem)))
+    opened.goto(path.as_uri())
+    opened.wait_for_selector("svg[data-seen]", state="attached")
+    return opened
 
 
 def scale(page: Any) -> float:

@@ -9,38 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from made_runs import NASTY, full_runs, made_failure, made_profile, made_run
-from PIL import Image
 
-from real_parts import find_browser
 from trtbench.report.compose import document_from_runs
 from trtbench.report.renderers import html
 from waiting import wait_for
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
-
-FLAGS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update", "--disable-default-apps",
-    "--disable-dev-shm-usage",
-)  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Start Chromium, or skip where there is none; no browser is ever downloaded."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    program = find_browser()
-    if program is None:
-        pytest.skip("no Chromium here (apt-get install chromium)")
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(
-            executable_path=program, headless=True, args=list(FLAGS)
-        )
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")
@@ -150,23 +126,6 @@ def test_data_are_saved_from_inside_the_page(opened: Opened, tmp_path: Path) -> 
     table = list(csv.DictReader(io.StringIO(saved('figure[data-table="summary"] .save-table'))))
     assert {row["id"] for row in table} >= {"engine-1", "torch-1"}
     assert float(table[0]["median_s"]) < 1
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_both_schemes_colour_page_and_charts(browser: Any, report: Path, scheme: str) -> None:
-    opened = Opened(browser, report, color_scheme=scheme)
-    picture = np.asarray(Image.open(io.BytesIO(opened.page.screenshot())).convert("L"))
-    ground = float(np.median(picture))
-    assert ground > 230 if scheme == "light" else ground < 50
-    script = "(e) => getComputedStyle(e.querySelector('text')).fill"
-    chart = opened.page.locator("#figure-percentiles svg")
-    fill = chart.evaluate(script)
-    brightness = sum(int(part) for part in fill[4:-1].split(",")[:3]) / 3
-    assert brightness < 100 if scheme == "light" else brightness > 180, fill
-    opened.page.click(".theme")
-    assert wait_for(lambda: chart.evaluate(script) != fill)
-    assert opened.said == []
-    opened.context.close()
 
 
 def test_it_fits_a_phone(browser: Any, report: Path) -> None:

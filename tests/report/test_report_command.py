@@ -3,10 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from made_runs import made_profile, made_run
 
-from trtbench.cli import trtbench as group
 from trtbench.core.errors import InputError
 from trtbench.core.run import Run
 from trtbench.store.directory import write_record, write_samples
@@ -22,13 +20,6 @@ def stored(folder: Path, run: Run) -> Path:
     write_record(target, run.record)
     write_samples(target, run.times)
     return target
-
-
-def invoke(*arguments: str | Path) -> tuple[int, str]:
-    done = CliRunner().invoke(group, ["report", *map(str, arguments)])
-    if done.exception and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return done.exit_code, done.output
 
 
 def test_what_lies_beside_a_run_is_taken_in(tmp_path: Path) -> None:

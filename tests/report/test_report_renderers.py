@@ -55,11 +55,6 @@ from trtbench.report.renderers import md, png, tex
 from trtbench.report.renderers.csv import NOTHING
 from trtbench.report.renderers.terminal import text
 
-NAMES = (
-    "resnet18_with_a_very_long_name_and_batch_normalisation_folded.int8.onnx",
-    "resnet18_with_a_very_long_name_and_batch_normalisation_folded.fp16.onnx",
-)
-
 
 def document(*blocks: Block, title: str = "") -> Document:
     section = Section(id="only", title="", blocks=blocks)
@@ -75,17 +70,6 @@ def table(*names: str, numbers: int = 4) -> Table:
     return table_from_rows("t", headings=headings, rows=rows)
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 120])
-def test_names_lose_their_middle_and_stay_different_while_numbers_stay(width: int) -> None:
-    lines = text(document(table(*NAMES)), width=width).splitlines()
-    assert max(map(len, lines)) <= width
-    first, second = lines[1].split()[0], lines[2].split()[0]
-    assert first != second
-    assert first.endswith("int8.onnx")
-    assert ("…" in first) == (width < 120)
-    assert lines[1].count("1 234.5 ms") == lines[2].count("1 234.5 ms") >= 1
-
-
 def test_rows_become_blocks_where_even_what_must_stay_does_not_fit() -> None:
     headings = tuple(Heading(key=f"k{n}", title=f"title {n}") for n in range(4))
     rows = [tuple(Cell(text=f"{n} 234.56 items/s") for n in range(4))]
@@ -95,15 +79,6 @@ def test_rows_become_blocks_where_even_what_must_stay_does_not_fit() -> None:
     assert lines[1].split("  ")[-1] == "1 234.56 items/s"
     assert max(map(len, lines)) <= 30
     assert "too narrow" not in out
-
-
-def test_a_number_is_not_parted_from_its_unit_at_the_end_of_a_line() -> None:
-    for width in range(20, 60):
-        words = "the median was 1 204.5 ms over 12 launches and 33.1 % of 5.2 GiB were in use"
-        lines = text(document(Text(text=words)), width=width).splitlines()
-        assert " ".join(lines) == words
-        for part in ("1 204.5 ms", "33.1 %", "5.2 GiB"):
-            assert any(part in line for line in lines), (width, part)
 
 
 def test_what_would_steer_a_terminal_is_made_visible() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 from made_runs import (
     WARNING,
@@ -20,7 +19,6 @@ from made_runs import (
     phased_times,
 )
 
-from trtbench.core.properties import network_name
 from trtbench.core.results import Comparison, Verdict
 from trtbench.core.run import Fact, Finding, Interval, LaunchFacts, Run
 from trtbench.core.samples import (
@@ -29,7 +27,6 @@ from trtbench.core.samples import (
     TelemetrySample,
 )
 from trtbench.core.spec import TensorSpec
-from trtbench.report.charts import Lines
 from trtbench.report.compose import SECTIONS, document_from_runs
 from trtbench.report.document import (
     Card,
@@ -44,7 +41,6 @@ from trtbench.report.document import (
 from trtbench.report.run_facts import (
     joules_per_item,
     labels_from_runs,
-    shortened_apart,
 )
 from trtbench.report.sections.accuracy import front
 from trtbench.report.sections.devices import device_names, make
@@ -185,14 +181,6 @@ def test_the_verdict_comes_first_and_says_how_much_how_sure_and_whether_right() 
     assert "top-1 96.20 % against 97.50 %" in first.detail
 
 
-def test_a_slower_candidate_is_called_slow_and_an_unclear_one_unclear() -> None:
-    slow = card(document_from_runs(compared(verdict("slower", 2.0))))
-    assert (slow.value, slow.tone) == ("2.00 × as slow", "bad")
-    unclear = card(document_from_runs(compared(verdict("unclear", None))))
-    assert (unclear.value, unclear.tone) == ("unclear", "unclear")
-    assert "too few launches" in unclear.detail
-
-
 def test_findings_of_one_code_are_one_entry_with_all_runs() -> None:
     said = [WARNING.having(message=f"load {n}") for n in range(3)]
     grave = said[2].having(severity="error")
@@ -232,21 +220,6 @@ def test_the_front_holds_what_nobody_beats() -> None:
     assert front([(x, 1 - y) for x, y in points], less=True) == [3, 0, 1]
 
 
-def test_history_needs_three_times() -> None:
-    days = [
-        made_run(made_times(seed=n), id=str(n), created=f"2026-03-0{n + 1}T10:00:00Z")
-        for n in range(3)
-    ]
-    assert document_from_runs(days[:2]).section("history") is None
-    section = document_from_runs(days[::-1]).section("history")
-    assert section is not None
-    chart = next(block for block in section.blocks if isinstance(block, Figure)).chart
-    assert isinstance(chart, Lines)
-    x, y = chart.panels[0].lines[0].x, chart.panels[0].lines[0].y
-    assert x[1] - x[0] == 86_400
-    assert list(y) == pytest.approx([np.median(run.times.host) * 1e3 for run in days])
-
-
 def test_pictures_are_shown_once_and_missing_ones_not_at_all(tmp_path: Path) -> None:
     runs = full_runs(tmp_path)
     runs[0].extra["pictures"] = [
@@ -255,16 +228,6 @@ def test_pictures_are_shown_once_and_missing_ones_not_at_all(tmp_path: Path) -> 
     (picture,) = document_from_runs(runs).pictures()
     assert isinstance(picture, Picture)
     assert picture.id == "depth_comparison"
-
-
-def test_networks_are_named_by_what_their_files_share() -> None:
-    names = {
-        "resnet18.onnx": "resnet18", "resnet18.fp16.engine": "resnet18",
-        "resnet18_int8_qdq.plan": "resnet18", "yolov8n-pose.pt": "yolov8n-pose",
-        ".onnx": ".onnx", "fp16.engine": "fp16",
-    }  # fmt: skip
-    for model, network in names.items():
-        assert network_name(made_run(model=model).record) == network
 
 
 def made(id: str, model: str, runtime: str, **spec: Any) -> Run:
@@ -307,14 +270,6 @@ def test_names_tell_runs_apart_and_no_more() -> None:
         "resnet18.engine · tensorrt · pipeline · 2 streams",
         "vit_b_16.engine · tensorrt · serve",
     )
-
-
-def test_long_names_are_cut_but_stay_different() -> None:
-    names = [f"a-rather-long-network-name · {middle} · the-same-end" for middle in ("gpu", "serve")]
-    short = shortened_apart(names, length=20)
-    assert len(set(short)) == 2
-    assert shortened_apart(["same" * 20, "same" * 20], length=20)[0].count("…") == 1
-    assert shortened_apart([], length=20) == []
 
 
 def test_pictures_of_mixed_protocols_say_that_they_do_not_compare() -> None:

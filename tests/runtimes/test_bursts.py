@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import socket
@@ -295,40 +294,6 @@ def test_a_launch_that_crashes_as_it_ends_has_measured(
     assert "at once" not in said
 
 
-@pytest.mark.process
-def test_results_are_looked_at_before_the_processes_are_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Giving back the contexts of a GPU takes almost as long as making them."""
-    monkeypatch.setenv("PYTHONPATH", str(STANDIN))
-    turns = importlib.import_module("trtbench.compare.turns")  # trtbench.compare is the verb
-    monkeypatch.setattr(turns, "refuse_without_library", lambda *_: None)
-    (tmp_path / "a.engine").write_bytes(plan_bytes(gpu_s=1e-3))
-    model = ModelRef(path=str(tmp_path / "a.engine"), format="engine")
-    spec = RunSpec(model=model, runtime="tensorrt", batch=2)
-    request = CompareRequest(baseline="a", candidates=["a"], pairs=10)
-    _, sides = settle(Sides(baseline=spec, candidate=spec), request)
-    duet = make_duet(sides, store=Store(tmp_path / "store"), request=request, execution=Execution())
-    known: list[tuple[int, bool]] = []
-    duet.on_results = lambda: known.append((duet.launches, any(map(is_child, processes()))))
-    duet.play(2)
-    assert known == [(2, True)], "both launches at once, and somebody still had to end"
-    assert duet.launches == 2
-
-
-def processes() -> list[int]:
-    return [int(each.name) for each in Path("/proc").glob("[0-9]*")]
-
-
-def is_child(number: int) -> bool:
-    """Whether a process was started by this one, and its end was not yet taken notice of."""
-    try:
-        fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return False
-    return int(fields[1]) == os.getpid()
-
-
 @pytest.mark.parametrize(
     ("asked", "changes", "mode", "graph", "spins"),
     [
@@ -378,42 +343,3 @@ def test_nobody_waits_for_ever_for_an_answer(tmp_path: Path, runtime: str) -> No
     )
     patient._launches, patient.seconds = duet._launches, 10 * limit_s
     assert not patient.out_of_time
-
-
-AHEAD = """
-import sys
-from trtbench import worker
-import trtbench.runtimes._turns
-from trtbench.runtimes._turns import import_all
-import_all("tensorrt")
-known = set(sys.modules)
-from trtbench.core.spec import Length, ModelRef, RunSpec, Warmup
-from trtbench.runtimes import session_opener
-from trtbench.runtimes._loop import measure, prepare, warm_up
-from pathlib import Path
-model = ModelRef(path=sys.argv[1], format="engine")
-spec = RunSpec(model=model, runtime="tensorrt", batch=4, cuda_graph="auto")
-prepared = prepare(session_opener("tensorrt"), spec)
-times, facts = measure(prepared.step, Length(iterations=20), spans=prepared.spans)
-warm = warm_up(prepared.step, Warmup(floor=Length(iterations=1), until_steady=False))
-worker._save(prepared.outcome_of(facts, warm), times, Path(sys.argv[2]), launch=1)
-print(*sorted(set(sys.modules) - known))
-print(*sorted(known))
-"""
-
-
-def test_a_launch_imports_nothing_that_could_have_been_there_before(tmp_path: Path) -> None:
-    (tmp_path / "m.engine").write_bytes(plan_bytes(gpu_s=1e-4))
-    command = [sys.executable, "-c", AHEAD, str(tmp_path / "m.engine"), str(tmp_path)]
-    done = subprocess.run(
-        command,
-        env={**os.environ, "PYTHONPATH": str(STANDIN)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    late, known = (set(line.split()) for line in done.stdout.split("\n")[:2])
-    assert late == set()
-    for_others = {"html", "statistics", "sqlalchemy", "rich", "click", "subprocess"}
-    assert known & for_others == set(), "what only screens and stores need"
-    assert "trtbench.analysis.summary" not in known

@@ -140,24 +140,6 @@ def test_wrong_type_rank_and_shape(tmp_path, array, words):
     assert str(array.dtype) in caught.value.facts["given"]
 
 
-def test_raw_bytes_need_a_shape_a_size_and_a_type(tmp_path):
-    source = write(tmp_path, "bin", IMAGES[:, :, :3])
-    with pytest.raises(InputError, match="wrong size") as caught:
-        resolve(IMAGE, source=source)
-    assert caught.value.facts["expected"] == "a multiple of 192"
-    with pytest.raises(InputError, match="wrong size") as caught:
-        resolve(IMAGE, source=source, shapes={"image": (2, 3, 4, 4)})
-    assert "384" in caught.value.facts["expected"]
-    (tmp_path / "data" / "input_ids.bin").write_bytes(b"12345678")
-    with pytest.raises(InputError, match="cannot be read from raw bytes"):
-        resolve(IDS, source=source)
-    with pytest.raises(InputError, match="no file for the input 'attention_mask'"):
-        resolve(MASK, source=source)
-    (tmp_path / "data" / "x.bin").write_bytes(b"12345678")
-    with pytest.raises(InputError, match="cannot be read from raw bytes"):
-        resolve(TensorSpec(name="x", dtype="float8_unheard", shape=(4,)), source=source)
-
-
 @pytest.mark.parametrize("name", ["data.npz", "data.npy", "data.txt", "data"])
 @pytest.mark.parametrize("data", [b"", b"hello\n", b"PK\x03\x04", b"\x93NUMPY", b"\x80\x04N."])
 def test_files_that_are_something_else(tmp_path, name, data):

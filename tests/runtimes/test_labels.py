@@ -25,9 +25,7 @@ from trtbench.core.errors import TrtbenchError, UsageError
 from trtbench.core.properties import protocol_of, without_tf32
 from trtbench.core.results import Artefact, Sidecar
 from trtbench.core.run import Fact, Run, batch_that_ran, precision_of, precision_that_ran
-from trtbench.core.samples import EngineGraph, LayerInfo, TensorInfo
 from trtbench.core.spec import BuildSpec, ModelRef, ShapeProfile, TensorSpec
-from trtbench.layers.join import denied_by, types_of_layers
 from trtbench.measure.bench import run_bench
 from trtbench.measure.model_facts import conditions_of_model, work_of_model
 from trtbench.models.identity import index_limits, model_ref, sha256_of
@@ -237,27 +235,6 @@ def test_outputs_tell_a_batch_from_channels(
     assert implicit == 1, "the channels are no batch"
 
 
-def test_an_image_made_of_an_image_is_not_three_items(tmp_path: Path, store: Store) -> None:
-    colours = models.identity(tmp_path / "one.onnx", ("x", TensorProto.FLOAT, [3, 16, 24]))
-    run = bench(colours, store)
-    assert run.record.batch is None
-    assert summary_from_run(run).items_per_s is None
-    assert entry_from_record(run.record, path="").batch is None
-    assert bench(colours, store, batch=3).record.batch == 3, "somebody says so"
-    grey = models.identity(tmp_path / "many.onnx", ("x", TensorProto.FLOAT, ["n", 16, 24]))
-    assert bench(grey, store, shapes={"x": (3, 16, 24)}).record.batch == 3
-
-
-def test_an_open_front_beside_a_fixed_one_counts_items(tmp_path: Path, store: Store) -> None:
-    first, second = ("a", TensorProto.FLOAT, ["n", 3]), ("b", TensorProto.FLOAT, [100, 2])
-    path = models.identity(tmp_path / "net.onnx", first, second)
-    run = bench(path, store, shapes={"a": (8, 3)})
-    assert (run.record.batch, items_per_query(run)) == (8, 8)
-    assert bench(path, store).record.batch == 1
-    fixed = models.identity(tmp_path / "two.onnx", ("a", 1, [4, 3]), second)
-    assert bench(fixed, store).record.batch is None
-
-
 def test_inputs_of_an_engine_that_differ_in_front_leave_the_batch_open(
     trtexec: Any, store: Store
 ) -> None:
@@ -438,16 +415,6 @@ def test_tf32_that_the_environment_forbids_did_not_run() -> None:
     assert without_tf32(allowed, {"NVIDIA_TF32_OVERRIDE": "1"}) == allowed
     half = {"precision": Fact(value="fp32+fp16"), "tf32": Fact(value=True)}
     assert without_tf32(half, {"NVIDIA_TF32_OVERRIDE": "0"})["precision"] == half["precision"]
-
-
-def test_what_hides_its_layers_denies_nothing() -> None:
-    edge = (TensorInfo(name="x", dtype="fp32"),)
-    hidden = LayerInfo(name="{ForeignNode[a...b]}", type="Myelin", inputs=edge)
-    plain = LayerInfo(name="conv", type="Convolution", inputs=edge)
-    assert denied_by("fp16", types_of_layers(EngineGraph(layers=(hidden,)))) is None
-    assert denied_by("fp16", types_of_layers(EngineGraph(layers=(hidden, plain)))) == "fp32"
-    assert denied_by("tf32", types_of_layers(EngineGraph(layers=(plain,)))) is None
-    assert denied_by(None, types_of_layers(EngineGraph(layers=(plain,)))) is None
 
 
 # Types of ONNX files.

@@ -18,8 +18,6 @@ from trtbench.requests.settings import Config
 from trtbench.runtimes.onnxruntime import types_of_trace
 from trtbench.store.store import Store
 
-FEW = frozenset({"int4"})
-
 
 def event(operator: str, *kinds: str) -> dict[str, Any]:
     shapes = [{kind: [1, 8]} for kind in kinds]

@@ -232,26 +232,6 @@ def test_the_session_is_closed_whatever_happens() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"protocol": "server"}, "needs a rate"),
-        ({"rate_hz": 5.0}, "has no rate"),
-        ({"arrivals": "constant"}, "no rate or arrivals"),
-        ({"protocol": "first", "streams": 2}, "one query at a time"),
-        ({"protocol": "server", "rate_hz": 5.0, "gap_s": 0.1}, "a gap needs"),
-        ({"profile": True}, "cannot time single layers"),
-        ({"protocol": "server", "rate_hz": 1e9, "stop": Length(seconds=1.0)}, "too many to plan"),
-        ({"switch_shapes": {"x": (2,)}, "streams": 2}, "timed on one stream"),
-        ({"switch_profile": 1}, "has no optimization profiles"),
-        ({"profile_index": 1}, "only engines have optimization profiles"),
-    ],
-)
-def test_combinations_without_meaning_are_refused(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        run(**changes)
-
-
-@pytest.mark.parametrize(
     ("problem", "kind", "words"),
     [
         (ValueError("wrong rank\nand more"), InputError, "does not run on these inputs"),

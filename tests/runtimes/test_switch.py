@@ -11,7 +11,7 @@ import pytest
 from gpu_standin import PROFILE_S, SHAPE_S, Trt, plan_bytes
 from models import tiny_model
 from trtbench.analysis.pass_times import facts_from_blocks, switches_from_facts
-from trtbench.core.errors import InputError, UsageError
+from trtbench.core.errors import UsageError
 from trtbench.core.jobs import BenchOutcome, Stage
 from trtbench.core.run import Environment, Run, RunRecord
 from trtbench.core.samples import IterationTimes
@@ -91,19 +91,6 @@ def test_a_query_after_a_change_computes_what_it_should(gpu: Trt, tmp_path: Path
         found = np.frombuffer(bytes(out), np.float32)
         np.testing.assert_array_equal(found, np.full(batch * 8, 2 * batch + 1))
     session.close()
-
-
-@pytest.mark.parametrize("wrong", [{"nobody": (8, 16)}, {"x": (8, 16, 2)}, {"x": (8, 5)}])
-def test_a_change_to_what_there_is_not_is_refused_before_all_is_measured(
-    tmp_path: Path, wrong: dict[str, tuple[int, ...]]
-) -> None:
-    model = ModelRef(path=str(tiny_model(tmp_path / "m.onnx")), format="onnx")
-    spec = RunSpec(model=model, runtime="onnxruntime", batch=1, **SHORT, switch_shapes=wrong)
-    stage = Stage()
-    with pytest.raises(InputError) as caught:
-        onnxruntime.bench(spec, folder=tmp_path, stage=stage)
-    assert "measure" not in stage.begun
-    assert "--shape" not in (caught.value.fix or "")
 
 
 def test_onnx_runtime_changes_shapes_too_and_has_no_profiles(tmp_path: Path) -> None:

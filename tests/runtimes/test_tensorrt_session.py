@@ -16,7 +16,7 @@ from analysis_values import record
 from gpu_standin import BYTE_S, COPY_S, GPU_S, Code, Context, DataType, Engine, Trt, plan_bytes
 from trtbench.analysis.findings import findings_from_evidence
 from trtbench.analysis.findings.evidence import Evidence
-from trtbench.core.errors import InputError, UnavailableError, UsageError
+from trtbench.core.errors import InputError, UnavailableError
 from trtbench.core.jobs import BenchOutcome, Stage
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import InputSpec, Length, ModelRef, RunSpec, Warmup
@@ -333,22 +333,6 @@ def rtx(gpu: Trt, monkeypatch: pytest.MonkeyPatch) -> Trt:
     return gpu
 
 
-def test_kernels_are_made_when_the_user_says(
-    rtx: Trt, spec: RunSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Path(spec.model.path).write_bytes(plan_bytes(magic=b"vtrt"))
-    config = SimpleNamespace(dynamic_shapes_kernel_specialization_strategy=None)
-    monkeypatch.setattr(Engine, "create_runtime_config", lambda _: config)
-    asked = spec.having(runtime="tensorrt-rtx")
-    for word, value in (("lazy", 1), ("none", 2)):
-        spec = asked.having(options={"specialization": word})
-        tensorrt_rtx.bench(spec, folder=tmp_path, stage=Stage())
-        assert config.dynamic_shapes_kernel_specialization_strategy == value
-    spec = asked.having(options={"specialization": "soon"})
-    with pytest.raises(UsageError, match="one of eager, lazy, none, not 'soon'"):
-        tensorrt_rtx.bench(spec, folder=tmp_path, stage=Stage())
-
-
 def test_an_engine_that_was_cut_short_is_refused_before_it_is_loaded(
     rtx: Trt, spec: RunSpec, tmp_path: Path
 ) -> None:
@@ -362,14 +346,6 @@ def test_an_engine_that_was_cut_short_is_refused_before_it_is_loaded(
         "bytes": str(len(whole)),
         "stated in its header": str(len(whole) + 7),
     }
-
-
-def test_libraries_of_plugins_are_loaded_before_the_engine(gpu: Trt, bench: Bench) -> None:
-    bench(options={"plugins": "libm.so.6, ", "verbose": "on"})
-    with pytest.raises(InputError, match=r"plugin library /no/such\.so cannot be loaded") as caught:
-        bench(options={"plugins": "libm.so.6,/no/such.so"})
-    assert "No such file" in caught.value.facts["reason"]
-    assert gpu.cuda.live == {}
 
 
 def test_memory_is_measured_step_by_step(gpu: Trt, bench: Bench) -> None:

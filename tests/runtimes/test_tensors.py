@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trtbench.core.spec import TensorSpec
 from trtbench.runtimes._session import profile_from_rows
 from trtbench.runtimes._trt_engine import (
     Port,
@@ -94,7 +93,3 @@ def test_layers_of_most_iterations_count_and_names_may_repeat() -> None:
     assert [each.average_s for each in found.layers] == [2.0, 2.0, 4.0]
     assert [each.share for each in found.layers] == [4 / 16, 4 / 16, 8 / 16]
     assert (found.layers[0].min_s, found.layers[0].max_s) == (1.0, 3.0)
-
-
-IDS = TensorSpec(name="ids", dtype="int64", shape=(1, 8))
-IMAGE = TensorSpec(name="my x", dtype="float32", shape=(1, 3))

@@ -187,14 +187,6 @@ def test_shapes_that_an_engine_was_not_built_for_are_refused_before_anything_run
     assert "--shape-max" in (caught.value.fix or "")
 
 
-def test_the_log_of_a_build_goes_with_the_runs_of_its_engine(recorded: Path, trtexec: Any) -> None:
-    Path(f"{recorded}.build.log").write_text("built")
-    *_, folder = bench(trtexec, path=recorded, batch=2)
-    assert (folder / "build.log").read_text() == "built"
-    assert (folder / "profile.metadata.json").is_file()
-    assert not (folder / "build.metadata.json").exists()
-
-
 def test_shapes_options_and_arguments_reach_trtexec(trtexec: Any) -> None:
     outcome, _, _, _ = bench(
         trtexec,

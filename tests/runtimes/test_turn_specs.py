@@ -50,17 +50,6 @@ def test_a_side_without_spinning_threads_is_left_as_it_is(
     assert found.like_alone
 
 
-def test_an_onnxruntime_without_a_common_pool_stops_its_own(
-    spec: RunSpec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ort, "_shares_pool", lambda: False)
-    found = ort.turn_spec(spec, (spec, spec))
-    assert (found.spec.options["spinning"], found.like_alone) == ("run", False)
-    session = ort.open_session(found.spec.having(threads=2))
-    assert session.conditions["spinning"].value == "run"
-    assert any("stopped" in note for note in session.notes)
-
-
 SPUN = """
 import json, sys, time
 from pathlib import Path

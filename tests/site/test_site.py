@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from many_runs import START, add, add_series, failed, fill_store, record
-from real_parts import find_browser
 from trtbench.core.errors import StoreError, UsageError
 from trtbench.host.files import write_output
 from trtbench.report.site import file_names, script_from_data
@@ -22,10 +21,6 @@ from trtbench.store.store import Store
 from trtbench.workflows.report import write_site
 
 COUNT = 1000
-FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -35,18 +30,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = write_site(store, root / "out", title="Lab & Co")
     assert (made.runs, made.written, made.problems) == (COUNT, COUNT, ())
     return root / "out"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    program = find_browser()
-    if program is None:
-        pytest.skip("no Chromium here (apt-get install chromium)")
-    with playwright.sync_playwright() as library:
-        opened = library.chromium.launch(executable_path=program, args=FLAGS)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

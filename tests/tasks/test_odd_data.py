@@ -21,7 +21,7 @@ from trtbench.tasks._boxes import (
     read_labels,
     read_yolo_data,
 )
-from trtbench.tasks.classification import ImageFolder, LabelledArrays, read_classes
+from trtbench.tasks.classification import ImageFolder, read_classes
 from trtbench.tasks.contract import Predicted, completed
 from trtbench.tasks.depth import DepthImages
 
@@ -207,15 +207,6 @@ def test_annotated_images_in_folders(tmp_path: Path) -> None:
         pose.PoseImages(completed(pose.FLAGS, settings), COLOUR)
 
 
-def labelled(
-    folder: Path, *shape: int, file: Path | None = None, **arrays: object
-) -> LabelledArrays:
-    """The items of an archive, for a network with an input x of this shape."""
-    np.savez(folder / "a.npz", **arrays)  # type: ignore[arg-type]
-    tensors = (TensorSpec(name="x", dtype="float32", shape=("n", *(shape or (4,)))),)
-    return LabelledArrays(folder / "a.npz", tensors, labels=str(file) if file else None)
-
-
 def test_the_map_among_several_outputs() -> None:
     """A network may tell its camera, or how sure it is, before the depth."""
     outputs = {
@@ -352,20 +343,3 @@ def test_a_list_of_images_and_a_way_that_is_meant_from_the_file(tmp_path: Path) 
         [path] = read_yolo_data(tmp_path / "data.yaml", split).paths
         assert path.is_file()
         assert label_file(path, None, tmp_path) == path.parents[1] / "labels" / "a.txt"
-
-
-def test_lists_and_labels_that_lie_elsewhere(tmp_path: Path) -> None:
-    """A list in a folder of its own, classes by number, and the mark that Windows puts first."""
-    image = picture(tmp_path / "elsewhere" / "images" / "a.png")
-    (tmp_path / "set" / "splits").mkdir(parents=True)
-    (tmp_path / "set" / "splits" / "val.txt").write_text("images/a.png\n")
-    description = tmp_path / "set" / "data.yaml"
-    description.write_text("\ufeffpath: ../elsewhere\nval: ../set/splits/val.txt\nnc: 2\n", "utf-8")
-    found = read_yolo_data(description, "val")
-    assert [path.resolve() for path in found.paths] == [image]
-    assert found.root.resolve() == tmp_path / "elsewhere", "names of images are below it"
-    assert found.names == {0: "0", 1: "1"}
-    (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "a.txt").write_text("\ufeff1 0.5 0.5 0.2 0.4\r\n", "utf-8")
-    labels = YoloBoxes(found.paths, found.names, folder=tmp_path / "own", root=found.root)
-    assert labels.found == 1

@@ -206,24 +206,6 @@ def test_checks_are_joined_to_runs_of_the_same_bytes(
     assert list(later.extra["checks"][0])[2:5] == ["close", "max_abs", "mean_abs"]  # type: ignore[index]
 
 
-def test_the_command_fails_with_status_3_and_leaves_its_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
-    monkeypatch.chdir(tmp_path)
-    model = conv_model(tmp_path / "a.onnx")
-    other = changed(model, tmp_path / "b.onnx", name="head.weight", by=1.1)
-    words = ["check", str(model), str(other), "--random", "12", "--batch", "4", "--threads", "1"]
-    assert run([*words, "--floor", "off", "--expect", "rel_l2>=0.05"]) == 0
-    assert "12 random inputs" in capsys.readouterr().out
-    assert run([*words, "--floor", "off", "--json", "--expect", "rel_l2<=0.05"]) == 3
-    printed = capsys.readouterr()
-    document = json.loads(printed.out)
-    assert document["check"]["candidates"][0]["checks"][0]["rel_l2"] == pytest.approx(0.1, rel=1e-3)
-    assert "rel_l2<=0.05: logits has rel_l2 0.1" in printed.err
-    assert (tmp_path / "artifacts/check/check.md").read_text().count("| b.onnx |") == 1
-
-
 def test_a_candidate_that_fails_does_not_take_the_others_along(
     tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import dataclasses
 import importlib
 import itertools
-import json
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -16,10 +14,8 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-from click.testing import CliRunner
 
 from models import conv_model, tiny_model
-from trtbench.cli import trtbench as cli
 from trtbench.compare.compare import compare, comparison_from_runs
 from trtbench.compare.gate import SAME_BYTES, gate
 from trtbench.compare.turns import Duet, Sides, paired
@@ -252,32 +248,6 @@ def test_sides_that_are_launched_in_turn_tell_their_own_clocks(
         for run in duet.keep()
     ]
     assert seen == [[0.0, 9e9], [2e9, 11e9]]
-
-
-def run_cli(*arguments: str, store: Store) -> tuple[int, str, str]:
-    result = CliRunner().invoke(cli, [*arguments, "--store", str(store.root)])
-    return result.exit_code, result.stdout, result.stderr
-
-
-def test_compare_prints_a_verdict_and_writes_the_toolkits_table(
-    models: tuple[str, str], store: Store, tmp_path: Path
-) -> None:
-    folder = tmp_path / "tables"
-    status, out, err = run_cli(
-        "compare", *models, "--batch", "1", "--threads", "1", "--launches", "4", "--pairs", "20",
-        "--max-launches", "4", "--output-dir", str(folder), store=store,
-    )  # fmt: skip
-    assert status == 0, err
-    assert "slower" in out
-    assert "speed-up" in out
-    path = folder / "small_vs_deep.csv"
-    rows = list(csv.DictReader(path.open()))
-    assert list(rows[0]) == ["metric", "pt", "engine", "engine_minus_pt", "engine_over_pt_ratio",
-                             "note"]  # fmt: skip
-    median = next(row for row in rows if row["metric"] == "host_median")
-    ratio = float(median["engine"]) / float(median["pt"])
-    assert float(median["engine_over_pt_ratio"]) == pytest.approx(ratio, abs=2e-3)
-    assert json.loads(path.with_suffix(".json").read_text())["verdicts"][0]["kind"] == "slower"
 
 
 @pytest.mark.parametrize("same", [True, False])

@@ -153,25 +153,6 @@ def test_other_ways_into_the_input(tmp_path: Path, evaluate, fit: str) -> None:
     assert found["preparation"]["fit"] == fit
 
 
-def test_numbers_of_classes_that_are_ids(tmp_path: Path, evaluate) -> None:
-    """COCO's 80 categories have ids up to 90, and some networks say those."""
-    data, told = pictures(tmp_path / "images"), coco(tmp_path / "i.json", ids=(3, 7, 90))
-    rows = end2end()
-    rows[: len(OBJECTS), 5] = [3, 90]
-    model = network(tmp_path / "ids.onnx", {"output0": rows}, sizes=True)
-    found = evaluate(model, "--data", data, "--annotations", told)
-    assert values(found["models"][0])["mAP"] == pytest.approx(1.0)
-    assert "classes by id" in found["method"]
-    other = network(tmp_path / "four.onnx", {"output0": np.vstack([yolov8(), yolov8()[-1:]])})
-    error = evaluate(other, "--data", data, "--annotations", told, status=1)["error"]
-    assert "do not have the same classes" in error
-    near = coco(tmp_path / "near.json", ids=(1, 2, 3))
-    error = evaluate(other, "--data", data, "--annotations", near, status=1)["error"]
-    assert "do not have the same classes" in error, "it says 0, which is no id"
-    found = evaluate(other, "--data", data, "--annotations", told, "--class-map", "index")
-    assert values(found["models"][0])["mAP"] == pytest.approx(1.0)
-
-
 def test_a_category_that_only_groups_the_others_is_no_class(tmp_path: Path, evaluate) -> None:
     """As Roboflow writes it: 0 is the data set itself, and classes begin with 1."""
     data, told = pictures(tmp_path / "images"), coco(tmp_path / "i.json", ids=(1, 2, 3))

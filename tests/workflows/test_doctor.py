@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 
 from trtbench.cli import trtbench as group
-from trtbench.core.errors import UsageError
 from trtbench.core.run import Gpu
 from trtbench.host import machine as versions
 from trtbench.host import nvml
@@ -139,21 +138,6 @@ OK = doctor.Check(name="stand-in", status="ok", detail="works here")
 
 
 @pytest.mark.usefixtures("no_runtimes")
-def test_every_missing_thing_says_what_to_type(monkeypatch):
-    monkeypatch.setattr(versions.metadata, "version", lambda distribution: None)
-    monkeypatch.setattr(nvml, "nvml_problem", lambda: "no NVIDIA driver is installed")
-    monkeypatch.setattr(nvml, "gpus", lambda: ())
-    monkeypatch.setattr(programs, "find_trtexec", lambda: None)
-    for each in diagnose().groups:
-        for check in each.checks:
-            assert check.status != "missing" or check.fix, check
-    packages = checks("Python and packages")
-    assert packages["torch"].fix == "pip install torch"
-    assert checks("GPU and driver")["driver"].status == "missing"
-    assert checks("tools")["trtexec"].status == "missing"
-
-
-@pytest.mark.usefixtures("no_runtimes")
 @pytest.mark.parametrize(
     ("cuda", "bindings", "tensorrt"),
     [
@@ -195,21 +179,6 @@ def test_trtexec_is_found_on_the_path_and_beside_it(monkeypatch, tmp_path):
     assert programs.find_trtexec(folders=[tmp_path]) == tool
     monkeypatch.setenv("PATH", str(tmp_path))
     assert checks("tools")["trtexec"].detail == str(tool)
-
-
-@pytest.mark.usefixtures("no_runtimes")
-def test_a_broken_configuration_is_shown_and_the_rest_is_still_told(no_config):
-    def refuse() -> Config:
-        raise UsageError("unknown setting 'stroe'", facts={"file": "t.toml"}, fix="store = ...")
-
-    no_config.load_config = refuse
-    diagnosis = diagnose()
-    (check,) = diagnosis.group("configuration").checks
-    assert check.status == "broken"
-    assert "'stroe'" in check.detail
-    assert "t.toml" in check.detail
-    assert check.fix == "store = ..."
-    assert diagnosis.group("Python and packages").checks
 
 
 @pytest.mark.usefixtures("no_config")

@@ -166,17 +166,6 @@ def test_depth_that_is_right_and_depth_that_is_not(tmp_path: Path, evaluate) -> 
     assert plain.models[0].score("abs_rel").value == pytest.approx(2 / 3, rel=1e-3)
 
 
-def test_empty_truths_are_excluded_and_counted(tmp_path: Path, evaluate) -> None:
-    root = depth_data(tmp_path / "depth", count=3)
-    np.save(root / "truth" / "1.npy", np.zeros((32, 32)))
-    found = evaluate(
-        "depth", [depth_network(tmp_path / "net.onnx")], data=str(root / "images"),
-        gt=str(root / "truth"), normalize="none",
-    )  # fmt: skip
-    assert found.models[0].score("rmse").count == 2
-    assert any("1 image excluded: no valid ground truth" in note for note in found.notes)
-
-
 POINTS = [(12.0, 20.0), (30.0, 22.0), (24.0, 40.0)]
 """In a 64x64 input."""
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-import leftovers
 from analysis_values import environment, run, stated
 from trtbench.analysis.stored_comparison import ladder_from_runs
 from trtbench.core.run import Gpu, Run
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import ModelRef, RunSpec, Warmup
-from trtbench.workflows.engines import engine_from_words
 
 MODEL = ModelRef(path="/models/net.engine", format="engine")
-NAMES = ("conv1 + relu1", "conv2 + relu2", "fc")
-QUICK = {"batch": 1, "warmup": 0.01, "until_steady": False, "duration": 0.05, "iterations": 20}
 
 
 def made(
@@ -93,21 +87,3 @@ def test_warm_ups_that_differ_are_a_rung() -> None:
     spec = a.record.spec.having(warmup=Warmup(until_steady=False))
     b = Run(record=a.record.having(spec=spec), times=a.times)
     assert [each.key for each in ladder_from_runs(a, b).rungs] == ["warmup"]
-
-
-def write_engine(folder: Path, *, stem: str = "") -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{stem}profile.json").write_text(leftovers.profile_text(names=NAMES))
-    (folder / f"{stem}graph.json").write_text(leftovers.graph_text(names=NAMES))
-    return folder
-
-
-@pytest.mark.parametrize("stem", ["", "net.onnx.engine."])
-def test_a_folder_of_files_is_read_as_one_engine(stem: str, tmp_path: Path) -> None:
-    folder = write_engine(tmp_path / "fp16", stem=stem)
-    (folder / "notes.bin").write_bytes(b"\0\1\2")
-    engine = engine_from_words([str(folder)], store=None)
-    assert engine.label == "fp16"
-    assert [layer.name for layer in engine.table.layers] == list(NAMES)
-    assert engine.table.timed
-    assert {layer.kind for layer in engine.table.layers} != {None}

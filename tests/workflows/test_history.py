@@ -104,10 +104,6 @@ def test_runs_that_remember_one_another_seldom_raise_an_alarm() -> None:
 # Series from a store.
 
 
-def day(number: int, *, minutes: int = 0) -> datetime.datetime:
-    return START + datetime.timedelta(days=number, minutes=minutes)
-
-
 def fill(store: Store, *, host: str = "lab-1") -> list[str]:
     """Forty runs, slower from the 25th on, when ONNX Runtime was another; tagged at the tenth."""
     medians = list(steps((25, 1e-3), (15, 1.1e-3)))

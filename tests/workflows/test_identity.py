@@ -20,7 +20,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 
 from made_data import colour_folder, colour_network
 
-from trtbench.accuracy.evaluate import join, run_evaluation
 from trtbench.compare.gate import _same_bytes
 from trtbench.compare.turns import Duet, Sides
 from trtbench.core.errors import InputError, JobError
@@ -30,7 +29,6 @@ from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.measure.bench import run_bench
 from trtbench.measure.jobs import fail_if_model_changed
 from trtbench.models.identity import changed, demand_unchanged, model_ref
-from trtbench.requests.accuracy import EvalRequest
 from trtbench.requests.execution import Event, Execution
 from trtbench.requests.measure import BenchRequest
 from trtbench.requests.run_spec import run_spec
@@ -120,24 +118,6 @@ def test_a_folder_is_all_its_files(tmp_path: Path) -> None:
     assert model_ref(folder, folders=True).sha256 != before.sha256
     with pytest.raises(InputError, match="is a folder"):
         model_ref(folder)
-
-
-def test_scores_of_other_weights_are_not_joined(
-    tmp_path: Path, store: Store, config: Config
-) -> None:
-    path = models.move_weights_beside(colour_network(tmp_path / "net.onnx"))
-    run_bench(run_spec(BenchRequest(model=path, batch=1, **SHORT), config), store=store)
-    swap_weights(path)
-    request = EvalRequest(
-        models=[path],
-        task="classification",
-        data=colour_folder(tmp_path / "val"),
-        settings={"normalize": "none"},
-        threads=1,
-        batch=4,
-        output=tmp_path / "out",
-    )
-    assert join(run_evaluation(request, store=store, config=config), store).joined == {}
 
 
 @pytest.mark.parametrize("moment", ["int8", "round 1", "accuracy"])

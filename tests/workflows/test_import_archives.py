@@ -96,20 +96,6 @@ def test_a_job_that_a_build_server_keeps_whole_and_by_step_is_one_run(
     assert result.summaries == result.summary_runs
 
 
-def test_names_that_come_again_are_both_read(tmp_path: Path, store: Store) -> None:
-    data = io.BytesIO()
-    with tarfile.open(fileobj=data, mode="w") as archive:
-        for qps in ("41", "42"):
-            content = log(qps, stamp=f"05:06:{qps}").encode()
-            about = tarfile.TarInfo("net.log")
-            about.size = len(content)
-            archive.addfile(about, io.BytesIO(content))
-    (tmp_path / "logs.tar").write_bytes(data.getvalue())
-    result = bring(tmp_path / "logs.tar", store=store)
-    assert {record(each).reported["throughput_qps"] for each in result.runs} == {41.0, 42.0}
-    assert (result.summaries, result.summary_runs) == (2, 2)
-
-
 def test_the_time_of_a_log_without_stamps_is_that_of_its_archive(
     tmp_path: Path, store: Store
 ) -> None:

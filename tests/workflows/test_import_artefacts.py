@@ -113,14 +113,6 @@ def test_originals_are_kept_and_the_toolkits_files_written(tmp_path: Path, store
     assert metadata["device_information"]["Application Compute Clock Rate"] == 1.98
 
 
-def test_the_users_batch_wins_with_a_warning(tmp_path: Path, store: Store) -> None:
-    folder = leftovers.folder_000(tmp_path / "run")
-    result = bring(folder, store=store, batch=8)
-    assert record(only(result)).spec.batch == 8
-    assert "batch 4 is on record" in result.warnings[0]
-    assert not bring(folder, store=store, batch=4, again=True).warnings
-
-
 def test_the_users_engine_is_hashed(tmp_path: Path, store: Store) -> None:
     engine = tmp_path / "mine.engine"
     engine.write_bytes(b"ftrt" + bytes(100))
@@ -243,15 +235,6 @@ def test_what_hides_its_layers_is_not_called_by_its_edges(
     graph = {"Layers": [layer], "Bindings": ["x", "y"]}
     (tmp_path / "net.graph.json").write_text(json.dumps(graph))
     assert precision_of(record(only(bring(tmp_path, store=store)))) == told
-
-
-def test_what_a_version_implies_is_said_to_be_implied(tmp_path: Path, store: Store) -> None:
-    times = leftovers.times_text(transfers=False)
-    (tmp_path / "n.log").write_text(leftovers.log_text(times, version="110100", options=False))
-    made = record(only(bring(tmp_path / "n.log", store=store)))
-    for key, value in (("transfers", False), ("cuda_graph", True), ("spin_wait", True)):
-        assert made.conditions[key] == Fact(value=value, source="implied")
-    assert made.conditions["typing"] == Fact(value="strong", source="implied")
 
 
 def test_files_are_known_again_by_content(tmp_path: Path, store: Store) -> None:

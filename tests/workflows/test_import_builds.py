@@ -71,15 +71,6 @@ def test_inspect_shows_a_build(tmp_path: Path) -> None:
     assert found.layers.rows[0][0] == "conv1 + relu1"
 
 
-def test_inspect_shows_what_runs_printed(tmp_path: Path) -> None:
-    path = tmp_path / "notes.md"
-    path.write_text("# one\n" + logs.text(logs.SUMMARY_10) + "# two\n" + logs.text(logs.SUMMARY_10))
-    found = inspect(path)
-    assert found.facts["summaries"] == 2
-    assert found.summary is not None
-    assert [row[2] for row in found.summary.rows] == pytest.approx([0.81e-3] * 2)
-
-
 @pytest.mark.parametrize(
     "document",
     [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ import models
 import trtbench
 from models import tiny_model
 from trtbench.analysis import load as load_analysis
-from trtbench.core.errors import InputError, JobError, StoreError, UsageError
+from trtbench.core.errors import InputError, JobError, StoreError
 from trtbench.core.run import Run
 from trtbench.core.spec import Length
 from trtbench.formats.arrival_trace import arrivals_from_file
@@ -208,32 +207,6 @@ def test_a_bound_below_a_lone_query_needs_no_search(model: Path, tmp_path: Path)
     assert load.highest_hz is None
     facts = document_from_load(load, run).sections[0].blocks[0]
     assert "no rate meets" in str(facts)
-
-
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    [
-        ({"slo": "p99<5ms", "protocol": None}, None),
-        ({"slo": "p99<5ms", "output": "here"}, None),
-        ({"slo": "p99<5ms", "gap": "1ms"}, None),
-        ({"slo": "p99<5ms", "streams": 2}, None),
-        ({"rate": "3GHz", "duration": "2s"}, "too many to plan"),
-        ({"arrivals": "trace.csv"}, "more than a week"),
-        ({"arrivals": "burst"}, "no such file"),
-    ],
-)
-def test_what_cannot_be_sent_or_searched_for_is_refused_at_once(
-    model: Path,
-    tmp_path: Path,
-    asked: dict[str, Any],
-    words: str | None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    written(tmp_path, "time_s\n0\n1e300\n")
-    with pytest.raises(UsageError, match=words):
-        trtbench.bench(model, store=tmp_path / "s", **{"protocol": "server", **asked})
-    assert not list(tmp_path.glob("s/**/run.json"))
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 
-from made_data import annotations, depth_data, depth_network, person, pose_network, pose_row
-from made_detectors import pictures, square_finder, squares
+from made_detectors import squares
 
 import trtbench
 from planted_faults import WIDTH, convolutions, int8_of, overflowing, with_outlier
@@ -135,30 +134,3 @@ def _outputs(path: Path, items: np.ndarray) -> np.ndarray:
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     return np.asarray(session.run(["y"], {"x": items})[0])
-
-
-@pytest.mark.parametrize("task", ["detection", "depth", "pose"])
-def test_every_task_may_decide(tmp_path: Path, task: str) -> None:
-    """Pictures of predictions are not drawn for every model of a search."""
-    words = ["--task", task, "--normalize", "none", "--json"]
-    if task == "detection":
-        words += ["--data", str(squares(tmp_path / "set", count=3))]
-        model = square_finder(tmp_path / "net.onnx")
-    elif task == "depth":
-        depth_data(tmp_path / "set", count=2)
-        words += ["--data", "set/images", "--gt", "set/truth"]
-        model = depth_network(tmp_path / "net.onnx")
-    else:
-        points = [(16.0, 22.0), (28.0, 22.0), (22.0, 40.0)]
-        pictures(tmp_path / "images")
-        people = [person(points, [11, 18, 20, 24], image=1, id=1)]
-        named = annotations(tmp_path / "i.json", {"square.png": 1}, people)
-        words += ["--data", "images", "--annotations", str(named)]
-        model = pose_network(tmp_path / "net.onnx", [pose_row((21, 30), (20, 24), 0.9, points)])
-    low = tmp_path / "low.onnx"
-    save_onnx(cast(onnx.load(model), precision="fp16").model, low)
-    assert run_command(["localize", str(model), str(low), *words, "-o", "out"]) == 0
-    told = json.loads((tmp_path / "out" / "localize.json").read_text())["found"]
-    metric = {"detection": "mAP", "depth": "abs_rel", "pose": "AP"}[task]
-    assert told["metric"] == metric
-    assert told["candidate"][metric] == pytest.approx(told["reference"][metric], abs=0.05)

@@ -14,15 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto
 from sweeps import matrix
 
-from models import conv_model, identity, tiny_model
+from models import conv_model, tiny_model
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 
 
-from trtbench.cli import run as cli
 from trtbench.convert.builders import trtexec as trtexec_builder
 from trtbench.core.errors import UnavailableError, UsageError
 from trtbench.core.run import Run
@@ -298,30 +296,3 @@ def test_tensorrt_11_gets_a_typed_file_first(trtexec: Any, tmp_path: Path) -> No
     trtexec_builder._only_typed.cache_clear()
     kinds = [[plan.steps[key].kind for key in each.chain] for each in plan.cases]
     assert kinds == [["build"], ["quantize", "build"]]
-
-
-def test_the_command_line_plans_sweeps_and_asks(
-    tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model = tiny_model(tmp_path / "net.onnx")
-    base = ["sweep", str(model), "--batch", "1,2", "--duration", "20ms", "--axis", "warmup=5ms",
-            "--axis", "until_steady=false"]  # fmt: skip
-    assert cli([*base, "--dry-run"]) == 0
-    out = capsys.readouterr().out
-    assert "2 cases" in out
-    assert "time:" in out
-    folder = tmp_path / "out"
-    assert cli([*base, "-o", str(folder), "--format", "none", "--where", "median<1ns"]) == 3
-    assert "0 of 2" in capsys.readouterr().out
-    assert cli(["sweep", "--resume", str(folder), "--format", "none", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert [row["batch"] for row in document["rows"]] == [1, 2]
-    assert cli(["sweep", "--resume", str(folder), "--batch", "4"]) == 2
-    assert cli(["sweep", "--resume", str(tmp_path)]) == 2
-    assert cli(["sweep"]) == 2
-    assert cli([*base, "--where", "p9<5ms", "-o", str(tmp_path / "b"), "--format", "none"]) == 2
-    assert "did you mean p99" in capsys.readouterr().err
-    odd = identity(tmp_path / "odd.onnx", ("x", TensorProto.FLOAT, [2, 3]))
-    nothing = ["sweep", str(odd), "--batch", "3", "-o", str(tmp_path / "c"), "--format", "none"]
-    assert cli(nothing) == 1, "its batch is fixed"
-    assert "no case of the sweep could be measured" in capsys.readouterr().err

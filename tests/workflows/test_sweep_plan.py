@@ -16,19 +16,15 @@ from models import conv_model, tiny_model
 from trtbench.core.errors import UsageError
 from trtbench.requests.execution import Execution
 from trtbench.requests.settings import Config
-from trtbench.runtimes import RUNTIMES
 from trtbench.store.store import Store
 from trtbench.sweep.matrix import (
-    cases_from_matrix,
     check_choice,
     matrix_from_file,
     names_of_models,
 )
 from trtbench.sweep.plan import (
     Cache,
-    builder_tools,
     data_digest,
-    packages_of,
     plan_sweep,
 )
 from trtbench.sweep.records import JOURNAL, config_of_sweep, read_outline
@@ -53,34 +49,6 @@ def test_a_file_of_toml_gives_lists_and_single_values(tmp_path: Path) -> None:
     cases = [each.case for each in plan.cases]
     assert {case.options["threads"] for case in cases if case.precision == "int8"} == {1}
     assert plan.cases[0].case.fixed["duration"] == "1s"
-
-
-def test_an_engine_that_was_given_is_neither_called_static_nor_dynamic() -> None:
-    """Nobody knows what it was built for; asking for both kinds makes one case."""
-    asked = matrix("net.engine", batch=[1], engine=["static", "dynamic"])
-    cases = cases_from_matrix(asked, runtime_of=lambda model: "tensorrt", builds=["tensorrt"])
-    assert [case.engine for case in cases] == [None]
-    asked = matrix("net.onnx", batch=[1], engine=["static", "dynamic"])
-    cases = cases_from_matrix(asked, runtime_of=lambda model: "tensorrt", builds=["tensorrt"])
-    assert [case.engine for case in cases] == ["static", "dynamic"]
-
-
-def test_other_code_of_a_repository_is_another_model(tmp_path: Path) -> None:
-    """Else a sweep would take the export of the code as it was."""
-    (tmp_path / "hubconf.py").write_text("from nets import small\n")
-    code = tmp_path / "nets.py"
-    source = f"torch.hub:{tmp_path}/small"
-    asked = matrix(source, runtime=["onnxruntime"], input_shape="-1x3x8x8")
-    found = []
-    for number in (1, 1, 2):
-        code.write_text(f"def small():\n    return {number}\n")
-        steps = plan_sweep(asked, config=Config(store=str(tmp_path))).steps
-        parts = RUNTIMES.load("torch").model_parts
-        assert parts is not None
-        found.append(([*steps], parts(source, {})))
-    assert found[0] == found[1]
-    assert found[0][0] != found[2][0]
-    assert found[0][1] != found[2][1]
 
 
 @pytest.mark.parametrize(
@@ -274,17 +242,6 @@ def test_data_with_the_same_names_and_sizes_is_other_data(tmp_path: Path) -> Non
     before = data_digest(str(tmp_path))
     (tmp_path / "a.png").write_bytes(b"two")
     assert data_digest(str(tmp_path)) != before
-
-
-def test_engines_are_known_by_the_interpreter_that_builds_them(tmp_path: Path) -> None:
-    python = tmp_path / "bin" / "python"
-    packages = tmp_path / "lib" / "python3.11" / "site-packages"
-    for folder in (python.parent, packages / "tensorrt-10.9.0.dist-info"):
-        folder.mkdir(parents=True)
-    before = builder_tools("trtexec", device="cuda:0", python=str(python))
-    assert packages_of(str(python))["packages"] == "tensorrt-10.9.0.dist-info"
-    (packages / "tensorrt-10.9.0.dist-info").rename(packages / "tensorrt-10.13.0.dist-info")
-    assert builder_tools("trtexec", device="cuda:0", python=str(python)) != before
 
 
 @pytest.mark.process

@@ -85,19 +85,6 @@ def test_depth_goes_on_without_an_image_and_without_a_truth(tmp_path: Path, eval
     assert reason.startswith("ground truth:")
 
 
-def test_nothing_that_can_be_read_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
-    monkeypatch.chdir(tmp_path)
-    data = colour_folder(tmp_path / "val", per_class=1)
-    for path in data.rglob("*.png"):
-        cut(path)
-    words = ["eval", str(colour_network(tmp_path / "a.onnx")), "--task", "classification"]
-    assert run([*words, "--data", str(data), "--threads", "1"]) != 0
-    assert "no item can be read" in capsys.readouterr().err
-
-
 def test_a_check_on_images_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
