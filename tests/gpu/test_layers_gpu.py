@@ -1,7 +1,6 @@
 """Layers of engines built and profiled on a real GPU: INT8 with a layer that is not quantized.
 
-Whatever the times are, ``why`` must name that layer, sums must add up, and ``explain`` must measure
-its ladder.
+Whatever the times are, ``why`` must name that layer, and sums must add up.
 """
 
 from __future__ import annotations

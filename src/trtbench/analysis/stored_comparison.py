@@ -416,12 +416,6 @@ class Ladder(Value, frozen=True, kw_only=True):
     unexplained_s: float | None
 
 
-def title_of_step(key: str) -> str:
-    """What people call the property that a step changes."""
-    known = property_named(key)
-    return known.words if known else key.replace("_", " ")
-
-
 def ladder_from_runs(a: Run, b: Run) -> Ladder:
     """List what differs between two runs and how much of their difference it is."""
     left, right = facts_from_run(a), facts_from_run(b)
@@ -448,11 +442,12 @@ def ladder_from_runs(a: Run, b: Run) -> Ladder:
         if each.key in seen or each.baseline == each.candidate:
             continue
         seen.add(each.key)
+        known = property_named(each.key)
         seconds, evidence, because = _effect(each.key, left, right, counted=metric_a == metric_b)
         rungs.append(
             Rung(
                 key=each.key,
-                title=title_of_step(each.key),
+                title=known.words if known else each.key.replace("_", " "),
                 a=each.baseline,
                 b=each.candidate,
                 seconds=seconds,

@@ -1,6 +1,6 @@
 """Engines named by runs or by files of trtexec: layers, differences, causes, drawings.
 
-Why two numbers of one model differ: a ladder of what is stated, or measured step by step.
+Why two numbers of one model differ: a ladder of what is stated.
 """
 
 from __future__ import annotations
