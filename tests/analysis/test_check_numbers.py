@@ -12,8 +12,9 @@ from trtbench.analysis.check import (
     broken_rules,
     pair_outputs,
     rule_from_text,
+    tensor_diff,
+    tensor_diffs,
 )
-from trtbench.analysis.scores import tensor_diff, tensor_diffs
 from trtbench.core.errors import UsageError
 
 
@@ -57,7 +58,6 @@ def test_batches_do_not_change_anything() -> None:
     whole, parts = (checked(reference, candidate, size=size, classes=False) for size in (17, 5))
     for name, value in whole.numbers().items():
         assert parts.numbers()[name] == pytest.approx(value), name
-    assert parts.sweep == whole.sweep
     second = tensor_diff(reference, candidate, rtol=1e-3, atol=1e-8)
     assert parts.close == pytest.approx(second.close)
     assert parts.rel_l2 == pytest.approx(second.rel_l2)
@@ -75,24 +75,12 @@ def test_what_is_not_finite_is_counted_and_is_the_worst() -> None:
     assert found.close == 5 / 8
     assert found.max_abs == 0.5
     assert {worst.item for worst in found.worst[:2]} == {2, 3}
-    assert found.sweep[-1].by_atol == 6 / 8, "no tolerance lets NaN pass"
 
 
 def test_a_reference_that_is_not_finite_must_be_met() -> None:
     reference = np.array([[np.inf, np.nan, 1.0]])
     assert checked(reference, reference.copy(), classes=False).close == 1.0
     assert checked(reference, reference.copy(), classes=False).reference_nonfinite == 2
-
-
-def test_the_sweep_is_what_isclose_says() -> None:
-    rng = np.random.default_rng(2)
-    reference = rng.standard_normal((9, 50))
-    candidate = reference * (1 + 0.05 * rng.standard_normal(reference.shape))
-    for point in checked(reference, candidate, classes=False).sweep[::4]:
-        by_atol = np.isclose(candidate, reference, rtol=0, atol=point.tolerance).mean()
-        by_rtol = np.isclose(candidate, reference, rtol=point.tolerance, atol=0).mean()
-        assert point.by_atol == pytest.approx(by_atol)
-        assert point.by_rtol == pytest.approx(by_rtol)
 
 
 def test_parts_of_the_usual_size() -> None:
@@ -145,11 +133,8 @@ def test_divergence_as_scipy_has_it(probabilities: bool) -> None:
     assert classes is not None
     assert classes.probabilities is probabilities
     kl = rel_entr(p, q).sum(axis=1)
-    middle = (p + q) / 2
-    js = (rel_entr(p, middle).sum(axis=1) + rel_entr(q, middle).sum(axis=1)) / 2
     assert classes.kl == pytest.approx(kl.mean())
     assert classes.kl_max == pytest.approx(kl.max())
-    assert classes.js == pytest.approx(js.mean())
 
 
 def test_scores_that_are_no_numbers_name_no_class() -> None:

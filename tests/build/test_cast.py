@@ -13,7 +13,7 @@ from onnx_cases import one_node, outputs, saved, types_of
 
 import models
 from models import save_graph
-from trtbench.analysis.scores import tensor_diffs
+from trtbench.analysis.check import tensor_diffs
 from trtbench.convert.calibration import save_feeds
 from trtbench.convert.cast import cast
 from trtbench.convert.quantize import quantize

@@ -23,9 +23,9 @@ from trtbench.core.conditions import (
 )
 from trtbench.core.errors import UsageError
 from trtbench.core.metrics import metric
-from trtbench.core.results import Failed, ShortView
+from trtbench.core.results import Failed, ShortView, TensorDiff
 from trtbench.core.run import Interval, Scalar
-from trtbench.core.samples import AnyArray, Floats
+from trtbench.core.samples import AnyArray, Array, Floats
 from trtbench.core.spec import ModelRef, Value
 from trtbench.core.units import text_from_shape
 
@@ -42,9 +42,9 @@ TOP = 5
 LEAST = 1e-300
 """What a probability of zero counts as: KL divergence is 690 nats at most."""
 
-_LADDER = tuple(step * 10.0**power for power in range(-9, 4) for step in (1, 2, 5))
-_FINE = tuple(10.0 ** (k / 50) for k in range(-12 * 50, 8 * 50 + 1))
-_EDGES = np.array(sorted({*_LADDER, *_FINE}))
+_STEPS = (step * 10.0**power for power in range(-9, 4) for step in (1, 2, 5))
+_EDGES = np.array(sorted({*_STEPS, *(10.0 ** (k / 50) for k in range(-12 * 50, 8 * 50 + 1))}))
+"""Of the histograms of errors and sizes: fifty for each power of ten, and round numbers."""
 
 
 class RankRow(Value, frozen=True, kw_only=True):
@@ -78,7 +78,6 @@ class ClassCheck(Value, frozen=True, kw_only=True):
     """Mean Jaccard index of the sets of the five best; ``None`` with fewer than six classes."""
     kl: float | None
     kl_max: float | None
-    js: float | None
     probabilities: bool
     """Whether the outputs were probabilities already; else softmax made them so."""
     mixed: bool
@@ -98,15 +97,6 @@ class WorstItem(Value, frozen=True, kw_only=True):
     max_abs: float | None
     nonfinite: int
     shapes: str | None = None
-
-
-class SweepPoint(Value, frozen=True, kw_only=True):
-    """What share of elements a tolerance lets pass."""
-
-    tolerance: float
-    by_atol: float
-    """With this as atol, and rtol 0."""
-    by_rtol: float
 
 
 class ScalePoint(Value, frozen=True, kw_only=True):
@@ -147,7 +137,6 @@ class OutputCheck(Value, frozen=True, kw_only=True):
     misshapen: int = 0
     """Items for which the sides gave different shapes; their elements are close to nothing."""
     classes: ClassCheck | None = None
-    sweep: tuple[SweepPoint, ...] = ()
     scales: tuple[ScalePoint, ...] = ()
     worst: tuple[WorstItem, ...] = ()
     note: str | None = None
@@ -161,7 +150,7 @@ class OutputCheck(Value, frozen=True, kw_only=True):
         found["equality"] = self.close
         found["shape_mismatch"] = self.misshapen / self.items if self.items else None
         if self.classes is not None:
-            for name in ("argmax_match", "top5_agreement", "kl", "kl_max", "js"):
+            for name in ("argmax_match", "top5_agreement", "kl", "kl_max"):
                 found[name] = getattr(self.classes, name)
             found["argmax_mismatch"] = 1.0 - self.classes.argmax_match
         return found
@@ -181,9 +170,7 @@ class OutputTally:
         self._sums = dict.fromkeys(("abs", "rel", "error", "error2", "rr", "tt", "rt"), 0.0)
         self._max: tuple[float, tuple[int, ...]] = (-1.0, (0,))
         self._max_rel = 0.0
-        self._by_atol, self._by_rtol, self._sizes = (
-            np.zeros(len(_EDGES) + 1, np.int64) for _ in range(3)
-        )
+        self._errors, self._sizes = (np.zeros(len(_EDGES) + 1, np.int64) for _ in range(2))
         self._worst: list[tuple[float, int, WorstItem]] = []
         self._misshapen: list[str] = []
         self._width: int | None = None
@@ -249,13 +236,8 @@ class OutputTally:
             self._max = (float(absolute[row, place]), at)
         self._max_rel = max(self._max_rel, float(relative.max(initial=0.0)))
         # Histograms of errors and sizes.
-        chosen, sizes = absolute[usable], size[usable]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            pure = np.where(chosen == 0.0, 0.0, chosen / sizes)
-        for tally, values in zip(
-            (self._by_atol, self._by_rtol, self._sizes), (chosen, pure, sizes), strict=True
-        ):
-            places = np.searchsorted(_EDGES, values, side="left")
+        for tally, values in ((self._errors, absolute), (self._sizes, size)):
+            places = np.searchsorted(_EDGES, values[usable], side="left")
             tally += np.bincount(places, minlength=len(_EDGES) + 1)
         # The worst items; non-finite ones come first.
         broken = (known & ~np.isfinite(found)).sum(axis=1)
@@ -301,8 +283,7 @@ class OutputTally:
         # The edge below which 90 % of the reference's absolute values lie, to 5 %.
         edge = int(np.searchsorted(np.cumsum(self._sizes), 0.9 * self._sizes.sum()))
         p90 = float(_EDGES[edge]) if some and edge < len(_EDGES) else None
-        by_atol, by_rtol = np.cumsum(self._by_atol), np.cumsum(self._by_rtol)
-        ladder = [(step, int(np.searchsorted(_EDGES, step))) for step in _LADDER]
+        by_atol = np.cumsum(self._errors)
         scales = [(part, part * p90) for part in SCALES] if p90 else []
         note = None if elements else "nothing to compare"
         if self._misshapen and len(self._misshapen) == self._items:
@@ -334,15 +315,6 @@ class OutputTally:
             misshapen=len(self._misshapen),
             classes=self._tally.result() if self._tally and not self._ragged else None,
             # Shares are of all elements: those that are not finite fail every tolerance.
-            sweep=tuple(
-                SweepPoint(
-                    tolerance=float(f"{step:g}"),
-                    by_atol=float(by_atol[place]) / elements,
-                    by_rtol=float(by_rtol[place]) / elements,
-                )
-                for step, place in ladder
-                if elements
-            ),
             scales=tuple(
                 ScalePoint(part=part, atol=atol, close=float(by_atol[place]) / elements)
                 for part, atol in scales
@@ -358,6 +330,44 @@ class OutputTally:
         )  # fmt: skip
 
 
+def tensor_diff(
+    reference: Array, test: Array, *, name: str = "output", rtol: float = 1e-4, atol: float = 1e-5
+) -> TensorDiff:
+    """Compare one tensor with its reference; the reference scales the tolerance."""
+    tally = OutputTally(name, rtol=rtol, atol=atol, classes=False)
+    tally.add(reference[None], test[None], start=0)
+    check = tally.result()
+    same = ("close", "max_abs", "mean_abs", "rel_l2", "sqnr_db", "cosine", "bias", "note")
+    return TensorDiff(
+        name=name,
+        elements=check.elements,
+        nonfinite=check.nan + check.inf,
+        rtol=rtol,
+        atol=atol,
+        max_at=check.max_abs_at[1:] if check.max_abs_at else None,
+        **{field: getattr(check, field) for field in same},
+    )
+
+
+def tensor_diffs(
+    reference: Mapping[str, Array],
+    test: Mapping[str, Array],
+    *,
+    rtol: float = 1e-4,
+    atol: float = 1e-5,
+) -> tuple[TensorDiff, ...]:
+    """Compare outputs by name; an output that only one side has is noted."""
+    found = []
+    for name in dict.fromkeys((*reference, *test)):
+        own, other = reference.get(name, np.zeros(0)), test.get(name, np.zeros(0))
+        diff = tensor_diff(own, other, name=name, rtol=rtol, atol=atol)
+        if name not in reference or name not in test:
+            side = "other side" if name in reference else "reference"
+            diff = diff.having(close=None, note=f"the {side} does not have it")
+        found.append(diff)
+    return tuple(found)
+
+
 def _ratio(part: float, whole: float) -> float | None:
     if whole:
         return part / whole
@@ -370,7 +380,7 @@ class ClassTally:
     def __init__(self) -> None:
         self._same: list[NDArray[np.bool_]] = []
         self._errors: list[NDArray[np.float64]] = []
-        self._jaccard = self._kl = self._kl_max = self._js = 0.0
+        self._jaccard = self._kl = self._kl_max = 0.0
         self._classes = self._items = self._ranked = 0
         self._are_probabilities = [True, True]
         self._top: list[tuple[TopClass, ...]] = [(), ()]
@@ -409,11 +419,8 @@ class ClassTally:
         self._are_probabilities = [before and now for before, now in known]
         p, q = (_log_probabilities(e, as_is=s) for e, s in zip((a, b), as_is, strict=True))
         kl = np.maximum((np.exp(p) * (p - q)).sum(axis=1), 0.0)
-        middle = np.logaddexp(p, q) - np.log(2.0)
-        js = ((np.exp(p) * (p - middle)).sum(axis=1) + (np.exp(q) * (q - middle)).sum(axis=1)) / 2
         self._kl += float(kl.sum())
         self._kl_max = max(self._kl_max, float(kl.max(initial=0.0)))
-        self._js += float(np.maximum(js, 0.0).sum())
 
     def result(self) -> ClassCheck:
         places, items, ranked = min(RANKS, self._classes), self._items, self._ranked
@@ -435,7 +442,6 @@ class ClassTally:
             top5_agreement=self._jaccard / items if self._classes > TOP else None,
             kl=self._kl / ranked if ranked else None,
             kl_max=self._kl_max if ranked else None,
-            js=self._js / ranked if ranked else None,
             probabilities=all(self._are_probabilities) and ranked > 0,
             mixed=self._are_probabilities[0] != self._are_probabilities[1],
             ranks=tuple(ranks),
@@ -479,7 +485,7 @@ def pair_outputs(
 METRICS = (
     "close", "equality", "argmax_match", "argmax_mismatch", "top5_agreement", "nan", "inf",
     "nonfinite", "shape_mismatch", "max_abs", "mean_abs", "max_rel", "mean_rel", "rmse", "rel_l2",
-    "sqnr", "sqnr_db", "cosine", "bias", "kl", "kl_max", "js",
+    "sqnr", "sqnr_db", "cosine", "bias", "kl", "kl_max",
 )  # fmt: skip
 _OUTPUT = re.compile(r"(?P<output>[^<>=!]+):(?P<rest>.+)")
 

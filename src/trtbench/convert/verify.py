@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
-from trtbench.analysis.scores import tensor_diffs
+from trtbench.analysis.check import tensor_diffs
 from trtbench.convert.calibration import FeedArrays, FeedFile
 from trtbench.core.errors import InputError, first_line
 from trtbench.core.jobs import Stage

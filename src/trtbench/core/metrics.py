@@ -57,7 +57,7 @@ DECLARED = (
     *_all("high", None, "sqnr_db", "cosine", "close", "equality", "argmax_match",
           "top5_agreement", "psnr", "ssim"),
     *_all("low", None, "nan", "inf", "nonfinite", "shape_mismatch", "argmax_mismatch", "mean_abs",
-          "max_rel", "mean_rel", "rel_l2", "bias", "kl", "kl_max", "js", "lpips", "fid"),
+          "max_rel", "mean_rel", "rel_l2", "bias", "kl", "kl_max", "lpips", "fid"),
     # of tasks
     *_all("high", "share", "top#", "prec@#", "agreement",
           "accuracy", "precision_score", "recall", "f1",

@@ -263,7 +263,6 @@ class TensorDiff(Value, frozen=True, kw_only=True):
     atol: float
     max_abs: float | None
     max_at: tuple[int, ...] | None
-    p99_abs: float | None
     mean_abs: float | None
     rel_l2: float | None
     """Norm of the difference over the norm of the reference."""

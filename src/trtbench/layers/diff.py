@@ -532,7 +532,7 @@ def rows_from_diff(diff: EngineDiff) -> list[Row]:
 
 CauseCode = Literal[
     "interruption", "precision", "reformat", "fusion", "memory", "kernel", "rest", "added",
-    "clocks", "enqueue", "transfers",
+    "enqueue",
 ]  # fmt: skip
 
 CEILING = 0.6
@@ -688,12 +688,7 @@ _REMEDIES = {
         "see what they are for; Q/DQ that was not folded shows as layers of its own",
         "trtbench diff BASELINE CANDIDATE",
     ),
-    "clocks": ("measure both at one clock", "trtbench profile CANDIDATE --lock-clocks base"),
     "enqueue": ("launch as a CUDA graph", "trtbench bench CANDIDATE --cuda-graph on"),
-    "transfers": (
-        "keep tensors on the GPU, or let inputs have the narrower type",
-        "trtbench bench CANDIDATE --no-transfers",
-    ),
     "interruption": (
         "quantize this node too, take it out, or leave its neighbours unquantized",
         "trtbench quantize MODEL.onnx --precision {asked} --op Conv --op Gemm --op {op}",
@@ -761,8 +756,7 @@ def why(
     if a.total_s is None or b.total_s is None:
         return None
     left, right = baseline or EngineFacts(), candidate or EngineFacts()
-    level = at_clock(b, clock_ratio(left, right))
-    diff = difference(a, level)
+    diff = difference(a, b)
     computed = {layer.precision for layer in b.layers if layer.precision}
     asked = narrowest(right.asked) or narrowest(" ".join(computed))
     gain = _gain(diff, a, b, asked)
@@ -770,14 +764,19 @@ def why(
         (each, each.b_s - (each.a_s / gain if _weighted(each, a) else each.a_s))
         for each in diff.changes
     ]
-    every = (
-        *_layer_causes(excess, level, asked, interruptions(b)),
-        *_surrounding_causes(left, right, a, b),
-    )
+    every = [*_layer_causes(excess, b, asked, interruptions(b))]
     missing = math.fsum(seconds for _, seconds in excess)
-    shortfall = missing + math.fsum(
-        each.seconds or 0.0 for each in every if each.code in ("clocks", "enqueue", "transfers")
-    )
+    shortfall = missing
+    if right.enqueue_s and right.gpu_s and right.enqueue_s >= ENQUEUE_BOUND * right.gpu_s:
+        before, after = (
+            max(0.0, facts.gpu_s - (table.total_s or 0.0)) if facts.gpu_s else 0.0
+            for facts, table in ((left, a), (right, b))
+        )
+        enqueue, gpu = text_from_seconds(right.enqueue_s), text_from_seconds(right.gpu_s)
+        title = "the host does not launch fast enough (enqueue-bound)"
+        text = f"enqueueing takes {enqueue}, the GPU {gpu}"
+        every.append(_cause("enqueue", title, after - before if after > before else None, text))
+        shortfall += max(0.0, after - before)
     causes = [each for each in every if each.seconds is None or each.seconds > 0]
     remaining = whole = max(0.0, shortfall)
     explained = []
@@ -789,7 +788,7 @@ def why(
     return Why(
         baseline_s=a.total_s,
         candidate_s=b.total_s,
-        expected_s=(level.total_s or 0.0) - missing,
+        expected_s=b.total_s - missing,
         gain=gain,
         shortfall_s=shortfall,
         causes=tuple(explained),
@@ -823,62 +822,3 @@ def _gain(diff: EngineDiff, a: LayerTable, b: LayerTable, asked: str | None) -> 
 
 ENQUEUE_BOUND = 0.8
 """trtexec warns from the same share of enqueue time over GPU time on."""
-CLOCK_STEP = 0.02
-"""Clocks nearer to one another than this are one clock."""
-
-
-def clock_ratio(a: EngineFacts, b: EngineFacts) -> float:
-    """How much faster the baseline's clock ran; 1 where it is not known, or GPUs differ."""
-    if not a.sm_clock_hz or not b.sm_clock_hz or a.gpu != b.gpu:
-        return 1.0
-    ratio = a.sm_clock_hz / b.sm_clock_hz
-    return ratio if abs(ratio - 1) > CLOCK_STEP else 1.0
-
-
-def at_clock(table: LayerTable, ratio: float) -> LayerTable:
-    """The table with times scaled to another clock, as if all of them went with it."""
-    if ratio == 1.0:
-        return table
-    layers = tuple(
-        layer.having(time_s=None if layer.time_s is None else layer.time_s / ratio)
-        for layer in table.layers
-    )
-    return table.having(layers=layers)
-
-
-def _surrounding_causes(
-    a: EngineFacts, b: EngineFacts, left: LayerTable, right: LayerTable
-) -> Iterator[Cause]:
-    """What lies around the layers: clocks, a host that does not keep up, copies."""
-    ratio, total = clock_ratio(a, b), right.total_s
-    if ratio != 1.0 and total is not None:
-        was, now = (f"{(facts.sm_clock_hz or 0) / 1e6:.0f} MHz" for facts in (a, b))
-        yield _cause(
-            "clocks",
-            "the GPU ran at another clock",
-            total - total / ratio,
-            f"{was} in the baseline, {now} in the candidate; at most this much, if every layer "
-            "goes with the clock",
-        )
-    if b.enqueue_s and b.gpu_s and b.enqueue_s >= ENQUEUE_BOUND * b.gpu_s:
-        waits = [
-            max(0.0, facts.gpu_s - (table.total_s or facts.gpu_s)) if facts.gpu_s else 0.0
-            for facts, table in ((a, left), (b, right))
-        ]
-        longer = waits[1] - waits[0]
-        yield _cause(
-            "enqueue",
-            "the host does not launch fast enough (enqueue-bound)",
-            longer if longer > 0 else None,
-            f"enqueueing takes {text_from_seconds(b.enqueue_s)}, the GPU "
-            f"{text_from_seconds(b.gpu_s)}",
-        )
-    if a.transfers_s is not None and b.transfers_s is not None and b.gpu_s:
-        bound = " and take longer than computing" if b.transfers_s >= b.gpu_s else ""
-        yield _cause(
-            "transfers",
-            f"copies to and from the GPU take longer{bound}",
-            b.transfers_s - a.transfers_s,
-            f"{text_from_seconds(a.transfers_s)} in the baseline, "
-            f"{text_from_seconds(b.transfers_s)} in the candidate",
-        )

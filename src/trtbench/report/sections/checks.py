@@ -56,10 +56,10 @@ MOST_COLUMNS = 14
 MOST_FACTS = 60
 TITLES = {
     "nan": "NaN", "rmse": "RMSE", "rel_l2": "Rel. L2", "sqnr_db": "SQNR (dB)", "kl": "KL (nats)",
-    "kl_max": "KL, max", "js": "JS (nats)", "top5_agreement": "Top-5 sets",
+    "kl_max": "KL, max", "top5_agreement": "Top-5 sets",
 }  # fmt: skip
 SHOWN_WORST = 3
-TOLERANCES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+
 SHOWN_GROUPS = 10
 SHOWN_NAMES = 8
 
@@ -202,14 +202,6 @@ def _output(check: OutputCheck, id: str) -> Iterator[Block]:
             f"top-5 sets {_percent(classes.top5_agreement)}, "
             f"KL {_text(classes.kl)} nats (max {_text(classes.kl_max)})"
         )
-    points = [point for point in check.sweep if point.tolerance in TOLERANCES]
-    if points:
-        limits = (
-            column("tolerance", "Tolerance", kind="g"),
-            column("by_atol", "Within atol", kind="percent"),
-            column("by_rtol", "Within rtol", kind="percent"),
-        )
-        yield table(f"tolerances_{id}", points, limits)
     for worst in check.worst[:SHOWN_WORST]:
         words = f"shape {worst.shapes}"
         if worst.shapes is None:

@@ -68,7 +68,7 @@ MOST_PAIRS = 3
 """Runs that are compared with the first; a report of many runs has tables enough."""
 MOST_DRAWN_PAIRS = 800
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8", "fp8")
-ISLANDS_SHOWN = 5
+
 UNMET_SHOWN = 5
 STEPS = 12
 """Changes that have a bar of their own in a waterfall; the rest is two bars, slower and faster."""
@@ -123,7 +123,7 @@ def _run_blocks(
         return
     if rated.detailed:
         truth = precision_truth(rated, asked=facts.asked)
-        yield Details(f"By precision{of}", tuple(precision_blocks(rated, truth, suffix=suffix)))
+        yield Details(f"By precision{of}", tuple(precision_blocks(truth, suffix=suffix)))
     sums = engine_diff.reconcile(
         rated,
         facts.gpu_s,
@@ -232,7 +232,7 @@ def document_from_layers(
         rows = {"groups": engine_diff.rows_from_groups(groups, by=by)}
     sections = (
         section_of(first.id, "", [first]),
-        section_of("precision", "By precision", precision_blocks(layers, truth)),
+        section_of("precision", "By precision", precision_blocks(truth)),
         section_of("sums", "Breakdown", sums_blocks(layers, sums) if sums is not None else ()),
         section_of("notes", "", note_lines(dict.fromkeys(remarks))),
     )
@@ -317,21 +317,20 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
     return table(id, shown, columns, caption=f"{len(shown)}{of} layers, {times}", unit=unit)
 
 
-def precision_blocks(
-    layers: LayerTable, truth: PrecisionTruth, *, suffix: str = ""
-) -> Iterator[Block]:
-    """Write which types compute, what stayed wide, what conversions cost, and the islands."""
+def precision_blocks(truth: PrecisionTruth, *, suffix: str = "") -> Iterator[Block]:
+    """Write which types compute, what stayed wide, and what conversions cost."""
     pairs: list[tuple[str, Cell]] = []
+    flops = sum(each.flops or 0 for each in truth.types)
     for each in truth.types:
-        words = [counted(each.layers, "layer")]
+        words = [counted(int(each.layers), "layer")]
         words += [f"{text_from_share(each.share)} of time"] if each.share is not None else []
-        words += [f"{text_from_share(each.flops_share)} of FLOPs"] if each.flops_share else []
-        pairs.append((each.precision, Cell(each.share, ", ".join(words))))
+        words += [f"{text_from_share(each.flops / flops)} of FLOPs"] if each.flops else []
+        pairs.append((each.name, Cell(each.share, ", ".join(words))))
     for change in truth.conversions:
         took = f", {text_from_duration(change.seconds)}" if change.seconds is not None else ""
         share = f" ({text_from_share(change.share)} of time)" if change.share is not None else ""
-        text = f"{counted(change.layers, 'layer')}{took}{share}"
-        pairs.append((change.role, Cell(change.seconds, text)))
+        text = f"{counted(int(change.layers), 'layer')}{took}{share}"
+        pairs.append((change.name, Cell(change.seconds, text)))
     if pairs:
         yield key_values(f"precision{suffix}", pairs)
     if truth.unmet:
@@ -345,26 +344,6 @@ def precision_blocks(
             f"{len(truth.unmet)} layers do not compute in {asked.asked.upper()}, requested "
             f"by {asked.because}: {names}{tail}"
         )
-    if truth.islands:
-
-        def first_of(names: Sequence[str]) -> str | None:
-            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            return f"{names[0]}{more}" if names else None
-
-        costly = sorted(truth.islands, key=lambda each: -(each.conversion_s or 0.0))
-        columns = (
-            column("layers", "Layers", lambda each: len(each.layers), "right"),
-            column(
-                "first", "Quantized from", lambda each: layers.layers[each.layers[0]].name,
-                fit="shorten",
-            ),
-            column("average_s", "Time", "seconds", "time"),
-            column("conversion_s", "Conversions", kind="time"),
-            column("before", "Before", lambda each: first_of(each.before), fit="shorten", rank=2),
-            column("after", "After", lambda each: first_of(each.after), fit="shorten", rank=1),
-        )  # fmt: skip
-        caption = f"{counted(len(truth.islands), 'quantized island')}; conversions: Q/DQ and casts"
-        yield table(f"islands{suffix}", costly[:ISLANDS_SHOWN], columns, caption=caption)
 
 
 def sums_blocks(layers: LayerTable, sums: Reconciliation, *, suffix: str = "") -> Iterator[Block]:
