@@ -1,4 +1,4 @@
-"""The search for the highest rate: what decides a rate, where the search goes, the knee."""
+"""The search for the highest rate: what decides a rate, and where the search goes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from trtbench.analysis.load import (
     RatePoint,
     Slo,
     Window,
-    knee,
     next_rate,
     point_from_windows,
     slo_from_text,
@@ -114,7 +113,6 @@ def test_a_search_of_a_queue_encloses_the_true_rate_and_guesses_it() -> None:
             found = with_point(found, looked_at(rate, seed, SLO), most_hz=1000.0)
         assert (found.highest_hz or math.inf) <= truth < (found.broken_hz or 0)
         assert found.likely_hz == pytest.approx(truth, rel=0.15)
-        assert found.knee_hz == pytest.approx(500.0, rel=0.5)
 
 
 def search(capacity: float, truth: float, most: float | None = None) -> LoadSearch:
@@ -155,20 +153,6 @@ def test_where_no_rate_keeps_the_bound_the_search_ends() -> None:
     found = search(1000.0, 0.0)
     assert found.highest_hz is None
     assert found.points[0].rate_hz < 1000 / 32
-
-
-def test_the_knee_is_where_rate_over_latency_is_largest() -> None:
-    """For a queue with exponential service, that is at half of its capacity."""
-    found = search(1000.0, 1000.0)
-    assert found.knee_hz == pytest.approx(500.0, rel=0.25)
-
-
-def test_a_curve_that_has_not_bent_has_no_knee() -> None:
-    points = [
-        point_from_windows(rate, windows(2), latencies(0.001), SLO) for rate in (1.0, 2.0, 3.0)
-    ]
-    assert knee(points) is None
-    assert knee([*points, point_from_windows(4.0, windows(2), latencies(1.0), SLO)]) == 3.0
 
 
 def test_an_accepted_rate_above_a_broken_one_is_not_the_answer() -> None:

@@ -44,8 +44,7 @@ def test_parts_add_up_and_what_was_measured_counts() -> None:
     assert use.process_bytes == 349 * MIB
     assert use.context_bytes == 13 * MIB
     assert use.peak_bytes == 360 * MIB
-    assert use.processes_fit == 2
-    assert use.contexts_fit == (1024 - 336) // 13
+    assert use.fit(1024 * MIB) == (2, (1024 - 336) // 13)
     assert not use.disturbed
 
 
@@ -87,17 +86,17 @@ def test_what_launches_saw_of_memory_is_not_mixed() -> None:
 def test_what_was_not_seen_is_unknown_and_not_zero() -> None:
     use = use_of({"memory_free_opened_bytes": MIB, "memory_free_before_bytes": 1})
     assert {part.bytes for part in use.parts} == {None}
-    assert (use.peak_bytes, use.processes_fit, use.contexts_fit) == (None, None, None)
+    assert use.peak_bytes is None
     assert words_from_memory(use) == ()
     assert memory_from_facts({"activation_bytes": 5}) is None
 
 
 def test_an_engine_tells_beforehand_what_it_will_take() -> None:
     use = predicted(weight_bytes=20, activation_bytes=10, io_bytes=2, total_bytes=100)
-    assert (use.process_bytes, use.contexts_fit) == (32, 6)
+    assert (use.process_bytes, use.fit(100)) == (32, (3, 6))
     assert use.unknown == ("CUDA context", "modules")
     bare = predicted(weight_bytes=20, activation_bytes=None, io_bytes=None, total_bytes=100)
     assert bare.unknown == ("CUDA context", "modules", "activations", "inputs, outputs")
-    assert (bare.process_bytes, bare.processes_fit, bare.contexts_fit) == (20, None, None)
+    assert (bare.process_bytes, bare.fit(100)) == (20, (5, None))
     nothing = predicted(weight_bytes=None, activation_bytes=None, io_bytes=None)
     assert words_from_memory(nothing) == ()

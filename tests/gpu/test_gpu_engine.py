@@ -14,7 +14,6 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from models import save_graph
-from trtbench.analysis.pass_times import switches_from_facts
 from trtbench.core.errors import InputError, UnavailableError
 from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.host.cuda import open_cuda
@@ -42,13 +41,8 @@ def worker(engine: Path, folder: Path, **changes: Any) -> tuple[dict[str, Any], 
         return json.loads((folder / "outcome.json").read_text()), dict(archive)
 
 
-def test_one_launch_tells_phases_layers_and_changes_of_shape(engine: Path, tmp_path: Path) -> None:
-    other = {"x": [8, 64, 112, 112]}
-    outcome, times = worker(engine, tmp_path / "a", profile=True, switch_shapes=other)
-    there, back = switches_from_facts(outcome["evidence"])
-    assert there.interval is not None
-    assert back.interval is not None
-    assert there.stay_s > back.stay_s  # eight items take longer than two
+def test_one_launch_tells_phases_and_layers(engine: Path, tmp_path: Path) -> None:
+    outcome, times = worker(engine, tmp_path / "a", profile=True)
     spans = times["h2d"] + times["gpu"] + times["d2h"]
     assert np.median(times["host"]) >= np.median(spans) - 2e-6
     assert outcome["evidence"]["outputs_finite"]

@@ -67,7 +67,7 @@ NO_LABELS = {
     "model", "runtime",  # told by their own
     "inputs", "warmup", "stop", "launches",  # how much is measured, and with what
     "rate_hz", "arrivals", "arrival_times_s",  # of the protocol server, which has its own tests
-    "switch_shapes", "switch_profile", "telemetry_s", "profile", "separate_profile_run",  # passes
+    "telemetry_s", "profile", "separate_profile_run",  # passes
     "lock_clocks", "extra_args",  # of the machine; of a program, held to its log
 }  # fmt: skip
 """Fields of a spec that name no property of what a session runs."""

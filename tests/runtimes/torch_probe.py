@@ -152,21 +152,6 @@ def layers(path: str) -> list[str]:
     return [each.name for each in session.profile_layers()[0].layers]
 
 
-def change_shapes(*shape: int) -> dict[str, Any]:
-    """Change between two shapes, as --switch-shape does after a run."""
-    from trtbench.core.spec import ModelRef, RunSpec
-    from trtbench.runtimes._loop import switch_facts
-    from trtbench.runtimes.torch import open_session
-
-    spec = RunSpec(
-        model=ModelRef(path="weights.pt", format="torch"), runtime="torch", device="cpu",
-        shapes={"x": (2, 3, 16, 16)}, switch_shapes={"x": shape},
-        options={"factory": "nets:make"}, threads=1,
-    )  # fmt: skip
-    session = open_session(spec)
-    return switch_facts(session, spec, session.inputs)
-
-
 SESSIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "session": ("make", {"threads": 1}),
     "session_autocast": ("make", {"precision": "bf16"}),
@@ -296,8 +281,6 @@ def main(source: str, folder: str) -> None:
         found[name] = outcome(lambda what=what, options=options: load(what, **options))
     for name, (factory, changes) in SESSIONS.items():
         found[name] = outcome(lambda f=factory, c=changes: run_session(f, **c))
-    found["change"] = outcome(lambda: change_shapes(4, 3, 16, 16))
-    found["no_change"] = outcome(lambda: change_shapes(2, 3, 16, 16))
     found["layers"] = outcome(lambda: layers("net.pt2"))
     for path in ("talk.pt", "talk.ts", "talk_quantized.pt"):
         found[path] = outcome(lambda p=path: drawn_ids(p))

@@ -17,7 +17,6 @@ import pytest
 
 from models import conv_model, tiny_model
 from trtbench.compare.compare import compare, comparison_from_runs
-from trtbench.compare.gate import SAME_BYTES, gate
 from trtbench.compare.turns import Duet, Sides, paired
 from trtbench.core.errors import InputError, StoreError, UsageError
 from trtbench.core.results import Compared
@@ -26,7 +25,7 @@ from trtbench.core.spec import RunSpec
 from trtbench.host.telemetry import Counters
 from trtbench.measure.watch import Watch
 from trtbench.requests.execution import Execution
-from trtbench.requests.measure import BenchRequest, CompareRequest, GateRequest
+from trtbench.requests.measure import BenchRequest, CompareRequest
 from trtbench.requests.run_spec import run_spec
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
@@ -248,24 +247,3 @@ def test_sides_that_are_launched_in_turn_tell_their_own_clocks(
         for run in duet.keep()
     ]
     assert seen == [[0.0, 9e9], [2e9, 11e9]]
-
-
-@pytest.mark.parametrize("same", [True, False])
-def test_a_gate_says_at_once_that_both_sides_are_the_same_bytes(
-    same: bool, models: tuple[str, str], store: Store, config: Config, tmp_path: Path
-) -> None:
-    copy = tmp_path / "copy.onnx"
-    copy.write_bytes(Path(models[0] if same else models[1]).read_bytes())
-    said: list[str] = []
-    request = GateRequest(
-        candidate=copy, against=models[0], max_slowdown="900%", batch=1, launches=2, max_launches=2,
-        pairs=10,
-    )  # fmt: skip
-    execution = Execution(listen=lambda event: said.append(event.text))
-    found = gate(request, store=store, config=config, execution=execution)
-    assert (SAME_BYTES in said) is same
-    assert (found.compared is None) is same, "the same bytes are measured only when asked for"
-    if same:
-        assert found.open
-        again = dataclasses.replace(request, measure_same=True)
-        assert gate(again, store=store, config=config).compared is not None

@@ -15,7 +15,6 @@ from trtbench.core.results import ShortView
 from trtbench.core.run import Scalar
 from trtbench.core.samples import EngineGraph, LayerInfo, LayerProfile, TensorInfo
 from trtbench.core.spec import TensorSpec, Value
-from trtbench.core.units import text_from_bytes
 
 _NUMPY = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
 
@@ -165,38 +164,6 @@ def parameters_of(graph: EngineGraph) -> int | None:
     """Parameters that the inspector counts; ``None`` when it counts none."""
     counts = [each.weights_count for each in graph.layers if each.weights_count is not None]
     return sum(counts) if counts else None
-
-
-def parameter_difference(graph: EngineGraph, model: OnnxModel) -> tuple[str, ...]:
-    """Why the parameters of an engine and of its ONNX file differ, if they do."""
-    counted, own = parameters_of(graph), model.parameters
-    if counted == own:
-        return ()
-    if counted is None:
-        return (f"the engine tells no parameters; its ONNX file has {own}",)
-    more = "more" if counted > own else "fewer"
-    head = f"the engine tells {counted} parameters, {abs(counted - own)} {more} than the {own}"
-    notes = [f"{head} of its ONNX file"]
-    folded = [node for node in model.nodes if node.op == "BatchNormalization"]
-    if folded:
-        size = sum(each.elements or 0 for node in folded for each in node.inputs[1:])
-        notes.append(f"{len(folded)} batch norms ({size} parameters) are folded into convolutions")
-    return tuple(notes)
-
-
-def weight_difference(
-    held: int | None, model: OnnxModel, *, precision: str | None
-) -> tuple[str, ...]:
-    """Why the bytes of weights of an engine and of its ONNX file differ, if they do."""
-    stored = model.weight_bytes
-    if not held or not stored or text_from_bytes(held) == text_from_bytes(stored):
-        return ()
-    low = precision if precision in ("fp16", "bf16", "int8", "fp8") else None
-    reason = "weights are padded, folded, or kept more than once"
-    if held < stored:
-        reason = f"stored in {low}" if low else "the rest is folded away or not stored as weights"
-    sizes = f"{text_from_bytes(held)} of weights, its ONNX file {text_from_bytes(stored)}"
-    return (f"the engine holds {sizes}: {reason}",)
 
 
 def inspection_from_profile(profile: LayerProfile, *, path: str) -> Inspection:

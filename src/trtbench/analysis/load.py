@@ -1,4 +1,4 @@
-"""How much load a model bears: the highest rate of arrivals under a bound, the curve, its knee.
+"""How much load a model bears: the highest rate of arrivals under a bound, and the curve.
 
 A rate is measured in several windows. It is accepted when the whole interval of the percentile is
 below the bound, refused when it is above or the queue grows, and otherwise looked at longer.
@@ -171,7 +171,6 @@ def with_point(search: LoadSearch, point: RatePoint, *, most_hz: float) -> LoadS
         broken_hz=refused[0] if refused else None,
         likely_hz=crossing(points, search.slo.limit_s),
         at_least=highest is not None and highest >= most_hz,
-        knee_hz=knee(points),
     )
 
 
@@ -186,15 +185,3 @@ def crossing(points: Sequence[RatePoint], limit_s: float) -> float | None:
             part = (speeds[0] - speeds[1]) / (speeds[0] - speeds[2])
             return below.rate_hz + part * (above.rate_hz - below.rate_hz)
     return None
-
-
-def knee(points: Sequence[RatePoint]) -> float | None:
-    """Find where rate over latency is largest, among rates that were borne; needs three.
-
-    Where that is the highest rate of all, the curve has not bent yet.
-    """
-    borne = [each for each in points if not each.overloaded]
-    if len(borne) < 3:
-        return None
-    found = max(borne, key=lambda each: each.rate_hz / each.percentile_s).rate_hz
-    return found if found < max(each.rate_hz for each in points) else None

@@ -50,12 +50,7 @@ class MemoryUse(Value, frozen=True, kw_only=True):
     """The same as the driver counts it for the process alone, where it does."""
     total_bytes: int | None = None
     free_bytes: int | None = None
-    processes_fit: int | None = None
-    """Processes with one context each, on the device alone, if CUDA's part is known."""
-    contexts_fit: int | None = None
-    """Contexts in one process there; at most, where a part is unknown."""
-    by_profile: tuple[int, ...] = ()
-    """What activations need in each optimization profile, where the engine tells."""
+
     loading: str | None = None
     """``lazy``: only modules of kernels that run are loaded; ``eager``: all."""
     of_host: bool = False
@@ -102,7 +97,6 @@ def memory_from_facts(
         peak_bytes=peak,
         counted_bytes=counted,
         free_bytes=before,
-        by_profile=profiles_from_facts(facts),
         loading=loading if isinstance(loading, str) else None,
         of_host=facts.get("memory_of_host") is True,
         disturbed=given or apart,
@@ -145,24 +139,12 @@ def memory_of_launches(launches: Sequence[Mapping[str, Scalar]]) -> dict[str, Sc
     return whole[(len(whole) - 1) // 2] if most else {}
 
 
-def profiles_from_facts(facts: Mapping[str, Scalar]) -> tuple[int, ...]:
-    """Read what activations need in each profile; empty where one number stands for all."""
-    words = str(facts.get("activations_by_profile") or "").split(", ")
-    return tuple(int(word) for word in words if word.isdecimal())
-
-
 def _use_of_parts(parts: tuple[MemoryPart, ...], *, total_bytes: int | None) -> MemoryUse:
-    """Add parts up, and count how often they go into the device."""
     once = sum(part.bytes or 0 for part in parts if not part.per_context)
     each = sum(part.bytes or 0 for part in parts if part.per_context)
-    use = MemoryUse(
+    return MemoryUse(
         parts=parts, process_bytes=once + each, context_bytes=each, total_bytes=total_bytes
     )
-    if not use.process_bytes or total_bytes is None:
-        return use
-    processes, contexts = use.fit(total_bytes)
-    fitting = None if CUDA in use.unknown else processes
-    return use.having(processes_fit=fitting, contexts_fit=contexts)
 
 
 def _whole(facts: Mapping[str, Scalar], name: str) -> int | None:

@@ -1,18 +1,14 @@
-"""Times of a pass over data: load, preprocess, inference and postprocess, after a warm-up.
-
-What a change of shape or profile costs: the first query after it against those that stay.
-"""
+"""Times of a pass over data: load, preprocess, inference and postprocess, after a warm-up."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.summary import SAMPLE_LEVEL, order_interval
 from trtbench.core.results import Failed, ShortView, Unreadable
-from trtbench.core.run import Finding, Interval, Scalar, Score
+from trtbench.core.run import Finding, Scalar, Score
 from trtbench.core.samples import AnyArray
 from trtbench.core.spec import ModelRef, Value
 
@@ -98,72 +94,6 @@ def times_in_words(split: Split) -> str:
 def warmup_batches(count: int, part: float) -> int:
     """Count the batches at the start that are left out: this part, one at least, never all."""
     return max(0, min(max(int(count * part), 1), count - 1))
-
-
-NAMES = {
-    direction: tuple(
-        f"switch_{prefix}{name}_s" for name in ("stay", "cost", "cost_low", "cost_high")
-    )
-    for direction, prefix in (("there", ""), ("back", "back_"))
-}
-"""Facts of both directions: to what was asked for, and back to what the run measured."""
-TARGET = "switch_to"
-
-
-class SwitchCost(Value, frozen=True, kw_only=True):
-    """One direction of a change; times of whole queries as the host sees them."""
-
-    to: str
-    stay_s: float
-    """Median of queries that follow one of the same shape."""
-    cost_s: float
-    """Median of what the first query after a change took beyond those that followed it."""
-    interval: Interval | None = None
-
-    @property
-    def is_seen(self) -> bool:
-        """Whether it costs more than noise."""
-        return self.interval is not None and self.interval.low > 0
-
-
-def facts_from_blocks(
-    target: str, blocks: Mapping[str, Sequence[Sequence[float]]]
-) -> dict[str, Scalar]:
-    """Compare the first query of each block with the others of that block, so that drift cancels.
-
-    ``blocks`` are seconds of queries of one shape in a row, by direction (``there``, ``back``).
-    """
-    facts: dict[str, Scalar] = {TARGET: target}
-    for direction, names in NAMES.items():
-        times = np.asarray(blocks[direction], np.float64)
-        stay = np.median(times[:, 1:], axis=1)
-        costs = np.sort(times[:, 0] - stay)
-        interval = order_interval(costs, 0.5, effective=len(costs))
-        ends = (interval.low, interval.high) if interval else (None, None)
-        values = (np.median(stay), np.median(costs), *ends)
-        facts |= {
-            name: None if value is None else float(value)
-            for name, value in zip(names, values, strict=True)
-        }
-    return facts
-
-
-def switches_from_facts(facts: Mapping[str, Scalar]) -> tuple[SwitchCost, ...]:
-    """Read both directions back from a run; empty where nothing was changed."""
-    target, found = facts.get(TARGET), []
-    for direction, names in NAMES.items():
-        stay, cost, low, high = (
-            float(value) if isinstance(value := facts.get(name), (int, float)) else None
-            for name in names
-        )
-        if target is None or stay is None or cost is None:
-            continue
-        interval = None
-        if low is not None and high is not None:
-            interval = Interval(low=low, high=high, level=SAMPLE_LEVEL, meaning="over changes")
-        to = str(target) if direction == "there" else "back"
-        found.append(SwitchCost(to=to, stay_s=stay, cost_s=cost, interval=interval))
-    return tuple(found)
 
 
 class Evaluated(Value, frozen=True, kw_only=True):

@@ -442,12 +442,12 @@ def ladder_from_runs(a: Run, b: Run) -> Ladder:
         if each.key in seen or each.baseline == each.candidate:
             continue
         seen.add(each.key)
-        known = property_named(each.key)
+        declared = property_named(each.key)
         seconds, evidence, because = _effect(each.key, left, right, counted=metric_a == metric_b)
         rungs.append(
             Rung(
                 key=each.key,
-                title=known.words if known else each.key.replace("_", " "),
+                title=declared.words if declared else each.key.replace("_", " "),
                 a=each.baseline,
                 b=each.candidate,
                 seconds=seconds,

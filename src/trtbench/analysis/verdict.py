@@ -26,14 +26,12 @@ from trtbench.analysis.distributions import (
     detectable_effect,
     difference,
     holm,
-    normal_quantile,
-    normal_two_sided_p,
     t_quantile,
     trimmed,
     trimmed_count,
 )
 from trtbench.analysis.summary import quantiles_of, rank
-from trtbench.core.results import Comparison, Design, ShiftPoint, Verdict, VerdictKind
+from trtbench.core.results import Comparison, Design, Verdict, VerdictKind
 from trtbench.core.run import Interval, LaunchFacts, Run
 from trtbench.core.samples import Column, IterationTimes
 from trtbench.core.units import text_from_fraction
@@ -61,7 +59,7 @@ WORTH_WHILE = 1000
 _FARTHEST = 10 * WORTH_WHILE
 
 REPEATS = 2000
-SHIFT_QUANTILES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+
 FEWEST_LAUNCHES = 5
 """With fewer launches there are too few ways to draw them."""
 MOST_SAMPLES = 2000
@@ -108,32 +106,6 @@ def bootstrap_ratios(
     return log_ratios(np.arange(len(pairs), dtype=np.int64)[None])[0], np.concatenate(drawn)
 
 
-def shift_function(pairs: Sequence[ColumnPair]) -> tuple[ShiftPoint, ...]:
-    """Compare all deciles that both sides know; the intervals hold for all of them at once."""
-    if len(pairs) < FEWEST_LAUNCHES:
-        return ()
-    lacking = samples_lacking(pairs, SHIFT_QUANTILES)
-    quantiles = [q for q in SHIFT_QUANTILES if q not in lacking]
-    found = bootstrap_ratios(pairs, quantiles) if quantiles else None
-    if found is None:
-        return ()
-    estimate, drawn = found
-    spread = np.maximum(drawn.std(axis=0, ddof=1), 1e-12)
-    adjusted = holm([normal_two_sided_p(z) for z in (estimate / spread).tolist()])
-    width = normal_quantile(1 - (1 - LEVEL) / (2 * len(quantiles)))
-    meaning = f"{LEVEL:.0%} for all {len(quantiles)} quantiles at once, over launches"
-    low, high = (np.exp(estimate + sign * width * spread).tolist() for sign in (-1, 1))
-    return tuple(
-        ShiftPoint(
-            q=q,
-            ratio=math.exp(estimate[i]),
-            interval=Interval(low=low[i], high=high[i], level=LEVEL, meaning=meaning),
-            differs=adjusted[i] < 1 - LEVEL,
-        )
-        for i, q in enumerate(quantiles)
-    )
-
-
 def samples_lacking(pairs: Sequence[ColumnPair], quantiles: Sequence[float]) -> dict[float, int]:
     """Quantiles that a side has too few samples for, each with how many it needs.
 
@@ -145,16 +117,6 @@ def samples_lacking(pairs: Sequence[ColumnPair], quantiles: Sequence[float]) -> 
             if each.value is None and each.needed is not None:
                 lacking[each.q] = max(each.needed, lacking.get(each.q, 0))
     return lacking
-
-
-def faster_share(pairs: Sequence[ColumnPair]) -> float | None:
-    """Estimate P(candidate < baseline) over pairs, ties counted half, mean over launches."""
-    shares = [
-        float(np.mean(after < before) + 0.5 * np.mean(after == before))
-        for before, after in pairs
-        if len(before)
-    ]
-    return float(np.mean(shares)) if shares else None
 
 
 def verdict_from_effects(
@@ -284,7 +246,7 @@ def duet_comparison(
     design: Design = "duet",
     margin: float = MARGIN,
 ) -> Comparison:
-    """Compare two sides measured in turn: median, tails, throughput and the whole shape."""
+    """Compare two sides measured in turn: median, tails and throughput."""
     effects = [pair_effect(a, b, design=design) for a, b in pairs]
     # Of throughput: queries over the sum of their times.
     rates = [math.log(float(np.mean(a)) / float(np.mean(b))) for a, b in pairs]
@@ -294,16 +256,11 @@ def duet_comparison(
         judged(rates, metric="throughput", better="high"),
         *(tail_verdict(pairs, q, design=design, margin=margin) for q in (0.9, 0.99)),
     )
-    paired = design == "duet" and all(len(a) == len(b) for a, b in pairs)
-    share = faster_share(pairs) if paired else None
     return Comparison(
         baseline=baseline,
         candidate=candidate,
         design=design,
         verdicts=verdicts,
-        shift=shift_function(pairs),
-        faster_share=share,
-        cliffs_delta=None if share is None else 1 - 2 * share,
         detectable=detectable_effect(effects),
         effects=tuple(effects),
     )
@@ -348,20 +305,6 @@ def kind_in_cycles(verdict: Verdict, *, clock_ratio: float) -> VerdictKind | Non
     # An interval of 99 % does not show whether a difference is as sure as many looks demand.
     doubted = verdict.kind == "unclear" and verdict.design in LOOKED_AT
     return "unclear" if doubted and kind in ("faster", "slower") else kind
-
-
-def in_cycles(verdict: Verdict) -> Verdict | None:
-    """The same verdict for clock cycles instead of seconds; ``None`` where clocks are unknown."""
-    ratio, interval, clocks = verdict.ratio, verdict.interval, verdict.clock_ratio
-    if clocks is None or ratio is None or interval is None:
-        return None
-    return verdict.having(
-        metric=f"{verdict.metric}, cycles",
-        kind=kind_in_cycles(verdict, clock_ratio=clocks) or verdict.kind,
-        ratio=ratio * clocks,
-        interval=interval.having(low=interval.low * clocks, high=interval.high * clocks),
-        reason=f"counted in cycles: the candidate's clock was {clocks:.3f} of the baseline's",
-    )
 
 
 def confirm_in_cycles(verdict: Verdict, *, clock_ratio: float) -> Verdict:

@@ -88,16 +88,9 @@ ALIKE = ("sha256", "runtime", "precision", "batch", "protocol", "host", "gpu", "
 def compare(
     request: CompareRequest, *, store: Store, config: Config, execution: Execution | None = None
 ) -> list[Compared]:
-    """Compare each candidate with the baseline; many candidates are corrected for.
-
-    A model that is compared with itself shows what is the machine's.
-    """
+    """Compare each candidate with the baseline; many candidates are corrected for."""
     execution = execution or Execution()
-    if request.selftest and request.candidates:
-        raise UsageError(
-            "--selftest takes one model", fix=f"trtbench compare --selftest {request.baseline}"
-        )
-    names = [str(request.baseline)] * 2 if request.selftest else request.models
+    names = request.models
     if len(names) < 2:
         raise UsageError(
             "a comparison needs a candidate", fix="trtbench compare BASELINE CANDIDATE"
@@ -422,14 +415,14 @@ def _by_clocks(
     if not one or not other or gpu is None:
         return comparison, None, None
     ratio = other / one
-    seen = gpu.having(clock_ratio=ratio)
-    differ = abs(ratio - 1) > CLOCK_TOLERANCE
-    judged = confirm_in_cycles(seen, clock_ratio=ratio) if differ else seen
-    verdicts = tuple(judged if each is gpu else each for each in comparison.verdicts)
-    comparison = comparison.having(verdicts=verdicts)
-    if judged is seen:
+    if abs(ratio - 1) <= CLOCK_TOLERANCE:
         return comparison, None, None
-    return comparison, seen.kind, kind_in_cycles(seen, clock_ratio=ratio)
+    judged = confirm_in_cycles(gpu, clock_ratio=ratio)
+    if judged is gpu:
+        return comparison, None, None
+    verdicts = tuple(judged if each is gpu else each for each in comparison.verdicts)
+    in_cycles = kind_in_cycles(gpu, clock_ratio=ratio)
+    return comparison.having(verdicts=verdicts), gpu.kind, in_cycles
 
 
 def _position_effects(baseline: Run, candidate: Run) -> tuple[float, ...]:

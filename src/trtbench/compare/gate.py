@@ -32,7 +32,7 @@ from trtbench.compare.compare import (
 from trtbench.compare.turns import WARMUP, Duet, Sides, headline_verdict
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import UsageError, writing
-from trtbench.core.properties import model_name, run_alike
+from trtbench.core.properties import model_name
 from trtbench.core.results import Compared, Failed, Gate, GateResult, GateRule, Verdict
 from trtbench.core.run import Run
 from trtbench.core.safety import read_settings
@@ -51,7 +51,7 @@ from trtbench.store.store import Store
 
 ALONE_LAUNCHES = 5
 """Launches of a candidate that is only compared with limits."""
-SAME_BYTES = "both sides are the same bytes in the same runtime (--measure-same measures them)"
+
 APART = (
     "the baseline's bytes are gone, so it is not measured again: runs measured apart show "
     "differences from about 40 % on until five earlier series are on record; --against FILE, or "
@@ -174,8 +174,6 @@ class _Trial:
                 self.execution.listen(Event(kind="note", text=APART))
             run = stored or self._bench(candidate)
             return _judged(run, self.rules, compared_runs(baseline, run, request))
-        if _same_bytes(sides) and not request.measure_same:
-            return self._unmeasured(candidate, baseline)
         deadline = time.monotonic() + seconds(request.time_limit)
         compared = play_sides(
             sides,
@@ -187,20 +185,6 @@ class _Trial:
         # In turn with another engine nothing is profiled: layers are timed on their own.
         profiled = self._bench(candidate, launches=1) if self._wants_layers() else None
         return _judged(compared.candidate, self.rules, compared, profiled=profiled)
-
-    def _unmeasured(self, candidate: str, baseline: Run | None) -> Gate:
-        """Let what is the same bytes pass the rules about a slowdown; the others are measured."""
-        self.execution.listen(Event(kind="note", text=SAME_BYTES))
-        others = [rule for rule in self.rules if rule.relation != "slowdown"]
-        same = tuple(
-            GateResult(rule=rule, outcome="pass", message=SAME_BYTES)
-            for rule in self.rules
-            if rule.relation == "slowdown"
-        )
-        if not others:
-            return Gate(name=Path(candidate).name, results=same, open=True, candidate=baseline)
-        found = _judged(self._bench(candidate), others, None)
-        return replace(found, results=(*same, *found.results))
 
     def _play_until_clear(self, duet: Duet, deadline: float) -> None:
         """Add launches while a rule about speed is unclear and time is left for as many again."""
@@ -244,13 +228,6 @@ class _Trial:
             model=model, warmup=WARMUP, launches=1, lock_clocks=second[0].lock_clocks
         )
         return Sides.of((first, interpreter_of(request, first, config, place=(0, 2))), second)
-
-
-def _same_bytes(sides: Sides) -> bool:
-    """Return whether both sides are one model, run in the same way."""
-    first, second = sides.both
-    same_model = first.model.identity == second.model.identity
-    return same_model and run_alike(first, second) and len({*sides.pythons}) == 1
 
 
 def closed_by(results: Sequence[GateResult], *, on_unclear: str) -> tuple[str, ...]:

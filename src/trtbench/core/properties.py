@@ -533,8 +533,8 @@ PROPERTIES: list[Property] = [
 ]  # fmt: skip
 """In the order in which titles and labels have them."""
 _NO_PROPERTY = {
-    "model", "inputs", "warmup", "stop", "launches", "arrival_times_s", "switch_shapes",
-    "switch_profile", "telemetry_s", "lock_clocks", "profile", "separate_profile_run",
+    "model", "inputs", "warmup", "stop", "launches", "arrival_times_s", "telemetry_s",
+    "lock_clocks", "profile", "separate_profile_run",
 }  # fmt: skip
 """Fields of ``RunSpec`` that leave a run comparable, or that a property above covers."""
 

@@ -61,8 +61,6 @@ class Verdict(Value, frozen=True, kw_only=True):
     design: Design = "duet"
     across_devices: str | None = None
     """The two devices, where a ratio is between them: it says nothing about a change."""
-    clock_ratio: float | None = None
-    """SM clock of the candidate over the baseline's while they were measured, of GPU time."""
 
     @property
     def change(self) -> str:
@@ -78,15 +76,6 @@ class Verdict(Value, frozen=True, kw_only=True):
         return f"{100 * held.level:g} %: {low} to {high}"
 
 
-class ShiftPoint(Value, frozen=True, kw_only=True):
-    """Ratio of one quantile of two distributions, with an interval that holds for all at once."""
-
-    q: float
-    ratio: float
-    interval: Interval
-    differs: bool
-
-
 class Comparison(Value, frozen=True, kw_only=True):
     """A candidate against a baseline: a verdict per metric and what they rest on."""
 
@@ -95,11 +84,6 @@ class Comparison(Value, frozen=True, kw_only=True):
     design: Design
     verdicts: tuple[Verdict, ...]
     findings: tuple[Finding, ...] = ()
-    shift: tuple[ShiftPoint, ...] = ()
-    faster_share: float | None = None
-    """Share of pairs in which the candidate was faster, ties counted half: P(B < A)."""
-    cliffs_delta: float | None = None
-    """P(B > A) - P(B < A): 1 when the candidate is always slower."""
     detectable: float | None = None
     """Smallest effect found in 80 % of comparisons like this one."""
     effects: tuple[float, ...] = ()

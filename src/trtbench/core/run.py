@@ -203,8 +203,6 @@ class LoadSearch(Value, frozen=True, kw_only=True):
     """Where the curve crosses the bound: the best guess between those two."""
     at_least: bool = False
     """The highest rate to try keeps the bound: there may be more."""
-    knee_hz: float | None = None
-    """Where rate over latency is largest: from here on, more load costs more than it brings."""
     points: tuple[RatePoint, ...] = ()
     complete: bool = True
 

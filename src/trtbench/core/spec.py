@@ -150,9 +150,6 @@ class RunSpec(Value, frozen=True, kw_only=True):
     arrival_times_s: tuple[float, ...] = ()
     """Of a trace, from its first query on; stretched to the rate, and repeated where too short."""
     profile_index: int = 0
-    switch_shapes: dict[str, tuple[int, ...]] = {}
-    """Also tell what changing to these shapes and back costs, in a pass of its own."""
-    switch_profile: int | None = None
     telemetry_s: float | None = None
     """Look at the GPU this often, in a pass of its own; ``None`` does not look."""
     lock_clocks: str | None = None

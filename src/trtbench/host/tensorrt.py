@@ -212,10 +212,6 @@ def keep_until_exit(*objects: object) -> None:
     _KEPT.extend(objects)
 
 
-_BY_PROFILE = ("get_device_memory_size_for_profile_v2", "get_device_memory_size_for_profile")
-"""What TensorRT calls it from 10.3 on, and from 10.1 on."""
-
-
 def inspect_engine(
     trt: ModuleType, logger: ILogger, data: IHostMemory, *, shapes: Mapping[str, tuple[int, ...]]
 ) -> tuple[str, dict[str, Scalar]] | None:
@@ -236,22 +232,10 @@ def inspect_engine(
         context.infer_shapes()
         inspector.execution_context = context
     text = inspector.get_engine_information(trt.LayerInformationFormat.JSON)
-    return text, {**memory_facts(engine), "engine_layers": int(engine.num_layers)}
-
-
-def memory_facts(engine: ICudaEngine) -> dict[str, Scalar]:
-    """Return what contexts take for activations: of the largest profile, and of each where known.
-
-    A context takes the memory of the largest whichever profile it uses, unless it was made
-    otherwise; versions before 10.1 report nothing of single profiles.
-    """
-    facts: dict[str, Scalar] = {"activation_bytes": activation_bytes(engine)}
-    for size_of in filter(None, (getattr(engine, name, None) for name in _BY_PROFILE)):
-        count = int(engine.num_optimization_profiles)
-        if count > 1:
-            sizes = ", ".join(str(int(size_of(index))) for index in range(count))
-            return {**facts, "activations_by_profile": sizes}
-    return facts
+    return text, {
+        "activation_bytes": activation_bytes(engine),
+        "engine_layers": int(engine.num_layers),
+    }
 
 
 def activation_bytes(engine: ICudaEngine) -> int | None:

@@ -82,7 +82,6 @@ _STAGES = {
     "first": ("first inference", 0.1),
     "warm-up": ("warming up", 0.12),
     "measure": ("measuring", 0.3),
-    "switch": ("changing shapes", 0.95),
     "profile": ("profiling layers", 0.95),
     "save": ("saving", 0.95),
 }
@@ -243,7 +242,7 @@ class _Bench:
         spec, index, work = self.spec, self.watch.index, folder / "telemetry"
         if spec.telemetry_s is None:
             return ()
-        bare = spec.having(profile=False, switch_shapes={}, switch_profile=None)
+        bare = spec.having(profile=False)
         names = [gpu.name for gpu in self.environment.gpus]
         gpu = names[index] if index is not None and index < len(names) else None
 

@@ -69,9 +69,9 @@ def search_rate(spec: RunSpec, slo: Slo, *, store: Store, execution: Execution) 
     Gives the run at the highest rate that keeps it; where none does, the lowest, or without load.
     """
     once = spec.having(launches=1)
-    bare = once.having(profile=False, telemetry_s=None, switch_shapes={}, switch_profile=None)
+    bare = once.having(profile=False, telemetry_s=None)
     if bare != once:
-        text = "a search leaves out --profile, --telemetry and --switch-*: bench its answer so"
+        text = "a search leaves out --profile and --telemetry: bench its answer so"
         execution.listen(Event(kind="note", text=text))
     closed = bare.having(protocol="serve", rate_hz=None, arrivals="poisson", arrival_times_s=())
     heard = _named(execution, "one after the other", 0)

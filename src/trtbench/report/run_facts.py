@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 from weakref import WeakKeyDictionary
@@ -19,7 +19,6 @@ import msgspec
 import numpy as np
 
 from trtbench.analysis.memory import CUDA, MemoryPart, MemoryUse, memory_from_facts
-from trtbench.analysis.pass_times import SwitchCost, switches_from_facts
 from trtbench.analysis.summary import ColumnSummary, Quantile, Summary, summary_from_run
 from trtbench.core.metrics import metric
 from trtbench.core.properties import (
@@ -219,10 +218,6 @@ def words_from_memory(use: MemoryUse) -> tuple[tuple[str, str], ...]:
         if use.contexts > 1 and use.peak_bytes is not None:
             words += f"; {text_from_bytes(use.peak_bytes)} with the {use.contexts} of this run"
         lines.append(("context", words))
-    if use.by_profile:
-        sizes = enumerate(use.by_profile)
-        needs = ", ".join(f"{text_from_bytes(size)} in profile {k}" for k, size in sizes)
-        lines.append(("activations", f"{needs}; a context takes the largest"))
     fits = _how_many(use, use.total_bytes or 0)
     if use.total_bytes is not None and fits:
         most = "at most " if use.unknown or use.of_host else ""
@@ -248,23 +243,6 @@ def _how_many(use: MemoryUse, room_bytes: int) -> str:
         return f"one process with {count}" if contexts else ""
     more = f" or one with {count}" if contexts else ""
     return f"{counted(processes, 'process', 'processes')}{more}"
-
-
-def words_from_switches(run: Run) -> Iterator[tuple[str, str]]:
-    """Say for both directions how much longer the first query after a change takes."""
-    for each in switches_from_facts(run.record.facts):
-        to = "back" if each.to == "back" else f"to {each.to}"
-        yield "switch", f"{to}: {cost_in_words(each)}; staying {text_from_seconds(each.stay_s)}"
-
-
-def cost_in_words(cost: SwitchCost) -> str:
-    """Say how much longer the first query takes, or that no cost can be seen."""
-    ends = cost.interval
-    if ends is None:
-        return f"{text_from_seconds(cost.cost_s)} more, too few changes for an interval"
-    low, high = text_from_seconds(ends.low), text_from_seconds(ends.high)
-    words = f"{text_from_seconds(cost.cost_s)} more" if cost.is_seen else "no cost seen"
-    return f"{words} ({low} to {high})"
 
 
 # ---- scores

@@ -13,7 +13,6 @@ from trtbench.requests.fields import (
     FILE,
     PAIRS,
     PART,
-    SHAPES,
     TIME,
     WRITTEN_HERE,
     Argument,
@@ -22,7 +21,6 @@ from trtbench.requests.fields import (
     Fraction,
     Pairs,
     PerSide,
-    Shapes,
     VerbRequest,
     argument,
     fraction,
@@ -80,16 +78,6 @@ class RunFields(
         axis=True,
         bare="100ms",
         bare_unless=r"[-+]?[\d.]+\s*[a-zµ]*|[a-z]+",
-    )
-    switch_shapes: Shapes = option(
-        {},
-        "Time changes to this shape and back too, in a pass of its own after the measurement; "
-        "repeat for several inputs.",
-        ("--switch-shape",),
-        kind=SHAPES,
-    )
-    switch_profile: int | None = option(
-        None, "The same with this optimization profile of the engine.", metavar="N", least=0
     )
     task: str | None = option(
         None,
@@ -219,7 +207,6 @@ class CompareRequest(PairFields, ExecutorFields, StoreFields):
         travels="model",
     )
     _: KW_ONLY
-    selftest: bool = option(False, "Compare BASELINE with itself.")
     builds: int | None = option(
         None,
         "Compare networks, not one lucky build of each: build both ONNX files so many times.",
@@ -296,7 +283,6 @@ class GateRequest(PairFields, ExecutorFields, StoreFields):
     )
     on_unclear: OnUnclear = option("fail", "When a rule stays unclear; retry measures once more.")
     time_limit: Duration = option("60s", "Measure no longer than this while unclear.", kind=TIME)
-    measure_same: bool = option(False, "Measure in turn even when both sides are the same bytes.")
     keep_model: bool | None = option(
         None,
         "Keep CANDIDATE's bytes in the store, to be measured in turn with the next one "

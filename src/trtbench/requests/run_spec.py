@@ -54,7 +54,7 @@ LEAST_QUERIES = 10
 """Measured at the least, however short the time that was asked for, as trtexec does."""
 MADE = (
     "model", "runtime", "shapes", "inputs", "warmup", "launches", "device", "options", "protocol",
-    "cuda_graph", "transfers", "lock_clocks", "profile", "arrivals", "switch_shapes",
+    "cuda_graph", "transfers", "lock_clocks", "profile", "arrivals",
 )  # fmt: skip
 """Fields of a spec that are computed here; all others that a request has are as it says."""
 
@@ -158,7 +158,6 @@ def run_spec(request: BenchRequest, config: Config) -> RunSpec:
         model=reference,
         runtime=name,
         shapes={key: tuple(shape) for key, shape in asked.shapes.items()},
-        switch_shapes={key: tuple(shape) for key, shape in asked.switch_shapes.items()},
         inputs=_inputs(asked),
         warmup=_warmup(asked),
         stop=_stop(asked, arrivals=len(times)),
@@ -254,11 +253,6 @@ def _refuse_unable(name: str, module: Runtime, reference: ModelRef, asked: Bench
             f"the runtime {name} takes no further arguments",
             facts={"given": shlex.join(asked.extra_args)},
             fix="one model at a time; trtbench sweep measures several, compare compares them",
-        )
-    if module.open_session is None and (asked.switch_shapes or asked.switch_profile is not None):
-        raise UsageError(
-            f"{name} is a program of its own, and changes no shapes between queries",
-            fix=f"-r {other}" if other != name else None,
         )
 
 

@@ -24,12 +24,11 @@ from numpy.typing import NDArray
 
 from trtbench.analysis.distributions import t_quantile
 from trtbench.analysis.pacing import WarmupWatch
-from trtbench.core.errors import InputError, TrtbenchError, UsageError
+from trtbench.core.errors import TrtbenchError, UsageError
 from trtbench.core.jobs import BenchOutcome, Stage
 from trtbench.core.run import Fact, LaunchFacts, Scalar
 from trtbench.core.samples import Column, IterationTimes, times_from_columns
-from trtbench.core.spec import Arrivals, InputSpec, Length, RunSpec, TensorSpec, Warmup
-from trtbench.core.units import text_from_shape
+from trtbench.core.spec import Arrivals, Length, RunSpec, TensorSpec, Warmup
 from trtbench.models.inputs import assumption
 from trtbench.runtimes._session import (
     Session,
@@ -38,7 +37,6 @@ from trtbench.runtimes._session import (
     items_counted,
     refuse_if_out_of_memory,
     resolve_inputs,
-    shapes_of_batch,
     unfit_inputs,
 )
 
@@ -98,18 +96,10 @@ def bench_session(
     stage("load")
     prepared = prepare(open_session, spec)
     session = prepared.session
-    switches = bool(spec.switch_shapes) or spec.switch_profile is not None
     try:
-        if switches:  # what cannot be changed to is refused before all is measured
-            places(session, spec, prepared.outcome.inputs)
         protocol = {"server": _server, "first": _first}.get(spec.protocol, _closed)
         outcome, times = protocol(prepared, spec, stage)
         evidence = dict(outcome.evidence)
-        if switches:
-            stage("switch")
-            if prepared.spans is not None:
-                prepared.spans.drain()
-            evidence |= switch_facts(session, spec, outcome.inputs)
         if spec.profile:
             stage("profile")
             if folder is not None and (graph := session.describe()) is not None:
@@ -155,8 +145,6 @@ def check_protocol(spec: RunSpec) -> None:
             "a gap needs queries one at a time: --protocol serve, one stream",
             fix=f"leave {'--streams' if spec.protocol == 'serve' else '--gap'} out",
         )
-    if spec.streams > 1 and (spec.switch_shapes or spec.switch_profile is not None):
-        raise UsageError("changes of shape are timed on one stream", fix="leave --streams out")
 
 
 def prepare(open_session: Callable[[RunSpec], Session], spec: RunSpec) -> PreparedSession:
@@ -606,86 +594,3 @@ def _libc() -> ctypes.CDLL | None:
         return None
     libc = ctypes.CDLL(None)
     return libc if hasattr(libc, "clock_nanosleep") and hasattr(libc, "prctl") else None
-
-
-# What a change of shape costs
-
-BLOCK = 4
-"""Queries of one shape in a row: the one after the change, and those that stay."""
-MOST, LEAST, ENOUGH_S = 30, 6, 10.0
-"""Changes there and back; six are the fewest that an interval of a median needs."""
-
-Shapes = dict[str, tuple[int, ...]]
-
-
-def places(
-    session: Session, spec: RunSpec, settled: tuple[TensorSpec, ...]
-) -> tuple[Shapes, Shapes, int]:
-    """Settle the shapes here and there, and the profile there; refuse what is no change."""
-    here = {each.name: tuple(int(dim or 0) for dim in each.shape) for each in settled}
-    there = {**here, **spec.switch_shapes}
-    profile = spec.profile_index if spec.switch_profile is None else spec.switch_profile
-    if spec.switch_profile is not None and not session.has_profiles:
-        raise UsageError(
-            f"the runtime {spec.runtime} has no optimization profiles",
-            fix="leave --switch-profile out",
-        )
-    if there == here and profile == spec.profile_index:
-        raise UsageError(
-            "the shape to change to is the one that was measured",
-            facts={name: text_from_shape(shape) for name, shape in here.items()},
-            fix="give --switch-shape another shape, or --switch-profile another profile",
-        )
-    try:
-        shapes_of_batch(*_at(session, spec, there))
-    except InputError as problem:  # an input, or a shape of it, that there is not
-        problem.fix = problem.fix and problem.fix.replace("--shape", "--switch-shape")
-        raise
-    return here, there, profile
-
-
-def _at(session: Session, spec: RunSpec, shapes: Shapes) -> tuple[tuple[TensorSpec, ...], RunSpec]:
-    """Ask for these shapes of the inputs, with values at random."""
-    asked = spec.having(shapes=shapes, batch=None, inputs=InputSpec(seed=spec.inputs.seed))
-    if not session.free_shapes:
-        return session.inputs, asked
-    return tuple(t.having(shape=shapes[t.name]) for t in session.inputs), asked
-
-
-def switch_facts(
-    session: Session, spec: RunSpec, settled: tuple[TensorSpec, ...]
-) -> dict[str, Scalar]:
-    """Run blocks of both in turn, and return what the first query of each costs."""
-    here, there, profile = places(session, spec, settled)
-
-    def query_of(shapes: Shapes, profile: int) -> Step:
-        asked = _at(session, spec, shapes)
-        arrays = resolve_inputs(*asked, limits=session.index_limits)[1]
-        return session.query(arrays, profile=profile)
-
-    queries = {"there": query_of(there, profile), "back": query_of(here, spec.profile_index)}
-    tensors = tuple(each.having(shape=there[each.name]) for each in settled)
-    try:
-        first_query(queries["there"], tensors, drawn=True)
-    except InputError as problem:
-        problem.fix = "--switch-shape NAME:SHAPE for every input that changes with it"
-        raise
-    blocks: dict[str, list[list[float]]] = {direction: [] for direction in queries}
-    until = time.perf_counter() + ENOUGH_S
-    for number in range(MOST + 1):
-        for direction, query in queries.items():
-            starts, ends = timed_loop(query, Length(iterations=BLOCK))
-            if number:  # the first of both load what later ones find
-                blocks[direction].append(((ends - starts) * 1e-9).tolist())
-        if number >= LEAST and time.perf_counter() >= until:
-            break
-    # Statistics that a launch without changes of shape never needs.
-    from trtbench.analysis.pass_times import facts_from_blocks
-
-    changed = [  # the name of an only input says nothing
-        text_from_shape(shape) if len(there) == 1 else f"{name} {text_from_shape(shape)}"
-        for name, shape in there.items()
-        if shape != here[name]
-    ]
-    changed += [f"profile {profile}"] if profile != spec.profile_index else []
-    return facts_from_blocks(", ".join(changed), blocks)

@@ -89,8 +89,7 @@ class Session(ABC):
 
     index_limits: Mapping[str, int] = MappingProxyType({})
     """Numbers that integers of an input stay below, where no file says."""
-    free_shapes: bool = False
-    """Whether it takes any shape, and ``inputs`` are only what it was asked for."""
+
     has_profiles: bool = False
     """Whether what it runs has optimization profiles to change between."""
 
@@ -125,12 +124,6 @@ class Session(ABC):
     def burst(self, *, size: int, lead: int) -> Burst | None:
         """Make a call that runs queries back to back; ``None`` where no device measures them."""
         return None
-
-    def query(self, arrays: Arrays, *, profile: int = 0) -> Callable[[], object]:
-        """Make a call that runs one whole query on these inputs, whatever shape came before."""
-        raise UsageError(
-            "this runtime cannot change shapes between queries", fix="leave --switch-shape out"
-        )
 
     def profile_layers(self) -> tuple[LayerProfile, float | None]:
         """Time the layers in a pass of their own; beside them the GPU time of that pass."""

@@ -234,8 +234,6 @@ class Unit:
     buffers: dict[str, Buffer] = field(default_factory=dict)
     launch: Call | None = None
     """Of the CUDA graph, once it is captured."""
-    last: Call | None = None
-    """Which of several queries set the context's shapes and addresses."""
 
     def plain(self) -> Callable[[], object]:
         return partial(self.context.execute_async_v3, self.handle)
@@ -309,15 +307,6 @@ def load_engine(spec: RunSpec, cuda: Cuda, *, flavour: Flavour) -> Engine:
     )
 
 
-def with_profile(engine: Engine, profile: int) -> Engine:
-    """Look at an engine through another of its profiles, which allows other shapes."""
-    if profile == engine.profile:
-        return engine
-    _check_profile(engine.engine, profile, flag="--switch-profile")
-    ports = ports_of(engine.engine, engine.trt, profile=profile)
-    return replace(engine, ports=ports, profile=profile)
-
-
 def with_shapes_of(engine: Engine, context: IExecutionContext) -> Engine:
     """Take fixed shapes from a context, which knows them where the engine does not."""
     ports = []
@@ -349,13 +338,13 @@ def new_context(
     return context
 
 
-def _check_profile(engine: ICudaEngine, index: int, *, flag: str = "--profile-index") -> None:
+def _check_profile(engine: ICudaEngine, index: int) -> None:
     count = int(engine.num_optimization_profiles)
     if index >= max(1, count):
         raise UsageError(
             f"the engine has no optimization profile {index}",
             facts={"profiles": f"0 to {count - 1}" if count > 1 else "0"},
-            fix=f"{flag} {max(0, count - 1)}",
+            fix=f"--profile-index {max(0, count - 1)}",
         )
 
 

@@ -43,7 +43,14 @@ from trtbench.host.cuda import (
     schedule_flags,
 )
 from trtbench.host.early_context import variables
-from trtbench.host.tensorrt import INSTALL, TITLES, Flavour, load, make_output_room, memory_facts
+from trtbench.host.tensorrt import (
+    INSTALL,
+    TITLES,
+    Flavour,
+    activation_bytes,
+    load,
+    make_output_room,
+)
 from trtbench.layers.join import denied_by, types_of_layers
 from trtbench.models.identity import index_limits, precision_of_engine
 from trtbench.models.inputs import random_inputs
@@ -74,7 +81,6 @@ from trtbench.runtimes._trt_engine import (
     load_engine,
     new_context,
     same,
-    with_profile,
     with_shapes_of,
 )
 from trtbench.trtexec.exports import graph_from_json
@@ -117,7 +123,7 @@ class TrtSession(Session):
         self.notes: tuple[str, ...] = ()
         self.versions = {engine.flavour: engine.version}
         self.evidence: dict[str, Scalar] = {
-            **memory_facts(engine.engine),
+            "activation_bytes": activation_bytes(engine.engine),
             "module_loading": cuda.module_loading(),
         }
         found: dict[str, Scalar] = {
@@ -141,7 +147,7 @@ class TrtSession(Session):
     def bind(self, arrays: Arrays) -> None:
         """Take inputs: set shapes, place buffers, and copy the inputs once."""
         for unit in self._units:
-            self._bind(unit, arrays, self.engine)
+            self._bind(unit, arrays)
         buffers = self._units[0].buffers
         self.outputs = tuple(
             TensorSpec(name=port.name, dtype=port.dtype, shape=buffers[port.name].shape)
@@ -171,36 +177,6 @@ class TrtSession(Session):
             self.evidence["claimed_precision"] = label
         elif types:
             self.conditions["precision"] = Fact(value=label)
-
-    def query(self, arrays: Arrays, *, profile: int = 0) -> Call:
-        """Make a query with buffers of its own on the first context; no graph outlives a change.
-
-        As a caller would: profile, shapes and addresses are set again after another query has
-        changed them, and only then, and that time is counted.
-        """
-        shared, engine = self._units[0], with_profile(self.engine, profile)
-        unit = Unit(context=shared.context, stream=shared.stream, handle=shared.handle)
-        self._take_profile(unit, profile)
-        self._bind(unit, arrays, engine)
-        shapes = {port.name: arrays[port.name].shape for port in engine.inputs if port.moves}
-        addresses = {name: each.address for name, each in unit.buffers.items()}
-        rooms = {name: each.room for name, each in unit.buffers.items() if each.room is not None}
-        run = SerialQuery(self._cuda, self._lane(unit), transfers=self._spec.transfers).step
-        context, take_profile = unit.context, partial(self._take_profile, unit, profile)
-
-        def query() -> None:
-            if shared.last is not query:
-                take_profile()
-                for name, shape in shapes.items():
-                    context.set_input_shape(name, shape)
-                for name, address in addresses.items():
-                    context.set_tensor_address(name, address)
-                for name, room in rooms.items():
-                    context.set_output_allocator(name, room)
-                shared.last = query
-            run()
-
-        return query
 
     def first(self) -> None:
         """Run the first query of every context, without a graph."""
@@ -330,14 +306,8 @@ class TrtSession(Session):
         self._cuda.synchronize(stream)
         return Unit(context=context, stream=stream, handle=handle)
 
-    def _take_profile(self, unit: Unit, profile: int) -> None:
-        """Make a profile the active one; shapes have to be set again afterwards."""
-        if unit.context.active_optimization_profile == profile:
-            return
-        if unit.context.set_optimization_profile_async(profile, unit.handle) is False:
-            raise self._failure(f"the optimization profile {profile} cannot be used")
-
-    def _bind(self, unit: Unit, arrays: Arrays, engine: Engine) -> None:
+    def _bind(self, unit: Unit, arrays: Arrays) -> None:
+        engine = self.engine
         for port in engine.inputs:
             shape = tuple(arrays[port.name].shape)
             check_range(port, shape, profile=engine.profile)

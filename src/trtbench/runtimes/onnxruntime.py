@@ -476,10 +476,6 @@ class OrtSession(Session):
         """Return one call of ``run`` on bound inputs, as a caller would write it."""
         return partial(self._session.run, self._names, self._feed)
 
-    def query(self, arrays: Arrays, *, profile: int = 0) -> Callable[[], object]:
-        feed = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-        return partial(self._session.run, self._names, feed)
-
     def fetch(self) -> dict[str, NDArray[np.generic]]:
         names = [tensor.name for tensor in self.outputs]
         return dict(zip(names, self._session.run(names, self._feed), strict=True))

@@ -641,8 +641,6 @@ def types_of_weights(module: Module) -> set[str]:
 class CpuSession(TorchSession):
     """A module on the CPU."""
 
-    free_shapes = True
-
     def bind(self, arrays: Arrays) -> None:
         self._tensors = [self._from_numpy(arrays[tensor.name]) for tensor in self.inputs]
 
@@ -651,16 +649,6 @@ class CpuSession(TorchSession):
 
     def step(self) -> Callable[[], object]:
         return self._forward()
-
-    def query(self, arrays: Arrays, *, profile: int = 0) -> Callable[[], object]:
-        tensors = [self._from_numpy(arrays[tensor.name]) for tensor in self.inputs]
-        forward = self._forward()
-
-        def query() -> object:
-            self._tensors = tensors
-            return forward()
-
-        return query
 
     def fetch(self) -> dict[str, NDArray[np.generic]]:
         tensors = self._first_outputs(self._forward()())

@@ -20,7 +20,7 @@ Examples:
   trtbench compare model.onnx --python ~/ort-1.20/bin/python \\
       --python ~/ort-1.27/bin/python
   trtbench compare tag:release last
-  trtbench compare --selftest model.onnx
+  trtbench compare model.onnx model.onnx
   trtbench compare old.onnx new.onnx --builds 3
   trtbench compare model.onnx --builds 5 --build precision=fp16
   trtbench compare model.onnx --builds 3 --python ~/trt86/bin/python \\
@@ -135,9 +135,8 @@ def show(found: Pairs | Lottery | Upgrade | Ladder, request: WhyRequest, view: C
     elif networks:
         draw(document_from_networks(networks))
     else:
-        draw(document_from_comparisons(pairs, selftest=request.selftest))
-    if not request.selftest:
-        _write(pairs, Path(request.output_dir), view)
+        draw(document_from_comparisons(pairs))
+    _write(pairs, Path(request.output_dir), view)
 
 
 def _plain(each: Compared | NetworksCompared) -> dict[str, object]:

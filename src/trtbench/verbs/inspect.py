@@ -7,7 +7,7 @@ read and write when nothing is fused; fused traffic is weights, inputs and outpu
 Examples:
   trtbench inspect model.onnx --batch 8
   trtbench inspect model.engine
-  trtbench inspect graph.json --onnx model.onnx --layers
+  trtbench inspect graph.json --layers
   trtbench inspect graph.json --top 10
   trtbench inspect model.onnx --csv > nodes.csv
   >>> trtbench.inspect("model.onnx", batch=8).facts["flops"]
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from trtbench.core.errors import UsageError
-from trtbench.requests.fields import FILE, SHAPES, Argument, File, Shapes, option
+from trtbench.requests.fields import SHAPES, Argument, File, Shapes, option
 from trtbench.requests.groups import StoreFields
 from trtbench.verbs._screen import draw, print_json, write
 from trtbench.verbs._verb import Caller, JsonView, Verb, python_function
@@ -38,9 +38,6 @@ class InspectRequest(StoreFields):
     batch: int | None = option(None, "Open leading dimensions, for estimates.", least=1)
     shapes: Shapes = option(
         {}, "Shape of one input, for estimates; repeat for several.", ("--shape",), kind=SHAPES
-    )
-    onnx: File | None = option(
-        None, "The ONNX file an engine was built from, to compare parameters with.", kind=FILE
     )
 
 
@@ -68,7 +65,6 @@ def run(request: InspectRequest, caller: Caller) -> Inspection:
         store=store,
         shapes={name: tuple(dims) for name, dims in request.shapes.items()},
         batch=request.batch,
-        onnx=Path(request.onnx) if request.onnx else None,
     )
 
 

@@ -15,9 +15,7 @@ from trtbench.analysis.inspection import (
     inspection_from_graph,
     inspection_from_onnx,
     inspection_from_profile,
-    parameter_difference,
     parameters_of,
-    weight_difference,
 )
 from trtbench.analysis.onnx_graph import cost_from_model
 from trtbench.analysis.summary import summary_from_run
@@ -38,7 +36,6 @@ from trtbench.models.identity import (
     model_ref,
     read_sidecar,
     sha256_of,
-    still_there,
 )
 from trtbench.models.onnx_model import read_onnx
 from trtbench.models.torch_models import archive_kind, modules_named
@@ -73,7 +70,6 @@ def inspect(
     store: Store | None = None,
     shapes: Shapes | None = None,
     batch: int | None = None,
-    onnx: Path | None = None,
 ) -> Inspection:
     """Describe a file, a run directory, or a run of the store by its id."""
     path = Path(name)
@@ -103,9 +99,9 @@ def inspect(
     if kind == "onnx":
         return _onnx(path, shapes, batch)
     if kind == "plan":
-        return inspect_engine(path, onnx=onnx)
+        return inspect_engine(path)
     if kind in _READERS:
-        return _READERS[kind](path, onnx)
+        return _READERS[kind](path)
     if format_of(path) == "torch":  # described without running what is in it
         archive = archive_kind(path)
         named = sorted(modules_named(path)) if archive == "pickle" else []
@@ -194,19 +190,17 @@ def parsers_of(opset: int | None) -> str | None:
     return f"no TensorRT documents opset {opset} (at most {OPSETS[-1][1]})"
 
 
-def _layers(path: Path, onnx: Path | None) -> Inspection:
+def _layers(path: Path) -> Inspection:
     graph = graph_from_json(read_bytes(path), where=str(path))
-    found = inspection_from_graph(graph, path=str(path))
-    more = parameter_difference(graph, read_onnx(onnx)) if onnx is not None else ()
-    return found.having(notes=(*found.notes, *more))
+    return inspection_from_graph(graph, path=str(path))
 
 
-def _profile(path: Path, onnx: Path | None) -> Inspection:
+def _profile(path: Path) -> Inspection:
     profile = profile_from_json(read_bytes(path), where=str(path))
     return inspection_from_profile(profile, path=str(path))
 
 
-def _times(path: Path, onnx: Path | None) -> Inspection:
+def _times(path: Path) -> Inspection:
     with open(path, "rb") as file:
         times = read_times(file, where=str(path))
     rows = tuple(
@@ -228,7 +222,7 @@ def _times(path: Path, onnx: Path | None) -> Inspection:
     )
 
 
-def _calibration(path: Path, onnx: Path | None) -> Inspection:
+def _calibration(path: Path) -> Inspection:
     cache = calibration_from_text(read_bytes(path), where=str(path))
     unusable = [each.name for each in cache.scales if not each.usable]
     notes = [f"{len(unusable)} scales cannot be used: {', '.join(unusable[:5])}"] * bool(unusable)
@@ -250,7 +244,7 @@ def _calibration(path: Path, onnx: Path | None) -> Inspection:
     )
 
 
-def inspect_engine(path: Path, *, onnx: Path | None = None) -> Inspection:
+def inspect_engine(path: Path) -> Inspection:
     """Describe an engine of any TensorRT by its header and by the files next to it."""
     with open(path, "rb") as file:
         header = plan_from_bytes(file.read(HEADER_BYTES), where=str(path))
@@ -276,7 +270,7 @@ def inspect_engine(path: Path, *, onnx: Path | None = None) -> Inspection:
     inputs, outputs = _edges(artefact, graph)
     stated_bytes = header.weight_bytes if (header.weight_bytes or 0) <= size else None
     held = stated_bytes or _number(artefact, "weights_bytes")
-    notes += [*reasons, *_source_notes(graph, artefact, onnx, held)]
+    notes += reasons
     if graph is None:
         notes.append("no layer information lies beside it (ENGINE.graph.json)")
     elif artefact is not None and artefact.facts.get("layers_from") == "network":
@@ -418,24 +412,7 @@ def _number(artefact: Artefact | None, name: str) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _source_notes(
-    graph: EngineGraph | None, artefact: Artefact | None, onnx: Path | None, held: int | None
-) -> tuple[str, ...]:
-    """Compare with the ONNX file: the one given, or the one it was built from if still there."""
-    built = artefact.spec.model if artefact is not None else None
-    source = onnx or (Path(built.path) if built is not None and still_there(built) else None)
-    if source is None or not source.is_file():
-        return ()
-    try:
-        model = read_onnx(source)
-    except InputError:
-        return ()
-    precision = artefact.spec.precision if artefact is not None else None
-    counted = parameter_difference(graph, model) if graph is not None else ()
-    return (*counted, *weight_difference(held, model, precision=precision))
-
-
-def inspect_log(path: Path, onnx: Path | None = None) -> Inspection:
+def inspect_log(path: Path) -> Inspection:
     """Describe a log of trtexec: its last run in full, and the others in one line each."""
     with open(path, "rb") as stream:
         text = read_log(stream, where=str(path))
@@ -528,7 +505,7 @@ def _log_notes(run: LogRun) -> Iterator[str]:
         yield "every layer with its tactics: --layers; as a table: --csv"
 
 
-_READERS: dict[str, Callable[[Path, Path | None], Inspection]] = {
+_READERS: dict[str, Callable[[Path], Inspection]] = {
     "layers": _layers,
     "profile": _profile,
     "times": _times,

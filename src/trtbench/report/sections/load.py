@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from trtbench.analysis.load import knee, point_from_runs
+from trtbench.analysis.load import point_from_runs
 from trtbench.analysis.sweep import FrontPlace, choice_from_surface
 from trtbench.core.properties import (
     gap_of,
@@ -155,8 +155,7 @@ def make_streams(runs: Sequence[Run]) -> Section | None:
         rates = {place: median(map(rate_of, members)) for place, members in found.items()}
         batches = sorted({batch for batch, _ in rates})
         name, stem = shortened(name_of_key(key)), file_stem(key[0], taken=taken)
-        choice = choice_from_surface(rates)
-        best = (choice.batch, choice.streams) if choice else None
+        chosen, best = choice_from_surface(rates)
         lines, columns = [], [column("batch", "Batch", lambda batch: batch, "right")]
         for number, streams in enumerate(counts):
             of = {batch: value for (batch, each), value in rates.items() if each == streams}
@@ -169,17 +168,15 @@ def make_streams(runs: Sequence[Run]) -> Section | None:
         blocks.append(Figure(f"throughput_vs_streams_{stem}", title, chart))
         caption = "Items per second; latencies of several streams overlap."
         blocks.append(table(f"streams_{stem}", batches, columns, caption=caption))
-        if choice is None:
-            continue
-        use = f"use batch {choice.batch} with {counted(choice.streams, 'stream')}"
-        if best == (choice.best_batch, choice.best_streams):
-            edges = ["more items"] if choice.batch == batches[-1] else []
-            edges += ["more streams"] if choice.streams == counts[-1] else []
+        use = f"use batch {chosen[0]} with {counted(chosen[1], 'stream')}"
+        if chosen == best:
+            edges = ["more items"] if chosen[0] == batches[-1] else []
+            edges += ["more streams"] if chosen[1] == counts[-1] else []
             more = f"; {' or '.join(edges)} may give more" if edges else ""
             words = f"{use}, the best that was measured{more}."
         else:
-            share = text_from_fraction(choice.items_per_s / choice.best_items_per_s, digits=0)
-            most = f"batch {choice.best_batch} with {choice.best_streams}"
+            share = text_from_fraction(rates[chosen] / rates[best], digits=0)
+            most = f"batch {best[0]} with {best[1]}"
             words = f"{use}: {share} of the best ({most}) with the fewest items in flight."
         blocks.append(Text(f"{name}: {words}"))
     return section_of("streams", "Streams and batch", blocks)
@@ -203,17 +200,12 @@ def make_load(runs: Sequence[Run]) -> Section | None:
 
     for key, rates in series_over(runs, rate, leave_out=("rate_hz",)).items():
         points = [point_from_runs(windows) for windows in rates.values()]
-        bend = knee(points)
-        marks = [] if bend is None else [(bend, "knee")]
         stem, name = file_stem(key[0], taken=taken), shortened(name_of_key(key))
         id = f"latency_vs_rate_{stem}"
         blocks += [
-            rate_figure(points, statistic=STATISTIC, marks=marks, id=id, name=name),
+            rate_figure(points, statistic=STATISTIC, id=id, name=name),
             rate_table(points, statistic=STATISTIC, id=f"rates_{stem}", bounded=False),
         ]
-        if bend is not None:
-            words = "above it waiting grows faster than load"
-            blocks.append(Text(f"Knee at {text_from_rate(bend, digits=3)}: {words}."))
     return section_of("load", "Load", blocks)
 
 
@@ -232,10 +224,9 @@ def _search_blocks(search: LoadSearch, *, stem: str = "", name: str = "") -> Ite
     if not search.points:
         return
     statistic = search.slo.statistic
-    known = ((search.highest_hz, "highest"), (search.knee_hz, "knee"))
-    marks = [(at, text) for at, text in known if at is not None]
     yield rate_table(search.points, statistic=statistic, id=f"rates{end}")
     id, limit = f"latency_vs_rate{end}", search.slo.limit_s
+    marks = [] if search.highest_hz is None else [(search.highest_hz, "highest")]
     yield rate_figure(
         search.points, statistic=statistic, marks=marks, limit_s=limit, id=id, name=name
     )
@@ -269,9 +260,6 @@ def _answer(search: LoadSearch) -> Iterator[tuple[str, Cell]]:
     if search.likely_hz is not None and not search.at_least:
         likely = f"{rate(search.likely_hz)}, where the curve crosses the bound"
         yield "best guess", Cell(search.likely_hz, likely)
-    if search.knee_hz is not None:
-        words = f"{rate(search.knee_hz)}: above it waiting grows faster than load"
-        yield "knee", Cell(search.knee_hz, words)
     capacity = f"{text_from_rate(search.capacity_hz)}, one query after the other"
     yield "capacity", Cell(search.capacity_hz, capacity)
 

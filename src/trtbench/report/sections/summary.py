@@ -48,7 +48,6 @@ from trtbench.report.run_facts import (
     summary_of,
     typical_time,
     words_from_memory,
-    words_from_switches,
     words_on_protocols,
 )
 from trtbench.report.sections.devices import device_names
@@ -273,7 +272,6 @@ def facts_of(run: Run) -> Iterator[tuple[str, str]]:
         yield "startup", f"load {load}, first inference {query}{warmup}"
     if (use := memory_of(run)) is not None:
         yield from words_from_memory(use)
-    yield from words_from_switches(run)
     means = (
         f"{each.title} {text_from_number(fmean(values))} {each.unit}"
         for each in QUANTITIES

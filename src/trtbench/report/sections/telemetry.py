@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from trtbench.analysis.pass_times import SwitchCost, switches_from_facts
 from trtbench.core.properties import protocol_of
 from trtbench.core.run import Run
 from trtbench.core.samples import TelemetrySample
@@ -14,7 +13,6 @@ from trtbench.core.units import counted
 from trtbench.report.charts import Axis, Lines, Panel, line
 from trtbench.report.document import (
     Block,
-    Cell,
     Column,
     Figure,
     Section,
@@ -24,7 +22,6 @@ from trtbench.report.document import (
     table,
 )
 from trtbench.report.run_facts import (
-    cost_in_words,
     joules_per_item,
     memory_of,
     name_of_part,
@@ -72,7 +69,6 @@ def make(runs: Sequence[Run]) -> list[Section]:
     made = (
         section_of("telemetry", "Telemetry", _telemetry_blocks(runs)),
         section_of("memory", "GPU memory", _memory_blocks(runs)),
-        section_of("switches", "Changes of shape", _switch_blocks(runs)),
     )
     return [section for section in made if section]
 
@@ -164,32 +160,3 @@ def _memory_blocks(runs: Sequence[Run]) -> Iterator[Block]:
     )
     yield table("memory", rows, columns, caption=caption)
     yield from fits
-
-
-def _switch_blocks(runs: Sequence[Run]) -> Iterator[Block]:
-    """List what the first query after a change of shape or profile costs, in both directions."""
-    rows = [
-        (label, each)
-        for label, run in named(runs)
-        for each in switches_from_facts(run.record.facts)
-    ]
-
-    def share(row: tuple[str, SwitchCost]) -> float | None:
-        return row[1].cost_s / row[1].stay_s if row[1].stay_s else None
-
-    def cost(row: tuple[str, SwitchCost]) -> Cell:
-        return Cell(row[1].cost_s, cost_in_words(row[1]))
-
-    columns = (
-        column("run", get=0),
-        column("to", "Change to", lambda row: row[1].to),
-        column("stay_s", "Staying", lambda row: row[1].stay_s, "seconds"),
-        column("cost_s", "First query after it (95 %)", cost),
-        column("share", "Share", share, "change", rank=1),
-    )
-    caption = (
-        "Whole queries as the host sees them, without a CUDA graph, four of a shape in a row: the "
-        "first of each four against the median of the others."
-    )
-    if rows:
-        yield table("switches", rows, columns, caption=caption)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from trtbench.analysis.builds import Aspect, Draw, Lottery
 from trtbench.analysis.stored_comparison import COUNTS, Ladder
 from trtbench.analysis.summary import guide_speedup
-from trtbench.analysis.verdict import in_cycles, sentence, would_tell
+from trtbench.analysis.verdict import sentence, would_tell
 from trtbench.core.properties import model_name
 from trtbench.core.results import Comparison, GateResult, Verdict
 from trtbench.core.run import Run, known_value, precision_of
@@ -105,7 +105,7 @@ def make(runs: Sequence[Run]) -> Section | None:
     rows = [
         (candidate, baseline, comparison, verdict)
         for candidate, baseline, comparison in found
-        for verdict in also_in_cycles(comparison.verdicts)
+        for verdict in comparison.verdicts
     ]
     columns = (
         column("candidate", "Candidate", 0),
@@ -162,9 +162,9 @@ def _card(candidate: str, baseline: str, comparison: Comparison, by_id: Mapping[
 # ---- comparisons
 
 
-def document_from_comparisons(found: Sequence[Compared], *, selftest: bool = False) -> Document:
+def document_from_comparisons(found: Sequence[Compared]) -> Document:
     """Describe every candidate against the baseline, and where there are several, all in a row."""
-    sections = [_comparison(each, number, selftest) for number, each in enumerate(found)]
+    sections = [_comparison(each, number) for number, each in enumerate(found)]
     if len(found) > 1:
         columns = (
             column("candidate", "Candidate", lambda each: _names(each)[0], fit="shorten"),
@@ -182,7 +182,7 @@ def document_from_comparisons(found: Sequence[Compared], *, selftest: bool = Fal
 
 def verdict_table(verdicts: Sequence[Verdict], *, id: str = "verdicts") -> Table:
     """List the verdict on each metric with its change and interval."""
-    return table(id, also_in_cycles(verdicts), (column("metric"), *_verdict_columns()))
+    return table(id, verdicts, (column("metric"), *_verdict_columns()))
 
 
 def _verdict_columns(of: Callable[[Any], Verdict] = lambda row: row) -> Iterator[Column]:
@@ -203,14 +203,6 @@ def _verdict_columns(of: Callable[[Any], Verdict] = lambda row: row) -> Iterator
     yield column("interval", "Interval", interval, rank=1)
 
 
-def also_in_cycles(verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
-    """Add the verdict in clock cycles to each verdict on seconds whose clocks are known."""
-    for verdict in verdicts:
-        yield verdict
-        if (cycles := in_cycles(verdict)) is not None:
-            yield cycles
-
-
 def reasons(verdicts: Sequence[Verdict], *, what: str = "launches") -> Iterator[Text]:
     """Say once why there is no verdict, and what would give one."""
     metrics: dict[str, list[str]] = {}
@@ -222,11 +214,11 @@ def reasons(verdicts: Sequence[Verdict], *, what: str = "launches") -> Iterator[
         yield Text(f"{', '.join(names)}: {words}", "unclear")
 
 
-def _comparison(compared: Compared, number: int, selftest: bool) -> Section:
+def _comparison(compared: Compared, number: int) -> Section:
     sides = {"baseline": compared.baseline, "candidate": compared.candidate}
     verdicts = compared.comparison.verdicts
     facts = [*((side, title_of(run)) for side, run in sides.items()), *_design(compared)]
-    worth = list(_worth(compared, selftest))
+    worth = list(_worth(compared))
     errors = (
         finding.having(concerns=side)  # a wrong result has no speed
         for side, run in sides.items()
@@ -242,8 +234,7 @@ def _comparison(compared: Compared, number: int, selftest: bool) -> Section:
         *finding_blocks((*errors, *compared.comparison.findings)),
     ]
     candidate, baseline = _names(compared)
-    title = f"{candidate} against {'itself' if selftest else baseline}"
-    return Section(f"comparison-{number}", title, tuple(blocks))
+    return Section(f"comparison-{number}", f"{candidate} against {baseline}", tuple(blocks))
 
 
 def _names(compared: Compared) -> list[str]:
@@ -282,8 +273,8 @@ def _design(compared: Compared) -> Iterator[tuple[str, str]]:
         yield "alone", f"{text_from_change(alone.ratio - 1)}, {interval_text(alone, digits=1)}"
 
 
-def _worth(compared: Compared, selftest: bool) -> Iterator[tuple[str, str]]:
-    """State the speed-up where there is one, the least difference seen, and the selftest."""
+def _worth(compared: Compared) -> Iterator[tuple[str, str]]:
+    """State the speed-up where there is one, and the least difference seen."""
     verdicts = compared.comparison.verdicts
     head = verdicts[0]
     if head.kind in ("faster", "slower") and head.ratio and head.interval is not None:
@@ -298,9 +289,6 @@ def _worth(compared: Compared, selftest: bool) -> Iterator[tuple[str, str]]:
     if compared.comparison.detectable is not None:
         size = text_from_fraction(compared.comparison.detectable)
         yield "detectable", f"smallest detectable difference {size} (80 % power)"
-    if selftest:
-        word = "as expected" if head.kind == "same" else "this machine misleads comparisons"
-        yield "selftest", f"the model against itself is {head.kind}: {word}"
 
 
 # ---- several builds of one network, of two, or by two versions
