@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trtbench.analysis.memory import MemoryUse, memory_from_facts, memory_of_launches, predicted
+from trtbench.analysis.memory import MemoryUse, memory_from_facts, memory_of_launches
 from trtbench.core.run import Scalar
 from trtbench.measure.bench import evidence_of_launches
 from trtbench.report.run_facts import words_from_memory
@@ -89,14 +89,3 @@ def test_what_was_not_seen_is_unknown_and_not_zero() -> None:
     assert use.peak_bytes is None
     assert words_from_memory(use) == ()
     assert memory_from_facts({"activation_bytes": 5}) is None
-
-
-def test_an_engine_tells_beforehand_what_it_will_take() -> None:
-    use = predicted(weight_bytes=20, activation_bytes=10, io_bytes=2, total_bytes=100)
-    assert (use.process_bytes, use.fit(100)) == (32, (3, 6))
-    assert use.unknown == ("CUDA context", "modules")
-    bare = predicted(weight_bytes=20, activation_bytes=None, io_bytes=None, total_bytes=100)
-    assert bare.unknown == ("CUDA context", "modules", "activations", "inputs, outputs")
-    assert (bare.process_bytes, bare.fit(100)) == (20, (5, None))
-    nothing = predicted(weight_bytes=None, activation_bytes=None, io_bytes=None)
-    assert words_from_memory(nothing) == ()

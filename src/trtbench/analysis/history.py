@@ -270,7 +270,6 @@ class Point(Value, frozen=True, kw_only=True):
 
     run: str
     created: str
-    value: float
     median_s: float
     items_per_s: float | None = None
     tags: tuple[str, ...] = ()
@@ -303,7 +302,7 @@ class Series(Value, frozen=True, kw_only=True):
 
     @property
     def values(self) -> list[float]:
-        return [point.value for point in self.points]
+        return [point.median_s for point in self.points]
 
     def levels(self) -> list[tuple[int, int]]:
         """List the stretches of one level, as begin and end."""
@@ -350,9 +349,9 @@ def facts_from_record(record: RunRecord) -> dict[str, str]:
 
 def series_from_points(key: SeriesKey, points: Sequence[Point]) -> Series:
     """Order the points of one series, find its changes and what changed at each."""
-    usable = [p for p in points if p.value > 0 and math.isfinite(p.value)]
+    usable = [p for p in points if p.median_s > 0 and math.isfinite(p.median_s)]
     usable.sort(key=lambda point: instant(point.created))
-    found = change_points([point.value for point in usable]) if usable else ()
+    found = change_points([point.median_s for point in usable]) if usable else ()
     stretches = segments(len(usable), [each.index for each in found])
     changes = []
     for at, ((begin, cut), (_, end)) in zip(found, pairwise(stretches), strict=True):
@@ -375,11 +374,11 @@ def best_point(series: Series) -> Point:
     """
     points = series.points
     if len(points) < 2 * LEAST_POINTS:
-        return min(points, key=lambda point: point.value)
+        return min(points, key=lambda point: point.median_s)
     levels = [points[begin:end] for begin, end in series.levels()]
-    best = min(levels, key=lambda level: float(np.median([p.value for p in level])))
-    middle = float(np.median([point.value for point in best]))
-    return min(reversed(best), key=lambda point: abs(point.value - middle))
+    best = min(levels, key=lambda level: float(np.median([p.median_s for p in level])))
+    middle = float(np.median([point.median_s for point in best]))
+    return min(reversed(best), key=lambda point: abs(point.median_s - middle))
 
 
 def causes(before: Sequence[Point], after: Sequence[Point]) -> tuple[ShiftCause, ...]:

@@ -255,7 +255,6 @@ def _groups(
         point = Point(
             run=entry.id,
             created=record.created,
-            value=entry.median_s,
             median_s=entry.median_s,
             items_per_s=entry.items_per_s,
             tags=entry.tags,

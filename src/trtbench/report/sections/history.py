@@ -65,9 +65,7 @@ def make(runs: Sequence[Run]) -> Section | None:
         head, record = headline_summary(run), run.record
         if head and instant_from_text(record.created) is not None:
             facts, value = facts_from_record(record), head.typical
-            point = Point(
-                run=run.id, created=record.created, value=value, median_s=value, facts=facts
-            )
+            point = Point(run=run.id, created=record.created, median_s=value, facts=facts)
             groups.setdefault(key_from_record(record), []).append(point)
     found = [
         series_from_points(key, points)
@@ -100,7 +98,7 @@ def _series_blocks(series: Series, name: str) -> Iterator[Block]:
     yield figure_from_series(series, name)
     words = (
         f"{_sparkline(series.values)}  {counted(len(series.points), 'run')}, {first.created[:10]} "
-        f"to {last.created[:10]}, now {text_from_duration(last.value)}"
+        f"to {last.created[:10]}, now {text_from_duration(last.median_s)}"
     )
     yield Text(words if series.changes else f"{words}, no change of level")
     if series.changes:
