@@ -19,7 +19,7 @@ from trtbench.core.conditions import (
     limits_of,
     unknown_names,
 )
-from trtbench.core.errors import UsageError, near_miss
+from trtbench.core.errors import UsageError, refuse_unknown
 from trtbench.core.metrics import Kind
 from trtbench.core.results import GateResult, GateRule, Verdict
 from trtbench.core.run import Interval, Run
@@ -122,13 +122,9 @@ def metric_from_name(name: str) -> tuple[str, str]:
             metric = part
         elif part in STATISTICS:
             statistic = part
-        elif part != "headline":
-            guess = near_miss(part, (*DURATIONS, *RATES, *STATISTICS))
-            raise UsageError(
-                f"{part!r} is not a metric",
-                facts={"metrics": " ".join((*DURATIONS, *RATES)), "of": " ".join(STATISTICS)},
-                fix=f"did you mean {guess}?" if guess else f"write it like {EXAMPLE}",
-            )
+        else:
+            known = ("headline", *DURATIONS, *RATES, *STATISTICS)
+            refuse_unknown(part, known, f"{part!r} is not a metric", listed="metrics")
     return metric, statistic
 
 
@@ -274,19 +270,15 @@ def is_expectation(text: str) -> bool:
 
 def expectation_from_text(text: str) -> Condition:
     """Read an expectation; what is wrong with it is an error at once, not when it is judged."""
-    calls = {}
+    calls: dict[str, Kind] = {}
     for match in _CALL.finditer(text):
         function = match["function"]
         parts = (part.partition("=") for part in match["arguments"].split(","))
         keys = [key.strip() for key, equals, _ in parts if equals]
         for name, known in ((function, FUNCTIONS), *((key, KEYS) for key in keys)):
-            if name not in known:
-                guess = near_miss(name, known)
-                raise UsageError(
-                    f"the expectation {text!r} asks for {name!r}, which does not exist",
-                    facts={"known": " ".join(known)},
-                    fix=f"did you mean {guess}?" if guess else f"write it like {EXPECTED}",
-                )
+            refuse_unknown(
+                name, known, f"the expectation {text!r} asks for {name!r}, which does not exist"
+            )
         calls[match.group()] = FUNCTIONS[function]
     kinds = {**QUANTITIES, **calls}
     try:

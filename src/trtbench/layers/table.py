@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from trtbench.core.errors import UsageError, near_miss
+from trtbench.core.errors import UsageError, refuse_unknown
 from trtbench.core.run import Run, gpu_of, precision_of
 from trtbench.core.spec import Value
 
@@ -286,12 +286,7 @@ def _grouping(by: str) -> Callable[[Layer], Sequence[str]]:
         raise UsageError(f"{by!r} has no depth", fix="write it like block:2")
     patterns = [each.strip() for each in by.split(",") if each.strip()]
     if by not in KEYS and key != "block" and not _PATTERN.search(by) and "/" not in by:
-        guess = near_miss(by, KEYS)
-        raise UsageError(
-            f"layers cannot be grouped by {by!r}",
-            facts={"known": " ".join(KEYS)},
-            fix=f"--by {guess}" if guess else "--by kind, or a pattern such as --by '/layer3/*'",
-        )
+        refuse_unknown(by, KEYS, f"layers cannot be grouped by {by!r}", flag="--by")
 
     def names_of(layer: Layer) -> Sequence[str]:
         other = f"({layer.role})" if layer.role != "compute" else None

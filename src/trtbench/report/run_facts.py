@@ -178,7 +178,7 @@ def joules_per_item(run: Run) -> float | None:
     return sum(spent) / items if items and len(spent) == len(record.launches) > 0 else None
 
 
-# ---- memory and changes of shape
+# ---- memory
 
 SHORT = {CUDA: "CUDA", "inputs, outputs": "I/O"}
 """For a line of a terminal."""

@@ -236,7 +236,7 @@ def own_options(options: Mapping[str, str], runtime: str) -> dict[str, str]:
 
 
 def _refuse_unable(name: str, module: Runtime, reference: ModelRef, asked: BenchRequest) -> None:
-    """Refuse a format, arguments or changes of shape that a runtime cannot take."""
+    """Refuse a format or arguments that a runtime cannot take."""
     other = first_choice(reference.format)
     if reference.format not in ("unknown", *module.FORMATS):
         fix = f"-r {other}" if other else None

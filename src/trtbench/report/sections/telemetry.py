@@ -65,7 +65,7 @@ FIGURES = (
 
 
 def make(runs: Sequence[Run]) -> list[Section]:
-    """Show the samples of the GPU, its memory, and what changes of shape cost."""
+    """Show the samples of the GPU, and its memory."""
     made = (
         section_of("telemetry", "Telemetry", _telemetry_blocks(runs)),
         section_of("memory", "GPU memory", _memory_blocks(runs)),
