@@ -51,7 +51,6 @@ LONG = {
     "test_the_job_of_gitlab_runs_the_same_script",
     "test_networks_are_compared_by_pairs_of_builds",
     "test_one_timing_cache_makes_them_alike",
-    "test_verbs_of_engines",
     "test_engines_on_a_gpu_are_looked_at_and_their_clocks_told",
     "test_a_kept_model_is_measured_in_turn_after_its_file_changed",
     "test_every_family_says_the_same_boxes",

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from trtbench.convert.build import spans_of_batches
 from trtbench.convert.builders._python_api import profiles_of
 from trtbench.core.errors import UsageError
 from trtbench.core.spec import BuildSpec, ModelRef, ShapeProfile, TensorSpec
@@ -173,11 +172,3 @@ def test_a_range_outside_the_model_is_refused() -> None:
         profiles_of(spec_for(shapes={"image": span(1, 4, 8)}), [fixed])
     with pytest.raises(UsageError, match="dynamic dimensions need a value"):
         profiles_of(spec_for(), [IMAGE])
-
-
-def test_minus_one_is_a_batch_of_1_to_256() -> None:
-    spans = spans_of_batches(["image:-1x3x8x8"], Path("net.onnx"))
-    assert spans == {"image": span(1, 128, 256)}
-    assert spans_of_batches(["image:4 3 8 8"], Path("x"))["image"] == span(4, 4, 4)
-    with pytest.raises(UsageError, match="first dimension"):
-        spans_of_batches(["image:1x3x-1x8"], Path("net.onnx"))

@@ -6,22 +6,17 @@ import os
 import signal
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 import runs
 from machines import hosts_file
 
 import models
 import trtbench
-from trtbench.core.codec import value_from_json
 from trtbench.core.errors import UsageError
-from trtbench.core.results import Sidecar
-from trtbench.executors.ssh import ARCHIVE_BYTES, SMALL_BYTES, Shell, _groups
-from trtbench.models.identity import sha256_of
+from trtbench.executors.ssh import ARCHIVE_BYTES, SMALL_BYTES, _groups
 from trtbench.store.store import Store
 from waiting import wait_for
 
@@ -72,49 +67,6 @@ def test_machines_are_no_axis_where_there_is_but_this_one(tmp_path):
         )
 
 
-def large_model(path: Path) -> Path:
-    """A model of some megabytes; what they are does not matter to a runtime that only notes."""
-    model = onnx.load(models.tiny_model(path))
-    weights = np.random.default_rng(0).normal(size=(1024, 1024)).astype(np.float32)
-    model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "unused"))
-    onnx.save(model, path)
-    return path
-
-
-def data_folder(folder: Path) -> Path:
-    for number in range(5):
-        (folder / f"class-{number % 2}").mkdir(parents=True, exist_ok=True)
-        (folder / f"class-{number % 2}" / f"{number}.png").write_bytes(bytes([number]) * 20_000)
-    return folder
-
-
-def six_cases(tmp_path: Path, **executor: object) -> object:
-    return trtbench.sweep(
-        large_model(tmp_path / "large.onnx"), batch=[1], runtime="clocked",
-        data=data_folder(tmp_path / "data"), output=tmp_path / "sweep", store=tmp_path / "store",
-        axis={"opt.case": [0, 1, 2, 3, 4, 5], "opt.sleep": [0.01]}, **executor,
-    )  # fmt: skip
-
-
-def test_a_model_and_a_folder_of_data_go_once_to_each_host(tmp_path, sshd, clocked, monkeypatch):
-    sent: Counter[str] = Counter()
-    far = Shell.far
-
-    def noted(self, verb, *names, **files):
-        sent[f"{self.host.title} {verb}"] += 1
-        return far(self, verb, *names, **files)
-
-    monkeypatch.setattr(Shell, "far", noted)
-    hosts = hosts_file(tmp_path, sshd, clocked, "a", "b")
-    found = six_cases(tmp_path, executor="ssh", hosts=hosts, jobs=2)
-    assert [row.reason for row in found.rows] == [None] * 6
-    for name in ("a", "b"):
-        assert sent[f"{name} keep-all"] == 1  # model and data together, before the first case
-        assert sent[f"{name} keep"] == 0
-        assert len(list((tmp_path / name / "kept" / "blobs").iterdir())) == 6
-        assert list((tmp_path / name / "kept" / "work").iterdir()) == []
-
-
 def test_small_files_go_together_and_large_ones_alone(tmp_path):
     sizes = {"a": 10, "b": SMALL_BYTES, "c": SMALL_BYTES - 1, "d": 20}
     sizes |= {f"e{number}": SMALL_BYTES - 1 for number in range(ARCHIVE_BYTES // SMALL_BYTES)}
@@ -127,27 +79,6 @@ def test_small_files_go_together_and_large_ones_alone(tmp_path):
     for group in groups:
         assert len(group) == 1 or sum(sizes[name] for name in group) <= ARCHIVE_BYTES
     assert len(groups) == 3
-
-
-def test_a_model_is_quantized_elsewhere_and_comes_back_with_its_record(tmp_path, sshd, clocked):
-    model = models.tiny_model(tmp_path / "tiny.onnx")
-    (tmp_path / "data").mkdir()
-    data = tmp_path / "data" / "rows.npz"
-    np.savez(data, x=np.random.default_rng(0).normal(size=(40, 16)).astype(np.float32))
-    (tmp_path / "there.json").write_text("mine")  # what is not ours stays
-    asked = {"precision": "int8", "calibration": data}
-    here = trtbench.quantize(model, output=tmp_path / "here.onnx", **asked)
-    hosts = hosts_file(tmp_path, sshd, clocked, "a")
-    there = trtbench.quantize(
-        model, output=tmp_path / "there.onnx", **asked, executor="ssh", hosts=hosts
-    )
-    assert there.sha256 == here.sha256 == sha256_of(tmp_path / "there.onnx")
-    assert (there.source, there.calibration.source) == (str(model), str(data))
-    assert there.recipe == here.recipe
-    record = (tmp_path / "there.onnx.json").read_bytes()
-    assert value_from_json(record, Sidecar, where="") == there
-    assert str(tmp_path / "a") not in record.decode()
-    assert (tmp_path / "there.json").read_text() == "mine"
 
 
 def sweep_words(tmp_path, folder, *more: str) -> list[str]:

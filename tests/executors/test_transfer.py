@@ -20,7 +20,8 @@ from machines import hosts_file
 
 import models
 import trtbench
-from trtbench.cli import ON_MODELS, verb_named
+from trtbench.cli import trtbench as group
+from trtbench.cli import verb_named
 from trtbench.core import errors
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, JobError, StoreError
@@ -259,7 +260,8 @@ def arrived(files: InputFiles, folder: Path, spec: RunSpec | None = None) -> Rem
 
 
 def requests_with_executor() -> list[type[VerbRequest]]:
-    named = [verb.request for name in ON_MODELS if (verb := verb_named(name))]
+    names = group.list_commands(None)
+    named = [verb.request for name in names if (verb := verb_named(name))]
     kinds = {each for each in named if issubclass(each, ExecutorFields)}
     return sorted(kinds, key=lambda each: each.__name__)
 
