@@ -20,12 +20,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 
 from made_data import colour_folder, colour_network
 
-from trtbench.compare.gate import _same_bytes
 from trtbench.compare.turns import Duet, Sides
 from trtbench.core.errors import InputError, JobError
 from trtbench.core.jobs import JobEnd
 from trtbench.core.run import FailedRun
-from trtbench.core.spec import ModelRef, RunSpec
+from trtbench.core.spec import ModelRef
 from trtbench.measure.bench import run_bench
 from trtbench.measure.jobs import fail_if_model_changed
 from trtbench.models.identity import changed, demand_unchanged, model_ref
@@ -266,17 +265,6 @@ def test_where_weights_lie_makes_no_other_model(tmp_path: Path) -> None:
     assert found[0].sha256 == found[1].sha256
     assert found[0].files != found[1].files
     assert changed(found[0]) is None
-
-
-def test_a_gate_does_not_take_two_models_of_a_library_for_one(tmp_path: Path) -> None:
-    def spec(model: str, **changes: object) -> RunSpec:
-        request = BenchRequest(model=model, runtime="torch", device="cpu", **changes)  # type: ignore[arg-type]
-        return run_spec(request, Config(store=str(tmp_path)))
-
-    one = spec("torchvision:resnet18")
-    assert _same_bytes(Sides(baseline=one, candidate=spec("torchvision:resnet18")))
-    for other in (spec("torchvision:resnet50"), spec("torchvision:resnet18", precision="bf16")):
-        assert not _same_bytes(Sides(baseline=one, candidate=other))
 
 
 def test_weights_that_an_option_names_are_part_of_the_model(tmp_path: Path) -> None:
