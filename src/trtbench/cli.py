@@ -126,6 +126,44 @@ def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         ctx.exit()
 
 
+def _show_schema(ctx: click.Context, _: click.Parameter, name: str | None) -> None:
+    """Print the JSON Schema of a file, made from the type that reads it."""
+    if not name or ctx.resilient_parsing:
+        return
+    import msgspec
+
+    from trtbench.core.run import AnyRecord, Scores
+    from trtbench.executors.ssh import HostsFile
+    from trtbench.requests.settings import ConfigFile
+    from trtbench.sweep.matrix import Matrix
+    from trtbench.verbs._screen import print_json
+
+    kinds: dict[str, object] = {
+        "run.json": AnyRecord,
+        "scores.json": Scores,
+        "sweep.toml": Matrix,
+        "hosts.toml": HostsFile,
+        "trtbench.toml": ConfigFile,
+    }
+    if name not in kinds:
+        fix = "trtbench --json-schema " + (near_miss(name, kinds) or "run.json")
+        raise UsageError(f"{name} has no schema", facts={"known": ", ".join(kinds)}, fix=fix)
+    dialect = "https://json-schema.org/draft/2020-12/schema"
+    made = msgspec.json.schema(kinds[name])
+    print_json({"$schema": dialect, "title": name, **_with_unknown_numbers(made)})
+    ctx.exit()
+
+
+def _with_unknown_numbers(part: Any) -> Any:
+    """Let every fraction be null: JSON has no word for what is not finite."""
+    if isinstance(part, list):
+        return [_with_unknown_numbers(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    inside = {key: _with_unknown_numbers(each) for key, each in part.items()}
+    return {**inside, "type": ["number", "null"]} if part.get("type") == "number" else inside
+
+
 @click.group(
     cls=Verbs,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -139,6 +177,14 @@ def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     expose_value=False,
     is_eager=True,
     help="Show the version.",
+)
+@click.option(
+    "--json-schema",
+    metavar="FILE",
+    callback=_show_schema,
+    expose_value=False,
+    is_eager=True,
+    help="Print the JSON Schema of run.json, scores.json, sweep.toml, hosts.toml or trtbench.toml.",
 )
 def trtbench() -> None:
     """Build, benchmark, profile, check and compare TensorRT engines and the models they come from.
