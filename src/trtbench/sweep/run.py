@@ -112,7 +112,6 @@ class SweepProgress:
     doing: str = ""
     done: int = 0
     total: int = 0
-    began: float = field(default_factory=time.monotonic)
     measuring_since: float | None = None
     measured: int = 0
     """By this process, which may go on with what another began."""

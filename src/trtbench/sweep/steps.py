@@ -107,8 +107,10 @@ def _quantize(step: SweepStep, source: Path | str, folder: Path, shop: Workshop)
         shapes=step.settings["shapes"],
         **_preparing(shop.matrix, calibrated),
     )
-    python = shop.config.python_for("modelopt") if VIA[precision] == "modelopt" else None
-    sidecar = run_quantize(request, execution=replace(shop.execution, python=python))
+    execution = shop.execution
+    if VIA[precision] == "modelopt":
+        execution = replace(execution, python=shop.config.python_for("modelopt"))
+    sidecar = run_quantize(request, execution=execution)
     return folder / sidecar.file, sidecar.notes
 
 
