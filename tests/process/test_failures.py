@@ -30,14 +30,6 @@ def test_a_runtime_of_another_package_is_used_by_name(world):
     assert "all is well" in (run.path / "log.txt").read_text()
 
 
-def test_a_plugin_that_cannot_be_imported_is_named(world):
-    result = world.run("bench", world.model, "-r", "broken-import")
-    assert result.status == 4
-    assert "error: the runtime 'broken-import' cannot be imported" in result.err
-    assert "trtbench-misbehaving" in result.err
-    assert "Traceback" not in result.err
-
-
 @pytest.mark.parametrize(
     ("behaviour", "flags", "signal_name", "status", "words"),
     [
@@ -105,14 +97,6 @@ def test_out_of_memory_under_a_limit_of_the_shell(world):
     again = world.bench("eat", "--memory-limit", "64GiB", preexec_fn=ulimit)
     assert again.status == 1, again.err
     assert world.last_failure().reason == "out of memory"
-
-
-@pytest.mark.parametrize("limit", ["1MiB", "60MiB"])
-def test_a_limit_too_small_to_start_is_refused(world, limit):
-    result = world.bench(None, "--memory-limit", limit)
-    assert result.status == 2, result.err
-    assert "lets nothing start" in result.err
-    assert "fix: --memory-limit 8GiB" in result.err
 
 
 # --- the parent ------------------------------------------------------------------------------

@@ -253,13 +253,6 @@ def test_digits_follow_the_interval(value: float, low: float, high: float, shown
     assert text_from_number(value, bounds=bounds(low, high)) == shown
 
 
-def test_durations_carry_the_unit_that_suits_them_or_the_one_they_are_given() -> None:
-    assert text_from_duration(1.5e-3) == "1.50 ms"
-    assert text_from_duration(7.24e-4) == "724 µs"
-    assert text_from_duration(7.24e-4, unit=("ms", 1e-3)) == "0.724 ms"
-    assert text_from_duration(1.2345e-3, bounds=bounds(1.2315e-3, 1.2375e-3)) == "1.234 ms"
-
-
 @pytest.mark.parametrize("missing", [None, float("nan"), float("inf")])
 def test_what_is_unknown_is_a_dash_and_no_number(missing: float | None) -> None:
     assert text_from_duration(missing) == text_from_number(missing) == "–"

@@ -33,7 +33,6 @@ from trtbench.report.document import (
     Cards,
     Document,
     Figure,
-    FindingList,
     Picture,
     Table,
     Text,
@@ -179,24 +178,6 @@ def test_the_verdict_comes_first_and_says_how_much_how_sure_and_whether_right() 
     assert "99 % interval −52.0 % to −48.0 %" in first.detail
     assert "10 launches" in first.detail
     assert "top-1 96.20 % against 97.50 %" in first.detail
-
-
-def test_findings_of_one_code_are_one_entry_with_all_runs() -> None:
-    said = [WARNING.having(message=f"load {n}") for n in range(3)]
-    grave = said[2].having(severity="error")
-    runs = [
-        made_run(id=str(n), findings=(each,), batch=2**n)
-        for n, each in enumerate((*said[:2], grave))
-    ]
-    section = document_from_runs(runs).section("findings")
-    assert section is not None
-    block = section.blocks[0]
-    assert isinstance(block, FindingList)
-    (item,) = block.items
-    assert item.finding.severity == "error"
-    assert item.runs == ("batch 1", "batch 2", "batch 4")
-    assert [message for _, message in item.cases] == ["load 0", "load 1", "load 2"]
-    assert item.title == "not stationary"
 
 
 def kinds_table(profile: LayerProfile | None, graph: EngineGraph) -> Table:

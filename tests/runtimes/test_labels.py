@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 import models
 from gpu_standin import plan_bytes
@@ -24,10 +24,10 @@ from trtbench.core.codec import json_from_value
 from trtbench.core.errors import TrtbenchError, UsageError
 from trtbench.core.properties import protocol_of, without_tf32
 from trtbench.core.results import Artefact, Sidecar
-from trtbench.core.run import Fact, Run, batch_that_ran, precision_of, precision_that_ran
+from trtbench.core.run import Fact, Run, batch_that_ran, precision_of
 from trtbench.core.spec import BuildSpec, ModelRef, ShapeProfile, TensorSpec
 from trtbench.measure.bench import run_bench
-from trtbench.measure.model_facts import conditions_of_model, work_of_model
+from trtbench.measure.model_facts import work_of_model
 from trtbench.models.identity import index_limits, model_ref, sha256_of
 from trtbench.report.document import KeyValues
 from trtbench.report.run_facts import labels_from_runs
@@ -418,43 +418,3 @@ def test_tf32_that_the_environment_forbids_did_not_run() -> None:
 
 
 # Types of ONNX files.
-
-
-def one_product(path: Path, weight: int, *, floats: int = TensorProto.FLOAT) -> Path:
-    """Write a product with weights of one type, unpacked where they are no floats."""
-    packed = weight != floats
-    nodes = [helper.make_node("MatMul", ["x", "f" if packed else "w"], ["y"])]
-    stored = [helper.make_tensor("w", weight, [8, 4], [1] * 32)]
-    if packed:
-        nodes.insert(0, helper.make_node("DequantizeLinear", ["w", "s"], ["f"]))
-        stored.append(helper.make_tensor("s", floats, [], [0.1]))
-    ends = [helper.make_tensor_value_info(name, floats, ["batch", size])
-            for name, size in (("x", 8), ("y", 4))]  # fmt: skip
-    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], stored)
-    opsets = [helper.make_opsetid("", 21)]
-    path.write_bytes(helper.make_model(graph, opset_imports=opsets).SerializeToString())
-    return path
-
-
-@pytest.mark.parametrize(
-    ("weight", "floats", "name"),
-    [
-        ("FLOAT", "FLOAT", "fp32"),
-        ("DOUBLE", "DOUBLE", "fp64"),
-        ("BFLOAT16", "BFLOAT16", "bf16"),
-        ("INT4", "FLOAT", "int4"),
-        ("UINT4", "FLOAT", "int4"),
-        ("INT8", "FLOAT", "int8"),
-        ("UINT8", "FLOAT", "int8"),
-        ("FLOAT8E4M3FN", "FLOAT", "fp8"),
-        ("INT4", "FLOAT16", "int4+fp16"),
-    ],
-)
-def test_the_types_of_a_file_are_its_precision(
-    tmp_path: Path, weight: str, floats: str, name: str
-) -> None:
-    kinds = (getattr(TensorProto, each) for each in (weight, floats))
-    path = one_product(tmp_path / "net.onnx", next(kinds), floats=next(kinds))
-    told = conditions_of_model(model_ref(path))["precision"]
-    assert told.value == name
-    assert precision_that_ran(told.value, asked=None) == name

@@ -213,24 +213,6 @@ def test_first_tells_everything_from_the_first_query_on() -> None:
     assert outcome.evidence["time_to_steady_s"] >= times.host.sum()
 
 
-def test_the_session_is_closed_whatever_happens() -> None:
-    opened: list[Sleeper] = []
-
-    class Breaks(Sleeper):
-        def __init__(self, asked: RunSpec) -> None:
-            super().__init__(asked)
-            opened.append(self)
-
-        def _once(self) -> None:
-            super()._once()
-            if self.calls == 5:
-                raise RuntimeError("in mid-run")
-
-    with pytest.raises(RuntimeError, match="in mid-run"):
-        bench_session(Breaks, spec(), stage=Stage())
-    assert opened[0].closed
-
-
 @pytest.mark.parametrize(
     ("problem", "kind", "words"),
     [

@@ -64,20 +64,6 @@ def test_batches_change_neither_inputs_nor_outputs(gpu: Trt, spec: RunSpec, tmp_
     np.testing.assert_array_equal(first, second)
 
 
-def test_what_a_task_makes_of_outputs_is_kept_instead(
-    gpu: Trt, spec: RunSpec, tmp_path: Path
-) -> None:
-    seen = []
-
-    def decode(outputs: dict, loaded: list) -> dict:
-        seen.append(len(loaded))
-        return {"sum": outputs["y"].reshape(len(loaded), -1).sum(axis=1)}
-
-    run(spec, tmp_path / "a", count=6, decode=decode)
-    assert seen == [4, 2]
-    assert set(Chunks(tmp_path / "a").whole()) == {"sum"}
-
-
 class Items:
     """Items that a test has at hand; of those that are ``None`` only the name is there."""
 

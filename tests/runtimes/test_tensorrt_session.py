@@ -274,14 +274,6 @@ def test_layers_are_timed_in_a_pass_of_their_own(gpu: Trt, spec: RunSpec, tmp_pa
     assert json.loads((tmp_path / "graph.json").read_text())["Bindings"] == ["x", "y"]
 
 
-def test_a_shape_outside_the_profile_names_the_range(gpu: Trt, bench: Bench) -> None:
-    with pytest.raises(InputError, match="outside of what the engine was built for") as caught:
-        bench(batch=17)
-    assert caught.value.facts["allowed"] == "1x8 to 16x8, best 4x8"
-    assert caught.value.fix == "--shape x:4x8"
-    assert gpu.cuda.live == {}
-
-
 def test_an_engine_of_another_version_is_told_before_it_is_loaded(
     gpu: Trt, bench: Bench, spec: RunSpec
 ) -> None:

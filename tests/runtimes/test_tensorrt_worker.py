@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,12 +10,8 @@ from pathlib import Path
 import pytest
 
 from gpu_standin import plan_bytes
-from trtbench.core.codec import json_from_value
-from trtbench.core.results import Artefact
-from trtbench.core.run import Fact, FailedRun
-from trtbench.core.spec import BuildSpec, ModelRef
-from trtbench.models.identity import sha256_of
-from trtbench.store.directory import read_record, read_run
+from trtbench.core.run import FailedRun
+from trtbench.store.directory import read_record
 
 pytestmark = pytest.mark.process
 
@@ -44,33 +39,6 @@ def trtbench(
 
 QUICK = ("-r", "tensorrt", "--batch", "4", "--iterations", "30", "--warmup-iterations", "3",
          "--no-until-steady", "--store", "store")  # fmt: skip
-
-
-def test_a_run_knows_the_precision_its_engine_was_built_in(engine: Path, tmp_path: Path) -> None:
-    beside = Path(f"{engine}.json")
-
-    def bench(precision: str, sha256: str) -> dict[str, object]:
-        made = Artefact(
-            path=str(engine), filename=engine.name, size_bytes=1, sha256=sha256, created="now",
-            spec=BuildSpec(model=ModelRef(path="m.onnx", format="onnx"), output="model.engine"),
-            conditions={
-                "precision": Fact(value=precision), "tf32": Fact(value=True),
-                "flavour": Fact(value="tensorrt"),
-            },
-        )  # fmt: skip
-        beside.write_bytes(json_from_value(made))
-        ended = trtbench("bench", str(engine), *QUICK, "-o", "run", cwd=tmp_path)
-        assert ended.returncode == 0, ended.stderr
-        record = read_run(tmp_path / "run").record
-        shutil.rmtree(tmp_path / "run")
-        return {key: fact.value for key, fact in record.conditions.items()}
-
-    digest = sha256_of(engine)
-    mixed = bench("fp16+fp32", digest)
-    assert mixed["precision"] == "fp16+fp32"
-    assert "tf32" not in mixed
-    assert bench("fp32", digest)["tf32"] is True
-    assert "precision" not in bench("fp32", "0" * 64), "of another engine"
 
 
 def test_a_cuda_error_in_mid_run_is_a_recorded_failure(engine: Path, tmp_path: Path) -> None:

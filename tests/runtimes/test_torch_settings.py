@@ -94,48 +94,24 @@ def test_a_program_takes_its_own_shape_and_no_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("inputs", "changes", "message", "fix"),
+    ("tensor", "changes", "message"),
     [
-        ((("x", "float32", ()),), {}, "are not known", "--shape x:1x3x224x224"),
+        (("x", "float32", ()), {}, "are not known"),
+        (("ids", "int64", (1, 128)), {"options": {"imgsz": "32"}}, "'ids' is no image"),
+        (("x", "float32", ()), {"options": {"channels": "3"}}, "channels alone make no image"),
+        (("x", "float32", ()), {"options": {"imgsz": "0"}}, "imgsz is a whole number from 1 on"),
         (
-            (("ids", "int64", ("batch", None)),),
-            {},
-            "are not known",
-            "--shape ids:1x3x224x224",
-        ),
-        (
-            (("ids", "int64", (1, 128)),),
-            {"options": {"imgsz": "32"}},
-            "'ids' is no image",
-            "--shape ids:...",
-        ),
-        (
-            (("x", "float32", ()),),
-            {"options": {"channels": "3"}},
-            "channels alone make no image",
-            "--opt imgsz=224",
-        ),
-        (
-            (("x", "float32", ()),),
+            ("x", "float32", ()),
             {"options": {"imgsz": "32"}, "shapes": {"x": (1, 3, 8, 8)}},
             "one of the two",
-            "leave --opt imgsz",
-        ),
-        *(
-            ((("x", "float32", ()),), {"options": {"imgsz": "8", key: value}}, message, "--opt")
-            for key, value, message in (
-                ("imgsz", "0", "imgsz is a whole number from 1 on"),
-                ("channels", "-1", "channels is a whole number from 1 on"),
-            )
         ),
     ],
 )
 def test_shapes_that_nothing_tells_are_asked_for(
-    inputs: tuple[Any, ...], changes: dict[str, Any], message: str, fix: str
+    tensor: tuple[Any, ...], changes: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(UsageError, match=message) as caught:
-        runtime.inputs_of(loaded(*inputs), spec(**changes))
-    assert fix in (caught.value.fix or "")
+    with pytest.raises(UsageError, match=message):
+        runtime.inputs_of(loaded(tensor), spec(**changes))
 
 
 def test_types_follow_the_user_and_half_weights() -> None:
@@ -184,21 +160,13 @@ def test_bursts_need_a_gpu_and_a_graph() -> None:
     assert runtime.device(spec(device=None)) == "cuda:0"
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("raise ImportError('libtorch.so: cannot open shared object file')", "cannot be imported"),
-        ("raise OSError('undefined symbol')", "cannot be imported"),
-        ("import no_such_part", "cannot be imported"),
-    ],
-)
 def test_a_pytorch_that_does_not_start_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "torch.py").write_text(text)
+    (tmp_path / "torch.py").write_text("raise OSError('undefined symbol')")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    with pytest.raises(UnavailableError, match=message) as caught:
+    with pytest.raises(UnavailableError, match="cannot be imported") as caught:
         import_torch()
     assert set(caught.value.facts) == {"interpreter", "reason"}
     assert "--python PATH" in (caught.value.fix or "")

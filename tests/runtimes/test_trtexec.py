@@ -187,22 +187,6 @@ def test_shapes_that_an_engine_was_not_built_for_are_refused_before_anything_run
     assert "--shape-max" in (caught.value.fix or "")
 
 
-def test_shapes_options_and_arguments_reach_trtexec(trtexec: Any) -> None:
-    outcome, _, _, _ = bench(
-        trtexec,
-        shapes={"input": (2, 3, 8, 8)},
-        options={"avg_runs": "20", "percentile": "50,99.9"},
-        extra_args=("--useManagedMemory",),
-        profile=False,
-    )
-    assert outcome.inputs[0].shape == (2, 3, 8, 8)
-    assert outcome.conditions["batch"].value == 2
-    assert "gpu_compute_time_p99.9_ms" in outcome.reported
-    words = shlex.split(str(outcome.reported["command"]))
-    assert {"--shapes=input:2x3x8x8", "--avgRuns=20"} < set(words)
-    assert words[-1] == "--useManagedMemory"
-
-
 def test_a_program_of_the_working_folder_is_not_one_of_the_search_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -224,24 +224,6 @@ def test_what_cannot_be_compared_gets_no_ratio(folder: Path, page: Any) -> None:
 
 
 @pytest.mark.browser
-def test_a_page_for_a_model_shows_changes_and_what_changed(folder: Path, page: Any) -> None:
-    page.goto((folder / "models.html").as_uri())
-    assert page.locator(".card").count() == 4
-    page.get_by_role("link", name="resnet18").click()
-    page.wait_for_selector(".changes")
-    assert page.locator("figure.chart").count() == 6
-    assert drawn(page) == 6
-    assert page.locator(".changes").count() == 4
-    assert "tensorrt 10.9.0 → 10.13.2" in page.locator(".changes").first.inner_text()
-    assert shown(page).endswith(" runs")
-    assert page.locator("[data-filter=network]").count() == 0
-    page.locator(".changes").first.get_by_role("link").first.click()
-    page.wait_for_selector("dl.facts")
-    assert "10.13.2" in page.locator("dl.facts").inner_text()
-    assert drawn(page) == 2
-
-
-@pytest.mark.browser
 def test_failed_runs_odd_names_and_missing_runs_do_no_harm(tmp_path: Path, page: Any) -> None:
     store = Store(tmp_path / "store")
     nasty = '<img src=x onerror="document.title=1">.onnx'

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import time
 
 import pytest
@@ -46,34 +45,6 @@ def test_cut_off_at_every_byte(name: str) -> None:
         accepted = read_or_refuse(kind, data[:length])
         if kind not in ("plan", "calibration") and length < whole:
             assert accepted == (length in (twice, twice - 1)), length
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_changed_bytes(name: str) -> None:
-    for seed in range(200):
-        data = changed(FILES[name], random.Random(f"{name} {seed}"))
-        read_or_refuse(name.split()[0], data)
-        kind_of(data, name="f")
-
-
-def changed(content: bytes, draw: random.Random) -> bytes:
-    """Set, remove, insert and repeat bytes, most of them such as mean something in JSON."""
-    data = bytearray(content)
-    for _ in range(draw.randint(1, 4)):
-        at = draw.randrange(len(data))
-        telling = draw.choice(b'{}[]",:\\0e.- \n\0\xff')
-        byte = draw.choice((telling, draw.randrange(256)))
-        action = draw.choice(("set", "remove", "insert", "repeat"))
-        if action == "set":
-            data[at] = byte
-        elif action == "remove":
-            del data[at : at + draw.randint(1, 40)]
-            data = data or bytearray(b" ")
-        elif action == "insert":
-            data.insert(at, byte)
-        else:
-            data[at:at] = data[max(0, at - 50) : at]
-    return bytes(data)
 
 
 JSON = st.recursive(

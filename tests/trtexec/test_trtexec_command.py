@@ -213,14 +213,6 @@ def test_everything_a_build_can_say() -> None:
     ]
 
 
-def test_a_build_of_7() -> None:
-    command = build("7.2", workspace_bytes=1 << 30, precision="fp16")
-    assert "--workspace=1024" in command
-    assert "--buildOnly" in command
-    assert "--nvtxMode=verbose" in command
-    assert not any("exportLayerInfo" in word for word in command)
-
-
 def test_abilities_are_read_from_help() -> None:
     abilities = abilities_from_help(logs.HELP_11)
     assert abilities.version == "11.1.0"

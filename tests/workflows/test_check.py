@@ -15,14 +15,11 @@ from models import conv_model, save_graph, threshold_model
 from trtbench.accuracy.check import join_checks, run_check
 from trtbench.analysis.check import Checked
 from trtbench.cli import run
-from trtbench.core.results import Feed
-from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
 from trtbench.report.document import Table
 from trtbench.report.sections.checks import document_from_check
 from trtbench.requests.accuracy import CheckRequest
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
-from trtbench.tasks._feed import open_feed
 from trtbench.workflows.report import load_runs
 
 Checking = Callable[..., Checked]
@@ -135,22 +132,6 @@ def test_the_batch_is_told_by_all_inputs_and_what_items_share_is_the_same_in_eac
     assert found.items == 19
     [output] = found.candidates[0].checks
     assert output.max_abs == pytest.approx(0.0, abs=1e-4), "the same items, whatever the batch"
-
-
-def test_random_items_do_not_depend_on_batches_names_or_precision() -> None:
-    spec = RunSpec(model=ModelRef(path="x", format="onnx"), runtime="onnxruntime")
-
-    def item(index: int, tensor: TensorSpec, **feed: object) -> np.ndarray:
-        given = Feed(kind="random", count=5, seed=1, **feed)  # type: ignore[arg-type]
-        source = open_feed(given, [tensor], spec=spec)
-        return source.prepare(source.load(index))[tensor.name]
-
-    plain = TensorSpec(name="x", dtype="float32", shape=("batch", 8))
-    half = TensorSpec(name="images", dtype="float16", shape=(2, 8))
-    assert np.array_equal(item(3, plain), item(3, half, names=("x",)))
-    assert not np.array_equal(item(3, plain), item(2, plain))
-    wide = item(0, plain, ranges={"": (-2.0, 6.0)})
-    assert wide.min() < 0 < 1 < wide.max() <= 6.0
 
 
 def test_outputs_whose_shape_depends_on_the_data_are_compared(

@@ -7,7 +7,6 @@ import dataclasses
 import importlib
 import itertools
 import sqlite3
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -114,16 +113,6 @@ def test_the_order_within_pairs_is_random_and_repeatable(
         orders.append(found.baseline.times.stamps["second"])
     assert np.array_equal(orders[0], orders[1])
     assert 0.2 < orders[0].mean() < 0.8
-
-
-def test_one_model_is_compared_in_two_interpreters(
-    models: tuple[str, str], store: Store, config: Config
-) -> None:
-    request = CompareRequest(
-        baseline=models[0], python=(sys.executable, sys.executable), launches=1, **QUICK
-    )
-    (found,) = compare(request, store=store, config=config)
-    assert found.baseline.record.spec.model == found.candidate.record.spec.model
 
 
 def test_a_store_that_cannot_be_used_is_said_before_anything_is_measured(

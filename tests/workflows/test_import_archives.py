@@ -182,26 +182,20 @@ def test_a_damaged_archive_stops_nothing(name: str, tmp_path: Path, store: Store
     assert any(each.broken and each.path.startswith(str(tmp_path / name)) for each in result.unused)
 
 
-def test_one_damaged_file_of_a_zip_file_is_named_and_the_others_are_read(
-    tmp_path: Path, store: Store
+@pytest.mark.parametrize("how", ["damaged", "encrypted"])
+def test_one_bad_file_of_a_zip_file_is_named_and_the_others_are_read(
+    how: str, tmp_path: Path, store: Store
 ) -> None:
     data = bytearray(as_zip({"a.log": log("41"), "b.log": log("42")}, how=zipfile.ZIP_STORED))
-    at = data.index(b"41 qps")
-    data[at : at + 2] = b"99"  # its sum no longer holds
+    if how == "damaged":
+        data[data.index(b"41 qps")] = ord("9")  # its sum no longer holds
+    else:
+        for mark, place in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+            data[data.index(mark) + place] |= 1
     (tmp_path / "logs.zip").write_bytes(data)
     result = bring(tmp_path / "logs.zip", store=store)
     assert [record(each).reported["throughput_qps"] for each in result.runs] == [42.0]
-    assert "damaged" in reasons(result)["a.log"]
-
-
-def test_an_encrypted_file_is_named(tmp_path: Path, store: Store) -> None:
-    data = bytearray(as_zip({"a.log": log("41"), "b.log": log("42")}, how=zipfile.ZIP_STORED))
-    for mark, place in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
-        data[data.index(mark) + place] |= 1
-    (tmp_path / "logs.zip").write_bytes(data)
-    result = bring(tmp_path / "logs.zip", store=store)
-    assert [record(each).reported["throughput_qps"] for each in result.runs] == [42.0]
-    assert "encrypted" in reasons(result)["a.log"]
+    assert how in reasons(result)["a.log"]
 
 
 def test_a_header_that_asks_for_gigabytes_is_damage(tmp_path: Path) -> None:

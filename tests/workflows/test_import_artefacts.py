@@ -16,32 +16,8 @@ from imports import bring, only, reasons, record, stored
 import leftovers
 from trtbench.core.errors import UsageError
 from trtbench.core.run import Fact, FailedRun, precision_of
-from trtbench.importing.files import key_of
 from trtbench.store.store import Store
 from trtbench.trtexec.times import read_times
-
-
-@pytest.mark.parametrize(
-    ("name", "key"),
-    [
-        ("times.json", ""),
-        ("x.times.json", "x"),
-        ("x_profile.json", "x"),
-        ("x.engine.timing.json", "x"),
-        ("net.qat.onnx.engine.build.metadata.json", "net.qat"),
-        ("trtexec_stdout.log", ""),
-        ("times_ResNet_int8_10.json", "ResNet_int8_10"),
-        ("raw_ResNet_int8_10.txt", "ResNet_int8_10"),
-        ("m-exportLayerInfo.log", "m"),
-        ("layer_info.json", ""),
-        ("latency_percentiles.csv", ""),
-        ("end_to_end_series.csv", ""),
-        ("timeslice.log", "timeslice"),
-        ("result-01.log", "result-01"),
-    ],
-)
-def test_names_of_files_tell_which_belong_together(name: str, key: str) -> None:
-    assert key_of(name) == key
 
 
 def test_a_set_of_files_is_one_run_with_its_conditions(tmp_path: Path, store: Store) -> None:

@@ -71,23 +71,17 @@ def test_a_trace_has_times_or_gaps_in_its_own_unit(
     ("text", "word"),
     [
         ("", "times or gaps"),
-        ("1\n2\n3\n", "times or gaps"),
         ("time\n1\n2\n", "unit"),
         ("time_s\n1\nsoon\n", "no time"),
-        ("time_s\n1\nnan\n", "no time"),
         ("time_s\n1\n-2\n", "no time"),
-        ("x,time_s\n1\n", "no time"),
         ("time_s\n2\n1\n", "go back"),
         ("time_s\n2\n", "no two arrivals"),
         ("gap_s\n0\n0\n", "no two arrivals"),
         ("gap_s\n1\n-2\n", "no gap"),
-        ("gap\n1\n2\n", "unit"),
         ("gap_s\n1\n2026-01-31T12:00:00\n", "no gap"),
         ("timestamp\nyesterday\ntoday\n", "no time"),
         ("timestamp\n5\n45\n", "unit"),
-        ("timestamp\n", "unit"),
         ("response_time_ms\n5\n45\n", "times or gaps"),
-        ("time_s\n0\n", "no two arrivals"),
     ],
 )
 def test_what_is_no_schedule_is_refused(tmp_path: Path, text: str, word: str) -> None:

@@ -11,7 +11,6 @@ import pytest
 import trtbench
 from analysis_values import run, spec
 from models import tiny_model
-from trtbench.core.errors import UsageError
 from trtbench.core.results import Comparison, Verdict
 from trtbench.core.run import Finding, Interval, Run
 from trtbench.core.samples import IterationTimes
@@ -26,15 +25,6 @@ def made(model: str = "net.onnx", *, samples: int = 200) -> Run:
     times = IterationTimes(host=host, start=np.cumsum(host), launch=np.repeat([0, 1], samples // 2))
     asked = spec(model=ModelRef(path=f"/models/{model}", format="onnx"))
     return run(times, id="run-1", spec=asked, findings=(finding,) * 3)
-
-
-def test_a_run_without_samples_shows_itself_too() -> None:
-    run = made(samples=0)
-    assert "run-1" in repr(run)
-    assert "<svg" not in run._repr_html_()
-    assert len(run.to_pandas()) == 0
-    with pytest.raises(UsageError, match="no times"):
-        run.plot()
 
 
 def test_a_notebook_gets_a_table_a_picture_and_no_markup_from_outside() -> None:
