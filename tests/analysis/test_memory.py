@@ -1,4 +1,4 @@
-"""GPU memory: parts predicted and measured, what fits, and what nobody knows."""
+"""GPU memory: parts stated and measured, what fits, and what nobody knows."""
 
 from __future__ import annotations
 

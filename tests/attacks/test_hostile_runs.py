@@ -104,7 +104,7 @@ def test_documents_show_hostile_texts_and_obey_none(poisoned_store: Store) -> No
         ("runs",),
         ("runs", "show", ids[0]),
         ("runs", "--json"),
-        ("runs", "fsck"),
+        ("runs", "reindex"),
         ("history",),
         ("compare", *ids[:2]),
         ("report", *ids, "-o", "report", "--format", "html,md,json,csv,tex"),

@@ -18,7 +18,6 @@ from trtbench.core.errors import InputError
 from trtbench.core.results import Artefact
 from trtbench.core.run import Fact, Gpu
 from trtbench.core.spec import BuildSpec, ShapeProfile
-from trtbench.core.units import text_from_bytes
 from trtbench.models.identity import model_ref, sha256_of
 from trtbench.store.store import Store
 from trtbench.trtexec.version import PlanHeader
@@ -39,9 +38,7 @@ def test_an_engine_of_a_tensorrt_that_is_not_here(tmp_path: Path) -> None:
     assert found.kind == "engine"
     assert found.facts["version"] == "10.9.0.34"
     assert found.facts["loads_here"] == "no"
-    size = text_from_bytes((tmp_path / "m.engine").stat().st_size)
-    told = f"at least {size}: engine {size}; CUDA, modules, activations, I/O unknown"
-    assert found.facts["memory"] == told
+    assert found.facts["size_bytes"] == (tmp_path / "m.engine").stat().st_size
     rtx = inspect(plan(tmp_path / "r.engine", magic=b"vtrt"))
     assert rtx.facts["flavour"] == "TensorRT-RTX"
     assert rtx.facts["built_for"] == "8.0"
@@ -59,7 +56,6 @@ def test_what_a_header_states_and_the_file_lacks_is_told(tmp_path: Path) -> None
         found = inspect(tmp_path / "d.engine")
         assert found.notes[0].startswith(words)
         assert found.facts["loads_here"] == "no"
-        assert str(found.facts["memory"]).startswith("at least 4.00 KiB: engine 4.00 KiB;")
 
 
 def header(flavour: str = "tensorrt", version: str = "10.9.0.34", **rest: object) -> PlanHeader:

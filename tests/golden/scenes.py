@@ -89,8 +89,6 @@ runs-show-json: runs show tag:one --json
 runs-path: runs path tag:one
 runs-tag: runs tag tag:one two
 runs-series: runs series tag:one -o series
-runs-fsck: runs fsck
-runs-fsck-json: runs fsck --json
 runs-reindex: runs reindex
 layers: layers tag:one
 layers-json: layers made/trtexec-10.9.0/loaded.profile.json --json

@@ -237,7 +237,7 @@ def test_the_index(tmp_path, capsys) -> None:
                 store.load(entry.id)
             except TrtbenchError:
                 continue
-        store.check(lambda run: None)
+        store.reindex(lambda run: None)
 
     run_cases("index", work, tmp_path, capsys)
 

@@ -96,11 +96,11 @@ def test_a_run_that_cannot_be_read_is_listed_and_never_dropped(tmp_path):
     assert {entry.id for entry in again.index.find()} == {"good", "torn", "newer", "samples"}
     assert any("torn cannot be read" in line for line in again.news)
     (store.runs / "newer" / "run.json").write_text(json.dumps(record))
-    again.check(cached_from_run)
+    again.reindex(cached_from_run)
     assert again.entry("newer").kind == "run"
 
 
-def test_fsck_tells_and_mends(tmp_path):
+def test_reindex_mends_and_reports(tmp_path):
     store = Store(tmp_path)
     for name in ("r1", "r2"):
         records.add(store, records.record(name))
@@ -112,11 +112,8 @@ def test_fsck_tells_and_mends(tmp_path):
         folder.mkdir()
     long_ago = time.time() - 30 * 86400
     os.utime(old, (long_ago, long_ago))
-    seen = store.check(cached_from_run, mend=False)
+    seen = store.reindex(cached_from_run)
     assert (seen.adopted, seen.dropped, seen.unfinished) == (("r3",), ("r1",), (old.name,))
-    assert store.check(cached_from_run, mend=False) == seen
-    store.check(cached_from_run)
-    assert store.check(cached_from_run).is_sound
     assert {entry.id for entry in store.index.find()} == {"r2", "r3"}
     assert not old.exists()
     assert young.exists()

@@ -265,4 +265,3 @@ class Upgrade(ShortView, Value, frozen=True, kw_only=True):
     new: UpgradeSide
     verdict: Verdict
     outputs: Aspect
-    layers: str

@@ -55,8 +55,20 @@ class MakingFields(PythonFields, MakingTimeFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProfileShapeFields(VerbRequest):
-    """Which shapes an engine is built for."""
+class ImageTaskFields(TaskFields):
+    """How images to calibrate with are prepared."""
+
+    task: str | None = option(
+        None,
+        "Prepares images for calibration as it does for judging (classification, detection, "
+        "depth, pose); adds its flags (see --task NAME --help).",
+        metavar="NAME",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineFields(VerbRequest):
+    """Which shapes an engine is built for, what it is like, and where its INT8 scales come from."""
 
     shapes_min: Shapes | Sequence[Shapes] = option(
         (),
@@ -76,42 +88,6 @@ class ProfileShapeFields(VerbRequest):
         ("--input-shape",),
         metavar="-1 3 224 224",
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImageTaskFields(TaskFields):
-    """How images to calibrate with are prepared."""
-
-    task: str | None = option(
-        None,
-        "Prepares images for calibration as it does for judging (classification, detection, "
-        "depth, pose); adds its flags (see --task NAME --help).",
-        metavar="NAME",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class CalibrationFields(VerbRequest):
-    """Where the scales of INT8 come from."""
-
-    calibration: File | None = option(
-        None,
-        "Data for INT8: an .npz of arrays by input, a folder of images, or random.",
-        metavar="DATA",
-        travels="calibration",
-    )
-    calibration_method: Literal["entropy2", "minmax"] | None = option(
-        None, "How scales are found (default entropy2)."
-    )
-    calibration_cache: File | None = option(
-        None, "Scales for INT8 (TensorRT 5 to 10).", metavar="FILE", travels="file"
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class EngineFields(VerbRequest):
-    """What an engine is like."""
-
     workspace: Size | None = option(
         None, "Limit of scratch memory, e.g. 4GiB.", kind=SIZE, axis=True
     )
@@ -135,6 +111,18 @@ class EngineFields(VerbRequest):
     )
     dla_core: int | None = option(None, "Build for this deep learning accelerator.", axis=True)
     verbose: bool = option(False, "Everything the builder has to say in the log.")
+    calibration: File | None = option(
+        None,
+        "Data for INT8: an .npz of arrays by input, a folder of images, or random.",
+        metavar="DATA",
+        travels="calibration",
+    )
+    calibration_method: Literal["entropy2", "minmax"] | None = option(
+        None, "How scales are found (default entropy2)."
+    )
+    calibration_cache: File | None = option(
+        None, "Scales for INT8 (TensorRT 5 to 10).", metavar="FILE", travels="file"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,8 +136,7 @@ class BuilderOptionFields(VerbRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeFields(
-    PrecisionFields, ShapeFields, ProfileShapeFields, EngineFields, CalibrationFields,
-    ImageTaskFields, BuilderOptionFields,
+    PrecisionFields, ShapeFields, EngineFields, ImageTaskFields, BuilderOptionFields,
 ):  # fmt: skip
     """Build options."""
 

@@ -120,7 +120,7 @@ class DeviceFields(ThreadFields):
 
 @dataclass(frozen=True, kw_only=True)
 class QueryFields(VerbRequest):
-    """How queries follow one another."""
+    """How queries follow one another, and at which clock."""
 
     protocol: Protocol | None = option(
         None, "How queries follow one another (default: serve; trtexec: pipeline).", axis=True
@@ -159,6 +159,14 @@ class QueryFields(VerbRequest):
     profile_index: int = option(
         0, "Optimization profile of the engine, from 0.", metavar="N", least=0
     )
+    lock_clocks: str | None = option(
+        None,
+        "Lock the GPU's clock while measuring (needs root), and free it afterwards.",
+        metavar="[base|max|MHZ]",
+        axis=True,
+        bare="base",
+        bare_unless=r"[^./:]*",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,20 +175,6 @@ class PrecisionFields(VerbRequest):
 
     precision: Precision | None = option(
         None, "Precision that a weakly typed builder, or PyTorch, may use."
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClockFields(VerbRequest):
-    """What is done to the GPU's clock."""
-
-    lock_clocks: str | None = option(
-        None,
-        "Lock the GPU's clock while measuring (needs root), and free it afterwards.",
-        metavar="[base|max|MHZ]",
-        axis=True,
-        bare="base",
-        bare_unless=r"[^./:]*",
     )
 
 

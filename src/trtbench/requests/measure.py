@@ -27,7 +27,6 @@ from trtbench.requests.fields import (
     option,
 )
 from trtbench.requests.groups import (
-    ClockFields,
     DeviceFields,
     ExecutorFields,
     InputFields,
@@ -50,7 +49,7 @@ from trtbench.requests.groups import (
 
 @dataclass(frozen=True, kw_only=True)
 class RunFields(
-    ShapeFields, LengthFields, InputFields, TaskFields, DeviceFields, QueryFields, ClockFields,
+    ShapeFields, LengthFields, InputFields, TaskFields, DeviceFields, QueryFields,
     PrecisionFields, OptionFields, PythonFields, MemoryFields, PatienceFields,
 ):  # fmt: skip
     """Run options."""
@@ -173,7 +172,7 @@ class TurnFields(VerbRequest):
 @dataclass(frozen=True, kw_only=True)
 class PairFields(
     SideFields, ShapeFields, TurnFields, LengthFields, InputFields, ThreadFields, OptionFields,
-    QueryFields, ClockFields, PrecisionFields, PatienceFields, TagFields,
+    QueryFields, PrecisionFields, PatienceFields, TagFields,
 ):  # fmt: skip
     """All that two sides that are measured in turn have in common, and what each has of its own."""
 

@@ -164,7 +164,7 @@ class AccuracyFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResultFields(VerbRequest):
+class ResultFields(TimeoutFields):
     """What becomes of it."""
 
     resume: File | None = option(
@@ -181,12 +181,6 @@ class ResultFields(VerbRequest):
     names: Literal["case", "vanilla"] | None = option(
         None, "Call rows by runtime and precision, or Vanilla and TRT fp16, as ArtTRT does."
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepTimeoutFields(TimeoutFields):
-    """How long anything may take."""
-
     timeout: Duration | None = option(
         None, "Give up on a launch or a step after this long.", kind=TIME
     )
@@ -194,8 +188,8 @@ class StepTimeoutFields(TimeoutFields):
 
 @dataclass(frozen=True)
 class SweepRequest(
-    AxisFields, AccuracyFields, TaskFields, SourceFields, ResultFields, StepTimeoutFields,
-    MemoryFields, TagFields, ExecutorFields, StoreFields,
+    AxisFields, AccuracyFields, TaskFields, SourceFields, ResultFields, MemoryFields,
+    TagFields, ExecutorFields, StoreFields,
 ):  # fmt: skip
     """Measure every case of a matrix: models, or a file of TOML or YAML that says it all."""
 

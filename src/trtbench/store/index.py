@@ -277,7 +277,7 @@ class Index:
             kind, fix = StoreError, "give another place with --store"
             if self._engine.dialect.name == "sqlite":
                 if any(word in reason.lower() for word in _DAMAGED):
-                    kind, fix = DamagedIndexError, "trtbench runs fsck"
+                    kind, fix = DamagedIndexError, "trtbench runs reindex"
                 elif any(word in reason.lower() for word in _READ_ONLY):
                     kind, fix = ReadOnlyIndexError, f"{fix}, or a copy of it"
             raise kind(

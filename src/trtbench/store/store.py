@@ -79,10 +79,6 @@ class Checkup(Value, frozen=True, kw_only=True):
     unfinished: tuple[str, ...] = ()
     """Folders that were begun long ago and never finished."""
 
-    @property
-    def is_sound(self) -> bool:
-        return not (self.adopted or self.dropped or self.damaged or self.unfinished)
-
 
 class Store:
     """Runs on disk and in the index.
@@ -139,7 +135,7 @@ class Store:
 
                 index, lost = open_index(self._place)
                 self.news += [lost] if lost is not None else []
-                # Shared storage takes long to list: only reindex and fsck do.
+                # Shared storage takes long to list: only reindex does.
                 if adopting and self._remote is None:
                     self.news += self._adopt(index)
                 self._index = index
@@ -278,7 +274,7 @@ class Store:
         try:
             return self.root / check_name(entry.path, what="folder of a run")
         except InputError as problem:
-            fix = "trtbench runs fsck"
+            fix = "trtbench runs reindex"
             raise StoreError(problem.message, facts={"run": entry.id}, fix=fix) from None
 
     def resolve(self, name: str) -> Path:
@@ -374,7 +370,7 @@ class Store:
         return self.index.change(found.id, change) or found
 
     def reindex(self, describe: Describe) -> Checkup:
-        """Rebuild the index from the directories.
+        """Rebuild the index from the directories, and remove folders that were never finished.
 
         A run that cannot be read, by this version or at all, stays in the index as damaged.
         """
@@ -389,32 +385,14 @@ class Store:
         gone, _ = self._lost(entry for id_, entry in known.items() if id_ not in found)
         self.index.put_all(found.values())
         self.index.remove(*gone)
+        unfinished = forgotten(self.runs)
+        for folder in unfinished:
+            shutil.rmtree(folder, ignore_errors=True)
         return Checkup(
             runs=len(found.keys() - damaged.keys()),
             adopted=tuple(id_ for id_ in found if id_ not in known and id_ not in damaged),
             dropped=tuple(gone),
             damaged=damaged,
-        )
-
-    def check(self, describe: Describe, *, mend: bool = True) -> Checkup:
-        """Compare the directories with the index, and repair the index."""
-        known = {entry.id: entry for entry in self.index.find()}
-        gone, damaged = self._lost(known.values())
-        again = {id_ for id_, each in known.items() if each.kind == DAMAGED and id_ not in damaged}
-        missing = [f for f in self._directories() if f.name not in known or f.name in again]
-        found, unreadable = self._read_entries(missing, describe)
-        unfinished = forgotten(self.runs)
-        if mend:
-            changed = [known[id_].having(kind=DAMAGED) for id_ in damaged]
-            self.index.put_all([*found.values(), *changed])
-            self.index.remove(*gone)
-            for folder in unfinished:
-                shutil.rmtree(folder, ignore_errors=True)
-        return Checkup(
-            runs=len(known.keys() | found.keys()) - len(gone),
-            adopted=tuple(id_ for id_ in found if id_ not in unreadable),
-            dropped=tuple(gone),
-            damaged={**damaged, **unreadable},
             unfinished=tuple(folder.name for folder in unfinished),
         )
 
@@ -463,7 +441,7 @@ def _demand_same(entry: Entry, found: str, folder: Path) -> None:
         raise StoreError(
             "the index names the folder of another run",
             facts={"run": entry.id, "folder": folder, "which holds": found},
-            fix="trtbench runs fsck",
+            fix="trtbench runs reindex",
         )
 
 

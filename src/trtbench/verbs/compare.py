@@ -8,7 +8,7 @@ With --builds N, ONNX files are built so many times, because a builder times ker
 chooses them, and each build is a draw. One model alone: bytes, layers, kernels, outputs and
 latency are each the same or different, and the spread between builds says how many builds a
 claim needs. One model with two runtimes, or two interpreters that have two versions of TensorRT:
-speed is judged over builds, outputs and layers are compared. Two models: networks are judged by
+speed is judged over builds, outputs are compared. Two models: networks are judged by
 pairs of builds.
 
 With --why two runs of one model are explained: each condition in which they differ is listed with

@@ -89,12 +89,14 @@ def run(request: DiffRequest, caller: Caller) -> tuple[EngineSource, EngineSourc
 def show(engines: tuple[EngineSource, EngineSource], request: DiffRequest, view: DiffView) -> None:
     from trtbench.layers.diff import difference, rows_from_diff
     from trtbench.report.engine_svg import svg_from_diff
+    from trtbench.report.sections.layers import document_from_diff, document_from_why
     from trtbench.workflows import engines as layers
 
     labels = layers.labels_of(request.a, request.b)
     if view.why:
         found = layers.why_of(*engines)
-        causes = layers.why_document(*engines, found, show_all=view.show_all, labels=labels)
+        notes = layers.notes_of(*engines, found.diff, labels)
+        causes = document_from_why(found, labels, show_all=view.show_all, notes=notes)
         print_json(causes.data) if view.as_json else draw(causes)
         return
     a, b = (each.table for each in engines)
@@ -102,7 +104,9 @@ def show(engines: tuple[EngineSource, EngineSource], request: DiffRequest, view:
     rows = rows_from_diff(diff)
     if view.output:
         say(f"written: {layers.write_rows(rows, Path(view.output))}")
-    document = layers.diff_document(*engines, diff, top=view.most, labels=labels)
+    gpu_s = (engines[0].facts.gpu_s, engines[1].facts.gpu_s)
+    notes = layers.notes_of(*engines, diff, ("A", "B"))
+    document = document_from_diff(diff, labels, top=view.most, gpu_s=gpu_s, notes=notes)
     if view.as_json:
         print_json(document.data)
     elif view.as_csv:

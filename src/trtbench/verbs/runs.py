@@ -1,6 +1,6 @@
 """List, show, tag, export and delete runs.
 
-Runs are listed newest first; show, tag, rm, path, series, export, fsck and reindex act on them.
+Runs are listed newest first; show, tag, rm, path, series, export and reindex act on them.
 A run is named by its id, the beginning of it, "last", "tag:NAME" or its folder.
 
 Examples:
@@ -183,43 +183,11 @@ def run_reindex(request: ReindexRequest, caller: Caller) -> Checkup:
 def show_reindex(found: Checkup, request: ReindexRequest, view: View) -> int | None:
     runs, dropped = counted(found.runs, "run"), len(found.dropped)
     say(f"{runs} indexed, {dropped} entries without a directory dropped")
+    for name in found.unfinished:
+        say(f"removed, never finished: {name}")
     for run_id, reason in found.damaged.items():
         say(f"cannot be read, and stays listed: {run_id}: {reason}")
     return EXIT_FAILED if found.damaged else None
-
-
-@dataclass(frozen=True)
-class FsckRequest(StoreFields):
-    """A store to check."""
-
-    _: KW_ONLY
-    dry_run: bool = option(False, "Show what is wrong, and change nothing.")
-
-
-def run_fsck(request: FsckRequest, caller: Caller) -> Checkup:
-    from trtbench.workflows.runs import check_store
-
-    return check_store(caller.opened(request)[0], mend=not request.dry_run)
-
-
-def show_fsck(found: Checkup, request: FsckRequest, view: JsonView) -> int | None:
-    status = EXIT_FAILED if found.damaged else None
-    if view.as_json:
-        print_json(found)
-        return status
-    parts = (
-        ("taken into the index", "lacking in the index", found.adopted),
-        ("dropped from the index, without a run", "entries without a run", found.dropped),
-        ("removed, never finished", "never finished", found.unfinished),
-    )
-    for done, seen, names in parts:
-        for name in names:
-            say(f"{seen if request.dry_run else done}: {name}")
-    for run_id, reason in found.damaged.items():
-        say(f"cannot be read, left alone: {run_id}: {reason}")
-    state = "and all of them fit" if found.is_sound else "see above"
-    say(f"{counted(found.runs, 'run')} in the index, {state}")
-    return status
 
 
 def run_export(request: ExportRunsRequest, caller: Caller) -> Exported:
@@ -288,16 +256,9 @@ WITHIN: dict[str, AnyVerb] = {
         ReindexRequest, run_reindex, show_reindex, View,
         doc="""Make the index anew from the run directories.
 
-        FOLDERS elsewhere are taken in too.
-        """,
-    ),
-    "fsck": Verb(
-        FsckRequest, run_fsck, show_fsck, JsonView,
-        doc="""Check whether the index and the run directories fit together, and mend them.
-
-        Runs that the index lacks are taken in, entries without a run are dropped, folders that
-        were never finished and are a week old are removed. A run that cannot be read stays where
-        it is and is listed with the reason. Exit status 1 when there are such runs.
+        Runs that the index lacks are taken in, also those of FOLDERS elsewhere; entries without a
+        run are dropped, and folders that were never finished and are a week old are removed. A run
+        that cannot be read stays where it is and is listed with the reason: then status 1.
         """,
     ),
 }  # fmt: skip

@@ -43,8 +43,6 @@ from trtbench.core.run import Run
 from trtbench.core.samples import EngineGraph
 from trtbench.core.spec import RunSpec
 from trtbench.host.workers import can_import, check_interpreter
-from trtbench.layers.diff import difference
-from trtbench.layers.join import join_layers
 from trtbench.measure.bench import measure_in_rounds
 from trtbench.models.identity import model_ref
 from trtbench.requests.accuracy import CheckRequest
@@ -252,7 +250,6 @@ class Builds:
             new=new,
             verdict=measured.verdict(old.builds, new.builds, margin=self.request.margin_part),
             outputs=self.outputs([built[0][0], *built[1]], folder / "outputs"),
-            layers=_layers(built[0][0], built[1][0]),
         )
 
     def _recipe(self, place: int, engine: Path, label: str, **changes: object) -> Recipe:
@@ -409,25 +406,3 @@ def builder_of_both(pythons: Sequence[str]) -> str:
         if builder.LIBRARY and all(can_import(each, builder.LIBRARY) for each in pythons):
             return name
     return inside[0][0]  # which says what is missing
-
-
-def _layers(old: Built, new: Built) -> str:
-    """Say how the layers of the first builds differ; without a GPU they are the network's own."""
-    first, second = old.graph, new.graph
-    if first is None or second is None:
-        return "not known: a builder left no layer information"
-    found = difference(join_layers(None, first), join_layers(None, second))
-    fused = all(each.artefact.facts.get("layers_from") != "network" for each in (old, new))
-    counts = f"{len(first.layers)} and {len(second.layers)} layers"
-    counts += "" if fused else " of the network, before any was fused"
-    words = [
-        f"{count} with another {what}"
-        for what in ("fusion", "precision", "tactic")
-        if (count := sum(what in each.changed for each in found.changes))
-    ]
-    words += [
-        f"{len(found.only(side))} only in the {name}"
-        for side, name in (("a", "old"), ("b", "new"))
-        if found.only(side)
-    ]
-    return f"{counts}: {', '.join(words) or 'the same pieces of work'}"

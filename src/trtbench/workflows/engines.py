@@ -50,9 +50,7 @@ from trtbench.models.onnx_model import read_onnx
 from trtbench.report.document import Document
 from trtbench.report.renderers.csv import csv_from_lines
 from trtbench.report.sections.layers import (
-    document_from_diff,
     document_from_layers,
-    document_from_why,
 )
 from trtbench.requests.fields import File
 from trtbench.store.directory import RECORD, demand_finished, read_run
@@ -97,7 +95,9 @@ def engine_from_words(
     model = Path(onnx) if onnx else next(iter(models), None)
     others = [each for each in found if each.kind != "onnx"]
     if not names:
-        return _from_files(others, model, gpu, label=plain(Path(source[0]).resolve().name))
+        folders = [path for path in map(Path, source) if path.is_dir()]
+        first = next(iter([*folders, *(each.path for each in others)]), Path())
+        return _from_files(others, model, gpu, label=plain(first.absolute().name))
     if others or len(names) > 1:
         raise UsageError(
             f"layers are of one engine, and {names[0]} is not the only name",
@@ -157,7 +157,7 @@ def _from_files(
     if not beside:
         return engine
     ends = (plain(each.path.name).removeprefix(f"{found[0].key}.") for each in beside)
-    return replace(engine, notes=(f"read together with {', '.join(ends)}",))
+    return replace(engine, notes=(f"read with what lies beside it: {', '.join(ends)}",))
 
 
 def _drafts(found: Sequence[FoundFile]) -> list[Draft]:
@@ -227,15 +227,6 @@ def two_engines(
     return read(str(a)), read(str(b))
 
 
-def diff_document(
-    a: EngineSource, b: EngineSource, diff: EngineDiff, *, top: int | None, labels: tuple[str, str]
-) -> Document:
-    """Describe the difference of two engines."""
-    gpu_s = (a.facts.gpu_s, b.facts.gpu_s)
-    notes = _notes(a, b, diff, ("A", "B"))
-    return document_from_diff(diff, labels, top=top, gpu_s=gpu_s, notes=notes)
-
-
 def why_of(a: EngineSource, b: EngineSource) -> Why:
     """Find causes; both sides must have been profiled."""
     found = why(a.table, b.table, baseline=a.facts, candidate=b.facts)
@@ -248,14 +239,6 @@ def why_of(a: EngineSource, b: EngineSource) -> Why:
     return found
 
 
-def why_document(
-    a: EngineSource, b: EngineSource, found: Why, *, show_all: bool, labels: tuple[str, str]
-) -> Document:
-    """Describe causes."""
-    notes = _notes(a, b, found.diff, labels)
-    return document_from_why(found, labels, show_all=show_all, notes=notes)
-
-
 def labels_of(a: File, b: File) -> tuple[str, str]:
     """Name both sides as a user would type them, shorter where that is enough."""
     heads = ((str(word), Path(str(word).split(",")[0])) for word in (a, b))
@@ -263,9 +246,10 @@ def labels_of(a: File, b: File) -> tuple[str, str]:
     return (one, other) if one != other else (shlex.quote(str(a)), shlex.quote(str(b)))
 
 
-def _notes(
+def notes_of(
     a: EngineSource, b: EngineSource, diff: EngineDiff, names: tuple[str, str]
 ) -> tuple[str, ...]:
+    """The remarks on two engines and on what was compared of them."""
     own = [f"{name}: {x}" for name, side in zip(names, (a, b), strict=True) for x in side.notes]
     gpus = (a.facts.gpu, b.facts.gpu)
     if all(gpus) and gpus[0] != gpus[1]:

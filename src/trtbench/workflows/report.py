@@ -299,7 +299,7 @@ def write_site(
                 )
             )
         if len(problems) == len(rows):
-            raise StoreError("no run of the store can be read", fix="trtbench runs fsck")
+            raise StoreError("no run of the store can be read", fix="trtbench runs reindex")
         known = {row["id"] for row in rows}
         for path in (folder / RUNS).glob("*.js"):
             if path.stem not in known:

@@ -114,11 +114,6 @@ def reindex_store(store: Store, folders: tuple[Path, ...] = ()) -> Checkup:
     return store.reindex(cached_from_run)
 
 
-def check_store(store: Store, *, mend: bool = True) -> Checkup:
-    """Look whether the index and the directories fit together, and mend what does not."""
-    return store.check(cached_from_run, mend=mend)
-
-
 WIDTH = 80
 MOST_SHOWN = 20
 

@@ -337,7 +337,7 @@ def document_from_networks(found: Sequence[NetworksCompared]) -> Document:
 
 
 def document_from_upgrade(found: Upgrade) -> Document:
-    """Describe two versions: one verdict, then outputs, layers and every build."""
+    """Describe two versions: one verdict, then outputs and every build."""
 
     def version(side: UpgradeSide) -> str:
         unknown = "" if side.version else " of an unknown version"
@@ -347,7 +347,6 @@ def document_from_upgrade(found: Upgrade) -> Document:
         ("old", version(found.old)),
         ("new", version(found.new)),
         ("outputs", _aspect(found.outputs)),
-        ("layers", found.layers),
     ]
     blocks: list[Block] = [
         verdict_table([found.verdict]),
