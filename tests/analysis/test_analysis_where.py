@@ -102,9 +102,6 @@ def test_between_two_shares_a_bare_number_is_points_of_per_cent(text: str, meant
                      for each in (text, meant))  # fmt: skip
     assert bare == written
     assert bare.text == meant
-    for value in (0.689, 0.691, 0.694, 0.696):
-        row, first = {"top1": value, "p99": 1.5}, {"top1": 0.7, "p99": 1.0}
-        assert holds(bare, row, baseline=first) is holds(written, row, baseline=first)
     if "0.5%" in meant and "1%" not in meant and "<" not in meant:
         assert holds(bare, {"top1": 0.696}, baseline={"top1": 0.7}) is True
         assert holds(bare, {"top1": 0.694}, baseline={"top1": 0.7}) is False
@@ -123,8 +120,6 @@ def test_between_two_shares_a_bare_number_is_points_of_per_cent(text: str, meant
         ("mAP>=30", "write the %"),
         ("batch>5%", "is no count"),
         ("throughput>5ms", "is no rate"),
-        ("sqnr>=30%", "is no level"),
-        ("max_abs<1ms", "is no count"),
         ("p99<2*5", "has no unit"),
         ("p99<baseline+2*5", "has no unit"),
     ],
@@ -138,7 +133,7 @@ def test_a_number_has_the_unit_of_its_quantity(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["median<=baseline*110%", "size<=baseline+1MiB", "items>5", "items>5/s", "batch>=4", "std<0",
-     "p99<2*5ms", "sqnr>=30dB", "sqnr>30", "workspace<5", "workspace<5MiB"],
+     "p99<2*5ms", "workspace<5", "workspace<5MiB"],
 )  # fmt: skip
 def test_what_needs_no_other_unit_is_read(text: str) -> None:
     names = [*quantities(()), "workspace"]

@@ -80,16 +80,6 @@ def test_the_shape_counts_within_one_model_only() -> None:
     assert labels_from_runs([small, other]) == ("m.onnx", "n.onnx")
 
 
-@pytest.mark.parametrize("name", ["ece", "nll", "wer", "rmse", "abs_rel", "mae_to_first", "loss"])
-def test_less_is_better_of_errors(name: str) -> None:
-    assert less_is_better(name)
-
-
-@pytest.mark.parametrize("name", ["top1", "top10", "mAP", "mAP50", "PCK@0.2", "d1", "bleu"])
-def test_more_is_better_of_hits(name: str) -> None:
-    assert not less_is_better(name)
-
-
 def test_only_declared_metrics_are_shares() -> None:
     assert all(map(is_share, ("top1", "AP50", "PCK@0.05")))
     assert not any(map(is_share, ("apnea", "topology", "argument", "mapping_loss", "covid")))
