@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trtbench.core.codec import json_from_value
-from trtbench.core.errors import InputError, ProgramError, UnavailableError
+from trtbench.core.errors import InputError, ProgramError
 from trtbench.core.jobs import BenchOutcome, Stage
 from trtbench.core.results import Artefact
 from trtbench.core.samples import IterationTimes
@@ -197,19 +197,6 @@ def test_a_program_of_the_working_folder_is_not_one_of_the_search_path(
     monkeypatch.setenv("HOME", str(tmp_path))
     assert trtexec_binary("./trtexec") == "./trtexec"
     assert trtexec_binary("~/trtexec") == str(fake)
-
-
-@pytest.mark.parametrize("problem", ["missing", "not a program", "fails", "no help"])
-def test_a_binary_that_is_none_is_unavailable(problem: str, trtexec: Any, tmp_path: Path) -> None:
-    fake = tmp_path / "fake"
-    texts = {"not a program": "\x7fELF nonsense", "fails": "#!/bin/sh\nexit 3\n"}
-    if problem != "missing":
-        fake.write_text(texts.get(problem, "#!/bin/sh\necho hello\n"))
-        fake.chmod(0o755)
-    kind = UnavailableError if problem != "no help" else Exception
-    with pytest.raises(kind) as caught:
-        bench(trtexec, options={"binary": str(fake)})
-    assert str(fake) in str(caught.value)
 
 
 def test_commands_can_be_shown_without_trtexec(

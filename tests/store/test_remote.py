@@ -89,21 +89,6 @@ def test_a_half_sent_run_is_not_seen_and_is_sent_again(tmp_path, bucket, monkeyp
     assert isinstance(other.load("r1"), Run)
 
 
-def test_only_what_is_missing_or_may_have_changed_is_fetched_again(tmp_path, bucket, monkeypatch):
-    here, there = own_machine(tmp_path, bucket, "a"), own_machine(tmp_path, bucket, "b")
-    records.add(here, records.record("r1"))
-    there.reindex(lambda run: None)
-    fetched = []
-    get = type(there._remote._files).get_file
-    monkeypatch.setattr(
-        type(there._remote._files),
-        "get_file",
-        lambda self, a, b, **k: (fetched.append(a.rsplit("/", 1)[-1]), get(self, a, b, **k)),
-    )
-    there.load("r1")
-    assert fetched == ["files.json", "run.json"]
-
-
 def test_tags_given_on_one_machine_reach_the_record_on_another(tmp_path, bucket):
     here, there = machine(tmp_path, bucket, "a"), machine(tmp_path, bucket, "b")
     records.add(here, records.record("r1"))

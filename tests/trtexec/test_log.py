@@ -275,10 +275,3 @@ def test_performance_summary_is_positional_and_labelled() -> None:
     ]
     assert document["performance_summary"]["Throughput"] == 1234.5
     assert document["performance_summary"]["Total Host Walltime"] == 3.5
-
-
-def test_device_numbers_lose_no_text() -> None:
-    document = profile_metadata_from_log(RUN)
-    assert document["device_information"]["Memory Bus Width"] == 384.0
-    printed = document["device_information_printed"]
-    assert printed["Memory Bus Width"] == "384 bits (ECC disabled)"

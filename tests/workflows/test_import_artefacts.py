@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import random
@@ -58,35 +57,6 @@ def test_the_run_has_the_numbers_that_were_printed(tmp_path: Path, store: Store)
     assert isinstance(rate, float)
     assert entry.items_per_s == pytest.approx(4 * rate, rel=1e-4)
     assert entry.provenance == "imported"
-
-
-def test_originals_are_kept_and_the_toolkits_files_written(tmp_path: Path, store: Store) -> None:
-    folder = leftovers.run_set(tmp_path / "set")
-    found = only(bring(folder, store=store, pictures=True))
-    assert found.path is not None
-    for theirs, ours in (
-        ("net.times.json", "times.json"),
-        ("net.profile.json", "profile.json"),
-        ("net.graph.json", "graph.json"),
-        ("net.log", "trtexec_stdout.log"),
-    ):
-        assert (found.path / ours).read_bytes() == (folder / theirs).read_bytes()
-    listed = (
-        "summary.json summary.csv latency_series.csv latency_percentiles.csv enqueue_series.csv "
-        "compute_series.csv per_layer_times.csv per_layer_time.png engine_metadata.json "
-        "run_config.json build.metadata.json profile.metadata.json"
-    )
-    assert {name for name in listed.split() if not (found.path / name).is_file()} == set()
-    rows = list(csv.DictReader((found.path / "per_layer_times.csv").open()))
-    assert float(rows[0]["avg_time_ms"]) == pytest.approx(1.0)
-    enqueue = [
-        float(r["enqueue_ms"]) for r in csv.DictReader((found.path / "enqueue_series.csv").open())
-    ]
-    assert np.median(enqueue) == pytest.approx(0.25, abs=0.02)
-    summary = json.loads((found.path / "summary.json").read_text())
-    assert summary["samples"] == 80
-    metadata = json.loads((found.path / "profile.metadata.json").read_text())
-    assert metadata["device_information"]["Application Compute Clock Rate"] == 1.98
 
 
 def test_the_users_engine_is_hashed(tmp_path: Path, store: Store) -> None:

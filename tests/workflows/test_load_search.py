@@ -11,7 +11,7 @@ import models
 import trtbench
 from models import tiny_model
 from trtbench.analysis import load as load_analysis
-from trtbench.core.errors import InputError, JobError, StoreError
+from trtbench.core.errors import InputError, JobError
 from trtbench.core.run import Run
 from trtbench.core.spec import Length
 from trtbench.formats.arrival_trace import arrivals_from_file
@@ -236,17 +236,3 @@ def test_a_bug_in_the_analysis_does_not_cost_the_measurement(asked, monkeypatch)
     found = store.reindex(cached_from_run)
     assert (found.runs, found.dropped, found.damaged) == (1, (), {})
     assert store.load("last").id == run.id
-
-
-def test_an_index_that_cannot_be_written_does_not_cost_the_measurement(asked, monkeypatch):
-    def refuse(*_, **__):
-        raise StoreError("the index is on strike", facts={"reason": "pay"})
-
-    spec, store = asked
-    with monkeypatch.context() as patched:
-        patched.setattr(store.index, "put", refuse)
-        with pytest.raises(StoreError, match="the run is on disk") as caught:
-            run_bench(spec, store=store)
-    assert caught.value.fix == "trtbench runs reindex"
-    found = store.reindex(cached_from_run)
-    assert (found.runs, found.dropped, found.damaged) == (1, (), {})

@@ -21,7 +21,7 @@ from trtbench.cli import _as_it_is_now, command_from_verb
 from trtbench.core.errors import BrokenRuleError, UsageError
 from trtbench.data import demo_file
 from trtbench.requests import accuracy, convert, measure, stored, sweep
-from trtbench.requests.accuracy import CheckRequest, EvalRequest, LocalizeRequest
+from trtbench.requests.accuracy import CheckRequest, EvalRequest
 from trtbench.requests.fields import (
     Argument,
     VerbRequest,
@@ -117,18 +117,6 @@ def test_users_editors_know_the_arguments(tmp_path: Path) -> None:
     lines = [line for line in done.stdout.splitlines() if "mine.py" in line and "error" in line]
     assert [line.split(":")[1] for line in lines] == ["4", "5"], done.stdout + done.stderr
     assert '"bacth"' in lines[0]
-
-
-def test_arguments_that_say_nothing_leave_a_field_as_it_is() -> None:
-    said = {"shapes": None, "limit": None, "seed": 3}
-    made = request_from_arguments(LocalizeRequest, ("a.onnx", "b.onnx"), said)
-    assert made.shapes == {}  # cannot be None
-    assert made.limit is None  # can, and means all
-    assert (made.seed, made.batch) == (3, LocalizeRequest("a", "b").batch)
-    with pytest.raises(TypeError, match="candidate"):
-        request_from_arguments(LocalizeRequest, ("a.onnx",), {})
-    with pytest.raises(TypeError, match="twice"):
-        request_from_arguments(LocalizeRequest, ("a.onnx",), {"reference": "b.onnx"})
 
 
 def test_a_series_is_a_list_or_one_or_the_rest_of_the_arguments() -> None:
