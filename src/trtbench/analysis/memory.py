@@ -83,43 +83,40 @@ def memory_from_facts(
     modules, each = _whole(facts, "memory_modules_bytes"), first if further is None else further
     if first is not None and each is not None and modules is not None:
         modules += max(0, first - each)
-    predicted_bytes = (weight_bytes, _whole(facts, "activation_bytes"), _whole(facts, "io_bytes"))
     engine, buffers = (_whole(facts, f"memory_{name}_bytes") for name in ("engine", "buffers"))
-    parts = _parts(predicted_bytes, (opening, engine, modules, each, buffers))
+    seen = (
+        (CUDA, None, opening, False),
+        ("engine", weight_bytes, engine, False),
+        ("modules", None, modules, False),
+        ("activations", _whole(facts, "activation_bytes"), each, True),
+        ("inputs, outputs", _whole(facts, "io_bytes"), buffers, True),
+    )
+    parts = tuple(
+        MemoryPart(name=name, predicted_bytes=stated, measured_bytes=measured, per_context=own)
+        for name, stated, measured, own in seen
+    )
     lost = free is None or free > opened or opening is None
     peak = None if lost else opened - (free or 0) + (opening or 0)
     loading, counted = facts.get("module_loading"), _whole(facts, "memory_process_bytes")
     near = max(NEAR_BYTES, NEAR * (counted or 0))
     apart = counted is not None and peak is not None and abs(peak - counted) > near
     given = free is not None and any(part.measured_bytes is None for part in parts[1:])
-    return _use_of_parts(parts, total_bytes=_whole(facts, "memory_total_bytes")).having(
+    once, more = (
+        sum(part.bytes or 0 for part in parts if part.per_context is per_context)
+        for per_context in (False, True)
+    )
+    return MemoryUse(
+        parts=parts,
         contexts=contexts,
+        process_bytes=once + more,
+        context_bytes=more,
+        total_bytes=_whole(facts, "memory_total_bytes"),
         peak_bytes=peak,
         counted_bytes=counted,
         free_bytes=before,
         loading=loading if isinstance(loading, str) else None,
         of_host=facts.get("memory_of_host") is True,
         disturbed=given or apart,
-    )
-
-
-def _parts(
-    predicted_bytes: tuple[int | None, int | None, int | None],
-    measured_bytes: Sequence[int | None] = (None,) * 5,
-) -> tuple[MemoryPart, ...]:
-    engine, activations, buffers = predicted_bytes
-    declared = (
-        (CUDA, None, False),
-        ("engine", engine, False),
-        ("modules", None, False),
-        ("activations", activations, True),
-        ("inputs, outputs", buffers, True),
-    )
-    return tuple(
-        MemoryPart(
-            name=name, predicted_bytes=predicted, measured_bytes=measured, per_context=per_context
-        )
-        for (name, predicted, per_context), measured in zip(declared, measured_bytes, strict=True)
     )
 
 
@@ -137,14 +134,6 @@ def memory_of_launches(launches: Sequence[Mapping[str, Scalar]]) -> dict[str, Sc
 
     whole = sorted((each for each in found if len(each) == most), key=taken)
     return whole[(len(whole) - 1) // 2] if most else {}
-
-
-def _use_of_parts(parts: tuple[MemoryPart, ...], *, total_bytes: int | None) -> MemoryUse:
-    once = sum(part.bytes or 0 for part in parts if not part.per_context)
-    each = sum(part.bytes or 0 for part in parts if part.per_context)
-    return MemoryUse(
-        parts=parts, process_bytes=once + each, context_bytes=each, total_bytes=total_bytes
-    )
 
 
 def _whole(facts: Mapping[str, Scalar], name: str) -> int | None:
