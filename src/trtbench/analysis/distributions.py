@@ -55,11 +55,6 @@ def _t_upper(t: float, df: float) -> float:
     return incomplete_beta(df / (df + t * t), df / 2, 0.5) / 2
 
 
-def normal_two_sided_p(z: float) -> float:
-    """Compute the probability of a standard normal at least this far from zero."""
-    return math.erfc(abs(z) / math.sqrt(2.0))
-
-
 def binomial_cdf(k: int, *, n: int, p: float) -> float:
     """Compute P(Bin(n, p) <= k)."""
     if k < 0:

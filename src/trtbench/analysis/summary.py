@@ -149,16 +149,6 @@ def mean_interval(values: AnyArray, *, resamples: int = 2000) -> Interval | None
     return interval_from_draws(np.concatenate(means))
 
 
-def statistic_interval(
-    statistic: Callable[[NDArray[np.int64]], float], *, examples: int, resamples: int
-) -> Interval | None:
-    """Bootstrap interval of any statistic of how often each example is drawn."""
-    found = statistic_intervals(
-        lambda weights: {"": statistic(weights)}, examples=examples, resamples=resamples
-    )
-    return found.get("")
-
-
 def statistic_intervals(
     statistics: Callable[[NDArray[np.int64]], Mapping[str, float]], *, examples: int, resamples: int
 ) -> dict[str, Interval]:
