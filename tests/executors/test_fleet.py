@@ -102,7 +102,7 @@ def test_an_interrupted_sweep_ends_at_once_and_blames_no_case(tmp_path, clocked)
     started.send_signal(signal.SIGINT)
     said = started.communicate()[1]
     assert started.returncode == 130
-    assert f"--resume {tmp_path / 'sweep'} --executor local --jobs 2" in said
+    assert f"--resume {tmp_path / 'sweep'} and the same --executor" in said
     assert '"failed"' not in journal.read_text()
     assert Store(tmp_path / "store").index.find() == []
 
