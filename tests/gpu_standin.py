@@ -21,8 +21,6 @@ from typing import Any
 import numpy as np
 
 COPY_S, GPU_S, ENQUEUE_S = 300e-6, 3e-3, 50e-6
-SHAPE_S, PROFILE_S = 1e-3, 4e-3
-"""What enqueueing takes more after another shape was set, or another profile."""
 GPU_TIME = re.compile(rb"gpu_s=([0-9.e-]+);")
 """In the bytes of an engine: how long its queries take, instead of the usual."""
 NO_GRAPH = b"no_graph;"
@@ -414,20 +412,18 @@ class Context:
         self.addresses: dict[str, int] = {}
         self.active_optimization_profile = 0
         self.plain = 0
-        self._changed_s = 0.0
 
     def set_optimization_profile_async(self, index, handle):
         if not self._trt.shares_profiles and len(self._trt.contexts) > 1:
             return False
         self.active_optimization_profile = index
-        self._shape, self._changed_s = self._trt.shape, self._changed_s + PROFILE_S
+        self._shape = self._trt.shape
         return True
 
     def set_input_shape(self, name, shape):
         low, _, high = self._trt.profiles[self.active_optimization_profile]
         if not low[0] <= shape[0] <= high[0]:
             return False
-        self._changed_s += SHAPE_S if self._shape != tuple(shape) else 0.0
         self._shape = tuple(shape)
         return True
 
@@ -450,8 +446,7 @@ class Context:
 
     def execute_async_v3(self, handle):
         stream = self._trt.cuda.streams[handle]
-        changed_s, self._changed_s = self._changed_s, 0.0
-        _until(time.perf_counter() + ENQUEUE_S + changed_s)
+        _until(time.perf_counter() + ENQUEUE_S)
         if stream.capturing is not None:
             kept = self._input() if self._trt.replay_frozen else None
             stream.capturing.append(lambda stream: self._replay(stream, kept))

@@ -315,7 +315,7 @@ class TrtSession(Session):
                 raise self._failure(f"TensorRT refuses the shape of {port.name!r}")
         for port in engine.inputs:
             self._place(unit, port)
-        for port in self.engine.inputs:
+        for port in engine.inputs:
             host = unit.buffers[port.name].host
             host[:] = bytes_of(arrays[port.name], port, host.nbytes)
         missing = unit.context.infer_shapes()
