@@ -298,7 +298,7 @@ class Trt:
         self.cuda, self.shape, self.dtype = cuda, shape, dtype
         self.refuse: str | None = None
         self.activation = 4096
-        self.by_profile: tuple[int, ...] = ()
+        self.largest_profile: int | None = None
         self.replay_wrong = self.replay_frozen = False
         self.finds = False
         """Whether outputs are those rows alone that begin with more than a half."""
@@ -354,9 +354,8 @@ class Engine:
     def __init__(self, trt: Trt) -> None:
         self._trt = trt
         self.num_optimization_profiles = len(trt.profiles)
-        if trt.by_profile:  # as from TensorRT 10.3 on
-            self.get_device_memory_size_for_profile_v2 = trt.by_profile.__getitem__
-            self.device_memory_size_v2 = max(trt.by_profile)
+        if trt.largest_profile:  # as from TensorRT 10.3 on
+            self.device_memory_size_v2 = trt.largest_profile
         else:
             self.device_memory_size = trt.activation
 

@@ -22,7 +22,6 @@ from trtbench.cli import show_error
 from trtbench.core.codec import json_from_value, record_from_json
 from trtbench.core.errors import InputError, JobError
 from trtbench.core.run import Run
-from trtbench.formats.arrival_trace import MOST_ARRIVALS, arrivals_from_file
 from trtbench.formats.toolkit import layers_from_csv, metrics_from_csv, summary_from_csv
 from trtbench.report.document import Picture
 from trtbench.report.renderers.html import data_url
@@ -247,23 +246,6 @@ def test_the_end_of_a_log_shows_no_secret_and_steers_nothing(
     said = capsys.readouterr().err
     assert SECRET not in said
     assert "\x1b" not in said
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "time_s\n" + "1" * 200_000 + "\n",
-        "time_s," + "x" * 200_000 + "\n1\n2\n",
-        "time_s\n" + "1\n" * (MOST_ARRIVALS + 10),
-        'time_s\n"' + "1\n" * 100_000,
-        "time_s\nnan\n",
-    ],
-)
-def test_arrivals_that_are_a_trap_are_refused_in_words(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "arrivals.csv"
-    path.write_text(text)
-    with pytest.raises(InputError):
-        arrivals_from_file(path)
 
 
 def test_tables_of_toolkits_that_are_a_trap_tell_nothing() -> None:

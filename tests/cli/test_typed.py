@@ -51,7 +51,6 @@ HELP = "add --help to the command to see its flags"
         ("bench m.onnx --dry-run --protocol pipeline", "--protocol serve"),
         ("bench m.onnx --dry-run --spin-wait", "leave --spin-wait out"),
         ("bench m.onnx --dry-run --opt spinning=x", "--opt spinning=NAME, where NAME is one of "),
-        ("bench m.onnx --dry-run --opt inter_threads=two", "--opt inter_threads=1"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_answered_with_what_to_type(words: str, fix: str, say: Say) -> None:

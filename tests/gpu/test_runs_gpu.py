@@ -26,11 +26,8 @@ def use(engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[...,
     store = tmp_path_factory.mktemp("store")
 
     @cache
-    def asked(*, streams: int = 1, modules: str = "lazy") -> MemoryUse:
-        run = trtbench.bench(
-            engine, streams=streams, protocol="pipeline", options={"modules": modules},
-            store=store, **QUICK,
-        )  # fmt: skip
+    def asked(*, streams: int = 1) -> MemoryUse:
+        run = trtbench.bench(engine, streams=streams, protocol="pipeline", store=store, **QUICK)
         found = memory_of(run)
         assert found is not None
         return found
@@ -50,15 +47,6 @@ def test_parts_are_seen_and_each_context_takes_its_own(use: Callable[..., Memory
         assert one.counted_bytes == pytest.approx(one.peak_bytes, rel=0.1, abs=64 * 2**20)
     processes, contexts = one.fit(one.total_bytes or 0)
     assert (contexts or 0) > processes > 1
-
-
-def test_loading_all_modules_takes_no_less_than_those_that_run(
-    use: Callable[..., MemoryUse],
-) -> None:
-    lazy, eager = use().peak_bytes, use(modules="eager").peak_bytes
-    if lazy is None or eager is None:
-        pytest.skip("another process freed memory meanwhile")
-    assert eager >= lazy
 
 
 def test_queries_of_an_open_loop_are_counted_from_when_they_were_due(

@@ -101,7 +101,6 @@ def test_without_a_wish_or_a_driver_nothing_is_made_or_said(
     [
         ({"spin_wait": True}, variables(0, 1)),
         ({"device": "cuda:2"}, variables(2, 0)),
-        ({"options": {"modules": "eager"}}, {}),
         ({"runtime": "torch"}, {}),
     ],
 )

@@ -98,11 +98,6 @@ def test_what_disturbs_a_run_is_in_extra(server):
     assert extra["turbo"] is True
     assert extra["smt"] is True
     assert extra["container"] is False
-    assert extra["cpu_quota_cores"] == 1.5, "the parent's quota binds the child"
-    assert extra["throttled_s_so_far"] == pytest.approx(0.003)
-    assert extra["pressure_fraction_10s"] == 0.125
-    assert extra["cpu_steal_fraction_since_boot"] == pytest.approx(50 / 2000)
-    assert extra["memory_limit_bytes"] == 2**20
 
 
 def test_a_jetson_names_its_board_and_its_arm_cores(tmp_path):
@@ -125,7 +120,6 @@ def test_a_jetson_names_its_board_and_its_arm_cores(tmp_path):
     assert found.cpu_physical_cores == 6
     assert found.virtual_machine is False
     assert found.extra["board"] == "NVIDIA Jetson Orin"
-    assert found.extra["l4t"] == "# R36 (release), REVISION: 4.3"
     assert found.extra["nvpmodel"] == "pmode:0000"
 
 
@@ -135,7 +129,7 @@ def test_a_machine_that_tells_nothing_is_unknown_not_zero(tmp_path):
     assert found.os
     for field in ("cpu", "cpu_physical_cores", "cpu_governor", "virtual_machine", "memory_bytes"):
         assert getattr(found, field) is None, field
-    assert {"turbo", "smt", "container", "cpu_quota_cores"}.isdisjoint(found.extra)
+    assert {"turbo", "smt", "container"}.isdisjoint(found.extra)
     counters = read_counters(root=tmp_path)
     assert counters == CpuCounters(at_s=counters.at_s)
 
@@ -161,8 +155,6 @@ def test_counters_are_differenced(server):
     after = read_counters(root=server).having(at_s=before.at_s + 0.5)
     assert counters_between(before, after) == pytest.approx(
         {
-            "elapsed_s": 0.5,
-            "cpu_busy_fraction": 120 / 200,
             "cpu_steal_fraction": 20 / 200,
             "pressure_fraction": 0.5,
             "throttled_s": 0.01,
@@ -173,7 +165,7 @@ def test_counters_are_differenced(server):
 def test_a_counter_that_went_back_or_is_unknown_is_absent():
     before = CpuCounters(at_s=1.0, throttled_us=500, pressure_us=5)
     after = CpuCounters(at_s=2.0, throttled_us=20, pressure_us=None)
-    assert counters_between(before, after) == {"elapsed_s": 1.0}
+    assert counters_between(before, after) == {}
 
 
 def git(folder: Path, *arguments: str) -> str:

@@ -54,9 +54,6 @@ def test_bound_tensors_give_the_same_outputs(spec: RunSpec) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"memory_pattern": "off"}, {"enable_mem_pattern": False}),
-        ({"execution": "parallel", "inter_threads": "2"},
-         {"execution_mode": library.ExecutionMode.ORT_PARALLEL, "inter_op_num_threads": 2}),
         ({"optimization": "disable"},
          {"graph_optimization_level": library.GraphOptimizationLevel.ORT_DISABLE_ALL}),
         ({"spinning": "off"}, {}),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -335,26 +334,7 @@ def test_memory_is_measured_step_by_step(gpu: Trt, bench: Bench) -> None:
     assert taken >= 2 * told["memory_buffers_bytes"] > 0
 
 
-def test_when_modules_are_loaded_is_said_before_cuda_is_opened(
-    gpu: Trt, bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("CUDA_MODULE_LOADING", raising=False)
-    bench(options={"modules": "eager"})
-    assert os.environ.pop("CUDA_MODULE_LOADING") == "EAGER"
-
-
-@pytest.mark.parametrize(
-    ("asked", "driver", "loading"),
-    [("", 12080, "lazy"), ("", 12010, "eager"), ("EAGER", 13000, "eager"), ("LAZY", 11080, "lazy")],
-)
-def test_memory_of_the_largest_profile_and_how_modules_are_loaded(
-    gpu: Trt, bench: Bench, monkeypatch: pytest.MonkeyPatch, asked: str, driver: int, loading: str
-) -> None:
-    monkeypatch.setenv("CUDA_MODULE_LOADING", asked)
-    gpu.cuda.driver = driver
-    one, _ = bench()
-    assert one.evidence["activation_bytes"] == 4096
-    gpu.by_profile = (1024, 8192)
-    each, _ = bench()
-    assert each.evidence["activation_bytes"] == 8192, "a context takes what its largest needs"
-    assert each.evidence["module_loading"] == loading
+def test_a_context_takes_what_its_largest_profile_needs(gpu: Trt, bench: Bench) -> None:
+    assert bench()[0].evidence["activation_bytes"] == 4096
+    gpu.largest_profile = 8192
+    assert bench()[0].evidence["activation_bytes"] == 8192

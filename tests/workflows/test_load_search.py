@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import models
-import trtbench
 from models import tiny_model
 from trtbench.analysis import load as load_analysis
-from trtbench.core.errors import InputError, JobError
+from trtbench.core.errors import JobError
 from trtbench.core.run import Run
-from trtbench.core.spec import Length
-from trtbench.formats.arrival_trace import arrivals_from_file
 from trtbench.measure import bench
 from trtbench.measure import load as load_workflow
 from trtbench.measure.bench import run_bench
@@ -25,7 +21,6 @@ from trtbench.requests.execution import Event, Execution
 from trtbench.requests.measure import BenchRequest
 from trtbench.requests.run_spec import run_spec
 from trtbench.requests.settings import Config, cached_from_run, load_config
-from trtbench.runtimes._loop import arrivals
 from trtbench.store.directory import read_run, run_directories
 from trtbench.store.store import Store
 
@@ -35,86 +30,6 @@ QUICK = {"duration": "50ms", "warmup": "10ms", "until_steady": False, "threads":
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     return tiny_model(tmp_path / "tiny.onnx")
-
-
-def written(folder: Path, text: str) -> Path:
-    path = folder / "trace.csv"
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-@pytest.mark.parametrize(
-    ("text", "times"),
-    [
-        ("time_ms\n5\n7\n7\n25\n", (0.0, 0.002, 0.002, 0.02)),
-        ("gap_us\n100\n2000\n0\n18000\n", (0.0, 0.002, 0.002, 0.02)),
-        ("who,Arrivals (s)\na,1\nb,1.5\n\n", (0.0, 0.5)),
-        ("who;arrival_time_ms\r\na;1\r\nb;1.5\r\n", (0.0, 0.0005)),
-        ("id\tInter-arrival time [µs]\n1\t7\n2\t500\n", (0.0, 0.0005)),
-        ("timestampNs|size\n10|1\n500010|1\n", (0.0, 0.0005)),
-        ("time,start_ms\nnoon,1\nnight,3\n", (0.0, 0.002)),
-        ("timestamp\n1763294567.25\n1763294567.75\n", (0.0, 0.5)),
-        ("ts,size\n1763294567250,9\n1763294567750,9\n", (0.0, 0.5)),
-        ("time\n1763294567250000000\n1763294567750000000\n", (0.0, 0.5)),
-        ("TIMESTAMP,Tokens\n2023-11-16 18:17:03.9799600,4\n2023-11-16 18:17:04.4799600,5\n",
-         (0.0, 0.5)),
-        ("time_ms\n2026-01-31T23:59:59.9Z\n2026-02-01T01:00:00.4+01:00\n", (0.0, 0.5)),
-    ],
-)  # fmt: skip
-def test_a_trace_has_times_or_gaps_in_its_own_unit(
-    tmp_path: Path, text: str, times: tuple[float, ...]
-) -> None:
-    assert arrivals_from_file(written(tmp_path, text)) == pytest.approx(times, abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [
-        ("", "times or gaps"),
-        ("time\n1\n2\n", "unit"),
-        ("time_s\n1\nsoon\n", "no time"),
-        ("time_s\n1\n-2\n", "no time"),
-        ("time_s\n2\n1\n", "go back"),
-        ("time_s\n2\n", "no two arrivals"),
-        ("gap_s\n0\n0\n", "no two arrivals"),
-        ("gap_s\n1\n-2\n", "no gap"),
-        ("gap_s\n1\n2026-01-31T12:00:00\n", "no gap"),
-        ("timestamp\nyesterday\ntoday\n", "no time"),
-        ("timestamp\n5\n45\n", "unit"),
-        ("response_time_ms\n5\n45\n", "times or gaps"),
-    ],
-)
-def test_what_is_no_schedule_is_refused(tmp_path: Path, text: str, word: str) -> None:
-    with pytest.raises(InputError, match=word) as caught:
-        arrivals_from_file(written(tmp_path, text))
-    assert ("more arrivals" in str(caught.value.fix)) == (word == "no two arrivals")
-
-
-def test_a_trace_is_stretched_to_the_rate_and_begins_anew() -> None:
-    due = arrivals(10.0, Length(iterations=5), kind="trace", trace_s=(0.0, 1.0, 4.0)) * 1e-9
-    assert due == pytest.approx([0.0, 0.05, 0.2, 0.3, 0.35])
-
-
-def test_windows_of_a_search_go_on_in_a_trace() -> None:
-    trace, two = (0.0, 1.0, 4.0, 6.0), Length(iterations=2)
-    gaps = [
-        np.diff(arrivals(2.0, two, kind="trace", trace_s=trace, seed=seed) * 1e-9)[0]
-        for seed in (0, 1, 2)
-    ]
-    assert gaps == pytest.approx([0.25, 0.5, 0.25])
-    whole = Length(iterations=4)
-    first, other = (arrivals(2.0, whole, kind="trace", trace_s=trace, seed=seed) for seed in (0, 7))
-    assert list(first) == list(other)  # one that is sent whole begins at its beginning
-
-
-def test_a_run_follows_a_trace_and_keeps_it(model: Path, tmp_path: Path) -> None:
-    trace = written(tmp_path, "gap_ms\n" + "5\n" * 20)
-    quick = {key: value for key, value in QUICK.items() if key != "duration"}
-    run = trtbench.bench(model, protocol="server", arrivals=trace, store=tmp_path / "s", **quick)
-    spec = run.record.spec
-    assert (spec.arrivals, len(spec.arrival_times_s), len(run.times)) == ("trace", 20, 20)
-    assert spec.rate_hz == pytest.approx(200.0)
-    assert np.diff(run.times.start) == pytest.approx(0.005, abs=1e-6)
 
 
 def test_a_search_ends_with_a_rate_its_curve_and_runs_that_are_kept(

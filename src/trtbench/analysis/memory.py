@@ -50,9 +50,6 @@ class MemoryUse(Value, frozen=True, kw_only=True):
     """The same as the driver counts it for the process alone, where it does."""
     total_bytes: int | None = None
     free_bytes: int | None = None
-
-    loading: str | None = None
-    """``lazy``: only modules of kernels that run are loaded; ``eager``: all."""
     of_host: bool = False
     """The device has no memory of its own: it uses the host's, as everybody there does."""
     disturbed: bool = False
@@ -97,7 +94,7 @@ def memory_from_facts(
     )
     lost = free is None or free > opened or opening is None
     peak = None if lost else opened - (free or 0) + (opening or 0)
-    loading, counted = facts.get("module_loading"), _whole(facts, "memory_process_bytes")
+    counted = _whole(facts, "memory_process_bytes")
     near = max(NEAR_BYTES, NEAR * (counted or 0))
     apart = counted is not None and peak is not None and abs(peak - counted) > near
     given = free is not None and any(part.measured_bytes is None for part in parts[1:])
@@ -114,7 +111,6 @@ def memory_from_facts(
         peak_bytes=peak,
         counted_bytes=counted,
         free_bytes=before,
-        loading=loading if isinstance(loading, str) else None,
         of_host=facts.get("memory_of_host") is True,
         disturbed=given or apart,
     )

@@ -177,8 +177,6 @@ class TelemetrySample(Value, frozen=True, kw_only=True):
     event_reasons: int | None = None
     process_memory_bytes: int | None = None
     """Of the process that was measured, its context included."""
-    pcie_sent_bytes_s: float | None = None
-    pcie_received_bytes_s: float | None = None
     energy_j: float | None = None
     """Counter of the device, from some start of its own."""
 

@@ -91,7 +91,7 @@ class InputSpec(Value, frozen=True, kw_only=True):
     """Where input tensors come from."""
 
     source: str | None = None
-    """An ``.npz``, an ``.npy``, a folder of raw binaries, or an image; ``None`` draws values."""
+    """An ``.npz``, an ``.npy`` or an image; ``None`` draws values."""
     seed: int = 0
     task: str | None = None
     settings: dict[str, Scalar] = {}
@@ -148,7 +148,7 @@ class RunSpec(Value, frozen=True, kw_only=True):
     arrivals: Arrivals = "poisson"
     """How queries of the protocol server arrive at this rate."""
     arrival_times_s: tuple[float, ...] = ()
-    """Of a trace, from its first query on; stretched to the rate, and repeated where too short."""
+    """Of a trace, in records of older versions."""
     profile_index: int = 0
     telemetry_s: float | None = None
     """Look at the GPU this often, in a pass of its own; ``None`` does not look."""

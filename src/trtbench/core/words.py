@@ -18,7 +18,7 @@ first     load, first inference, time to steady
 CudaGraph = Literal["off", "on", "auto"]
 
 Arrivals = Literal["poisson", "constant", "trace"]
-"""How queries are spread in time; ``trace``: as they were recorded somewhere."""
+"""How queries are spread in time; ``trace``, as they were recorded, in older records only."""
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8", "fp8", "best"]
 

@@ -1,6 +1,6 @@
 """Arrays in files: input tensors, and outputs with one row per item.
 
-Inputs are read from ``.npz``, ``.npy`` or a folder of raw binaries. Outputs go to files of bounded
+Inputs are read from ``.npz`` or ``.npy``. Outputs go to files of bounded
 size, written as they come and read by rows; where items have different shapes, as behind NonZero or
 NMS, rows are an array of arrays.
 """
@@ -25,8 +25,6 @@ from trtbench.core.samples import AnyArray, Array, Arrays
 from trtbench.core.spec import TensorSpec
 from trtbench.core.units import text_from_shape
 
-RAW_SUFFIXES = (".bin", ".raw", ".dat")
-
 DAMAGE = (
     ValueError, OSError, EOFError, SyntaxError, KeyError, NotImplementedError, RuntimeError,
     MemoryError, OverflowError, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
@@ -37,9 +35,7 @@ DAMAGE = (
 def read_arrays(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArray[np.generic]]:
     """Return one array per input, checked against its type and rank."""
     refuse_missing(source)
-    if source.is_dir():
-        arrays = {tensor.name: _raw(source, tensor) for tensor in tensors}
-    elif source.suffix == ".npy":
+    if source.suffix == ".npy":
         if len(tensors) != 1:
             raise InputError(
                 "an .npy file holds one array, and the model has several inputs",
@@ -120,7 +116,7 @@ def _array(file: IO[bytes], size: int) -> AnyArray:
 def refuse_missing(source: Path) -> None:
     """Refuse inputs that are not there, with the near miss."""
     if source.is_dir():
-        return
+        raise InputError(f"{source} is a folder", fix="give an .npz or an .npy of its arrays")
     if source.exists():
         check_file(source)
         return
@@ -129,7 +125,7 @@ def refuse_missing(source: Path) -> None:
     guess = near_miss(source.name, names)
     raise InputError(
         f"there are no inputs at {source}",
-        fix=f"did you mean {folder / guess}?" if guess else "give an .npz, an .npy or a folder",
+        fix=f"did you mean {folder / guess}?" if guess else "give an .npz or an .npy",
     )
 
 
@@ -176,38 +172,6 @@ def refuse_no_archive(source: Path) -> None:
         )
     if packed:  # numpy goes by the content, whatever the name
         check_archive(source)
-
-
-def _raw(folder: Path, tensor: TensorSpec) -> NDArray[np.generic]:
-    candidates = [folder / f"{tensor.name}{suffix}" for suffix in RAW_SUFFIXES]
-    path = next((each for each in candidates if each.is_file()), None)
-    if path is None:
-        raise InputError(
-            f"there is no file for the input {tensor.name!r}",
-            facts={"folder": folder, "looked for": " ".join(each.name for each in candidates)},
-        )
-    try:
-        dtype = np.dtype(tensor.dtype)
-    except TypeError:  # some types of ONNX are none of numpy's
-        dtype = np.dtype(object)
-    fixed = tuple(dim for dim in tensor.shape[1:] if isinstance(dim, int) and dim >= 0)
-    if dtype.kind in "OU" or len(fixed) < len(tensor.shape[1:]):
-        raise InputError(
-            f"the input {tensor.name!r} cannot be read from raw bytes",
-            facts={"type": tensor.dtype, "shape": text_from_shape(tensor.shape)},
-            fix="give it as .npz, or its shape with --shape",
-        )
-    have, size = path.stat().st_size, dtype.itemsize * math.prod(fixed)
-    lead = tensor.shape[0] if tensor.shape else 1
-    whole = isinstance(lead, int) and lead >= 0
-    count = lead if isinstance(lead, int) and whole else have // size if size else 0
-    if have != size * count:
-        wanted = f"{size * count} ({tensor.dtype} {text_from_shape(tensor.shape)})"
-        raise InputError(
-            f"{path.name} has the wrong size",
-            facts={"bytes": have, "expected": wanted if whole else f"a multiple of {size}"},
-        )
-    return np.fromfile(path, dtype).reshape((count, *fixed) if tensor.shape else ())
 
 
 CHUNK_BYTES = 2**26

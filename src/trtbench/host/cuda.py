@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -25,8 +24,6 @@ from trtbench.core.spec import Value
 MODULES = ("cuda.bindings.runtime", "cuda.cudart")
 """The second is the name before cuda-python 13."""
 
-MODULE_LOADING = "CUDA_MODULE_LOADING"
-_LAZY_SINCE = 12020
 INSTALL = "pip install 'cuda-bindings==12.9.*' (or 13.* where the driver speaks CUDA 13)"
 
 SPIN, BLOCKING_EVENT = 1, 1
@@ -237,17 +234,6 @@ class Cuda:
             l2_bytes=int(found.l2CacheSize),
             integrated=bool(found.integrated),
         )
-
-    def module_loading(self) -> str | None:
-        """Return when kernels are loaded: as they are asked for, or all at once.
-
-        As the environment says, else as the driver does: lazily from CUDA 12.2 on.
-        """
-        asked = os.environ.get(MODULE_LOADING, "").lower()
-        if asked in ("lazy", "eager"):
-            return asked
-        driver = self._driver()
-        return None if not driver else "lazy" if driver >= _LAZY_SINCE else "eager"
 
     def _driver(self) -> int:
         code, version = self._api.cudaDriverGetVersion()

@@ -92,13 +92,11 @@ def read_environment(
         "python_path": sys.executable or None,
         "turbo": None if boost is None else boost != 0,
         "smt": None if smt is None else smt == 1,
-        "allowed_cpus": _allowed_cpus(),
         "container": container(root=root),
         "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
         **mps_settings(),
         "variables": text_from_variables(os.environ),
         **_board(root),
-        **_contention(root),
     }
     release = fields_of(root / "etc/os-release", separator="=")
     release = release or fields_of(root / "usr/lib/os-release", separator="=")
@@ -183,28 +181,12 @@ def memory_bytes(key: str, *, root: Path) -> int | None:
 
 
 def _board(root: Path) -> dict[str, Scalar]:
-    """Return what an embedded board says of itself: model, L4T release, power mode."""
+    """Return what an embedded board says of itself: model, power mode."""
     found = {
         "board": text_of(root / "proc/device-tree/model"),
-        "l4t": text_of(root / "etc/nv_tegra_release"),
         "nvpmodel": text_of(root / "var/lib/nvpmodel/status"),
     }
     return {name: text.splitlines()[0] for name, text in found.items() if text}
-
-
-def _allowed_cpus() -> str | None:
-    """Return the processors this process may use, as ``0-3,8``."""
-    try:
-        cpus = sorted(os.sched_getaffinity(0))
-    except (AttributeError, OSError):
-        return None
-    ranges: list[tuple[int, int]] = []
-    for number in cpus:
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1] = (ranges[-1][0], number)
-        else:
-            ranges.append((number, number))
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
 
 
 def fastest_core(allowed: Collection[int], *, root: Path = CPUS) -> int:
@@ -266,7 +248,6 @@ class CpuCounters(Value, frozen=True, kw_only=True):
     at_s: float
     """On the monotonic clock."""
     cpu_total_ticks: int | None = None
-    cpu_idle_ticks: int | None = None
     cpu_steal_ticks: int | None = None
     pressure_us: int | None = None
     """Time in which some task waited for a processor."""
@@ -280,7 +261,6 @@ def read_counters(*, root: Path = ROOT) -> CpuCounters:
     return CpuCounters(
         at_s=time.monotonic(),
         cpu_total_ticks=sum(ticks) if ticks else None,
-        cpu_idle_ticks=ticks[3] + ticks[4] if ticks else None,
         cpu_steal_ticks=ticks[7] if ticks else None,
         pressure_us=integer_from_text(_pressure(root).get("total")),
         throttled_us=_throttled_us(root),
@@ -290,24 +270,19 @@ def read_counters(*, root: Path = ROOT) -> CpuCounters:
 def counters_between(before: CpuCounters, after: CpuCounters) -> dict[str, Scalar]:
     """Return what happened between two readings; what either lacks is absent.
 
-    Keys: ``elapsed_s``; of all processors' time the fractions ``cpu_busy_fraction`` and
-    ``cpu_steal_fraction``; ``pressure_fraction`` of the elapsed time in which some task waited;
-    ``throttled_s``. A counter that went back was reset, and counts as unknown.
+    Keys: ``cpu_steal_fraction`` of all processors' time; ``pressure_fraction`` of the elapsed time
+    in which some task waited; ``throttled_s``. A counter that went back was reset: unknown.
     """
 
     def growth(name: str) -> int | None:
         first, last = getattr(before, name), getattr(after, name)
         return None if first is None or last is None or last < first else int(last - first)
 
-    elapsed_s = after.at_s - before.at_s
-    total, idle, throttled = map(growth, ("cpu_total_ticks", "cpu_idle_ticks", "throttled_us"))
-    busy = total - idle if total is not None and idle is not None else None
+    total, throttled = growth("cpu_total_ticks"), growth("throttled_us")
     return _known(
         {
-            "elapsed_s": elapsed_s,
-            "cpu_busy_fraction": _ratio(busy, total),
             "cpu_steal_fraction": _ratio(growth("cpu_steal_ticks"), total),
-            "pressure_fraction": _ratio(growth("pressure_us"), elapsed_s * 1e6),
+            "pressure_fraction": _ratio(growth("pressure_us"), (after.at_s - before.at_s) * 1e6),
             "throttled_s": None if throttled is None else throttled * 1e-6,
         }
     )
@@ -315,26 +290,6 @@ def counters_between(before: CpuCounters, after: CpuCounters) -> dict[str, Scala
 
 def _ratio(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
-
-
-def _contention(root: Path) -> dict[str, Scalar]:
-    """Return how contended the processor is now, and its limits."""
-    ticks = _cpu_ticks(root)
-    try:
-        recent = float(_pressure(root)["avg10"]) / 100
-    except (KeyError, ValueError):
-        recent = None
-    throttled = _throttled_us(root)
-    limits = [number_of(folder / "memory.max") for folder in _groups(root)]
-    return _known(
-        {
-            "cpu_steal_fraction_since_boot": _ratio(ticks[7], sum(ticks)) if ticks else None,
-            "pressure_fraction_10s": recent,
-            "cpu_quota_cores": _cpu_quota_cores(root),
-            "throttled_s_so_far": None if throttled is None else throttled * 1e-6,
-            "memory_limit_bytes": min(filter(None, limits), default=None),
-        }
-    )
 
 
 def _cpu_ticks(root: Path) -> tuple[int, ...] | None:
@@ -350,15 +305,6 @@ def _cpu_ticks(root: Path) -> tuple[int, ...] | None:
 def _pressure(root: Path) -> dict[str, str]:
     line = re.search(r"^some (.*)$", text_of(root / "proc/pressure/cpu") or "", re.MULTILINE)
     return dict(re.findall(r"(\w+)=(\S+)", line[1])) if line else {}
-
-
-def _cpu_quota_cores(root: Path) -> float | None:
-    quotas = []
-    for folder in _groups(root):
-        quota, _, period = (text_of(folder / "cpu.max") or "").partition(" ")
-        if quota.isdecimal() and period.isdecimal() and int(period):
-            quotas.append(int(quota) / int(period))
-    return min(quotas, default=None)
 
 
 def _throttled_us(root: Path) -> int | None:

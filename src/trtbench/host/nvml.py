@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 from trtbench.core.run import Gpu, Scalar
 
 MHZ = 1e6
+CLOCK_SM, CLOCK_MEMORY, TEMPERATURE_GPU, EXCLUSIVE_PROCESS = 1, 2, 0, 3
+"""NVML's numbers of two clocks, a sensor and a compute mode, the same in all its versions."""
 SLOT_VARIABLE = "TRTBENCH_CPU_SLOT"
 """Set where several CPU runs share this machine on purpose: each slot has its own lock."""
 
@@ -104,8 +106,6 @@ def _gpu(door: ModuleType, index: int) -> Gpu:
     if handle is None:
         return Gpu(name=f"GPU {index}", driver=driver, cuda=cuda)
     ask = _asker(door, handle)
-    sm, memory_clock = _constant(door, "NVML_CLOCK_SM", 1), _constant(door, "NVML_CLOCK_MEM", 2)
-    sensor = _constant(door, "NVML_TEMPERATURE_GPU", 0)
     capability = ask("nvmlDeviceGetCudaComputeCapability")
     return Gpu(
         name=_text(ask("nvmlDeviceGetName")) or f"GPU {index}",
@@ -114,11 +114,11 @@ def _gpu(door: ModuleType, index: int) -> Gpu:
         cuda=cuda,
         compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
         memory_bytes=_memory(ask),
-        sm_clock_hz=scaled(ask("nvmlDeviceGetClockInfo", sm), MHZ),
-        sm_clock_max_hz=scaled(ask("nvmlDeviceGetMaxClockInfo", sm), MHZ),
-        memory_clock_hz=scaled(ask("nvmlDeviceGetClockInfo", memory_clock), MHZ),
+        sm_clock_hz=scaled(ask("nvmlDeviceGetClockInfo", CLOCK_SM), MHZ),
+        sm_clock_max_hz=scaled(ask("nvmlDeviceGetMaxClockInfo", CLOCK_SM), MHZ),
+        memory_clock_hz=scaled(ask("nvmlDeviceGetClockInfo", CLOCK_MEMORY), MHZ),
         power_limit_w=scaled(ask("nvmlDeviceGetEnforcedPowerLimit"), 1e-3),
-        temperature_c=scaled(ask("nvmlDeviceGetTemperature", sensor), 1.0),
+        temperature_c=scaled(ask("nvmlDeviceGetTemperature", TEMPERATURE_GPU), 1.0),
         persistence=_flag(ask("nvmlDeviceGetPersistenceMode")),
         ecc=_flag(_first(ask("nvmlDeviceGetEccMode"))),
     )
@@ -166,14 +166,13 @@ def sharing(uuid: str) -> dict[str, Scalar]:
         ask = _asker(door, handle)
         rates = ask("nvmlDeviceGetUtilizationRates")
         mode = ask("nvmlDeviceGetComputeMode")
-        exclusive = _constant(door, "NVML_COMPUTEMODE_EXCLUSIVE_PROCESS", 3)
         signs: dict[str, Scalar] = {
             "processes": process_count(uuid),
             "utilisation": None if rates is None else rates.gpu / 100,
             "display": _flag(ask("nvmlDeviceGetDisplayActive")),
             "mig": _flag(_first(ask("nvmlDeviceGetMigMode"))),
             "mps": bool(ask("nvmlDeviceGetMPSComputeRunningProcesses")),
-            "exclusive": None if mode is None else mode == exclusive,
+            "exclusive": None if mode is None else mode == EXCLUSIVE_PROCESS,
         }
         return {name: value for name, value in signs.items() if value is not None}
     return {}
@@ -221,11 +220,7 @@ class Device:
 
     def sm_clock_hz(self) -> float | None:
         """Return the SM clock of this moment."""
-        return scaled(self.ask("nvmlDeviceGetClockInfo", self.number("NVML_CLOCK_SM", 1)), MHZ)
-
-    def number(self, name: str, default: int) -> int:
-        """Return a constant of NVML's by its name."""
-        return _constant(self._door, name, default)
+        return scaled(self.ask("nvmlDeviceGetClockInfo", CLOCK_SM), MHZ)
 
 
 @contextmanager
@@ -239,10 +234,6 @@ def opened(index: int, *, part: str | None = None) -> Iterator[Device | None]:
             own = None if part is None else _call(door, "nvmlDeviceGetHandleByUUID", part)
             found = None if handle is None else Device(door, handle, own)
         yield found
-
-
-def _constant(door: ModuleType, name: str, default: int) -> int:
-    return int(getattr(door, name, default))
 
 
 def _memory(ask: Callable[..., Any]) -> int | None:

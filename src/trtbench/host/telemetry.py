@@ -28,18 +28,20 @@ from trtbench.core.run import Scalar
 from trtbench.core.samples import TelemetrySample
 from trtbench.core.spec import Value
 from trtbench.host.files import temporary_folder
-from trtbench.host.nvml import MHZ, Device, opened, scaled, slice_in_use
+from trtbench.host.nvml import (
+    CLOCK_MEMORY,
+    CLOCK_SM,
+    MHZ,
+    TEMPERATURE_GPU,
+    Device,
+    opened,
+    scaled,
+    slice_in_use,
+)
 from trtbench.host.process import Child, program_output, run_on_death, tail
 
-POLICIES = {
-    "power": ("NVML_PERF_POLICY_POWER", 0),
-    "thermal": ("NVML_PERF_POLICY_THERMAL", 1),
-    "sync_boost": ("NVML_PERF_POLICY_SYNC_BOOST", 2),
-    "board": ("NVML_PERF_POLICY_BOARD_LIMIT", 3),
-    "low_utilization": ("NVML_PERF_POLICY_LOW_UTILIZATION", 4),
-    "reliability": ("NVML_PERF_POLICY_RELIABILITY", 5),
-}
-"""Violation counters: how long clocks were held down, in nanoseconds."""
+POLICIES = ("power", "thermal", "sync_boost", "board", "low_utilization", "reliability")
+"""Violation counters, in the order of NVML's numbers: how long clocks were held down."""
 FIELDS = {
     "sw_power_cap": 74,
     "sync_boost_field": 76,
@@ -54,7 +56,6 @@ COLDEST_C = -40.0
 """Boards work from here on; a sensor of a Jetson that is switched off reads -256."""
 
 _RUNNING = ("MPSCompute", "Compute")
-_PCIE = {"sent": ("NVML_PCIE_UTIL_TX_BYTES", 0), "received": ("NVML_PCIE_UTIL_RX_BYTES", 1)}
 _REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
 
 _RAM = re.compile(r"\bRAM (\d+)/(\d+)MB")
@@ -111,34 +112,27 @@ class NvmlSource:
         """Processes that were there before: their memory is not that of what is measured."""
 
     def sample(self, at_s: float) -> TelemetrySample:
-        ask, number = self._device.ask, self._device.number
+        ask = self._device.ask
         rates = ask("nvmlDeviceGetUtilizationRates")
         memory = self._device.ask_part("nvmlDeviceGetMemoryInfo")
-        pcie = {
-            way: scaled(ask("nvmlDeviceGetPcieThroughput", number(*constant)), 1e3)
-            for way, constant in _PCIE.items()
-        }
         return TelemetrySample(
             at_s=at_s,
             gpu_util=None if rates is None else rates.gpu / 100,
             memory_util=None if rates is None else rates.memory / 100,
             memory_used_bytes=None if memory is None else int(getattr(memory, "used", 0)) or None,
             sm_clock_hz=self._device.sm_clock_hz(),
-            memory_clock_hz=scaled(ask("nvmlDeviceGetClockInfo", number("NVML_CLOCK_MEM", 2)), MHZ),
+            memory_clock_hz=scaled(ask("nvmlDeviceGetClockInfo", CLOCK_MEMORY), MHZ),
             power_w=scaled(ask("nvmlDeviceGetPowerUsage"), 1e-3),
-            temperature_c=scaled(ask("nvmlDeviceGetTemperature", 0), 1.0),
+            temperature_c=scaled(ask("nvmlDeviceGetTemperature", TEMPERATURE_GPU), 1.0),
             event_reasons=self._reasons(),
             process_memory_bytes=self.process_memory(),
-            pcie_sent_bytes_s=pcie["sent"],
-            pcie_received_bytes_s=pcie["received"],
             energy_j=self._energy(),
         )
 
     def counters(self, *, energy: bool = False) -> Counters:
         """Read the limits and the clock; the energy counter takes milliseconds and is optional."""
         limits = {}
-        for name, constant in POLICIES.items():
-            policy = self._device.number(*constant)
+        for policy, name in enumerate(POLICIES):
             answer = self._device.ask("nvmlDeviceGetViolationStatus", policy)
             if answer is not None:
                 limits[name] = int(answer.violationTime) * 1e-9
@@ -377,8 +371,7 @@ def locked_clocks(index: int, wish: str, *, pinned: bool = False) -> Iterator[Lo
         # The base clock is what the GPU holds within its power for long.
         ask = "nvmlDeviceGetDefaultApplicationsClock"
         ask = "nvmlDeviceGetMaxClockInfo" if wish == "max" else ask
-        kind = device.number("NVML_CLOCK_SM", 1)
-        found = int(wish) if wish.isdecimal() else device.ask(ask, kind)
+        found = int(wish) if wish.isdecimal() else device.ask(ask, CLOCK_SM)
         if found is None:
             other = "a number of MHz" if wish == "max" else "max or a number of MHz"
             reason = f"the GPU does not report its {wish} clock; give {other}"

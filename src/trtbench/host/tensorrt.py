@@ -78,7 +78,6 @@ SEEN: dict[str, tuple[VersionSpan, VersionSpan]] = {
     "IBuilderConfig.progress_monitor": (((10, 0), None), (ALWAYS, None)),
     "IBuilderConfig.set_compute_capability": (_NEVER, (ALWAYS, None)),
     "PreviewFeature.PROFILE_SHARING_0806": ((ALWAYS, _WEAK_T), _NEVER),
-    "ITimingCache.queryKeys": (((10, 9), None), (ALWAYS, None)),
     "ParserError.node_name": (((10, 0), None), (ALWAYS, None)),
     "Builder.platform_has_fast_fp16": ((ALWAYS, _WEAK_T), _NEVER),
     "Builder.platform_has_fast_int8": ((ALWAYS, _WEAK_T), _NEVER),
@@ -239,7 +238,7 @@ def inspect_engine(
 
 
 def activation_bytes(engine: ICudaEngine) -> int | None:
-    """Ask for the memory of a context on the device, by whatever name this version has."""
+    """Return the memory of a context on the device: that of its largest profile."""
     for name in ("device_memory_size_v2", "device_memory_size"):
         if hasattr(engine, name):
             return int(getattr(engine, name))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
@@ -259,7 +258,4 @@ class TimingCache:
             "timing_cache_before_bytes": self._before,
             "timing_cache_after_bytes": len(data),
         }
-        if self._abilities.has("ITimingCache.queryKeys"):
-            with suppress(RuntimeError, TypeError):  # only editable caches answer
-                facts["timing_cache_entries"] = len(self._cache.queryKeys())
         return use, facts

@@ -73,7 +73,7 @@ def search_rate(spec: RunSpec, slo: Slo, *, store: Store, execution: Execution) 
     if bare != once:
         text = "a search leaves out --profile and --telemetry: bench its answer so"
         execution.listen(Event(kind="note", text=text))
-    closed = bare.having(protocol="serve", rate_hz=None, arrivals="poisson", arrival_times_s=())
+    closed = bare.having(protocol="serve", rate_hz=None, arrivals="poisson")
     heard = _named(execution, "one after the other", 0)
     alone = run_bench(closed, store=store, execution=heard)
     capacity = summary_from_run(alone).queries_per_s

@@ -20,7 +20,7 @@ from trtbench.core import safety as boundary
 from trtbench.core.codec import learned
 from trtbench.core.errors import InputError, StoreError, TrtbenchError, writing
 from trtbench.core.run import AnyRecord, FailedRun, Run
-from trtbench.core.safety import at_home, is_inside, read_text
+from trtbench.core.safety import is_inside
 from trtbench.core.spec import InputSpec, ModelRef, RunSpec
 from trtbench.core.words import Scalar
 from trtbench.executors import ANSWER, FILE_MARK, with_own_names
@@ -55,7 +55,6 @@ WORDS = ("random", "default", "none")
 """What stands for no file, even where there is one of this name."""
 LABELS = (".txt", ".json")
 """What is sent, beside images, of a folder that data only name."""
-_ROOTED = re.compile(r"(?:^|[\s'\":\[,-])(~?/[^\s'\",\]]+)", re.MULTILINE)
 _HOOK = re.compile(r"(.+\.py):(\w+)")
 
 
@@ -196,7 +195,6 @@ class InputFiles:
         ]
         if not beside:
             return self.file(path)
-        _refuse_absolute(path, beside)
         root = Path(os.path.commonpath([path.parent, *(each.parent for each in beside)]))
         names = [path, *(each for folder in beside for each in _shared(folder, path.parent))]
         inner = [str(each.relative_to(root)) for each in dict.fromkeys(names)]
@@ -254,22 +252,6 @@ def _shared(folder: Path, own: Path) -> list[Path]:
         return [folder]
     known = (*SUFFIXES, *LABELS)
     return sorted(each for each in folder.iterdir() if each.suffix.lower() in known)
-
-
-def _refuse_absolute(path: Path, beside: Sequence[Path]) -> None:
-    """Refuse data that say from the root where their images are: no other machine has that."""
-    inner = path.iterdir() if path.is_dir() else ()
-    for each in (path, *inner, *beside):
-        if each.suffix.lower() not in (".yaml", ".yml", ".txt") or not each.is_file():
-            continue
-        for name in _ROOTED.findall(read_text(each)):
-            place = at_home(name)
-            if any(o.is_relative_to(place) or place.is_relative_to(o) for o in beside):
-                raise InputError(
-                    f"{each.name} names data by a path that only this machine has",
-                    facts={"file": each, "it names": name},
-                    fix="write it as seen from the file's own folder: ../images",
-                )
 
 
 def run_elsewhere(spec: RunSpec, store: Store, execution: Execution) -> Run:

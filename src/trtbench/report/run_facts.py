@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 import numpy as np
 
-from trtbench.analysis.memory import CUDA, MemoryPart, MemoryUse, memory_from_facts
+from trtbench.analysis.memory import CUDA, MemoryUse, memory_from_facts
 from trtbench.analysis.summary import ColumnSummary, Quantile, Summary, summary_from_run
 from trtbench.core.metrics import metric
 from trtbench.core.properties import (
@@ -193,11 +193,6 @@ def memory_of(run: Run) -> MemoryUse | None:
     return memory_from_facts(record.facts, contexts=streams_of(record), weight_bytes=size)
 
 
-def name_of_part(part: MemoryPart, use: MemoryUse) -> str:
-    """Name a part; of modules also when they are loaded, which decides how many there are."""
-    return f"modules ({use.loading})" if part.name == "modules" and use.loading else part.name
-
-
 def words_from_memory(use: MemoryUse) -> tuple[tuple[str, str], ...]:
     """Say in a few lines what a process takes, what each further context takes, how many fit."""
     known = [part for part in use.parts if part.bytes]
@@ -207,8 +202,7 @@ def words_from_memory(use: MemoryUse) -> tuple[tuple[str, str], ...]:
     rest = f"; {', '.join(unknown)} unknown" if unknown else ""
     whole = f"{'at least ' if unknown else ''}{text_from_bytes(use.process_bytes)}"
     parts = ", ".join(
-        f"{SHORT.get(part.name, name_of_part(part, use))} {text_from_bytes(part.bytes)}"
-        for part in known
+        f"{SHORT.get(part.name, part.name)} {text_from_bytes(part.bytes)}" for part in known
     )
     lines = [("memory", f"{whole}: {parts}{rest}")]
     if use.context_bytes:

@@ -72,9 +72,7 @@ class FeedFields(VerbRequest):
         None, "Where random inputs lie (0:1; whole numbers: 0:999).", kind=RANGE
     )
     seed: int = option(0, "Of random inputs.", least=0)
-    inputs: File | None = option(
-        None, "Inputs from .npz, .npy or raw binaries.", metavar="FILE", travels="file"
-    )
+    inputs: File | None = option(None, "Inputs from .npz or .npy.", metavar="FILE", travels="file")
     images: File | None = option(
         None, "Images, with the preprocessing of --task.", metavar="FOLDER", travels="data"
     )

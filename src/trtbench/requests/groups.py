@@ -92,7 +92,7 @@ class InputFields(VerbRequest):
 
     inputs: File | None = option(
         None,
-        "Inputs from .npz, .npy, a folder of raw binaries; with --task, from an image.",
+        "Inputs from .npz or .npy; with --task, from an image.",
         kind=FILE,
         metavar="FILE",
         travels="file",
@@ -128,12 +128,8 @@ class QueryFields(VerbRequest):
     rate: Rate | None = option(
         None, "Arrivals of the protocol server, e.g. 500/s or 2kHz.", kind=RATE, axis=True
     )
-    arrivals: File = option(
-        "poisson",
-        "How they are spread in time: poisson, constant, or a CSV with a column such as "
-        "time_s or gap_ms.",
-        metavar="poisson|constant|FILE",
-        stays="read where it is asked for; the times travel",
+    arrivals: Literal["poisson", "constant"] = option(
+        "poisson", "How they are spread in time: poisson or constant."
     )
     cuda_graph: CudaGraph | None = option(
         None,

@@ -25,8 +25,6 @@ from trtbench.core.spec import (
     RunSpec,
     Warmup,
 )
-from trtbench.core.words import Arrivals
-from trtbench.formats.arrival_trace import arrivals_from_file
 from trtbench.host.arrays import refuse_missing
 from trtbench.host.files import utf8_path
 from trtbench.host.images import SUFFIXES
@@ -54,7 +52,7 @@ LEAST_QUERIES = 10
 """Measured at the least, however short the time that was asked for, as trtexec does."""
 MADE = (
     "model", "runtime", "shapes", "inputs", "warmup", "launches", "device", "options", "protocol",
-    "cuda_graph", "transfers", "lock_clocks", "profile", "arrivals",
+    "cuda_graph", "transfers", "lock_clocks", "profile",
 )  # fmt: skip
 """Fields of a spec that are computed here; all others that a request has are as it says."""
 
@@ -150,17 +148,13 @@ def run_spec(request: BenchRequest, config: Config) -> RunSpec:
     clock = asked.lock_clocks
     if clock is not None and clock not in ("base", "max") and not clock.isdecimal():
         raise UsageError(f"--lock-clocks {clock} cannot be read", fix="base, max, or 1500 (in MHz)")
-    kind, times = _arrivals(asked.arrivals)
-    rate_hz = None if asked.rate is None else hertz(asked.rate)
-    if rate_hz is None and times and asked.slo is None:
-        rate_hz = (len(times) - 1) / times[-1]  # of the trace itself
     spec = RunSpec(
         model=reference,
         runtime=name,
         shapes={key: tuple(shape) for key, shape in asked.shapes.items()},
         inputs=_inputs(asked),
         warmup=_warmup(asked),
-        stop=_stop(asked, arrivals=len(times)),
+        stop=_stop(asked),
         launches=asked.launches or 1,
         device=_device(asked.device),
         options=options,
@@ -168,9 +162,7 @@ def run_spec(request: BenchRequest, config: Config) -> RunSpec:
         cuda_graph=asked.cuda_graph or ("on" if on_device else "off"),
         transfers=asked.transfers and not on_device,
         gap_s=seconds(asked.gap) if asked.gap is not None else 0.0,
-        rate_hz=rate_hz,
-        arrivals=kind,
-        arrival_times_s=times,
+        rate_hz=None if asked.rate is None else hertz(asked.rate),
         telemetry_s=telemetry_s,
         lock_clocks=clock,
         profile=module.DEFAULT_PROFILE if asked.profile is None else asked.profile,
@@ -307,23 +299,9 @@ def _warmup(asked: BenchRequest) -> Warmup:
     return standard.having(floor=floor, cap_s=max(standard.cap_s, floor.seconds or 0.0))
 
 
-def _arrivals(given: File) -> tuple[Arrivals, tuple[float, ...]]:
-    """How queries are spread, or when those of a trace came."""
-    if given in ("poisson", "constant"):
-        return given, ()  # type: ignore[return-value]
-    if not Path(given).exists():
-        raise UsageError(
-            f"--arrivals {given} is neither poisson nor constant, and there is no such file",
-            fix="--arrivals poisson",
-        )
-    return "trace", arrivals_from_file(Path(given))
-
-
-def _stop(asked: BenchRequest, *, arrivals: int) -> Length:
-    """A length by time, by count or both; a trace is sent once, whole."""
+def _stop(asked: BenchRequest) -> Length:
+    """A length by time, by count or both."""
     if asked.duration is None and asked.iterations is None:
-        if arrivals and asked.slo is None:
-            return Length(iterations=arrivals)
         return Length(seconds=3.0, iterations=LEAST_QUERIES)
     length = seconds(asked.duration) if asked.duration is not None else None
     if not length and asked.iterations is None:

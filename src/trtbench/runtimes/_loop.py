@@ -13,7 +13,7 @@ import gc
 import resource
 import time
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -116,7 +116,9 @@ def check_protocol(spec: RunSpec) -> None:
     """Refuse combinations that have no meaning, whatever the runtime."""
     if spec.protocol == "server" and not spec.rate_hz:
         raise UsageError("the protocol server needs a rate of arrivals", fix="--rate 100/s")
-    poisson = spec.arrivals == "poisson"  # the default; any other was asked for
+    if spec.arrivals == "trace":  # of a record that an older version made
+        raise UsageError("a trace of arrivals cannot be sent again", fix="--arrivals poisson")
+    poisson = spec.arrivals == "poisson"  # the default
     if (spec.rate_hz or not poisson) and spec.protocol != "server":
         raise UsageError(
             f"the protocol {spec.protocol} has no rate or arrivals: a query follows the one before",
@@ -135,7 +137,7 @@ def check_protocol(spec: RunSpec) -> None:
         if queries / spec.rate_hz > MOST_S:
             raise UsageError(
                 f"{queries:.3g} queries at {spec.rate_hz:.3g}/s take more than a week",
-                fix="--rate 1/s or more; a trace is stretched to it",
+                fix="--rate 1/s or more",
             )
     if spec.streams > 1 and spec.protocol in ("server", "first", "coldl2"):
         message = f"the protocol {spec.protocol} has one query at a time"
@@ -371,8 +373,7 @@ def _server(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
     stage("warm-up")
     warm = warm_up(prepared.step, spec.warmup)
     assert spec.rate_hz is not None
-    seed, trace_s = spec.inputs.seed, spec.arrival_times_s
-    due = arrivals(spec.rate_hz, spec.stop, kind=spec.arrivals, seed=seed, trace_s=trace_s)
+    due = arrivals(spec.rate_hz, spec.stop, kind=spec.arrivals, seed=spec.inputs.seed)
     stage("measure")
     spans = prepared.spans
     if spans is not None:
@@ -401,26 +402,11 @@ def _server(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
 
 
 def arrivals(
-    rate_hz: float,
-    stop: Length,
-    *,
-    kind: Arrivals = "poisson",
-    seed: int = 0,
-    trace_s: Sequence[float] = (),
+    rate_hz: float, stop: Length, *, kind: Arrivals = "poisson", seed: int = 0
 ) -> Nanoseconds:
-    """Draw the whole schedule beforehand: the same seed gives the same to every candidate.
-
-    A trace is stretched to the rate, and begins anew, at the mean gap, where it is too short; with
-    the next seed it goes on where the one before ended, so that the windows of a search see all.
-    """
+    """Draw the whole schedule beforehand: the same seed gives the same to every candidate."""
     count = max(stop.iterations or 1, round(rate_hz * (stop.seconds or 0.0)))
-    if kind == "trace":
-        trace, length = np.asarray(trace_s), len(trace_s)
-        stretched = trace * ((length - 1) / rate_hz / trace[-1])
-        rounds, place = np.divmod(seed * count % length + np.arange(count), length)
-        due = stretched[place] + rounds * (length / rate_hz)
-        due = due - due[0]
-    elif kind == "constant":
+    if kind == "constant":
         due = np.arange(count) / rate_hz
     else:
         gaps = np.random.default_rng([seed, 11]).exponential(1 / rate_hz, count)

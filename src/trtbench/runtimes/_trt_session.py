@@ -6,7 +6,6 @@ it is timed, its outputs are checked, and those of its CUDA graph are compared w
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -31,7 +30,6 @@ from trtbench.core.run import Fact, Scalar
 from trtbench.core.samples import Arrays, LayerProfile
 from trtbench.core.spec import RunSpec, TensorSpec
 from trtbench.host.cuda import (
-    MODULE_LOADING,
     Call,
     CaptureError,
     Cuda,
@@ -122,10 +120,7 @@ class TrtSession(Session):
         self.outputs: tuple[TensorSpec, ...] = tuple(port.spec for port in engine.outputs)
         self.notes: tuple[str, ...] = ()
         self.versions = {engine.flavour: engine.version}
-        self.evidence: dict[str, Scalar] = {
-            "activation_bytes": activation_bytes(engine.engine),
-            "module_loading": cuda.module_loading(),
-        }
+        self.evidence: dict[str, Scalar] = {"activation_bytes": activation_bytes(engine.engine)}
         found: dict[str, Scalar] = {
             "transfers": spec.transfers,
             "cuda_graph": False,
@@ -499,7 +494,6 @@ class TrtSession(Session):
 
 OPTIONS = {
     "plugins": "plugin libraries, comma separated",
-    "modules": "lazy or eager: when CUDA loads kernels into memory (default: as CUDA does)",
     "verbose": "on or off: everything TensorRT has to say in the log (default: off)",
 }
 TRAVELS = {"plugins": "files"}
@@ -530,9 +524,7 @@ def bursts(spec: RunSpec) -> bool:
 
 
 def early_context(spec: RunSpec) -> dict[str, str]:
-    """Have CUDA's context made while the worker imports, unless an option changes it first."""
-    if "modules" in spec.options:
-        return {}
+    """Have CUDA's context made while the worker imports."""
     return variables(index_of(device(spec)), schedule_flags(spin=spec.spin_wait))
 
 
@@ -545,8 +537,6 @@ def load_library(flavour: Flavour) -> None:
 def open_session(spec: RunSpec, *, flavour: Flavour) -> TrtSession:
     """Load an engine with the options of a run; CUDA is asked first, TensorRT may crash without."""
     check(spec, flavour=flavour)
-    if loading := spec.options.get("modules"):
-        os.environ[MODULE_LOADING] = loading.upper()  # read when CUDA's context is made
 
     # Loading the library takes as long as making CUDA's context, and the two do not meet.
     def import_it() -> None:
@@ -578,7 +568,6 @@ def check(spec: RunSpec, *, flavour: Flavour) -> None:
     """Refuse what TensorRT cannot do."""
     known = {**OPTIONS, **(RTX_OPTIONS if flavour == "tensorrt_rtx" else {})}
     refuse_unknown_options(f"runtime {spec.runtime}", spec.options, known)
-    refuse_other_choice("modules", spec.options.get("modules", "lazy"), ("lazy", "eager"))
     if spec.threads is not None:
         raise UsageError(
             f"{TITLES[flavour]} has no threads to set", fix="leave --threads out; --streams N"

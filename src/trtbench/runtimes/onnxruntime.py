@@ -65,12 +65,9 @@ TAKES_PRECISION = False
 OPTIONS = {
     "providers": "execution providers in order of preference, comma separated (default: cpu, "
     "and cuda with --device cuda:0)",
-    "inter_threads": "threads across operators",
     "spinning": "on or off: whether idle threads spin (default: ONNX Runtime's own, on); run: only "
     "while a query runs; shared: on, in one pool for all sessions of the process",
     "optimization": "disable, basic, extended or all (default: all)",
-    "execution": "sequential or parallel (default: sequential)",
-    "memory_pattern": "on or off (default: on)",
     "io_binding": "on or off: tensors live on the device (default: on with cuda and tensorrt)",
 }
 
@@ -83,7 +80,6 @@ _LEVELS = {
     "extended": "ORT_ENABLE_EXTENDED",
     "all": "ORT_ENABLE_ALL",
 }
-_MODES = {"sequential": "ORT_SEQUENTIAL", "parallel": "ORT_PARALLEL"}
 _SPINNING = {
     "on": ("session.intra_op.allow_spinning", "1"),
     "off": ("session.intra_op.allow_spinning", "0"),
@@ -91,10 +87,8 @@ _SPINNING = {
 }
 _CHOICES: dict[str, Sequence[str]] = {
     "spinning": (*_SPINNING, "shared"),
-    "memory_pattern": ("on", "off"),
     "io_binding": ("on", "off"),
     "optimization": tuple(_LEVELS),
-    "execution": tuple(_MODES),
 }
 _NO_DEVICE = re.compile(
     r"CUDA failure|CUDA error|CUDA_PATH|cudaError|CUDNN|no CUDA-capable device"
@@ -177,20 +171,10 @@ def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> TurnSpec:
     """
     if device(spec) != "cpu" or spec.threads == 1 or spec.options.get("spinning") == "off":
         return TurnSpec(spec=spec)
-    pools = {(each.runtime, *_pool_sizes(each), each.options.get("spinning")) for each in together}
+    pools = {(each.runtime, each.threads, each.options.get("spinning")) for each in together}
     way = "shared" if len(pools) == 1 and _shares_pool() else "run"
     spec = spec.having(options={**spec.options, "spinning": way})
     return TurnSpec(spec=spec, like_alone=way == "shared")
-
-
-def _pool_sizes(spec: RunSpec) -> tuple[int, int]:
-    """Count threads within and across operators; 0 is ONNX Runtime's choice."""
-    across = spec.options.get("inter_threads", "0")
-    if not across.isdecimal():
-        raise UsageError(
-            f"--opt inter_threads is a whole number, not {across!r}", fix="--opt inter_threads=1"
-        )
-    return spec.threads or 0, int(across)
 
 
 def _shares_pool() -> bool:
@@ -201,11 +185,11 @@ def _shares_pool() -> bool:
 
 
 @cache
-def _make_shared_pool(within: int, across: int) -> None:
+def _make_shared_pool(threads: int) -> None:
     """Make the pool of all sessions of this process; it can be made once, before the first."""
     import onnxruntime
 
-    onnxruntime.set_global_thread_pool_sizes(within, across)
+    onnxruntime.set_global_thread_pool_sizes(threads, 0)
 
 
 def check(spec: RunSpec) -> None:
@@ -214,7 +198,6 @@ def check(spec: RunSpec) -> None:
     for key, choices in _CHOICES.items():
         if key in spec.options:
             refuse_other_choice(key, spec.options[key], choices)
-    _pool_sizes(spec)
     if spec.protocol not in SERIAL or spec.cuda_graph == "on" or spec.streams != 1:
         raise UsageError(
             "ONNX Runtime is measured one query at a time "
@@ -306,20 +289,14 @@ def _session_options(onnxruntime: ModuleType, spec: RunSpec, *, trace: bool) -> 
         options.profile_file_prefix = str(temporary_name())
     if spec.threads:
         options.intra_op_num_threads = spec.threads
-    if "inter_threads" in given:
-        options.inter_op_num_threads = _pool_sizes(spec)[1]
     if given.get("spinning") == "shared" and _shares_pool():
-        _make_shared_pool(*_pool_sizes(spec))
+        _make_shared_pool(spec.threads or 0)
         options.use_per_session_threads = False
     elif "spinning" in given:
         refuse_other_choice("spinning", given["spinning"], _SPINNING)
         options.add_session_config_entry(*_SPINNING[given["spinning"]])
-    if "memory_pattern" in given:
-        options.enable_mem_pattern = given["memory_pattern"] == "on"
     level = _LEVELS[given.get("optimization", "all")]
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
-    mode = _MODES[given.get("execution", "sequential")]
-    options.execution_mode = getattr(onnxruntime.ExecutionMode, mode)
     return options
 
 

@@ -188,7 +188,7 @@ def _in_whole_range(
 
 
 class ArrayItems(DataSource):
-    """The rows of an ``.npz``, an ``.npy`` or a folder of raw binaries."""
+    """The rows of an ``.npz`` or an ``.npy``."""
 
     def __init__(
         self,

@@ -9,7 +9,6 @@ Examples:
       --launches 5
   trtbench bench model.onnx --protocol server --rate 200/s
   trtbench bench model.onnx --protocol server --slo 'p99<10ms'
-  trtbench bench model.onnx --protocol server --arrivals trace.csv
   trtbench bench model.engine --cuda-graph --telemetry 50ms --lock-clocks
   trtbench bench model.engine --protocol pipeline --streams 2
   trtbench bench model.onnx --device cuda:0 --opt providers=tensorrt,cuda

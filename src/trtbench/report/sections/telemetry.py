@@ -24,7 +24,6 @@ from trtbench.report.document import (
 from trtbench.report.run_facts import (
     joules_per_item,
     memory_of,
-    name_of_part,
     named,
     words_from_memory,
 )
@@ -135,8 +134,7 @@ def _memory_blocks(runs: Sequence[Run]) -> Iterator[Block]:
             continue
         for part in use.parts:
             per = "context" if part.per_context else "process"
-            name = name_of_part(part, use)
-            rows.append((label, name, part.predicted_bytes, part.measured_bytes, per))
+            rows.append((label, part.name, part.predicted_bytes, part.measured_bytes, per))
         contexts = f", {counted(use.contexts, 'context')}" if use.contexts > 1 else ""
         rows.append((label, f"total{contexts}, peak", None, use.peak_bytes, "process"))
         if use.counted_bytes is not None:
