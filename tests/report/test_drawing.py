@@ -14,10 +14,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 from layer_sets import conv, fp16_chain, int8_chain, other, table
 
 from trtbench.core.samples import LayerProfile, LayerTime
-from trtbench.layers.diff import difference
 from trtbench.layers.join import join_layers
 from trtbench.layers.table import BOX_H, BOX_W, LayerTable, place
-from trtbench.report.engine_svg import in_order, svg_from_diff, svg_from_engine
+from trtbench.report.engine_svg import svg_from_engine
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -93,13 +92,3 @@ def test_names_cannot_break_out_of_a_drawing() -> None:
     root = ElementTree.fromstring(svg)
     assert len(list(root.iter(f"{SVG}script"))) == 1  # our own
     assert "alert(1)</script>" not in svg
-
-
-def test_both_engines_are_in_one_drawing_in_the_order_they_run() -> None:
-    a, b = fp16_chain(), int8_chain()
-    diff = difference(a, b)
-    order = [each.name_b or each.name_a for each in in_order(diff)]
-    assert order == [layer.name for layer in b.layers]
-    root = ElementTree.fromstring(svg_from_diff(diff, a, b, labels=("A.engine", "B.engine")))
-    keys = {each.get("id") for each in root.iter(f"{SVG}g") if each.get("class") == "layer"}
-    assert keys == {*(f"A{n}" for n in range(4)), *(f"B{n}" for n in range(6))}

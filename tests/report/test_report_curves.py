@@ -1,4 +1,4 @@
-"""Sections over one thing that runs differ in: rate, streams and batch, rest, and memory."""
+"""Sections over one thing that runs differ in: rate, batch, and memory."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ from typing import Any
 import pytest
 from made_runs import made_run, made_times, phased_times
 
-from trtbench.analysis.sweep import choice_from_surface
 from trtbench.core.run import Fact, LaunchFacts, Run
-from trtbench.report.charts import Bars, Lines
+from trtbench.report.charts import Lines
 from trtbench.report.compose import document_from_runs
-from trtbench.report.document import Figure, Section, Table, Text
-from trtbench.report.renderers.md import markdown
-from trtbench.report.sections.sweep import document_from_sweep
-from trtbench.sweep.result import Results
+from trtbench.report.document import Figure, KeyValues, Section, Table
 
 
 def run(
@@ -37,10 +33,6 @@ def section(runs: list[Run], name: str) -> Section:
     return found
 
 
-def words(found: Section) -> str:
-    return " ".join(block.text for block in found.blocks if isinstance(block, Text))
-
-
 def test_runs_at_several_rates_are_a_curve_of_load() -> None:
     runs = [
         run(n, protocol="server", rate_hz=rate, facts={"offered_hz": rate, "achieved_hz": served})
@@ -53,40 +45,6 @@ def test_runs_at_several_rates_are_a_curve_of_load() -> None:
     assert isinstance(figure.chart, Lines)
     assert figure.chart.panels[0].lines[0].x == (10.0, 20.0, 40.0)
     assert document_from_runs(runs[:1]).section("load") is None
-
-
-def test_of_a_surface_the_fewest_items_in_flight_are_chosen() -> None:
-    rates = {(1, 1): 10.0, (1, 4): 30.0, (8, 1): 97.0, (8, 2): 99.0, (32, 4): 100.0}
-    assert choice_from_surface(rates) == ((8, 1), (32, 4))
-
-
-def test_streams_and_batch_are_a_surface_with_what_to_use() -> None:
-    places = {(1, 1): 1.0, (1, 2): 0.6, (8, 1): 1.1, (8, 2): 1.05}
-    runs = [
-        run(n, batch=batch, streams=streams, wall_s=wall)
-        for n, ((batch, streams), wall) in enumerate(places.items())
-    ]
-    found = section(runs, "streams")
-    assert "use batch 8 with 1 stream: 95 % of the best (batch 8 with 2)" in words(found)
-    advice = Results(rows=(), runs=tuple(runs), failed=()).advice
-    assert advice == (words(found),)
-    assert words(found) in markdown(document_from_sweep((), advice=advice))
-    alone = [each for each in runs if each.record.spec.streams == 1]
-    assert document_from_runs(alone).section("streams") is None
-
-
-def test_runs_of_two_machines_are_no_curve() -> None:
-    def on(host: str, number: int, gap_s: float) -> Run:
-        made = run(number, gap_s=gap_s)
-        there = made.record.environment.having(host=host)
-        return Run(record=made.record.having(environment=there), times=made.times)
-
-    mixed = [on("a", 0, 0.0), on("b", 1, 0.001)]
-    assert document_from_runs(mixed).section("gaps") is None
-    both = [on(host, n, gap) for n, (host, gap) in enumerate(
-        (host, gap) for host in "ab" for gap in (0.0, 0.001))]  # fmt: skip
-    figures = [each for each in section(both, "gaps").blocks if isinstance(each, Figure)]
-    assert [each.title[-1] for each in figures] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +69,11 @@ def test_what_ran_decides_which_runs_are_alike() -> None:
     assert document_from_runs(mixed).section("throughput") is None
     surface = [told(n, batch, streams) for n, (batch, streams) in enumerate(
         (batch, streams) for batch in (1, 8) for streams in (1, 2))]  # fmt: skip
-    assert section(surface, "streams")
+    figure = next(
+        each for each in section(surface, "throughput").blocks if isinstance(each, Figure)
+    )
+    assert isinstance(figure.chart, Lines)
+    assert len(figure.chart.panels[0].lines) == 2, "a curve for each number of streams"
     days = [told(n, 4, 1 + n % 2) for n in range(6)]
     stamps = [f"2026-03-0{n + 1}T10:00:00+01:00" for n in range(len(days))]
     dated = [
@@ -120,21 +82,6 @@ def test_what_ran_decides_which_runs_are_alike() -> None:
     ]
     figures = [each for each in section(dated, "history").blocks if isinstance(each, Figure)]
     assert len(figures) == 2, "two series, and no line between them"
-
-
-def test_rest_between_queries_is_a_curve_with_its_clock() -> None:
-    clocks = {0.0: 1.98e9, 0.001: 1.9e9, 0.01: 0.9e9}
-    runs = [
-        run(n, gap_s=gap, facts={"sm_clock_after_hz": clock})
-        for n, (gap, clock) in enumerate(clocks.items())
-    ]
-    found = section(runs, "gaps")
-    table = next(block for block in found.blocks if isinstance(block, Table))
-    assert [row[0].shown for row in table.rows] == ["none", "1.00 ms", "10.0 ms"]
-    assert [row[4].value for row in table.rows] == pytest.approx(list(clocks.values()))
-    figure = next(block for block in found.blocks if isinstance(block, Figure))
-    assert isinstance(figure.chart, Bars)
-    assert figure.chart.categories == ("none", "1.00 ms", "10.0 ms")
 
 
 def test_memory_of_runs_is_a_table_and_what_fits() -> None:
@@ -147,5 +94,7 @@ def test_memory_of_runs_is_a_table_and_what_fits() -> None:
         "memory_context_bytes": 4 << 20,
     }
     found = section([run(0, facts=facts)], "memory")
-    assert "3 processes or one with 177 contexts in 1.00 GiB" in words(found)
+    block = next(each for each in found.blocks if isinstance(each, KeyValues))
+    fit = dict(block.pairs)["fit"].shown
+    assert "3 processes or one with 177 contexts in 1.00 GiB" in fit
     assert document_from_runs([run(0)]).section("memory") is None

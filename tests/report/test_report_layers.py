@@ -1,8 +1,7 @@
-"""Layers of runs in a report: what computes, what adds up, drawings, and two runs side by side."""
+"""Layers of runs in a report: the slowest, and two runs side by side."""
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -16,10 +15,7 @@ from layer_files import FP16, INT8
 from layer_sets import graph, profile
 
 from trtbench.core.run import Run
-from trtbench.report.charts import Bars
 from trtbench.report.compose import document_from_runs
-from trtbench.report.renderers import html, md, png
-from trtbench.report.renderers.json import json_bytes
 
 
 @pytest.fixture
@@ -39,27 +35,6 @@ def test_two_runs_are_set_against_each_other(runs: list[Run]) -> None:
     tables = {table.id: table for table in document.tables()}
     moved = sum(float(str(row[4].value or 0)) for row in tables["layers_diff"].rows)
     assert moved == pytest.approx(-11e-6)
-    assert "/act/Gelu interrupts INT8" in str(tables["layers_why"].rows[0][0].value)
-    figure = next(each for each in document.figures() if each.id == "layers_waterfall")
-    assert isinstance(figure.chart, Bars)
-    ends = [
-        start + sum(group.values[place] or 0 for group in figure.chart.groups)
-        for place, start in enumerate(figure.chart.starts)
-    ]
-    assert (ends[0], ends[-1]) == (pytest.approx(54), pytest.approx(43))
-
-
-def test_one_run_says_what_computes_and_draws_its_engine(runs: list[Run], tmp_path: Path) -> None:
-    document = document_from_runs(runs[1:])
-    (drawing,) = document.drawings()
-    assert drawing.id == "engine"
-    page = html.page(document)
-    assert 'id="drawing-engine"' in page
-    assert "/act/Gelu" in page
-    assert "[The engine](engine.svg)" in md.markdown(document)
-    assert tmp_path / "engine.svg" in png.render(document, tmp_path)
-    assert b"<svg" not in json_bytes(document), "programs read tables"
-    assert "drawing" not in json.dumps(json.loads(json_bytes(document))["document"]["sections"])
 
 
 def test_runs_of_different_networks_are_not_set_against_each_other(runs: list[Run]) -> None:

@@ -20,13 +20,13 @@ from made_runs import (
 )
 
 from trtbench.core.results import Comparison, Verdict
-from trtbench.core.run import Fact, Finding, Interval, LaunchFacts, Run
+from trtbench.core.run import Fact, Finding, Interval, Run
 from trtbench.core.samples import (
     EngineGraph,
     LayerProfile,
-    TelemetrySample,
 )
 from trtbench.core.spec import TensorSpec
+from trtbench.report.charts import Lines
 from trtbench.report.compose import SECTIONS, document_from_runs
 from trtbench.report.document import (
     Card,
@@ -38,11 +38,10 @@ from trtbench.report.document import (
     Text,
 )
 from trtbench.report.run_facts import (
+    device_names,
     joules_per_item,
     labels_from_runs,
 )
-from trtbench.report.sections.accuracy import front
-from trtbench.report.sections.devices import device_names, make
 from trtbench.report.sections.summary import facts_of
 
 
@@ -74,10 +73,11 @@ def test_throughput_appears_when_runs_differ_in_batch_only() -> None:
     other = made_run(batch=8, model="other.onnx")
     assert document_from_runs([one, other]).section("throughput") is None
     document = document_from_runs([eight, one, other])
-    table = next(table for table in document.tables() if table.id == "throughput")
-    assert [row[1].value for row in table.rows] == [1, 8]
-    rates = [row[2].value for row in table.rows]
-    assert rates == pytest.approx([1 / one.times.host.mean(), 8 / eight.times.host.mean()])
+    chart = figure(document, "inference_throughput_vs_batch_size_net").chart
+    assert isinstance(chart, Lines)
+    (curve,) = chart.panels[0].lines
+    assert curve.x == (1, 8)
+    assert curve.y == pytest.approx([1 / one.times.host.mean(), 8 / eight.times.host.mean()])
 
 
 def test_scores_come_as_numbers_mappings_and_values() -> None:
@@ -91,24 +91,6 @@ def test_scores_come_as_numbers_mappings_and_values() -> None:
     table = next(t for t in document_from_runs([run]).tables() if t.id == "accuracy")
     assert [(row[1].value, row[2].value) for row in table.rows] == [("top-1", 0.9712), ("mae", 0.1)]
     assert [cell.shown for cell in table.rows[0][2:]] == ["97.12 %", "95.80 %", "98.10 %", "360"]
-
-
-def test_accuracy_stands_beside_latency_memory_and_energy_of_the_same_bytes() -> None:
-    looks = [TelemetrySample(at_s=0.1 * k, memory_used_bytes=k * 2**30) for k in (1, 3)]
-    run = made_run(telemetry=tuple(looks))
-    launch = LaunchFacts(peak_memory_bytes=64 * 2**20, energy_j=4.0 * len(run.times) * 2)
-    change = msgspec.structs.replace
-    spec = change(run.record.spec, model=change(run.record.spec.model, sha256="ab" * 32))
-    run = replace(run, record=change(run.record, launches=(launch,), spec=spec))
-    run.extra["scores"] = {"top1": 0.9}
-    bare = made_run(id="run-2", model="bare.onnx")
-    table = next(t for t in document_from_runs([run, bare]).tables() if t.id == "same_bytes")
-    [row] = table.rows
-    assert [cell.shown for cell in row[1:3]] == ["abababababab", "90.00 %"]
-    facts = dict(zip([heading.key for heading in table.headings], row, strict=True))
-    assert facts["host_memory_bytes"].shown == "64.0 MiB"
-    assert facts["device_memory_bytes"].shown == "3.00 GiB"
-    assert facts["energy_per_item_j"].value == pytest.approx(2.0), "a batch has four items"
 
 
 def test_runs_are_named_by_what_differs_and_never_alike() -> None:
@@ -193,12 +175,6 @@ def test_layers_are_added_up_by_kind() -> None:
     assert sum(column(found, "layers")) == 7
     assert set(column(found, "group")) == {"Convolution", "PointWise"}
     assert not any(column(kinds_table(None, graph), "average_s"))
-
-
-def test_the_front_holds_what_nobody_beats() -> None:
-    points = [(1.0, 0.9), (2.0, 0.95), (3.0, 0.94), (0.5, 0.8), (2.0, 0.93)]
-    assert front(points, less=False) == [3, 0, 1]
-    assert front([(x, 1 - y) for x, y in points], less=True) == [3, 0, 1]
 
 
 def test_pictures_are_shown_once_and_missing_ones_not_at_all(tmp_path: Path) -> None:
@@ -298,41 +274,6 @@ def run_on(cpu: str, base_s: float, *, batch: int, host: str = "box", **facts: f
     environment = made.record.environment.having(cpu=cpu)
     record = made.record.having(environment=environment, facts=dict(facts))
     return Run(record=record, times=made.times)
-
-
-def tables(section) -> dict[str, Table]:
-    return {block.id: block for block in section.blocks if isinstance(block, Table)}
-
-
-def test_one_device_has_nothing_to_be_compared_with():
-    assert make([run_on("A", 1e-3, batch=1), run_on("A", 2e-3, batch=8)]) is None
-
-
-def test_each_bound_has_the_fastest_run_that_meets_it():
-    runs = [
-        run_on("big", 1e-3, batch=1),
-        run_on("big", 8e-3, batch=32),
-        run_on("small", 6e-3, batch=1, energy_per_query_j=0.5),
-        run_on("small", 60e-3, batch=32, energy_per_query_j=8.0),
-    ]
-    section = make(runs)
-    assert section is not None
-    found = tables(section)
-    best = {row[1].shown: row for row in found["devices"].rows}
-    assert "batch 32" in best["big"][3].shown
-    assert best["small"][6].value == pytest.approx(8.0 / 32)
-    assert best["big"][6].shown == "–"
-    under = {row[2].value: row for row in found["devices_under"].rows}
-    assert [heading.title for heading in found["devices_under"].headings][3:] == ["big", "small"]
-    for bound, row in under.items():
-        for cell, device in zip(row[3:], ("big", "small"), strict=True):
-            if cell.value is None:
-                continue
-            assert "batch 32" not in cell.shown or bound > 8e-3, (bound, device)
-    first = under[min(under)]
-    assert first[3].value is not None
-    assert first[4].shown == "–"
-    assert "batch 32" in under[max(under)][4].shown
 
 
 def test_machines_of_one_kind_go_by_what_their_owners_call_them():

@@ -50,7 +50,7 @@ def test_the_log_of_a_build_alone_is_a_build(tmp_path: Path, store: Store) -> No
     assert engine["path"] == "out/net.engine"
     assert engine["built_from"] == "a/net.onnx"
     report = document_from_runs([with_files(run, store=store)], title="A build")
-    assert {"build_phases", "build_layers"} <= {figure.id for figure in report.figures()}
+    assert "build_tactics" in {each.id for each in report.tables()}
 
 
 def test_a_build_beside_its_run_is_part_of_that_run(tmp_path: Path, store: Store) -> None:

@@ -10,11 +10,6 @@ from trtbench.core.metrics import PERCENTILES, Better, Metric, demand_direction,
 from trtbench.core.run import Finding, Interval, Scalar, Score
 from trtbench.core.spec import Value
 
-FrontPlace = tuple[int, int]
-"""Batch and streams."""
-
-ENOUGH = 0.95
-"""Of the best throughput: beyond it more in flight brings waiting, not work."""
 ACCURACY = "top1"
 QUANTITIES = (
     "median", "mean", "min", "max", "std", "cov", "gpu", "gpu_mean", "gpu_max", "throughput",
@@ -206,10 +201,3 @@ def _declared(name: str, rows: Sequence[SweepRow]) -> Metric:
     """What is declared of a metric: by the task that took the scores, else in general."""
     scores = (row.scores[name] for row in rows if name in row.scores)
     return next((each.declared for each in scores), metric(name))
-
-
-def choice_from_surface(rates: Mapping[FrontPlace, float]) -> tuple[FrontPlace, FrontPlace]:
-    """Find the fewest items in flight that reach almost the best throughput, and the best place."""
-    best = max(rates, key=lambda place: rates[place])
-    enough = [place for place, rate in rates.items() if rate >= ENOUGH * rates[best]]
-    return min(enough, key=lambda place: (place[0] * place[1], place[1])), best

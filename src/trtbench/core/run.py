@@ -667,7 +667,4 @@ class Scores(Value, frozen=True, kw_only=True):
 
     def as_extra(self) -> dict[str, object]:
         """What a run of the same bytes carries of them in ``extra``."""
-        carried: dict[str, object] = {"scores": self.by_metric()} if self.scores else {}
-        if self.item_parts_s:
-            carried["item_parts"] = {"seconds": self.item_parts_s, "timed": self.timed}
-        return carried
+        return {"scores": self.by_metric()} if self.scores else {}

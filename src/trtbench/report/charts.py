@@ -16,7 +16,7 @@ Scale = Literal["linear", "log", "log2", "tail", "time"]
 
 ``time`` holds seconds since 1970 and shows dates."""
 
-LineStyle = Literal["line", "dotted", "points", "both", "ring", "beyond"]
+LineStyle = Literal["line", "dotted", "points", "both", "mark", "ring", "beyond"]
 TAILS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
 """Quantiles that a ``tail`` axis names."""
 
@@ -57,8 +57,6 @@ class Line(Value, frozen=True):
     low: tuple[float | None, ...] = ()
     high: tuple[float | None, ...] = ()
     """Ends of an interval around each y; empty where none is known."""
-    sizes: tuple[float, ...] = ()
-    """Areas of the marks, relative to the largest of the panel."""
     texts: tuple[str, ...] = ()
     """A word beside each point."""
 
@@ -122,8 +120,6 @@ class Bars(Value, frozen=True, tag="bars", tag_field="kind"):
     """Labels, not keys: they may repeat."""
     groups: tuple[BarGroup, ...]
     stacked: bool = True
-    starts: tuple[float, ...] = ()
-    """Where each bar begins, for a waterfall; empty: at zero."""
 
 
 class Box(Value, frozen=True):

@@ -127,15 +127,6 @@ class Picture(Value, frozen=True, tag="picture", tag_field="kind"):
     caption: str | None = None
 
 
-class Drawing(Value, frozen=True, tag="drawing", tag_field="kind"):
-    """An SVG with its own zoom and search; its id is its file name."""
-
-    id: str
-    title: str
-    svg: str
-    caption: str | None = None
-
-
 class Details(Value, frozen=True, tag="details", tag_field="kind"):
     """Blocks that are folded away until asked for."""
 
@@ -152,7 +143,7 @@ class Figure(Value, frozen=True, weakref=True, tag="figure", tag_field="kind"):
     caption: str | None = None
 
 
-Block = Text | Table | KeyValues | Code | FindingList | Cards | Details | Figure | Picture | Drawing
+Block = Text | Table | KeyValues | Code | FindingList | Cards | Details | Figure | Picture
 
 
 class Section(Value, frozen=True):
@@ -191,20 +182,13 @@ class Document(Value, frozen=True, kw_only=True):
     def pictures(self) -> list[Picture]:
         return [block for block in self.blocks() if isinstance(block, Picture)]
 
-    def drawings(self) -> list[Drawing]:
-        return [block for block in self.blocks() if isinstance(block, Drawing)]
-
     def tables(self) -> list[Table]:
         return [block for block in self.blocks() if isinstance(block, Table)]
-
-    def without_drawings(self) -> Document:
-        """The same document for programs, which read layers in its tables."""
-        return self._filtered(lambda block: not isinstance(block, Drawing))
 
     def with_figures(self, ids: Sequence[str]) -> Document:
         """Keep only the figures and pictures named; a section of others alone is left out."""
         kept = self._filtered(
-            lambda block: not isinstance(block, (Figure, Picture, Drawing)) or block.id in ids
+            lambda block: not isinstance(block, (Figure, Picture)) or block.id in ids
         )
         pairs = zip(self.sections, kept.sections, strict=True)
         return self.having(

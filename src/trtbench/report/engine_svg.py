@@ -1,4 +1,4 @@
-"""Engines as drawings: one, its layers as boxes, or two with aligned layers beside one another."""
+"""An engine as a drawing: its layers as boxes, to be opened in a browser."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from typing import Literal
 from trtbench.core.safety import clean_line, clean_text
 from trtbench.core.units import (
     text_from_bytes,
-    text_from_difference,
     text_from_duration,
     text_from_share,
 )
-from trtbench.layers.diff import Change, EngineDiff
-from trtbench.layers.table import BOX_H, BOX_W, COLUMN_GAP, GAP_Y, HIDDEN, Layer, LayerTable, place
+from trtbench.layers.table import BOX_H, BOX_W, COLUMN_GAP, Layer, LayerTable, place
 from trtbench.report import charts
 from trtbench.report.charts import OTHER, PAPER
 
@@ -26,7 +24,6 @@ HEAD = 46.0
 LETTERS = 27
 """Of a name that fit into a box."""
 PALE, HOT = (0xF4, 0xF6, 0xF8), (0xD5, 0x5E, 0x00)
-COLD = (0x00, 0x9E, 0x73)
 
 _STYLE = """
 svg.engine{font:11px DejaVu Sans,Noto Sans,sans-serif;background:#fff;color:#1F2933}
@@ -40,19 +37,18 @@ max-height:380px;overflow:auto;white-space:pre-wrap;overflow-wrap:anywhere}
 """
 
 
-def box(
-    layer: Layer, x: float, y: float, fill: str, words: str, key: str, colours: Sequence[str] = ()
-) -> str:
+def box(layer: Layer, x: float, y: float, words: str, key: str, colours: Sequence[str]) -> str:
     """Draw one layer; its facts are in the title, which is shown when it is clicked.
 
-    ``colours`` are further colours to choose from in a browser.
+    ``colours`` are those to choose from in a browser, the one that is drawn first.
     """
+    fill = colours[0]
     red, green, blue = (int(fill[place : place + 2], 16) for place in (1, 3, 5))
     light = ' class="light"' if 0.3 * red + 0.59 * green + 0.11 * blue < 140 else ""
-    more = f' data-colours="{" ".join(colours)}"' if colours else ""
     name = escape(_shortened(clean_line(layer.name)))
     return (
-        f'<g class="layer" id="{key}"{more}><title>{escape(_facts(layer))}</title>'
+        f'<g class="layer" id="{key}" data-colours="{" ".join(colours)}">'
+        f"<title>{escape(_facts(layer))}</title>"
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{BOX_W:g}" height="{BOX_H:g}" fill="{fill}"/>'
         f'<text x="{x + 6:.1f}" y="{y + 14:.1f}"{light}>{name}</text>'
         f'<text x="{x + 6:.1f}" y="{y + 28:.1f}"{light}>{escape(words)}</text></g>'
@@ -94,9 +90,7 @@ def frame(
     height: float,
     title: str,
     legend: Sequence[tuple[str, str]],
-    heads: Sequence[tuple[float, str]] = (),
-    choices: Sequence[str] = (),
-    in_page: bool = False,
+    choices: Sequence[str],
 ) -> str:
     """Put a drawing together; without scripts it shows itself as a whole.
 
@@ -109,25 +103,18 @@ def frame(
         f'<text x="{place * 130 + 20:g}" y="12">{escape(words)}</text></g>'
         for place, (words, colour) in enumerate(legend)
     )
-    above = "".join(
-        f'<text class="key" x="{x:g}" y="34">{escape(_shortened(clean_line(words)))}</text>'
-        for x, words in heads
-    )
     options = "".join(f"<option>{escape(each)}</option>" for each in choices)
-    select = f'<select aria-label="Colours">{options}</select>' if choices else ""
     body = "\n".join(parts)
-    shown = 'height="720" data-in-page="1"' if in_page else 'height="100%"'
-    hint = "Search; Enter goes on" + (" (Ctrl and wheel zoom)" if in_page else "")
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="engine" width="100%" {shown} '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="engine" width="100%" height="100%" '
         f'viewBox="0 0 {wide:.0f} {high:.0f}" tabindex="0" role="img" '
         f'aria-label="{title}"><style>{_STYLE}</style><title>{title}</title>'
         f'<g class="world"><g class="keys" transform="translate({MARGIN:g} {MARGIN:g})">{keys}</g>'
-        f'<g transform="translate({MARGIN:g} {MARGIN:g})">{above}</g>'
         f'<g transform="translate({MARGIN:g} {MARGIN + HEAD:g})">\n{body}\n</g></g>'
         '<foreignObject x="8" y="8" width="420" height="460">'
         '<div xmlns="http://www.w3.org/1999/xhtml">'
-        f'<input type="search" placeholder="{hint}" aria-label="Search layers"/>{select}'
+        '<input type="search" placeholder="Search; Enter goes on" aria-label="Search layers"/>'
+        f'<select aria-label="Colours">{options}</select>'
         '<div class="panel" hidden="hidden"></div></div></foreignObject>'
         f"<script><![CDATA[\n{_script()}\n]]></script></svg>\n"
     )
@@ -161,11 +148,6 @@ def heat(part: float) -> str:
     return _mixed(PALE, HOT, max(0.0, min(1.0, part)) ** 0.5)
 
 
-def change_colour(part: float) -> str:
-    """Mix a colour from faster (-1) over pale (0) to slower (1)."""
-    return _mixed(PALE, HOT if part > 0 else COLD, min(1.0, abs(part)) ** 0.5)
-
-
 def precision_colour(precision: str | None) -> str:
     """Write the colour that a type has in every figure."""
     return charts.colour(precision) if precision in charts.ROLES else charts.OTHER
@@ -191,14 +173,7 @@ Colour = Literal["time", "precision", "roofline"]
 COLOURS: tuple[Colour, ...] = ("time", "precision", "roofline")
 
 
-def svg_from_engine(
-    table: LayerTable,
-    *,
-    title: str,
-    colour: Colour = "time",
-    prefix: str = "L",
-    in_page: bool = False,
-) -> str:
+def svg_from_engine(table: LayerTable, *, title: str, colour: Colour = "time") -> str:
     """Draw an engine."""
     placed = place(table)
     at = {each.layer: (each.x, each.y) for each in placed.boxes}
@@ -219,10 +194,10 @@ def svg_from_engine(
         layer = table.layers[each.layer]
         colours = [fill(layer, by) for by in order]
         share = text_from_share(layer.share) if layer.share is not None else None
-        words = _words(layer, share)
-        parts.append(
-            box(layer, each.x, each.y, colours[0], words, f"{prefix}{each.layer}", colours)
-        )
+        time = text_from_duration(layer.time_s) if layer.time_s is not None else None
+        what = layer.precision or (layer.role if layer.role != "compute" else None)
+        words = " · ".join(filter(None, (time, share, what)))
+        parts.append(box(layer, each.x, each.y, words, f"L{each.layer}", colours))
     seen = dict.fromkeys(layer.precision for layer in table.layers if layer.precision)
     legends = {
         "time": [("no time", heat(0)), (f"{text_from_share(hottest)} of all", heat(1))],
@@ -238,69 +213,4 @@ def svg_from_engine(
         title=title,
         legend=legends[colour],
         choices=[f"colour: {each}" for each in order],
-        in_page=in_page,
     )
-
-
-def _words(layer: Layer, more: str | None) -> str:
-    time = text_from_duration(layer.time_s) if layer.time_s is not None else None
-    what = layer.precision or (layer.role if layer.role != "compute" else None)
-    return " · ".join(filter(None, (time, more, what)))
-
-
-BETWEEN = 120.0
-STEP = BOX_H + GAP_Y / 2
-
-
-def svg_from_diff(
-    diff: EngineDiff,
-    a: LayerTable,
-    b: LayerTable,
-    *,
-    labels: tuple[str, str],
-    in_page: bool = False,
-) -> str:
-    """Draw both engines from top to bottom as they run; colours say what got slower or faster."""
-    rows = in_order(diff)
-    most = max((abs(each.delta_s) for each in rows), default=0.0)
-    timed = diff.delta_s is not None
-    left, right, middle = BOX_W, BOX_W + BETWEEN, BOX_W + BETWEEN / 2
-    parts: list[str] = []
-    y = 0.0
-    for change in rows:
-        fill = change_colour(change.delta_s / most if most and timed else 0.0)
-        delta = text_from_difference(change.delta_s) if timed and change.delta_s else None
-        for number, index in enumerate(change.a):
-            layer = a.layers[index]
-            parts.append(box(layer, 0.0, y + number * STEP, fill, _words(layer, None), f"A{index}"))
-        for number, index in enumerate(change.b):
-            words = _words(b.layers[index], None if number else delta)
-            at = y + number * STEP
-            parts.append(box(b.layers[index], right, at, fill, words, f"B{index}"))
-        for one in range(len(change.a)):
-            for other in range(len(change.b)):
-                top, bottom = (y + number * STEP + BOX_H / 2 for number in (one, other))
-                parts.append(_curve((left, top), (middle, top), (middle, bottom), (right, bottom)))
-        y += STEP * max(len(change.a), len(change.b), 1)
-    return frame(
-        parts,
-        width=max(2 * BOX_W + BETWEEN, 560.0),
-        height=y,
-        title=f"{labels[0]} and {labels[1]}",
-        legend=[("faster in B", change_colour(-1)), ("slower in B", change_colour(1))],
-        heads=[(0.0, f"A {labels[0]}"), (right, f"B {labels[1]}")],
-        in_page=in_page,
-    )
-
-
-def in_order(diff: EngineDiff) -> list[Change]:
-    """Put changes in one order that both engines run in as nearly as can be."""
-    shown = [each for each in diff.changes if each.role not in HIDDEN]
-    both = sorted((each for each in shown if each.a), key=lambda each: min(each.a))
-    alone = sorted((each for each in shown if not each.a), key=lambda each: min(each.b))
-    placed: list[Change] = []
-    for change in both:
-        while alone and change.b and min(alone[0].b) < min(change.b):
-            placed.append(alone.pop(0))
-        placed.append(change)
-    return [*placed, *alone]

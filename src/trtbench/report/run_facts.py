@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 from weakref import WeakKeyDictionary
@@ -19,7 +19,13 @@ import msgspec
 import numpy as np
 
 from trtbench.analysis.memory import CUDA, MemoryUse, memory_from_facts
-from trtbench.analysis.summary import ColumnSummary, Quantile, Summary, summary_from_run
+from trtbench.analysis.summary import (
+    ColumnSummary,
+    Quantile,
+    Summary,
+    reported_s,
+    summary_from_run,
+)
 from trtbench.core.metrics import metric
 from trtbench.core.properties import (
     PROPERTIES,
@@ -32,7 +38,16 @@ from trtbench.core.properties import (
     streams_of,
 )
 from trtbench.core.results import Verdict
-from trtbench.core.run import Environment, Interval, Run, RunRecord, Scalar, Score, precision_of
+from trtbench.core.run import (
+    Environment,
+    Interval,
+    Run,
+    RunRecord,
+    Scalar,
+    Score,
+    gpu_of,
+    precision_of,
+)
 from trtbench.core.samples import Column
 from trtbench.core.spec import Length
 from trtbench.core.units import (
@@ -193,10 +208,10 @@ def memory_of(run: Run) -> MemoryUse | None:
     return memory_from_facts(record.facts, contexts=streams_of(record), weight_bytes=size)
 
 
-def words_from_memory(use: MemoryUse) -> tuple[tuple[str, str], ...]:
+def words_from_memory(use: MemoryUse | None) -> tuple[tuple[str, str], ...]:
     """Say in a few lines what a process takes, what each further context takes, how many fit."""
-    known = [part for part in use.parts if part.bytes]
-    if not known:
+    known = [part for part in use.parts if part.bytes] if use is not None else []
+    if use is None or not known:
         return ()
     unknown = [SHORT.get(name, name) for name in use.unknown]
     rest = f"; {', '.join(unknown)} unknown" if unknown else ""
@@ -349,6 +364,19 @@ def length_in_words(length: Length) -> str:
     return " and ".join(parts) or "no set length"
 
 
+def flat_facts(value: object, prefix: str = "") -> Iterator[tuple[str, Scalar]]:
+    """Name every plain value within mappings and lists by its path."""
+    if prefix and isinstance(value, (str, int, float, bool)):
+        yield prefix, value
+    pairs: Iterable[tuple[object, object]] = ()
+    if isinstance(value, Mapping):
+        pairs = value.items()
+    elif isinstance(value, list):
+        pairs = enumerate(value)
+    for key, each in pairs:
+        yield from flat_facts(each, f"{prefix}.{key}" if prefix else str(key))
+
+
 def title_of_key(key: str) -> str:
     """Name a fact without its unit."""
     if key.endswith("_per_s"):
@@ -374,6 +402,37 @@ def value_text(key: str, value: Scalar) -> str:
     if "fraction" in key or key.endswith(("share", "utilisation")):
         return text_from_fraction(value, digits=1)
     return f"{value:.4g}" if isinstance(value, float) else text_from_count(value)
+
+
+# ---- devices
+
+
+def device_names(runs: Sequence[Run]) -> dict[str, str]:
+    """Name the device of each run; its machine is added where two have the same device.
+
+    Where all have the same device, machines go by what their owners call them alone.
+    """
+    bare = {run.id: _device(run) for run in runs}
+    alike = len(set(bare.values())) == 1 and all(run.record.environment.machine for run in runs)
+    hosts: dict[str, set[str]] = {}
+    for run in runs:
+        hosts.setdefault(bare[run.id], set()).add(run.record.environment.label)
+    names = {}
+    for run in runs:
+        name, machine = bare[run.id], run.record.environment.label
+        if len(hosts[name]) > 1:
+            name = machine if alike else f"{name} ({machine})"
+        names[run.id] = name
+    return names
+
+
+def _device(run: Run) -> str:
+    """Find the GPU of a run that used one, else the processor, else the machine."""
+    environment, asked = run.record.environment, run.record.spec.device or ""
+    printed = reported_s(run.record, "gpu", "mean") is not None
+    on_gpu = run.times.gpu is not None or printed or asked.startswith("cuda")
+    gpu = gpu_of(run.record) if on_gpu else None
+    return gpu.name if gpu is not None else environment.cpu or environment.host
 
 
 # ---- names of runs, as short as their differences allow, and series of runs

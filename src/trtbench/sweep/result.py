@@ -27,9 +27,7 @@ from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.host.files import write_output
 from trtbench.models.identity import still_there
 from trtbench.models.onnx_model import read_onnx
-from trtbench.report.document import Text
 from trtbench.report.renderers.md import markdown
-from trtbench.report.sections.load import make_streams
 from trtbench.report.sections.sweep import csv_from_rows, document_from_sweep, json_from_rows
 from trtbench.store.directory import now
 from trtbench.store.store import Store
@@ -61,12 +59,6 @@ class Results(ShortView, msgspec.Struct, frozen=True, kw_only=True):
     failed: tuple[FailedRun, ...]
     judged: tuple[Judged, ...] = ()
     """Evaluations of all sides of a model, or of all models: their tables and pictures."""
-
-    @property
-    def advice(self) -> tuple[str, ...]:
-        """What the report concludes from its curves: batch and streams to use."""
-        made = make_streams(self.runs)
-        return tuple(each.text for each in made.blocks if isinstance(each, Text)) if made else ()
 
 
 def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
@@ -229,7 +221,7 @@ def write_results(
     results: Results, folder: Path, *, title: str, formats: Sequence[str] = FORMATS
 ) -> list[Path]:
     """Write results.json, results.csv, results.md and a report with pictures."""
-    page = document_from_sweep(results.rows, title=title, advice=results.advice)
+    page = document_from_sweep(results.rows, title=title)
     contents = {
         "results.md": markdown(page),
         "results.csv": csv_from_rows(results.rows),

@@ -51,9 +51,6 @@ class LayersView(JsonView):
 
     top: int = option(20, "Show so many layers.", least=1)
     show_all: bool = option(False, "Show all layers.", ("--all",))
-    draw: File | None = option(
-        None, "Draw the layers as FILE.svg, to be opened in a browser.", kind=FILE
-    )
     as_csv: bool = option(False, "Print all rows as CSV.", ("--csv",))
 
     @property
@@ -88,7 +85,6 @@ def run(request: DiffRequest, caller: Caller) -> tuple[EngineSource, EngineSourc
 
 def show(engines: tuple[EngineSource, EngineSource], request: DiffRequest, view: DiffView) -> None:
     from trtbench.layers.diff import difference, rows_from_diff
-    from trtbench.report.engine_svg import svg_from_diff
     from trtbench.report.sections.layers import document_from_diff, document_from_why
     from trtbench.workflows import engines as layers
 
@@ -113,9 +109,6 @@ def show(engines: tuple[EngineSource, EngineSource], request: DiffRequest, view:
         write(layers.csv_of(rows))
     else:
         draw(document)
-    if view.draw:
-        svg = svg_from_diff(diff, a, b, labels=labels)
-        say(f"drawn: {layers.write_drawing(svg, Path(view.draw))}")
 
 
 def frame(request: DiffRequest, caller: Caller) -> DataFrame:

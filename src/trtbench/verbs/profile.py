@@ -55,6 +55,9 @@ TABLES = (".csv", ".json")
 class ProfileView(LayersView, PlanView):
     """What is shown of the layers."""
 
+    draw: File | None = option(
+        None, "Draw the layers as FILE.svg, to be opened in a browser.", kind=FILE
+    )
     colour: Literal["time", "precision", "roofline"] = option(
         "time", "What colours say in the drawing."
     )

@@ -187,8 +187,7 @@ def show(found: Swept, request: ChoiceRequest, view: SweepView) -> int | None:
     if view.as_json:
         _print_json(results, folder, chosen)
     else:
-        advice = results.advice
-        draw(document_from_sweep(results.rows, chosen=chosen, where=where, by=by, advice=advice))
+        draw(document_from_sweep(results.rows, chosen=chosen, where=where, by=by))
     pictures = [path for path in paths if path.suffix == ".png"]
     shown = f"; {len(pictures)} pictures in {pictures[0].parent.name}/" if pictures else ""
     say(f"wrote {len(paths)} files to {folder}; start with {paths[0].name}{shown}")
@@ -217,7 +216,7 @@ def _print_json(results: Results, folder: Path, chosen: Chosen | None) -> None:
     from trtbench.report.sections.sweep import json_from_rows
 
     document = msgspec.json.decode(json_from_rows(results.rows, title=folder.name))
-    document |= {"folder": str(folder), "advice": results.advice}
+    document |= {"folder": str(folder)}
     if chosen is not None:
         document |= {"chosen": [row.runs for row in chosen.rows], "unknown": chosen.unknown}
     print_json(document)

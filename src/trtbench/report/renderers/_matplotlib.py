@@ -54,8 +54,6 @@ TITLE_LENGTH = NAME_LENGTH = 60
 BAR_NAME_LENGTH = 40
 LABELLED_BARS = 40
 """Beside more bars than this, numbers would be a wall of text."""
-LEAST_AREA, MOST_AREA = 60.0, 620.0
-"""Of a mark, in square points."""
 MOST_POINTS = 600
 """Points of one cloud; lowest and highest of every stretch are kept."""
 MOST_RINGS = 400
@@ -415,16 +413,7 @@ class _Painter:
             axes.vlines(at, low, high, color=colour, linewidth=1.6, zorder=2)
         for place, words in enumerate(line.texts):
             self.note(axes, words, (x[place], y[place]), (9, -15), color=charts.GREY)
-        if line.sizes:
-            areas = [LEAST_AREA + MOST_AREA * size for size in line.sizes]
-            mark = SHAPES[charts.shape(line.role)]
-            axes.scatter(
-                x, y, s=areas, alpha=0.8, zorder=4, color=colour, marker=mark,
-                edgecolors=charts.PAPER,
-            )  # fmt: skip
-            # In the legend all marks are of one size, or they would cover the names.
-            axes.plot([], [], mark, ms=8, **common)
-        elif line.style == "points":
+        if line.style == "points":
             # In an SVG each mark would be an element; very short dashes are one path for all.
             size = 5.0 if len(x) < 400 else 3.2
             kept = np.linspace(0, len(x) - 1, min(len(x), MOST_POINTS)).astype(int)
@@ -440,10 +429,11 @@ class _Painter:
                 "beyond": {"linestyle": "", "marker": "^", "ms": 8, "mew": 0, "clip_on": False},
                 "dotted": {"linestyle": (0, (1, 1.6)), "alpha": 0.8},
                 "both": {"linestyle": dashes, "marker": "o", "ms": 9},
+                "mark": {"linestyle": "", "marker": SHAPES[charts.shape(line.role)], "ms": 12},
             }
             look = looks.get(line.style, {"linestyle": dashes})
             axes.plot(x, y, zorder=3, **look, **common)
-        if line.style == "points" and not line.sizes and len(x) > HINTED_POINTS:
+        if line.style == "points" and len(x) > HINTED_POINTS:
             return  # a cloud: what stands out of it has a line of its own
         known = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
         if len(known) > HINTED_POINTS:
@@ -467,7 +457,7 @@ class _Painter:
         count, groups = len(chart.categories), chart.groups
         places = np.arange(count, dtype=np.float64)
         self._name_rows(axes, chart.categories)
-        ends = np.array(chart.starts, dtype=float) if chart.starts else np.zeros(count)
+        ends = np.zeros(count)
         height = 0.74 if chart.stacked else 0.8 / len(groups)
         longest = np.zeros(count)
         for number, group in enumerate(groups):

@@ -25,8 +25,7 @@ def json_bytes(document: Document) -> bytes:
 
 def plain_value(document: Document) -> dict[str, object]:
     """Collect what is encoded: the facts for programs, and beside them the document."""
-    bare = document.without_drawings().having(data={})
-    return {**document.data, "document": bare}
+    return {**document.data, "document": document.having(data={})}
 
 
 def document_from_json(data: bytes) -> Document:

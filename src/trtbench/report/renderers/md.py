@@ -17,7 +17,6 @@ from trtbench.report.document import (
     Cards,
     Code,
     Document,
-    Drawing,
     Figure,
     FindingList,
     FindingOf,
@@ -118,8 +117,6 @@ def _block(block: Block, *, rows: int, folded: bool = False) -> Iterable[str]:
         yield f"![{escape(block.title)}]({png.file_name(block)})"
         if block.caption:
             yield f"*{escape(block.caption)}*"
-    elif isinstance(block, Drawing):
-        yield f"[{escape(block.title)}]({png.file_name(block)})"
     elif isinstance(block, FindingList):
         lines = [_finding(each) for each in block.items]
         yield "\n".join(lines[:OPEN_FINDINGS])

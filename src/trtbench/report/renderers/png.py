@@ -1,4 +1,4 @@
-"""Every figure of the document as a PNG file, its drawings as SVG, and copies of pictures."""
+"""Every figure of the document as a PNG file, and copies of pictures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import util
 from pathlib import Path
 
 from trtbench.host.files import write_output
-from trtbench.report.document import Document, Drawing, Figure, Picture
+from trtbench.report.document import Document, Figure, Picture
 
 
 def render(document: Document, folder: Path) -> list[Path]:
@@ -23,8 +23,7 @@ def render(document: Document, folder: Path) -> list[Path]:
         if path.resolve() != Path(picture.path).resolve():
             shutil.copyfile(picture.path, path)
         paths.append(path)
-    drawings = document.drawings()
-    return [*paths, *(write_output(folder / file_name(each), each.svg) for each in drawings)]
+    return paths
 
 
 def can_draw() -> bool:
@@ -32,11 +31,10 @@ def can_draw() -> bool:
     return util.find_spec("matplotlib") is not None
 
 
-def file_name(block: Figure | Picture | Drawing) -> str:
+def file_name(block: Figure | Picture) -> str:
     """Name the file of a block, with letters that every file system takes."""
-    endings = {Figure: ".png", Drawing: ".svg"}
-    picture = Path(block.path).suffix.lower() if isinstance(block, Picture) else ""
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", block.id) + endings.get(type(block), picture)
+    ending = Path(block.path).suffix.lower() if isinstance(block, Picture) else ".png"
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", block.id) + ending
 
 
 def png_bytes(figure: Figure) -> bytes:

@@ -7,19 +7,17 @@ of mappings with ``path`` and optionally ``title`` and ``caption``, relative to 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from trtbench.analysis.onnx_graph import words_from_preparation
+from trtbench.analysis.sweep import pareto_front
 from trtbench.core.metrics import is_share
 from trtbench.core.run import Run, Scalar, Score
 from trtbench.core.units import (
-    MISSING,
-    common_unit,
     counted,
-    text_from_bytes,
     text_from_seconds,
     unit_for_seconds,
 )
@@ -46,7 +44,6 @@ from trtbench.report.run_facts import (
     file_stem,
     headline_summary,
     headline_title,
-    joules_per_item,
     named,
     score_text,
     scores_of,
@@ -73,8 +70,6 @@ PARTS_MEANING = (
     "outputs (NMS included), in numpy on the host."
 )
 MOST_PICTURES = 12
-MOST_METRICS = 5
-"""More columns than this are wider than a page; the table before has all."""
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif")
 SHOWN_ROWS = 50
 MOST_MARKS = 40
@@ -109,77 +104,11 @@ def make_accuracy(runs: Sequence[Run]) -> Section | None:
         )
         caption = "Low and high: the interval of the score, as the evaluation states it."
         blocks.append(table("accuracy", rows, columns, caption=caption))
-        blocks += [*_same_bytes(runs), *_item_parts(runs)]
     pictures = list(_run_pictures(runs))
     blocks += pictures[:MOST_PICTURES]
     if len(pictures) > MOST_PICTURES:
         blocks.append(Text(f"{MOST_PICTURES} of {len(pictures)} pictures are shown."))
     return section_of("accuracy", "Accuracy", blocks)
-
-
-def _same_bytes(runs: Sequence[Run]) -> Iterator[Block]:
-    """List scores, latency, memory, energy and size of the same model file side by side."""
-    judged = [
-        (label, run, scores, head)
-        for label, run in named(runs)
-        if (scores := scores_of(run)) and (head := headline_summary(run))
-    ]
-    if not judged:
-        return
-
-    def score(metric: str, row: Any) -> Cell:
-        found = row[2].get(metric)
-        return Cell(found.value, score_text(found, found.value)) if found else Cell()
-
-    def host(row: Any) -> float | None:
-        found = (each.peak_memory_bytes for each in row[1].record.launches)
-        return max((each for each in found if each), default=None)
-
-    def device(row: Any) -> float | None:
-        own = [e.process_memory_bytes for e in row[1].telemetry if e.process_memory_bytes]
-        used = [e.memory_used_bytes for e in row[1].telemetry if e.memory_used_bytes]
-        return max(own or used, default=None)
-
-    metrics = list(dict.fromkeys(metric for row in judged for metric in row[2]))[:MOST_METRICS]
-    columns = (
-        column("run", get=0),
-        column("sha256", "SHA-256", lambda x: (x[1].record.spec.model.sha256 or MISSING)[:12]),
-        *(column(metric, metric, partial(score, metric), "right") for metric in metrics),
-        column("median_s", get=lambda row: row[3].typical),
-        column("host_memory_bytes", "Host memory", host, "bytes"),
-        column("device_memory_bytes", "Device memory", device, "bytes"),
-        column("energy_per_item_j", "J per item", lambda row: joules_per_item(row[1]), "number"),
-        column("size_bytes", get=lambda row: row[1].record.spec.model.size_bytes),
-    )
-    caption = (
-        "Scores are those of the very file whose latency was measured. Memory is the peak of a "
-        "measuring process; where a device does not report it by process, the peak on the device."
-    )
-    unit = common_unit(head.typical for *_, head in judged)
-    yield table("same_bytes", judged, columns, caption=caption, unit=unit)
-
-
-def _item_parts(runs: Sequence[Run]) -> Iterator[Block]:
-    """List where the time of one item went in the pass that took the scores."""
-    carried = ((label, run.extra.get("item_parts")) for label, run in named(runs))
-    rows = [
-        (label, found)
-        for label, found in carried
-        if isinstance(found, Mapping) and isinstance(found.get("seconds"), Mapping)
-    ]
-    if rows:
-        timed = dict.fromkeys(str(found["timed"]) for _, found in rows if found.get("timed"))
-        columns = (column("run", get=0), *_part_columns(lambda row: row[1]["seconds"]))
-        caption = f"{capitalized('; '.join(timed))}. {PARTS_MEANING}"
-        yield table("item_parts", rows, columns, caption=caption)
-
-
-def _part_columns(seconds: Callable[[Any], Mapping[str, float]]) -> Iterator[Column]:
-    def time(name: str, row: Any) -> float | None:
-        return seconds(row).get(name)
-
-    for name, key, title, rank in PARTS:
-        yield column(key, title, partial(time, name), "seconds", rank=rank)
 
 
 def _run_pictures(runs: Sequence[Run]) -> Iterator[Picture]:
@@ -211,7 +140,7 @@ def make_pareto(runs: Sequence[Run]) -> Section | None:
         return None
     metric = counts.most_common(1)[0][0]
     points = [
-        _Point(label, f"run:{index}", head.typical / items, score, run.record.spec.model.size_bytes)
+        _Point(label, f"run:{index}", head.typical / items, score)
         for index, (label, run) in enumerate(named(runs))
         if (head := headline_summary(run))
         and (score := scores_of(run).get(metric))
@@ -228,19 +157,6 @@ class _Point(NamedTuple):
     role: str
     per_item_s: float
     score: Score
-    size_bytes: int | None
-
-
-def front(points: Sequence[tuple[float, float]], *, less: bool) -> list[int]:
-    """Choose the points that no other beats: faster first, each more accurate than the last."""
-    chosen: list[int] = []
-    sign = 1 if less else -1
-    best = float("inf")
-    for place in sorted(range(len(points)), key=lambda i: (points[i][0], sign * points[i][1])):
-        if sign * points[place][1] < best:
-            chosen.append(place)
-            best = sign * points[place][1]
-    return chosen
 
 
 def _pareto_figure(points: Sequence[_Point], metric: str, runs: Sequence[Run]) -> Figure:
@@ -249,33 +165,26 @@ def _pareto_figure(points: Sequence[_Point], metric: str, runs: Sequence[Run]) -
     declared = points[0].score.declared
     share = declared.is_share and all(point.score.value <= 1 for point in points)
     whole = 100.0 if share else 1.0
-    less = declared.better == "low"
-    pairs = [(point.per_item_s, point.score.value) for point in points]
-    best = front(pairs, less=less) if declared.better else []
-    largest = max((each.size_bytes or 0 for each in points), default=0)
-    few = len(points) <= MOST_TEXTS  # many large marks would cover each other
+    best: list[_Point] = []
+    if declared.better:
+        pairs = [{"time": point.per_item_s, "score": point.score.value} for point in points]
+        chosen = pareto_front(pairs, better={"time": "low", "score": declared.better})
+        best = sorted((points[k] for k in chosen), key=lambda point: point.per_item_s)
     lines: list[Line] = []
     if len(best) > 1:
-        x = [points[i].per_item_s / scale for i in best]
-        y = [whole * points[i].score.value for i in best]
-        texts = [points[i].name for i in best] if len(best) <= MOST_TEXTS else ()
-        lines.append(line("Pareto front", "front", x, y, "dotted", texts=texts))
+        x, y = [each.per_item_s / scale for each in best], [each.score.value for each in best]
+        texts = [each.name for each in best] if len(best) <= MOST_TEXTS else ()
+        lines.append(line("Pareto front", "front", x, y, "dotted", scale=1 / whole, texts=texts))
     for point in points:
-        size = point.size_bytes / largest if point.size_bytes and largest else 0.5
-        name = f"{point.name} ({text_from_bytes(point.size_bytes)})"
         x, y = [point.per_item_s / scale], [point.score.value]
         ends = [point.score.interval] if point.score.interval else ()
-        drawn = line(name, point.role, x, y, "points", scale=1 / whole, ends=ends)
-        lines.append(drawn.having(sizes=(size if few else 0.4 * size,)))
-    title = f"{headline_title(runs)}, median per item"
+        lines.append(line(point.name, point.role, x, y, "mark", scale=1 / whole, ends=ends))
     far = max(times) > FAR * min(times)
-    axis = Axis(title, unit, "log" if far else "linear")
-    words = f"Best is the {'lower' if less else 'upper'} left."
+    axis = Axis(f"{headline_title(runs)}, median per item", unit, "log" if far else "linear")
+    caption = f"Best is the {'lower' if declared.better == 'low' else 'upper'} left."
     if not best:
-        words = f"No front: the task does not declare whether a low or a high {metric} is better."
-    alone = f" {points[best[0]].name} is best in both." if len(best) == 1 else ""
+        caption = f"No front: it is not declared whether a low or a high {metric} is better."
     chart = curves(axis, Axis(metric, "%" if share else None), lines)
-    caption = f"{words}{alone} The area of a mark is the size of the model's file."
     return Figure("pareto", f"{metric} against latency", chart, caption)
 
 
@@ -356,9 +265,13 @@ def _score_table(evaluation: Evaluation) -> Table:
 
 def _split_table(evaluation: Evaluation) -> Table:
     """List where the time of an item went, in the pass that took the scores."""
+
+    def part(name: str, model: Evaluated) -> float | None:
+        return model.split.item_parts_s.get(name)
+
     columns = (
         column("model", get="label"),
-        *_part_columns(lambda model: model.split.item_parts_s),
+        *(column(key, title, partial(part, k), "seconds", rank=r) for k, key, title, r in PARTS),
         column("items_per_s", "Items/s inference", "split.items_per_s", "rate"),
         column("items_per_s_all", "Items/s all", "split.items_per_s_all", "rate", rank=1),
     )

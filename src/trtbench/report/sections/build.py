@@ -1,4 +1,4 @@
-"""How models were made: engines built, ONNX files converted, and where the time of a build went.
+"""How models were made: engines built, tactics tried, ONNX files converted.
 
 Runs carry the record beside an engine as ``extra["build"]`` and what the log of its build says as
 ``extra["build_log"]``.
@@ -7,27 +7,24 @@ Runs carry the record beside an engine as ``extra["build"]`` and what the log of
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from trtbench.analysis.onnx_graph import words_from_preparation
 from trtbench.analysis.scores import is_unusual
 from trtbench.core.results import Artefact, Sidecar, TensorDiff
 from trtbench.core.run import Run, Scalar
 from trtbench.core.units import (
-    MISSING,
-    counted,
     text_from_bytes,
     text_from_seconds,
-    unit_for_seconds,
 )
-from trtbench.report.charts import Axis, Bars, bar_group
 from trtbench.report.document import (
     Block,
     Cell,
     Column,
     Document,
-    Figure,
+    KeyValues,
     Section,
+    Table,
     Text,
     cell_of,
     column,
@@ -36,7 +33,7 @@ from trtbench.report.document import (
     section_of,
     table,
 )
-from trtbench.report.run_facts import named, shortened, title_of_key, value_text
+from trtbench.report.run_facts import flat_facts, named, shortened, title_of_key, value_text
 
 ORDER = 85
 
@@ -49,55 +46,24 @@ NAME_LENGTH = 48
 
 
 def make(runs: Sequence[Run]) -> Section | None:
-    """Draw the time of each build, and list the facts of its record."""
-    records: dict[str, dict[str, Scalar]] = {}  # each engine once, by the first run of it
-    times: dict[str, BuildTime] = {}
-    seen = set()
+    """List the facts of the record of each build, and the layers that took longest to tune."""
+    rows: list[tuple[str, dict[str, Any]]] = []
+    records: dict[str, KeyValues] = {}  # each engine once, by the first run of it
     for label, run in named(runs):
         build, log = run.extra.get("build"), run.extra.get("build_log")
         engine = run.record.spec.model.sha256 or run.record.spec.model.path
-        if isinstance(build, Mapping) and engine not in seen:
-            seen.add(engine)
-            records[label] = dict(_flat(build))
-        time = _build_time(label, log) if isinstance(log, Mapping) else None
-        if time is not None:
-            times.setdefault(label, time)
-    blocks: list[Block] = list(_time_blocks(list(times.values())[:MOST_ENGINES]))
-    shown = dict(list(records.items())[:MOST_ENGINES])
-    keys = list(dict.fromkeys(key for facts in shown.values() for key in facts))[:MOST_FACTS]
-
-    def engine_column(number: int, name: str, facts: Mapping[str, Scalar]) -> Column:
-        def cell(key: str) -> Cell:
-            value = facts.get(key)
-            if isinstance(value, bool):
-                return Cell(value, "yes" if value else "no")
-            if isinstance(value, str):
-                return Cell(value, shortened(value, length=MOST_LETTERS))
-            known = value is not None
-            return Cell(value, value_text(key, value) if known else MISSING)
-
-        return column(f"engine_{number}", shortened(name, length=32), cell)
-
-    if keys:
-        columns = (
-            column("fact", "Fact", lambda key: title_of_key(key).replace(".", " · ")),
-            *(engine_column(number, *each) for number, each in enumerate(shown.items(), start=1)),
-        )
-        more = f"The first {len(shown)} of {len(records)} engines."
-        caption = more if len(records) > len(shown) else None
-        blocks.append(table("build", keys, columns, caption=caption))
-    return section_of("build", "Build", blocks)
+        if isinstance(build, Mapping) and engine not in records:
+            facts = list(flat_facts(build))[:MOST_FACTS]
+            pairs = [(title_of_key(key).replace(".", " · "), _fact(key, v)) for key, v in facts]
+            records[engine] = key_values(f"build_{len(records)}", [("engine", label), *pairs])
+        rows += _tactics(label, log) if isinstance(log, Mapping) else []
+    blocks: list[Block] = [_tactic_table(rows)] if rows else []
+    return section_of("build", "Build", [*blocks, *list(records.values())[:MOST_ENGINES]])
 
 
-def _flat(value: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Scalar]]:
-    for key, each in value.items():
-        name = f"{prefix}{key}"
-        if isinstance(each, Mapping):
-            yield from _flat(each, f"{name}.")
-        elif isinstance(each, (list, tuple)):
-            yield name, " ".join(str(part) for part in each)
-        elif isinstance(each, (str, int, float, bool)):
-            yield name, each
+def _fact(key: str, value: Scalar) -> Cell:
+    text = shortened(value, length=MOST_LETTERS) if isinstance(value, str) else None
+    return Cell(value, text or value_text(key, value))
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -108,48 +74,15 @@ def _number(value: object) -> float | None:
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
-# ---- the time of a build, from its verbose log
+# ---- the tactics of a build, from its verbose log
 
 
-class BuildTime(NamedTuple):
-    """One build: seconds by phase, and its layers from the most costly on."""
-
-    name: str
-    phases_s: dict[str, float]
-    layers: list[dict[str, Any]]
-
-
-def _build_time(name: str, document: Mapping[str, object]) -> BuildTime | None:
-    """Read ``build.metadata.json``; ``None`` where it says nothing about time."""
-    trace, facts = _mapping(document.get("build_trace")), _mapping(document.get("build_facts"))
-    logged = _mapping(trace.get("phases_s"))
-    found = trace.get("layers")
+def _tactics(name: str, document: Mapping[str, object]) -> list[tuple[str, dict[str, Any]]]:
+    """List the layers of ``build.metadata.json`` whose tactics took longest to try."""
+    found = _mapping(document.get("build_trace")).get("layers")
     layers = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-    layers = sorted((each for each in layers if each.get("tried")), key=lambda each: -cost_s(each))
-
-    def fact(key: str) -> float:
-        return _number(facts.get(key)) or 0.0
-
-    def phase(key: str) -> float:
-        return _number(logged.get(key)) or 0.0
-
-    # Phases that do not contain one another.
-    parse, generate = fact("parse_s"), fact("generate_s")
-    compiled = phase("Subgraph compilation")
-    graph = phase("Graph construction") + phase("Graph optimization")
-    selection = max(phase("Tactic selection"), compiled)
-    parts = {
-        "parsing": parse,
-        "graph": graph,
-        "trying tactics": selection - compiled,
-        "compiling subgraphs": compiled,
-        "calibration": fact("calibration_s"),
-        "rest of the builder": max(generate - graph - selection, 0.0),
-    }
-    whole = fact("build_s") or parse + generate
-    parts["rest"] = max(whole - sum(parts.values()), 0.0)
-    phases = {name: seconds for name, seconds in parts.items() if whole and seconds > 0}
-    return BuildTime(name, phases, layers) if phases or layers else None
+    tried = sorted((each for each in layers if each.get("tried")), key=lambda each: -cost_s(each))
+    return [(name, each) for each in tried[:MOST_LAYERS]]
 
 
 def cost_s(layer: Mapping[str, Any]) -> float:
@@ -163,49 +96,24 @@ def tried_of(layer: Mapping[str, Any]) -> int:
     return int((_number(layer.get("tried")) or 0) + (_number(layer.get("tried_within")) or 0))
 
 
-def _time_blocks(builds: Sequence[BuildTime]) -> Iterator[Block]:
-    """Draw the phases of each build, and list the layers whose tactics took longest to try."""
-    phased = [each for each in builds if each.phases_s]
-    if phased:
-        unit, scale = unit_for_seconds(max(sum(each.phases_s.values()) for each in phased))
-        names = dict.fromkeys(name for each in phased for name in each.phases_s)
-        groups = (
-            bar_group(name, f"run:{k}", [each.phases_s.get(name) for each in phased], scale=scale)
-            for k, name in enumerate(names)
-        )
-        engines = tuple(shortened(each.name, length=NAME_LENGTH) for each in phased)
-        chart = Bars(Axis("Time of the build", unit, low=0), "Engine", engines, tuple(groups))
-        yield Figure("build_phases", "Where the build's time went, by phase", chart)
-    tuned = [each for each in builds if each.layers]
-    if tuned:
-        first = tuned[0]
-        shown = first.layers[:MOST_LAYERS]
-        unit, scale = unit_for_seconds(cost_s(shown[0]) or 1e-3)
-        tried = [counted(tried_of(each), "tactic") for each in shown]
-        group = bar_group("time spent", "run:0", map(cost_s, shown), scale=scale, labels=tried)
-        layers = tuple(shortened(str(each["name"]), length=NAME_LENGTH) for each in shown)
-        chart = Bars(Axis("Time spent trying tactics", unit, low=0), "Layer", layers, (group,))
-        title = "Where the build's time went, by layer"
-        yield Figure("build_layers", title, chart, f"The slowest layers of {first.name}.")
-        rows = [(each.name, layer) for each in tuned for layer in each.layers[:MOST_LAYERS]]
-        columns = (
-            column("engine", "Engine", lambda row: shortened(row[0], length=NAME_LENGTH)),
-            column("layer", "Layer", lambda row: shortened(str(row[1]["name"]), length=80)),
-            column("runner", "Runner", lambda row: str(row[1].get("runner") or "")),
-            column("tried", "Tactics tried", lambda row: tried_of(row[1]), "count"),
-            column("spent_s", "Time spent", lambda row: cost_s(row[1]), "time"),
-            column("chosen", "Tactic chosen", _chosen),
-        )
-        caption = (
-            "The layers whose tactics took longest to try. Where the log does not say how long "
-            "that was, one call of every tactic is counted."
-        )
-        yield table("build_tactics", rows, columns, caption=caption)
+def _tactic_table(rows: Sequence[tuple[str, dict[str, Any]]]) -> Table:
+    def chosen(row: tuple[str, dict[str, Any]]) -> str:
+        tactic = _mapping(row[1].get("chosen"))
+        return shortened(str(tactic.get("name") or tactic.get("id") or ""), length=80)
 
-
-def _chosen(row: tuple[str, Mapping[str, object]]) -> str:
-    tactic = _mapping(row[1].get("chosen"))
-    return shortened(str(tactic.get("name") or tactic.get("id") or ""), length=80)
+    columns = (
+        column("engine", "Engine", lambda row: shortened(row[0], length=NAME_LENGTH)),
+        column("layer", "Layer", lambda row: shortened(str(row[1]["name"]), length=80)),
+        column("runner", "Runner", lambda row: str(row[1].get("runner") or "")),
+        column("tried", "Tactics tried", lambda row: tried_of(row[1]), "count"),
+        column("spent_s", "Time spent", lambda row: cost_s(row[1]), "time"),
+        column("chosen", "Tactic chosen", chosen),
+    )
+    caption = (
+        "The layers whose tactics took longest to try. Where the log does not say how long "
+        "that was, one call of every tactic is counted."
+    )
+    return table("build_tactics", rows, columns, caption=caption)
 
 
 # ---- what build, export and quantize made

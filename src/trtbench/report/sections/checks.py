@@ -7,7 +7,7 @@ any numbers; ``run.extra["output_comparison"]`` is the content of ``output_diff.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,7 @@ from trtbench.report.document import (
     section_of,
     table,
 )
-from trtbench.report.run_facts import named
+from trtbench.report.run_facts import flat_facts, named
 
 if TYPE_CHECKING:
     from trtbench.analysis.check import Candidate, Checked
@@ -71,9 +71,9 @@ def make(runs: Sequence[Run]) -> Section | None:
     for number, (label, run) in enumerate(named(runs), start=1):
         checks = run.extra.get("checks")
         for each in checks if isinstance(checks, (list, tuple)) else ():
-            if facts := dict(_flat(msgspec.to_builtins(each))):
+            if facts := dict(flat_facts(msgspec.to_builtins(each))):
                 rows.append({"run": label, **facts})
-        if pairs := list(_flat(run.extra.get("output_comparison")))[:MOST_FACTS]:
+        if pairs := list(flat_facts(run.extra.get("output_comparison")))[:MOST_FACTS]:
             blocks.append(Text(f"Comparison of outputs, {label}:"))
             cells = ((name, _fact_cell(value)) for name, value in pairs)
             blocks.append(key_values(f"output_comparison_{number}", cells))
@@ -88,18 +88,6 @@ def make(runs: Sequence[Run]) -> Section | None:
         names = list(dict.fromkeys(name for row in rows for name in row))[:MOST_COLUMNS]
         blocks.insert(0, table("checks", rows, map(fact, names)))
     return section_of("checks", "Numeric checks", blocks)
-
-
-def _flat(value: object, prefix: str = "") -> Iterator[tuple[str, Scalar]]:
-    if prefix and isinstance(value, (str, int, float, bool)):
-        yield prefix, value
-    pairs: Iterable[tuple[object, object]] = ()
-    if isinstance(value, Mapping):
-        pairs = value.items()
-    elif isinstance(value, list):
-        pairs = enumerate(value)
-    for key, each in pairs:
-        yield from _flat(each, f"{prefix}.{key}" if prefix else str(key))
 
 
 def _fact_cell(value: Scalar) -> Cell:
@@ -295,7 +283,8 @@ def answer(result: Localization) -> str:
     else:
         cause = f"{worst.node} {range_words(seen, named=seen.node != worst.node)}"
     if found.met:
-        return f"{cause}; {_kept_words(result)}."
+        kept = f"{_some(found.kept)} kept in full precision"
+        return f"{cause}; {kept}: {_value(found, found.repaired)} ({_was(found)})."
     if found.met is False:
         restored = _value(found, found.all_restored)
         reason = f"all groups restored give {restored}" if found.in_time else "time was up"
@@ -330,15 +319,6 @@ def range_words(seen: TypeRange, *, named: bool = False) -> str:
         f"has outliers that {seen.type} cannot represent: {_percent(seen.zeroed)} of its "
         f"{of} become 0, the largest is {seen.largest:.4g}"
     )
-
-
-def _kept_words(result: Localization) -> str:
-    found = result.found
-    kept = [group for group in found.groups if group.node in found.kept]
-    count = len({name for group in kept for name in group.nodes})
-    alone = "kept" if found.groups[0].node in found.kept else f"{found.kept[0]} kept"
-    what = alone if count == 1 else f"{count} nodes kept"
-    return f"{what} in full precision: {_value(found, found.repaired)} ({_was(found)})"
 
 
 def _was(found: Localized) -> str:
@@ -420,28 +400,21 @@ def _ranking(found: Localized) -> Table:
     def restored(group: NodeGroup) -> Cell:
         return Cell(group.restored.get(found.metric), _shown(found.metric, group.restored))
 
-    def sqnr_gain(group: NodeGroup) -> Cell:
-        return _decibels(group.sqnr_gain_db, signed=True)
-
     columns = [
         column("node", "Node", fit="shorten"),
         column("op", "Op", rank=4),
         column("restored", "Restored", restored, "right"),
         column("gain", "Gain", gain, "right"),
-        column("sqnr_gain_db", "SQNR gain", sqnr_gain, "right", rank=1),
         column("boundary_db", "SQNR there", there, "right", rank=1),
         column("added", "Adds rel. L2", kind=".3g", rank=5),
         column("nonfinite", "Not finite", kind="right", rank=6),
-        column("nodes", "Nodes", lambda group: len(group.nodes), "right", rank=7),
         column("cause", "Range", cause, fit="wrap", rank=2),
     ]
-    unknown = {"sqnr_gain_db"} if found.metric == "sqnr_db" else set()
     caption = (
         "Restored: the whole model with this group alone in full precision. "
         "SQNR there: behind the group, as it is."
     )
-    shown = [each for each in columns if each[0].key not in unknown]
-    return table("ranking", found.groups[:SHOWN_GROUPS], shown, caption=caption)
+    return table("ranking", found.groups[:SHOWN_GROUPS], columns, caption=caption)
 
 
 def _notes(result: Localization) -> Iterator[str]:
@@ -453,10 +426,6 @@ def _notes(result: Localization) -> Iterator[str]:
         if not found.minimal:
             words = "time was up before it was tried with fewer"
         yield f"Kept for {found.where}: {_some(found.kept)}; {words}."
-    untried = sum(1 for group in found.groups if not group.restored)
-    if untried:
-        why = "time was up" if found.one_by_one else "bisection left them aside, or time was up"
-        yield f"{untried} groups were not restored by themselves: {why}."
     if found.stand_in:
         yield (
             "FP16 and BF16 are computed in FP32 here and rounded after every node, as tensor "

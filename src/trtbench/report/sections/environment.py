@@ -38,6 +38,14 @@ PROTOCOLS = {
     "first": "load, first inference and time to steady state",
 }
 SPANS = ("wall time", "sum of host times", "device stamps")
+STATISTICS = (
+    "Percentiles are observed samples (nearest rank). Samples of one process depend on one "
+    "another, so intervals count effective samples (samples divided by their correlation time), "
+    "and a percentile that they do not support is not shown. With several launches, the "
+    f"{SAMPLE_LEVEL * 100:g} % interval of the median is a t-interval on the logarithms of their "
+    "medians and speaks of launches like these; with one, it lies between two order statistics "
+    "and speaks of this launch only. The standard deviation is that of the sample (n − 1)."
+)
 COLUMNS = {
     "host": "host time runs from before the call to after its completion, by the host's clock",
     "latency": "latency is the sum of the H2D, GPU and D2H spans on the device, not host time",
@@ -91,25 +99,7 @@ def _protocols(records: Sequence[RunRecord]) -> str:
 
 
 def _statistics(runs: Sequence[Run]) -> str:
-    launches = [summary_of(run).launches for run in runs]
-    percent = f"{SAMPLE_LEVEL * 100:g} %"
-    words = [
-        "Percentiles are observed samples (nearest rank). Samples of one process depend on one "
-        "another, so intervals count effective samples (samples divided by their correlation "
-        "time), and a percentile that they do not support is not shown."
-    ]
-    if max(launches, default=1) > 1:
-        words.append(
-            f"With several launches, the {percent} interval of the median is a t-interval on the "
-            "logarithms of the launches' medians and speaks of launches like these."
-        )
-    if min(launches, default=1) == 1:
-        words.append(
-            f"With one launch, the {percent} interval of the median lies between two order "
-            "statistics and speaks of this launch only."
-        )
-    words.append("The standard deviation is that of the sample (n − 1).")
     sources = {summary_of(run).throughput_from for run in runs}
-    if spans := " or ".join(each for each in SPANS if each in sources):
-        words.append(f"Throughput is the number of queries divided by {spans}.")
-    return " ".join(words)
+    spans = " or ".join(each for each in SPANS if each in sources)
+    rate = f" Throughput is the number of queries divided by {spans}." if spans else ""
+    return STATISTICS + rate

@@ -51,6 +51,7 @@ MOST_RINGS = 80
 POINTS = 160
 WIDE = 20.0
 """Latencies that differ by more than this factor are drawn on a log scale."""
+BINS = (20, 120)
 STACKED = ("h2d", "gpu", "d2h")
 MOST_POINTS = 1500
 MIDDLE = (0.05, 0.95)
@@ -81,8 +82,6 @@ def make_latency(runs: Sequence[Run]) -> Section | None:
         unit, scale = unit_for_seconds(float(np.median([np.median(row.samples) for row in rows])))
         for row in rows:
             row.samples = row.samples / scale
-        if words := words_on_protocols([row.run for row in rows]):
-            blocks.append(Text(words))
         if (count := len(rows)) > MOST_PANELS:
             note = (
                 f"Histograms and series show the first {MOST_PANELS} of {count} runs, box plots "
@@ -132,25 +131,11 @@ def _axis(rows: Sequence[_Row], unit: str) -> Axis:
     return Axis(title, unit, "log" if log else "linear", low, high)
 
 
-def _bin_edges(columns: Sequence[Column], axis: Axis) -> Column:
-    """Divide the range by the Freedman–Diaconis rule of the most regular column, 20 to 120 bins."""
-    assert axis.low is not None
-    assert axis.high is not None
-    log = axis.scale == "log"
-    widths = []
-    for samples in columns:
-        q1, q3 = np.quantile(np.log(samples) if log else samples, (0.25, 0.75))
-        widths.append(2 * float(q3 - q1) / len(samples) ** (1 / 3))
-    width = min((each for each in widths if each > 0), default=0.0)
-    span = math.log(axis.high / axis.low) if log else axis.high - axis.low
-    count = int(np.clip(span / width if width else 40, 20, 120))
-    space = np.geomspace if log else np.linspace
-    return np.asarray(space(axis.low, axis.high, count + 1), np.float64)
-
-
 def _histogram(rows: Sequence[_Row], unit: str, scale: float) -> Figure:
     axis = _axis(rows, unit)
-    edges = _bin_edges([row.samples for row in rows], axis)
+    count = int(np.clip(max(len(row.samples) for row in rows) // 5, *BINS)) + 1
+    space = np.geomspace if axis.scale == "log" else np.linspace
+    edges = space(axis.low or 0.0, axis.high or 0.0, count)
     groups = []
     for row in rows:
         marks = []
@@ -194,15 +179,12 @@ def _series(rows: Sequence[_Row], unit: str) -> Figure:
     seconds = Axis("Time since the measurement began", "s")
     x = seconds if by_time else Axis("Sample, in order of time")
     chart = Lines(x, Axis(headline_title([row.run for row in rows]), unit), panels)
-    caption = (
-        "Circles are outliers (three interquartile ranges), triangles lie above the drawn range; "
-        "the unbroken line is the running median."
-    )
+    caption = "Triangles lie above the drawn range; the unbroken line is the running median."
     caption += " Each run has its own range." if len(panels) > 1 else ""
     return Figure("latency_series", "Latency over time", chart, caption)
 
 
-def _thin(samples: Column, most: int = MOST_POINTS) -> NDArray[np.int64]:
+def thinned(samples: Column, most: int = MOST_POINTS) -> NDArray[np.int64]:
     """Positions to draw: the lowest and highest of every stretch, so no spike is lost."""
     if len(samples) <= most:
         return np.arange(len(samples))
@@ -219,19 +201,14 @@ def _series_panel(row: _Row, *, by_time: bool) -> Panel:
     start, launch, values = times.start, times.launch, row.samples
     x = start[finite] if by_time and start is not None else np.flatnonzero(finite).astype(float)
     low, high = _ends([values])
-    inside = (values >= low) & (values <= high)
-    q1, q3 = np.quantile(values, (0.25, 0.75))
-    far = (values < q1 - 3 * (q3 - q1)) | (values > q3 + 3 * (q3 - q1))
-    plain, rings, above = (
-        np.flatnonzero(which) for which in (inside & ~far, inside & far, values > high)
+    inside, above = (
+        np.flatnonzero((values >= low) & (values <= high)),
+        np.flatnonzero(values > high),
     )
-    plain = plain[_thin(values[plain])]
-    lines = [line(row.name, row.role, x[plain], values[plain], "points")]
-    if len(rings):
-        rings = rings[_thin(values[rings], MOST_RINGS)]
-        lines.append(line("outlier", "outlier", x[rings], values[rings], "ring"))
+    shown = inside[thinned(values[inside])]
+    lines = [line(row.name, row.role, x[shown], values[shown], "points")]
     if len(above):
-        at = x[above[_thin(values[above], MOST_RINGS)]]
+        at = x[above[thinned(values[above], MOST_RINGS)]]
         lines.append(line("above the range", "outlier", at, [high] * len(at), "beyond"))
     stretches = np.array_split(np.arange(len(values)), max(1, min(60, len(values) // 8)))
     medians = [float(np.median(values[part])) for part in stretches]

@@ -23,7 +23,7 @@ from trtbench.core.units import (
 )
 from trtbench.layers import diff as engine_diff
 from trtbench.layers.cost import peak_of, with_rates
-from trtbench.layers.diff import Cause, Change, EngineDiff, Reconciliation, Why, why
+from trtbench.layers.diff import Cause, Change, EngineDiff, Reconciliation, Why
 from trtbench.layers.join import join_layers
 from trtbench.layers.table import (
     EngineFacts,
@@ -33,16 +33,14 @@ from trtbench.layers.table import (
     PrecisionTruth,
     facts_from_run,
     groups_of,
-    precision_truth,
 )
-from trtbench.report.charts import Axis, BarGroup, Bars, bar_group
+from trtbench.report.charts import Axis, Bars, bar_group
 from trtbench.report.document import (
     Block,
     Cell,
     Code,
     Details,
     Document,
-    Drawing,
     Figure,
     Section,
     Table,
@@ -55,23 +53,17 @@ from trtbench.report.document import (
     section_of,
     table,
 )
-from trtbench.report.engine_svg import svg_from_diff, svg_from_engine
 from trtbench.report.run_facts import named, shortened
 
 ORDER = 60
 
 TOP = 30
 MOST_FIGURES = 6
-MOST_DRAWN = 1500
-"""Layers of an engine that is drawn in a page; trtbench profile --draw draws larger ones."""
 MOST_PAIRS = 3
 """Runs that are compared with the first; a report of many runs has tables enough."""
-MOST_DRAWN_PAIRS = 800
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8", "fp8")
 
 UNMET_SHOWN = 5
-STEPS = 12
-"""Changes that have a bar of their own in a waterfall; the rest is two bars, slower and faster."""
 SHOWN_CAUSES = 6
 LEAST = 0.01
 """Share of the difference below which a cause is not worth a paragraph."""
@@ -119,34 +111,12 @@ def _run_blocks(
         ordered = sorted(rated.layers, key=lambda layer: -layer.seconds)
         every = _layer_table(ordered, rated, id=f"layers{suffix}")
         yield Details(f"All {text_from_count(len(ordered))} layers{of}", (every,))
-    if not drawn:
-        return
-    if rated.detailed:
-        truth = precision_truth(rated, asked=facts.asked)
-        yield Details(f"By precision{of}", tuple(precision_blocks(truth, suffix=suffix)))
-    sums = engine_diff.reconcile(
-        rated,
-        facts.gpu_s,
-        profiled_gpu_s=facts.profiled_gpu_s,
-        cuda_graph=facts.cuda_graph,
-        host_s=facts.host_s,
-    )
-    if sums is not None and sums.gpu_s is not None:
-        yield Details(f"Breakdown{of}", tuple(sums_blocks(rated, sums, suffix=suffix)))
-    if rated.detailed and len(rated.layers) <= MOST_DRAWN:
-        title = f"The engine{of}"
-        prefix = f"R{suffix.lstrip('_')}L"
-        svg = svg_from_engine(rated, title=title, prefix=prefix, in_page=True)
-        drawing = Drawing(f"engine{suffix}", title, svg)
-        yield Details(f"Drawing of the engine{of}", (drawing,))
 
 
 def _pair_blocks(
     one: tuple[str, Run, LayerTable], other: tuple[str, Run, LayerTable], *, suffix: str
 ) -> Iterator[Block]:
     (label_a, run_a, a), (label_b, run_b, b) = one, other
-    labels = label_a, label_b
-    facts = facts_from_run(run_a), facts_from_run(run_b)
     diff = engine_diff.difference(a, b)
     if not any(each.by != "none" for each in diff.changes):
         return  # different networks: nothing can be aligned
@@ -154,27 +124,9 @@ def _pair_blocks(
         f"A is {label_a}, B is {label_b}. Layers are aligned by the ONNX nodes they came from, "
         "then by name, then by position."
     )
-    yield from totals(diff, (facts[0].gpu_s, facts[1].gpu_s))
-    if figure := waterfall(diff, labels, id=f"layers_waterfall{suffix}"):
-        yield figure
-    found = why(a, b, baseline=facts[0], candidate=facts[1])
-    if found is not None and found.causes:
-        columns = (
-            column("cause", "Cause", "title", fit="wrap"),
-            column("cost_s", "Costs", "seconds", "time"),
-            column("explains_s", "Explains", kind="time"),
-            column("share", "Share", kind="share"),
-            column("evidence", "Evidence", lambda x: "; ".join(x.evidence), fit="wrap"),
-            column("try", "What to try", "try_", fit="wrap"),
-        )
-        yield table(f"layers_why{suffix}", found.causes, columns)
+    yield from totals(diff, (facts_from_run(run_a).gpu_s, facts_from_run(run_b).gpu_s))
     every = changes_table(diff, top=None, id=f"layers_diff{suffix}")
     yield Details(f"All layers of {label_a} and {label_b} side by side", (every,))
-    if len(diff.changes) <= MOST_DRAWN_PAIRS:
-        svg = svg_from_diff(diff, a, b, labels=labels, in_page=True)
-        title = f"{label_a} and {label_b}, layer by layer"
-        drawing = Drawing(f"layers_both{suffix}", title, svg)
-        yield Details("Both engines in one drawing", (drawing,))
 
 
 def layers_figure(
@@ -317,7 +269,7 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
     return table(id, shown, columns, caption=f"{len(shown)}{of} layers, {times}", unit=unit)
 
 
-def precision_blocks(truth: PrecisionTruth, *, suffix: str = "") -> Iterator[Block]:
+def precision_blocks(truth: PrecisionTruth) -> Iterator[Block]:
     """Write which types compute, what stayed wide, and what conversions cost."""
     pairs: list[tuple[str, Cell]] = []
     flops = sum(each.flops or 0 for each in truth.types)
@@ -332,7 +284,7 @@ def precision_blocks(truth: PrecisionTruth, *, suffix: str = "") -> Iterator[Blo
         text = f"{counted(int(change.layers), 'layer')}{took}{share}"
         pairs.append((change.name, Cell(change.seconds, text)))
     if pairs:
-        yield key_values(f"precision{suffix}", pairs)
+        yield key_values("precision", pairs)
     if truth.unmet:
         asked, more = truth.unmet[0], len(truth.unmet) - UNMET_SHOWN
         names = "; ".join(
@@ -346,7 +298,7 @@ def precision_blocks(truth: PrecisionTruth, *, suffix: str = "") -> Iterator[Blo
         )
 
 
-def sums_blocks(layers: LayerTable, sums: Reconciliation, *, suffix: str = "") -> Iterator[Block]:
+def sums_blocks(layers: LayerTable, sums: Reconciliation) -> Iterator[Block]:
     """Write how the layers add up to the GPU time."""
     if sums.gpu_s is None:
         whole = "how long a query takes without it was not measured"
@@ -371,7 +323,7 @@ def sums_blocks(layers: LayerTable, sums: Reconciliation, *, suffix: str = "") -
         column("evidence", "Known", 2, rank=1),
         column("because", "Because", 3, fit="wrap"),
     )
-    yield table(f"sums{suffix}", rows, columns)
+    yield table("sums", rows, columns)
 
 
 # ---- two engines
@@ -469,48 +421,6 @@ def changes_table(diff: EngineDiff, *, top: int | None, id: str = "changes") -> 
     left = len(moved) - len(shown)
     caption = f"{left} layers that changed less are not shown" if left else None
     return table(id, shown, columns, caption=caption, unit=unit)
-
-
-def waterfall(diff: EngineDiff, labels: tuple[str, str], *, id: str) -> Figure | None:
-    """Describe the way from A's sum to B's, the largest changes first."""
-    if diff.a_s is None or diff.b_s is None or not max(diff.a_s, diff.b_s):
-        return None
-    changes = [each for each in diff.changes if each.delta_s]
-    steps = [
-        (shortened(each.name.replace("\n", " | "), length=40), each.delta_s)
-        for each in changes[:STEPS]
-    ]
-    rest = [each.delta_s for each in changes[STEPS:]]
-    more = (("slower", sum(d for d in rest if d > 0)), ("faster", sum(d for d in rest if d < 0)))
-    steps += [(f"the rest, {word}", delta) for word, delta in more if delta]
-    unit, scale = unit_for_seconds(max(diff.a_s, diff.b_s))
-    bars = [(0.0, diff.a_s, 0.0, text_from_duration(diff.a_s))]
-    at = diff.a_s
-    for _, delta in steps:
-        bars.append((min(at, at + delta), abs(delta), delta, text_from_difference(delta)))
-        at += delta
-    bars.append((0.0, diff.b_s, 0.0, text_from_duration(diff.b_s)))
-
-    def group(name: str, role: str, sign: int) -> BarGroup:
-        values = (
-            length if (delta > 0) - (delta < 0) == sign else None for _, length, delta, _ in bars
-        )
-        texts = [] if sign else [words for *_, words in bars]
-        return bar_group(name, role, values, scale=scale, labels=texts)
-
-    chart = Bars(
-        Axis("Sum of layer times", unit, low=0),
-        "Layer",
-        (labels[0], *(name for name, _ in steps), labels[1]),
-        (
-            group("sum of layers", "total", 0),
-            group("slower", "slower", 1),
-            group("faster", "faster", -1),
-        ),
-        starts=tuple(start / scale for start, *_ in bars),
-    )
-    title = f"From {shortened(labels[0])} to {shortened(labels[1])}"
-    return Figure(id, title, chart, "Changes add up to the difference.")
 
 
 # ---- why one engine is not faster than another

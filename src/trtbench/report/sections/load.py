@@ -1,4 +1,4 @@
-"""Throughput and latency under load: against batch, streams, rate of arrivals and gaps.
+"""Throughput and latency under load: against batch and rate of arrivals.
 
 For the screen of ``bench --load`` and for the sections of reports.
 """
@@ -6,28 +6,22 @@ For the screen of ``bench --load`` and for the sections of reports.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from statistics import median
 
 from trtbench.analysis.load import point_from_runs
-from trtbench.analysis.sweep import FrontPlace, choice_from_surface
 from trtbench.core.properties import (
-    gap_of,
     model_name,
     network_name,
-    protocol_of,
     series_key,
-    streams_of,
 )
 from trtbench.core.run import Decision, LoadSearch, RatePoint, Run, precision_of
 from trtbench.core.units import (
     common_unit,
-    counted,
     text_from_fraction,
     text_from_rate,
     text_from_seconds,
     unit_for_seconds,
 )
-from trtbench.report.charts import Axis, Bars, Line, Mark, bar_group, curves, line
+from trtbench.report.charts import Axis, Line, Mark, curves, line
 from trtbench.report.document import (
     Block,
     Cell,
@@ -35,7 +29,6 @@ from trtbench.report.document import (
     Figure,
     Section,
     Table,
-    Text,
     Time,
     Tone,
     column,
@@ -45,17 +38,14 @@ from trtbench.report.document import (
     table,
 )
 from trtbench.report.run_facts import (
-    PHASES,
     AlikeKey,
     file_stem,
     headline_summary,
     name_of_key,
     names_of_keys,
-    of_head,
     series_over,
     shortened,
     summary_of,
-    typical_time,
 )
 from trtbench.report.sections.summary import title_of
 
@@ -74,15 +64,14 @@ RATE_AXIS = Axis("Throughput", "items/s", low=0)
 
 def make(runs: Sequence[Run]) -> list[Section]:
     """Make every section of this file that has something to say."""
-    made = (make_throughput(runs), make_streams(runs), make_load(runs), make_gaps(runs))
-    return [section for section in made if section]
+    return [section for section in (make_throughput(runs), make_load(runs)) if section]
 
 
 # ---- batch
 
 
 def make_throughput(runs: Sequence[Run]) -> Section | None:
-    """Draw items per second against batch for each model measured at several, and list them."""
+    """Draw items per second against batch for each model measured at several."""
     groups: dict[AlikeKey, list[Run]] = {}
     for run in runs:
         if headline_summary(run) and summary_of(run).items_per_s and run.record.batch:
@@ -98,88 +87,27 @@ def make_throughput(runs: Sequence[Run]) -> Section | None:
     }
     if not series:
         return None
-    rows: list[tuple[str, Run]] = []
     networks: dict[str, list[Line]] = {}
     for name, same in zip(names_of_keys(list(series)), series.values(), strict=True):
         x, y = [run.record.items_per_query for run in same], [rate_of(run) for run in same]
         curve = line(name, f"run:{runs.index(same[0])}", x, y, "both")
         networks.setdefault(network_name(same[0].record), []).append(curve)
-        rows += [(name, run) for run in same]
     blocks: list[Block] = []
     taken: set[str] = set()
     for network, lines in list(networks.items())[:MOST_FIGURES]:
         id = f"inference_throughput_vs_batch_size_{file_stem(network, taken=taken)}"
         title = f"Throughput against batch size: {shortened(network)}"
         more = len(lines) > MOST_CURVES
-        caption = f"{MOST_CURVES} of {len(lines)} series; the table has all." if more else None
+        caption = f"{MOST_CURVES} of {len(lines)} series; the summary has all." if more else None
         chart = curves(BATCH_AXIS, RATE_AXIS, lines[:MOST_CURVES])
         blocks.append(Figure(id, title, chart, caption))
 
-    def per_item(row: tuple[str, Run]) -> Cell | Time:
-        head, items = headline_summary(row[1]), row[1].record.known_items
-        return Time(head.typical / items) if head and items else Cell()
-
-    columns = (
-        column("series", "Series", 0),
-        column("batch", get=lambda row: row[1].record.batch),
-        column("items_per_s", get=lambda row: rate_of(row[1])),
-        column("median_s", "Median latency", lambda x: of_head(typical_time)(x[1]), "right"),
-        column("median_per_item_s", "Latency per item", per_item, "right"),
-        column("id", get=lambda row: row[1].id),
-    )
-    unit = common_unit(head.typical for _, run in rows if (head := headline_summary(run)))
-    listed = table("throughput", rows, columns, unit=unit)
-    return section_of("throughput", "Throughput", [*blocks, listed])
+    return section_of("throughput", "Throughput", blocks)
 
 
 def rate_of(run: Run) -> float:
     """Items per second; 0 where unknown."""
     return summary_of(run).items_per_s or 0.0
-
-
-# ---- streams
-
-
-def make_streams(runs: Sequence[Run]) -> Section | None:
-    """Show items per second over batch and streams, and what to use."""
-
-    def place(run: Run) -> FrontPlace | None:
-        return (run.record.items_per_query, streams_of(run.record)) if rate_of(run) else None
-
-    blocks: list[Block] = []
-    taken: set[str] = set()
-    for key, found in series_over(runs, place, leave_out=("batch", "streams")).items():
-        counts = sorted({streams for _, streams in found})
-        if len(counts) < 2:
-            continue
-        rates = {place: median(map(rate_of, members)) for place, members in found.items()}
-        batches = sorted({batch for batch, _ in rates})
-        name, stem = shortened(name_of_key(key)), file_stem(key[0], taken=taken)
-        chosen, best = choice_from_surface(rates)
-        lines, columns = [], [column("batch", "Batch", lambda batch: batch, "right")]
-        for number, streams in enumerate(counts):
-            of = {batch: value for (batch, each), value in rates.items() if each == streams}
-            words = counted(streams, "stream")
-            lines.append(line(words, f"run:{number}", map(float, of), of.values(), "both"))
-            id = f"streams_{streams}_items_per_s"
-            columns.append(column(id, f"{streams} str.", of.get, "rate"))
-        title = f"Throughput over batch and streams: {name}"
-        chart = curves(BATCH_AXIS, RATE_AXIS, lines)
-        blocks.append(Figure(f"throughput_vs_streams_{stem}", title, chart))
-        caption = "Items per second; latencies of several streams overlap."
-        blocks.append(table(f"streams_{stem}", batches, columns, caption=caption))
-        use = f"use batch {chosen[0]} with {counted(chosen[1], 'stream')}"
-        if chosen == best:
-            edges = ["more items"] if chosen[0] == batches[-1] else []
-            edges += ["more streams"] if chosen[1] == counts[-1] else []
-            more = f"; {' or '.join(edges)} may give more" if edges else ""
-            words = f"{use}, the best that was measured{more}."
-        else:
-            share = text_from_fraction(rates[chosen] / rates[best], digits=0)
-            most = f"batch {best[0]} with {best[1]}"
-            words = f"{use}: {share} of the best ({most}) with the fewest items in flight."
-        blocks.append(Text(f"{name}: {words}"))
-    return section_of("streams", "Streams and batch", blocks)
 
 
 # ---- rate of arrivals
@@ -226,10 +154,7 @@ def _search_blocks(search: LoadSearch, *, stem: str = "", name: str = "") -> Ite
     statistic = search.slo.statistic
     yield rate_table(search.points, statistic=statistic, id=f"rates{end}")
     id, limit = f"latency_vs_rate{end}", search.slo.limit_s
-    marks = [] if search.highest_hz is None else [(search.highest_hz, "highest")]
-    yield rate_figure(
-        search.points, statistic=statistic, marks=marks, limit_s=limit, id=id, name=name
-    )
+    yield rate_figure(search.points, statistic=statistic, limit_s=limit, id=id, name=name)
 
 
 def _answer(search: LoadSearch) -> Iterator[tuple[str, Cell]]:
@@ -295,7 +220,6 @@ def rate_figure(
     points: Sequence[RatePoint],
     *,
     statistic: str,
-    marks: Sequence[tuple[float, str]] = (),
     limit_s: float | None = None,
     id: str = "latency_vs_rate",
     name: str = "",
@@ -310,65 +234,9 @@ def rate_figure(
     if statistic != MEDIAN:
         medians = [each.median_s for each in borne]
         lines.append(line("median", "run:1", x, medians, "both", scale=scale))
-    drawn = [Mark(at, text) for at, text in marks]
-    if limit_s is not None and limit_s <= FAR * most_s:
-        drawn.append(Mark(limit_s / scale, "bound", "y"))
+    near = limit_s is not None and limit_s <= FAR * most_s
+    drawn = [Mark(limit_s / scale, "bound", "y")] if limit_s is not None and near else []
     rates = Axis("Rate of arrivals", "queries/s", low=0)
     times = Axis("Latency from when a query was due", unit, low=0)
     title = f"Latency against load: {name}" if name else "Latency against load"
     return Figure(id, title, curves(rates, times, lines, marks=drawn))
-
-
-# ---- gaps between queries
-
-
-def make_gaps(runs: Sequence[Run]) -> Section | None:
-    """Show medians against the mean gap for runs that differ in it alone, with the clock."""
-
-    def gap(run: Run) -> float | None:
-        serial = protocol_of(run.record) == "serve" and streams_of(run.record) == 1
-        timed = run.times.host is not None or run.times.gpu is not None
-        return gap_of(run.record) if serial and timed else None
-
-    def gap_text(gap_s: float) -> str:
-        return text_from_seconds(gap_s, digits=3) if gap_s else "none"
-
-    def medians(name: str, members: Sequence[Run]) -> float | None:
-        values: list[float] = []
-        for run in members:
-            clock = run.record.facts.get("sm_clock_after_hz")
-            values += [each.median for each in summary_of(run).columns if each.column == name]
-            values += [clock] if name == "clock" and isinstance(clock, (int, float)) else []
-        return median(values) if values else None
-
-    blocks: list[Block] = []
-    taken: set[str] = set()
-    for key, found in series_over(runs, gap, leave_out=("gap_s",)).items():
-        host, gpu, clock = (
-            {each: medians(name, members) for each, members in found.items()}
-            for name in ("host", "gpu", "clock")
-        )
-        known = [value for value in (*host.values(), *gpu.values()) if value is not None]
-        unit = unit_for_seconds(max(known))
-        stem = file_stem(key[0], taken=taken)
-        bars = tuple(
-            bar_group(PHASES[name], name, values.values(), scale=unit[1])
-            for name, values in (("host", host), ("gpu", gpu))
-            if any(value is not None for value in values.values())
-        )
-        names = tuple(map(gap_text, found))
-        axis = Axis("Median", unit[0], low=0)
-        chart = Bars(axis, "Mean gap between queries", names, bars, stacked=False)
-        title = f"Latency against gap: {shortened(name_of_key(key))}"
-        blocks.append(Figure(f"latency_vs_gap_{stem}", title, chart))
-        first = next(iter(host.values()))
-        changes = {k: v / first - 1 if v and first else None for k, v in host.items()}
-        columns = (
-            column("gap_s", "Gap", lambda each: Cell(each, gap_text(each)), "right"),
-            column("host_median_s", "Host", host.get, "time"),
-            column("gpu_median_s", "GPU", gpu.get, "time"),
-            column("change", "Against the shortest", changes.get, "change", rank=1),
-            column("sm_clock_hz", "SM clock", clock.get, "frequency", rank=2),
-        )
-        blocks.append(table(f"gaps_{stem}", found, columns, unit=unit))
-    return section_of("gaps", "Gaps between queries", blocks)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
@@ -40,6 +39,7 @@ from trtbench.report.document import (
 from trtbench.report.run_facts import (
     REPORTED,
     column_title,
+    device_names,
     headline_summary,
     memory_of,
     of_head,
@@ -50,18 +50,17 @@ from trtbench.report.run_facts import (
     words_from_memory,
     words_on_protocols,
 )
-from trtbench.report.sections.devices import device_names
-from trtbench.report.sections.findings import TITLES, gather, is_usual, short_title, usual_words
+from trtbench.report.sections.findings import TITLES, is_usual, usual_words
 from trtbench.report.sections.telemetry import QUANTITIES
 
 ORDER = 10
 
-MOST_NAMED = 4
-"""Findings named beside the numbers."""
 LINE_OF_NAMES = 58
 """Letters that are left for names of findings in a line of a terminal."""
 SCREEN_QUANTILES = {0.9: 1, 0.95: 8, 0.99: 2}
 """Percentiles that a screen shows, with the ranks of their columns."""
+WHOLE = ("host", "latency", "end_to_end")
+"""Columns that time whole queries."""
 OTHERWISE = "H46"
 """Says that something else ran than was requested: it is shown in full."""
 SEVERITIES = ("error", "warning", "note")
@@ -75,7 +74,7 @@ def make(runs: Sequence[Run]) -> Section | None:
     models = len({model_name(run.record) for run in runs})
     of = f" of {counted(models, 'model')}" if models > 1 else ""
     counts = f"{counted(len(runs), 'run')}{of}, {samples} samples."
-    text = " ".join(filter(None, (counts, words_on_protocols(runs), _findings(runs))))
+    text = " ".join(filter(None, (counts, words_on_protocols(runs))))
 
     def typical(head: ColumnSummary) -> Cell:
         cell = duration_cell(head.typical, bounds=head.median_interval, unit=unit)
@@ -119,20 +118,6 @@ def _half_width(run: Run) -> Cell:
     known = interval and interval.high > 0 and summary_of(run).launches > 1
     width = interval.half_width if interval and known else None
     return Cell(width, None if width is None else f"{width * 100:.2g} %")
-
-
-def _findings(runs: Sequence[Run]) -> str:
-    """Count findings by code, as the list below shows them."""
-    found = gather((run.id, finding) for run in runs for finding in run.findings)
-    if found is None:
-        return "No findings about these numbers."
-    counts: Counter[str] = Counter(item.finding.severity for item in found.items)
-    words = ", ".join(counted(counts[kind], kind) for kind in SEVERITIES if counts[kind])
-    grave = [short_title(item) for item in found.items if item.finding.severity != "note"]
-    more = f"; {len(grave) - MOST_NAMED} more" if len(grave) > MOST_NAMED else ""
-    shown = "; ".join(grave[:MOST_NAMED]) + more
-    about = f"There are findings about these numbers ({words})"
-    return f"{about}: {shown}. All are listed below." if shown else f"{about}, listed below."
 
 
 # ---- one run
@@ -183,6 +168,9 @@ def statistics_of(
 
         return column(f"p{100 * q:g}_s", f"p{100 * q:g}", cell, "right", rank=rank)
 
+    def fps(row: tuple[str, ColumnSummary]) -> float | None:
+        return 1 / row[1].mean if row[1].column in WHOLE and row[1].mean > 0 else None
+
     def effective(row: tuple[str, ColumnSummary]) -> int | None:
         return None if row[1].reported else math.floor(row[1].effective)
 
@@ -203,6 +191,7 @@ def statistics_of(
         time("min", "Min", 5),
         *(percentile(q, SCREEN_QUANTILES.get(q, 9)) for q in quantiles),
         time("max", "Max", 6),
+        *([column("fps", "FPS (1 / mean)", fps, "number")] if every else ()),
         # Numbers that another tool printed have no samples.
         column("samples", "Samples", lambda row: row[1].count or None, "count", rank=3),
         *([column("effective_samples", "Effective", effective, "count")] if every else ()),
@@ -270,8 +259,7 @@ def facts_of(run: Run) -> Iterator[tuple[str, str]]:
         warmup = "" if first.warmup_s is None else f", warm-up {length} ({steady})"
         load, query = (text_from_seconds(each, digits=3) for each in (first.load_s, first.first_s))
         yield "startup", f"load {load}, first inference {query}{warmup}"
-    if (use := memory_of(run)) is not None:
-        yield from words_from_memory(use)
+    yield from words_from_memory(memory_of(run))
     means = (
         f"{each.title} {text_from_number(fmean(values))} {each.unit}"
         for each in QUANTITIES

@@ -50,7 +50,7 @@ from trtbench.report.sections.findings import gather, short_title
 from trtbench.report.sections.layers import PRECISIONS
 
 if TYPE_CHECKING:
-    from trtbench.sweep.plan import KindEstimate, PlannedCase, SweepPlan
+    from trtbench.sweep.plan import KindEstimate, SweepPlan
 
 
 ORDER = 75
@@ -119,7 +119,6 @@ def document_from_sweep(
     chosen: Chosen | None = None,
     where: str = "",
     by: str = "",
-    advice: Sequence[str] = (),
 ) -> Document:
     """Describe every case, model by model, and where a condition is given what meets it."""
     if compares_models(rows):
@@ -129,7 +128,7 @@ def document_from_sweep(
         for number, model in enumerate(dict.fromkeys(row.model for row in rows)):
             cases = _cases(f"sweep_{number}", [row for row in rows if row.model == model])
             sections.append(section_of(f"model-{number}", model, [cases]))
-    sections.append(section_of("remarks", "", [*map(Text, advice), *_remarks(rows)]))
+    sections.append(section_of("remarks", "", _remarks(rows)))
     if chosen is not None:
         blocks: list[Block] = []
         if chosen.rows:
@@ -155,9 +154,6 @@ def document_from_plan(plan: SweepPlan, kinds: Sequence[KindEstimate]) -> Docume
         basis = f"{each.guessed} by their settings alone" if each.guessed else "as before"
         return Cell(each.seconds, f"{text_from_long_time(each.seconds)} ({basis})")
 
-    def needs(case: PlannedCase) -> str:
-        return " ".join(key[:8] for key in case.chain)
-
     work = (
         column("work", "Work", "kind"),
         column("count", "Count", kind="right"),
@@ -166,13 +162,6 @@ def document_from_plan(plan: SweepPlan, kinds: Sequence[KindEstimate]) -> Docume
         column("time_s", "Time", time, fit="wrap"),
     )
     blocks: list[Block] = [table("work", kinds, work)]
-    if plan.steps:
-        steps = (
-            column("kind", "Step"),
-            column("key", "Key", lambda step: step.key[:8], rank=1),
-            column("title", "What", fit="wrap"),
-        )
-        blocks.append(table("steps", plan.steps.values(), steps))
     if plan.elsewhere:
         words = (
             "Each case is quantized, built, measured and judged on the machine it is sent to; the "
@@ -181,12 +170,8 @@ def document_from_plan(plan: SweepPlan, kinds: Sequence[KindEstimate]) -> Docume
         blocks.append(Text(words))
     rounds = f", {plan.matrix.rounds} rounds" if plan.matrix.rounds > 1 else ""
     blocks.append(Text(f"{len(plan.cases)} cases{rounds}:"))
-    cases = (
-        column("case", "Case", "name", fit="wrap"),
-        column("needs", "Needs", needs, fit="wrap", rank=1),
-    )
     rows = [each for each in plan.cases if not each.refused]
-    blocks.append(table("cases", rows, cases))
+    blocks.append(table("cases", rows, [column("case", "Case", "name", fit="wrap")]))
     for reason, count in Counter(plan.refused.values()).items():
         blocks.append(Text(f"{count} cannot be measured: {reason}", "unclear"))
     known = [each.seconds for each in kinds if each.seconds is not None]

@@ -9,15 +9,14 @@ from typing import NamedTuple
 from trtbench.core.properties import protocol_of
 from trtbench.core.run import Run
 from trtbench.core.samples import TelemetrySample
-from trtbench.core.units import counted
 from trtbench.report.charts import Axis, Lines, Panel, line
 from trtbench.report.document import (
     Block,
     Column,
     Figure,
     Section,
-    Text,
     column,
+    key_values,
     section_of,
     table,
 )
@@ -65,9 +64,14 @@ FIGURES = (
 
 def make(runs: Sequence[Run]) -> list[Section]:
     """Show the samples of the GPU, and its memory."""
+    memory = [
+        (f"{label}, {name}" if len(runs) > 1 else name, text)
+        for label, run in named(runs)
+        for name, text in words_from_memory(memory_of(run))
+    ]
     made = (
         section_of("telemetry", "Telemetry", _telemetry_blocks(runs)),
-        section_of("memory", "GPU memory", _memory_blocks(runs)),
+        section_of("memory", "GPU memory", [key_values("memory", memory)] if memory else ()),
     )
     return [section for section in made if section]
 
@@ -122,39 +126,3 @@ def _panel(quantity: Quantity, seen: Sequence[tuple[int, str, Run]]) -> Panel | 
     high = quantity.highest or top * 1.08 or 1.0
     axis = Axis(quantity.title, quantity.unit)
     return Panel(quantity.title, 0.0, high, axis, tuple(lines))
-
-
-def _memory_blocks(runs: Sequence[Run]) -> Iterator[Block]:
-    """List what runs took of the GPU's memory, part by part, and how many of each fit."""
-    rows: list[tuple[str, str, float | None, float | None, str]] = []
-    fits: list[Block] = []
-    for label, run in named(runs):
-        use = memory_of(run)
-        if use is None:
-            continue
-        for part in use.parts:
-            per = "context" if part.per_context else "process"
-            rows.append((label, part.name, part.predicted_bytes, part.measured_bytes, per))
-        contexts = f", {counted(use.contexts, 'context')}" if use.contexts > 1 else ""
-        rows.append((label, f"total{contexts}, peak", None, use.peak_bytes, "process"))
-        if use.counted_bytes is not None:
-            rows.append((label, f"driver's count{contexts}", None, use.counted_bytes, "process"))
-        words_of = words_from_memory(use)
-        fits += [Text(f"{label}, {name}: {words}") for name, words in words_of if name != "memory"]
-    if not rows:
-        return
-    columns = (
-        column("run", get=0),
-        column("part", "Part", 1),
-        column("predicted_bytes", "Predicted", 2, "bytes"),
-        column("measured_bytes", "Measured", 3, "bytes"),
-        column("per", "For each", 4),
-    )
-    caption = (
-        "Predicted: as the engine reports, for the engine the size of its file. Measured: decrease "
-        "of free memory on the device during the step, including other processes; CUDA allocates "
-        "in pieces of 2 MiB. Parts add up to the total: those of a process once, those of a "
-        "context as often as there were contexts."
-    )
-    yield table("memory", rows, columns, caption=caption)
-    yield from fits

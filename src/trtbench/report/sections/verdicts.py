@@ -49,6 +49,7 @@ from trtbench.report.document import (
     table,
 )
 from trtbench.report.run_facts import (
+    device_names,
     interval_text,
     named,
     of_head,
@@ -58,7 +59,6 @@ from trtbench.report.run_facts import (
     summary_of,
     typical_time,
 )
-from trtbench.report.sections.devices import device_blocks, device_names
 from trtbench.report.sections.findings import gather
 from trtbench.report.sections.summary import finding_blocks, statistics_of, title_of
 
@@ -173,9 +173,6 @@ def document_from_comparisons(found: Sequence[Compared]) -> Document:
         )
         blocks = (table("ranking", found, columns),)
         sections.append(Section("ranking", "Against the baseline", blocks))
-    runs = list({run.id: run for each in found for run in (each.baseline, each.candidate)}.values())
-    if devices := tuple(device_blocks(runs, device_names(runs))):
-        sections.append(Section("devices", "Devices side by side", devices))
     created = max(each.candidate.record.created for each in found)
     return Document(created=created, sections=tuple(sections))
 

@@ -42,6 +42,7 @@ from trtbench.report.run_facts import (
     summary_of,
 )
 from trtbench.report.sections.history import figure_from_series
+from trtbench.report.sections.latency import thinned
 from trtbench.version import __version__
 
 ASSETS = ("site.css", "core.js", "table.js", "charts.js", "pages.js")
@@ -349,11 +350,7 @@ def _column(column: ColumnSummary) -> dict[str, object]:
 def _samples(run: Run) -> Figure:
     """Draw samples; of every stretch the least and the largest, so that what stands out is kept."""
     samples = headline_column(run)
-    kept = np.arange(len(samples))
-    if len(samples) > MOST_POINTS:
-        parts = np.array_split(kept, MOST_POINTS // 2)
-        ends = [(part[samples[part].argmin()], part[samples[part].argmax()]) for part in parts]
-        kept = np.unique(ends)
+    kept = thinned(samples, MOST_POINTS)
     unit, scale = unit_for_seconds(float(np.median(samples)))
     points = line(None, "run:0", kept.astype(float), samples[kept], "points", scale=scale)
     title = f"{PHASES.get(run.times.headline, run.times.headline)} time"

@@ -44,7 +44,6 @@
     show(layer);
   }
   svg.addEventListener("wheel", (event) => {
-    if (svg.dataset.inPage && !event.ctrlKey) return;  // a page scrolls; Ctrl and the wheel zoom
     event.preventDefault();
     const r = view();
     zoom(event.deltaY < 0 ? 1.2 : 1 / 1.2, event.clientX - r.left, event.clientY - r.top);
@@ -84,7 +83,7 @@
     if (event.key === "Enter" && hits.length) { hit = (hit + 1) % hits.length; go(hits[hit]); }
     if (event.key === "Escape") { field.value = ""; field.dispatchEvent(new Event("input")); fit(); }
   });
-  if (choice) choice.addEventListener("change", () => {
+  choice.addEventListener("change", () => {
     svg.querySelectorAll("g.layer").forEach((g) => {
       const colour = g.dataset.colours.split(" ")[choice.selectedIndex];
       const [r, green, b] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
