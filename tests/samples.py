@@ -165,7 +165,6 @@ def every_file() -> dict[str, bytes]:
     files = {f"times {variant}": times_file(variant, rows=4) for variant in STAMPED}
     files |= {
         "times twice": times_file("8.5", rows=3) * 2,
-        "times double": json.dumps(times_file("8.4", rows=3).decode()).encode(),
         "times toolkit": json.dumps({"times": times_rows("8.5", rows=3)}).encode(),
         "profile 7": profile_text(LAYERS, medians=False).encode(),
         "profile 8.4": profile_text(LAYERS).encode(),

@@ -123,9 +123,9 @@ report: report tag:one last --format md,json,html,csv,tex
 report-brief: report tag:one --brief -o brief
 site: site
 runs-rm: runs rm tag:one --yes
-import-made: import made --no-pictures
+import-made: import made
 import-made-json: import made --again --dry-run --json
-import-one: import other/net.times.json other/net.log --again --no-pictures -o toolkit
+import-one: import other/net.times.json other/net.log --again -o toolkit
 import-nothing: import made/small/notes.md
 """
 

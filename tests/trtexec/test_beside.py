@@ -16,7 +16,7 @@ from trtbench.trtexec.conditions import (
     reported_from_log,
 )
 from trtbench.trtexec.log import log_from_text, read_log
-from trtbench.trtexec.log_values import LogText, Metric
+from trtbench.trtexec.log_values import LogText
 from trtbench.trtexec.times import (
     TimesFile,
     read_times,
@@ -70,7 +70,6 @@ def read_pasted(pasted: Path, name: str) -> LogText:
 def test_two_summaries_are_two_runs(pasted: Path, name: str, rates: list[float]) -> None:
     found = read_pasted(pasted, name)
     assert [run.summary and run.summary.throughput_qps for run in found.runs] == rates
-    assert found.summaries == 2
     assert {run.outcome for run in found.runs} <= {"cut", "passed"}
 
 
@@ -82,7 +81,7 @@ def test_a_command_above_the_first_is_not_the_second_ones(pasted: Path) -> None:
 
 def test_nine_cells_are_nine_runs(pasted: Path) -> None:
     found = read_pasted(pasted, "notebook_nine_summaries.ipynb")
-    assert len(found.runs) == found.summaries == 9
+    assert len(found.runs) == 9
     assert {run.version for run in found.runs} == {"10.1.0"}
 
 
@@ -103,13 +102,13 @@ def test_old_wordings_keep_their_percentile(pasted: Path) -> None:
     assert conditions_from_log(plain)["transfers"].value is False
 
 
-def check_times(columns: Any, metrics: dict[str, Metric], *, warmup_ms: float) -> None:
+def check_times(columns: Any, metrics: dict[str, dict[str, float]], *, warmup_ms: float) -> None:
     """What is computed from times must be what trtexec printed."""
     ours = statistics_as_printed(columns, warmup_ms=warmup_ms)
     assert ours
     for label, statistics in ours.items():
         for name, value in statistics.items():
-            assert value == pytest.approx(getattr(metrics[label], name), rel=2e-5), label
+            assert value == pytest.approx(metrics[label][name], rel=2e-5), label
 
 
 @pytest.mark.parametrize("name", ["resnet18_fp16_load", "resnet18_fp16_load_cudagraph"])

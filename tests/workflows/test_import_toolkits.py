@@ -11,7 +11,6 @@ from imports import bring, only, record
 
 import leftovers
 from trtbench.core.run import Fact
-from trtbench.formats.toolkit import ToolkitSummary, csv_from_summary, value_from_document
 from trtbench.store.store import Store
 
 
@@ -82,15 +81,6 @@ def test_results_of_evaluation_toolkit_alone(tmp_path: Path, store: Store) -> No
     assert (summary.samples, summary.median_s) == (0, pytest.approx(2.25e-3))
     assert (series.samples, series.median_s) == (4, pytest.approx(2.25e-3))
     assert record(summary).spec.batch == 4
-
-
-def test_a_summary_that_is_left_as_a_table_alone(tmp_path: Path, store: Store) -> None:
-    told = value_from_document(ToolkitSummary, leftovers.summary_000([2.0, 2.5, 3.0]))
-    (tmp_path / "summary.csv").write_text(csv_from_summary(told))
-    found = only(bring(tmp_path, store=store))
-    assert (found.parts, found.samples) == (("summary_csv",), 0)
-    assert found.median_s == pytest.approx(2.5e-3)
-    assert record(found).spec.batch == 4
 
 
 def test_a_pytorch_result_of_evaluation_toolkit(tmp_path: Path, store: Store) -> None:

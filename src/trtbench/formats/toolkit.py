@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar, get_args, get_origin
 
@@ -189,31 +189,12 @@ def csv_from_summary(summary: ToolkitSummary) -> str:
     return csv_from_lines(list(flat), [list(flat.values())])
 
 
-MOST_PARTS = 8
-"""Names within names that a column's may have."""
-
-
 def _rows(text: str) -> list[dict[str, str]]:
     """Read the rows of a table; one that is none has none."""
     try:
         return list(csv.DictReader(io.StringIO(text, newline="")))
     except csv.Error:
         return []
-
-
-def summary_from_csv(text: str) -> ToolkitSummary:
-    """Read the one row back; a name without a value is unknown."""
-    row = next(iter(_rows(text)), {})
-    document: dict[str, object] = {}
-    for name, value in row.items():
-        *path, last = str(name).split(".", MOST_PARTS)
-        place = document
-        for part in path:
-            inner = place.setdefault(part, {})
-            place = inner if isinstance(inner, dict) else {}
-        if value:
-            place[last] = value
-    return value_from_document(ToolkitSummary, document)
 
 
 def csv_from_series(column_s: Column, *, name: str) -> str:
@@ -283,16 +264,6 @@ def csv_from_metrics(metrics: Mapping[str, Mapping[str, float]], names: Sequence
     return csv_from_lines(("metric", *names), lines)
 
 
-def metrics_from_csv(text: str) -> dict[str, dict[str, float]]:
-    """Read ``bench_pt_result.csv``; what is no number raises ``ValueError``."""
-    rows = _rows(text)
-    if any("metric" not in row or None in row for row in rows):
-        raise ValueError("rows of metric, min, max, mean, ...")
-    return {
-        row["metric"]: {k: float(v) for k, v in row.items() if k != "metric" and v} for row in rows
-    }
-
-
 TOP_LAYERS = 10
 
 DEFINITIONS = {
@@ -356,8 +327,11 @@ def data_files(run: Run, *, series: bool | None = None) -> dict[str, bytes]:
     return files
 
 
-def write_toolkit_files(run: Run, folder: Path) -> list[Path]:
-    """Write all files it lists that this run can fill, the report and its three pictures too."""
+def write_toolkit_files(run: Run, folder: Path, *, leave: Collection[Path] = ()) -> list[Path]:
+    """Write all files it lists that this run can fill, the report and its three pictures too.
+
+    The paths in ``leave``, with links followed, stay as they are.
+    """
     from trtbench.report.renderers import md, png  # they draw, and most of these files are data
 
     document = document_from_runs([run], title=f"Benchmark of {model_name(run.record)}")
@@ -365,7 +339,11 @@ def write_toolkit_files(run: Run, folder: Path) -> list[Path]:
     files = data_files(run) | {"report.json": json_from_value(report(run))}
     files["report.md"] = md.markdown(document).encode()
     files |= {png.file_name(figure): png.png_bytes(figure) for figure in document.figures()}
-    return [write_output(folder / name, content) for name, content in files.items()]
+    return [
+        write_output(folder / name, content)
+        for name, content in files.items()
+        if (folder / name).resolve() not in leave
+    ]
 
 
 def summary(run: Run) -> ToolkitSummary:

@@ -7,6 +7,7 @@ import io
 import lzma
 import os
 import re
+import shutil
 import tarfile
 import time
 import zipfile
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, BinaryIO, NamedTuple
+from typing import IO, Any, BinaryIO, NamedTuple, TypeVar
 
 import msgspec
 
@@ -37,9 +38,7 @@ from trtbench.formats.toolkit import (
     RunConfig,
     ToolkitSummary,
     TorchBenchmark,
-    metrics_from_csv,
     series_from_csv,
-    summary_from_csv,
     value_from_document,
 )
 from trtbench.models.identity import sha256_of
@@ -57,6 +56,8 @@ from trtbench.trtexec.log_values import LogRun, LogText
 from trtbench.trtexec.sniff import is_archive, kind_of, kind_of_stream
 from trtbench.trtexec.times import TimesArray, TimesFile, read_times, statistics_as_printed
 from trtbench.trtexec.version import HEADER_BYTES, plan_from_bytes
+
+T = TypeVar("T")
 
 MOST_TEXT_BYTES = 512 * 2**20
 """A log or a JSON document above this is refused; times files are read piece by piece."""
@@ -91,6 +92,7 @@ KINDS = {
     "archive": "an archive within an archive; unpack it, and import the folder",
     "empty": "empty",
     "log": "has words of trtexec's, but no run of it",
+    "toolkit-table": "a table of the evaluation toolkit; the JSON files it is made of are read",
 }
 
 
@@ -307,9 +309,8 @@ def parts_from_file(found: FoundFile, shelf: TimesShelf) -> list[FilePart]:
         with open(found.path, "rb") as file:
             values = [plan_from_bytes(file.read(HEADER_BYTES), where=where)]
     elif kind == "device":
-        devices = _decoded(found, "a list of devices")
-        values = [[each for each in devices if isinstance(each, Mapping)]]
-    elif kind.startswith("toolkit-"):
+        values = [_decoded(found, list[dict[str, Any]])[:1]]
+    elif kind.startswith("toolkit-") and kind != "toolkit-table":
         slot, value = _toolkit_part(found, kind.removeprefix("toolkit-"))
         values = [value]
     elif kind == "timing-cache":
@@ -343,24 +344,16 @@ _TYPED: dict[str, type[msgspec.Struct]] = {
 
 def _toolkit_part(found: FoundFile, kind: str) -> tuple[str, object]:
     """The place and the value of a file of the trtexec evaluation toolkit."""
-    is_csv = found.path.suffix.lower() == ".csv"
     slot = {"layers": "layer_csv", "torch-bench": "torch"}.get(kind, kind.replace("-", "_"))
     if kind == "series":
         name, column = series_of(found)
         return f"{name}_series", len(column)
-    if kind == "summary" and is_csv:
-        return "summary_csv", summary_from_csv(text_of(found))
     if kind == "summary":
         document = document_of(found)
         inner = document.get("summary")  # report.json holds the summary
         if isinstance(inner, Mapping):
             return "report", value_from_document(ToolkitSummary, inner)
         return slot, value_from_document(ToolkitSummary, document)
-    if kind == "torch-bench" and is_csv:
-        try:
-            return "torch_csv", TorchBenchmark(metrics=metrics_from_csv(text_of(found)))
-        except ValueError:
-            raise _broken(found, "rows of metric, min, max, mean, ...") from None
     if kind == "output-diff":
         return slot, document_of(found)
     return slot, value_from_document(_TYPED[kind], document_of(found)) if kind in _TYPED else None
@@ -394,17 +387,14 @@ def series_of(found: FoundFile) -> tuple[str, Column]:
 
 def document_of(found: FoundFile) -> dict[str, Any]:
     """Read a JSON object."""
-    value = _decoded(found, "a JSON object")
-    if not isinstance(value, dict):
-        raise _broken(found, "a JSON object", f"a {type(value).__name__}")
-    return value
+    return _decoded(found, dict[str, Any])
 
 
-def _decoded(found: FoundFile, expected: str) -> Any:
+def _decoded(found: FoundFile, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(data_of(found))
+        return msgspec.json.decode(data_of(found), type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
-        raise _broken(found, expected, str(problem)) from None
+        raise _broken(found, "a JSON object", str(problem)) from None
 
 
 def _broken(found: FoundFile, expected: str, reason: str | None = None) -> ParseError:
@@ -495,8 +485,7 @@ class Unpacking:
         with open(archive, "rb") as file:
             head = file.read(512)
         if packed is not None and not is_archive(head):
-            modified_s = path.stat().st_mtime
-            os.utime(archive, (modified_s, modified_s))
+            shutil.copystat(path, archive)
             yield Member(shown, archive)
             if packed.is_damaged:
                 raise _damaged(shown, "it is cut off")

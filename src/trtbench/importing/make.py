@@ -87,7 +87,7 @@ _TOOLKIT_COLUMNS = {
 }
 _TORCH_COLUMNS = {"h2d": "h2d_latency", "gpu": "gpu_compute_time", "d2h": "d2h_latency"}
 """Other tools' names for columns, and those that trtexec's printed rows go by."""
-_SUMMARIES = ("summary", "report", "summary_csv")
+_SUMMARIES = ("summary", "report")
 _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
 _MODEL_FLAGS = ("--loadEngine", "--onnx", "--deploy", "--model", "--uff", "--saveEngine")
 _MODEL_OPTIONS = ("Load engine", "Model", "Prototxt", "Uff", "loadEngine", "onnx", "deploy", "uff")
@@ -360,10 +360,9 @@ def _conditions(
         moved = times.h2d is not None or times.d2h is not None
         transfers = Fact(value=moved, source="implied")
     metrics = log.summary.metrics if log.summary is not None else {}
-    copies = [metrics[name].max_ms for name in ("H2D Latency", "D2H Latency") if name in metrics]
-    longest = [value for value in copies if value is not None]
-    if transfers.source == "unknown" and len(longest) == 2:
-        transfers = Fact(value=any(value > 0 for value in longest), source="implied")
+    copies = [metrics.get(name, {}).get("max") for name in ("H2D Latency", "D2H Latency")]
+    if transfers.source == "unknown" and None not in copies:
+        transfers = Fact(value=any(copies), source="implied")
     conditions["transfers"] = transfers
     if conditions["protocol"].value is None and transfers.value is not None:
         conditions["protocol"] = protocol_from_log(log, transfers, conditions["cuda_graph"])
@@ -372,12 +371,11 @@ def _conditions(
         unknown = [key for key in _OF_THE_BUILD if conditions[key].source == "unknown"]
         conditions |= {key: built[key] for key in unknown}
     if draft.of_torch:
-        torch: TorchBenchmark = draft.value("torch") or TorchBenchmark()
+        torch: TorchBenchmark = draft.value("torch")
         conditions |= {k: Fact(value=v, source="implied") for k, v in _OF_TORCH.items()}
         recorded: dict[str, Scalar] = {"tf32": torch.tf32, "precision": torch.dtype or None}
         for name, value in recorded.items():
-            nothing = Fact(value=None, source="unknown")
-            conditions[name] = nothing if value is None else Fact(value=value)
+            conditions[name] = Fact(value=value, source="unknown" if value is None else "stated")
     # A log states 1 of every engine with explicit batch, so its 1 counts when nothing says more.
     if stated.batch is not None:
         conditions["batch"] = Fact(value=stated.batch)
@@ -406,20 +404,17 @@ def recorded_batch(draft: Draft) -> int | None:
 
 def _environment(draft: Draft, log: LogRun, stated: Stated) -> Environment:
     """Describe the machine as far as the files do; trtexec prints neither host nor system."""
-    gpu, devices, plan = gpu_from_log(log), draft.value("device"), draft.value("plan")
-    if gpu is None and devices:  # attributes of a device as CUDA lists them
-        device: Mapping[str, object] = devices[0]
-        capability, clock = device.get("ComputeCapability"), number(device.get("CLOCK_RATE"))
-        ecc, cuda = device.get("ECC_ENABLED"), device.get("CUDA_VERSION")
+    gpu, plan = gpu_from_log(log), draft.value("plan")
+    for device in draft.value("device") or () if gpu is None else ():  # as CUDA lists them
+        clock = number(device.get("CLOCK_RATE"))
         gpu = Gpu(
             name=str(device.get("Name")),
-            compute_capability=_dotted(capability),
+            compute_capability=_dotted(device.get("ComputeCapability")),
             memory_bytes=_integer(device.get("TotalMemory")),
             sm_clock_max_hz=clock * 1e3 if clock else None,
             sm_count=_integer(device.get("MULTIPROCESSOR_COUNT")),
             l2_bytes=_integer(device.get("L2_CACHE_SIZE")),
-            ecc=bool(ecc) if ecc is not None else None,
-            cuda=_dotted(cuda),
+            cuda=_dotted(device.get("CUDA_VERSION")),
         )
     if stated.gpu is not None and (gpu is None or gpu.name != stated.gpu):
         gpu = Gpu(name=stated.gpu)
@@ -478,7 +473,7 @@ def numbers_of(draft: Draft) -> dict[str, Scalar]:
         queries = {} if log.queries is None else {"queries": log.queries}
         return reported_from_log(log) | queries
     numbers: dict[str, Scalar] = {}
-    torch: TorchBenchmark | None = draft.value("torch") or draft.value("torch_csv")
+    torch: TorchBenchmark | None = draft.value("torch")
     summaries = (draft.value(slot) for slot in _SUMMARIES)
     toolkit: ToolkitSummary | None = next((each for each in summaries if each is not None), None)
     if torch is not None:
@@ -648,5 +643,5 @@ def _notes(draft: Draft, array: TimesArray | None, log: LogRun) -> Iterator[str]
         groups = len(log.averages)
         lines = counted(groups, "line")
         yield f"trtexec printed {lines} of averages and no summary: means are over those"
-        if groups > 1 and any(metric.percentiles_ms for metric in summary.metrics.values()):
+        if groups > 1 and len(summary.metrics["GPU Compute Time"]) > 1:
             yield "the percentile is the largest of those lines"

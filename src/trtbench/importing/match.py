@@ -22,10 +22,7 @@ _REPRODUCED = "the times reproduce the numbers that were printed"
 
 SHARED = ("plan", "onnx", "calibration", "timing_cache", "device", "graph", "build_log")
 """Parts that several runs may have in common, such as the engine they loaded."""
-MEASURED = (
-    "log", "times", "profile", "summary", "report", "torch", "torch_csv", "layer_csv",
-    "summary_csv",
-)  # fmt: skip
+MEASURED = ("log", "times", "profile", "summary", "report", "torch", "layer_csv")
 """Parts that hold measured numbers, so that a run can be made of one alone."""
 _NAMED_BY = {
     "--exportTimes": "times",
@@ -66,7 +63,7 @@ def agreement(times: FilePart, run: LogRun, shelf: TimesShelf) -> Agreement:
         (value, other)
         for label, statistics in computed.items()
         for name, value in statistics.items()
-        if label in printed and (other := getattr(printed[label], name)) is not None
+        if (other := printed.get(label, {}).get(name)) is not None
     ]
     same = all(math.isclose(*pair, rel_tol=TOLERANCE, abs_tol=1e-5) for pair in pairs)
     return "silent" if not pairs else "reproduces" if same else "disagrees"
@@ -115,7 +112,7 @@ class Draft:
     @property
     def of_torch(self) -> bool:
         """Whether PyTorch was measured, not an engine."""
-        return "torch" in self.parts or "torch_csv" in self.parts
+        return "torch" in self.parts
 
     @property
     def failed(self) -> bool:
@@ -293,13 +290,7 @@ def _join_numbers(drafts: list[Draft], shelf: TimesShelf) -> None:
 
 
 def _join_layers(drafts: list[Draft]) -> None:
-    """Join profiles and layer information of the same layers, and a log that printed them."""
-    for owner in drafts:
-        profile = owner.parts.get("profile")
-        if profile is not None and owner.log is None and "times" not in owner.parts:
-            fitting = [d for d in drafts if d.log and layers_fit(profile.value, d.log)]
-            if len(fitting) == 1:
-                _move(profile, owner, fitting[0])
+    """Join profiles and layer information of the same layers."""
     for owner in drafts:
         graph = owner.parts.get("graph")
         if graph is not None and not owner.measured:
@@ -311,14 +302,6 @@ def _join_layers(drafts: list[Draft]) -> None:
 def _join_plain(drafts: list[Draft]) -> None:
     """Add files with plain names (``profile.json``) to the only run of their folder."""
     runs = [draft for draft in drafts if draft.measured or draft.failed]
-    if len(runs) == 2 and "" in (runs[0].key, runs[1].key):
-        # A named and a plain group that have nothing in common and do not contradict are one run.
-        target, owner = runs if runs[0].log is not None else runs[::-1]
-        clash = set(target.parts) & set(owner.parts)
-        of_another = target.log is not None and "times" in owner.parts
-        if not (clash or target.failed or owner.failed or owner.log is not None or of_another):
-            _merge(owner, target)
-            runs = [each for each in (target, owner) if each.measured]
     if len(runs) != 1 or runs[0].failed:
         return
     for draft in drafts:

@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO
 
 import msgspec
 import numpy as np
@@ -26,7 +25,6 @@ from trtbench.core.errors import InputError, UsageError, writing
 from trtbench.core.results import ShortView
 from trtbench.core.run import FailedRun, Run, RunRecord
 from trtbench.core.safety import mask, read_bytes
-from trtbench.core.units import text_from_seconds
 from trtbench.formats.toolkit import SERIES_ROWS, data_files, write_toolkit_files
 from trtbench.host.files import write_bytes
 from trtbench.importing.files import (
@@ -68,7 +66,7 @@ from trtbench.trtexec.conditions import (
 )
 from trtbench.trtexec.exports import profile_json
 from trtbench.trtexec.log_text import HARD_BREAK, encoding_of, read_text
-from trtbench.trtexec.log_values import LogRun
+from trtbench.trtexec.log_values import LogRun, LogText
 from trtbench.trtexec.sniff import HEAD_BYTES
 from trtbench.trtexec.times import times_json
 
@@ -77,7 +75,7 @@ ORIGIN = "import.json"
 
 LOG = "trtexec_stdout.log"
 
-_IDENTITY = ("times", "log", "failed_log", "profile", "torch", "torch_csv")
+_IDENTITY = ("times", "log", "failed_log", "profile", "torch")
 """What makes a run the same run; a new summary beside it does not make it another."""
 
 _COPIES = {
@@ -91,7 +89,6 @@ _COPIES = {
     "build_metadata": "build.metadata.json",
     "profile_metadata": "profile.metadata.json",
     "torch": "bench_pt_result.json",
-    "torch_csv": "bench_pt_result.csv",
 }
 _TEXTS = ("build_log", "build_metadata", "profile_metadata")
 
@@ -142,21 +139,6 @@ def keep_failure(failed: FailedRun, draft: Draft, *, store: Store) -> Path:
     return path
 
 
-def write_toolkit_folder(run: Run, draft: Draft, folder: Path) -> list[Path]:
-    """Write the evaluation toolkit's files into a folder; what a run was made of stays as it is."""
-    sources = {part.file.path.resolve() for part in draft.parts.values()}
-    with writing(folder), contextlib.ExitStack() as stack:
-        scratch = folder / ".trtbench-import"
-        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
-        written = []
-        for path in write_toolkit_files(run, scratch):
-            target = folder / path.name
-            if target.resolve() not in sources:
-                path.replace(target)
-                written.append(target)
-        return written
-
-
 def origin_of(draft: Draft) -> dict[str, object]:
     """Describe the files of a run."""
     sources = [
@@ -183,56 +165,36 @@ def _copy_originals(draft: Draft, folder: Path) -> None:
             continue
         if part.file.kind != "log":  # metadata that stands for a log
             _copy_text(part.file.path, folder / "profile.metadata.json")
-        elif part.of == 1 and _as_in_file(part):
-            _copy_text(part.file.path, folder / LOG)
         else:
-            with open(part.file.path, "rb") as stream, open(folder / LOG, "wb") as target:
-                target.writelines(map(_without_secrets, _lines_of(part, stream)))
+            _copy_text(part.file.path, folder / LOG, part)
 
 
-def _copy_text(source: Path, target: Path) -> None:
-    """Copy what a program printed, commands and all, line by line without its secrets."""
-    with open(source, "rb") as stream:
-        is_utf_8 = (encoding_of(stream.read(HEAD_BYTES)) or "utf-8") in ("utf-8", "utf-8-sig")
+def _copy_text(source: Path, target: Path, part: FilePart | None = None) -> None:
+    """Copy what a program printed without its secrets; of several runs, the lines of one."""
+    text: LogText | None = part.text if part is not None else None
+    as_in_file = text is None or text.as_in_file
+    begin, end = 0, sys.maxsize
+    if part is not None and text is not None:
+        if part.index or not as_in_file:
+            begin = part.value.line - 1
+        if part.index < len(text.runs) - 1 or not as_in_file:
+            end = part.value.last_line or part.value.line
+    with open(source, "rb") as stream, open(target, "wb") as written:
+        encoding = encoding_of(stream.read(HEAD_BYTES)) or "utf-8"
         stream.seek(0)
-        if not is_utf_8 and all(mask(line) == line for line in read_text(stream).lines):
-            shutil.copyfile(source, target)
+        if as_in_file and encoding.startswith("utf-8"):
+            lines = (line for chunk in stream for line in chunk.splitlines(keepends=True))
+            written.writelines(map(_without_secrets, itertools.islice(lines, begin, end)))
             return
-        stream.seek(0)
-        with open(target, "wb") as written:
-            if is_utf_8:
-                written.writelines(map(_without_secrets, stream))
-            else:
-                written.writelines(f"{mask(line)}\n".encode() for line in read_text(stream).lines)
+        for line in itertools.islice(read_text(stream).lines, begin, end):
+            if line != HARD_BREAK:
+                written.write(f"{mask(line)}\n".encode())
 
 
 def _without_secrets(line: bytes) -> bytes:
     if b"[V]" in line[:200]:
         return line
     return mask(line.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-
-
-def _as_in_file(part: FilePart) -> bool:
-    """Say whether the lines of a log are those of its file, and not those of a notebook in it."""
-    return part.text is not None and part.text.as_in_file
-
-
-def _lines_of(part: FilePart, stream: BinaryIO) -> Iterator[bytes]:
-    """Cut the lines of one run out of a text of several; those of a plain file as they are."""
-    run: LogRun = part.value
-    begin, end = run.line - 1, run.last_line or run.line
-    if _as_in_file(part):
-        is_last = part.text is None or part.index == len(part.text.runs) - 1
-        begin, end = begin if part.index else 0, sys.maxsize if is_last else end
-        if encoding_of(stream.read(HEAD_BYTES)) == "utf-8":
-            stream.seek(0)
-            lines = (line for chunk in stream for line in chunk.splitlines(keepends=True))
-            yield from itertools.islice(lines, begin, end)
-            return
-        stream.seek(0)
-    for line in itertools.islice(read_text(stream).lines, begin, end):
-        if line != HARD_BREAK:
-            yield f"{line}\n".encode()
 
 
 def _derived(
@@ -269,51 +231,25 @@ def _metadata(log: LogRun, draft: Draft, folder: Path) -> Iterator[tuple[str, by
         yield "tactics.csv", csv_from_lines(TACTICS, tactics_from_trace(built.trace)).encode()
 
 
-_REASONS = {
-    "graph": "layer information; no times or profile of these layers beside it",
-    "excerpt": "an excerpt of a log; nothing was measured in it",
-    "help": "the help text of trtexec",
-    "onnx": "a model; to measure it: trtbench bench FILE",
-    "timing_cache": "a timing cache of the builder; nothing was measured",
-    "device": "attributes of a device; nothing was measured",
-    "build_metadata": "the options of a build; nothing was measured",
-    "profile_metadata": "made of a log that is here itself",
-    "output": "output tensors; nothing was timed",
-    "output_diff": "differences of outputs; no times, profile or log beside it",
-    "percentiles": "percentiles without the series they were made of",
-    "run_config": "a configuration; no times, profile or log beside it",
-    "engine_metadata": "facts of an engine; no times, profile or log beside it",
-}
-
-
 def reason_of(part: FilePart, draft: Draft, ready: Sequence[Draft]) -> str:
     """Say why a part was left over."""
     rivals = [d for d in ready if d.folder == draft.folder and d.key == draft.key]
-    if len(rivals) > 1 and part.slot not in ("help", "build_log"):
-        return f"nothing tells to which of the {len(rivals)} runs of this name it belongs"
+    if part.slot == "help":
+        return "the help text of trtexec"
+    if part.slot in ("plan", "onnx"):
+        return "a model; to measure it: trtbench bench FILE"
+    if len(rivals) > 1 and part.slot != "build_log":
+        return f"{len(rivals)} runs have this name; which of them it belongs to is unknown"
     if rivals and part.slot in rivals[0].parts:
         return f"the run of this name has another: {rivals[0].parts[part.slot].file.path.name}"
     if rivals and part.slot == "graph":
         return "layer information of another engine: its layers are not those of the profile"
-    if part.slot == "build_log":
-        if part.value.timing_withheld:
-            return "timing was not reported: the profiler was in the same pass"
-        seconds = part.value.facts.build_s
-        took = f" in {text_from_seconds(seconds, digits=3)}" if seconds is not None else ""
-        return f"an engine was built{took}; nothing was measured"
-    if part.slot == "calibration":
-        return f"a calibration cache ({part.value}); nothing was measured"
-    if part.slot == "plan":
-        version = part.value.version or "unknown version"
-        return f"an engine ({part.value.flavour} {version}); to measure it: trtbench bench FILE"
-    return _REASONS.get(part.slot, "nothing beside it that it could belong to")
+    what = "layer information" if part.slot == "graph" else part.slot.replace("_", " ")
+    return f"{what}: nothing was measured, and no run beside it fits"
 
 
 LOOKING = 0.4
 """Part of the work that looking into files is, as against making runs."""
-
-MOST_DRAWN = 8
-"""Runs whose layers are drawn without being asked for: a picture takes as long as fifty runs."""
 
 NOT_KEPT = "(not kept)"
 """Stands for the id of a run that a dry run would make."""
@@ -331,7 +267,6 @@ class Imported:
     median_of: str | None = None
     """The column of the median, or ``latency, reported`` when it was only printed."""
     path: Path | None = None
-    from_summary: bool = False
     known_as: str | None = None
     """The run that was made of the same files before; nothing was made this time."""
 
@@ -345,13 +280,6 @@ class ImportResult(ShortView):
     warnings: tuple[str, ...] = ()
     written: tuple[Path, ...] = ()
     """Files of the trtexec evaluation toolkit, where they were asked for."""
-    undrawn: int = 0
-    """Runs whose layers could be drawn and were not, because there are so many."""
-    summaries: int = 0
-    """Performance summaries that the logs show, counted apart from what became of them."""
-    summary_runs: int = 0
-    lost: tuple[str, ...] = ()
-    """Summaries that became no run, each with the reason."""
 
     @property
     def complete(self) -> bool:
@@ -367,8 +295,6 @@ class _Import:
     listen: Listener
     ending: ExitStack
     known: dict[str, str] = field(default_factory=dict)
-    pictures: bool = False
-    undrawn: int = 0
     unused: list[Unused] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     written: list[Path] = field(default_factory=list)
@@ -386,35 +312,14 @@ class _Import:
                     f"{flag} is about one run, and {len(ready)} were found",
                     fix="name the files of one run, or leave the flag out",
                 )
-        asked = self.request.pictures
-        self.pictures = len(ready) <= MOST_DRAWN if asked is None else asked
         with self.store.adding_many() if self.store is not None else nullcontext():
             made = tuple(self._made(ready))
         self._list_unused(drafts, ready)
-        texts = {
-            part.file.path: part.text
-            for draft in drafts
-            for part in draft.parts.values()
-            if part.text is not None
-        }
-        seen = sum(text.summaries for text in texts.values())
-        became = sum(each.from_summary for each in made)
-        lost = [
-            f"{plain(path.name)} line {line}: a heading without numbers"
-            for path, text in texts.items()
-            for line in text.empty_headings
-        ]
-        if seen - became > len(lost):
-            lost.append(f"{seen - became - len(lost)} in files that are listed as not used")
         return ImportResult(
             runs=made,
-            summaries=seen,
-            summary_runs=became,
-            lost=tuple(lost),
             unused=tuple(sorted(self.unused, key=lambda each: each.path)),
             warnings=tuple(dict.fromkeys(self.warnings)),
             written=tuple(self.written),
-            undrawn=self.undrawn if asked is None else 0,
         )
 
     def _drafts(self) -> list[Draft]:
@@ -494,10 +399,11 @@ class _Import:
         else:
             run = run_from_draft(draft, self.stated, run_id=run_id, log=log)
             if store is not None and keep:
-                run = keep_run(run, draft, store=store, pictures=self.pictures)
-                self.undrawn += run.layers is not None and not self.pictures
+                run = keep_run(run, draft, store=store, pictures=self.request.pictures)
             if self.request.output is not None and not self.request.dry_run:
-                self.written += write_toolkit_folder(run, draft, Path(self.request.output))
+                sources = {part.file.path.resolve() for part in draft.parts.values()}
+                output = Path(self.request.output)
+                self.written += write_toolkit_files(run, output, leave=sources)
             column = run.times.durations().get(run.times.headline)
             median: float | None = None
             of = None
@@ -505,7 +411,6 @@ class _Import:
                 median, of = float(np.median(column)), run.times.headline
             elif (printed := reported_headline(run.record)) and printed.statistic == "median":
                 median, of = printed.seconds, f"{printed.column}, reported"
-            part = draft.parts.get("log")
             made = Imported(
                 record=run.record,
                 files=tuple(files),
@@ -514,9 +419,6 @@ class _Import:
                 median_s=median,
                 median_of=of,
                 path=run.path,
-                from_summary=part is not None
-                and part.text is not None
-                and part.value.summary is not None,
                 known_as=known,
             )
         if keep:

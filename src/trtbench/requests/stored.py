@@ -36,9 +36,7 @@ class ImportRequest(TagFields, StoreFields):
         metavar="DIR",
     )
     again: bool = option(False, "Import files that were imported before.")
-    pictures: bool | None = option(
-        None, "Draw the layers, 0.4 s a run (default: where 8 runs or fewer come)."
-    )
+    pictures: bool = option(False, "Draw the layers, 0.4 s a run.")
     dry_run: bool = option(False, "Print what would be done, and do nothing.")
     batch: int | None = option(None, "Items in one query, whatever is on record.", least=1)
     engine: File | None = option(None, "The engine that was run; it is hashed.", kind=FILE)

@@ -22,7 +22,6 @@ from trtbench.trtexec.log_values import (
     LogMessage,
     LogRun,
     LogSection,
-    Metric,
     PerformanceSummary,
 )
 from trtbench.trtexec.version import number
@@ -186,10 +185,9 @@ def reported_from_log(run: LogRun) -> dict[str, Scalar]:
     }
     for label, metric in summary.metrics.items():
         name = label.lower().replace(" ", "_").replace("-", "_")
-        for statistic in _STATISTICS:
-            found[f"{name}_{statistic}_ms"] = getattr(metric, f"{statistic}_ms")
-        for percent, value in metric.percentiles_ms.items():
-            found[f"{name}_p{percent.rstrip('%')}_ms"] = value
+        for statistic, value in metric.items():
+            short = f"p{statistic.rstrip('%')}" if statistic.endswith("%") else statistic
+            found[f"{name}_{short}_ms"] = value
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -325,19 +323,17 @@ def profile_metadata_from_log(run: LogRun) -> MetadataTables:
     document: MetadataTables = {}
     summary = run.summary
     if summary is not None:
-        rows: dict[str, dict[str, float]] = {}
-        for label, metric in summary.metrics.items():
-            named = {name: getattr(metric, f"{name}_ms") for name in _STATISTICS}
-            named |= {f"percentile({k})": value for k, value in metric.percentiles_ms.items()}
-            rows[label] = {name: value for name, value in named.items() if value is not None}
         printed: dict[str, object] = {
             "Throughput": summary.throughput_qps,
-            **{label: list(row.values()) for label, row in rows.items()},
+            **{label: list(row.values()) for label, row in summary.metrics.items()},
             "Total Host Walltime": summary.wall_s,
             "Total GPU Compute Time": summary.gpu_total_s,
         }
         document["performance_summary"] = {k: v for k, v in printed.items() if v is not None}
-        document["performance_labels"] = {label: list(row) for label, row in rows.items()}
+        document["performance_labels"] = {
+            label: [f"percentile({name})" if name.endswith("%") else name for name in row]
+            for label, row in summary.metrics.items()
+        }
     document.update(_sections(run, PROFILE_SECTIONS))
     device = document.get("device_information")
     if device is not None:
@@ -415,17 +411,14 @@ def _converted(value: object, kind: type[T]) -> T | None:
         return None
 
 
-def _metric(values: list[object], labels: object) -> Metric:
+def _metric(values: list[object], labels: object) -> dict[str, float]:
     names = labels if isinstance(labels, list) else _POSITIONS.get(len(values), _STATISTICS)
     pairs = {str(k): number(v) for k, v in zip(names, values, strict=False)}
-    return Metric(
-        **{f"{name}_ms": pairs.get(name) for name in _STATISTICS},
-        percentiles_ms={
-            name[len("percentile(") : -1]: value
-            for name, value in pairs.items()
-            if value is not None and name.startswith("percentile(")
-        },
-    )
+    return {
+        name.removeprefix("percentile(").rstrip(")"): value
+        for name, value in pairs.items()
+        if value is not None
+    }
 
 
 def _mapping(value: object) -> Mapping[str, object]:

@@ -1,8 +1,8 @@
 """What trtexec exports beside times: layer profiles, layer information, outputs, calibration.
 
-JSON is read as it is found in the wild: several documents in one file, ``nan``, JSON within a
-string. Names of layers are not escaped by trtexec, so profiles in its own layout are read by
-their shape. Every failure is a ``ParseError``.
+JSON is read as it is found in the wild: several documents in one file, ``nan``. Names of layers are
+not escaped by trtexec, so profiles in its own layout are read by their shape. Every failure is a
+``ParseError``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import math
 import re
 import struct
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
@@ -43,8 +42,6 @@ _LONE_SURROGATE = re.compile(
     r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )
 """Half a character, which could be read but never written again."""
-_WRAPPINGS = 3
-"""How often a document may be a string that holds a document."""
 
 
 def parse_error(
@@ -81,22 +78,12 @@ def text_from_bytes(data: bytes | str, *, where: str, expected: str) -> str:
     return text
 
 
-def documents_from_json(
-    data: bytes | str, *, where: str, expected: str, unwrap: bool = True
-) -> list[object]:
-    """Read every JSON document of a file and, unless ``unwrap`` is false, those within strings."""
+def documents_from_json(data: bytes | str, *, where: str, expected: str) -> list[object]:
+    """Read every JSON document of a file."""
     try:
-        documents: list[object] = [_STRICT.decode(data)]
+        return [_STRICT.decode(data)]
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        documents = list(_lenient(text_from_bytes(data, where=where, expected=expected), where))
-    for place, value in enumerate(documents if unwrap else ()):
-        for _ in range(_WRAPPINGS):
-            if not isinstance(value, str):
-                break
-            inner = documents_from_json(value, where=where, expected=expected)
-            value = inner[0] if len(inner) == 1 else inner
-        documents[place] = value
-    return documents
+        return list(_lenient(text_from_bytes(data, where=where, expected=expected), where))
 
 
 def value_from_text(text: str, *, where: str, offset: int = 0) -> tuple[object, int]:
@@ -201,8 +188,6 @@ def _candidates(value: object, *, depth: int = 0) -> Iterator[list[_Found]]:
         found = _records_in_list(value)
         if found[1]:
             yield [found]
-        elif value and all(isinstance(each, list) for each in value):
-            yield [pair for each in value for pair in next(_candidates(each), [])]
     elif isinstance(value, dict):
         series = _records_in_series(value)
         if series[1]:
@@ -406,15 +391,9 @@ _ORIGIN = re.compile(r"\[ONNX Layer: (.*)\]\s*\Z", re.DOTALL)
 def graph_from_json(data: bytes | str, *, where: str) -> EngineGraph:
     """Read the layers of an engine, and the names of its inputs and outputs."""
     documents = documents_from_json(data, where=where, expected=EXPECTED_LAYERS)
-    value = documents[0]
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    graph = value if isinstance(value, dict) else {}
-    if "Layers" not in graph:  # another tool may have wrapped it
-        inner = [each for each in graph.values() if isinstance(each, dict) and "Layers" in each]
-        graph = inner[0] if len(inner) == 1 else {}
-    if not graph or len(documents) > 1:
-        what = "holds several documents" if graph else "is not layer information"
+    graph = documents[0]
+    if not isinstance(graph, dict) or "Layers" not in graph or len(documents) > 1:
+        what = "is not layer information of one engine"
         raise parse_error(where, what=what, place="the whole file", expected=EXPECTED_LAYERS)
     layers, io_tensors = graph["Layers"], graph.get("I/O Tensors")
     if not isinstance(layers, list) or not layers:
@@ -477,12 +456,9 @@ def _layer(value: object, index: int, *, where: str) -> LayerInfo:
 
 
 def _tensors(values: object) -> tuple[TensorInfo, ...]:
-    """Read tensors as objects or, in some re-dumped files, as bare names."""
     found = []
-    for value in values if isinstance(values, list) else ():
-        if not isinstance(value, dict):
-            found.append(TensorInfo(name=str(value)))
-            continue
+    for each in values if isinstance(values, list) else ():
+        value = each if isinstance(each, dict) else {"Name": each}
         layout = _text(value.get("Format/Datatype")) or _text(value.get("Format"))
         dtype = _text(value.get("DataType") or value.get("Datatype"))
         sizes = value.get("Dimensions")
@@ -535,12 +511,6 @@ class CalibrationCache(Value, frozen=True, kw_only=True):
     header: str
     algorithm: str
     scales: tuple[TensorScale, ...]
-
-    @property
-    def duplicates(self) -> tuple[str, ...]:
-        """Names that occur more than once."""
-        counts = Counter(each.name for each in self.scales)
-        return tuple(name for name, count in counts.items() if count > 1)
 
 
 def calibration_from_text(data: bytes | str, *, where: str) -> CalibrationCache:

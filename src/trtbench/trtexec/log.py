@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import functools
-import itertools
 import re
 from collections import Counter, deque
 from typing import Any, Literal
@@ -35,7 +34,6 @@ from trtbench.trtexec.log_text import (
     clean,
     lines_from_line,
     read_text,
-    usual_prefixes,
 )
 from trtbench.trtexec.log_values import (
     BuildFacts,
@@ -50,8 +48,6 @@ MOST_RUNS = 10_000
 """Runs read from one log; a file of nothing but banners must not fill the memory."""
 FIRST_YEAR = 2016
 """TensorRT is from 2016; a board whose clock lost its battery shows 1970."""
-_FIRST_LINES, _FIRST_CHARACTERS = 2000, 1 << 20
-"""By which prefixes are recognised."""
 _LONGEST_TITLE = 100
 _LONGEST_STAMP = len("[03/04/2025-05:06:07] [TRT] [I] ")
 _LONGEST_KNOWN = 250
@@ -128,33 +124,25 @@ def log_from_text(data: Source, *, where: str) -> tuple[LogRun, ...]:
 
 
 def read_log(data: Source, *, where: str) -> LogText:
-    """Read every run in a text of any kind, and count the summaries it shows."""
+    """Read every run in a text of any kind."""
     text = read_text(data)
-    begin: list[str] = []
-    left = _FIRST_CHARACTERS
-    for line in itertools.islice(text.lines, _FIRST_LINES):
-        begin.append(line)
-        left -= len(line)
-        if left <= 0:
-            break
-    reader = _TextReader(where=where, usual=usual_prefixes(begin))
+    reader = _TextReader(where=where)
     at = 0
-    for at, raw in enumerate(itertools.chain(begin, text.lines), start=1):
+    for at, raw in enumerate(text.lines, start=1):
         for line in lines_from_line(raw):
             reader.take(clean(line), at)
     reader.next_run(at + 1)
-    return LogText(tuple(reader.runs), tuple(reader.headings), at, text.as_in_file)
+    return LogText(tuple(reader.runs), at, text.as_in_file)
 
 
 class _TextReader:
     """Cuts a text into runs; no two summaries ever share one."""
 
-    def __init__(self, *, where: str, usual: frozenset[str]) -> None:
-        self.where, self.usual = where, usual
+    def __init__(self, *, where: str) -> None:
+        self.where = where
         self.runs: list[LogRun] = []
         self.current = _RunReader(where=where, line=1)
-        self.headings: list[int] = []
-        self.prefixes, self.commands = Prefixes(usual), CommandLines()
+        self.prefixes, self.commands = Prefixes(), CommandLines()
         self.above: int | None = None
         """Where the words began that stand between the last run's numbers and what comes next."""
         self.title: str | None = None
@@ -164,7 +152,7 @@ class _TextReader:
         """File one line; secrets of whoever ran it go no further."""
         if raw == HARD_BREAK:
             self.next_run(at)
-            self.prefixes, self.commands = Prefixes(self.usual), CommandLines()
+            self.prefixes, self.commands = Prefixes(), CommandLines()
             return
         if "&&&& " in raw:
             raw = mask(raw)
@@ -183,8 +171,6 @@ class _TextReader:
             return
         if "," in line.text and line.level != "V":
             line = line._replace(text=_DECIMAL.sub(".", line.text))
-        if "=== Perf" in line.text and (header := _HEADER.match(line.text)):
-            self.headings += [at] if header[1] == "Performance summary" else []
         if self.current.begins_anew(line):
             self.next_run(self.above or at)
         elif not line.level and self._words(line.text, at):
@@ -272,7 +258,7 @@ class _RunReader:
         self.profile: ProfileCollector | None = None
         self.counts: dict[str, Any] = {}
         """Numbers of queries: fields of the run."""
-        self.withheld = self.tf32 = self.helped = False
+        self.tf32 = self.helped = False
         self.last: deque[str] = deque(maxlen=TAIL)
         self.command: str | None = None
         """Typed above the text; a banner's counts more."""
@@ -359,32 +345,34 @@ class _RunReader:
             return
         if level in ("W", "E", "F"):
             self.messages.take(line)
-        elif not self._plain(line) and not level:
-            self.messages.take_detail(raw.strip())
+            return
+        self._plain(line)
         if level == "I":
             self.messages.open = None  # what follows is not part of the last message
 
-    def _plain(self, line: LogLine) -> bool:
-        """File an informational line or one without a prefix; returns whether it was understood."""
+    def _plain(self, line: LogLine) -> None:
+        """File an informational line or one without a prefix."""
         text = line.text
         if not text.strip():
-            if line.level:
-                self.mode = None
-            return True
+            self.mode = None if line.level else self.mode
+            return
         if line.library:
             self.trace.phase(text)
-            return self.facts.take(text, library=True)
+            self.facts.take(text, library=True)
+            return
         header = _HEADER.match(text) if text.startswith("=== ") else None
         if header:
             self._header(header[1], text, stamped=bool(line.level))
-            return True
+            return
         if self.mode == "profile" and self.profile is not None and self.profile.take(text):
-            return True
+            return
         if self.mode == "section" and bool(line.level) == self.section_stamped:
             if text[0] not in _FIRST_AFTER_OPTIONS or not text.startswith(_AFTER_OPTIONS):
-                return self._option(text)
+                self._option(text)
+                return
             self.mode = None  # the blank line that ends the options was left out
-        return self.mode in ("prose", "help") or self._statement(text)
+        if self.mode not in ("prose", "help"):
+            self._statement(text)
 
     def _header(self, name: str, text: str, *, stamped: bool) -> None:
         profile = _PROFILE.match(text)
@@ -400,27 +388,25 @@ class _RunReader:
         else:
             self.mode = "help" if name == "Help" and not stamped else None
 
-    def _option(self, text: str) -> bool:
+    def _option(self, text: str) -> None:
         entries = self.sections[-1][1]
         if not self.section_stamped and text.startswith(("  ", "--")) and not entries:
             self.sections.pop()  # usage text has the same headings as the dump of options
             self.mode, self.helped = "help", True
-            return True
+            return
         label, colon, value = text.partition(":")
         if colon:
             entries.append((label.strip(), value.strip()))
         elif entries:
             before = entries[-1]
             entries[-1] = (before[0], f"{before[1]}\n{text.strip()}".lstrip("\n"))
-        return bool(colon or entries)
 
-    def _statement(self, text: str) -> bool:
+    def _statement(self, text: str) -> None:
         if self.summary.take(text):
             self.evidence = True
-            return True
-        if self.facts.take(text, library=False):
-            return True
-        if match := _WARMED.match(text):
+        elif self.facts.take(text, library=False):
+            return
+        elif match := _WARMED.match(text):
             self.counts["warmup_queries"] = int(match[1])
         elif match := _TRACED.match(text):
             # TensorRT 7 counts 0 when the batch is explicit.
@@ -432,22 +418,14 @@ class _RunReader:
         elif text.startswith(_LISTING):
             self.trace.take_final(text)
             self.layer_types.update(_TYPES[name] for name in _TYPE.findall(text[:20_000]))
-        else:
-            self.withheld |= text.startswith("The e2e network timing is not reported")
-            self.tf32 |= text.startswith("TF32 is enabled by default")
-            return self._legacy_option(text)
-        return True
-
-    def _legacy_option(self, text: str) -> bool:
-        label, _, value = text.partition(":")
-        if label.strip() not in _LEGACY or self.summary.averages or self.summary.printed:
-            return False
-        if not self.sections:
-            self.sections.append(("Options", []))
-        if self.sections[-1][0] != "Options":
-            return False
-        self.sections[-1][1].append((label.strip(), value.strip()))
-        return True
+        elif text.startswith("TF32 is enabled by default"):
+            self.tf32 = True
+        elif not (self.summary.averages or self.summary.printed):
+            label, _, value = text.partition(":")
+            if label.strip() in _LEGACY and not self.sections:
+                self.sections.append(("Options", []))
+            if label.strip() in _LEGACY and self.sections[-1][0] == "Options":
+                self.sections[-1][1].append((label.strip(), value.strip()))
 
     def _outcome(self) -> Outcome:
         measured = self.summary.printed or self.summary.averages or self.profile is not None
@@ -475,7 +453,6 @@ class _RunReader:
             build=banner.build if banner else None,
             command=printed or self.command,
             announced=banner is not None and banner.kind == "RUNNING",
-            headed=self.headed,
             pasted_command=not printed and self.command is not None,
             title=self.title,
             first_stamp=self.first_stamp,
@@ -493,7 +470,6 @@ class _RunReader:
             **self.counts,
             averages=tuple(self.summary.averages),
             summary=self.summary.summary(),
-            timing_withheld=self.withheld,
             tf32_stated=self.tf32,
             profile=self.profile.profile() if self.profile else None,
             messages=messages,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Literal
+from typing import Any
 
 from trtbench.core.samples import LayerProfile, LayerTime
 from trtbench.trtexec.log_text import LogLine
@@ -17,7 +17,6 @@ from trtbench.trtexec.log_values import (
     LayerTuning,
     LogMessage,
     MemoryLine,
-    Metric,
     PerformanceSummary,
     Tactic,
     TraceAverage,
@@ -215,9 +214,6 @@ KNOWN: tuple[tuple[str, tuple[str, ...], str], ...] = (
                               "CUDA graph capture on the stream has failed"),
      "the CUDA graph could not be captured and trtexec went on without one: the numbers are "
      "those of plain launches although a graph was asked for"),
-    ("profile-in-graph", ("Skip layer timing collection in CUDA graph capture mode",
-                          "Failed to collect layer timing info"),
-     "some iterations have no layer times, such as those in which a CUDA graph is captured"),
     ("aux-streams", ("auxiliary streams, so the",),
      "layers ran in parallel on several streams: their times add up to more than the engine "
      "takes"),
@@ -228,13 +224,9 @@ KNOWN: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("timing-cache-refused", ("timing cache will not be used", "Myelin error from unknown graph"),
      "the timing cache belongs to another TensorRT, GPU or driver and was ignored: tactics "
      "were timed afresh, so the build took longer and may have chosen differently"),
-    ("timing-cache-new", ("Could not read timing cache", "Could not read cache from"),
-     "there was no readable timing cache; a new one is written"),
     ("weak-typing", ("eakly-typed networks have been deprecated", "eakly typed networks"),
      "precision flags let the builder choose types; TensorRT 11 no longer does that, the types "
      "must be in the model"),
-    ("tf32", ("TF32 is enabled by default",),
-     "FP32 layers may compute in TF32 with a 10-bit mantissa on Ampere and later"),
     ("unknown-option", ("Unknown option",),
      "this version of trtexec does not know a flag it was given, and runs nothing"),
     ("deprecated-flag", ("flag has been deprecated",),
@@ -260,14 +252,10 @@ KNOWN: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("shape-mismatch", ("dimension mismatch", "does not satisfy any optimization profiles"),
      "an input was given a shape the engine was not built for"),
     ("out-of-memory", ("out of memory", "OutOfMemory"), "the device has not enough free memory"),
-    ("tactic-memory", ("due to insufficient memory on requested size",),
-     "the builder skipped a tactic because the workspace is too small for it"),
     ("shape-assumed", ("no shapes were provided", "Shape missing for input with dynamic shape"),
      "a dynamic input had no shape, so trtexec chose one, usually batch 1"),
     ("no-calibrator", ("Calibrator is not being used",),
      "INT8 was asked for without calibration: scales are made up, speed counts, results do not"),
-    ("calibrator-ignored", ("Calibrator won't be used in explicit precision",),
-     "the model carries its own quantisation, so the calibrator is not used"),
     ("int64-weights", ("generated with INT64 weights",),
      "64-bit weights were narrowed to 32 bits; harmless for shapes and indices that fit"),
     ("weights-clamped", ("outside the range of INT32 was clamped",),
@@ -277,8 +265,6 @@ KNOWN: tuple[tuple[str, tuple[str, ...], str], ...] = (
      "some weights do not fit the lower precision; results may lose accuracy"),
     ("library-mismatch", ("TensorRT was linked against",),
      "a CUDA library of another version than TensorRT was made for is loaded; speed may differ"),
-    ("lazy-loading", ("CUDA lazy loading is not enabled",),
-     "all kernels are loaded at start, which costs memory and start-up time"),
     ("streams-overlap", ("inference streams",),
      "queries of several streams overlap: only throughput has a meaning, latencies do not"),
     ("set-up-failed", ("Inference set up failed", "Engine set up failed",
@@ -296,7 +282,7 @@ class MessageCollector:
     def __init__(self) -> None:
         self.found: dict[tuple[str, str], LogMessage] = {}
         self.open: tuple[str, str] | None = None
-        """The message that lines without a prefix, or indented ones, belong to."""
+        """The message that indented lines belong to."""
 
     def take(self, line: LogLine) -> None:
         """Take a warning or an error; an indented one continues the one before."""
@@ -313,18 +299,9 @@ class MessageCollector:
         elif len(self.found) < MOST_KEPT:
             known = (each for each in KNOWN if any(piece in text for piece in each[1]))
             code, _, meaning = next(known, (None, (), None))
-            level: Literal["W", "E", "F"] = (
-                "W" if line.level == "W" else "F" if line.level == "F" else "E"
+            self.found[self.open] = LogMessage(
+                level=line.level, text=text, code=code, meaning=meaning
             )
-            self.found[self.open] = LogMessage(level=level, text=text, code=code, meaning=meaning)
-
-    def take_detail(self, text: str) -> None:
-        """Take a line without a prefix, which belongs to the error before it."""
-        message = self.found.get(self.open) if self.open is not None else None
-        if message is None or self.open is None or message.level == "W" or message.count > 1:
-            return
-        if len(message.detail) < TAIL:
-            self.found[self.open] = message.having(detail=(*message.detail, text[:LONGEST_KEPT]))
 
 
 METRICS = (
@@ -346,7 +323,6 @@ _TOTALS = {
     "Total GPU Compute Time": ("gpu_total_s", "s"),
     "total compute time": ("gpu_total_s", "s"),
 }
-_STATISTICS = ("min", "max", "mean", "median")
 _V = r"([-+\w.]{1,40})"
 _TOTAL = re.compile(
     rf"\s*{_V} ?(qps|s)(?![\w.])(?:\W*$|\s{{2,}}\S{{1,80}}$| \[[^\]]{{1,80}}\]$|\s*\||[,;\"<]\S)"
@@ -387,14 +363,12 @@ class SummaryCollector:
     def repeats(self, text: str) -> bool:
         """Whether a line gives a number that this summary has, so that it is another's."""
         heading = _block_of(text)
-        label, colon, rest = text.partition(":")
         if heading is not None:
             return heading in self.metrics
-        if not colon or len(label) > 40:
-            return False
-        if label in METRICS:
-            return label in self.metrics and _PAIR.search(rest) is not None
-        return label in _TOTALS and _TOTALS[label][0] in self.totals and bool(_TOTAL.match(rest))
+        other = SummaryCollector()
+        other.take(text)
+        has_metric = not self.metrics.keys().isdisjoint(other.metrics)
+        return has_metric or not self.totals.keys().isdisjoint(other.totals)
 
     def take(self, text: str) -> bool:
         """Take a line; returns whether it belonged to a summary."""
@@ -464,19 +438,12 @@ class SummaryCollector:
         """The summary, or ``None`` when the log has none."""
         if not self.printed:
             return _summary_from_averages(self.averages) if self.averages else None
-        metrics = {
-            label: Metric(
-                **{f"{name}_ms": found.get(name) for name in _STATISTICS},
-                percentiles_ms={k: v for k, v in found.items() if k not in _STATISTICS},
-            )
-            for label, found in self.metrics.items()
-        }
         # TensorRT 7 multiplies by the batch, which it takes for 0 when it is explicit.
         return PerformanceSummary(
             throughput_qps=self.totals.get("throughput_qps") or None,
             wall_s=self.totals.get("wall_s"),
             gpu_total_s=self.totals.get("gpu_total_s"),
-            metrics=metrics,
+            metrics=self.metrics,
         )
 
 
@@ -493,7 +460,7 @@ def _summary_from_averages(lines: list[TraceAverage]) -> PerformanceSummary:
     if legacy:  # the wall time of a call, in which nothing is copied
         named = {"GPU Compute Time": "gpu_ms", "Host": "host_ms"}
     runs = sum(line.runs for line in lines) or 1
-    metrics: dict[str, Metric] = {}
+    metrics: dict[str, dict[str, float]] = {}
     for label, field in named.items():
         values = [getattr(line, field) for line in lines]
         if None in values:
@@ -501,15 +468,13 @@ def _summary_from_averages(lines: list[TraceAverage]) -> PerformanceSummary:
         mean_ms = values[0]  # a single one as printed, to the last digit
         if len(lines) > 1:
             mean_ms = sum(v * line.runs for v, line in zip(values, lines, strict=True)) / runs
-        metrics[label] = Metric(mean_ms=mean_ms)
+        metrics[label] = {"mean": mean_ms}
     # Of several groups the largest: no more than that share of all calls took longer.
-    most = {
+    metrics["GPU Compute Time"] |= {
         label: max(x.percentile_ms or 0.0 for x in lines if x.percentile == label)
         for label in dict.fromkeys(line.percentile for line in lines)
         if label
     }
-    gpu = metrics.get("GPU Compute Time", Metric())
-    metrics["GPU Compute Time"] = gpu.having(percentiles_ms=most)
     generation = None if not legacy else 6 if "Host" in metrics else 4
     return PerformanceSummary(metrics=metrics, derived=True, generation=generation)
 

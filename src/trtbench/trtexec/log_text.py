@@ -485,10 +485,9 @@ def clean(line: str) -> str:
 
 
 class Prefixes:
-    """Takes off what other tools put before a line, once a known line showed what it is."""
+    """Takes off what other tools put before a line, once a stamp of trtexec's showed what it is."""
 
-    def __init__(self, usual: frozenset[str] = frozenset()) -> None:
-        self._usual = usual
+    def __init__(self) -> None:
         self._pattern: re.Pattern[str] | None = None
         self._known: dict[str, re.Pattern[str]] = {}
 
@@ -515,7 +514,7 @@ class Prefixes:
         """Take the prefix off a line that has no stamp of trtexec's."""
         anchor = _ANCHOR.search(text, 0, LOOK)
         begin = anchor.start() if anchor is not None else 0
-        if begin and (_is_marks(text, begin) or _mask(text[:begin]) in self._usual):
+        if begin and _is_marks(text, begin):
             self._learn(text, begin)
             return text[begin:]
         match = self._pattern.match(text) if self._pattern is not None else None
@@ -534,23 +533,6 @@ class Prefixes:
 def _is_marks(text: str, end: int) -> bool:
     row = text.lstrip()[:1] == "|" and text.rstrip()[-1:] == "|"
     return not row and _MARKS_BEFORE.fullmatch(text, 0, end) is not None
-
-
-def usual_prefixes(lines: Iterable[str]) -> frozenset[str]:
-    """Patterns of what stands before known lines again and again: no sentence does.
-
-    Lines of several kinds must have it, since people, too, write lists of one number each.
-    """
-    kinds: dict[str, list[str]] = {}
-    for line in lines:
-        line = clean(line) if "\x1b" in line else line
-        anchor = _ANCHOR.search(line, 0, LOOK) if line[20:23] != "] [" else None
-        if anchor is not None and anchor.start() and line.lstrip()[:1] != "|":
-            kind = anchor[0].rstrip("0123456789")[:12]
-            kinds.setdefault(_mask(line[: anchor.start()]), []).append(kind)
-    return frozenset(
-        prefix for prefix, found in kinds.items() if len(found) > 2 and len(set(found)) > 1
-    )
 
 
 def _mask(prefix: str) -> str:

@@ -94,21 +94,6 @@ class LogSection(Value, frozen=True, kw_only=True):
                 return value
         return None
 
-    def all(self, label: str) -> tuple[str, ...]:
-        """Every value of a label that repeats."""
-        return tuple(value for name, value in self.entries if name == label)
-
-
-class Metric(Value, frozen=True, kw_only=True):
-    """One row of the performance summary in milliseconds; what was not printed is ``None``."""
-
-    min_ms: float | None = None
-    max_ms: float | None = None
-    mean_ms: float | None = None
-    median_ms: float | None = None
-    percentiles_ms: dict[str, float] = {}
-    """By the printed label: ``{"99%": 0.345}``."""
-
 
 class PerformanceSummary(Value, frozen=True, kw_only=True):
     """The performance summary of one run, under the labels of TensorRT 8 and later."""
@@ -116,7 +101,8 @@ class PerformanceSummary(Value, frozen=True, kw_only=True):
     throughput_qps: float | None = None
     wall_s: float | None = None
     gpu_total_s: float | None = None
-    metrics: dict[str, Metric] = {}
+    metrics: dict[str, dict[str, float]] = {}
+    """Milliseconds by label and statistic: ``{"Latency": {"min": 0.3, "99%": 0.345}}``."""
     derived: bool = False
     """True where only averages were printed: the means are taken over those."""
     generation: int | None = None
@@ -191,13 +177,12 @@ class BuildFacts(Value, frozen=True, kw_only=True):
 class LogMessage(Value, frozen=True, kw_only=True):
     """A warning or an error, how often it came, and what it means where that is known."""
 
-    level: Literal["W", "E", "F"]
+    level: str
+    """``W``, ``E`` or ``F``, for fatal."""
     text: str
     code: str | None = None
     meaning: str | None = None
     count: int = 1
-    detail: tuple[str, ...] = ()
-    """Lines without a prefix that followed at once, such as the node a parser stopped at."""
 
 
 class LogRun(Value, frozen=True, kw_only=True):
@@ -214,8 +199,6 @@ class LogRun(Value, frozen=True, kw_only=True):
     command: str | None = None
     announced: bool = False
     """A ``RUNNING`` line was there, so the log is not an excerpt."""
-    headed: bool = False
-    """Its summary stands under the heading ``=== Performance summary ===``."""
     pasted_command: bool = False
     """The command stood above the text and was not printed by trtexec."""
     title: str | None = None
@@ -233,8 +216,6 @@ class LogRun(Value, frozen=True, kw_only=True):
     trace_s: float | None = None
     averages: tuple[TraceAverage, ...] = ()
     summary: PerformanceSummary | None = None
-    timing_withheld: bool = False
-    """Timing was not reported because the profiler ran in the same pass."""
     tf32_stated: bool = False
     profile: LayerProfile | None = None
     messages: tuple[LogMessage, ...] = ()
@@ -276,24 +257,9 @@ class LogText(NamedTuple):
     """Everything of trtexec's that a text holds."""
 
     runs: tuple[LogRun, ...]
-    headings: tuple[int, ...]
-    """Lines that read ``=== Performance summary ===``, whatever became of them."""
     lines: int
     as_in_file: bool = True
     """Whether lines are counted as in the file: not in a notebook, nor when sorted apart."""
-
-    @property
-    def summaries(self) -> int:
-        """How many summaries the text shows, with a heading or in an older wording without."""
-        return len(self.headings) + sum(
-            run.summary is not None and not run.headed for run in self.runs
-        )
-
-    @property
-    def empty_headings(self) -> tuple[int, ...]:
-        """Headings that no numbers follow; a run was made of every other one."""
-        made = [(run.line, run.last_line or run.line) for run in self.runs if run.summary]
-        return tuple(at for at in self.headings if not any(a <= at <= b for a, b in made))
 
 
 @functools.lru_cache(maxsize=4096)

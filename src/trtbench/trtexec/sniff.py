@@ -11,7 +11,7 @@ from trtbench.trtexec.version import flavour_of
 
 FileKind = Literal[
     "times", "profile", "layers", "output", "log", "metadata", "calibration", "plan",
-    "timing-cache", "onnx", "toolkit-summary", "toolkit-series", "toolkit-percentiles",
+    "timing-cache", "onnx", "toolkit-summary", "toolkit-series", "toolkit-table",
     "toolkit-layers", "toolkit-torch-bench", "toolkit-engine-metadata", "toolkit-run-config",
     "unknown",
 ]  # fmt: skip
@@ -48,9 +48,9 @@ _CSV_KINDS: dict[str, FileKind] = {
     "enqueue_ms": "toolkit-series",
     "compute_ms": "toolkit-series",
     "end_to_end_ms": "toolkit-series",
-    "percentile,latency_ms": "toolkit-percentiles",
+    "percentile,latency_ms": "toolkit-table",
     "name,avg_time_ms,min_time_ms,max_time_ms,calls,percent_of_total": "toolkit-layers",
-    "metric,min,max,mean,median,p90,p95,p99": "toolkit-torch-bench",
+    "metric,min,max,mean,median,p90,p95,p99": "toolkit-table",
 }
 
 
@@ -68,12 +68,12 @@ def kind_of(data_head: bytes, *, name: str) -> FileKind:
     text = data_head.decode(encoding, "replace").lstrip("\ufeff \t\r\n\0")
     if _CALIBRATION.match(text):
         return "calibration"
-    kind = _kind_of_json(text, name=name) if text[:1] in ("[", "{", '"') else "unknown"
+    kind = _kind_of_json(text, name=name) if text[:1] in ("[", "{") else "unknown"
     if kind == "unknown":
         first_line = text.split("\n", 1)[0].strip().lower()
         kind = _CSV_KINDS.get(first_line, kind)
         if first_line.startswith("batch,samples,throughput_qps"):
-            kind = "toolkit-summary"
+            kind = "toolkit-table"
     return "log" if kind == "unknown" and holds_log(data_head) else kind
 
 
@@ -99,8 +99,6 @@ def is_archive(head: bytes) -> bool:
 
 
 def _kind_of_json(text: str, *, name: str) -> FileKind:
-    if text.startswith('"'):  # JSON within a string
-        text = text.replace('\\"', '"').replace("\\n", "\n").removeprefix('"')
     keys = set(_KEY.findall(text))
     if keys & {"cell_type", "nbformat"}:  # a notebook
         return "unknown"  # whether it is a log is asked of all that is left

@@ -451,12 +451,10 @@ def _row_from_json(text: bytes, *, strict: bool = False) -> dict[str, object] | 
 _NESTS = ("times", "iterations", "runs", "perIteration", "per_iteration", "iteration_times")
 _DEEPEST = 6
 EXPECTED, _NOT_TIMES = "the rows of trtexec --exportTimes", "is not a times file of trtexec"
-_WRAPPINGS = 3
-"""How often a file may be a string that holds the file."""
 
 
-def tables_from_stream(stream: BinaryIO, *, where: str, wrappings: int = 0) -> list[RowTable]:
-    """Read arrays piece by piece; other layouts, and JSON within a string, as a whole."""
+def tables_from_stream(stream: BinaryIO, *, where: str) -> list[RowTable]:
+    """Read arrays piece by piece, other layouts as a whole."""
     head = stream.read(PIECE_BYTES)
     if head[:2] in (b"\xff\xfe", b"\xfe\xff", b"\xef\xbb"):
         text = text_from_bytes(head + stream.read(), where=where, expected=EXPECTED)
@@ -465,15 +463,10 @@ def tables_from_stream(stream: BinaryIO, *, where: str, wrappings: int = 0) -> l
     first = head.lstrip(b" \t\r\n\0")[:1]
     if first == b"[":
         return ArrayReader(stream, where=where, head=head).read()
-    if first not in (b"{", b'"') or wrappings >= _WRAPPINGS:
+    if first != b"{":
         text_from_bytes(head, where=where, expected=EXPECTED)  # empty and binary files
         raise parse_error(where, what=_NOT_TIMES, place="byte 0", expected=EXPECTED)
-    documents = documents_from_json(
-        head + stream.read(), where=where, expected=EXPECTED, unwrap=False
-    )
-    if first == b'"' and isinstance(documents[0], str) and len(documents) == 1:
-        inner = io.BytesIO(documents[0].encode("utf-8", "replace"))
-        return tables_from_stream(inner, where=where, wrappings=wrappings + 1)
+    documents = documents_from_json(head + stream.read(), where=where, expected=EXPECTED)
     return [_table_in(each, where=where) for each in documents]
 
 
@@ -711,9 +704,9 @@ def statistics_as_printed(
     h2d, gpu, d2h = (columns[names[name]][first:] for name in ("h2d", "gpu", "d2h"))
     return {
         label: {
-            "min_ms": float(np.min(span)),
-            "max_ms": float(np.max(span)),
-            "median_ms": float(np.median(span)),
+            "min": float(np.min(span)),
+            "max": float(np.max(span)),
+            "median": float(np.median(span)),
         }
         for label, span in (("GPU Compute Time", gpu), ("Latency", h2d + gpu + d2h))
     }

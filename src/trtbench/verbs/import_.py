@@ -53,13 +53,6 @@ def show(result: ImportResult, request: ImportRequest, view: JsonView) -> int | 
         draw(document_from_import(result))
     if result.written:
         say(f"{counted(len(result.written), 'file')} in {request.output}")
-    if result.undrawn:
-        say(f"layers of {counted(result.undrawn, 'run')} not drawn; --pictures draws them")
-    if result.summaries:
-        seen = counted(result.summaries, "summary", "summaries")
-        say(f"{seen} seen, {counted(result.summary_runs, 'run')} made of them")
-        for each in result.lost:
-            say(f"  not a run: {each}")
     known = sum(each.known_as is not None for each in result.runs)
     runs = counted(len(result.runs) - known, "run")
     again = f", {known} known already (--again imports them once more)" if known else ""

@@ -226,8 +226,6 @@ def _calibration(path: Path) -> Inspection:
     cache = calibration_from_text(read_bytes(path), where=str(path))
     unusable = [each.name for each in cache.scales if not each.usable]
     notes = [f"{len(unusable)} scales cannot be used: {', '.join(unusable[:5])}"] * bool(unusable)
-    if cache.duplicates:
-        notes.append(f"names that occur more than once: {', '.join(cache.duplicates[:5])}")
     return Inspection(
         kind="calibration cache",
         path=str(path),
@@ -421,7 +419,8 @@ def inspect_log(path: Path) -> Inspection:
     run = text.runs[-1]
     facts, trace = run.facts, run.trace
     built = run.summary is None and facts.build_s is not None
-    summary = _numbers(text.runs) if text.summaries else None
+    summaries = sum(each.summary is not None for each in text.runs)
+    summary = _numbers(text.runs) if summaries else None
     if summary is None and trace is not None and trace.phases_s:
         rows = tuple(trace.phases_s.items())
         summary = InspectionTable(columns=("phase", "seconds_s"), rows=rows)
@@ -430,7 +429,7 @@ def inspect_log(path: Path) -> Inspection:
         path=str(path),
         facts={
             "runs": len(text.runs),
-            "summaries": text.summaries,
+            "summaries": summaries,
             "lines": text.lines,
             "outcome": run.outcome,
             "tensorrt": run.version,
