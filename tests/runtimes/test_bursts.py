@@ -255,6 +255,7 @@ def test_launches_that_do_not_fit_at_once_load_one_after_the_other(
     assert [elsewhere in record.notes for record in records] == [False, True]
     verdicts = {each["metric"]: each["kind"] for each in told["comparison"]["verdicts"]}
     assert verdicts["gpu"] == "same"
+    assert [each["clock_ratio"] for each in told["comparison"]["verdicts"]].count(0.5) == 1
     seen = [[each.burst_clock_hz for each in record.launches] for record in records]
     assert seen == [[hz, hz, None, None] for hz in (1.8e9, 0.9e9)], "seen in two launches"
     notes = [

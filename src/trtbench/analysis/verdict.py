@@ -307,6 +307,20 @@ def kind_in_cycles(verdict: Verdict, *, clock_ratio: float) -> VerdictKind | Non
     return "unclear" if doubted and kind in ("faster", "slower") else kind
 
 
+def in_cycles(verdict: Verdict) -> Verdict | None:
+    """The same verdict for clock cycles instead of seconds; ``None`` where clocks are unknown."""
+    ratio, interval, clocks = verdict.ratio, verdict.interval, verdict.clock_ratio
+    if clocks is None or ratio is None or interval is None:
+        return None
+    return verdict.having(
+        metric=f"{verdict.metric}, cycles",
+        kind=kind_in_cycles(verdict, clock_ratio=clocks) or verdict.kind,
+        ratio=ratio * clocks,
+        interval=interval.having(low=interval.low * clocks, high=interval.high * clocks),
+        reason=f"counted in cycles: the candidate's clock was {clocks:.3f} of the baseline's",
+    )
+
+
 def confirm_in_cycles(verdict: Verdict, *, clock_ratio: float) -> Verdict:
     """Withdraw a verdict that vanishes when times are counted in clock cycles."""
     kind = kind_in_cycles(verdict, clock_ratio=clock_ratio)

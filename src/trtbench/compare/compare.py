@@ -415,14 +415,14 @@ def _by_clocks(
     if not one or not other or gpu is None:
         return comparison, None, None
     ratio = other / one
-    if abs(ratio - 1) <= CLOCK_TOLERANCE:
-        return comparison, None, None
-    judged = confirm_in_cycles(gpu, clock_ratio=ratio)
-    if judged is gpu:
-        return comparison, None, None
+    seen = gpu.having(clock_ratio=ratio)
+    differ = abs(ratio - 1) > CLOCK_TOLERANCE
+    judged = confirm_in_cycles(seen, clock_ratio=ratio) if differ else seen
     verdicts = tuple(judged if each is gpu else each for each in comparison.verdicts)
-    in_cycles = kind_in_cycles(gpu, clock_ratio=ratio)
-    return comparison.having(verdicts=verdicts), gpu.kind, in_cycles
+    comparison = comparison.having(verdicts=verdicts)
+    if judged is seen:
+        return comparison, None, None
+    return comparison, seen.kind, kind_in_cycles(seen, clock_ratio=ratio)
 
 
 def _position_effects(baseline: Run, candidate: Run) -> tuple[float, ...]:

@@ -61,6 +61,8 @@ class Verdict(Value, frozen=True, kw_only=True):
     design: Design = "duet"
     across_devices: str | None = None
     """The two devices, where a ratio is between them: it says nothing about a change."""
+    clock_ratio: float | None = None
+    """SM clock of the candidate over the baseline's while they were measured, of GPU time."""
 
     @property
     def change(self) -> str:

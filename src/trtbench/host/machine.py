@@ -181,9 +181,10 @@ def memory_bytes(key: str, *, root: Path) -> int | None:
 
 
 def _board(root: Path) -> dict[str, Scalar]:
-    """Return what an embedded board says of itself: model, power mode."""
+    """Return what an embedded board says of itself: model, L4T release, power mode."""
     found = {
         "board": text_of(root / "proc/device-tree/model"),
+        "l4t": text_of(root / "etc/nv_tegra_release"),
         "nvpmodel": text_of(root / "var/lib/nvpmodel/status"),
     }
     return {name: text.splitlines()[0] for name, text in found.items() if text}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from trtbench.analysis.builds import Aspect, Draw, Lottery
 from trtbench.analysis.stored_comparison import COUNTS, Ladder
 from trtbench.analysis.summary import guide_speedup
-from trtbench.analysis.verdict import sentence, would_tell
+from trtbench.analysis.verdict import in_cycles, sentence, would_tell
 from trtbench.core.properties import model_name
 from trtbench.core.results import Comparison, GateResult, Verdict
 from trtbench.core.run import Run, known_value, precision_of
@@ -105,7 +105,7 @@ def make(runs: Sequence[Run]) -> Section | None:
     rows = [
         (candidate, baseline, comparison, verdict)
         for candidate, baseline, comparison in found
-        for verdict in comparison.verdicts
+        for verdict in also_in_cycles(comparison.verdicts)
     ]
     columns = (
         column("candidate", "Candidate", 0),
@@ -179,7 +179,7 @@ def document_from_comparisons(found: Sequence[Compared]) -> Document:
 
 def verdict_table(verdicts: Sequence[Verdict], *, id: str = "verdicts") -> Table:
     """List the verdict on each metric with its change and interval."""
-    return table(id, verdicts, (column("metric"), *_verdict_columns()))
+    return table(id, also_in_cycles(verdicts), (column("metric"), *_verdict_columns()))
 
 
 def _verdict_columns(of: Callable[[Any], Verdict] = lambda row: row) -> Iterator[Column]:
@@ -198,6 +198,14 @@ def _verdict_columns(of: Callable[[Any], Verdict] = lambda row: row) -> Iterator
     yield column("verdict", "Verdict", kind)
     yield column("change", get=lambda row: _change(of(row)))
     yield column("interval", "Interval", interval, rank=1)
+
+
+def also_in_cycles(verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
+    """Add the verdict in clock cycles to each verdict on seconds whose clocks are known."""
+    for verdict in verdicts:
+        yield verdict
+        if (cycles := in_cycles(verdict)) is not None:
+            yield cycles
 
 
 def reasons(verdicts: Sequence[Verdict], *, what: str = "launches") -> Iterator[Text]:
