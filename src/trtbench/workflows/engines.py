@@ -157,7 +157,7 @@ def _from_files(
     if not beside:
         return engine
     ends = (plain(each.path.name).removeprefix(f"{found[0].key}.") for each in beside)
-    return replace(engine, notes=(f"read with what lies beside it: {', '.join(ends)}",))
+    return replace(engine, notes=(f"read together with {', '.join(ends)}",))
 
 
 def _drafts(found: Sequence[FoundFile]) -> list[Draft]:
