@@ -51,7 +51,7 @@ def bench(say, *arguments: object) -> tuple[int, str, str]:
         (["tiny.onnx", "--shape", "x:0x16"], 2, "holds nothing", "at least 1"),
         (["tiny.onnx", "--shape", "x:1x16,x:2x16"], 2, "the input x has two shapes", "once"),
         (["tiny.onnx", "--opt", "spinning"], 2, "--opt spinning cannot be read", None),
-        (["tiny.onnx", "--opt", "xyzzy=1"], 2, "no option 'xyzzy'", "one of providers, inter_"),
+        (["tiny.onnx", "--opt", "xyzzy=1"], 2, "no option 'xyzzy'", "one of providers, spinning"),
         (["tiny.onnx", "--inputs", "daat.npz"], 1, "there are no inputs", "data.npz"),
         (["tiny.onnx", "--python", "/no/python"], 4, "no Python interpreter at", "--python PATH"),
         (["tiny.onnx", "--python", "/bin/true"], 4, "is not a Python interpreter", "bin/python"),

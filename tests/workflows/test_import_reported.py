@@ -16,11 +16,8 @@ from trtbench.analysis.stored_comparison import compare_apart
 from trtbench.analysis.summary import summary_from_run
 from trtbench.compare.compare import comparison_from_runs
 from trtbench.core.errors import UsageError
-from trtbench.core.results import Compared
 from trtbench.core.run import Fact, Run
 from trtbench.report.compose import document_from_runs
-from trtbench.report.document import Table
-from trtbench.report.sections.verdicts import document_from_comparisons
 from trtbench.report.site import run_data
 from trtbench.requests.groups import FilterFields
 from trtbench.requests.stored import HistoryRequest
@@ -251,20 +248,3 @@ def test_a_gate_does_not_judge_across_devices(runs: list[Run]) -> None:
     (result,) = evaluate([rule], summary=summary_from_run(second), verdicts=verdicts)
     assert result.outcome == "unclear"
     assert "two devices" in result.message
-
-
-def table(document: object, name: str) -> Table:
-    blocks = (b for section in document.sections for b in section.blocks)  # type: ignore[attr-defined]
-    return next(b for b in blocks if isinstance(b, Table) and b.id == name)
-
-
-def test_reports_and_comparisons_put_devices_side_by_side_best_first(runs: list[Run]) -> None:
-    report = document_from_runs(runs, title="Devices")
-    pairs = [
-        Compared(baseline=runs[0], candidate=run, comparison=comparison_from_runs(runs[0], run))
-        for run in runs[1:]
-    ]
-    for document in (report, document_from_comparisons(pairs)):
-        ranked = table(document, "devices_ranked")
-        assert [row[1].shown for row in ranked.rows] == ["NVIDIA A100", "Tesla T4", "Jetson Orin"]
-        assert [row[3].text for row in ranked.rows] == ["1.00x", "3.00x", "4.60x"]

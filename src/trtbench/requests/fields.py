@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Literal, ParamSpec, TypeVar, Union
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, Union
 
 from trtbench.core.errors import UsageError, meant
 from trtbench.core.units import (
@@ -205,6 +205,16 @@ def _refuse(field: RequestField, value: object) -> None:
 _KNOWN: dict[type[VerbRequest], tuple[RequestField, ...]] = {}
 
 
+def _hints(request: type[VerbRequest]) -> dict[str, Any]:
+    """The types of all fields. Python 3.10 refuses the marker of keyword-only fields as a type."""
+    found: dict[str, Any] = {}
+    for kind in reversed(request.__mro__):
+        own = {k: v for k, v in inspect.get_annotations(kind).items() if k != "_"}
+        plain = type(kind.__name__, (), {"__annotations__": own, "__module__": kind.__module__})
+        found |= typing.get_type_hints(plain, include_extras=True)
+    return found
+
+
 def fields_of(request: type[VerbRequest]) -> tuple[RequestField, ...]:
     """The fields of a request: what has a place, then its own, then group after group.
 
@@ -212,7 +222,7 @@ def fields_of(request: type[VerbRequest]) -> tuple[RequestField, ...]:
     """
     if request in _KNOWN:
         return _KNOWN[request]
-    hints = typing.get_type_hints(request, include_extras=True)
+    hints = _hints(request)
     known = {each.name: each for each in dataclasses.fields(request)}  # type: ignore[arg-type]
     found = []
     for name in _names(request):

@@ -379,7 +379,7 @@ class Store:
         for entry in known.values():
             with contextlib.suppress(StoreError):
                 folder = self._folder(entry)
-                if folder.parent != self.runs and folder.is_dir():
+                if folder.parent != self.runs and (folder / "run.json").is_file():
                     outside.append(folder)
         found, damaged = self._read_entries([*self._directories(), *outside], describe, known)
         gone, _ = self._lost(entry for id_, entry in known.items() if id_ not in found)
