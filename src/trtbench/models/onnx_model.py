@@ -220,6 +220,8 @@ def dtype_name(kind: int) -> str:
     """numpy's name of an ONNX type; types numpy lacks keep ONNX's name."""
     from onnx import TensorProto
 
+    if kind not in TensorProto.DataType.values():
+        raise InputError(f"the model holds a tensor of the unknown type {kind}")
     name = str(TensorProto.DataType.Name(kind)).lower()
     return {"float": "float32", "double": "float64", "string": "str"}.get(name, name)
 
