@@ -159,7 +159,16 @@ def _loosen(lines: Iterable[str]) -> list[str]:
 
 # --- values -----------------------------------------------------------------------------------
 
-OF_MACHINES = {"environment", "versions", "findings", "conditions", "facts", "machine", "interval"}
+OF_MACHINES = {
+    "environment",
+    "versions",
+    "findings",
+    "conditions",
+    "facts",
+    "machine",
+    "interval",
+    "median_interval",
+}
 """Keys below which everything is of one machine or one measurement."""
 
 
