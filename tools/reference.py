@@ -68,7 +68,7 @@ def verbs() -> Iterator[tuple[str, AnyVerb]]:
     """List the verbs with those within them, without old spellings."""
     for name in command_line.list_commands(click.Context(command_line)):
         verb = verb_named(name)
-        if verb is not None and not verb.hidden:
+        if verb is not None:
             yield name, verb
 
 
