@@ -106,7 +106,7 @@ def add(store: Store, made: Sequence[tuple[AnyRecord, float | None]], *, samples
         path = str(folder.relative_to(store.root))
         entries.append(entry_from_record(each, path=path, cached=cached))
     for entry in entries:
-        store.index.put(entry)
+        store.index.put_all([entry])
 
 
 def fill_store(root: Path, *, count: int) -> Store:

@@ -135,7 +135,7 @@ def test_rules_read_only_what_something_writes() -> None:
 
 
 NAMED = {
-    "workflows/demo.py",  # shows ONNX Runtime on purpose
+    "verbs/demo.py",  # shows ONNX Runtime on purpose
     "importing/make.py",  # says whose files these are
 }
 

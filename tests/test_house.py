@@ -151,7 +151,6 @@ READ_THEMSELVES = {
     "verbs/gate.py", "executors/ray.py", "executors/ssh.py",
     "host", "report", "runtimes", "worker.py", "accuracy/evaluate.py",
     "accuracy/localize.py", "workflows/engines.py", "compare",
-    "workflows/demo.py",
     "convert/build.py", "measure", "workflows/report.py",
     # Checked by the boundary a line before.
     "tasks/depth.py", "tasks/classification.py", "sweep/matrix.py",

@@ -1,8 +1,4 @@
-"""The command line: makes commands of the verbs, and prints errors in one form.
-
-Makes no decision a Python user could not make. A verb's module imports nothing heavy at the top,
-so that ``trtbench --help`` stays quick.
-"""
+"""The command line: makes commands of the verbs, and prints errors in one form."""
 
 from __future__ import annotations
 
@@ -25,29 +21,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trtbench import verbs
-from trtbench.core.errors import (
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_UNREAD,
-    EXIT_USAGE,
-    FULL,
-    TrtbenchError,
-    UsageError,
-    near_miss,
-    write_error,
-)
+from trtbench.core import errors
+from trtbench.core.errors import TrtbenchError, UsageError, near_miss
 from trtbench.core.plugins import missing_package
 from trtbench.core.safety import clean_line, clean_text, mask
 from trtbench.requests.fields import FILE, Argument, Option, RequestField, VerbRequest, fields_of
-from trtbench.verbs._verb import AnyVerb, Caller, help_parts, is_model
+from trtbench.verbs._verb import AnyVerb, Caller, help_parts
+from trtbench.version import __version__
 
 if TYPE_CHECKING:
     from trtbench.tasks.contract import Flag
 
-IMAGES_TASK = "classification"
-"""Whose preprocessing images get when nobody says."""
-TASK, ADDED = "trtbench.task", "trtbench.added"
-"""Where a command notes its task, and the flags that the task added; these become ``settings``."""
+IMAGES_TASK = "classification"  # whose preprocessing images get by default
+TASK, ADDED = "trtbench.task", "trtbench.added"  # keys of a context: the task, and its flags
 
 
 def verb_named(name: str) -> AnyVerb | None:
@@ -87,7 +73,10 @@ class Verbs(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as problem:
-            if is_model(args[0]):
+            from trtbench.models.identity import SUFFIXES
+            from trtbench.models.torch_models import is_named
+
+            if is_named(args[0]) or Path(args[0]).suffix.lower() in SUFFIXES:
                 raise UsageError(
                     f"no command given for {args[0]}",
                     facts={"commands": "bench, build, profile, check, compare, inspect, ..."},
@@ -99,7 +88,7 @@ class Verbs(click.Group):
 
 
 def _as_it_is_now(args: list[str]) -> list[str]:
-    """Rewrite verbs of earlier versions, which are now part of others."""
+    """Rewrite verbs of the version before, which are now part of others."""
     verb, *rest = args
     if verb in OLD_VERBS:
         return [*OLD_VERBS[verb], *rest]
@@ -116,14 +105,6 @@ def _as_it_is_now(args: list[str]) -> list[str]:
         found = [part for each in pythons for part in ("--python", each)]
         return [*OLD_VERBS["lottery"], *found, *rest[2:]]
     return args
-
-
-def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    if value and not ctx.resilient_parsing:
-        from trtbench.version import __version__
-
-        click.echo(f"trtbench {__version__}")
-        ctx.exit()
 
 
 def _show_schema(ctx: click.Context, _: click.Parameter, name: str | None) -> None:
@@ -148,20 +129,19 @@ def _show_schema(ctx: click.Context, _: click.Parameter, name: str | None) -> No
     if name not in kinds:
         fix = "trtbench --json-schema " + (near_miss(name, kinds) or "run.json")
         raise UsageError(f"{name} has no schema", facts={"known": ", ".join(kinds)}, fix=fix)
+
+    def with_nulls(part: Any) -> Any:  # JSON has no word for a number that is not finite
+        if isinstance(part, list):
+            return [with_nulls(each) for each in part]
+        if not isinstance(part, dict):
+            return part
+        inside = {key: with_nulls(each) for key, each in part.items()}
+        return {**inside, "type": ["number", "null"]} if part.get("type") == "number" else inside
+
     dialect = "https://json-schema.org/draft/2020-12/schema"
-    made = msgspec.json.schema(kinds[name])
-    print_json({"$schema": dialect, "title": name, **_with_unknown_numbers(made)})
+    made = with_nulls(msgspec.json.schema(kinds[name]))
+    print_json({"$schema": dialect, "title": name, **made})
     ctx.exit()
-
-
-def _with_unknown_numbers(part: Any) -> Any:
-    """Let every fraction be null: JSON has no word for what is not finite."""
-    if isinstance(part, list):
-        return [_with_unknown_numbers(each) for each in part]
-    if not isinstance(part, dict):
-        return part
-    inside = {key: _with_unknown_numbers(each) for key, each in part.items()}
-    return {**inside, "type": ["number", "null"]} if part.get("type") == "number" else inside
 
 
 @click.group(
@@ -170,14 +150,7 @@ def _with_unknown_numbers(part: Any) -> Any:
     epilog='Shell completion: eval "$(_TRTBENCH_COMPLETE=bash_source trtbench)" '
     "(or zsh_source, fish_source).",
 )
-@click.option(
-    "--version",
-    is_flag=True,
-    callback=_show_version,
-    expose_value=False,
-    is_eager=True,
-    help="Show the version.",
-)
+@click.version_option(__version__, message="trtbench %(version)s", help="Show the version.")
 @click.option(
     "--json-schema",
     metavar="FILE",
@@ -209,13 +182,8 @@ class VerbCommand(click.Command):
         self.verb = verb
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        fields = (*fields_of(self.verb.request), *fields_of(self.verb.view))
-        old = {word: f.flag for f in fields if isinstance(f.about, Option) for word in f.about.was}
         end = args.index("--") if "--" in args else len(args)
         own, rest = args[:end], args[end:]
-        if old:
-            parts = (word.partition("=") for word in own)
-            own = [old.get(flag, flag) + equals + value for flag, equals, value in parts]
         if self.verb.joins_dims:
             own = joined_dims(own)
         if self.verb.task:
@@ -238,7 +206,6 @@ class VerbCommand(click.Command):
         return [*params[:-1], *own, params[-1]]  # --help stays last
 
     def flags_of(self, task: str) -> list[Flag]:
-        """The flags that a task adds to this command."""
         from trtbench.tasks import TASKS
 
         flags = TASKS.load(task).FLAGS
@@ -303,10 +270,8 @@ def request_from_flags(request: type[VerbRequest], typed: dict[str, object]) -> 
         elif isinstance(field.about, Option) and field.about.per_side:
             given = given or None
         values[field.name] = given
-    if any(field.name == "settings" for field in fields):
-        added = {name: typed.pop(name) for name in context.meta.get(ADDED, ())}
-        if added:
-            values["settings"] = added
+    if any(field.name == "settings" for field in fields) and context.meta.get(ADDED):
+        values["settings"] = {name: typed.pop(name) for name in context.meta[ADDED]}
     return request(**values)
 
 
@@ -341,12 +306,12 @@ def parameter(field: RequestField) -> click.Parameter:
     names, default = [*field.flags, field.name], None if field.is_required else field.default
     named: dict[str, Any] = {"help": about.help}
     if field.type is bool:
-        if default is True and "/" not in names[0]:  # --no-wait: there is no flag that says yes
-            named |= {"is_flag": True, "callback": lambda context, option, value: not value}
-        elif "/" in field.flags[-1]:
+        if "/" in field.flags[-1]:
             named |= {"default": default, "show_default": default is not None}
         else:
-            named |= {"is_flag": True}
+            named["is_flag"] = True
+            if default is True:  # --no-wait: there is no flag that says yes
+                named["callback"] = lambda context, option, value: not value
         return click.Option(names, **named)
     kind = about.kind
     named["metavar"] = about.metavar or (kind.metavar if kind and kind is not FILE else None)
@@ -370,24 +335,18 @@ def _type(field: RequestField) -> object:
 
 def _task_option(flag: Flag, *, only_given: bool) -> click.Option:
     names, default = [f"--{flag.name}", flag.key], None if only_given else flag.default
+    kinds: dict[str, type] = {"text": str, "whole": int, "number": float, "switch": bool}
     if flag.kind == "switch":
         names[0] += f"/--no-{flag.name}"
-        kind: object = bool
         default = None if only_given else bool(flag.default)
-    else:
-        kinds: dict[str, type] = {"text": str, "whole": int, "number": float}
-        kind = click.Choice(flag.choices) if flag.choices else kinds[flag.kind]
+    kind = click.Choice(flag.choices) if flag.choices else kinds[flag.kind]
     return click.Option(
         names, type=kind, default=default, show_default=default is not None, help=flag.help
     )
 
 
 class ValueIfAny(click.Option):
-    """An option whose value may be left out: ``--telemetry``, ``--telemetry 50ms``.
-
-    click takes the word after such an option for its value, so that ``--telemetry model.engine``
-    would lose its model. A word that cannot be the value is given back.
-    """
+    """``--telemetry``, ``--telemetry 50ms``: a word that cannot be the value is an argument."""
 
     def __init__(self, names: list[str], *, looks_like: str, **named: Any) -> None:
         super().__init__(names, **{**named, "is_flag": False})
@@ -422,25 +381,13 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP on purpose
-            signal.signal(number, _terminate)
-    sys.exit(_run_while_read(sys.argv[1:]))
-
-
-def _terminate(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
-
-
-def _run_while_read(arguments: list[str]) -> int:
-    """Run one command; when the reader of its output leaves (``| head``), end as other tools do.
-
-    Writing to a pipe without a reader fails in many places, and libraries turn that into a status
-    or put another file in its place: a copy of the descriptor shows whose fault it was.
-    """
+            signal.signal(number, signal.default_int_handler)
+    # When the reader of the output leaves (``| head``), writing fails in many places, and libraries
+    # turn that into a status or put another file in its place: a copy shows whose fault it was.
     copies = {number: os.dup(number) for number in (1, 2)}
     try:
-        status = run(arguments)
+        status = run(sys.argv[1:])
         sys.stdout.flush()
-        return status
     except (OSError, SystemExit) as problem:
         unread = []
         for number, copy in copies.items():
@@ -448,13 +395,14 @@ def _run_while_read(arguments: list[str]) -> int:
             pipe.register(copy, 0)
             if any(event & select.POLLERR for _, event in pipe.poll(0)):
                 unread.append(number)
-        if isinstance(problem, OSError) and problem.errno in FULL:
-            show_error(write_error("the output", problem))
+        if isinstance(problem, OSError) and problem.errno in errors.FULL:
+            show_error(errors.write_error("the output", problem))
         elif not unread:
             raise
         for number in unread or [1]:  # what is still buffered is dropped quietly
             os.dup2(os.open(os.devnull, os.O_WRONLY), number)
-        return EXIT_UNREAD if unread else EXIT_FAILED
+        status = errors.EXIT_UNREAD if unread else errors.EXIT_FAILED
+    sys.exit(status)
 
 
 def run(arguments: list[str]) -> int:
@@ -465,77 +413,62 @@ def run(arguments: list[str]) -> int:
         result = trtbench.main(asked, prog_name="trtbench", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except TrtbenchError as problem:
-        show_error(problem)
-        return problem.exit_status
+        return show_error(problem)
     except ModuleNotFoundError as problem:
         missing = missing_package(problem)
         if missing is None:
             raise
-        show_error(missing)
-        return missing.exit_status
-    except click.NoSuchOption as problem:
-        show_error(_no_flag(problem))
-        return EXIT_USAGE
+        return show_error(missing)
+    except click.UsageError as problem:
+        return show_error(_typing_error(problem))
     except click.ClickException as problem:
-        _say_error(f"{problem.format_message()}\nfix: {_way_out(problem)}")
-        return EXIT_USAGE if isinstance(problem, click.UsageError) else EXIT_FAILED
+        return show_error(TrtbenchError(problem.format_message(), fix="trtbench --help"))
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted: nothing half-done was kept", err=True)
-        return EXIT_INTERRUPTED
+        return errors.EXIT_INTERRUPTED
 
 
-def _no_flag(problem: click.NoSuchOption) -> UsageError:
-    """Explain a flag that a verb does not have."""
-    flag, context = problem.option_name, problem.ctx
-    command = context.command if context else None
-    verb = command.name if command else None
-    name = flag.removeprefix("--").removeprefix("no-")
-    if verb == "sweep":
-        from trtbench.sweep.matrix import FLAGS
+def _typing_error(problem: click.UsageError) -> UsageError:
+    """What is wrong with a command, and one that works or where the flags are listed."""
+    message, context = problem.format_message(), problem.ctx
+    if context is None:
+        return UsageError(message, fix="trtbench --help")
+    command, path = context.command, context.command_path
+    fix = "add --help to the command to see its flags"
+    if isinstance(problem, click.NoSuchOption):
+        flag = problem.option_name
+        name = flag.removeprefix("--").removeprefix("no-")
+        if command.name == "sweep":
+            from trtbench.sweep.matrix import FLAGS
 
-        axis = name.replace("-", "_")
-        if axis in FLAGS:
-            return UsageError(problem.format_message(), fix=f"--axis {axis}=VALUE")
-    if isinstance(command, VerbCommand) and command.verb.task:
-        from trtbench.tasks import TASKS
+            axis = name.replace("-", "_")
+            fix = f"--axis {axis}=VALUE" if axis in FLAGS else fix
+        if isinstance(command, VerbCommand) and command.verb.task:
+            from trtbench.tasks import TASKS
 
-        names = sorted(TASKS.names(), key=lambda each: each != IMAGES_TASK)
-        tasks = [each for each in names if any(name == f.name for f in command.flags_of(each))]
-        if tasks:
-            return UsageError(
-                f"{flag} is a flag of a task that --task does not name",
-                facts={"tasks that have it": ", ".join(tasks)},
-                fix=f"--task {tasks[0]} {flag} ...",
-            )
-    return UsageError(problem.format_message(), fix="add --help to the command to see its flags")
+            names = sorted(TASKS.names(), key=lambda each: each != IMAGES_TASK)
+            tasks = [each for each in names if any(name == f.name for f in command.flags_of(each))]
+            if tasks:
+                message = f"{flag} is a flag of a task that --task does not name"
+                facts = {"tasks that have it": ", ".join(tasks)}
+                return UsageError(message, facts=facts, fix=f"--task {tasks[0]} {flag} ...")
+    elif isinstance(command, click.Group):  # a word that it does not know
+        fix = f"{path}, or with {', '.join(command.list_commands(context))}"
+    elif isinstance(problem, click.MissingParameter):
+        lines = map(str.strip, (command.help or "").splitlines())
+        first = next((line for line in lines if line.startswith(f"{path} ")), "\\")
+        fix = fix if first.endswith("\\") else f"write it like {first}"
+    return UsageError(message, fix=fix)
 
 
-def show_error(problem: TrtbenchError) -> None:
-    """Write an error to stderr: what is wrong, the facts, the end of a log, the fix."""
+def show_error(problem: TrtbenchError) -> int:
+    """Write an error to stderr: the end of a log, what is wrong, the facts, the fix."""
     if problem.log_tail:
         click.echo(f"the last {len(problem.log_tail)} lines of its log:", err=True)
         for line in problem.log_tail:
             click.echo(f"  | {mask(clean_line(line))}", err=True)
-    _say_error(str(problem))
-
-
-def _way_out(problem: click.ClickException) -> str:
-    """A command that works where an argument is missing, else where the flags are listed."""
-    context = problem.ctx if isinstance(problem, click.UsageError) else None
-    if context is None:
-        return "trtbench --help"
-    path = context.command_path
-    if isinstance(context.command, click.Group):  # a word that it does not know
-        return f"{path}, or with {', '.join(context.command.list_commands(context))}"
-    lines = map(str.strip, (context.command.help or "").splitlines())
-    first = next((line for line in lines if line.startswith(f"{path} ")), "\\")
-    if isinstance(problem, click.MissingParameter) and not first.endswith("\\"):
-        return f"write it like {first}"
-    return "add --help to the command to see its flags"
-
-
-def _say_error(text: str) -> None:
     label = "error:"
     if sys.stderr.isatty() and "NO_COLOR" not in os.environ:
         label = click.style(label, fg="red", bold=True)
-    click.echo(f"{label} {mask(clean_text(text))}", err=True)
+    click.echo(f"{label} {mask(clean_text(str(problem)))}", err=True)
+    return problem.exit_status

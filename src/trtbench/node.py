@@ -1,9 +1,8 @@
 """The far end of an executor: ``python -m trtbench.node request.json outdir [events]``.
 
 Measures one run as ``trtbench bench`` does, with the locks, the environment and the counters of the
-machine it is on, and leaves the run's directory, or ``error.json``, in the folder. Does not know
-who asked, nor in which store the run will be. With ``-`` for events it writes them to standard
-output, and ends when standard input does: then whoever asked is gone.
+machine it is on, and leaves the run's directory, or ``error.json``, in the folder. With ``-`` for
+events it writes them to standard output, and ends when standard input does: the sender is gone.
 """
 
 from __future__ import annotations
@@ -29,9 +28,8 @@ from trtbench.executors import ANSWER, with_marks
 from trtbench.executors.contract import Notify, RemoteJob
 from trtbench.measure.bench import run_bench
 from trtbench.requests.execution import Execution
-from trtbench.requests.fields import fields_of
-from trtbench.requests.groups import StoreFields
-from trtbench.requests.settings import Config, load_config
+from trtbench.requests.fields import StoreFields, fields_of
+from trtbench.requests.settings import load_config
 from trtbench.store.store import Store
 from trtbench.verbs._verb import Caller
 from trtbench.version import __version__
@@ -39,8 +37,7 @@ from trtbench.version import __version__
 RUN, ERROR, OUTPUT = "run", "error.json", "output"
 EXIT_REPORTED = 3
 CASE = "case"
-VERBS = {"build": "run", "check": "run", "evaluate": "run", "quantize": "run"}
-"""Verbs that a machine carries out for another one, and what does them."""
+VERBS = ("build", "check", "evaluate", "quantize")
 
 
 def main(arguments: list[str]) -> int:
@@ -103,11 +100,28 @@ def _carry_out(job: RemoteJob, folder: Path, notify: Notify) -> None:
         return
     store = Store(folder / "store")
     python = job.python or config.python_for(job.spec.runtime)
-    if job.turns is not None:
-        _compare(job, python, folder / RUN, store, config, execution)
+    if job.turns is None:
+        alone = replace(execution, python=python, output=folder / RUN, run_id=job.id)
+        run_bench(job.spec, store=store, execution=alone)
         return
-    alone = replace(execution, python=python, output=folder / RUN, run_id=job.id)
-    run_bench(job.spec, store=store, execution=alone)
+    from trtbench.compare.compare import play_sides
+    from trtbench.compare.turns import Sides
+    from trtbench.requests.measure import CompareRequest
+
+    spec, turns = job.spec, job.turns
+    request = CompareRequest(
+        baseline=spec.model.path,
+        candidates=[turns.spec.model.path],
+        cuda_graph=spec.cuda_graph,  # settled where it was requested
+        **turns.asked,  # type: ignore[arg-type]
+    )
+    other = turns.python or config.python_for(turns.spec.runtime)
+    sides = Sides(baseline=spec, candidate=turns.spec, pythons=(python, other))
+    pair = play_sides(sides, store=store, request=request, execution=execution)
+    (folder / RUN).mkdir()
+    for side, run in enumerate((pair.baseline, pair.candidate)):  # the second is moved last
+        assert run.path is not None
+        run.path.rename(folder / RUN / str(side))
 
 
 def _hidden(value: object, job: RemoteJob, folder: Path) -> object:
@@ -120,8 +134,7 @@ def _verb(job: RemoteJob, output: Path, store: Path, execution: Execution) -> ob
     if job.verb not in VERBS:
         raise UsageError(f"no machine does {boundary.shown(str(job.verb))} for another")
     module = importlib.import_module(f"trtbench.verbs.{job.verb.replace('evaluate', 'eval')}")
-    carry_out = getattr(module, VERBS[job.verb])
-    kind = getattr(module, carry_out.__annotations__["request"])
+    kind = getattr(module, module.run.__annotations__["request"])
     asked = dict(job.arguments)
     if job.output is not None:
         asked["output"] = boundary.inside(output, job.output, what="output", where="the request")
@@ -136,38 +149,7 @@ def _verb(job: RemoteJob, output: Path, store: Path, execution: Execution) -> ob
         if isinstance(field.default, tuple):
             asked[field.name] = tuple(msgspec.convert(asked[field.name], type=list))
     caller = Caller(progress=lambda title: contextlib.nullcontext(execution.listen))
-    return carry_out(kind(**asked), caller)
-
-
-def _compare(
-    job: RemoteJob,
-    python: str | None,
-    target: Path,
-    store: Store,
-    config: Config,
-    execution: Execution,
-) -> None:
-    """Measure two sides in turn; the second folder is moved last."""
-    from trtbench.compare.compare import play_sides
-    from trtbench.compare.turns import Sides
-    from trtbench.requests.measure import CompareRequest
-
-    spec, turns = job.spec, job.turns
-    assert spec is not None
-    assert turns is not None
-    request = CompareRequest(
-        baseline=spec.model.path,
-        candidates=[turns.spec.model.path],
-        cuda_graph=spec.cuda_graph,  # settled where it was asked for
-        **turns.asked,  # type: ignore[arg-type]
-    )
-    other = turns.python or config.python_for(turns.spec.runtime)
-    sides = Sides(baseline=spec, candidate=turns.spec, pythons=(python, other))
-    found = play_sides(sides, store=store, request=request, execution=execution)
-    target.mkdir()
-    for side, run in enumerate((found.baseline, found.candidate)):
-        assert run.path is not None
-        run.path.rename(target / str(side))
+    return module.run(kind(**asked), caller)
 
 
 def _notifier(events: str | None, folder: Path) -> Notify:

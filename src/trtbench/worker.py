@@ -58,7 +58,6 @@ _WORK: Mapping[type[Job], tuple[str, str]] = {
     QuantizeJob: ("convert.quantize", "quantize"),
     VerifyJob: ("convert.verify", "verify"),
 }
-"""The module and the function that do a job."""
 
 
 class Events(Stage):
@@ -71,10 +70,6 @@ class Events(Stage):
         if descriptor is not None:
             os.set_inheritable(descriptor, False)
 
-    @property
-    def stage(self) -> str:
-        return self.begun[-1] if self.begun else "start"
-
     def __call__(self, name: str) -> None:
         super().__call__(name)
         self.write(name.encode())
@@ -86,7 +81,6 @@ class Events(Stage):
             self.write(f"{PROGRESS_MARK}{done:.3f} {' '.join(text.split())[:200]}".encode())
 
     def write(self, line: bytes) -> None:
-        """Write a line to the parent."""
         if self.descriptor is None:
             return
         try:
@@ -102,7 +96,15 @@ def main(arguments: list[str]) -> int:
     try:
         job = job_from_json(job_file.read_bytes(), where=str(job_file))
         if isinstance(job, BenchJob):
-            _bench(job, folder=folder, events=events)
+            if job.spec.inputs.task is not None:
+                from trtbench.runtimes._session import image_readers
+                from trtbench.tasks._feed import image_inputs
+
+                image_readers[:] = [image_inputs]
+            runtime = RUNTIMES.load(job.spec.runtime)
+            outcome, times = runtime.bench(job.spec, folder=folder, stage=events)
+            events("save")
+            _save(outcome, times, folder, launch=job.launch)
         elif isinstance(job, DuetJob):
             from trtbench.runtimes._turns import play
 
@@ -117,27 +119,37 @@ def main(arguments: list[str]) -> int:
             events("save")
             (folder / "outcome.json").write_bytes(json_from_value(value))
     except (Exception, SystemExit) as problem:
-        _report(_reported(problem, stage=events.stage), folder, events)
+        error = _reported(problem, stage=events.begun[-1] if events.begun else "start")
+        with contextlib.suppress(OSError):  # a full disk keeps one or the other from being written
+            sys.stderr.write(f"{error.kind} in stage {error.stage}: {error.message}\n")
+        try:
+            (folder / "error.json").write_bytes(json_from_value(error))
+        except OSError:
+            events.write(msgspec.json.encode(error))
         return EXIT_REPORTED
     return 0
-
-
-def _bench(job: BenchJob, *, folder: Path, events: Events) -> None:
-    runtime = RUNTIMES.load(job.spec.runtime)
-    if job.spec.inputs.task is not None:
-        from trtbench.runtimes._session import prepare_images_with
-        from trtbench.tasks._feed import image_inputs
-
-        prepare_images_with(image_inputs)
-    outcome, times = runtime.bench(job.spec, folder=folder, stage=events)
-    events("save")
-    _save(outcome, times, folder, launch=job.launch)
 
 
 def _outcome(job: Job, *, folder: Path, events: Events) -> Value:
     """Do a job, importing what it alone needs: PyTorch may be there without ONNX Runtime."""
     if isinstance(job, InferJob):
-        return _stream(job, folder=folder, events=events)
+        from trtbench.host.machine import library_versions
+        from trtbench.runtimes._stream import stream
+        from trtbench.tasks import TASKS
+        from trtbench.tasks._feed import open_feed
+
+        spec, feed = job.spec, job.feed
+        task = TASKS.load(feed.task) if job.decode and feed.task else None
+        outcome = stream(
+            session_opener(spec.runtime),
+            spec,
+            open_source=lambda tensors: open_feed(feed, tensors, spec=spec),
+            decode=None if task is None else partial(task.decode, settings=feed.settings),
+            folder=folder,
+            stage=events,
+            open_batch=feed.open_batch,
+        )
+        return outcome.having(versions=library_versions(), python=sys.version.split()[0])
     if isinstance(job, BuildJob):
         from trtbench.convert.builders import BUILDERS
 
@@ -148,29 +160,9 @@ def _outcome(job: Job, *, folder: Path, events: Events) -> Value:
     return work(job.spec, folder=folder, stage=events)
 
 
-def _stream(job: InferJob, *, folder: Path, events: Events) -> Value:
-    from trtbench.host.machine import library_versions
-    from trtbench.runtimes._stream import stream
-    from trtbench.tasks import TASKS
-    from trtbench.tasks._feed import open_feed
-
-    feed = job.feed
-    task = TASKS.load(feed.task) if job.decode and feed.task else None
-    outcome = stream(
-        session_opener(job.spec.runtime),
-        job.spec,
-        open_source=lambda tensors: open_feed(feed, tensors, spec=job.spec),
-        decode=None if task is None else partial(task.decode, settings=feed.settings),
-        folder=folder,
-        stage=events,
-        open_batch=feed.open_batch,
-    )
-    return outcome.having(versions=library_versions(), python=sys.version.split()[0])
-
-
 def _save(outcome: BenchOutcome, times: IterationTimes, folder: Path, *, launch: int) -> None:
     np.savez(folder / "samples.npz", **dict(times.columns()))  # type: ignore[arg-type]
-    if launch == 0:  # only the first launch of a run is asked for the versions of its libraries
+    if launch == 0:  # the first launch of a run records the versions of its libraries
         from trtbench.host.machine import library_versions
 
         # What the runtime says of itself counts: trtexec may belong to another TensorRT.
@@ -196,15 +188,6 @@ def _reported(problem: Exception | SystemExit, *, stage: str) -> ReportedError:
     if isinstance(problem, OSError) and problem.errno in FULL:
         return ReportedError(kind="StoreError", message="the disk is full", stage=stage)
     return ReportedError(kind="bug", message=repr(problem), stage=stage)
-
-
-def _report(error: ReportedError, folder: Path, events: Events) -> None:
-    with contextlib.suppress(OSError):  # a full disk keeps one or the other from being written
-        sys.stderr.write(f"{error.kind} in stage {error.stage}: {error.message}\n")
-    try:
-        (folder / "error.json").write_bytes(json_from_value(error))
-    except OSError:
-        events.write(msgspec.json.encode(error))
 
 
 def leave(status: int) -> NoReturn:

@@ -98,7 +98,7 @@ def test_slowdown_against_a_baseline(effect: float, outcome: str) -> None:
 
 def test_a_rate_that_falls_is_a_slowdown() -> None:
     effects = [np.log(0.9) + 0.001 * (-1) ** k for k in range(10)]
-    verdict = verdict_from_effects(effects, metric="throughput", better="high")
+    verdict = verdict_from_effects(effects, metric="throughput")
     rule = slowdown_rule(0.03, metric="throughput")
     (result,) = evaluate([rule], verdicts={"throughput": verdict})
     assert result.outcome == "fail"

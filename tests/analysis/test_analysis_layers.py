@@ -24,8 +24,8 @@ from trtbench.layers.table import (
     EngineFacts,
     LayerTable,
     block_of,
+    fits,
     groups_of,
-    matching,
     narrowest,
     nodes_of,
     precision_truth,
@@ -158,7 +158,7 @@ def test_groups_by_pattern_and_top() -> None:
         "the rest": pytest.approx(28e-6),
     }
     assert len(groups_of(joined, "node", top=2)) == 2
-    assert [each.name for each in matching(joined.layers, "Gelu")] == ["/act/Gelu"]
+    assert [each.name for each in joined.layers if fits(each, "Gelu")] == ["/act/Gelu"]
     with pytest.raises(UsageError, match="grouped by"):
         groups_of(joined, "colour")
 
@@ -216,7 +216,8 @@ def test_layers_asked_to_be_narrower_are_named() -> None:
 
 
 def test_layers_and_gpu_time_are_reconciled_part_by_part() -> None:
-    found = known(reconcile(int8_chain(), 30e-6, profiled_gpu_s=45e-6, cuda_graph=True))
+    seen = EngineFacts(gpu_s=30e-6, profiled_gpu_s=45e-6, cuda_graph=True)
+    found = known(reconcile(int8_chain(), seen))
     parts = {each.name: each.seconds for each in found.parts}
     # 43 µs of layers, 30 µs of GPU time: 15 µs more under the profiler, of which 2 no layer has.
     assert parts["profiler overhead"] == pytest.approx(15e-6)
@@ -234,7 +235,7 @@ def test_layers_on_other_streams_explain_at_most_their_own_time() -> None:
         ],
         [10, 3],
     )
-    found = known(reconcile(joined, 8e-6))
+    found = known(reconcile(joined, EngineFacts(gpu_s=8e-6)))
     beside = next(each for each in found.parts if each.name == "auxiliary streams")
     assert (beside.seconds, beside.evidence) == (pytest.approx(3e-6), "at most")
     assert found.unexplained_s == pytest.approx(2e-6)

@@ -76,7 +76,7 @@ def test_the_baseline_is_the_same_quantity_of_another_row() -> None:
         ("precision==fp16", "in quotes"),
         ("baseline<baseline", "one quantity"),
         ("", "missing"),
-        ("(" * 200 + "p99<1", "too many brackets"),
+        ("(" * 200 + "p99<1", "too long"),
     ],
 )
 def test_what_cannot_be_read_says_why(text: str, said: str) -> None:

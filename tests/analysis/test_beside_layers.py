@@ -141,7 +141,7 @@ def test_layers_of_8_6_0_are_reconciled_with_its_gpu_time(
     line = next(each for each in log.splitlines() if "GPU Compute Time: min" in each)
     gpu_s = float(line.split("median = ")[1].split(" ")[0]) / 1e3
     files = resnet["fp16"]
-    found = reconcile(files.table, gpu_s)
+    found = reconcile(files.table, EngineFacts(gpu_s=gpu_s))
     assert found is not None
     medians = math.fsum(row["medianMs"] for row in files.rows) / 1e3
     assert found.layers_s == pytest.approx(files.sum_s())
@@ -179,6 +179,10 @@ def test_myelin_s_attention_meets_the_kernels_it_replaces(beside: Path) -> None:
     other = next((beside / DEPTH).glob("*engine_inspector.json"))
     bare = join_layers(None, graph_from_json(other.read_bytes(), where="graph"))
     found = difference(files.table, bare)
-    attention = [each for each in found.fusions() if "_gemm_mha_v2" in (each.name_a or "")]
+    attention = [
+        each
+        for each in found.changes
+        if "fusion" in each.changed and "_gemm_mha_v2" in (each.name_a or "")
+    ]
     assert len(attention) == 12
     assert all((len(each.a), len(each.b)) == (1, 3) for each in attention)

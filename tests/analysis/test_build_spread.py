@@ -15,7 +15,6 @@ from trtbench.analysis.builds import (
     latency_aspect,
     spread_of,
     verdict_over_builds,
-    verdict_over_pairs,
 )
 from trtbench.core.samples import EngineGraph, LayerInfo
 
@@ -109,13 +108,13 @@ def test_pairs_with_one_timing_cache_find_what_single_draws_hide() -> None:
     noise = rng.normal(0, 0.001, (2, 5))
     first = [draw(f"A{i}", (1e-3 * math.exp(luck[i] + noise[0, i]),)) for i in range(5)]
     second = [draw(f"B{i}", (1.022e-3 * math.exp(luck[i] + noise[1, i]),)) for i in range(5)]
-    assert verdict_over_pairs(first, second, metric="gpu").kind == "slower"
+    assert verdict_over_builds(first, second, metric="gpu", paired=True).kind == "slower"
     assert verdict_over_builds(first, second, metric="gpu").kind == "unclear"
 
 
 def test_one_build_of_each_is_no_comparison() -> None:
     one = [draw("A1", (1e-3,))]
-    assert verdict_over_pairs(one, one, metric="gpu").kind == "incomparable"
+    assert verdict_over_builds(one, one, metric="gpu", paired=True).kind == "incomparable"
     assert verdict_over_builds(one, one, metric="gpu").kind == "incomparable"
     assert spread_of(one) is None
 

@@ -12,10 +12,14 @@ from trtbench.analysis.check import (
     broken_rules,
     pair_outputs,
     rule_from_text,
-    tensor_diff,
     tensor_diffs,
 )
 from trtbench.core.errors import UsageError
+from trtbench.core.results import TensorDiff
+
+
+def tensor_diff(reference: np.ndarray, test: np.ndarray, **tolerances: float) -> TensorDiff:
+    return tensor_diffs({"x": reference}, {"x": test}, **tolerances)[0]
 
 
 def checked(reference: np.ndarray, candidate: np.ndarray, *, size: int = 3, **options: object):

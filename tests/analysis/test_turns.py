@@ -9,7 +9,7 @@ import pytest
 
 from analysis_values import ar1
 from trtbench.analysis.gate import slowdown_result, slowdown_rule
-from trtbench.analysis.history import segment, segment_launches
+from trtbench.analysis.history import segment
 from trtbench.analysis.pacing import (
     BURSTS,
     FEWEST_PAIRS,
@@ -115,7 +115,8 @@ def test_what_is_cut_and_what_is_not() -> None:
         assert segment(flat).kind == "flat"
     both = np.concatenate([shaped(1.0), shaped(1.3)])
     times = IterationTimes(host=both, launch=np.repeat([0, 1], 1000))
-    assert [each.kind for each in segment_launches(times)] == ["flat", "flat"], "each on its own"
+    kinds = [segment(each).kind for each in times.by_launch("host")]
+    assert kinds == ["flat", "flat"], "each on its own"
 
 
 def comparison(effect: float, *, noise: float = 0.002, launches: int = 10) -> Comparison:

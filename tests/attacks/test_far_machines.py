@@ -21,8 +21,8 @@ from trtbench.executors._transfer import FORGOTTEN_S, remove_forgotten, unpack
 from trtbench.executors.contract import Executor, RemoteJob
 from trtbench.measure import remote as errands
 from trtbench.measure.remote import InputFiles
-from trtbench.requests.accuracy import CheckRequest, EvalRequest
 from trtbench.requests.execution import Execution
+from trtbench.requests.models import CheckRequest, EvalRequest
 from trtbench.verbs import check
 from trtbench.verbs import eval as evaluation
 from trtbench.verbs._verb import Caller

@@ -147,7 +147,7 @@ def test_places_that_are_shown_or_kept_take_no_secret(
         (("sweep", "s.toml", *place, "-o", "swept"), "looks like a secret"),
         (("bench", "m.onnx", *QUICK, *place, "--opt", f"api_key={SECRETS[2]}"), "no option"),
         (("bench", "m.onnx", *QUICK, *place, "--tag", f"token={SECRETS[1]}"), "like a secret"),
-        (("export-runs", "--to", "mlflow", "-o", f"http://me:{SECRETS[0]}@127.0.0.1:1", *place),
+        (("runs", "export", "--to", "mlflow", "-o", f"http://me:{SECRETS[0]}@127.0.0.1:1", *place),
          "error"),
     ):  # fmt: skip
         done = typed(*words)

@@ -64,10 +64,10 @@ def test_doctor_alone_does_not_run_the_interpreter_of_a_stranger(trap: Path) -> 
 
 def test_trusting_is_listed_and_taken_back(trap: Path) -> None:
     make_strange(trap, "writable")
-    assert trtbench("trust", str(trap)).returncode == 0
-    assert trtbench("trust").stdout.strip() == str(trap / "trtbench.toml")
+    assert trtbench("doctor", "--trust", str(trap)).returncode == 0
+    assert trtbench("doctor", "--trusted").stdout.strip() == str(trap / "trtbench.toml")
     assert trtbench("runs").returncode == 0
-    assert "no longer" in trtbench("trust", "--remove", str(trap)).stdout
+    assert "no longer" in trtbench("doctor", "--distrust", str(trap)).stdout
     refused = trtbench("runs")
     assert refused.returncode == 2
     assert "not yours" in refused.stderr

@@ -64,7 +64,7 @@ def _watch(trt) -> list[object]:
 
     told: list[object] = []
     monitor = make_monitor(
-        trt, tell=lambda done, text: told.append([done, text]), cancelled=lambda: len(told) > 1
+        trt, report=lambda done, text: told.append([done, text]), cancelled=lambda: len(told) > 1
     )
     monitor.phase_start("whole", None, 2)
     going = [monitor.step_complete("whole", 0), monitor.step_complete("whole", 1)]
@@ -83,7 +83,7 @@ def _room(trt) -> list[object]:
 
 
 def _calibrate(trt, folder: Path) -> dict[str, object]:
-    from trtbench.host.tensorrt_build import BASES, CacheKey, ScaleCache, make_calibrator
+    from trtbench.host.tensorrt import BASES, CacheKey, ScaleCache, make_calibrator
 
     found = {}
     for algorithm, base in BASES.items():

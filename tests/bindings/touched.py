@@ -10,7 +10,7 @@ import ast
 from dataclasses import fields
 from pathlib import Path
 
-from trtbench.runtimes._trt_engine import Engine
+from trtbench.runtimes._trt_session import Engine
 
 CLASSES = {
     "trt": "",
@@ -49,7 +49,6 @@ BY_NAME = {
 OWN = {
     "_python_api.py": {"runtime"},
     "tensorrt.py": {"problem"},
-    "_trt_engine.py": {"problem"},
     "_trt_session.py": {"problem"},
 }
 """Variables of a file that hold values of ours."""

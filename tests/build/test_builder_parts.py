@@ -11,8 +11,14 @@ import pytest
 from trtbench.convert.builders._python_api import profiles_of
 from trtbench.core.errors import UsageError
 from trtbench.core.spec import BuildSpec, ModelRef, ShapeProfile, TensorSpec
-from trtbench.host.tensorrt import Heard, PhaseTree, abilities_of_version
-from trtbench.host.tensorrt_build import CacheKey, ScaleCache, TimingCache
+from trtbench.host.tensorrt import (
+    CacheKey,
+    Heard,
+    PhaseTree,
+    ScaleCache,
+    TimingCache,
+    abilities_of_version,
+)
 
 IMAGE = TensorSpec(name="image", dtype="float32", shape=(None, 3, 8, 8))
 OLD = abilities_of_version("8.6.1", flavour="tensorrt")

@@ -25,8 +25,8 @@ from trtbench.core.errors import UnavailableError, UsageError
 from trtbench.core.results import InputShape, Sidecar
 from trtbench.models.identity import read_sidecar
 from trtbench.models.torch_models import TorchSource, archive_kind, import_torch
-from trtbench.requests.convert import ExportRequest
 from trtbench.requests.execution import Execution
+from trtbench.requests.models import ExportRequest
 
 TORCH = find_torch()
 needs_torch = pytest.mark.usefixtures("torch_python")

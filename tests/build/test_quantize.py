@@ -23,7 +23,7 @@ from trtbench.data import demo_file
 from trtbench.models import onnx_model as onnx_file
 from trtbench.models.identity import read_sidecar
 from trtbench.models.onnx_model import load_onnx, save_onnx, stored_bytes
-from trtbench.requests.convert import QuantizeRequest
+from trtbench.requests.models import QuantizeRequest
 
 DIGITS = demo_file("digits.onnx")
 OLD_RUNTIME = tuple(int(part) for part in version("onnxruntime").split(".")[:2]) < (1, 24)

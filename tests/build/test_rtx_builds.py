@@ -23,8 +23,8 @@ from trtbench.core.spec import BuildSpec
 from trtbench.host.process import Child
 from trtbench.host.workers import worker_command, worker_environment
 from trtbench.models.identity import sha256_of
-from trtbench.requests.convert import BuildRequest
 from trtbench.requests.execution import Event, Execution
+from trtbench.requests.models import BuildRequest
 from trtbench.requests.settings import load_config
 from trtbench.trtexec.version import plan_from_bytes
 from typed_models import quantized, typed

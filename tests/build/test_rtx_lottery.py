@@ -51,15 +51,17 @@ def test_two_versions_stand_side_by_side(tmp_path: Path) -> None:
         models.conv_model(tmp_path / "net.onnx", batch=1), builds=2, build={"target": "sm_86"},
         python=[older_python(), sys.executable], output_dir=tmp_path / "out",
     )  # fmt: skip
-    found = compared(request, store)
-    assert (found.old.version, found.old.builds.builder) == (OLDER, f"tensorrt-rtx {OLDER}")
-    assert found.new.version != OLDER
-    for side in (found.old, found.new):
-        assert side.builds.aspect("bytes").same is True
-    assert found.old.builds.draws[0].sha256 != found.new.builds.draws[0].sha256
-    if found.verdict.kind == "incomparable":
-        assert "the engines were not measured: CUDA" in found.verdict.reason
-        assert found.outputs.same is None
+    (found,) = compared(request, store)
+    old, new = found.baseline, found.candidate
+    assert old.builder == f"tensorrt-rtx {OLDER}"
+    assert new.builder.startswith("tensorrt-rtx ")
+    assert new.builder != old.builder
+    assert [each.aspect("bytes").same for each in (old, new)] == [True, True]
+    assert old.draws[0].sha256 != new.draws[0].sha256
+    assert found.mode == UNPAIRED
+    verdict = found.comparison.verdicts[0]
+    if verdict.kind == "incomparable":
+        assert "the engines were not measured: CUDA" in verdict.reason
 
 
 def test_networks_are_built_in_pairs_without_a_timing_cache(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from trtbench.convert.builders import _python_api
 from trtbench.core.errors import InputError, JobError, UsageError
 from trtbench.core.jobs import BuildOutcome, Stage
 from trtbench.core.spec import BuildSpec, ShapeProfile
-from trtbench.host import tensorrt_build as tensorrt_calibrate
+from trtbench.host import tensorrt as tensorrt_calibrate
 from trtbench.host.tensorrt import abilities_of
 from trtbench.models.identity import model_ref
 

@@ -16,7 +16,6 @@ from trtbench.store.store import Store
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 M = Path("m.onnx")
 IMAGE = ("x", FLOAT, ["N", 3, "H", "W"])
-BUILDS = ("build", "lottery", "upgrade")
 TRTEXEC = ("build", M, "--dry-run", "-r", "trtexec")
 
 
@@ -37,8 +36,9 @@ REFUSALS = {
     "sweep": ["sweep", M, "--batch", "1,2", "-o", "swept"],
     "check": ["check", M, M, "--random", "2"],
     "localize": ["localize", M, M, "--random", "2"],
-    "lottery": ["lottery", M, "-r", "trtexec"],
-    "upgrade": ["upgrade", f"a={sys.executable}", f"b={sys.executable}", M],
+    "builds": ["compare", M, "--builds", "5", "-r", "trtexec"],
+    "two versions": ["compare", "--builds", "5", "--python", sys.executable, "--python",
+                     sys.executable, M],
 }  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def test_every_verb_and_its_dry_run_refuse_dimensions_that_nothing_suggests(
 ) -> None:
     identity(M, ("x", FLOAT, ["N", "foo", 7, "bar"]), ("y", FLOAT, [2, "baz", 5]))
     said = say(*words)
-    flag = "--shape-opt" if words[0] in BUILDS else "--shape"
+    flag = "--shape-opt" if words[0] == "build" or "--builds" in words else "--shape"
     assert (said.status, said.out) == (2, "")
     assert f"fix: {flag} x:1x1x7x1 {flag} y:2x1x5" in said.err
     assert "'foo', 'bar' of " in said.err
@@ -59,7 +59,7 @@ def test_every_verb_and_its_dry_run_refuse_dimensions_that_nothing_suggests(
 def test_every_verb_says_what_open_dimensions_became(name: str, say: Say) -> None:
     identity(M, IMAGE)
     said = say(*REFUSALS[name])
-    flag = "--shape-opt" if name in BUILDS else "--shape"
+    flag = "--shape-opt" if name == "build" else "--shape"
     words = f"H 224, W 224 (say otherwise with {flag} x:1x3x224x224)"
     assert said.status == 0
     assert (said.err if "--dry-run" in REFUSALS[name] else said.out + said.err).count(words) == 1

@@ -18,7 +18,7 @@ from trtbench.core.results import Localization
 from trtbench.report.document import Document
 from trtbench.report.listings import document_from_diagnosis
 from trtbench.report.renderers.json import json_bytes
-from trtbench.report.sections.checks import document_from_check, document_from_localized
+from trtbench.report.sections.accuracy import document_from_check, document_from_localized
 from trtbench.workflows.doctor import diagnose
 
 pytestmark = pytest.mark.xdist_group("screens")
@@ -45,7 +45,6 @@ VERBS = {
     "runs": ["runs", "--store", "runs"],
     "compare": ["compare", "last", "last", "--store", "runs"],
     "inspect": ["inspect", LONG, "--layers"],
-    "inspect run": ["inspect", "last", "--store", "runs"],
     "doctor": ["DRAW", "doctor.document.json"],
     "sweep": ["sweep", "--resume", "swept", "--format", "none", "--where", "median<10s", "--store",
               "runs"],
@@ -54,9 +53,9 @@ VERBS = {
              "--store", "runs"],
     "history": ["history", "--least", "1", "--store", "runs"],
     "import": ["import", "set", "--dry-run", "--store", "runs"],
-    "layers": ["layers", "int8.profile.json"],
+    "layers": ["profile", "int8.profile.json"],
     "diff": ["diff", "fp16.profile.json", "int8.profile.json"],
-    "why": ["why", "fp16.profile.json", "int8.profile.json"],
+    "why": ["diff", "--why", "fp16.profile.json", "int8.profile.json"],
     "check": ["DRAW", "check.document.json"],
     "localize": ["DRAW", "localize.document.json"],
 }  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -10,16 +12,14 @@ from trtbench.analysis.comparability import differences, refuse_unknown_keys
 from trtbench.analysis.history import key_from_record
 from trtbench.analysis.summary import summarize
 from trtbench.analysis.sweep import SweepRow, choose, with_front
-from trtbench.core import properties
 from trtbench.core.conditions import condition_from_text
 from trtbench.core.errors import UsageError
 from trtbench.core.metrics import Metric, is_share, less_is_better, metric
-from trtbench.core.properties import PROPERTIES, Property, declare, series_key
+from trtbench.core.properties import PROPERTIES, Property, series_key, title_of_record
 from trtbench.core.run import Run, Score
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
 from trtbench.report.run_facts import labels_from_runs
-from trtbench.report.sections.summary import title_of
 
 MODEL = ModelRef(path="m.onnx", format="onnx")
 
@@ -30,27 +30,24 @@ def a_run(tiles: int, **changes: object) -> Run:
 
 
 @pytest.fixture
-def tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(properties, "PROPERTIES", PROPERTIES)
-    before = list(PROPERTIES)
-    declare(
-        Property(
-            name="tiles",
-            words="tiles of the scheduler",
-            read=lambda record: record.conditions["tiles"].value,
-            write=lambda count: f"{count} tiles",
-            condition=True,
-            code="H25",
-        )
+def tiles() -> Iterator[None]:
+    added = Property(
+        name="tiles",
+        words="tiles of the scheduler",
+        read=lambda record: record.conditions["tiles"].value,
+        write=lambda count: f"{count} tiles",
+        condition=True,
+        code="H25",
     )
-    yield  # type: ignore[misc]
-    PROPERTIES[:] = before
+    PROPERTIES.append(added)
+    yield
+    PROPERTIES.remove(added)
 
 
 @pytest.mark.usefixtures("tiles")
 def test_one_declaration_reaches_title_label_series_history_and_comparability() -> None:
     few, many = a_run(2), a_run(8)
-    assert "2 tiles" in title_of(few)
+    assert "2 tiles" in title_of_record(few.record)
     assert labels_from_runs([few, many]) == ("2 tiles", "8 tiles")
     assert series_key(few.record) != series_key(many.record)
     assert "8 tiles" in key_from_record(many.record).name

@@ -31,8 +31,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trtbench.requests.fields import option
-from trtbench.requests.groups import StoreFields
+from trtbench.requests.fields import (StoreFields, option)
 from trtbench.verbs._screen import write
 from trtbench.verbs._verb import Caller, Verb, View, python_function
 

@@ -1,8 +1,7 @@
-"""Several runs on this machine: one for each device, nothing beside it unless that is asked for."""
+"""Devices of this machine, and contents that jobs were sent."""
 
 from __future__ import annotations
 
-import itertools
 import multiprocessing
 import shutil
 import time
@@ -15,13 +14,12 @@ from trtbench.cli import run as trtbench
 from trtbench.core.errors import StoreError, UnavailableError, UsageError
 from trtbench.core.run import Gpu
 from trtbench.executors._transfer import blob, keep_blob, place_blob
-from trtbench.executors.contract import Executor, ExecutorSettings, Needs
-from trtbench.executors.local import open_executor
+from trtbench.executors.contract import Executor, Needs
 from trtbench.host import nvml as gpu_names
 from trtbench.host.locks import hold
 from trtbench.measure.bench import run_bench
 from trtbench.requests.execution import Execution, needs_from_request
-from trtbench.requests.groups import ExecutorFields
+from trtbench.requests.fields import ExecutorFields
 from trtbench.store.store import Store
 from waiting import wait_for
 
@@ -35,51 +33,6 @@ GPUS = (
 def two_gpus(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(gpu_names, "gpus", lambda: GPUS)
-
-
-def overlaps(spans) -> bool:
-    return any(a[2] > b[1] for a, b in itertools.pairwise(spans))
-
-
-@pytest.mark.process
-def test_each_gpu_measures_one_run_at_a_time_and_is_all_its_process_sees(
-    tmp_path, clocked, two_gpus
-):
-    executor, store = open_executor(ExecutorSettings()), Store(tmp_path / "store")
-    options = {"meet": "2"}
-    spec = runs.quick_spec(tmp_path, runtime="clocked", device="cuda:0", options=options)
-    assert executor.width(Needs(gpu=True)) == 2
-    runs.measure_all([spec] * 4, store=store, executor=executor)
-    spans = runs.spans(tmp_path / "clocked.log")
-    by_device = {name: [s for s in spans if s[0] == name] for name in ("0", "1")}
-    assert len(spans) == 4
-    assert all(by_device.values())
-    assert not any(overlaps(each) for each in by_device.values())
-    assert overlaps(sorted(spans, key=lambda span: span[1]))
-
-
-@pytest.mark.process
-def test_runs_on_the_processor_are_never_beside_each_other_unless_asked(tmp_path, clocked):
-    store = Store(tmp_path / "store")
-    for beside, expected in ((1, False), (2, True)):
-        spec = runs.quick_spec(tmp_path, runtime="clocked", options={"meet": str(beside)})
-        for name in ("clocked.log", "clocked.begun"):
-            (tmp_path / name).unlink(missing_ok=True)
-        executor = open_executor(ExecutorSettings(beside=beside))
-        runs.measure_all([spec] * 3, store=store, executor=executor)
-        assert overlaps(runs.spans(tmp_path / "clocked.log")) is expected
-    assert len(store.index.find()) == 6
-
-
-@pytest.mark.process
-def test_a_closed_executor_lets_go_of_what_it_measures(tmp_path, clocked):
-    executor = open_executor(ExecutorSettings(environment={"CLOCKED_BEGUN": str(tmp_path / "on")}))
-    spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "3600"})
-    store = Store(tmp_path / "store")
-    # The file is named by the settings: they reach the process.
-    ended = runs.closed_while_it_measures(executor, spec, store, begun=tmp_path / "on")
-    assert isinstance(ended, KeyboardInterrupt)
-    assert store.index.find() == []
 
 
 def hold_for_long(device: str, held: Path) -> None:
@@ -181,7 +134,7 @@ def test_flags(tmp_path, capsys, monkeypatch):
     needs = needs_from_request(
         ExecutorFields(executor="ray", needs=("gpu=H100", "memory=16GiB", "camera=2"))
     )
-    assert needs == Needs(gpu_type="H100", memory_bytes=16 << 30, resources={"camera": 2.0})
+    assert needs == Needs(gpu_type="H100", resources={"memory": 16 << 30, "camera": 2.0})
     for bad in ("gpu", "camera=many", "=1", "camera=-1", "camera=0", "camera=nan", "camera=inf"):
         with pytest.raises(UsageError):
             needs_from_request(ExecutorFields(executor="ray", needs=(bad,)))

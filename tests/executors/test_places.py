@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from trtbench.core.errors import UnavailableError, UsageError
-from trtbench.executors._node import Slot, Slots
+from trtbench.executors._node import Slot, SlotExecutor
 from trtbench.executors.contract import Executor, ExecutorSettings, Needs
 from trtbench.executors.ray import JOINS, open_executor
 from trtbench.executors.ssh import hosts_from_file, slots_of
 
 GIB = 1 << 30
 GPU = Slot(
-    machine="lab", title="lab, L4", gpu=0, gpu_type="NVIDIA L4", memory_bytes=64 * GIB,
-    gpu_memory_bytes=24 * GIB, resources={"camera": 1.0},
+    machine="lab", title="lab, L4", gpu=0, gpu_type="NVIDIA L4",
+    resources={"camera": 1.0, "memory": 64 * GIB, "gpu_memory": 24 * GIB},
 )  # fmt: skip
-CPU = Slot(machine="lab", title="lab", memory_bytes=64 * GIB)
+CPU = Slot(machine="lab", title="lab", resources={"memory": 64 * GIB})
 
 
 def quiet(text: str) -> None:
@@ -33,7 +33,7 @@ def quiet(text: str) -> None:
     [
         (CPU, Needs(), None),
         (GPU, Needs(gpu=True), None),
-        (GPU, Needs(gpu=True, gpu_type="l4", gpu_memory_bytes=24 * GIB), None),
+        (GPU, Needs(gpu=True, gpu_type="l4", resources={"gpu_memory": 24 * GIB}), None),
         (GPU, Needs(gpu=True, resources={"camera": 1.0}), None),
         (GPU, Needs(gpu=True, machine="l4"), None),
         (GPU, Needs(gpu=True, machine="Camera"), None),
@@ -42,10 +42,10 @@ def quiet(text: str) -> None:
         (GPU, Needs(), "this place is a GPU"),
         (GPU, Needs(gpu=True, gpu_type="H100"), "its GPU is NVIDIA L4"),
         (Slot(machine="x", title="x", gpu=0), Needs(gpu=True, gpu_type="H100"), "unknown type"),
-        (CPU, Needs(gpu_type="H100"), "has no GPU, or one of unknown type"),
-        (CPU, Needs(memory_bytes=65 * GIB), "not enough memory"),
-        (Slot(machine="x", title="x"), Needs(memory_bytes=1), "not enough memory"),
-        (GPU, Needs(gpu=True, gpu_memory_bytes=25 * GIB), "not enough GPU memory"),
+        (CPU, Needs(gpu_type="H100"), "unknown type"),
+        (CPU, Needs(resources={"memory": 65 * GIB}), "has no memory 65"),
+        (Slot(machine="x", title="x"), Needs(resources={"memory": 1}), "has no memory"),
+        (GPU, Needs(gpu=True, resources={"gpu_memory": 25 * GIB}), "has no gpu memory 25"),
         (GPU, Needs(gpu=True, resources={"camera": 2.0}), "has no camera 2"),
     ],
 )
@@ -56,21 +56,21 @@ def test_a_place_says_what_it_lacks(slot: Slot, needs: Needs, lacks: str | None)
 
 def test_nobody_fits_and_every_machine_says_why() -> None:
     with pytest.raises(UnavailableError, match="no machine can ever") as caught:
-        Slots(lambda: [CPU, GPU]).fitting(Needs(gpu=True, gpu_type="B200"))
+        SlotExecutor(lambda: [CPU, GPU]).fitting(Needs(gpu=True, gpu_type="B200"))
     assert caught.value.facts["lab, L4"] == "its GPU is NVIDIA L4"
     both = [Slot(machine="lab", title="lab"), Slot(machine="lab", title="lab", gpu=0)]
     for needs in (Needs(resources={"lidar": 1.0}), Needs(gpu=True, resources={"lidar": 1.0})):
         with pytest.raises(UnavailableError) as caught:
-            Slots(lambda: both).fitting(needs)
+            SlotExecutor(lambda: both).fitting(needs)
         assert caught.value.facts["lab"] == "has no lidar 1"
     with pytest.raises(UnavailableError) as caught:
-        Slots(list).fitting(Needs(machine="lab"))
+        SlotExecutor(list).fitting(Needs(machine="lab"))
     assert caught.value.facts["machines"] == "none"
 
 
 def test_idle_places_are_used_first_and_a_taken_one_is_waited_for() -> None:
     places = [Slot(machine=name, title=name) for name in ("a", "b")]
-    slots, told = Slots(lambda: places), []
+    slots, told = SlotExecutor(lambda: places), []
     with slots.taken(Needs(), notify=quiet) as first:
         pass
     waiting = threading.Event()
@@ -112,7 +112,7 @@ def test_a_machine_that_is_not_there_yet_or_has_left_is_asked_for_and_waited_for
         elif text == "waiting for a machine to come that has a processor":
             places.append(other)
 
-    slots = Slots(lambda: places, patience_s=60.0)
+    slots = SlotExecutor(lambda: places, patience_s=60.0)
     with contextlib.ExitStack() as held:
         if begins_with:
             held.enter_context(slots.taken(Needs(), notify=quiet))
@@ -134,8 +134,12 @@ def test_the_devices_of_a_host(tmp_path: Path) -> None:
     assert [slot.key for slot in (cpu, other)] == [("board", None, 0), ("board", None, 1)]
     assert [slot.gpu for slot in gpus] == [0, 1]
     assert cpu.lacks(Needs(gpu_type="orin")) is None  # work beside it
-    assert gpus[0].lacks(Needs(gpu=True, gpu_type="orin", gpu_memory_bytes=8 * GIB)) is None
-    assert gpus[0].lacks(Needs(gpu=True, memory_bytes=33 * GIB)) == "not enough memory"
+    assert (
+        gpus[0].lacks(Needs(gpu=True, gpu_type="orin", resources={"gpu_memory": 8 * GIB})) is None
+    )
+    assert (
+        gpus[0].lacks(Needs(gpu=True, resources={"memory": 33 * GIB})) == "has no memory 33.0 GiB"
+    )
     assert [slot.key for slot in slots_of(plain)] == [("plain", None, 0)]
 
 

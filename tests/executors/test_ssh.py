@@ -23,8 +23,8 @@ from trtbench.executors.contract import AGAIN, Executor, ExecutorSettings, Needs
 from trtbench.executors.ssh import open_executor
 from trtbench.measure.bench import run_bench
 from trtbench.models.identity import sha256_of
-from trtbench.requests.convert import BuildRequest
 from trtbench.requests.execution import Execution
+from trtbench.requests.models import BuildRequest
 from trtbench.store.store import Store
 from trtbench.verbs import build
 from trtbench.verbs._verb import Caller

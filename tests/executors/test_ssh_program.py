@@ -211,10 +211,7 @@ def test_a_run_there_without_an_end_is_ended_and_said(
     assert list((tmp_path / "home" / ".cache" / "trtbench" / "work").iterdir()) == []
 
 
-def test_a_large_model_goes_alone_and_is_told(
-    tmp_path: Path, ssh: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trtbench.executors.ssh.SMALL_BYTES", 1)
+def test_a_large_model_goes_alone_and_is_told(tmp_path: Path, ssh: Path) -> None:
     executor, heard = open_executor(ExecutorSettings(hosts=hosts(tmp_path))), []
     spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "0"})
     for number in range(2):

@@ -35,17 +35,15 @@ from trtbench.executors._transfer import (
     main,
     place_upload,
     unpack,
-    upload_from_bytes,
     upload_from_job,
 )
 from trtbench.executors.contract import FileGroup, RemoteJob
 from trtbench.executors.ray import _fetch, on_node
 from trtbench.measure.remote import InputFiles, job_from_spec
 from trtbench.models.identity import changed, model_ref, with_parts
-from trtbench.requests.accuracy import CheckRequest, EvalRequest
 from trtbench.requests.execution import Execution
-from trtbench.requests.fields import RequestField, VerbRequest, fields_of
-from trtbench.requests.groups import ExecutorFields
+from trtbench.requests.fields import ExecutorFields, RequestField, VerbRequest, fields_of
+from trtbench.requests.models import CheckRequest, EvalRequest
 from trtbench.runtimes import RUNTIMES
 from trtbench.runtimes import torch as torch_runtime
 from trtbench.sweep.matrix import Case, Matrix
@@ -61,7 +59,7 @@ def send(upload: Upload, cache: Path, folder: Path) -> RemoteJob:
     """Go the way a parcel goes: contents into the cache there, the request by itself."""
     for sha256, path in upload.contents.items():
         keep_blob(cache, sha256, [path.read_bytes()])
-    return place_upload(upload_from_bytes(json_from_value(upload)), cache=cache, folder=folder)
+    return place_upload(upload, cache=cache, folder=folder)
 
 
 def names(upload: Upload) -> list[str]:

@@ -72,10 +72,10 @@ sweep-dry-run: sweep digits.onnx --batch 1,2 --precision fp32,int8 --dry-run
 sweep-nothing: sweep
 export-dry-run: export torchvision:resnet18 --weights none --for tensorrt-8.6 --dry-run
 quantize-nothing: quantize nope.onnx --precision fp16
-upgrade-nothing: upgrade old=nope/python new=nope/python digits.onnx
-export-runs-nothing: export-runs --to csv -o out
+upgrade-nothing: compare --builds 5 --python nope/python --python nope/python digits.onnx
+export-runs-nothing: runs export --to csv -o out
 demo-nothing: demo --report
-trust: trust
+trust: doctor --trusted
 runs-empty: runs
 import-dry-run: import set --dry-run
 import: import set --tag one
@@ -90,18 +90,18 @@ runs-path: runs path tag:one
 runs-tag: runs tag tag:one two
 runs-series: runs series tag:one -o series
 runs-reindex: runs reindex
-layers: layers tag:one
-layers-json: layers made/trtexec-10.9.0/loaded.profile.json --json
-layers-by: layers made/trtexec-10.9.0/loaded.profile.json --by kind
-layers-csv: layers made/trtexec-8.6.1/loaded.profile.json --csv
-layers-files: layers made/trtexec-8.6.1/loaded.profile.json --all -o layers.csv --draw layers.svg
-layers-expect: layers set/net.profile.json --expect 'count(gemm)>=9' --junit layers.xml
+layers: profile tag:one
+layers-json: profile made/trtexec-10.9.0/loaded.profile.json --json
+layers-by: profile made/trtexec-10.9.0/loaded.profile.json --by kind
+layers-csv: profile made/trtexec-8.6.1/loaded.profile.json --csv
+layers-files: profile made/trtexec-8.6.1/loaded.profile.json --all -o layers.csv --draw layers.svg
+layers-expect: profile set/net.profile.json --expect 'count(gemm)>=9' --junit layers.xml
 diff: diff made/trtexec-8.6.1/loaded.profile.json made/trtexec-10.9.0/loaded.profile.json
 diff-json: diff set/net.profile.json made/trtexec-10.9.0/loaded.profile.json --json
-why: why made/trtexec-10.9.0/loaded.profile.json set/net.profile.json
-why-json: why made/trtexec-10.9.0/loaded.profile.json set/net.profile.json --json
-explain: explain tag:one --against other/net.times.json,other/net.log
-explain-json: explain tag:one --against other/net.times.json,other/net.log --json
+why: diff --why made/trtexec-10.9.0/loaded.profile.json set/net.profile.json
+why-json: diff --why made/trtexec-10.9.0/loaded.profile.json set/net.profile.json --json
+explain: compare --why tag:one other/net.times.json,other/net.log
+explain-json: compare --why tag:one other/net.times.json,other/net.log --json
 inspect: inspect digits.onnx
 inspect-layers: inspect digits.onnx --batch 4 --layers
 inspect-json: inspect digits.onnx --json
@@ -112,7 +112,6 @@ inspect-graph: inspect made/small/net10.graph.json
 inspect-cache: inspect made/small/calibration.cache
 inspect-times: inspect made/old/net8.5.times.json
 inspect-broken: inspect made/small/broken.times.json
-inspect-run: inspect tag:one
 history: history --least 1
 history-json: history --least 1 --json
 compare-stored: compare tag:one last
@@ -152,7 +151,7 @@ localize-json: localize digits.onnx digits.int8.onnx {EIGHT} --repair --where 's
 sweep: sweep digits.onnx --batch 1,2 --duration 10ms --axis warmup=5ms {UNSTEADY} -o swept
 sweep-resume-json: sweep --resume swept --format none --where 'median<10s' --json
 runs-measured: runs show tag:one
-explain-measured: explain tag:one --against tag:server
+explain-measured: compare --why tag:one tag:server
 doctor-json: doctor --json
 """
 
@@ -162,7 +161,7 @@ build-json: build net.onnx --batch 4 -o four.engine --json
 bench-trtexec: bench net.engine -r trtexec --duration 50ms --warmup 50ms --tag one
 profile: profile net.engine --duration 50ms --warmup 50ms
 profile-json: profile last --json
-lottery: lottery net.onnx --builds 2 --launches 1 --duration 50ms
+lottery: compare net.onnx --builds 2 --launches 1 --duration 50ms
 """
 
 ON_GPU = f"""

@@ -43,7 +43,7 @@ def test_real_files_are_read_as_before(beside: Path, tmp_path: Path) -> None:
     folders = [path.name for path in sorted(beside.iterdir()) if path.is_dir()]
     commands = [["import", each, "--dry-run", "--json"] for each in [*files, *folders]]
     commands += [["inspect", each, "--json"] for each in files]
-    commands += [["layers", each, "--json"] for each in files if each.endswith("profile.json")]
+    commands += [["profile", each, "--json"] for each in files if each.endswith("profile.json")]
     done = subprocess.run(
         [sys.executable, "-c", MANY], cwd=beside, env=environment_of(tmp_path),
         input=json.dumps(commands), capture_output=True, text=True, check=True,

@@ -138,5 +138,5 @@ def test_a_plug_in_drops_the_doubles(
     # Red boxes hold at every overlap, green ones at the six up to 0.75.
     assert own["mAP"] == pytest.approx((1.0 + 0.6) / 2, abs=1e-6)
     [images] = [each for each in found["tables"] if each["id"] == "images"]
-    assert len(images["rows"]) == 24
+    assert len(images["rows"]) == 12
     assert all(row[2] == 4 for row in images["rows"]), "no double was counted"

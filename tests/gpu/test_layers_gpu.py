@@ -121,7 +121,7 @@ def document(*words: str, folder: Path) -> dict[str, Any]:
 
 
 def test_layers_tell_the_type_that_computes(profiled: Path) -> None:
-    found = document("layers", "tag:int8", "--all", folder=profiled)
+    found = document("profile", "tag:int8", "--all", folder=profiled)
     convolutions = [row for row in found["layers"] if "/Conv" in (row["onnx_nodes"] or "")]
     computing = {row["precision"] for row in convolutions if row["role"] == "compute"}
     assert "int8" in computing, computing
@@ -134,7 +134,7 @@ def test_layers_tell_the_type_that_computes(profiled: Path) -> None:
 
 def test_layers_are_reconciled_with_the_gpu_time_to_the_last_part(profiled: Path) -> None:
     """The profiled pass was timed as a whole, so every part is measured and nothing is left."""
-    sums = document("layers", "tag:int8", folder=profiled)["reconciliation"]
+    sums = document("profile", "tag:int8", folder=profiled)["reconciliation"]
     assert sums["gpu_s"] is not None
     names = {part["name"] for part in sums["parts"]}
     assert {"profiler overhead", "launch gaps"} <= names
@@ -153,7 +153,7 @@ def test_a_diff_finds_the_counterpart_of_every_convolution(profiled: Path) -> No
 
 def test_why_names_the_inserted_layer(profiled: Path) -> None:
     """Against the same engine without it, it is what costs most, with its conversions."""
-    found = document("why", "tag:clean", "tag:int8", folder=profiled)
+    found = document("diff", "--why", "tag:clean", "tag:int8", folder=profiled)
     told = json.dumps(found["causes"], indent=1)
     naming = [each for each in found["causes"] if named_in(each)]
     assert naming, told
@@ -161,7 +161,7 @@ def test_why_names_the_inserted_layer(profiled: Path) -> None:
     assert naming[0] == found["causes"][0], told
     assert naming[0]["explains_s"] > 0, told
     assert naming[0]["command"], told
-    shown = trtbench("why", "tag:clean", "tag:int8", folder=profiled)
+    shown = trtbench("diff", "--why", "tag:clean", "tag:int8", folder=profiled)
     assert INSERTED in shown, shown
 
 
@@ -171,7 +171,7 @@ def named_in(cause: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("pair", [("fp16", "int8"), ("clean", "int8"), ("int8", "clean")])
 def test_causes_never_explain_more_than_there_is(profiled: Path, pair: tuple[str, str]) -> None:
-    found = document("why", *(f"tag:{name}" for name in pair), folder=profiled)
+    found = document("diff", "--why", *(f"tag:{name}" for name in pair), folder=profiled)
     explained = math.fsum(each["explains_s"] for each in found["causes"])
     whole = max(0.0, found["shortfall_s"])
     assert explained <= whole * (1 + 1e-9)

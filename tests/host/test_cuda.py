@@ -6,7 +6,6 @@ import pytest
 
 from gpu_standin import Code, Cudart
 from trtbench.core.errors import UnavailableError
-from trtbench.host import cuda as door
 from trtbench.host.cuda import Cuda, CudaError, cuda_problem, open_cuda
 
 
@@ -56,7 +55,7 @@ def test_real_bindings_have_every_function_the_door_uses() -> None:
     runtime = pytest.importorskip("cuda.bindings.runtime", reason="cuda-bindings not installed")
     names = [name for name in vars(Cudart) if name.startswith("cuda")]
     assert [name for name in names if not hasattr(runtime, name)] == []
-    assert hasattr(runtime.cudaStreamCaptureMode, door.CAPTURE_THREAD_LOCAL)
+    assert hasattr(runtime.cudaStreamCaptureMode, "cudaStreamCaptureModeThreadLocal")
     code, _ = runtime.cudaGetDeviceCount()
     if code:
         with pytest.raises(UnavailableError):

@@ -11,7 +11,6 @@ from nvml_standin import NVMLError, StandIn, through, using
 
 from trtbench.core.run import Gpu
 from trtbench.core.spec import ModelRef, RunSpec
-from trtbench.executors import local
 from trtbench.host import nvml, telemetry
 from trtbench.host import nvml as gpu_names
 from trtbench.host.machine import read_environment
@@ -101,26 +100,6 @@ def test_memory_before_a_run_is_that_of_the_slice(monkeypatch: pytest.MonkeyPatc
     spec = RunSpec(model=ModelRef(path="m.engine", format="engine"), runtime="tensorrt")
     with watching(spec, "cuda:0") as watch:
         assert watch.free() == FREE[SECOND]
-    monkeypatch.setattr(Divided, "SLICES", {})  # divided, and nobody says how
-    with watching(spec, "cuda:0") as watch:
-        assert watch.free() is None
-
-
-@pytest.mark.parametrize(
-    ("visible", "views"),
-    [(None, [FIRST, SECOND]), ("0", [FIRST, SECOND]), ("MIG-2222", [SECOND]), ("", []), ("1", [])],
-)
-def test_each_slice_is_a_place_to_measure_that_sees_itself_alone(
-    monkeypatch: pytest.MonkeyPatch, visible: str | None, views: list[str]
-) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if visible is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    monkeypatch.setattr(nvml, "_pynvml", Divided)
-    slots = [each for each in local._places(1) if each.gpu is not None]
-    assert [each.visible or str(each.gpu) for each in slots] == views
-    assert len({each.key for each in slots}) == len(slots)
-    assert all(each.gpu_memory_bytes == MEMORY for each in slots)
 
 
 def gpu_checks(monkeypatch: pytest.MonkeyPatch, door: type[StandIn]) -> dict[str, doctor.Check]:

@@ -25,7 +25,7 @@ from trtbench.host.telemetry import (
     power_mode,
     sample_from_line,
 )
-from trtbench.measure.watch import MEASURED, Pass, Watch
+from trtbench.measure.watch import Pass, Watch
 
 
 class NVMLError_NoPermission(NVMLError):
@@ -150,14 +150,11 @@ def test_a_watch_reads_counters_around_the_measured_part_only() -> None:
         Counters(at_s=float(n), limits_s={"power": n * 0.5}, sm_clock_hz=1e9 + n) for n in range(9)
     )
     source: Any = SimpleNamespace(counters=lambda: next(readings), process_memory=lambda: 7)
-    watch = Watch(index=0, source=source, free=iter([50, 40]).__next__)
+    watch = Watch(index=0, source=source, free=iter([50, 40, 50]).__next__)
     for stage in ("load", "warm-up", "measure", "profile", "save"):
         watch(stage)
-    told = watch.with_telemetry(
-        BenchOutcome(facts=LaunchFacts(wall_s=1.0), evidence={MEASURED: 30})
-    )
-    seen = {MEASURED: 30, "memory_free_before_bytes": 50, "memory_process_bytes": 7}
-    assert told.evidence == seen
+    told = watch.with_telemetry(BenchOutcome(facts=LaunchFacts(wall_s=1.0)))
+    assert told.evidence == {"gpu_memory_bytes": 7}
     facts = told.facts
     assert facts.violations_s == {"power": 0.5}
     assert watch.evidence["sm_clock_before_hz"] == 1e9

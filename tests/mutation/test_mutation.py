@@ -146,7 +146,6 @@ def test_the_inspector(artefacts, tmp_path, capsys) -> None:
 def test_run_directories(tmp_path, capsys) -> None:
     from trtbench.analysis.summary import summary_from_run
     from trtbench.core.run import Run
-    from trtbench.report.site import failed_data, row_from_record, run_data, script_from_data
     from trtbench.requests.settings import cached_from_run
     from trtbench.store.directory import read_run, write_record, write_samples, write_telemetry
     from trtbench.workflows.report import write_report
@@ -173,12 +172,8 @@ def test_run_directories(tmp_path, capsys) -> None:
         else:
             victim.write_bytes(damaged(victim.read_bytes(), rng))
         run = read_run(folder)
-        record = run.record if isinstance(run, Run) else run
-        cached = cached_from_run(run) if isinstance(run, Run) else None
-        median = cached.median_s if cached else None
-        script_from_data("x", row_from_record(record, median_s=median, items_per_s=None))
-        script_from_data("x", run_data(run) if isinstance(run, Run) else failed_data(run))
         if isinstance(run, Run):
+            cached_from_run(run)
             summary_from_run(run)
         if rng.random() < 0.15:
             runs = [run] if isinstance(run, Run) else []

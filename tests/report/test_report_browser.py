@@ -69,18 +69,12 @@ def test_it_loads_without_a_word_and_without_a_network(opened: Opened, report: P
     assert opened.asked == [report.as_uri()]
 
 
-def test_every_chart_is_drawn_and_tells_its_values(opened: Opened) -> None:
+def test_every_chart_is_drawn(opened: Opened) -> None:
     script = """() => [...document.querySelectorAll("svg.plot")].map((place) => [
-      place.getAttribute("aria-label"), place.querySelectorAll("path").length,
-      place.querySelector(".hints title")?.textContent])"""
+      place.getAttribute("aria-label"), place.querySelectorAll("path").length])"""
     drawn = opened.page.evaluate(script)
     assert len(drawn) >= 12
-    for figure, marks, value in drawn:
-        assert marks > 3, figure
-        assert any(letter.isdecimal() for letter in value), figure
-    layers = [value for figure, _, value in drawn if figure.startswith("The slowest layers")]
-    assert "conv" in layers[0]
-    assert "µs" in layers[0]
+    assert [figure for figure, marks in drawn if marks <= 3] == []
 
 
 def test_names_run_no_script(opened: Opened) -> None:

@@ -10,7 +10,7 @@ from made_runs import made_run, made_times, phased_times
 from trtbench.core.run import Fact, LaunchFacts, Run
 from trtbench.report.charts import Lines
 from trtbench.report.compose import document_from_runs
-from trtbench.report.document import Figure, KeyValues, Section, Table
+from trtbench.report.document import Figure, Section, Table
 
 
 def run(
@@ -82,19 +82,3 @@ def test_what_ran_decides_which_runs_are_alike() -> None:
     ]
     figures = [each for each in section(dated, "history").blocks if isinstance(each, Figure)]
     assert len(figures) == 2, "two series, and no line between them"
-
-
-def test_memory_of_runs_is_a_table_and_what_fits() -> None:
-    facts = {
-        "memory_free_before_bytes": 900 << 20,
-        "memory_free_opened_bytes": 600 << 20,
-        "memory_free_bytes": 580 << 20,
-        "memory_total_bytes": 1 << 30,
-        "memory_engine_bytes": 16 << 20,
-        "memory_context_bytes": 4 << 20,
-    }
-    found = section([run(0, facts=facts)], "memory")
-    block = next(each for each in found.blocks if isinstance(each, KeyValues))
-    fit = dict(block.pairs)["fit"].shown
-    assert "3 processes or one with 177 contexts in 1.00 GiB" in fit
-    assert document_from_runs([run(0)]).section("memory") is None

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from io import BytesIO, StringIO
+from operator import itemgetter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -47,8 +48,8 @@ from trtbench.report.document import (
     Section,
     Table,
     Text,
-    table_from_rows,
 )
+from trtbench.report.document import table as made_table
 from trtbench.report.renderers import csv as csv_renderer
 from trtbench.report.renderers import json as json_renderer
 from trtbench.report.renderers import md, png, tex
@@ -61,19 +62,23 @@ def document(*blocks: Block, title: str = "") -> Document:
     return Document(title=title, created="", sections=(section,))
 
 
+def table_of(headings: tuple[Heading, ...], rows: list[tuple[object, ...]]) -> Table:
+    return made_table("t", rows, [(each, itemgetter(k)) for k, each in enumerate(headings)])
+
+
 def table(*names: str, numbers: int = 4) -> Table:
     headings = (
         Heading(key="name", title="Model", fit="shorten"),
         *(Heading(key=f"n{k}", title=f"number {k}", align="right", rank=k) for k in range(numbers)),
     )
     rows = [(name, *(Cell(value=1.0, text="1 234.5 ms") for _ in range(numbers))) for name in names]
-    return table_from_rows("t", headings=headings, rows=rows)
+    return table_of(headings, rows)
 
 
 def test_rows_become_blocks_where_even_what_must_stay_does_not_fit() -> None:
     headings = tuple(Heading(key=f"k{n}", title=f"title {n}") for n in range(4))
     rows = [tuple(Cell(text=f"{n} 234.56 items/s") for n in range(4))]
-    out = text(document(table_from_rows("t", headings=headings, rows=rows)), width=30)
+    out = text(document(table_of(headings, rows)), width=30)
     lines = out.splitlines()
     assert lines[0] == "0 234.56 items/s"
     assert lines[1].split("  ")[-1] == "1 234.56 items/s"
@@ -217,7 +222,7 @@ def test_a_figure_id_cannot_leave_the_folder() -> None:
 def test_csv_gives_back_the_values_of_a_table(tmp_path: Path) -> None:
     headings = (Heading(key="name", title="Name"), Heading(key="x_s", title="x"))
     rows = [(NASTY, Cell(value=0.1 + 0.2, text="0.3 s")), ('a,"b"', None), ("c", 1e-9)]
-    table = table_from_rows("t", headings=headings, rows=rows)
+    table = table_of(headings, rows)
     [path] = csv_renderer.render(document(table), tmp_path)
     read = list(csv.DictReader(StringIO(path.read_bytes().decode(), newline="")))
     assert [row["name"] for row in read] == [NASTY.replace("\0", NOTHING), 'a,"b"', "c"]

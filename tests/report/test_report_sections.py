@@ -29,8 +29,6 @@ from trtbench.core.spec import TensorSpec
 from trtbench.report.charts import Lines
 from trtbench.report.compose import SECTIONS, document_from_runs
 from trtbench.report.document import (
-    Card,
-    Cards,
     Document,
     Figure,
     Picture,
@@ -143,23 +141,16 @@ def verdict(kind: str = "faster", ratio: float | None = 0.5) -> Verdict:
     )
 
 
-def card(document: Document) -> Card:
-    blocks = document.sections[0].blocks
-    cards = next(each for each in blocks if isinstance(each, Cards))
-    return cards.items[0]
-
-
 def test_the_verdict_comes_first_and_says_how_much_how_sure_and_whether_right() -> None:
     document = document_from_runs(compared(verdict()))
     assert document.sections[0].id == "verdicts"
-    first = card(document)
-    assert first.title == "int8 against fp32"
-    assert first.value == "2.00 × as fast"
+    first = document.sections[0].blocks[0]
+    assert isinstance(first, Text)
+    assert first.text.startswith("int8 against fp32: 2.00 × as fast (−50.0 % host time")
     assert first.tone == "good"
-    assert "−50.0 % host time" in first.detail
-    assert "99 % interval −52.0 % to −48.0 %" in first.detail
-    assert "10 launches" in first.detail
-    assert "top-1 96.20 % against 97.50 %" in first.detail
+    assert "99 % interval −52.0 % to −48.0 %" in first.text
+    assert "10 launches" in first.text
+    assert "top-1 96.20 % against 97.50 %" in first.text
 
 
 def kinds_table(profile: LayerProfile | None, graph: EngineGraph) -> Table:
@@ -251,8 +242,9 @@ def test_a_verdict_says_that_a_side_was_wrong() -> None:
     comparison = Comparison(baseline="t1", candidate="e1", design="launches", verdicts=(verdict,))
     candidate.extra["comparisons"] = [comparison]
     document = document_from_runs([baseline, candidate])
-    cards = next(block for block in document.sections[0].blocks if isinstance(block, Cards))
-    assert "H03 found in the candidate" in cards.items[0].detail
+    first = document.sections[0].blocks[0]
+    assert isinstance(first, Text)
+    assert "H03 found in the candidate" in first.text
 
 
 def test_nothing_is_told_per_item_where_nobody_knows_how_many_there_were() -> None:

@@ -15,7 +15,6 @@ from made_runs import NASTY, made_profile, made_run, made_times, phased_times
 from PIL import Image
 
 import logs
-from trtbench.analysis.summary import COMPARED_STATISTICS
 from trtbench.core.codec import json_from_value
 from trtbench.core.run import Run
 from trtbench.core.samples import IterationTimes, LayerProfile, times_from_columns
@@ -24,10 +23,7 @@ from trtbench.formats.toolkit import (
     RunConfig,
     ToolkitSummary,
     TorchBenchmark,
-    csv_from_layers,
-    csv_from_metrics,
     csv_from_series,
-    csv_from_summary,
     data_files,
     engine_metadata,
     layers_from_csv,
@@ -109,7 +105,8 @@ def test_without_device_spans_latency_is_host_time_and_the_file_says_so() -> Non
 
 
 def test_layer_times_are_averages_per_inference_and_twins_stay_two() -> None:
-    made = rows(csv_from_layers(made_profile(5)).encode())
+    run = made_run(phased_times(), layers=made_profile(5))
+    made = rows(data_files(run)["per_layer_times.csv"])
     assert list(made[0]) == [
         "name", "avg_time_ms", "min_time_ms", "max_time_ms", "calls", "percent_of_total",
     ]  # fmt: skip
@@ -186,7 +183,7 @@ def test_documents_of_the_evaluation_toolkit(name: str) -> None:
     assert again(ToolkitSummary, summary(run)) == summary(run)
     assert again(RunConfig, run_config(run)) == run_config(run)
     assert again(EngineMetadata, engine_metadata(run)) == engine_metadata(run)
-    (row,) = csv.DictReader(io.StringIO(csv_from_summary(summary(run))))
+    (row,) = rows(data_files(run)["summary.csv"])
     latency = summary(run).latency
     assert latency is None or float(row["latency.median_ms"]) == latency.median_ms
 
@@ -196,7 +193,7 @@ def test_the_result_of_its_pytorch_benchmark() -> None:
     assert told is not None
     assert set(told.metrics) == {"host", "h2d", "gpu", "d2h"}
     assert again(TorchBenchmark, told) == told
-    for row in csv.DictReader(io.StringIO(csv_from_metrics(told.metrics, COMPARED_STATISTICS))):
+    for row in rows(data_files(RUNS["pytorch"])["bench_pt_result.csv"]):
         numbers = {name: float(value) for name, value in row.items() if name != "metric"}
         assert numbers == pytest.approx(told.metrics[row["metric"]], abs=1e-6)
     assert torch_benchmark(RUNS["phases"]) is None
@@ -213,7 +210,8 @@ def test_series_and_layers() -> None:
         layer.having(min_s=layer.average_s / 2, max_s=2 * layer.average_s)
         for layer in profile.layers
     )
-    back = layers_from_csv(csv_from_layers(LayerProfile(count=100, layers=layers)))
+    run = made_run(phased_times(), layers=LayerProfile(count=100, layers=layers))
+    back = layers_from_csv(data_files(run)["per_layer_times.csv"].decode())
     assert back is not None
     assert back.count == 100
     for layer, other in zip(sorted(layers, key=lambda x: -x.average_s), back.layers, strict=True):

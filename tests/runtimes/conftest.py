@@ -7,7 +7,7 @@ import pytest
 from gpu_standin import Clock, Cudart, Trt
 from trtbench.host import cuda as door
 from trtbench.host.tensorrt import abilities_of
-from trtbench.runtimes import _trt_engine
+from trtbench.runtimes import _trt_session
 
 
 @pytest.fixture
@@ -18,5 +18,5 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Trt:
     trt = Trt(api)
     monkeypatch.setattr(door, "runtime_module", lambda: api)
     loaded = (trt, abilities_of(trt, flavour="tensorrt"))
-    monkeypatch.setattr(_trt_engine, "load", lambda flavour: loaded)
+    monkeypatch.setattr(_trt_session, "load", lambda flavour: loaded)
     return trt

@@ -26,7 +26,7 @@ from trtbench.core.spec import Length, RunSpec, Warmup
 from trtbench.host.tensorrt import abilities_of
 from trtbench.measure.model_facts import conditions_of_model, joined_conditions
 from trtbench.models.identity import model_ref
-from trtbench.runtimes import RUNTIMES, _trt_engine
+from trtbench.runtimes import RUNTIMES, _trt_session
 from trtbench.runtimes import trtexec as trtexec_runtime
 from trtbench.runtimes._loop import prepare
 from trtbench.store.directory import entry_from_record
@@ -129,7 +129,7 @@ def allowed(options: Options) -> str:
 @pytest.fixture
 def rtx(gpu: Trt, monkeypatch: pytest.MonkeyPatch) -> Trt:
     loaded = (gpu, abilities_of(gpu, flavour="tensorrt_rtx"))
-    monkeypatch.setattr(_trt_engine, "load", lambda flavour: loaded)
+    monkeypatch.setattr(_trt_session, "load", lambda flavour: loaded)
     return gpu
 
 

@@ -12,7 +12,7 @@ from trtbench.cli import run as command
 from trtbench.core.run import Run
 from trtbench.data import demo_file
 from trtbench.layers.join import join_layers
-from trtbench.measure.bench import profile_model
+from trtbench.measure.bench import run_bench
 from trtbench.requests.measure import BenchRequest
 from trtbench.requests.run_spec import run_spec
 from trtbench.requests.settings import Config
@@ -27,9 +27,9 @@ def profiled(folder: Path, **options: str) -> Run:
     model = conv_model(folder / "net.onnx", layers=3, batch=1)
     store = Store(folder / "store")
     request = BenchRequest(
-        model=model, warmup=0.02, until_steady=False, duration=0.05, options=options
+        model=model, warmup=0.02, until_steady=False, duration=0.05, options=options, profile=True
     )
-    return profile_model(run_spec(request, Config(store=str(store.root))), store=store)
+    return run_bench(run_spec(request, Config(store=str(store.root))), store=store)
 
 
 def test_every_node_that_runs_has_a_time(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_nodes_that_were_fused_and_renamed_are_known_by_the_model(
     assert "of another network" not in shown
     assert "without it a query takes" in shown
     run = next((tmp_path / "store" / "runs").iterdir())
-    assert command(["layers", str(run), str(model), "--all", "--json"]) == 0
+    assert command(["profile", str(run), str(model), "--all", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["layers"]
     # Which one ONNX Runtime computes is the processor's choice: Conv, FusedConv, QLinearConv.
     heavy = [row for row in rows if row["kind"].endswith(("Conv", "Gemm"))]

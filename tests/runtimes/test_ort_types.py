@@ -10,8 +10,8 @@ from onnx import TensorProto
 
 import typed_models
 from models import tiny_model
+from trtbench.core.properties import title_of_record
 from trtbench.measure.bench import run_bench
-from trtbench.report.sections.summary import title_of
 from trtbench.requests.measure import BenchRequest
 from trtbench.requests.run_spec import run_spec
 from trtbench.requests.settings import Config
@@ -55,7 +55,7 @@ def test_what_no_node_computes_in_is_said_beside_the_label(tmp_path: Path) -> No
 
     run = bench(path, optimization="disable")
     assert run.record.facts["computes_in"] == "fp32"
-    assert "int8, computed in fp32" in title_of(run)
+    assert "int8, computed in fp32" in title_of_record(run.record)
     [finding] = [each for each in run.findings if each.code == "H26"]
     assert finding.evidence == {"held": "int8", "ran": "fp32"}
     fused = bench(path)

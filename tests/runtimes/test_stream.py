@@ -47,7 +47,7 @@ def test_every_item_is_run_and_the_gpu_is_timed_alone(
 ) -> None:
     outcome = run(spec, tmp_path / "a", count=10)
     assert (outcome.items, outcome.batch) == (10, 4)
-    rows = Chunks(tmp_path / "a").whole()
+    rows = Chunks(tmp_path / "a").rows(0, 1 << 30)
     assert rows["y"].shape[0] == 10
     with np.load(tmp_path / "a" / TIMES) as times:
         assert times["items"].tolist() == [4, 4, 2]
@@ -60,7 +60,7 @@ def test_batches_change_neither_inputs_nor_outputs(gpu: Trt, spec: RunSpec, tmp_
     one = run(spec, tmp_path / "a", count=7)
     other = run(spec.having(batch=2), tmp_path / "b", count=7)
     assert one.inputs_sha256 == other.inputs_sha256
-    first, second = (Chunks(tmp_path / name).whole()["y"] for name in ("a", "b"))
+    first, second = (Chunks(tmp_path / name).rows(0, 1 << 30)["y"] for name in ("a", "b"))
     np.testing.assert_array_equal(first, second)
 
 
@@ -104,14 +104,13 @@ def test_a_model_of_fixed_batch_gets_the_last_one_filled_up(tmp_path: Path) -> N
     found = over(fixed, tmp_path / "a", *items)
     assert (found.items, found.batch) == (6, 4)
     over(models.tiny_model(tmp_path / "open.onnx"), tmp_path / "b", *items)
-    first, second = (Chunks(tmp_path / name).whole()["y"] for name in ("a", "b"))
+    first, second = (Chunks(tmp_path / name).rows(0, 1 << 30)["y"] for name in ("a", "b"))
     np.testing.assert_allclose(first, second, rtol=1e-5)
     with pytest.raises(InputError, match="batch of the model is fixed at 4") as caught:
         over(fixed, tmp_path / "c", *items, batch=2)
     assert "leave --batch out" in (caught.value.fix or "")
-    with pytest.raises(InputError, match="--shape says that the batch is 4") as caught:
+    with pytest.raises(InputError, match="the batch of --shape is fixed at 4"):
         over(fixed, tmp_path / "d", *items, batch=2, shapes={"x": (4, 16)})
-    assert "--shape x:2x16" in (caught.value.fix or "")
 
 
 @pytest.mark.parametrize(
@@ -147,7 +146,7 @@ def test_items_that_are_counted_further_back_run_one_by_one(tmp_path: Path) -> N
     items = [{"x": np.full((6, 1, 4), value, np.float32)} for value in range(3)]
     found = over(model, tmp_path / "a", *items)
     assert (found.items, found.batch) == (3, 1)
-    outputs = Chunks(tmp_path / "a").whole()["x_out"]
+    outputs = Chunks(tmp_path / "a").rows(0, 1 << 30)["x_out"]
     assert outputs.shape == (3, 6, 1, 4)
     assert outputs[:, 0, 0, 0].tolist() == [0, 1, 2]
     with pytest.raises(InputError, match="no input has a row per item in front"):
@@ -159,7 +158,7 @@ def test_outputs_that_are_no_rows_of_numbers_are_left_out(tmp_path: Path) -> Non
     both = models.identity(tmp_path / "both.onnx", kinds, text)
     item = {**row(), "s": np.array("word", dtype=object)}
     found = over(both, tmp_path / "a", item, item, batch=2)
-    assert set(Chunks(tmp_path / "a").whole()) == {"x_out"}
+    assert set(Chunks(tmp_path / "a").rows(0, 1 << 30)) == {"x_out"}
     assert [each.name for each in found.outputs] == ["x_out"]
     assert "the output s_out was left out: it holds text" in found.notes
     with pytest.raises(InputError, match="no output holds one row of numbers"):

@@ -21,7 +21,7 @@ from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import InputSpec, Length, ModelRef, RunSpec, Warmup
 from trtbench.host.cuda import CudaError
 from trtbench.host.tensorrt import abilities_of
-from trtbench.runtimes import _trt_engine, tensorrt, tensorrt_rtx
+from trtbench.runtimes import _trt_session, tensorrt, tensorrt_rtx
 
 
 @pytest.fixture
@@ -305,7 +305,7 @@ def rtx(gpu: Trt, monkeypatch: pytest.MonkeyPatch) -> Trt:
     """The stand-in with the settings that TensorRT-RTX has of its own."""
     gpu.DynamicShapesKernelSpecializationStrategy = SimpleNamespace(EAGER=0, LAZY=1, NONE=2)
     loaded = (gpu, abilities_of(gpu, flavour="tensorrt_rtx"))
-    monkeypatch.setattr(_trt_engine, "load", lambda flavour: loaded)
+    monkeypatch.setattr(_trt_session, "load", lambda flavour: loaded)
     return gpu
 
 
@@ -322,19 +322,3 @@ def test_an_engine_that_was_cut_short_is_refused_before_it_is_loaded(
         "bytes": str(len(whole)),
         "stated in its header": str(len(whole) + 7),
     }
-
-
-def test_memory_is_measured_step_by_step(gpu: Trt, bench: Bench) -> None:
-    outcome, _ = bench(protocol="pipeline", streams=2)
-    told = outcome.evidence
-    assert told["memory_total_bytes"] >= told["memory_free_opened_bytes"]
-    parts = (told["memory_buffers_bytes"], told["io_bytes"])
-    assert parts[0] == parts[1]  # of each context; the stand-in gives memory out by the byte
-    taken = told["memory_free_opened_bytes"] - told["memory_free_bytes"]
-    assert taken >= 2 * told["memory_buffers_bytes"] > 0
-
-
-def test_a_context_takes_what_its_largest_profile_needs(gpu: Trt, bench: Bench) -> None:
-    assert bench()[0].evidence["activation_bytes"] == 4096
-    gpu.largest_profile = 8192
-    assert bench()[0].evidence["activation_bytes"] == 8192

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trtbench.runtimes._session import profile_from_rows
-from trtbench.runtimes._trt_engine import (
+from trtbench.runtimes._trt_session import (
     Port,
     array_from_bytes,
     judged,

@@ -97,7 +97,7 @@ def test_a_program_tells_its_shapes_and_which_are_open(found: dict[str, Any]) ->
         ("export_legacy_opset", "InputError", "could not export", "--exporter dynamo"),
         ("export_other_opset", "InputError", "the dynamo exporter made opset", "--opset"),
         ("export_without_an_example", "InputError", "no example", "--input-shape"),
-        ("session_words", "InputError", "gives no tensors", "wrap it"),
+        ("session_words", "InputError", "returns no tensors", "wrap it"),
         ("session_without_a_gpu", "UnavailableError", "device", "--device"),
         ("session_switch_unclear", "UsageError", "half is one of on, off", "--opt half="),
         ("export_words", "InputError", "not tensors", "wrap it"),

@@ -88,7 +88,7 @@ def test_a_program_takes_its_own_shape_and_no_other() -> None:
     assert kept.shape == (2, 3, 16, 16)
     with pytest.raises(UsageError, match="takes images of 3x16x16 and no others") as caught:
         runtime.inputs_of(program, spec(options={"imgsz": "32"}))
-    assert caught.value.facts["asked for"] == "3x32x32"
+    assert caught.value.facts["requested"] == "3x32x32"
     (same,) = runtime.inputs_of(program, spec(options={"imgsz": "16"}))
     assert same.shape == (2, 3, 16, 16)
 

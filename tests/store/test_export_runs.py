@@ -51,7 +51,7 @@ def test_a_damaged_run_is_told_and_the_others_go_out(tmp_path, store, capsys):
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     (store.runs / "r2" / "samples.npz").write_bytes(b"not a zip")
     words = ["--to", "parquet", "-o", str(tmp_path / "out"), "--store", str(store.root), "--json"]
-    assert trtbench(["export-runs", *words]) == 1
+    assert trtbench(["runs", "export", *words]) == 1
     printed = capsys.readouterr()
     assert json.loads(printed.out)["runs"] == 2
     assert "not exported: r2" in printed.err

@@ -36,7 +36,7 @@ def test_runs_that_the_index_lacks_are_taken_in_and_said(tmp_path):
     for name in ("r1", "r2"):
         put_on_disk(store, name)
     again = Store(tmp_path, describe=cached_from_run)
-    assert again.news == ["2 runs that the index lacked were taken in"]
+    assert again.news == ["2 missing runs added to the index"]
     assert {entry.id for entry in again.index.find()} == {"r1", "r2"}
     assert again.entry("r1").median_s is not None
     assert Store(tmp_path).news == []
@@ -51,7 +51,7 @@ def test_an_index_may_be_opened_when_it_is_first_used_and_is_then_by_one_alone(t
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: store.index, range(8)))
     assert all(each is store.index for each in found)
-    assert heard == ["1 run that the index lacked was taken in"]
+    assert heard == ["1 missing run added to the index"]
 
 
 MADE = {
@@ -189,8 +189,7 @@ def test_one_damaged_run_stops_neither_a_report_nor_a_site(tmp_path):
     made = write_site(store, tmp_path / "site")
     assert made.runs >= 4
     assert any(broken in problem for problem in made.problems)
-    rows = json.loads((tmp_path / "site" / "data" / "runs.json").read_text())
-    assert next(row for row in rows if row["id"] == broken)["failed"]
+    assert "samples.npz" in (tmp_path / "site" / "runs" / f"{broken}.html").read_text()
     names = [str(store.runs)]
     runs, failed = load_runs(names, store=store)
     assert [run.id for run in failed] == [broken]

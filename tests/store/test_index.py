@@ -176,5 +176,5 @@ def test_ids_and_times_are_sorted_by_their_bytes(world):
 def test_an_entry_that_is_put_twice_is_there_once_with_the_newer_tags(world):
     store = world.open()
     for tags in (("x", "y"), ("y", "z"), ()):
-        store.index.put(entry_from_record(records.record("r", tags=tags), path="runs/r"))
+        store.index.put_all([entry_from_record(records.record("r", tags=tags), path="runs/r")])
         assert [entry.tags for entry in store.index.find()] == [tags]

@@ -14,7 +14,7 @@ def put_many(url: str, name: str, count: int) -> None:
     for number in range(count):
         run_id = f"{name}-{number:04d}"
         made = records.record(run_id, tags=(name, "all"))
-        mine.put(entry_from_record(made, path=f"runs/{run_id}"))
+        mine.put_all([entry_from_record(made, path=f"runs/{run_id}")])
 
 
 def tag_many(text: str, home: object, name: str, count: int) -> None:

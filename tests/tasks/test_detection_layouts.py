@@ -13,8 +13,8 @@ from trtbench.core.errors import InputError, UsageError
 from trtbench.runtimes._stream import _per_item
 from trtbench.tasks import detection
 from trtbench.tasks._boxes import DetectionImage
-from trtbench.tasks._decoders import COCO_IDS, NAMES, ORDERS, class_map
 from trtbench.tasks.contract import completed
+from trtbench.tasks.detection import COCO_IDS, NAMES, ORDERS, class_map
 
 CORNERS = np.array([each[:4] for each in OBJECTS])
 SCORES = np.array([each[5] for each in OBJECTS])

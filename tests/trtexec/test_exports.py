@@ -15,7 +15,6 @@ from trtbench.trtexec.exports import (
     calibration_from_text,
     dtype_from_wording,
     graph_from_json,
-    origin_from_metadata,
     profile_from_json,
     profiles_from_json,
 )
@@ -102,9 +101,9 @@ def test_types_in_every_wording(wording: str | None, dtype: str | None) -> None:
 
 def test_metadata_names_each_node_once_and_keeps_brackets() -> None:
     text = "[ONNX Layer: a[0]]\x1e[ONNX Layer: b]\x1f[ONNX Layer: a[0]]\x1f\x1e"
-    assert origin_from_metadata(text) == ("a[0]", "b")
-    assert origin_from_metadata("") == ()
-    assert origin_from_metadata("something else") == ()
+    for metadata, origin in ((text, ("a[0]", "b")), ("", ()), ("something else", ())):
+        graph = read_graph({"Layers": [{"Name": "n", "Metadata": metadata}]})
+        assert graph.layers[0].origin == origin
 
 
 # Whole folders

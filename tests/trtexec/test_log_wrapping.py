@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 
 import logs
 from trtbench.core.run import Fact
-from trtbench.trtexec import log_text
 from trtbench.trtexec.conditions import conditions_from_log, reported_from_log
-from trtbench.trtexec.log import read_log
+from trtbench.trtexec.log import holds_log, read_log
 from trtbench.trtexec.log_values import LogText
 from trtbench.trtexec.sniff import kind_of_stream
 
@@ -74,7 +73,7 @@ def numbers(found: LogText) -> list[Numbers]:
 def check(data: bytes | str, expected: list[Numbers]) -> LogText:
     """Sniffer and reader agree that it is a log, and every number is there once."""
     data = data.encode() if isinstance(data, str) else data
-    assert log_text.holds_log(data)
+    assert holds_log(data)
     assert kind_of_stream(io.BytesIO(data), name="notes")[0] == "log"
     found = read_log(data, where="notes")
     assert numbers(found) == expected
@@ -143,7 +142,7 @@ def test_a_prefix_takes_nothing_away(name: str) -> None:
     for lines in TEXTS.values() if name in MARKS else (STAMPED,):
         (told,) = read_log(as_text(lines), where="x").runs
         (run,) = check(wrapped(lines, PREFIXES[name]), plain(lines)).runs
-        assert (run.sections, run.facts, run.bindings) == (told.sections, told.facts, told.bindings)
+        assert (run.sections, run.facts, run.inputs) == (told.sections, told.facts, told.inputs)
         assert (run.version, run.outcome, run.command) == (told.version, told.outcome, told.command)
 
 
@@ -436,7 +435,7 @@ def test_packed_logs_are_read(pack: Callable[[bytes], bytes]) -> None:
 
 
 def test_a_packed_bomb_is_read_no_further_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_text, "MOST_UNPACKED", 1 << 20)
+    monkeypatch.setattr("trtbench.trtexec.log.MOST_UNPACKED", 1 << 20)
     packed = gzip.compress(
         logs.log_10().encode() + (b"x" * 99 + b"\n") * 40_000 + logs.log_10().encode()
     )

@@ -13,9 +13,9 @@ from trtbench.core.errors import JobError, UsageError
 from trtbench.core.results import Artefact
 from trtbench.core.spec import BuildSpec, ShapeProfile
 from trtbench.models.identity import sha256_of
-from trtbench.report.sections.build import document_from_artefact
-from trtbench.requests.convert import BuildRequest
+from trtbench.report.sections.environment import document_from_artefact
 from trtbench.requests.execution import Event, Execution
+from trtbench.requests.models import BuildRequest
 from trtbench.requests.settings import load_config
 from trtbench.trtexec.exports import graph_from_json
 from waiting import with_patience

@@ -16,8 +16,8 @@ from trtbench.accuracy.check import join_checks, run_check
 from trtbench.analysis.check import Checked
 from trtbench.cli import run
 from trtbench.report.document import Table
-from trtbench.report.sections.checks import document_from_check
-from trtbench.requests.accuracy import CheckRequest
+from trtbench.report.sections.accuracy import document_from_check
+from trtbench.requests.models import CheckRequest
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
 from trtbench.workflows.report import load_runs

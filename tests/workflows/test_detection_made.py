@@ -20,7 +20,7 @@ from gpu_standin import plan_bytes
 from trtbench.cli import run as cli
 from trtbench.convert.build import build_spec, with_arrays
 from trtbench.models.identity import read_sidecar
-from trtbench.requests.convert import BuildRequest
+from trtbench.requests.models import BuildRequest
 from trtbench.requests.settings import Config
 
 TESTS = Path(__file__).resolve().parents[1]

@@ -33,7 +33,7 @@ from trtbench.core.errors import InputError
 from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.report.renderers.md import markdown
 from trtbench.report.sections.accuracy import document_from_evaluation
-from trtbench.requests.accuracy import EvalRequest
+from trtbench.requests.models import EvalRequest
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
 from trtbench.workflows.report import load_runs, write_report

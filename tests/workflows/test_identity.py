@@ -25,8 +25,7 @@ from trtbench.core.errors import InputError, JobError
 from trtbench.core.jobs import JobEnd
 from trtbench.core.run import FailedRun
 from trtbench.core.spec import ModelRef
-from trtbench.measure.bench import run_bench
-from trtbench.measure.jobs import fail_if_model_changed
+from trtbench.measure.bench import fail_if_model_changed, run_bench
 from trtbench.models.identity import changed, demand_unchanged, model_ref
 from trtbench.requests.execution import Event, Execution
 from trtbench.requests.measure import BenchRequest
@@ -34,7 +33,7 @@ from trtbench.requests.run_spec import run_spec
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
 from trtbench.sweep.result import results_from_sweep
-from trtbench.sweep.run import SweepProgress, carry_out, start_sweep
+from trtbench.sweep.run import Sweep, carry_out, start_sweep
 
 SHORT = {"duration": 0.02, "warmup": 0.005, "until_steady": False, "threads": 1}
 
@@ -132,7 +131,7 @@ def test_a_model_that_changes_between_the_steps_of_a_sweep_is_noticed(
         task_settings={"normalize": "none"}, rounds=2,
     )  # fmt: skip
 
-    def change(progress: SweepProgress) -> None:
+    def change(progress: Sweep) -> None:
         if moment in progress.doing and weights.read_bytes() == own:
             swap_weights(path)
 

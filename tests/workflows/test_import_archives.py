@@ -18,7 +18,7 @@ from imports import bring, reasons, record
 
 import logs
 from trtbench.core.errors import InputError
-from trtbench.importing import files as archives
+from trtbench.importing import archives
 from trtbench.importing.run import LOG, ORIGIN
 from trtbench.store.store import Store
 
@@ -206,4 +206,4 @@ def test_a_header_that_asks_for_gigabytes_is_damage(tmp_path: Path) -> None:
         file.truncate(5 << 30)  # a hole
     taking = archives.Unpacking(tmp_path / "out")
     with pytest.raises(InputError, match="damaged"):
-        list(taking.members(path))
+        list(taking.members(path, path.name))

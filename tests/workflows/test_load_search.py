@@ -8,15 +8,13 @@ import pytest
 
 import models
 from models import tiny_model
-from trtbench.analysis import load as load_analysis
 from trtbench.core.errors import JobError
 from trtbench.core.run import Run
 from trtbench.measure import bench
-from trtbench.measure import load as load_workflow
-from trtbench.measure.bench import run_bench
-from trtbench.measure.load import measured
+from trtbench.measure import bench as load_workflow
+from trtbench.measure.bench import measured, run_bench
 from trtbench.report.compose import document_from_runs
-from trtbench.report.sections.load import document_from_load
+from trtbench.report.sections.sweep import document_from_load
 from trtbench.requests.execution import Event, Execution
 from trtbench.requests.measure import BenchRequest
 from trtbench.requests.run_spec import run_spec
@@ -35,7 +33,7 @@ def model(tmp_path: Path) -> Path:
 def test_a_search_ends_with_a_rate_its_curve_and_runs_that_are_kept(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_analysis, "LEAST_QUERIES", 6)  # what is found does not matter here
+    monkeypatch.setattr(load_workflow, "LEAST_QUERIES", 6)  # what is found does not matter here
     store = Store(tmp_path / "s")
     request = BenchRequest(model=model, protocol="server", rate="400/s", slo="median<5s", **QUICK)
     spec = run_spec(request, load_config())
@@ -66,7 +64,7 @@ def test_a_search_ends_with_a_rate_its_curve_and_runs_that_are_kept(
 def test_a_search_that_cannot_go_on_keeps_what_it_found(
     problem: BaseException, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_analysis, "LEAST_QUERIES", 6)
+    monkeypatch.setattr(load_workflow, "LEAST_QUERIES", 6)
     store, heard = Store(tmp_path / "s"), []
 
     def listen(event: Event) -> None:
@@ -88,7 +86,7 @@ def test_a_search_that_cannot_go_on_keeps_what_it_found(
 def test_a_search_that_takes_too_long_ends_with_what_it_found(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_analysis, "LEAST_QUERIES", 80)
+    monkeypatch.setattr(load_workflow, "LEAST_QUERIES", 80)
     monkeypatch.setattr(load_workflow, "LONGEST_S", 0.0)
     request = BenchRequest(
         model=model, protocol="server", rate="800/s", slo="median<5s", profile=True,
@@ -147,7 +145,7 @@ def test_a_bug_in_the_analysis_does_not_cost_the_measurement(asked, monkeypatch)
     (folder,) = run_directories(store.runs)
     run = read_run(folder)
     assert isinstance(run, Run)
-    assert len(run.times) > 10
+    assert len(run.times) >= 10
     found = store.reindex(cached_from_run)
     assert (found.runs, found.dropped, found.damaged) == (1, (), {})
     assert store.load("last").id == run.id

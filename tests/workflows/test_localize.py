@@ -24,7 +24,7 @@ from trtbench.convert.cast import cast
 from trtbench.core.errors import EXIT_BROKEN
 from trtbench.models.identity import read_sidecar
 from trtbench.models.onnx_model import save_onnx
-from trtbench.requests.accuracy import LocalizeRequest
+from trtbench.requests.models import LocalizeRequest
 
 
 @pytest.fixture(autouse=True)

@@ -25,13 +25,12 @@ from trtbench.convert.conversions import run_quantize, task_items
 from trtbench.core.errors import UsageError
 from trtbench.core.run import Run
 from trtbench.core.spec import TensorSpec
-from trtbench.host.tensorrt_build import CacheKey, ScaleCache
+from trtbench.host.tensorrt import CacheKey, ScaleCache
 from trtbench.measure.bench import run_bench
 from trtbench.models.identity import model_ref
-from trtbench.requests.accuracy import CheckRequest, EvalRequest
-from trtbench.requests.convert import BuildRequest, QuantizeRequest
 from trtbench.requests.execution import Execution
 from trtbench.requests.measure import BenchRequest
+from trtbench.requests.models import BuildRequest, CheckRequest, EvalRequest, QuantizeRequest
 from trtbench.requests.run_spec import run_spec
 from trtbench.requests.settings import Config
 from trtbench.store.directory import read_run

@@ -20,8 +20,7 @@ from trtbench import verbs
 from trtbench.cli import _as_it_is_now, command_from_verb
 from trtbench.core.errors import BrokenRuleError, UsageError
 from trtbench.data import demo_file
-from trtbench.requests import accuracy, convert, measure, stored, sweep
-from trtbench.requests.accuracy import CheckRequest, EvalRequest
+from trtbench.requests import measure, models, stored
 from trtbench.requests.fields import (
     Argument,
     VerbRequest,
@@ -29,6 +28,7 @@ from trtbench.requests.fields import (
     fields_of,
 )
 from trtbench.requests.measure import BenchRequest, CompareRequest
+from trtbench.requests.models import CheckRequest, EvalRequest
 from trtbench.verbs._verb import Verb, View, request_from_arguments
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +39,7 @@ def all_requests() -> Iterator[type[VerbRequest]]:
         importlib.import_module(f"{verbs.__name__}.{each.name}")
         for each in pkgutil.iter_modules(verbs.__path__)
     ]
-    for module in (accuracy, convert, measure, stored, sweep, *own):
+    for module in (models, measure, stored, *own):
         for name, value in vars(module).items():
             if name.endswith("Request") and value.__module__ == module.__name__:
                 yield value
@@ -78,7 +78,7 @@ def test_what_is_not_typed_is_as_a_python_user_gets_it(request_type: type[VerbRe
         ({"rate": float("nan")}, "above zero"),
         ({"rate": float("inf")}, "finite"),
         ({"protocol": "serv"}, "--protocol serv has no meaning"),
-        ({"address": "head:6379"}, "says nothing without an executor"),
+        ({"address": "head:6379"}, "needs an executor"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_said_to_python_users_too(
@@ -134,6 +134,9 @@ def test_a_series_is_a_list_or_one_or_the_rest_of_the_arguments() -> None:
         (["explain", "last", "--against", "b"], ["compare", "--why", "last", "b"]),
         (["explain", "--against=b", "last"], ["compare", "--why", "last", "b"]),
         (["export-runs", "--to", "parquet"], ["runs", "export", "--to", "parquet"]),
+        (["lottery", "m.onnx"], ["compare", "--builds", "5", "m.onnx"]),
+        (["upgrade", "a=p", "b=q", "m"],
+         ["compare", "--builds", "5", "--python", "p", "--python", "q", "m"]),
         (["trust"], ["doctor", "--trusted"]),
         (["trust", "d"], ["doctor", "--trust", "d"]),
         (["trust", "--remove", "d"], ["doctor", "--distrust", "d"]),

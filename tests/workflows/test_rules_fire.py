@@ -31,8 +31,8 @@ from trtbench.core.samples import Column, IterationTimes, LayerProfile, LayerTim
 from trtbench.core.spec import InputSpec, RunSpec, TensorSpec
 from trtbench.host.telemetry import Counters
 from trtbench.importing.run import import_artefacts
+from trtbench.measure import bench as job_module
 from trtbench.measure import bench as launches
-from trtbench.measure import jobs as job_module
 from trtbench.measure import watch as watch_module
 from trtbench.measure.bench import run_bench
 from trtbench.models.identity import model_ref

@@ -33,7 +33,7 @@ from trtbench.sweep.matrix import Matrix, matrix_from_table
 from trtbench.sweep.plan import Cache, estimate, plan_sweep
 from trtbench.sweep.records import JOURNAL, Journal
 from trtbench.sweep.result import Results, results_from_sweep, write_results
-from trtbench.sweep.run import Sweep, SweepProgress, carry_out, start_sweep
+from trtbench.sweep.run import Sweep, carry_out, start_sweep
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_sweep_measures_every_case_in_every_round(
     asked = matrix(model, precision=["fp32", "int8", "fp8"], batch=[4], rounds=2, data=str(data))
     seen: list[tuple[str, int]] = []
 
-    def watch(progress: SweepProgress) -> None:
+    def watch(progress: Sweep) -> None:
         seen.append((progress.doing, progress.done))
 
     found = sweep(asked, tmp_path / "out", store, config, watch=watch)
@@ -291,8 +291,8 @@ def test_tensorrt_11_gets_a_typed_file_first(trtexec: Any, tmp_path: Path) -> No
          "precision": ["fp32", "fp16"], "batch": [1]},
         where="test",
     )  # fmt: skip
-    trtexec_builder._only_typed.cache_clear()
+    trtexec_builder._abilities.cache_clear()
     plan = plan_sweep(asked, config=load_config())
-    trtexec_builder._only_typed.cache_clear()
+    trtexec_builder._abilities.cache_clear()
     kinds = [[plan.steps[key].kind for key in each.chain] for each in plan.cases]
     assert kinds == [["build"], ["quantize", "build"]]

@@ -7,15 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from trtbench.core.run import Run
-from trtbench.report.document import Cell, Heading, Section, table_from_rows
+from trtbench.report.document import Section, column, table
 
 ORDER = 45
 """After the sections on latency (30)."""
 
-HEADINGS = (
-    Heading(key="run", title="Run"),
-    Heading(key="spread", title="Middle half / median", align="right"),
-)
+COLUMNS = (column("run", "Run", 0), column("spread", "Middle half / median", 1, "share"))
 
 
 def make(runs: Sequence[Run]) -> Section | None:
@@ -26,8 +23,7 @@ def make(runs: Sequence[Run]) -> Section | None:
         if times is not None and len(times):
             low, middle, high = np.nanquantile(times, (0.25, 0.5, 0.75))
             spread = float((high - low) / middle)
-            rows.append((run.record.spec.model.name, Cell(value=spread, text=f"{spread:.1%}")))
+            rows.append((run.record.spec.model.name, spread))
     if not rows:
         return None
-    table = table_from_rows("spread", headings=HEADINGS, rows=rows)
-    return Section(id="spread", title="Spread", blocks=(table,))
+    return Section(id="spread", title="Spread", blocks=(table("spread", rows, COLUMNS),))

@@ -21,15 +21,15 @@ from trtbench.core.spec import ModelFormat, ModelRef, RunSpec
 from trtbench.host.arrays import Chunks, refuse_missing
 from trtbench.host.files import write_output, write_whole
 from trtbench.host.workers import check_interpreter
-from trtbench.measure.jobs import Failures, stream
+from trtbench.measure.bench import Failures, stream
 from trtbench.measure.model_facts import precision_of_pass, preparation_of_model
 from trtbench.measure.remote import run_verb_elsewhere, sides_need_gpu
 from trtbench.models.identity import index_limits, model_ref
 from trtbench.report.document import Document
 from trtbench.report.renderers.md import markdown
-from trtbench.report.sections.checks import document_from_check
-from trtbench.requests.accuracy import CheckRequest, RunningFields, span
+from trtbench.report.sections.accuracy import document_from_check
 from trtbench.requests.execution import Event, Execution, Steps
+from trtbench.requests.models import CheckRequest, RunningFields, span
 from trtbench.requests.run_spec import default_runtime, pick, side_spec
 from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES
@@ -38,18 +38,23 @@ from trtbench.tasks import TASKS
 from trtbench.tasks._feed import open_feed, open_feed_of_pass
 from trtbench.tasks.contract import completed, preparation_from_source
 
-CHEAP_S = 30.0
-"""A reference that takes less runs twice by default: its difference from itself is the floor."""
-BESIDE = "checks.json"
-"""In the directory of a run: what its report shows as numeric checks."""
+CHEAP_S = 30.0  # a reference that takes less runs twice by default, which gives the floor
+BESIDE = "checks.json"  # in the directory of a run: what its report shows as numeric checks
 FIRST_COLUMNS = (
     "close", "max_abs", "mean_abs", "rel_l2", "sqnr_db", "cosine", "argmax_match",
     "top5_agreement", "kl", "nan", "inf",
 )  # fmt: skip
 _UNSAFE = re.compile(r"[^\w.-]+")
 
-SettledSide = tuple[RunSpec, str | None]
-"""How a side is run, and the interpreter it runs in."""
+
+@dataclass(frozen=True, kw_only=True)
+class EvalSide:
+    """How a model is run, and its label in tables and pictures."""
+
+    spec: RunSpec
+    python: str | None = None
+    label: str
+    latency_s: float | None = None  # per item, measured warm; by default that of the pass itself
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +77,7 @@ class Ran:
 
 
 def run_check(
-    request: CheckRequest,
-    *,
-    store: Store,
-    config: Config,
-    execution: Execution | None = None,
+    request: CheckRequest, *, store: Store, config: Config, execution: Execution | None = None
 ) -> Checked:
     """Run every side on the same inputs and compare each candidate with the reference."""
     execution = execution or Execution()
@@ -93,18 +94,14 @@ def run_check(
 
 
 def _check(
-    request: CheckRequest,
-    names: Sequence[str],
-    store: Store,
-    config: Config,
-    execution: Execution,
+    request: CheckRequest, names: Sequence[str], store: Store, config: Config, execution: Execution
 ) -> Checked:
     sides = [
-        (with_source(spec, request), python)
-        for spec, python in sides_of(request, names, config=config)
+        replace(side, spec=with_source(side.spec, request))
+        for side in sides_of(request, names, config=config)
     ]
     output = Path(request.output)
-    feed = feed_of(request, [Path(spec.model.path) for spec, _ in sides])
+    feed = feed_of(request, [Path(side.spec.model.path) for side in sides])
     steps = Steps(execution, len(sides) + 1)
     with store.scratch() as folder:
         first = _run(sides[0], feed, folder / "reference", store, steps)
@@ -148,7 +145,7 @@ def _check(
     )
 
 
-def sides_of(request: RunningFields, names: Sequence[str], *, config: Config) -> list[SettledSide]:
+def sides_of(request: RunningFields, names: Sequence[str], *, config: Config) -> list[EvalSide]:
     """Settle how every side runs, and the interpreter it runs in."""
     sides = []
     for index, name in enumerate(names):
@@ -160,7 +157,7 @@ def sides_of(request: RunningFields, names: Sequence[str], *, config: Config) ->
         python = python or config.python_for(spec.runtime)
         if python is not None:
             check_interpreter(python)
-        sides.append((spec, python))
+        sides.append(EvalSide(spec=spec, python=python, label=spec.model.name))
     return sides
 
 
@@ -199,12 +196,12 @@ def with_source(spec: RunSpec, request: CheckRequest) -> RunSpec:
     return spec.having(inputs=spec.inputs.having(source=str(given)))
 
 
-def _run(side: SettledSide, feed: Feed, folder: Path, store: Store, steps: Steps) -> Ran:
-    spec, python = side
+def _run(side: EvalSide, feed: Feed, folder: Path, store: Store, steps: Steps) -> Ran:
+    spec = side.spec
     execution = steps.next(spec.model.name)
     began = time.monotonic()
     outcome = stream(
-        spec, feed, folder=folder, store=store, execution=replace(execution, python=python),
+        spec, feed, folder=folder, store=store, execution=replace(execution, python=side.python),
         on_progress=lambda done, text: execution.listen(Event(kind="stage", text=text, done=done)),
     )  # fmt: skip
     ran = Side(
@@ -252,28 +249,17 @@ def _compare(first: Ran, other: Ran, request: CheckRequest) -> Candidate:
 def _checks(
     first: Ran, other: Ran, request: CheckRequest, pairs: Mapping[str, str]
 ) -> tuple[OutputCheck, ...]:
+    """Compare chunk by chunk: memory does not grow with the number of inputs."""
     names = open_feed_of_pass(first.feed, first.outcome, spec=first.spec).names
     tallies = {
         name: OutputTally(name, rtol=request.rtol, atol=request.atol, classes=request.classes)
         for name in pairs
     }
-    return tuple(
-        tally.result(names) for tally in tallied(first.chunks, other.chunks, pairs, tallies)
-    )
-
-
-def tallied(
-    reference: Chunks,
-    candidate: Chunks,
-    pairs: Mapping[str, str],
-    tallies: Mapping[str, OutputTally],
-) -> list[OutputTally]:
-    """Compare chunk by chunk: memory does not grow with the number of inputs."""
-    for start, wanted in reference:
-        found = candidate.rows(start, start + len(next(iter(wanted.values()))))
+    for start, wanted in first.chunks:
+        found = other.chunks.rows(start, start + len(next(iter(wanted.values()))))
         for name, tally in tallies.items():
             tally.add(wanted[name], found[pairs[name]], start=start)
-    return list(tallies.values())
+    return tuple(tally.result(names) for tally in tallies.values())
 
 
 def preparation_findings(
@@ -349,37 +335,30 @@ def join_checks(checked: Checked, store: Store) -> list[str]:
     """
     joined = []
     for candidate in checked.candidates:
-        sha256, rows = candidate.side.model.sha256, rows_of(checked, candidate)
+        sha256, precision = candidate.side.model.sha256, candidate.side.precision
         if sha256 is None:
             continue
-        folder = judged_folder(store, sha256, precision=candidate.side.precision)
+        rows = []  # one per output, the usual metrics first
+        for check in candidate.checks:
+            numbers = check.numbers()
+            row: dict[str, Scalar] = {
+                "output": check.output, "reference": checked.reference.model.name,
+            }  # fmt: skip
+            for name in dict.fromkeys((*FIRST_COLUMNS, *numbers)):
+                value = numbers.get(name)
+                if name not in ("equality", "nonfinite") and value is not None:
+                    row[name] = value
+            rows.append({**row, **({"note": check.note} if check.note else {})})
+        folder = judged_folder(store, sha256, precision=precision)
         with contextlib.suppress(OSError):
             write_whole(folder / BESIDE, json_from_value(rows))
         for entry in store.index.find(kind="run"):
-            alike = may_be_alike(entry.precision, candidate.side.precision)
-            if entry.sha256 != sha256 or not alike:
+            if entry.sha256 != sha256 or not may_be_alike(entry.precision, precision):
                 continue
             with contextlib.suppress(OSError):  # a run on a disk that is gone is no reason to fail
                 write_whole(store.path(entry) / BESIDE, json_from_value(rows))
                 joined.append(entry.id)
     return joined
-
-
-def rows_of(checked: Checked, candidate: Candidate) -> tuple[dict[str, Scalar], ...]:
-    """Return what a run keeps of its check, one row per output, the usual metrics first."""
-    found = []
-    for check in candidate.checks:
-        numbers = check.numbers()
-        names = [*FIRST_COLUMNS, *(name for name in numbers if name not in FIRST_COLUMNS)]
-        row: dict[str, Scalar] = {
-            "output": check.output, "reference": checked.reference.model.name,
-        }  # fmt: skip
-        for name in names:
-            value = numbers.get(name)
-            if name not in ("equality", "nonfinite") and value is not None:
-                row[name] = value
-        found.append({**row, **({"note": check.note} if check.note else {})})
-    return tuple(found)
 
 
 def vanilla_name(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from trtbench.accuracy.check import (
+    EvalSide,
     preparation_findings,
     sides_of,
     unique_names,
@@ -17,26 +18,22 @@ from trtbench.accuracy.check import (
     vanilla_name,
     write_both,
 )
-from trtbench.analysis.pass_times import (
-    Evaluated,
-    Evaluation,
-    split_from_columns,
-    times_in_words,
-)
-from trtbench.core.errors import InputError, StoreError, UsageError, writing
+from trtbench.analysis.pass_times import Evaluated, Evaluation, split_from_columns, times_in_words
+from trtbench.core.errors import StoreError, TrtbenchError, UsageError, writing
 from trtbench.core.results import Feed, InferOutcome
 from trtbench.core.run import RunRecord, Scalar, Scores
 from trtbench.core.safety import is_inside, shown
-from trtbench.core.spec import ModelRef, RunSpec
+from trtbench.core.spec import ModelRef
 from trtbench.host.arrays import Chunks
-from trtbench.measure.jobs import Failures, stream, write_scores
+from trtbench.measure.bench import Failures, stream, write_scores
 from trtbench.measure.model_facts import precision_of_pass, stamps_of_engine
 from trtbench.measure.remote import run_verb_elsewhere, sides_need_gpu
-from trtbench.models.identity import record_of_engine
+from trtbench.models.identity import record_of_engine, still_there
+from trtbench.models.onnx_model import read_onnx
 from trtbench.report.sections.accuracy import document_from_evaluation
-from trtbench.requests.accuracy import EvalRequest
 from trtbench.requests.execution import Event, Execution
 from trtbench.requests.fields import fraction
+from trtbench.requests.models import EvalRequest
 from trtbench.requests.settings import Config
 from trtbench.runtimes._stream import TIMES
 from trtbench.store.directory import read_record
@@ -46,27 +43,6 @@ from trtbench.tasks._feed import open_feed_of_pass
 from trtbench.tasks.contract import Predicted, completed, preparation_from_source
 
 EVAL_JSON, EVAL_MD = "eval.json", "eval.md"
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvalSide:
-    """How a model is run, and its label in tables and pictures."""
-
-    spec: RunSpec
-    python: str | None = None
-    label: str
-    latency_s: float | None = None
-    """Per item, measured warm; by default that of the pass itself."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Pass:
-    """One model's pass over the data."""
-
-    model: Evaluated
-    side: EvalSide
-    outcome: InferOutcome
-    predicted: Predicted
 
 
 def run_evaluation(
@@ -121,41 +97,29 @@ def _evaluate(
         kind="task", task=request.task, settings=settings, count=request.limit,
         open_batch=open_batch,
     )  # fmt: skip
-    sides = sides or [
-        EvalSide(spec=spec, python=python, label=spec.model.name)
-        for spec, python in sides_of(request, names, config=config)
-    ]
+    sides = sides or sides_of(request, names, config=config)
     with store.scratch() as folder:
         passes, failed = [], Failures(len(sides))
         for number, side in enumerate(sides):
             part = execution.part(number / len(sides), (number + 1) / len(sides))
             with failed.collecting(names[number]):
-                passes.append(
-                    _run_pass(side, feed, folder / f"model-{number}", number, request, store, part)
-                )
-        labels = [each.model.label for each in passes]
+                work = folder / f"model-{number}"
+                passes.append((side, *_run_pass(side, feed, work, number, request, store, part)))
+        ran, outcomes, found, predicted = map(list, zip(*passes, strict=True))
+        labels = [model.label for model in found]
         if request.names == "vanilla":
-            labels = [vanilla_name(p.model.runtime, p.model.precision) for p in passes]
-        labels = unique_names(labels, [each.side.spec for each in passes])
-        outcomes = [each.outcome for each in passes]
+            labels = [vanilla_name(model.runtime, model.precision) for model in found]
+        labels = unique_names(labels, [side.spec for side in ran])
         findings = [*unreadable_findings(list(zip(labels, outcomes, strict=True)))]
-        models = [
-            each.model.having(label=label) for each, label in zip(passes, labels, strict=True)
-        ]
-        source = open_feed_of_pass(feed, outcomes[0], spec=passes[0].side.spec)
-        predicted = [
-            replace(each.predicted, label=label) for each, label in zip(passes, labels, strict=True)
-        ]
-        judgement = task.judge(source, predicted, settings, folder=Path(request.output))
-    models = [
-        model.having(scores=tuple(
-            # Declared for readers without the task.
-            each.having(better=each.declared.better, kind=each.declared.kind) for each in scores
-        ))
-        for model, scores in zip(models, judgement.scores, strict=True)
-    ]  # fmt: skip
-    for model in models:
-        findings += preparation_findings(model.label, model.model, model.preparation)
+        source = open_feed_of_pass(feed, outcomes[0], spec=ran[0].spec)
+        named = [replace(each, label=label) for each, label in zip(predicted, labels, strict=True)]
+        judgement = task.judge(source, named, settings, folder=Path(request.output))
+    models = []
+    for model, label, scores in zip(found, labels, judgement.scores, strict=True):
+        # Declared for readers without the task.
+        own = (each.having(better=each.declared.better, kind=each.declared.kind) for each in scores)
+        models.append(model.having(label=label, scores=tuple(own)))
+        findings += preparation_findings(label, model.model, model.preparation)
     notes = list(judgement.notes)
     if len({each.inputs_sha256 for each in outcomes}) > 1:
         notes.append(
@@ -193,7 +157,7 @@ def _run_pass(
     request: EvalRequest,
     store: Store,
     execution: Execution,
-) -> _Pass:
+) -> tuple[InferOutcome, Evaluated, Predicted]:
     spec = side.spec
 
     def report(done: float, text: str) -> None:
@@ -206,7 +170,7 @@ def _run_pass(
     with np.load(work / TIMES) as times:
         columns = {name: times[name] for name in times.files}
     split = split_from_columns(columns, warmup=fraction(request.warmup))
-    size, layers, parameters = _size_of(spec.model, outcome.facts)
+    size, layers, parameters = size_of_model(spec.model, outcome.facts)
     # Networks differ in the images they take, so each has its own preparation.
     source = open_feed_of_pass(feed, outcome, spec=spec)
     model = Evaluated(
@@ -230,23 +194,22 @@ def _run_pass(
     )
     latency_s = side.latency_s or (1 / split.items_per_s if split.items_per_s else None)
     predicted = Predicted(label=side.label, chunks=Chunks(work), latency_s=latency_s)
-    return _Pass(model=model, side=side, outcome=outcome, predicted=predicted)
+    return outcome, model, predicted
 
 
-def _size_of(
-    model: ModelRef, session: Mapping[str, Scalar]
+def size_of_model(
+    model: ModelRef, facts: Mapping[str, Scalar]
 ) -> tuple[int | None, int | None, int | None]:
     """Return bytes, layers and parameters, by an ONNX file, an engine's record or a session."""
     if model.format == "onnx":
-        from trtbench.models.onnx_model import read_onnx
-
         try:
-            known = read_onnx(Path(model.path))
-        except InputError:
-            return model.size_bytes, None, None
-        return model.size_bytes, len(known.nodes), known.parameters
+            known = read_onnx(Path(model.path)) if still_there(model) else None
+        except TrtbenchError:
+            known = None
+        layers, parameters = (len(known.nodes), known.parameters) if known else (None, None)
+        return model.size_bytes, layers, parameters
     record = record_of_engine(model)
-    facts = {**session, **(record.facts if record else {})}
+    facts = {**facts, **(record.facts if record else {})}
     found = (facts.get(key) for key in ("parameter_bytes", "modules", "layers", "parameters"))
     held, modules, layers, parameters = (v if isinstance(v, int) else None for v in found)
     return model.size_bytes or held, layers or modules, parameters

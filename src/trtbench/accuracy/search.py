@@ -1,64 +1,60 @@
 """Finds the nodes that cost a low-precision model its accuracy, and the fewest to keep from it.
 
-Both models run over the same items. What passes at boundaries, and what low types make of it, ranks
-the groups of nodes to be restored; models with some groups restored are tried, and the fewest that
-meet a condition are kept.
+Two graphs of one network are divided at boundaries that both have and fusion does not cross, found
+by the names of tensors, then of nodes. Both models run over the same items. Models with some groups
+of parts restored, computed as in the reference, are tried, and the fewest that meet a condition are
+kept.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trtbench.accuracy.graphs import (
-    Graph,
-    Part,
-    TwoGraphs,
-    divided,
-    quantized_type,
-    restored,
-    without_inlined_names,
-)
 from trtbench.analysis.check import METRICS, OutputTally, worst_numbers
-from trtbench.analysis.localize import (
-    Loss,
-    Restored,
-    bisect,
-    fewest,
-    has_outliers,
-    in_order_of_suspicion,
-    joined,
-    one_by_one,
-)
-from trtbench.analysis.onnx_graph import PREFIX
+from trtbench.analysis.localize import LIMITS, Loss, Restored, bisect, fewest
+from trtbench.analysis.onnx_graph import PREFIX, OnnxTensor
 from trtbench.analysis.scores import USUAL_SQNR_DB
 from trtbench.convert.calibration import FeedArrays
 from trtbench.convert.cast import (
-    EXACT,
-    EXACT_ANYWAY,
-    FP16_MAX,
+    FLOAT,
     LOW,
     at_opset,
+    copied,
+    drop_unused,
     prepared,
+    rename_reads,
     stand_in,
+    tensor_types,
 )
 from trtbench.convert.verify import FOLLOWERS, grouped, outputs_of, session_of
 from trtbench.core.conditions import Condition, condition_from_text, holds
 from trtbench.core.errors import InputError
 from trtbench.core.jobs import Stage
 from trtbench.core.metrics import is_share, kinds, less_is_better
-from trtbench.core.results import Localized, LocalizeSpec, NodeGroup, Numbers, TypeRange
+from trtbench.core.results import Localized, LocalizeSpec, NodeGroup, Numbers
 from trtbench.core.samples import AnyArray
 from trtbench.core.spec import TensorSpec
 from trtbench.host.arrays import Chunks, ChunkWriter
 from trtbench.models.inputs import fixed_batch, has_rows
-from trtbench.models.onnx_model import input_specs, load_onnx, opset_of, read_onnx, save_onnx
+from trtbench.models.onnx_model import (
+    input_specs,
+    keep_nodes,
+    load_onnx,
+    opset_of,
+    read_onnx,
+    reads_of,
+    save_onnx,
+    sort_nodes,
+    subgraphs,
+)
 from trtbench.tasks._feed import TaskJudge, open_feed
 from trtbench.tasks.contract import DataSource
 
@@ -66,43 +62,322 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 BATCH = 8
-BOUNDARY_ITEMS = 32
-"""Items to compare boundaries with: ranges and drift hardly vary between inputs."""
-SEARCHING = 0.6
-"""Fraction of the time that may go into ranking when a repair is to follow."""
-FEW = 4
-"""Groups that drift most are tried by themselves before bisection."""
+BOUNDARY_ITEMS = 32  # items to compare boundaries with: ranges and drift hardly vary between inputs
+SEARCHING = 0.6  # fraction of the time that may go into ranking when a repair is to follow
+FEW = 4  # groups that drift most are tried by themselves before bisection
 OUTPUT_METRIC = "sqnr_db"
 HANDING_ON = (
     "AveragePool", "Clip", "Concat", "Dropout", "Flatten", "Gather", "Identity", "MaxPool", "Pad",
     "Relu", "Reshape", "Resize", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze",
 )  # fmt: skip
 """Operators whose largest values are those of what they read."""
-LIMITS = {"FP16": FP16_MAX, "BF16": 3.3895313892515355e38}
-"""The largest magnitude of a floating-point type."""
-_SMALLEST = {"FP16": 2.0**-25, "BF16": 0.0}
-"""Half of the smallest number: what is below becomes zero."""
-STEPS = {"INT8": 127.0, "UINT8": 255.0, "INT16": 32767.0, "UINT16": 65535.0, "FP8": 448.0,
-         "INT4": 7.0, "UINT4": 15.0, "FP4": 6.0}  # fmt: skip
-"""The largest magnitude of a quantized type, in steps of its scale."""
-_ZERO_BELOW = {"FP8": 2.0**-10, "FP4": 0.25}
-"""What becomes zero in quantized floating-point types, in steps; of integers half a step."""
+ZERO_BELOW = {"INT8": 0.5 / 127, "UINT8": 0.5 / 255, "INT4": 0.5 / 7, "UINT4": 0.5 / 15,
+              "FP4": 0.25 / 6}  # fmt: skip
+"""Parts of the largest value below which a quantized type has zero."""
+MANY_ZEROED = 0.25  # share of values from which outliers leave too little for the others
 
 _Progress = Callable[[float, str], None]
 
+FLOATING = {1: "FP32", 10: "FP16", 16: "BF16", 11: "FP64"}
+QUANTIZED = {
+    2: "UINT8", 3: "INT8", 4: "UINT16", 5: "INT16", 17: "FP8", 18: "FP8", 19: "FP8", 20: "FP8",
+    21: "UINT4", 22: "INT4", 23: "FP4",
+}  # fmt: skip
+"""Names of ONNX's type numbers."""
+KEPT = "_kept"  # suffix of what comes from the reference, where the candidate has the name too
+INLINED = "_inlfunc"  # prefix of tensors inside a function that ONNX Runtime has inlined
 
-def readable(source: DataSource) -> tuple[DataSource, tuple[str, ...]]:
-    """Return the source without items that cannot be read, and a note on each of them."""
-    lost: dict[int, str] = {}
-    for place, name in enumerate(source.names):
-        try:
-            source.load(place)
-        except InputError as problem:
-            lost[place] = f"{name} was left out: {problem.facts.get('reason') or problem.message}"
-    if len(lost) == len(source.names):
-        raise InputError("no item can be read", facts={"for example": lost.get(0, "there is none")})
-    left = [place for place in range(len(source.names)) if place not in lost]
-    return source.part(left) if lost else source, tuple(lost.values())
+_QDQ = ("QuantizeLinear", "DequantizeLinear")
+_SAME_VALUE = (*_QDQ, "Cast", "Identity")  # operators that change values only by rounding
+_FOLDED = (*_SAME_VALUE, "BatchNormalization")  # what a converter may leave out, fold or insert
+_WITH_CONSTANT = ("Add", "Mul", "Sub", "Div")
+_WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """The nodes that compute one boundary of the reference from the boundaries before it."""
+
+    node: str
+    op: str
+    position: int
+    tensor: str  # the boundary, in the reference
+    match: str  # the same in the candidate
+    reads: tuple[str, ...]  # boundaries of the reference that it is computed from
+    nodes: tuple[str, ...]  # of the reference
+    places: tuple[int, ...]  # of the same in its graph
+    theirs: tuple[str, ...]  # nodes of the candidate in their place
+    type: str | None  # the low type the candidate computes it in; ``None`` when in none
+
+
+class Graph:
+    """Makers and readers of each tensor of a model whose nodes all have names."""
+
+    def __init__(self, model: ModelProto) -> None:
+        self.model, self.nodes = model, list(model.graph.node)
+        self.types = tensor_types(model)
+        self.stored = {tensor.name: tensor for tensor in model.graph.initializer}
+        inputs = [v for v in model.graph.input if v.name not in self.stored]
+        self.inputs = [value.name for value in inputs]
+        kinds = {value.name: value.type.tensor_type for value in inputs}
+        self.ranks = {
+            name: len(kind.shape.dim) if kind.HasField("shape") else None
+            for name, kind in kinds.items()
+        }
+        """Dimensions of the inputs, where the model has them."""
+        self.outputs = [value.name for value in model.graph.output]
+        self.makers: dict[str, int] = {}
+        self.readers: dict[str, list[int]] = defaultdict(list)
+        self.active: set[str] = set(self.inputs)  # tensors that depend on the inputs
+        for index, node in enumerate(self.nodes):
+            reads = reads_of(node)
+            for name in reads:
+                self.readers[name].append(index)
+            self.makers |= {name: index for name in node.output if name}
+            if reads & self.active:
+                self.active |= {name for name in node.output if name}
+
+    def maker(self, tensor: str) -> NodeProto | None:
+        index = self.makers.get(tensor)
+        return None if index is None else self.nodes[index]
+
+    def core(self, tensor: str) -> str | None:
+        """Return the operator that computes a tensor, before anything folded or inserted."""
+        node = self.maker(tensor)
+        while node is not None and node.op_type in _FOLDED:
+            node = self.maker(node.input[0])
+        return None if node is None else node.op_type
+
+    def boundaries(self) -> list[str]:
+        """Return the tensors between operators that are computed together, in order."""
+        found = []
+        for name in (name for node in self.nodes for name in node.output):
+            if name not in self.active or self.types.get(name) not in FLOATING:
+                continue
+            readers = [self.nodes[index] for index in self.readers.get(name, [])]
+            follower = readers[0] if len(readers) == 1 else None
+            if name in self.outputs:
+                found.append(name)
+            elif follower is None:
+                found += [name] if readers else []  # an unread tensor is no boundary
+            elif follower.op_type in FOLLOWERS:
+                found += [] if follower.input[0] == name else [name]
+            elif follower.op_type not in _WITH_CONSTANT or any(
+                each in self.active for each in follower.input if each != name
+            ):
+                found.append(name)
+        return found
+
+    def behind(self, tensor: str, stop: Collection[str]) -> tuple[list[int], list[str]]:
+        """Return the nodes a tensor is computed by, and the boundaries they begin at."""
+        waiting, seen = [tensor], set[int]()
+        reads: list[str] = []
+        while waiting:
+            index = self.makers.get(waiting.pop())
+            if index is None or index in seen:
+                continue
+            seen.add(index)
+            for each in reads_of(self.nodes[index]):
+                (reads if each in stop or each in self.inputs else waiting).append(each)
+        return sorted(seen), list(dict.fromkeys(reads))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoGraphs:
+    """Two graphs of one network, divided at the same boundaries."""
+
+    reference: Graph
+    candidate: Graph
+    matches: dict[str, str]
+    """Inputs and boundaries of the reference by the names the candidate has for them."""
+    parts: tuple[Part, ...]  # in the order of the reference
+
+
+def divided(reference: Graph, candidate: Graph) -> TwoGraphs:
+    """Divide both graphs at the boundaries that are found in both."""
+    inputs, outputs = (_paired(reference, candidate, what) for what in ("inputs", "outputs"))
+    found = {a: b for a, b in outputs.items() if a in reference.makers and b in candidate.makers}
+    taken = set(found.values())
+    by_name = {node.name: node for node in candidate.nodes}
+    for tensor in reference.boundaries():
+        maker = reference.maker(tensor)
+        if tensor in found or maker is None:
+            continue
+        place = list(maker.output).index(tensor)
+        other = by_name.get(maker.name)
+        match = None
+        if tensor in candidate.makers and candidate.core(tensor) == reference.core(tensor):
+            match = tensor
+        elif other is not None and other.op_type == maker.op_type:
+            match = other.output[place] if place < len(other.output) else None
+        if match and match not in taken and candidate.types.get(match) in FLOATING:
+            found[tensor] = match
+            taken.add(match)
+    matches = dict(sorted(found.items(), key=lambda pair: reference.makers[pair[0]]))
+    theirs = set(matches.values())
+    floats = {FLOAT, *LOW}
+    parts = []
+    for tensor, match in matches.items():
+        places, reads = reference.behind(tensor, matches)
+        others = [candidate.nodes[i] for i in candidate.behind(match, theirs)[0]]
+        nodes = [reference.nodes[index] for index in places]
+        # The lowest type they compute in: that of Q/DQ nodes, else that of tensors.
+        kinds: Counter[str] = Counter()
+        for node in (node for node in others if node.op_type in _QDQ):
+            narrow = node.output[0] if node.op_type == "QuantizeLinear" else node.input[0]
+            zero = node.input[2] if len(node.input) > 2 else ""
+            number = candidate.types.get(zero) or candidate.types.get(narrow) or 2
+            kinds[QUANTIZED.get(number, "INT8")] += 1
+        names = (name for node in others for name in (*node.input, *node.output))
+        types = (LOW.get(candidate.types.get(name, 0)) for name in names)
+        low = kinds.most_common(1)[0][0] if kinds else next(filter(None, types), None)
+        # A part is called by its weighted node, else by the first that computes.
+        weighted = [node for node in nodes if node.op_type in _WEIGHTED]
+        computing = [
+            node
+            for node in nodes
+            if node.op_type not in (*_SAME_VALUE, "Constant", "Shape")
+            and any(reference.types.get(name) in floats for name in node.output)
+        ]
+        named = (weighted or computing or nodes)[0]
+        parts.append(
+            Part(
+                node=named.name,
+                op=named.op_type,
+                position=reference.makers[tensor],
+                tensor=tensor,
+                match=match,
+                reads=tuple(reads),
+                nodes=tuple(node.name for node in nodes),
+                places=tuple(places),
+                theirs=tuple(node.name for node in others),
+                type=low,
+            )
+        )
+    return TwoGraphs(
+        reference=reference, candidate=candidate, matches={**inputs, **matches}, parts=tuple(parts)
+    )
+
+
+def _paired(reference: Graph, candidate: Graph, what: str) -> dict[str, str]:
+    """Pair inputs or outputs by name, else by place."""
+    ours, theirs = getattr(reference, what), getattr(candidate, what)
+    pairs = dict(zip(ours, ours if set(ours) == set(theirs) else theirs, strict=False))
+    ranks = [{reference.ranks.get(a), candidate.ranks.get(b)} - {None} for a, b in pairs.items()]
+    if len(ours) != len(theirs) or any(len(each) > 1 for each in ranks):
+        sides = {"reference": reference, "candidate": candidate}
+        raise InputError(
+            f"the two models do not have the same {what}",
+            facts={
+                side: ", ".join(
+                    f"{name} ({rank}-d)" if (rank := graph.ranks.get(name)) is not None else name
+                    for name in getattr(graph, what)
+                )
+                for side, graph in sides.items()
+            },
+            fix="give a model and one that was made of it",
+        )
+    return pairs
+
+
+def restored(pair: TwoGraphs, chosen: Collection[Part]) -> ModelProto:
+    """Return the candidate with these parts computed as the reference computes them.
+
+    Casts stand where types do not meet; between two restored parts nothing is rounded.
+    """
+    from onnx import helper
+
+    reference, candidate = pair.reference, pair.candidate
+    made, tensors = copied(candidate.model), {part.tensor for part in chosen}
+    replaced = {pair.matches[tensor] for tensor in tensors}
+    nodes: dict[str, NodeProto] = {}  # copied or inserted, by name
+    stored: set[str] = set()
+
+    def cast(source: str, target: str, kind: int) -> None:
+        name = f"{target}_cast"
+        node = helper.make_node("Cast", [source], [target], name=name, to=kind)
+        nodes.setdefault(name, node)
+
+    def given(tensor: str) -> str:
+        """Name what a copied node returns: as the candidate does, if types agree."""
+        match = pair.matches.get(tensor)
+        if tensor in tensors and match is not None:
+            same = candidate.types.get(match) == reference.types.get(tensor)
+            return match if same else tensor + KEPT
+        return tensor + KEPT
+
+    def read(tensor: str) -> str:
+        """Name a tensor of the reference as a copied node reads it, in its type."""
+        if tensor in reference.stored:
+            if tensor not in stored:
+                stored.add(tensor)
+                weight = made.graph.initializer.add()
+                weight.CopyFrom(reference.stored[tensor])
+                weight.name = tensor + KEPT
+            return tensor + KEPT
+        match = pair.matches.get(tensor)
+        if match is None or tensor in tensors:
+            return given(tensor)
+        wanted = reference.types.get(tensor, FLOAT)
+        if candidate.types.get(match) == wanted:
+            return match
+        cast(match, match + KEPT, wanted)
+        return match + KEPT
+
+    for part in chosen:
+        for node in (reference.nodes[index] for index in part.places):
+            if node.name in nodes:
+                continue
+            copy = type(node)()
+            copy.CopyFrom(node)
+            copy.input[:] = [read(name) if name else "" for name in node.input]
+            for body in subgraphs(copy):
+                rename_reads(body, read)
+            copy.output[:] = [given(name) if name else "" for name in node.output]
+            nodes[node.name] = copy
+        if reference.types.get(part.tensor) != candidate.types.get(part.match):
+            cast(part.tensor + KEPT, part.match, candidate.types[part.match])
+    for node in made.graph.node:
+        node.output[:] = [f"{name}_unused" if name in replaced else name for name in node.output]
+    made.graph.node.extend(nodes.values())
+    every = list(made.graph.node)
+    makers = {name: index for index, node in enumerate(every) for name in node.output if name}
+    waiting, needed = [value.name for value in made.graph.output], set[int]()
+    while waiting:
+        index = makers.get(waiting.pop())
+        if index is not None and index not in needed:
+            needed.add(index)
+            waiting.extend(reads_of(every[index]))
+    keep_nodes(made.graph, [every[index] for index in sorted(needed)])
+    drop_unused(made.graph)
+    sort_nodes(made.graph)
+    del made.graph.value_info[:]
+    taken: set[str] = set()
+    for node in made.graph.node:
+        while node.name in taken:
+            node.name += KEPT
+        taken.add(node.name)
+    return made
+
+
+def without_inlined_names(model: ModelProto) -> ModelProto:
+    """Rename what ONNX Runtime named when it inlined functions, as it does while quantizing.
+
+    It takes the same names again for functions that are restored from the reference.
+    """
+
+    def other(name: str) -> str:
+        return f"was{name}" if name.startswith(INLINED) else name
+
+    graph = model.graph
+    for value in (*graph.value_info, *graph.initializer, *graph.output):
+        value.name = other(value.name)
+    for node in graph.node:
+        node.input[:] = [other(name) for name in node.input]
+        node.output[:] = [other(name) for name in node.output]
+        for body in subgraphs(node):
+            rename_reads(body, other)
+    return model
 
 
 @dataclass(frozen=True)
@@ -145,26 +420,26 @@ class Batches:
     def first(self, items: int) -> Iterator[Batch]:
         """Yield the batches that hold the first items."""
         for start in range(0, min(items, len(self)), self.size):
-            batch = self._cached.get(start) or self._prepared(start)
-            size = sum(array.nbytes for array in batch.feed.values())
-            if start not in self._cached and size <= self._left:
+            if start in self._cached:
+                yield self._cached[start]
+                continue
+            stop = min(start + self.size, len(self))
+            loaded = [self._source.load(index) for index in range(start, stop)]
+            rows = [self._source.prepare(each) for each in loaded]
+            if self._fixed:  # a last, short batch is filled up, and its outputs cut again
+                rows += [rows[-1]] * (self.size - len(rows))
+            feed = {
+                t.name: np.stack([row[t.name] for row in rows])
+                if has_rows(t, self._tensors)
+                else np.asarray(rows[0][t.name])
+                for t in self._tensors
+            }
+            batch = Batch(start, stop - start, feed, loaded)
+            size = sum(array.nbytes for array in feed.values())
+            if size <= self._left:
                 self._left -= size
                 self._cached[start] = batch
             yield batch
-
-    def _prepared(self, start: int) -> Batch:
-        stop = min(start + self.size, len(self))
-        loaded = [self._source.load(index) for index in range(start, stop)]
-        items = [self._source.prepare(each) for each in loaded]
-        if self._fixed:  # a last, short batch is filled up, and its outputs cut again
-            items += [items[-1]] * (self.size - len(items))
-        feed = {
-            t.name: np.stack([item[t.name] for item in items])
-            if has_rows(t, self._tensors)
-            else np.asarray(items[0][t.name])
-            for t in self._tensors
-        }
-        return Batch(start, stop - start, feed, loaded)
 
 
 @dataclass
@@ -173,10 +448,12 @@ class Drift:
 
     error2: float = 0.0
     signal2: float = 0.0
-    largest: float = 0.0
-    """Of the reference, finite."""
+    largest: float = 0.0  # of the reference, finite
     nonfinite: int = 0
     elements: int = 0
+    nonzero: int = 0
+    zeroed: Counter[str] = field(default_factory=Counter)
+    """Values that a quantized type rounds to zero, with a scale for the largest of the batch."""
 
     @property
     def rel_l2(self) -> float | None:
@@ -194,19 +471,12 @@ class Drift:
         self.nonfinite += int(np.count_nonzero(known & ~usable))
         self.error2 += float(((t - r)[usable] ** 2).sum())
         self.signal2 += float((r[usable] ** 2).sum())
-        self.largest = max(self.largest, float(np.abs(r[known]).max(initial=0.0)))
-
-
-Drifts = Mapping[str, Drift]
-"""By boundary of the reference."""
-
-
-class _Marked(NamedTuple):
-    """A tensor to compare: its name in the reference, if it is there, and in the candidate."""
-
-    tensor: str
-    match: str
-    size_bytes: int | None
+        sizes = np.abs(r[known])
+        largest = float(sizes.max(initial=0.0))
+        self.largest = max(self.largest, largest)
+        self.nonzero += int(np.count_nonzero(sizes))
+        for kind, part in ZERO_BELOW.items():
+            self.zeroed[kind] += int(np.count_nonzero((sizes > 0) & (sizes < part * largest)))
 
 
 @dataclass
@@ -264,40 +534,27 @@ class Comparison:
         worst = worst_numbers([tally.result() for tally in tallies.values()])
         return {**{name: value for name, value in worst.items() if value is not None}, **scores}
 
-    def boundaries(
-        self,
-        sizes: Mapping[str, int | None],
-        watches: Mapping[str, Sequence[RangeWatch]],
-        *,
-        memory_bytes: int,
-        progress: _Progress,
-    ) -> dict[str, Drift]:
-        """Compare all boundaries, a few at a time.
-
-        ``sizes`` are bytes of the reference's tensors; ``watches`` belong to tensors of the
-        candidate, by the name in its stand-in.
-        """
-        reference, candidate = (
-            stand_in(graph.model) for graph in (self.pair.reference, self.pair.candidate)
-        )
-        ours = {part.tensor: part.match for part in self.pair.parts}
-        pairs = [*ours.items(), *(("", name) for name in watches if name not in ours.values())]
-        marks = [_Marked(a, b, sizes.get(a)) for a, b in pairs]
-        drifts, done = {tensor: Drift() for tensor in ours}, 0
-        for some in grouped(marks, memory_bytes):
-            wanted, names = [mark.tensor for mark in some if mark.tensor], [m.match for m in some]
-            first = session_of(reference, wanted) if wanted else None
-            other = session_of(candidate, names)
+    def boundaries(self, spec: LocalizeSpec, progress: _Progress) -> dict[str, Drift]:
+        """Compare all boundaries, a few at a time; returns the drift at each of them."""
+        known = read_onnx(Path(spec.reference), batch=self.batches.size)
+        sizes = {t.name: t for node in known.nodes for t in node.outputs}
+        first, other = (stand_in(g.model) for g in (self.pair.reference, self.pair.candidate))
+        matches = {part.tensor: part.match for part in self.pair.parts}
+        drifts = {tensor: Drift() for tensor in matches}
+        marks = [sizes.get(name) or OnnxTensor(name=name) for name in matches]
+        done = 0
+        for some in grouped(marks, spec.memory_bytes):
+            ours = [mark.name for mark in some]
+            theirs = [matches[name] for name in ours]
+            sessions = session_of(first, ours), session_of(other, theirs)
             for batch in self.batches.first(BOUNDARY_ITEMS):
-                found = outputs_of(other, names, self._renamed(batch.feed))
-                right = outputs_of(first, wanted, batch.feed) if first is not None else {}
-                for tensor in wanted:
-                    drifts[tensor].add(right[tensor], found[ours[tensor]])
-                for name in names:
-                    for watch in watches.get(name, ()):
-                        watch.add(found[name])
+                wanted = outputs_of(sessions[0], ours, batch.feed)
+                found = outputs_of(sessions[1], theirs, self._renamed(batch.feed))
+                for tensor in ours:
+                    drifts[tensor].add(wanted[tensor], found[matches[tensor]])
             done += len(some)
-            progress(done / len(marks), f"boundaries: {done} of {len(marks)} tensors")
+            text = f"boundaries: {done} of {len(marks)} tensors"
+            progress(0.02 + 0.18 * done / len(marks), text)
         return drifts
 
     def _renamed(self, feed: FeedArrays) -> FeedArrays:
@@ -305,134 +562,9 @@ class Comparison:
 
 
 @dataclass
-class RangeWatch:
-    """Collects the values at one place where they take a low type."""
-
-    tensor: str
-    what: str
-    node: str
-    type: str
-    limit: float
-    smallest: float
-    largest: float = 0.0
-    beyond: int = 0
-    zeroed: int = 0
-    elements: int = 0
-    nonzero: int | None = None
-    """Of these; ``None`` where they are stored in the low type and it is unknown."""
-
-    def add(self, array: AnyArray) -> None:
-        values = np.abs(array.astype(np.float64))
-        finite = values[np.isfinite(values)]
-        self.elements += values.size
-        self.nonzero = (self.nonzero or 0) + int(np.count_nonzero(values))
-        self.largest = max(self.largest, float(finite.max(initial=0.0)))
-        self.beyond += int(np.count_nonzero(finite > self.limit * (1 + 1e-6)))
-        self.zeroed += int(np.count_nonzero((finite > 0) & (finite < self.smallest)))
-
-    def result(self) -> TypeRange:
-        count = max(1, self.elements)
-        alive = count if self.nonzero is None else max(1, self.nonzero)
-        return TypeRange(
-            tensor=self.tensor, what=self.what, node=self.node, type=self.type, limit=self.limit,
-            largest=self.largest, beyond=self.beyond / count, zeroed=self.zeroed / alive,
-        )  # fmt: skip
-
-
-def _watches(graph: Graph, node: NodeProto, own: set[str]) -> Iterator[tuple[str, RangeWatch]]:
-    """Yield where values of a node take a low type, with the stand-in's tensor to watch.
-
-    Weights are looked at here, and have no name.
-    """
-    if node.op_type == "QuantizeLinear" and node.input[0] in graph.active:
-        scale = _stored(graph, node.input[1])
-        if scale is None or scale.size != 1:
-            return
-        tensor, kind, step = node.input[0], quantized_type(graph, node), float(scale.item())
-        maker, readers = graph.maker(tensor), graph.readers.get(node.output[0], [])
-        name, what = node.name, "input"
-        if maker is not None and maker.name in own:
-            name, what = maker.name, "output"
-        elif readers:  # named by the node after the DQ node
-            behind = graph.readers.get(graph.nodes[readers[0]].output[0], [])
-            name = graph.nodes[behind[0]].name if behind else name
-        below = step * _ZERO_BELOW.get(kind, 0.5)
-        yield tensor, RangeWatch(tensor, what, name, kind, step * STEPS[kind], below)
-    elif node.op_type in ("DequantizeLinear", "QuantizeLinear"):
-        watch = _weights(graph, node)
-        if watch is not None:
-            yield "", watch
-    elif node.op_type not in EXACT_ANYWAY:
-        for name in node.output:
-            low = LOW.get(graph.types.get(name, 0))
-            if low is not None and name in graph.active:
-                watch = RangeWatch(name, "output", node.name, low, LIMITS[low], _SMALLEST[low])
-                yield name + EXACT, watch
-
-
-def _weights(graph: Graph, node: NodeProto) -> RangeWatch | None:
-    """Look at stored values: integers before a DQ node, or what a Q node rounds to them."""
-    values, scale = _stored(graph, node.input[0]), _stored(graph, node.input[1])
-    if values is None or scale is None:
-        return None
-    steps = scale.astype(np.float64)
-    if steps.size > 1:
-        axis = next((a.i for a in node.attribute if a.name == "axis"), 1)
-        if steps.size != values.shape[axis]:
-            return None  # in blocks
-        shape = [1] * values.ndim
-        shape[axis] = -1
-        steps = steps.reshape(shape)
-    kind, is_narrow = quantized_type(graph, node), node.op_type == "DequantizeLinear"
-    sizes = np.abs(values.astype(np.float64)) * (steps if is_narrow else 1.0)
-    if not sizes.any():
-        return None  # a bias of zeros loses nothing
-    readers = graph.readers.get(node.output[0], [])
-    reader = graph.nodes[readers[0]].name if readers else node.name
-    limit = float(steps.max()) * STEPS[kind]
-    below = _ZERO_BELOW.get(kind, 0.5)
-    zero = (values.astype(np.float64) == 0) if is_narrow else (sizes > 0) & (sizes < below * steps)
-    return RangeWatch(
-        node.input[0], "weights", reader, kind, limit, 0.0, largest=float(sizes.max(initial=0.0)),
-        zeroed=int(np.count_nonzero(zero)), elements=values.size,
-    )  # fmt: skip
-
-
-def _stored(graph: Graph, name: str) -> AnyArray | None:
-    from onnx import numpy_helper
-
-    tensor = graph.stored.get(name)
-    return None if tensor is None else numpy_helper.to_array(tensor)
-
-
-def _aim(
-    spec: LocalizeSpec, pair: TwoGraphs, scores: dict[str, float]
-) -> tuple[str, Condition | None]:
-    """Return the metric that ranks groups, and the condition a repair has to meet.
-
-    The metric is the first of the task, or the one the condition names; else SQNR.
-    """
-    metric = next(iter(scores), OUTPUT_METRIC)
-    if spec.repair is None:
-        return metric, None
-    if metric != OUTPUT_METRIC:  # what a conversion usually reaches
-        sign, way = ("<=", "*1.01") if less_is_better(metric) else (">=", "*0.99")
-        usual = f"{metric}{sign}baseline{'-0.5%' if is_share(metric) else way}"
-    else:
-        types = {(part.type or "").lower() for part in pair.parts}
-        level = min((USUAL_SQNR_DB[kind] for kind in types if kind in USUAL_SQNR_DB), default=20.0)
-        usual = f"nonfinite<=0 and sqnr>={level:g}dB"
-    condition = condition_from_text(
-        spec.where or usual, names=(*scores, *METRICS), kinds=kinds((*scores, "sqnr"))
-    )
-    return next((name for name in condition.names if name in scores), metric), condition
-
-
-@dataclass
 class Trials:
     """Tries models with some groups restored, each set once, until time is up."""
 
-    pair: TwoGraphs
     comparison: Comparison
     groups: list[list[Part]]
     metric: str
@@ -442,7 +574,7 @@ class Trials:
 
     def restored(self, chosen: Restored) -> ModelProto:
         parts = sorted((p for g in chosen for p in self.groups[g]), key=lambda p: p.position)
-        return restored(self.pair, parts)
+        return restored(self.comparison.pair, parts)
 
     def numbers(self, chosen: Restored) -> dict[str, float]:
         if chosen not in self.known:
@@ -481,7 +613,11 @@ class Trials:
         Where there is no time for each of them, bisection follows those suspected most.
         """
         single = len(self.groups) * trial_s <= self.ends - time.monotonic()
-        losses = one_by_one(suspects if single else suspects[:FEW], self.loss)
+        losses: dict[int, Loss] = {}
+        for group in suspects if single else suspects[:FEW]:
+            if (loss := self.loss(frozenset({group}))) is None:
+                break
+            losses[group] = loss
         if not single:
             losses |= bisect(len(self.groups), self.loss)
 
@@ -503,9 +639,21 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
         progress(min(0.99, 0.2 + 0.8 * used), text)
 
     stage("load")
-    pair = divided(*load_graphs(Path(spec.reference), Path(spec.candidate)))
+    paths = (Path(spec.reference), Path(spec.candidate))
+    models = [without_inlined_names(prepared(load_onnx(path))) for path in paths]
+    newest = max(opset_of(model) or opset_of(model, "ai.onnx") or 0 for model in models)
+    first, second = (at_opset(model, newest, what="the other model") for model in models)
+    pair = divided(Graph(first), Graph(second))
     tensors = input_specs(pair.reference.model)
-    source, lost = readable(open_feed(spec.feed, tensors, spec=spec.run))
+    source, lost = open_feed(spec.feed, tensors, spec=spec.run), dict[int, str]()
+    for place, name in enumerate(source.names):
+        try:
+            source.load(place)
+        except InputError as problem:
+            lost[place] = f"{name} was left out: {problem.facts.get('reason') or problem.message}"
+    if len(lost) == len(source.names):
+        raise InputError("no item can be read", facts={"for example": lost.get(0, "there is none")})
+    source = source.part([place for place in range(len(source.names)) if place not in lost])
     batches = Batches(source, tensors, size=spec.run.batch, memory_bytes=spec.memory_bytes)
     has_answers = spec.feed.kind == "task" and not spec.feed.settings.get("unlabelled")
     stage("measure")
@@ -513,25 +661,41 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
         pair, batches, folder,
         (lambda: TaskJudge(spec.feed, source, folder / "judged")) if has_answers else None,
     )  # fmt: skip
-    metric, condition = _aim(spec, pair, comparison.scores)
+    # The metric that ranks groups: the first of the task, or the one the condition names.
+    scores, condition = comparison.scores, None
+    metric = next(iter(scores), OUTPUT_METRIC)
+    if spec.repair is not None:
+        if metric != OUTPUT_METRIC:  # what a conversion usually reaches
+            sign, way = ("<=", "*1.01") if less_is_better(metric) else (">=", "*0.99")
+            usual = f"{metric}{sign}baseline{'-0.5%' if is_share(metric) else way}"
+        else:
+            types = {(part.type or "").lower() for part in pair.parts}
+            levels = [USUAL_SQNR_DB[kind] for kind in types if kind in USUAL_SQNR_DB]
+            usual = f"nonfinite<=0 and sqnr>={min(levels, default=20.0):g}dB"
+        condition = condition_from_text(
+            spec.where or usual, names=(*scores, *METRICS), kinds=kinds((*scores, "sqnr"))
+        )
+        metric = next((name for name in condition.names if name in scores), metric)
     progress(0.02, "the candidate as it is")
     before = time.monotonic()
     candidate = comparison.numbers(pair.candidate.model)
     trial_s = time.monotonic() - before
-    drifts, ranges = _compare_boundaries(spec, comparison, progress)
-    groups = _groups(pair, drifts, ranges)
+    drifts = comparison.boundaries(spec, progress)
+    groups = _groups(pair, drifts)
     ends = began + spec.max_time_s * (SEARCHING if condition else 1.0)
-    trials = Trials(pair, comparison, groups, metric, ends, trial_progress)
+    trials = Trials(comparison, groups, metric, ends, trial_progress)
     trials.known[frozenset()] = candidate
     everything = trials.numbers(frozenset(range(len(groups))))
-    suspects = [(loses(group, drifts), added(group, drifts) or 0.0) for group in groups]
-    ranked, tried, single = trials.ranked(in_order_of_suspicion(suspects), trial_s=trial_s)
+    own = [_own_drift(group, drifts) for group in groups]
+    # Those that lose finite values first, in their order, then by added drift.
+    suspects = sorted(range(len(groups)), key=lambda g: (not own[g][1], -(own[g][0] or 0.0)))
+    ranked, tried, single = trials.ranked(suspects, trial_s=trial_s)
     inside = {part.tensor for part in pair.parts}
     unmatched = [name for name in pair.reference.boundaries() if name not in inside]
     found = Localized(
         metric=metric,
-        groups=tuple(_group(trials, g, drifts, ranges, tried=g in tried) for g in ranked),
-        reference=finite_numbers(comparison.scores),
+        groups=tuple(_group(trials, g, drifts, tried=g in tried) for g in ranked),
+        reference=finite_numbers(scores),
         candidate=finite_numbers(candidate),
         all_restored=finite_numbers(everything),
         items=len(batches),
@@ -542,7 +706,7 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
         unmatched=tuple(
             pair.reference.nodes[pair.reference.makers[name]].name for name in unmatched
         ),
-        notes=(*source.notes, *lost),
+        notes=(*source.notes, *lost.values()),
     )
     trials.ends = began + spec.max_time_s
     if condition is not None:
@@ -550,50 +714,7 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
     return found.having(trials=len(trials.known), seconds=time.monotonic() - began)
 
 
-def load_graphs(reference: Path, candidate: Path) -> tuple[Graph, Graph]:
-    """Load both graphs with all their nodes named, at one opset."""
-    paths = (reference, candidate)
-    models = [without_inlined_names(prepared(load_onnx(path))) for path in paths]
-    newest = max(opset_of(model) or opset_of(model, "ai.onnx") or 0 for model in models)
-    first, second = (at_opset(model, newest, what="the other model") for model in models)
-    return Graph(first), Graph(second)
-
-
-def _compare_boundaries(
-    spec: LocalizeSpec, comparison: Comparison, progress: _Progress
-) -> tuple[dict[str, Drift], dict[str, list[TypeRange]]]:
-    """Return drift at every boundary, and ranges where values take a low type, by part."""
-    pair = comparison.pair
-    nodes = {node.name: node for node in pair.candidate.nodes}
-    by_part: dict[str, list[RangeWatch]] = {}
-    by_name: dict[str, list[RangeWatch]] = {}
-    for part in pair.parts:
-        if part.type is None:
-            continue
-        by_part[part.tensor] = []
-        for node in (nodes[name] for name in part.theirs):
-            for name, watch in _watches(pair.candidate, node, set(part.theirs)):
-                by_part[part.tensor].append(watch)
-                if name and name not in pair.candidate.inputs:
-                    by_name.setdefault(name, []).append(watch)
-                elif name:
-                    own = next(ours for ours, theirs in pair.matches.items() if theirs == name)
-                    for batch in comparison.batches:
-                        watch.add(batch.feed[own])
-    known = read_onnx(Path(spec.reference), batch=comparison.batches.size)
-    drifts = comparison.boundaries(
-        {t.name: t.size_bytes for node in known.nodes for t in node.outputs},
-        by_name,
-        memory_bytes=spec.memory_bytes,
-        progress=lambda done, text: progress(0.02 + 0.18 * done, text),
-    )
-    ranges = {name: [watch.result() for watch in watches] for name, watches in by_part.items()}
-    return drifts, ranges
-
-
-def _groups(
-    pair: TwoGraphs, drifts: Drifts, ranges: Mapping[str, Sequence[TypeRange]]
-) -> list[list[Part]]:
+def _groups(pair: TwoGraphs, drifts: Mapping[str, Drift]) -> list[list[Part]]:
     """Return parts in a low type, together where restoring one alone is no use.
 
     Those are joined by a tensor that the low type cannot hold; and by an output with outliers,
@@ -606,53 +727,53 @@ def _groups(
             facts={"parts matched": str(len(pair.parts))},
             fix="trtbench inspect CANDIDATE shows its types",
         )
+    nodes = {node.name: node for node in pair.candidate.nodes}
     pairs: list[tuple[int, int]] = []
     for place, part in enumerate(parts):
         kind = LOW.get(pair.candidate.types.get(part.match, 0))
         if kind is not None and drifts[part.tensor].largest > LIMITS[kind]:
             pairs += [(place, n) for n, each in enumerate(parts) if part.tensor in each.reads]
-        own = ranges.get(part.tensor, ())
-        waiting = [part] if any(e.what == "output" and has_outliers(e) for e in own) else []
+        drift = drifts[part.tensor]
+        outliers = drift.zeroed[part.type or ""] >= MANY_ZEROED * max(1, drift.nonzero)
+        # Where only readers round, they are the ones to keep.
+        theirs = (nodes[name] for name in part.theirs)
+        makers = [pair.candidate.maker(n.input[0]) for n in theirs if n.op_type == "QuantizeLinear"]
+        is_own = any(maker is not None and maker.name in part.theirs for maker in makers)
+        waiting = [part] if outliers and is_own else []
         while waiting:
             tensor = waiting.pop().tensor
             readers = [(n, each) for n, each in enumerate(parts) if tensor in each.reads]
             pairs += [(place, number) for number, _ in readers]
             waiting += [each for _, each in readers if each.op in HANDING_ON]
-    return [[parts[i] for i in each] for each in joined(pairs, len(parts))]
+    group = list(range(len(parts)))
+    for a, b in pairs:
+        low, high = sorted((group[a], group[b]))
+        group = [low if each == high else each for each in group]
+    return [[p for p, own in zip(parts, group, strict=True) if own == n] for n in sorted({*group})]
 
 
-def loses(group: Sequence[Part], drifts: Drifts) -> bool:
-    """Return whether values stop being finite here: they are at its inputs, and not behind it."""
+def _own_drift(group: Sequence[Part], drifts: Mapping[str, Drift]) -> tuple[float | None, bool]:
+    """Return a group's own part of the drift behind it, and whether values stop being finite here.
+
+    They do where they are finite at its inputs, and not behind it.
+    """
     inside = {part.tensor for part in group}
-    before = [
-        drifts[n].nonfinite for p in group for n in p.reads if n in drifts and n not in inside
-    ]
-    return not any(before) and any(drifts[part.tensor].nonfinite for part in group)
-
-
-def added(group: Sequence[Part], drifts: Drifts) -> float | None:
-    """Return a group's own part of the drift behind it; ``None`` where that is unknown."""
-    inside = {part.tensor for part in group}
-    behind = [drifts[part.tensor].rel_l2 for part in group]
-    own = max((each for each in behind if each is not None), default=None)
+    before = [drifts[n] for part in group for n in part.reads if n in drifts and n not in inside]
+    behind = [drifts[part.tensor] for part in group]
+    loses = not any(each.nonfinite for each in before) and any(each.nonfinite for each in behind)
+    own = max((each.rel_l2 for each in behind if each.rel_l2 is not None), default=None)
     if own is None:
-        return None
-    reads = [n for part in group for n in part.reads if n in drifts and n not in inside]
-    before = max((drifts[name].rel_l2 or 0.0 for name in reads), default=0.0)
-    return math.sqrt(max(0.0, own**2 - before**2))
+        return None, loses
+    read = max((each.rel_l2 or 0.0 for each in before), default=0.0)
+    return math.sqrt(max(0.0, own**2 - read**2)), loses
 
 
-def _group(
-    trials: Trials,
-    number: int,
-    drifts: Drifts,
-    ranges: Mapping[str, Sequence[TypeRange]],
-    *,
-    tried: bool,
-) -> NodeGroup:
+def _group(trials: Trials, number: int, drifts: Mapping[str, Drift], *, tried: bool) -> NodeGroup:
     parts = trials.groups[number]
     first, last = parts[0], parts[-1]
-    nodes = [trials.pair.reference.nodes[place] for part in parts for place in part.places]
+    added, loses = _own_drift(parts, drifts)
+    graph = trials.comparison.pair.reference
+    nodes = [graph.nodes[place] for part in parts for place in part.places]
     if first.type not in LOW.values():  # a quantizer takes those with scales of their own
         nodes = [node for node in nodes if node.op_type not in FOLLOWERS] or nodes
     return NodeGroup(
@@ -663,10 +784,10 @@ def _group(
         position=first.position,
         type=first.type or "",
         rel_l2=drifts[last.tensor].rel_l2,
-        added=added(parts, drifts),
+        added=added,
         nonfinite=sum(drifts[part.tensor].nonfinite for part in parts),
-        first_nonfinite=loses(parts, drifts),
-        ranges=tuple(each for part in parts for each in ranges.get(part.tensor, ())),
+        first_nonfinite=loses,
+        largest=max(drifts[part.tensor].largest for part in parts),
         restored=finite_numbers(trials.known.get(frozenset({number}), {})) if tried else {},
         gain=trials.gain(number, trials.metric) if tried else None,
         sqnr_gain_db=trials.gain(number, OUTPUT_METRIC) if tried else None,

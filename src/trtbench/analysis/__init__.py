@@ -1,4 +1,1 @@
-"""Pure functions on domain values: statistics, verdicts, findings, layer tables.
-
-Does not know where values came from, and reaches no file, process, GPU or database.
-"""
+"""Statistics, verdicts and findings: pure functions that reach no file, process or GPU."""

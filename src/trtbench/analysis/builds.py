@@ -1,8 +1,4 @@
-"""One network built several times: what differs from build to build, and what a claim then needs.
-
-A builder times kernels while it chooses them, so every build is a draw. Times are compared as
-logarithms; a build is the unit, its launches say how well it is known.
-"""
+"""One network built several times: builders time kernels to choose them, so each is a draw."""
 
 from __future__ import annotations
 
@@ -26,16 +22,12 @@ from trtbench.core.results import Comparison, ShortView, Verdict
 from trtbench.core.samples import EngineGraph
 from trtbench.core.spec import Value
 
-CLAIMS = (0.01, 0.02, 0.05, 0.1)
-"""Differences for which the builds that they need are counted."""
+CLAIMS = (0.01, 0.02, 0.05, 0.1)  # differences for which the builds that they need are counted
 POWER = 0.8
-TRIMMED = 1.14
-"""Variance of a mean with 20 % trimmed at either end over that of a mean, of normal values."""
+TRIMMED = 1.14  # variance of a trimmed mean over that of a mean, of normal values
 MOST_BUILDS = 1000
-MEANING = "99 % for the ratio over builds on this machine"
-TOO_FEW = "fewer than two builds of each side were measured"
 
-AspectName = Literal["bytes", "graph", "tactics", "outputs", "latency"]
+AspectName = Literal["bytes", "graph", "tactics", "latency"]
 
 
 class Draw(Value, frozen=True, kw_only=True):
@@ -74,13 +66,10 @@ class Spread(Value, frozen=True, kw_only=True):
     typical_s: float
     lowest_s: float
     highest_s: float
-    between: float
-    """Standard deviation from build to build, as a part of the time, launches' share taken out."""
+    between: float  # standard deviation from build to build, without that of launches
     within: float
-    p: float | None
-    """Of builds this far apart if they were all alike; ``None`` with one launch each."""
-    needed: dict[str, int]
-    """Builds a side with which a difference of so much is found in 80 % of cases, at 99 %."""
+    p: float | None  # of builds this far apart by chance; ``None`` with one launch each
+    needed: dict[str, int]  # builds a side that find this difference in 80 % of cases, at 99 %
 
     @property
     def range(self) -> float:
@@ -175,27 +164,19 @@ def graph_aspects(graphs: Sequence[EngineGraph | None]) -> tuple[Aspect, Aspect]
             own = max(len(each - common) for each in names)
             sizes = "to".join(f" {x} " for x in dict.fromkeys((counts[0], counts[-1]))).strip()
             words[0] = f"{sizes} layers, {len(common)} in every build, up to {own} in only some"
-        same[1], words[1] = _kernels(known)
-    layers, tactics = zip(same, words, strict=True)
+        chosen = [{each.name: each.tactic for each in x.layers if each.tactic} for x in known]
+        timed = sorted(set.intersection(*(set(each) for each in chosen)))
+        apart = [name for name in timed if len({each[name] for each in chosen}) > 1]
+        same[1], words[1] = None, "the engines do not name their kernels"
+        if timed:
+            same[1], words[1] = not apart, f"the same for {len(timed)} layers"
+        if apart:
+            first = apart[0].splitlines()[0]
+            words[1] = f"other kernels in {len(apart)} of {len(timed)} layers, such as {first}"
     return (
-        Aspect(name="graph", same=layers[0], text=layers[1]),
-        Aspect(name="tactics", same=tactics[0], text=tactics[1]),
+        Aspect(name="graph", same=same[0], text=words[0]),
+        Aspect(name="tactics", same=same[1], text=words[1]),
     )
-
-
-def _kernels(graphs: Sequence[EngineGraph]) -> tuple[bool | None, str]:
-    """Compare the kernels of layers that every build has."""
-    chosen = [
-        {layer.name: layer.tactic for layer in graph.layers if layer.tactic} for graph in graphs
-    ]
-    common = sorted(set.intersection(*(set(each) for each in chosen)))
-    apart = [name for name in common if len({each[name] for each in chosen}) > 1]
-    if not common:
-        return None, "the engines do not name their kernels"
-    if not apart:
-        return True, f"the same for {len(common)} layers"
-    first = apart[0].splitlines()[0]
-    return False, f"other kernels in {len(apart)} of {len(common)} layers, such as {first}"
 
 
 def latency_aspect(spread: Spread) -> Aspect:
@@ -209,59 +190,34 @@ def latency_aspect(spread: Spread) -> Aspect:
     return Aspect(name="latency", same=None, text=words)
 
 
-def verdict_over_pairs(
-    baseline: Sequence[Draw], candidate: Sequence[Draw], *, metric: str, margin: float = MARGIN
-) -> Verdict:
-    """Judge two networks whose builds pair: each pair chose its kernels from one set of timings."""
-    effects = [
-        math.log(b.typical_s / a.typical_s)
-        for a, b in zip(baseline, candidate, strict=True)
-        if a.typical_s and b.typical_s
-    ]
-    if len(effects) < 2:
-        return incomparable(metric, reason=TOO_FEW)
-    return verdict_from_effects(effects, metric=metric, design="builds", margin=margin)
-
-
 def verdict_over_builds(
-    baseline: Sequence[Draw], candidate: Sequence[Draw], *, metric: str, margin: float = MARGIN
+    baseline: Sequence[Draw],
+    candidate: Sequence[Draw],
+    *,
+    metric: str,
+    margin: float = MARGIN,
+    paired: bool = False,
 ) -> Verdict:
-    """Judge two sides whose builds have nothing in common; the build is the unit."""
-    sides = [
-        [math.log(draw.typical_s) for draw in draws if draw.typical_s]
-        for draws in (baseline, candidate)
-    ]
-    estimate = difference(*sides)
-    if estimate is None:
-        return incomparable(metric, reason=TOO_FEW)
-    return judge(estimate, metric=metric, design="builds", margin=margin, meaning=MEANING)
+    """Judge two sides by their builds; a pair may have chosen kernels from one set of timings."""
+    before, after = ([draw.typical_s for draw in draws] for draws in (baseline, candidate))
+    if paired:
+        both = zip(before, after, strict=True)
+        effects = [math.log(new / old) for old, new in both if old and new]
+        if len(effects) > 1:
+            return verdict_from_effects(effects, metric=metric, design="builds", margin=margin)
+    estimate = difference(*([math.log(each) for each in side if each] for side in (before, after)))
+    if estimate is None or paired:
+        return incomparable(metric, reason="fewer than two builds of each side were measured")
+    meaning = "99 % for the ratio over builds on this machine"
+    return judge(estimate, metric=metric, design="builds", margin=margin, meaning=meaning)
 
 
-@dataclass(frozen=True, kw_only=True)
-class NetworksCompared:
-    """Two networks, the engines of each, and a verdict that knows how engines spread."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class NetworksCompared(ShortView):
+    """Two networks or builders, the engines of each, and a verdict over builds."""
 
     baseline: Lottery
     candidate: Lottery
     comparison: Comparison
     mode: str
     interference: tuple[float, float] | None = None
-
-
-class UpgradeSide(Value, frozen=True, kw_only=True):
-    """One version and its engines."""
-
-    name: str
-    python: str
-    version: str | None
-    builds: Lottery
-
-
-class Upgrade(ShortView, Value, frozen=True, kw_only=True):
-    """What changes with the version of TensorRT."""
-
-    model: str
-    old: UpgradeSide
-    new: UpgradeSide
-    verdict: Verdict
-    outputs: Aspect

@@ -15,12 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.scores import sqnr_from_rel_l2, wilson
-from trtbench.core.conditions import (
-    Condition,
-    condition_from_text,
-    holds,
-    unknown_names,
-)
+from trtbench.core.conditions import Condition, condition_from_text, holds, unknown_names
 from trtbench.core.errors import UsageError
 from trtbench.core.metrics import metric
 from trtbench.core.results import Failed, ShortView, TensorDiff
@@ -30,17 +25,13 @@ from trtbench.core.spec import ModelRef, Value
 from trtbench.core.units import text_from_shape
 
 RTOL, ATOL = 1e-3, 1e-8
-TINY = 1e-8
-"""Added to \\|r\\| in relative errors, so that zeros do not make them infinite."""
-BLOCK = 2**20
-"""Elements processed at a time: float64 and what is derived from it is many times the size."""
-SCALES = (0.005, 0.01, 0.1, 0.2, 0.5, 1.0)
-"""Tolerances as fractions of the 90th percentile of the reference's absolute values."""
+TINY = 1e-8  # added to |r| in relative errors, so that zeros do not make them infinite
+BLOCK = 2**20  # elements processed at a time: what is derived is many times the size
+SCALES = (0.005, 0.01, 0.1, 0.2, 0.5, 1.0)  # of the 90th percentile of the reference
 KEPT_WORST = 5
 RANKS = 10
 TOP = 5
-LEAST = 1e-300
-"""What a probability of zero counts as: KL divergence is 690 nats at most."""
+LEAST = 1e-300  # what a probability of zero counts as: KL divergence is 690 nats at most
 
 _STEPS = (step * 10.0**power for power in range(-9, 4) for step in (1, 2, 5))
 _EDGES = np.array(sorted({*_STEPS, *(10.0 ** (k / 50) for k in range(-12 * 50, 8 * 50 + 1))}))
@@ -69,21 +60,16 @@ class ClassCheck(Value, frozen=True, kw_only=True):
 
     items: int
     classes: int
-    unranked: int
-    """Items with a NaN or +Inf on a side: they have no order of classes, so they agree in none,
-    and are left out of means."""
+    unranked: int  # items with a NaN or +Inf: they have no order, and agree in none
     argmax_match: float
     argmax_interval: Interval
-    top5_agreement: float | None
-    """Mean Jaccard index of the sets of the five best; ``None`` with fewer than six classes."""
+    top5_agreement: float | None  # mean Jaccard index; ``None`` with fewer than six classes
     kl: float | None
     kl_max: float | None
-    probabilities: bool
-    """Whether the outputs were probabilities already; else softmax made them so."""
+    probabilities: bool  # whether the outputs were probabilities already; else softmax made them so
     mixed: bool
     ranks: tuple[RankRow, ...]
-    top_reference: tuple[TopClass, ...] = ()
-    """The reference's best classes of the first input that has an order of them."""
+    top_reference: tuple[TopClass, ...] = ()  # of the first input that has an order of classes
     top: tuple[TopClass, ...] = ()
 
 
@@ -91,11 +77,10 @@ class WorstItem(Value, frozen=True, kw_only=True):
     """One of the inputs for which a candidate is farthest off."""
 
     item: int
-    name: str
-    rel_l2: float | None
-    """``None`` where it is unknown: no element is finite on both sides, or shapes differ."""
-    max_abs: float | None
-    nonfinite: int
+    name: str = ""
+    rel_l2: float | None = None  # ``None``: nothing finite on both sides, or shapes differ
+    max_abs: float | None = None
+    nonfinite: int = 0
     shapes: str | None = None
 
 
@@ -116,26 +101,22 @@ class OutputCheck(Value, frozen=True, kw_only=True):
     rtol: float
     atol: float
     close: float | None
-    nan: int
-    """NaN in the candidate where the reference is finite."""
+    nan: int  # NaN in the candidate where the reference is finite
     inf: int
     reference_nonfinite: int
     max_abs: float | None
     max_abs_at: tuple[int, ...] | None
     mean_abs: float | None
     max_rel: float | None
-    mean_rel: float | None
-    """\\|t - r\\| / (\\|r\\| + 1e-8), as the ST-GCN guide has it."""
+    mean_rel: float | None  # |t - r| / (|r| + 1e-8), as the ST-GCN guide has it
     rmse: float | None
     rel_l2: float | None
     sqnr_db: float | None
     cosine: float | None
-    bias: float | None
-    """Mean of t - r over the root mean square of r."""
+    bias: float | None  # mean of t - r over the root mean square of r
     p90_reference: float | None
     identical: bool
-    misshapen: int = 0
-    """Items for which the sides gave different shapes; their elements are close to nothing."""
+    misshapen: int = 0  # items of different shapes; their elements are close to nothing
     classes: ClassCheck | None = None
     scales: tuple[ScalePoint, ...] = ()
     worst: tuple[WorstItem, ...] = ()
@@ -143,9 +124,8 @@ class OutputCheck(Value, frozen=True, kw_only=True):
 
     def numbers(self) -> dict[str, float | int | None]:
         """Return the metrics by name."""
-        named = ("close", "nan", "inf", "max_abs", "mean_abs", "max_rel", "mean_rel", "rmse",
-                 "rel_l2", "sqnr_db", "cosine", "bias")  # fmt: skip
-        found: dict[str, float | int | None] = {name: getattr(self, name) for name in named}
+        own = (name for name in METRICS if hasattr(self, name))
+        found: dict[str, float | int | None] = {name: getattr(self, name) for name in own}
         found["nonfinite"] = self.nan + self.inf
         found["equality"] = self.close
         found["shape_mismatch"] = self.misshapen / self.items if self.items else None
@@ -177,10 +157,7 @@ class OutputTally:
         self._ragged = False
 
     def add(self, reference: AnyArray, candidate: AnyArray, *, start: int) -> None:
-        """Take rows of the same items, the first of which has the index ``start``.
-
-        Arrays of arrays hold items that each have a shape of their own.
-        """
+        """Take rows of the same items from the index ``start`` on, or items of different shapes."""
         if reference.dtype != object and reference.shape == candidate.shape:
             step = max(1, BLOCK * len(reference) // max(1, reference.size))
             for low in range(0, len(reference), step):
@@ -198,10 +175,7 @@ class OutputTally:
             self._elements += max(wanted.size, found.size)
             self._unlike += 1
             self._misshapen.append(shapes)
-            item = WorstItem(
-                item=start + place, name="", rel_l2=None, max_abs=None, nonfinite=0, shapes=shapes
-            )
-            self._keep_worst(math.inf, item)
+            self._keep_worst(math.inf, WorstItem(item=start + place, shapes=shapes))
 
     def _add(self, reference: AnyArray, candidate: AnyArray, *, start: int) -> None:
         rows, shape = len(reference), reference.shape[1:]
@@ -249,13 +223,12 @@ class OutputTally:
             some = bool(usable[row].any())
             item = WorstItem(
                 item=start + int(row),
-                name="",
                 rel_l2=float(drift[row]) if some and math.isfinite(drift[row]) else None,
                 max_abs=float(absolute[row].max(initial=0.0)) if some else None,
                 nonfinite=int(broken[row]),
             )
             self._keep_worst(float(badness[row]), item)
-        # Rows are scores of classes where asked for, or by their shape.
+        # Rows are scores of classes where requested, or by their shape.
         self._width, before = wanted.shape[1], self._width
         self._ragged |= before not in (None, self._width)
         are_classes = self._classes and reference.size > rows
@@ -330,25 +303,6 @@ class OutputTally:
         )  # fmt: skip
 
 
-def tensor_diff(
-    reference: Array, test: Array, *, name: str = "output", rtol: float = 1e-4, atol: float = 1e-5
-) -> TensorDiff:
-    """Compare one tensor with its reference; the reference scales the tolerance."""
-    tally = OutputTally(name, rtol=rtol, atol=atol, classes=False)
-    tally.add(reference[None], test[None], start=0)
-    check = tally.result()
-    same = ("close", "max_abs", "mean_abs", "rel_l2", "sqnr_db", "cosine", "bias", "note")
-    return TensorDiff(
-        name=name,
-        elements=check.elements,
-        nonfinite=check.nan + check.inf,
-        rtol=rtol,
-        atol=atol,
-        max_at=check.max_abs_at[1:] if check.max_abs_at else None,
-        **{field: getattr(check, field) for field in same},
-    )
-
-
 def tensor_diffs(
     reference: Mapping[str, Array],
     test: Mapping[str, Array],
@@ -358,9 +312,21 @@ def tensor_diffs(
 ) -> tuple[TensorDiff, ...]:
     """Compare outputs by name; an output that only one side has is noted."""
     found = []
+    same = ("close", "max_abs", "mean_abs", "rel_l2", "sqnr_db", "cosine", "bias", "note")
     for name in dict.fromkeys((*reference, *test)):
-        own, other = reference.get(name, np.zeros(0)), test.get(name, np.zeros(0))
-        diff = tensor_diff(own, other, name=name, rtol=rtol, atol=atol)
+        tally = OutputTally(name, rtol=rtol, atol=atol, classes=False)
+        rows = (side.get(name, np.zeros(0))[None] for side in (reference, test))
+        tally.add(*rows, start=0)
+        check = tally.result()
+        diff = TensorDiff(
+            name=name,
+            elements=check.elements,
+            nonfinite=check.nan + check.inf,
+            rtol=rtol,
+            atol=atol,
+            max_at=check.max_abs_at[1:] if check.max_abs_at else None,
+            **{field: getattr(check, field) for field in same},
+        )
         if name not in reference or name not in test:
             side = "other side" if name in reference else "reference"
             diff = diff.having(close=None, note=f"the {side} does not have it")
@@ -414,10 +380,18 @@ class ClassTally:
             shared = pairs.any(axis=2).sum(axis=1)
             self._jaccard += float((shared / (2 * TOP - shared)).sum())
         # Divergence of the probabilities.
-        as_is = [are_probabilities(each) for each in (a, b)]
-        known = zip(self._are_probabilities, as_is, strict=True)
-        self._are_probabilities = [before and now for before, now in known]
-        p, q = (_log_probabilities(e, as_is=s) for e, s in zip((a, b), as_is, strict=True))
+        logs = []  # of probabilities, none below that of the least: KL stays finite
+        for side, scores in enumerate((a, b)):
+            as_is = are_probabilities(scores)
+            self._are_probabilities[side] &= as_is
+            if as_is:
+                logs.append(np.log(np.maximum(scores, LEAST)))
+                continue
+            top = scores.max(axis=1, keepdims=True)
+            shifted = scores - np.where(np.isfinite(top), top, 0.0)
+            total = np.maximum(np.exp(shifted).sum(axis=1, keepdims=True), LEAST)
+            logs.append(np.maximum(shifted - np.log(total), np.log(LEAST)))
+        p, q = logs
         kl = np.maximum((np.exp(p) * (p - q)).sum(axis=1), 0.0)
         self._kl += float(kl.sum())
         self._kl_max = max(self._kl_max, float(kl.max(initial=0.0)))
@@ -462,16 +436,6 @@ def ranking(scores: AnyArray, count: int) -> NDArray[np.int64]:
     return np.asarray(order[:, :count], np.int64)
 
 
-def _log_probabilities(scores: Floats, *, as_is: bool) -> Floats:
-    """Compute ln of probabilities, none below ln of the least: KL stays finite."""
-    if as_is:
-        return np.asarray(np.log(np.maximum(scores, LEAST)), np.float64)
-    top = scores.max(axis=1, keepdims=True)
-    shifted = scores - np.where(np.isfinite(top), top, 0.0)
-    logs = shifted - np.log(np.maximum(np.exp(shifted).sum(axis=1, keepdims=True), LEAST))
-    return np.asarray(np.maximum(logs, np.log(LEAST)), np.float64)
-
-
 def pair_outputs(
     reference: Mapping[str, object], candidate: Mapping[str, object]
 ) -> dict[str, str]:
@@ -504,41 +468,32 @@ def rule_from_text(text: str) -> CheckRule:
     try:
         condition = condition_from_text(match["rest"] if match else text, names=METRICS)
     except UsageError as problem:
-        raise UsageError(
-            f"--expect {text!r} cannot be read: {problem.message}",
-            facts=problem.facts,
-            fix=problem.fix
-            or "write it like 'max_abs<=0.1', 'argmax_match>=99%' or 'logits: kl<0.01'",
-        ) from None
+        message = f"--expect {text!r} cannot be read: {problem.message}"
+        fix = "write it like 'max_abs<=0.1', 'argmax_match>=99%' or 'logits: kl<0.01'"
+        raise UsageError(message, facts=problem.facts, fix=problem.fix or fix) from None
     output = match["output"].strip() if match else None
     return CheckRule(text=text.strip(), condition=condition, output=output)
 
 
 def broken_rules(rules: Iterable[CheckRule], checks: Iterable[OutputCheck]) -> list[str]:
-    """List the conditions that are not met, with the values; unknown ones do not meet them.
-
-    A condition that applies to no output would always hold, so it counts as broken.
-    """
+    """List the conditions that are not met; what is unknown or applies to no output counts too."""
     broken = []
     every = list(checks)
     for rule in rules:
-        applied, names = False, list(rule.condition.names)
-        for check in every:
-            if rule.output is not None and rule.output != check.output:
-                continue
-            row = worst_numbers([check])
+        names = list(rule.condition.names)
+        own = [check for check in every if rule.output in (None, check.output)]
+        rows = [(check, worst_numbers([check])) for check in own]
+        rows = [(check, row) for check, row in rows if check.note or {*names} <= {*row}]
+        for check, row in rows:
             if check.note:
-                applied = True
                 broken.append(f"{rule.text}: {check.output} could not be compared: {check.note}")
-            elif set(names) <= set(row):
-                applied = True
-                if not holds(rule.condition, row):
-                    unknown = unknown_names(rule.condition, row)
-                    known = ", ".join(f"{n} {row[n]:.6g}" for n in names if n not in unknown)
-                    missing = f"no {', '.join(unknown)}" if unknown else ""
-                    values = " and ".join(filter(None, (known, missing)))
-                    broken.append(f"{rule.text}: {check.output} has {values}")
-        if not applied:
+            elif not holds(rule.condition, row):
+                unknown = unknown_names(rule.condition, row)
+                known = ", ".join(f"{n} {row[n]:.6g}" for n in names if n not in unknown)
+                missing = f"no {', '.join(unknown)}" if unknown else ""
+                values = " and ".join(filter(None, (known, missing)))
+                broken.append(f"{rule.text}: {check.output} has {values}")
+        if not rows:
             broken.append(f"{rule.text}: {rule.output or 'no output'} has no {', '.join(names)}")
     return broken
 
@@ -592,8 +547,7 @@ class Checked(ShortView, Value, frozen=True, kw_only=True):
     items: int
     inputs_sha256: str
     preparation: dict[str, Scalar] = {}
-    floor: tuple[OutputCheck, ...] | None = None
-    """The reference against itself; ``None`` when it was run once."""
+    floor: tuple[OutputCheck, ...] | None = None  # the reference against itself, if run twice
     floor_reason: str | None = None
     files: tuple[str, ...] = ()
     failed: tuple[Failed, ...] = ()

@@ -19,17 +19,14 @@ from trtbench.core.spec import Value
 Bools = NDArray[np.bool_]
 Whole = NDArray[np.int64]
 
-BLOCK = 256
-"""Boxes that are compared with each other at a time: many per call of numpy, in little memory."""
+BLOCK = 256  # boxes that are compared at a time: many per call of numpy, in little memory
 THRESHOLDS = np.linspace(0.5, 0.95, 10)
 RECALLS = np.linspace(0.0, 1.0, 101)
-AT_75 = 5
-"""Index of 0.75 among the thresholds."""
+AT_75 = 5  # index of 0.75 among the thresholds
 SIZES = {"": (0.0, 1e10), "small": (0.0, 32.0**2), "medium": (32.0**2, 96.0**2),
          "large": (96.0**2, 1e10)}  # fmt: skip
 """Areas in pixels of the image, both ends included; the empty name is all of them."""
-MOST_DETECTIONS = 100
-"""Per image and class."""
+MOST_DETECTIONS = 100  # per image and class
 RECALL_AT = (1, 10, 100)
 
 
@@ -52,13 +49,9 @@ def letterbox_of(
     """Fit (height, width) into a target; returns the geometry and the size inside the frame."""
     scale = min(target[0] / size[0], target[1] / size[1])
     high, wide = (max(1, round(side * scale)) for side in size)
-    geometry = Letterbox(
-        scale_x=wide / size[1],
-        scale_y=high / size[0],
-        left=(target[1] - wide) // 2 if centred else 0,
-        top=(target[0] - high) // 2 if centred else 0,
-    )
-    return geometry, (high, wide)
+    left, top = ((target[1] - wide) // 2, (target[0] - high) // 2) if centred else (0, 0)
+    scales = {"scale_x": wide / size[1], "scale_y": high / size[0]}
+    return Letterbox(left=left, top=top, **scales), (high, wide)
 
 
 def corners_from_centres(boxes: AnyArray) -> Floats:
@@ -151,30 +144,11 @@ def match_detections(similar: Floats, *, ignored: Bools, crowd: Bools) -> tuple[
     return hits, passed
 
 
-def precision_and_recall(right: Floats, wrong: Floats, truths: float) -> tuple[Floats, Floats]:
-    """Compute precision at 101 recalls, and the largest recall, of detections with the best first.
-
-    ``right`` and ``wrong`` are [thresholds, detections], how often each counts.
-    """
-    hits, misses = np.cumsum(right, axis=1), np.cumsum(wrong, axis=1)
-    recall = hits / truths
-    precision = hits / (hits + misses + np.spacing(1))
-    envelope = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
-    values = np.zeros((len(right), len(RECALLS)))
-    for level, (own, highest) in enumerate(zip(recall, envelope, strict=True)):
-        places = np.searchsorted(own, RECALLS, side="left")
-        inside = places < len(highest)
-        values[level, inside] = highest[places[inside]]
-    largest = recall[:, -1] if recall.shape[1] else np.zeros(len(right))
-    return values, np.asarray(largest)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Objects:
     """The objects of one image: annotated, or detected."""
 
-    boxes: Floats
-    """[objects, 4]: x, y, width, height, in pixels of the image."""
+    boxes: Floats  # [objects, 4]: x, y, width, height, in pixels of the image
     classes: Whole
     scores: Floats
     areas: Floats
@@ -187,14 +161,11 @@ class BoxMatches:
 
     scores: Floats
     classes: Whole
-    ranks: Whole
-    """Of a detection among those of its image and class, from 0."""
-    hits: Bools
-    """[sizes, thresholds, detections]"""
+    ranks: Whole  # of a detection among those of its image and class, from 0
+    hits: Bools  # [sizes, thresholds, detections]
     ignored: Bools
     truths: Whole
-    counted: Bools
-    """[sizes, truths]: no crowd, and of the size."""
+    counted: Bools  # [sizes, truths]: no crowd, and of the size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,10 +174,8 @@ class ClassScores:
 
     number: int
     truths: float
-    precision: Floats
-    """[thresholds, recalls]"""
-    recall: dict[int, Floats]
-    """By detections per image: [thresholds]."""
+    precision: Floats  # [thresholds, recalls]
+    recall: dict[int, Floats]  # by detections per image: [thresholds]
 
 
 def boxes_from_corners(
@@ -226,10 +195,7 @@ def boxes_from_corners(
 
 
 def overlaps(found: Objects, truth: Objects) -> Floats:
-    """Compute intersection over union of every detection with every truth.
-
-    With a crowd it is the part of the detection that lies in it.
-    """
+    """Compute IoU of every detection with every truth; with a crowd, the part that lies in it."""
     corners = [
         np.concatenate([each.boxes[:, :2], each.boxes[:, :2] + each.boxes[:, 2:]], axis=1)
         for each in (found, truth)
@@ -310,9 +276,19 @@ class BoxTally:
             weight = counts[self._image[part]]
             hits, ignored = self._hits[view][:, part], self._ignored[view][:, part]
             right, wrong = weight * (hits & ~ignored), weight * (~hits & ~ignored)
-            precision, _ = precision_and_recall(right, wrong, truths)
             within = {most: self._ranks[part] < most for most in at}
             recall = {most: right[:, in_].sum(axis=1) / truths for most, in_ in within.items()}
+            # Precision at 101 recalls; the best detections come first.
+            good, bad = np.cumsum(right, axis=1), np.cumsum(wrong, axis=1)
+            reached = good / (good + bad + np.spacing(1))
+            envelope = np.maximum.accumulate(reached[:, ::-1], axis=1)[:, ::-1]
+            precision = np.zeros((len(right), len(RECALLS)))
+            for level, (own_recall, highest) in enumerate(
+                zip(good / truths, envelope, strict=True)
+            ):
+                places = np.searchsorted(own_recall, RECALLS, side="left")
+                inside = places < len(highest)
+                precision[level, inside] = highest[places[inside]]
             found.append(
                 ClassScores(number=int(number), truths=truths, precision=precision, recall=recall)
             )
@@ -356,25 +332,12 @@ MOST_PEOPLE = 20
 class People:
     """The people of one image: as annotated, or as found."""
 
-    keypoints: Floats
-    """[people, points, 3]: x, y, and visibility or confidence."""
+    keypoints: Floats  # [people, points, 3]: x, y, and visibility or confidence
     boxes: Floats
     areas: Floats
     scores: Floats
-    ignored: Bools
-    """Annotated crowds, and people without a labelled point."""
+    ignored: Bools  # annotated crowds, and people without a labelled point
     crowd: Bools
-
-
-@dataclass(frozen=True, kw_only=True)
-class Matches:
-    """What matching one image gave, for every threshold."""
-
-    scores: Floats
-    hits: Bools
-    """[thresholds, detections]"""
-    ignored: Bools
-    people: int
 
 
 def default_sigmas(points: int) -> tuple[float, ...]:
@@ -401,38 +364,29 @@ def oks_matrix(found: People, truth: People, sigmas: Sequence[float]) -> Floats:
     return result
 
 
-def match(found: People, truth: People, sigmas: Sequence[float]) -> Matches:
-    """Match the detections of one image with its people, at every threshold."""
+def match(found: People, truth: People, sigmas: Sequence[float]) -> BoxMatches:
+    """Match the detections of one image with its people, at every threshold: one class and size."""
     order = np.argsort(-found.scores, kind="stable")[:MOST_PEOPLE]
     oks = oks_matrix(found, truth, sigmas)[order]
     hits, passed = match_detections(oks, ignored=truth.ignored[None], crowd=truth.crowd)
-    return Matches(
+    return BoxMatches(
         scores=found.scores[order],
-        hits=hits[0],
-        ignored=passed[0],
-        people=int((~truth.ignored).sum()),
+        classes=np.zeros(len(order), np.int64),
+        ranks=np.arange(len(order)),
+        hits=hits,
+        ignored=passed,
+        truths=np.zeros(len(truth.ignored), np.int64),
+        counted=~truth.ignored[None],
     )
 
 
 def average_precision(
-    matches: Sequence[Matches], *, weights: AnyArray | None = None
+    matches: Sequence[BoxMatches], *, weights: AnyArray | None = None
 ) -> dict[str, float]:
     """Compute AP, AP50, AP75 and AR over images, each counted as often as its weight says."""
-    counts = np.ones(len(matches)) if weights is None else np.asarray(weights, np.float64)
-    people = float(sum(w * each.people for w, each in zip(counts, matches, strict=True)))
+    people = BoxTally(matches).by_class(weights=weights, at=(MOST_PEOPLE,))
     if not people:
         return dict.fromkeys(("AP", "AP50", "AP75", "AR"), float("nan"))
-    scores = np.concatenate([each.scores for each in matches])
-    order = np.argsort(-scores, kind="stable")
-    weight = np.repeat(counts, [len(each.scores) for each in matches])[order]
-    hits = np.concatenate([each.hits for each in matches], axis=1)[:, order]
-    ignored = np.concatenate([each.ignored for each in matches], axis=1)[:, order]
-    precision, recall = precision_and_recall(
-        weight * (hits & ~ignored), weight * (~hits & ~ignored), people
-    )
-    return {
-        "AP": float(precision.mean()),
-        "AP50": float(precision[0].mean()),
-        "AP75": float(precision[AT_75].mean()),
-        "AR": float(recall.mean()),
-    }
+    precision, recall = people[0].precision, people[0].recall[MOST_PEOPLE]
+    values = {"AP": precision, "AP50": precision[0], "AP75": precision[AT_75], "AR": recall}
+    return {name: float(value.mean()) for name, value in values.items()}

@@ -8,7 +8,7 @@ named, because a number without it is only as good as the guess.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from trtbench.core.errors import refuse_unknown
 from trtbench.core.properties import (
@@ -22,14 +22,12 @@ from trtbench.core.properties import (
 from trtbench.core.run import UNKNOWN, Fact, RunRecord, gpu_of, precision_of
 from trtbench.core.spec import Value
 
-CLOCK_TOLERANCE = 0.01
-"""SM clocks further apart than 1 % are another condition (nvbench compares in cycles)."""
+CLOCK_TOLERANCE = 0.01  # SM clocks further apart are another condition
 
 _FURTHER = re.compile(
     r"[._-](?:engine|plan|trt|onnx|pt|pth|prototxt|caffemodel|uff|fp32|fp16|bf16|fp8|int8|int4|tf32"
     r"|best|half|float|qat|ptq|b\d+|bs\d+|batch_?\d+|static|dynamic|sim|simplified|opt)$"
-)
-"""Endings that distinguish builds of one network."""
+)  # endings that distinguish builds of one network
 
 
 def refuse_unknown_keys(accept: Collection[str]) -> None:
@@ -67,66 +65,58 @@ class Difference(Value, frozen=True, kw_only=True):
         return known is not None and known.machine
 
 
-_Found = tuple[object, object, str, bool] | None
-"""Both values, the message, and whether it blocks a ratio."""
+_Found = tuple[object, object, str, bool] | None  # both values, the message, whether it blocks
 
 
 def differences(
     baseline: RunRecord, candidate: RunRecord, *, accept: Collection[str] = ()
 ) -> tuple[Difference, ...]:
     """List what differs between two runs; accepted keys no longer block."""
-    found = [
-        *_properties(baseline, candidate, machine=False),
-        *_conditions(baseline, candidate),
-        *_properties(baseline, candidate, machine=True),
-    ]
-    return tuple(
-        Difference(
-            key=key,
-            baseline=str(one),
-            candidate=str(other),
-            blocking=blocking and key not in accept,
-            message=f"{message} (accepted)" if key in accept else message,
-        )
-        for key, (one, other, message, blocking) in found
-    )
+    found: list[Difference] = []
+    of_machine: list[Difference] = []  # listed last
 
+    def add(to: list[Difference], key: str, values: _Found) -> None:
+        if values is not None:
+            one, other, message, blocks = values
+            accepted = key in accept
+            difference = Difference(
+                key=key,
+                baseline=str(one),
+                candidate=str(other),
+                blocking=blocks and not accepted,
+                message=f"{message} (accepted)" if accepted else message,
+            )
+            to.append(difference)
 
-def _properties(
-    a: RunRecord, b: RunRecord, *, machine: bool
-) -> Iterator[tuple[str, tuple[object, object, str, bool]]]:
-    """Compare what is declared; some properties are compared by a function of their own."""
+    # What is declared; some properties are compared by a function of their own.
     for each in PROPERTIES:
-        if each.compare is None or each.condition or each.machine is not machine:
+        if each.compare is None or each.condition:
             continue
+        one, other = each.read(baseline), each.read(candidate)
+        said = each.said or f"different {each.words}: {{}} against {{}}"
+        values: _Found = None
         if each.name in _OWN:
-            if (found := _OWN[each.name](a, b)) is not None:
-                yield each.name, found
-            continue
-        one, other = each.read(a), each.read(b)
-        if one is not None and other is not None and one != other:
-            said = each.said or f"different {each.words}: {{}} against {{}}"
-            yield each.name, (one, other, said.format(one, other), each.compare == "block")
-
-
-def _conditions(
-    a: RunRecord, b: RunRecord
-) -> Iterator[tuple[str, tuple[object, object, str, bool]]]:
-    for key in dict.fromkeys((*a.conditions, *b.conditions)):
+            values = _OWN[each.name](baseline, candidate)
+        elif one is not None and other is not None and one != other:
+            values = (one, other, said.format(one, other), each.compare == "block")
+        add(of_machine if each.machine else found, each.name, values)
+    for key in dict.fromkeys((*baseline.conditions, *candidate.conditions)):
         known = property_named(key)
         if known is not None and not known.condition:
             continue  # compared by what ran
-        left, right = a.conditions.get(key), b.conditions.get(key)
+        left, right = baseline.conditions.get(key), candidate.conditions.get(key)
         one, other, words = _text(left), _text(right), key.replace("_", " ")
         missing = any(x is None or x.source == "unknown" or x.value is None for x in (left, right))
         if left is None or right is None or missing:
             if known is not None and known.questioned:
-                yield key, (one, other, f"{words} was not recorded on one side", False)
+                add(found, key, (one, other, f"{words} was not recorded on one side", False))
         elif left.value != right.value:
             message = (known.said if known else None) or f"{words} {one} against {other}"
             if "implied" in (left.source, right.source):
                 message += " (as the version implies, not as anyone recorded)"
-            yield key, (one, other, message, known is not None and known.compare == "block")
+            blocks = known is not None and known.compare == "block"
+            add(found, key, (one, other, message, blocks))
+    return (*found, *of_machine)
 
 
 def blocking_reasons(found: Collection[Difference], *, metric: str) -> str | None:
@@ -136,11 +126,7 @@ def blocking_reasons(found: Collection[Difference], *, metric: str) -> str | Non
 
 
 def across_devices(baseline: RunRecord, candidate: RunRecord) -> str | None:
-    """Name the two devices of runs that cannot be measured side by side any more.
-
-    Runs that were imported are all there is of them; a ratio is made, and labelled as this.
-    ``None`` for runs of one device, and for two that were measured here and can be again.
-    """
+    """Name the two devices of runs of which one was imported: their ratio is labelled as this."""
     records = (baseline, candidate)
     if all(record.provenance == "measured" for record in records):
         return None

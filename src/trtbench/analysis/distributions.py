@@ -12,10 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
-TWO_SIDED_ALPHA = 0.05
-"""Order-statistic intervals are two-sided 95 %."""
-MOST_TERMS = 20_000
-"""Of the continued fraction; the square root of the larger parameter is enough."""
+TWO_SIDED_ALPHA = 0.05  # order-statistic intervals are two-sided 95 %
+MOST_TERMS = 20_000  # of the continued fraction; the square root of the larger parameter is enough
 
 
 @lru_cache(maxsize=256)
@@ -32,8 +30,6 @@ def t_quantile(p: float, *, df: float) -> float:
     while high - low > 1e-13 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if _t_upper(middle, df) > 1 - p else (low, middle)
-        if middle in (low, high) and low == high:
-            break
     return (low + high) / 2
 
 
@@ -98,10 +94,7 @@ def incomplete_beta(x: float, a: float, b: float) -> float:
 
 
 def samples_needed(q: float) -> int:
-    """Count the independent samples for which a two-sided interval of a quantile exists.
-
-    Below it the interval would reach past the largest (or smallest) sample.
-    """
+    """Count the independent samples for which a two-sided interval of a quantile exists."""
     return math.ceil(math.log(TWO_SIDED_ALPHA / 2) / math.log(max(q, 1 - q)))
 
 
@@ -125,7 +118,7 @@ def interval_ranks(n: int, q: float, alpha: float = TWO_SIDED_ALPHA) -> tuple[in
 def _last(holds: Callable[[int], bool], *, near: float, high: int) -> int:
     """Find the last integer in (0, high] for which a monotone test holds; 0 if none.
 
-    Beginning where it is likely to be: the test is dear, and a blind search asks it often.
+    Beginning where it is likely to be: the test is expensive.
     """
     low, step = min(max(int(near), 0), high), 4
     while low > 0 and not holds(low):
@@ -145,18 +138,14 @@ def _last(holds: Callable[[int], bool], *, near: float, high: int) -> int:
 
 
 TRIM = 0.2
-FEWEST_TRIMMED = 8
-"""Below this, trimming costs more degrees of freedom than outliers cost precision."""
-LEVEL = 0.99
-"""Comparisons are judged at 99 %, so that one in a hundred equal pairs may look different."""
+FEWEST_TRIMMED = 8  # below this, trimming costs more than outliers do
+LEVEL = 0.99  # one in a hundred equal pairs may look different
 
 DETECTABLE_FACTOR = {
     3: 7.33, 4: 3.72, 5: 2.63, 6: 2.11, 8: 2.30, 10: 1.70, 15: 1.18, 20: 0.95, 30: 0.73, 40: 0.62
 }  # fmt: skip
-"""Effect found in 80 % of comparisons at 99 %, in standard deviations of a launch's effect.
-
-For Yuen's test of so many launches, by simulation (``benchmarks/stats.py --detectable``).
-"""
+"""Effect that so many launches find in 80 % of comparisons, in standard deviations; simulated
+(``benchmarks/stats.py --detectable``)."""
 
 
 @dataclass(frozen=True)
@@ -168,9 +157,12 @@ class Trimmed:
     df: float
     count: int
 
+    def half_width(self, level: float = LEVEL) -> float:
+        return t_quantile((1 + level) / 2, df=self.df) * self.error
+
     def interval(self, *, level: float = LEVEL) -> tuple[float, float]:
         """Compute the t-interval of the mean."""
-        half = t_quantile((1 + level) / 2, df=self.df) * self.error
+        half = self.half_width(level)
         return self.mean - half, self.mean + half
 
     @property
@@ -213,27 +205,11 @@ def difference(before: Sequence[float], after: Sequence[float]) -> Trimmed | Non
 
 def detectable_effect(effects: Sequence[float]) -> float | None:
     """Take the smallest relative effect found in 80 % of comparisons with launches like these."""
-    if len(effects) < 3:
+    launches, known = len(effects), sorted(DETECTABLE_FACTOR)
+    if launches < 3:
         return None
-    spread = float(np.std(np.asarray(effects), ddof=1))
-    return math.expm1(detectable_factor(len(effects)) * spread)
-
-
-def detectable_factor(launches: int) -> float:
-    """Compute the factor for a number of launches, between the simulated ones by square roots."""
-    known = sorted(DETECTABLE_FACTOR)
-    if launches >= known[-1]:
-        return DETECTABLE_FACTOR[known[-1]] * math.sqrt(known[-1] / launches)
     factors = [math.log(DETECTABLE_FACTOR[k]) for k in known]
-    return math.exp(float(np.interp(math.log(launches), np.log(known), factors)))
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjust probabilities for the number of comparisons (Holm's step-down)."""
-    order = np.argsort(np.asarray(p_values), kind="stable")
-    adjusted = [0.0] * len(p_values)
-    running = 0.0
-    for position, index in enumerate(order.tolist()):
-        running = max(running, min(1.0, (len(p_values) - position) * p_values[index]))
-        adjusted[index] = running
-    return adjusted
+    factor = math.exp(float(np.interp(math.log(launches), np.log(known), factors)))
+    if launches >= known[-1]:
+        factor = DETECTABLE_FACTOR[known[-1]] * math.sqrt(known[-1] / launches)
+    return math.expm1(factor * float(np.std(np.asarray(effects), ddof=1)))

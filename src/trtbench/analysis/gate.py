@@ -34,7 +34,6 @@ from trtbench.core.units import (
 from trtbench.layers.join import join_layers
 from trtbench.layers.table import EngineFacts, Layer, LayerTable, facts_from_run, fits, total_s
 
-RuleSign = Literal["<", "<=", ">", ">="]
 Outcome = Literal["pass", "fail", "unclear"]
 
 _HOLDS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
@@ -46,10 +45,17 @@ EXAMPLE = "p99<5ms, gpu.median<=0.2ms or throughput>=100/s"
 
 def rules_from_text(text: str) -> tuple[GateRule, ...]:
     """Read ``p99<5ms``, ``gpu.median<=0.2ms`` or several that ``and`` joins, a rule for each."""
-    if is_expectation(text):
+    # One about layers or jitter is an expectation, not about a run's times.
+    words = {match.group() for match in re.finditer(r"[A-Za-z_]+", _CALL.sub(" ", text))}
+    if _CALL.search(text) or words & {"jitter", "layers", "conversions"}:
         return (rule_from_expectation(text),)
+
+    def kind(name: str) -> Kind:
+        metric, statistic = metric_from_name(name)
+        return "share" if statistic == "cov" else "rate" if metric in RATES else "time"
+
     condition = condition_from_text(
-        text.strip(), names=lambda name: bool(metric_from_name(name)), kinds=_kind
+        text.strip(), names=lambda name: bool(metric_from_name(name)), kinds=kind
     )
     limits = limits_of(condition)
     if not limits or any(x.sign not in _HOLDS or not 0 <= x.value < math.inf for x in limits):
@@ -60,16 +66,11 @@ def rules_from_text(text: str) -> tuple[GateRule, ...]:
     rules = []
     for own, each in zip(written, limits, strict=True):
         metric, statistic = metric_from_name(each.name)
-        sign = cast(RuleSign, each.sign)
+        sign = cast(Literal["<", "<=", ">", ">="], each.sign)
         rules.append(
             GateRule(text=own, metric=metric, statistic=statistic, relation=sign, limit=each.value)
         )
     return tuple(rules)
-
-
-def _kind(name: str) -> Kind:
-    metric, statistic = metric_from_name(name)
-    return "share" if statistic == "cov" else "rate" if metric in RATES else "time"
 
 
 def slowdown_rule(limit: float, *, metric: str = "headline") -> GateRule:
@@ -102,11 +103,9 @@ def rules_from_table(
         elif isinstance(value, list) and len(value) == 2 and all(isinstance(v, str) for v in value):
             found += rules_from_text(f"{name}>={value[0]} and {name}<={value[1]}")
         else:
-            raise UsageError(
-                f"{where}: {name} is neither a rule nor a range",
-                facts={"found": value},
-                fix=f'{name} = "<5ms" or {name} = ["4ms", "6ms"]',
-            )
+            fix = f'{name} = "<5ms" or {name} = ["4ms", "6ms"]'
+            problem = f"{where}: {name} is neither a rule nor a range"
+            raise UsageError(problem, facts={"found": value}, fix=fix)
     return tuple(found)
 
 
@@ -135,10 +134,7 @@ def evaluate(
     verdicts: Mapping[str, Verdict] | None = None,
     run: Run | None = None,
 ) -> tuple[GateResult, ...]:
-    """Evaluate every rule; ``verdicts`` are by metric, for the rules against a baseline.
-
-    ``run`` is for what is expected of layers.
-    """
+    """Evaluate every rule on a summary, on verdicts by metric, or on the layers of a run."""
     return tuple(_evaluate(rule, summary, verdicts or {}, run) for rule in rules)
 
 
@@ -236,7 +232,7 @@ def slowdown_result(rule: GateRule, verdict: Verdict | None) -> GateResult:
 
 
 def passed(results: Sequence[GateResult], *, on_unclear: Literal["fail", "pass"] = "fail") -> bool:
-    """Whether all rules hold; unclear ones as asked."""
+    """Whether all rules hold; unclear ones as requested."""
     allowed = ("pass", "unclear") if on_unclear == "pass" else ("pass",)
     return all(result.outcome in allowed for result in results)
 
@@ -246,26 +242,15 @@ def _unclear(rule: GateRule, message: str, *, needed: int | None = None) -> Gate
 
 
 FUNCTIONS: Mapping[str, Kind] = {"count": "count", "share": "share", "time": "time"}
-"""Expectations on layers, ``share(precision=int8)>=80%``: layers that fit; their part; their time.
-
-Inside the brackets stand a kind or an ONNX operator, a pattern of names, or ``key=value``, joined
-by commas. What is not known makes an expectation unclear, never met.
-"""
+"""Of layers that fit a kind, an operator, a pattern or ``key=value``, joined by commas."""
 QUANTITIES: Mapping[str, Kind] = {
     **dict.fromkeys(("sum", "gpu", "host", "latency", "conversions"), "time"),
     "jitter": "share",
     "layers": "count",
 }
 KEYS = ("kind", "precision", "role", "operator", "name", "asked", "bound", "region")
-EXPECTED = "count(Einsum)>=1, share(precision=int8)>=80% or jitter<5%"
 
 _CALL = re.compile(r"\b(?P<function>[a-z]+)\((?P<arguments>[^()<>!]*)\)")
-
-
-def is_expectation(text: str) -> bool:
-    """Whether a rule is about layers or jitter, not about a run's times."""
-    names = {match.group() for match in re.finditer(r"[A-Za-z_]+", _CALL.sub(" ", text))}
-    return bool(_CALL.search(text)) or bool(names & {"jitter", "layers", "conversions"})
 
 
 def expectation_from_text(text: str) -> Condition:
@@ -284,10 +269,10 @@ def expectation_from_text(text: str) -> Condition:
     try:
         return condition_from_text(text.strip(), names=kinds, kinds=kinds, functions=FUNCTIONS)
     except UsageError as problem:
+        fix = "write it like count(Einsum)>=1, share(precision=int8)>=80% or jitter<5%"
+        reason = {"reason": problem.message}
         raise UsageError(
-            f"the expectation {text!r} cannot be read",
-            facts={"reason": problem.message},
-            fix=f"write it like {EXPECTED}",
+            f"the expectation {text!r} cannot be read", facts=reason, fix=fix
         ) from None
 
 
@@ -342,28 +327,26 @@ def _value(function: str, arguments: str, table: LayerTable) -> float | None:
     keys = {each.partition("=")[0].strip() for each in conditions if "=" in each}
     if not table.detailed and keys & {"kind", "precision", "bound", "asked"}:
         return None
-    found = [layer for layer in table.layers if all(_fits(layer, each) for each in conditions)]
+
+    def meets(layer: Layer, condition: str) -> bool:
+        key, equals, wanted = (part.strip() for part in condition.partition("="))
+        if not equals:
+            key = "name" if any(sign in condition for sign in "*?/") else ""
+            wanted = condition
+        if key == "name":
+            return fits(layer, wanted)
+        word, operators = wanted.lower(), [each.lower() for each in layer.operators]
+        if key not in ("", "operator"):
+            return word == str(getattr(layer, key) or "").lower()
+        return word in operators or (not key and word == (layer.kind or "").lower())
+
+    found = [layer for layer in table.layers if all(meets(layer, each) for each in conditions)]
     if function == "count":
         return float(len(found))
     total = table.total_s
     if total is None or function == "time":
         return None if total is None else total_s(found)
     return total_s(found) / total if total else None
-
-
-def _fits(layer: Layer, condition: str) -> bool:
-    key, equals, wanted = (part.strip() for part in condition.partition("="))
-    if not equals:
-        key = "name" if any(sign in condition for sign in "*?/") else ""
-        wanted = condition
-    if key == "name":
-        return fits(layer, wanted)
-    word, operators = wanted.lower(), [each.lower() for each in layer.operators]
-    if key == "operator":
-        return word in operators
-    if key:
-        return word == str(getattr(layer, key) or "").lower()
-    return word == (layer.kind or "").lower() or word in operators
 
 
 class Suite(NamedTuple):
@@ -378,23 +361,21 @@ class Suite(NamedTuple):
 def junit_from_suites(
     suites: Sequence[Suite], *, on_unclear: Literal["fail", "pass"] = "fail"
 ) -> str:
-    """Write JUnit XML: a rule is a test case; unclear is a failure or skipped, as asked."""
+    """Write JUnit XML: a rule is a test case; unclear is a failure or skipped, as requested."""
     made = []
     for name, results, seconds, error in suites:
-        count = Counter(result.outcome for result in results)
-        unclear = {"failures": 0, "skipped": 0}
-        unclear["failures" if on_unclear == "fail" else "skipped"] = count["unclear"]
+        count, classname = Counter(result.outcome for result in results), xml_text(name)
+        skipped = count["unclear"] if on_unclear == "pass" else 0
         suite = ElementTree.Element(
             "testsuite",
-            name=xml_text(name),
+            name=classname,
             tests=str(len(results) + (error is not None)),
-            failures=str(count["fail"] + unclear["failures"]),
+            failures=str(count["fail"] + count["unclear"] - skipped),
             errors=str(int(error is not None)),
-            skipped=str(unclear["skipped"]),
+            skipped=str(skipped),
             time=f"{seconds:.3f}",
         )
         made.append(suite)
-        classname = xml_text(name)
         if error is not None:
             case = ElementTree.SubElement(suite, "testcase", classname=classname, name="measured")
             ElementTree.SubElement(case, "error", message=xml_text(error))

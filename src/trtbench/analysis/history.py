@@ -1,8 +1,4 @@
-"""Where levels change: within the times of a run, and in a series of runs over time.
-
-One search serves both. Of a run it shows whether it reached a steady state; of a series which
-runs belong together, where the level changed, and what else changed then.
-"""
+"""Where levels change: within the times of a run, and in a series of runs over time."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ import numpy as np
 from trtbench.analysis.distributions import t_two_sided_p
 from trtbench.core.properties import history_settings, inputs_of, protocol_of
 from trtbench.core.run import RunRecord, gpu_of, precision_of
-from trtbench.core.samples import Column, IterationTimes
+from trtbench.core.samples import Column
 from trtbench.core.spec import Value
 from trtbench.core.units import instant_from_text
 
@@ -30,31 +26,21 @@ r is what remains about the cuts of a coarse search, because a fine one explains
 Calibrated on AR(1) series: at most 2 % false up to a correlation of 0.3; a step of 3 % is found in
 99 % of series of 300 and more, and of 100 if the noise is 1 % (88 % at 2 %).
 """
-LEAST_CORRELATED = 20
-"""With fewer points nothing is known of their correlation."""
-RESOLUTION = 5e-4
-"""Noise below this share of the level is a coarse clock's; changes so small never count."""
+LEAST_CORRELATED = 20  # with fewer points nothing is known of their correlation
+RESOLUTION = 5e-4  # noise below this share is a coarse clock's; such changes never count
 CLEAN_WINDOW = 200
-CLEAN_WIDTH = 3.0
-"""Points further from the local median than 3 (p90 - p10) are disturbances, not levels."""
+CLEAN_WIDTH = 3.0  # points further off than 3 (p90 - p10) are disturbances, not levels
 MOST_BLOCKS, LEAST_BLOCKS = 500, 20
-CORRELATED = 0.3
-"""Above it blocks are enlarged first, as long as enough of them remain."""
-EQUAL_SHARE = 0.01
-"""Segment means closer than 1 % are the same."""
+CORRELATED = 0.3  # above it blocks are enlarged first, as long as enough of them remain
+EQUAL_SHARE = 0.01  # segment means closer than 1 % are the same
 
 P = 0.001
 LEAST_CHANGE = 0.02
-LEAST_POINTS = 5
-"""On each side: fewer cannot distinguish a new level from a bad day."""
-CONFIRM = 2
-"""Further points that must come in before a change counts as confirmed."""
-NEAR = 2
-"""A change found earlier is the same one when it lies within so many points."""
-AROUND = 5
-"""Points on each side of a change whose surroundings are compared."""
-TELLING = 0.8
-"""A fact describes a level when it holds for so large a part of these points."""
+LEAST_POINTS = 5  # on each side: fewer cannot distinguish a new level from a bad day
+CONFIRM = 2  # further points that must come in before a change counts as confirmed
+NEAR = 2  # a change found earlier is the same one when it lies within so many points
+AROUND = 5  # points on each side of a change whose surroundings are compared
+TELLING = 0.8  # a fact describes a level when it holds for so large a part of these points
 
 SteadyKind = Literal["flat", "warm-up", "slowdown", "no steady state"]
 
@@ -121,10 +107,8 @@ class Segmentation(Value, frozen=True, kw_only=True):
 
     kind: SteadyKind
     changes: tuple[int, ...]
-    means: tuple[float, ...]
-    """Level of each segment in seconds; one more than changes."""
-    steady_from: int
-    """Iteration from which the level equals that of the end."""
+    means: tuple[float, ...]  # level of each segment in seconds; one more than changes
+    steady_from: int  # iteration from which the level equals that of the end
     count: int
     block: int
 
@@ -133,11 +117,6 @@ class Segmentation(Value, frozen=True, kw_only=True):
         """Largest distance of a segment from the last, relative to the last."""
         last = self.means[-1] if self.means else 0.0
         return max((abs(m - last) / last for m in self.means), default=0.0) if last else 0.0
-
-
-def segment_launches(times: IterationTimes) -> list[Segmentation]:
-    """Segment every launch of the headline."""
-    return [segment(part) for part in times.by_launch(times.headline)]
 
 
 def segment(column: Column) -> Segmentation:
@@ -182,11 +161,9 @@ class ChangePoint(Value, frozen=True, kw_only=True):
     index: int
     before: float
     after: float
-    change: float
-    """Relative: 0.1 is 10 % more."""
+    change: float  # relative: 0.1 is 10 % more
     p: float
-    confirmed: bool
-    """Whether it was there already when the series was ``CONFIRM`` points shorter."""
+    confirmed: bool  # whether it was there already when the series was ``CONFIRM`` points shorter
 
 
 def change_points(values: Sequence[float] | Column) -> tuple[ChangePoint, ...]:
@@ -236,13 +213,11 @@ def _sure_cuts(logs: Column) -> list[int]:
 
 def _welch_p(before: Column, after: Column) -> float:
     """How likely a difference of means like this is where there is none."""
-    n, m = len(before), len(after)
     spread = [float(part.var(ddof=1)) / len(part) for part in (before, after)]
-    error = sum(spread)
-    gap = float(after.mean() - before.mean())
+    error, gap = sum(spread), float(after.mean() - before.mean())
     if error <= 0:
         return 1.0 if gap == 0 else 0.0
-    df = error**2 / (spread[0] ** 2 / (n - 1) + spread[1] ** 2 / (m - 1))
+    df = error**2 / (spread[0] ** 2 / (len(before) - 1) + spread[1] ** 2 / (len(after) - 1))
     return t_two_sided_p(gap / math.sqrt(error), df=df)
 
 
@@ -356,9 +331,8 @@ def series_from_points(key: SeriesKey, points: Sequence[Point]) -> Series:
     changes = []
     for at, ((begin, cut), (_, end)) in zip(found, pairwise(stretches), strict=True):
         around = usable[max(begin, cut - AROUND) : cut], usable[cut : min(end, cut + AROUND)]
-        first = usable[cut]
-        shifted = causes(*around)
-        changes.append(HistoryChange(at=at, run=first.run, created=first.created, causes=shifted))
+        run, created = usable[cut].run, usable[cut].created
+        changes.append(HistoryChange(at=at, run=run, created=created, causes=causes(*around)))
     return Series(key=key, points=tuple(usable), changes=tuple(changes))
 
 
@@ -389,9 +363,10 @@ def causes(before: Sequence[Point], after: Sequence[Point]) -> tuple[ShiftCause,
         value, count = counts.most_common(1)[0] if counts else ("", 0)
         return value if count >= TELLING * len(points) and count else None
 
-    found = []
-    for name in dict.fromkeys(name for point in (*before, *after) for name in point.facts):
-        old, new = usual(before, name), usual(after, name)
-        if old is not None and new is not None and old != new:
-            found.append(ShiftCause(name=name, before=old, after=new))
-    return tuple(found)
+    names = dict.fromkeys(name for point in (*before, *after) for name in point.facts)
+    sides = [(name, usual(before, name), usual(after, name)) for name in names]
+    return tuple(
+        ShiftCause(name=name, before=old, after=new)
+        for name, old, new in sides
+        if old is not None and new is not None and old != new
+    )

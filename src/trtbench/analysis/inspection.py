@@ -13,10 +13,8 @@ from trtbench.analysis.onnx_graph import (
 )
 from trtbench.core.results import ShortView
 from trtbench.core.run import Scalar
-from trtbench.core.samples import EngineGraph, LayerInfo, LayerProfile, TensorInfo
+from trtbench.core.samples import EngineGraph, LayerProfile, TensorInfo
 from trtbench.core.spec import TensorSpec, Value
-
-_NUMPY = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
 
 
 class InspectionTable(Value, frozen=True, kw_only=True):
@@ -36,15 +34,7 @@ class Inspection(ShortView, Value, frozen=True, kw_only=True):
     outputs: tuple[TensorSpec, ...] = ()
     summary: InspectionTable | None = None
     layers: InspectionTable | None = None
-    """What an engine takes of a GPU, part by part, and how many fit; facts have it in words."""
     notes: tuple[str, ...] = ()
-
-
-def first_layers(found: Inspection, top: int | None) -> Inspection:
-    """With the first so many nodes or layers; ``None`` keeps all."""
-    if top is None or found.layers is None:
-        return found
-    return found.having(layers=found.layers.having(rows=found.layers.rows[:top]))
 
 
 def inspection_from_onnx(model: OnnxModel, cost: ModelCost, *, path: str) -> Inspection:
@@ -107,7 +97,13 @@ def inspection_from_graph(graph: EngineGraph, *, path: str) -> Inspection:
     kinds, weights = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     rows = []
     for each in graph.layers:
-        kind, precision = each.type or "unknown", layer_precision(each)
+        # The type that it returns, with the type it takes where the two differ.
+        taken = next((tensor.dtype for tensor in each.inputs if tensor.dtype), None)
+        given = next((tensor.dtype for tensor in each.outputs if tensor.dtype), None)
+        precision = given or taken or "unknown"
+        if taken and given and taken != given:
+            precision = f"{taken} to {given}"
+        kind = each.type or "unknown"
         kinds[kind, precision] += 1
         weights[kind, precision] += each.weights_count or 0
         output = "x".join(map(str, each.outputs[0].dimensions)) if each.outputs else None
@@ -142,22 +138,14 @@ def edges_of(graph: EngineGraph) -> tuple[tuple[TensorSpec, ...], tuple[TensorSp
     made = {each.name: each for layer in graph.layers for each in layer.outputs}
     inputs = [read[name] for name in graph.io_tensors if name in read and name not in made]
     outputs = [made[name] for name in graph.io_tensors if name in made]
-    return tuple(map(_edge, inputs)), tuple(map(_edge, outputs))
+    names = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
 
+    def edge(tensor: TensorInfo) -> TensorSpec:
+        dims = tuple(None if dim < 0 else dim for dim in tensor.dimensions)
+        dtype = tensor.dtype or "unknown"
+        return TensorSpec(name=tensor.name, dtype=names.get(dtype, dtype), shape=dims)
 
-def _edge(tensor: TensorInfo) -> TensorSpec:
-    dims = tuple(None if dim < 0 else dim for dim in tensor.dimensions)
-    dtype = tensor.dtype or "unknown"
-    return TensorSpec(name=tensor.name, dtype=_NUMPY.get(dtype, dtype), shape=dims)
-
-
-def layer_precision(layer: LayerInfo) -> str:
-    """The type a layer returns, with the type it takes where the two differ."""
-    taken = next((each.dtype for each in layer.inputs if each.dtype), None)
-    given = next((each.dtype for each in layer.outputs if each.dtype), None)
-    if taken and given and taken != given:
-        return f"{taken} to {given}"
-    return given or taken or "unknown"
+    return tuple(map(edge, inputs)), tuple(map(edge, outputs))
 
 
 def parameters_of(graph: EngineGraph) -> int | None:
@@ -170,17 +158,14 @@ def inspection_from_profile(profile: LayerProfile, *, path: str) -> Inspection:
     """Describe the times of layers."""
     rows = tuple((each.name, each.average_s, each.median_s, each.share) for each in profile.layers)
     slowest = sorted(profile.layers, key=lambda each: -each.average_s)[:10]
-    return Inspection(
-        kind="profile",
-        path=path,
-        facts={
-            "layers": len(profile.layers),
-            "iterations": profile.count,
-            "sum_s": sum(each.average_s for each in profile.layers),
-        },
-        summary=InspectionTable(
-            columns=("slowest", "average_s", "share"),
-            rows=tuple((each.name, each.average_s, each.share) for each in slowest),
-        ),
-        layers=InspectionTable(columns=("name", "average_s", "median_s", "share"), rows=rows),
+    facts: dict[str, Scalar] = {
+        "layers": len(profile.layers),
+        "iterations": profile.count,
+        "sum_s": sum(each.average_s for each in profile.layers),
+    }
+    summary = InspectionTable(
+        columns=("slowest", "average_s", "share"),
+        rows=tuple((each.name, each.average_s, each.share) for each in slowest),
     )
+    layers = InspectionTable(columns=("name", "average_s", "median_s", "share"), rows=rows)
+    return Inspection(kind="profile", path=path, facts=facts, summary=summary, layers=layers)

@@ -13,34 +13,24 @@ from itertools import pairwise
 
 import numpy as np
 
-from trtbench.analysis.distributions import samples_needed
 from trtbench.analysis.summary import effective_samples_at, nearest_rank, order_interval
 from trtbench.core.conditions import condition_from_text, limits_of
 from trtbench.core.errors import UsageError
 from trtbench.core.run import Decision, LoadSearch, RatePoint, Run, Slo, Window
 from trtbench.core.samples import Column
 
-LOOKS = (2, 4, 8)
-"""Windows after which a rate is looked at; more often would be to wait for luck."""
-LEAST_QUERIES = 400
-"""Of a window: waiting comes in clusters, and few queries show none of them whole."""
-WIDER = 3
-"""Clusters are counted among this many times the queries above the percentile too: those above
-it alone are so few that they may look scattered."""
-SERVED = 0.95
-"""Less of what was offered, and a queue that grows, is overload, whatever the latencies."""
+LOOKS = (2, 4, 8)  # windows after which a rate is looked at; more often would be to wait for luck
+LEAST_QUERIES = 400  # of a window: waiting comes in clusters, which must be seen whole
+WIDER = 3  # clusters are also counted among so many times the queries above the percentile
+SERVED = 0.95  # less than this, and a queue that grows, is overload, whatever the latencies
 RESOLUTION, COARSEST = 0.05, 0.01
 """The search ends when the rates on both sides of the bound are this close, of the upper one or of
 the highest to be tried: a hundredth of what a model can do is worth no hours."""
-HALVINGS = 6
-"""Where 1/64 of what the model can do breaks the bound too, no rate will keep it."""
-CURVE = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)
-"""Parts of the capacity that the curve shows, whether or not the search came by."""
-NEAR = 0.08
-"""Of the capacity: a part this near to a rate that was measured is not measured again."""
+HALVINGS = 6  # where 1/64 of what the model can do breaks the bound too, no rate will keep it
+CURVE = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)  # parts of the capacity that the curve shows
+NEAR = 0.08  # of the capacity: a part this near to a rate that was measured is not measured again
 MEANING = "95 %, windows in fresh processes pooled, effective samples counted"
-MOST_PERCENT = 99.99
-"""A window has 36 888 queries for it."""
+MOST_PERCENT = 99.99  # a window has 36 888 queries for it
 EXAMPLE = "--slo 'p99<10ms'"
 _PERCENTILE = re.compile(r"(?:host\.)?(?:median|p(\d+(?:\.\d+)?))", re.I)
 
@@ -60,17 +50,8 @@ def slo_from_text(text: str) -> Slo:
             facts={"percentiles": f"one of median, p90, p99, p99.9, ... up to p{MOST_PERCENT:g}"},
             fix=EXAMPLE,
         )
-    return Slo(
-        text=text.strip(),
-        statistic=f"p{percent:g}",
-        q=round(percent / 100, 9),
-        limit_s=limits[0].value,
-    )
-
-
-def queries_needed(slo: Slo) -> int:
-    """Count the queries a window has at the least, so that two can tell the percentile."""
-    return max(LEAST_QUERIES, samples_needed(slo.q))
+    q = round(percent / 100, 9)
+    return Slo(text=text.strip(), statistic=f"p{percent:g}", q=q, limit_s=limits[0].value)
 
 
 def point_from_windows(
@@ -117,40 +98,33 @@ def point_from_runs(runs: Sequence[Run]) -> RatePoint:
     """Put stored runs at one rate together; without a bound only overload is refused."""
     slo = Slo(text="", statistic="p99", q=0.99, limit_s=math.inf)
     columns = [run.times.host for run in runs if run.times.host is not None]
-    windows = [window_from_run(run) for run in runs]
     rate = runs[0].record.spec.rate_hz or 0.0
-    return point_from_windows(rate, windows, columns, slo, least=1)
+    return point_from_windows(rate, [*map(window_from_run, runs)], columns, slo, least=1)
 
 
 def window_from_run(run: Run) -> Window:
-    """Take what a run of the protocol server tells of its load."""
+    """Take what a run of the protocol server shows of its load."""
     facts = run.record.facts
     rates = {name: float(facts.get(name) or 0.0) for name in ("offered_hz", "achieved_hz")}
     late, grows = float(facts.get("late_share") or 0.0), facts.get("queue_grows")
-    if grows is None:  # too few queries to tell by how long they waited
+    if grows is None:  # too few queries to see it in how long they waited
         grows = rates["achieved_hz"] < SERVED * rates["offered_hz"]
     return Window(run=run.id, queue_grows=bool(grows), late_share=late, **rates)
 
 
 def next_rate(search: LoadSearch, *, most_hz: float) -> float | None:
-    """Choose the rate to measure next: halves between kept and broken, then the rest of the curve.
-
-    What stays unclear counts as broken: the answer errs on the safe side.
-    """
+    """Choose the next rate: halves between kept and not kept, then the rest of the curve."""
     if not search.points and most_hz < search.capacity_hz:
-        return most_hz  # somebody asked about this one
+        return most_hz  # this one was requested
     broken = [each.rate_hz for each in search.points if each.decision != "accepted"]
     low, high = search.highest_hz or 0.0, min([most_hz, *broken])
     settled = low >= most_hz or high - low <= max(RESOLUTION * high, COARSEST * most_hz)
     hopeless = not low and high < most_hz / 2**HALVINGS
     if not settled and not hopeless:
         return (low + high) / 2
-    for part in CURVE:
-        rate = part * most_hz
-        near = NEAR * most_hz
-        if all(abs(rate - each.rate_hz) > near for each in search.points):
-            return rate
-    return None
+    near, curve = NEAR * most_hz, (part * most_hz for part in CURVE)
+    rests = (x for x in curve if all(abs(x - each.rate_hz) > near for each in search.points))
+    return next(rests, None)
 
 
 def with_point(search: LoadSearch, point: RatePoint, *, most_hz: float) -> LoadSearch:
@@ -164,24 +138,19 @@ def with_point(search: LoadSearch, point: RatePoint, *, most_hz: float) -> LoadS
     ]
     highest = kept[-1] if kept else None
     refused = [each.rate_hz for each in points if each.decision == "refused"]
+    # The rate at which the percentile reaches the bound, between two that were measured: what is
+    # left of the capacity is about as one over the latency.
+    limit_s, crossing = search.slo.limit_s, None
+    for below, above in pairwise(points):
+        if crossing is None and below.percentile_s < limit_s <= above.percentile_s:
+            speeds = (1 / below.percentile_s, 1 / limit_s, 1 / above.percentile_s)
+            part = (speeds[0] - speeds[1]) / (speeds[0] - speeds[2])
+            crossing = below.rate_hz + part * (above.rate_hz - below.rate_hz)
     return search.having(
         points=points,
         highest_hz=highest,
         next_hz=broken[0] if broken else None,
         broken_hz=refused[0] if refused else None,
-        likely_hz=crossing(points, search.slo.limit_s),
+        likely_hz=crossing,
         at_least=highest is not None and highest >= most_hz,
     )
-
-
-def crossing(points: Sequence[RatePoint], limit_s: float) -> float | None:
-    """Find the rate at which the percentile reaches a bound, between two that were measured.
-
-    What is left of the capacity is about as one over the latency, so that is what is drawn out.
-    """
-    for below, above in pairwise(points):
-        if below.percentile_s < limit_s <= above.percentile_s:
-            speeds = (1 / below.percentile_s, 1 / limit_s, 1 / above.percentile_s)
-            part = (speeds[0] - speeds[1]) / (speeds[0] - speeds[2])
-            return below.rate_hz + part * (above.rate_hz - below.rate_hz)
-    return None

@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 
-from trtbench.core.results import NodeGroup, TypeRange
+from trtbench.core.results import NodeGroup
 
 Restored = frozenset[int]
-Loss = tuple[float, ...]
-"""What is compared first stands first; less is better."""
+Loss = tuple[float, ...]  # what is compared first stands first; less is better
 
-MOST_IN_PAIRS = 8
-"""Parts of the highest rank that are tried two by two where more than two were needed."""
-MANY_ZEROED, MANY_BEYOND = 0.25, 0.001
-"""Shares from which a range explains a loss."""
-SMALLEST = 2.0**-14
-"""Of FP16's normal numbers: smaller values lose digits, if they are not zero."""
-
-
-def in_order_of_suspicion(keys: Sequence[tuple[bool, float]]) -> list[int]:
-    """Order parts: those that lose finite values first, in their order, then by added drift."""
-    return sorted(range(len(keys)), key=lambda part: (not keys[part][0], -keys[part][1]))
-
-
-def one_by_one(order: Sequence[int], try_it: Callable[[Restored], Loss | None]) -> dict[int, Loss]:
-    """Restore each part alone, the most suspected first; ends when time is up."""
-    found: dict[int, Loss] = {}
-    for part in order:
-        loss = try_it(frozenset({part}))
-        if loss is None:
-            break
-        found[part] = loss
-    return found
+MOST_IN_PAIRS = 8  # parts of the highest rank that are tried two by two at the end
+LIMITS = {"FP16": 65504.0, "BF16": 3.3895313892515355e38}  # the largest magnitudes
+SMALLEST = 2.0**-14  # of FP16's normal numbers: smaller values lose digits, if they are not zero
 
 
 def bisect(count: int, try_it: Callable[[Restored], Loss | None]) -> dict[int, Loss]:
@@ -99,27 +79,11 @@ def fewest(
     return chosen, True
 
 
-def joined(pairs: Collection[tuple[int, int]], count: int) -> list[list[int]]:
-    """Group parts that have to be restored together; each group in order."""
-    group = list(range(count))
-    for a, b in pairs:
-        low, high = sorted((group[a], group[b]))
-        group = [low if each == high else each for each in group]
-    return [[part for part in range(count) if group[part] == each] for each in sorted(set(group))]
-
-
-def has_outliers(values: TypeRange) -> bool:
-    """Return whether a scale for a few large values leaves too little for the others."""
-    return values.type not in ("FP16", "BF16") and values.zeroed >= MANY_ZEROED
-
-
-def telling_range(group: NodeGroup) -> TypeRange | None:
-    """Choose the range that explains the loss of a group; ``None`` where none does."""
-    floats = [each for each in group.ranges if each.type in ("FP16", "BF16")]
-    over = [each for each in floats if each.beyond]
-    small = [each for each in floats if each.type == "FP16" and 0 < each.largest < SMALLEST]
-    if over or small:
-        return (over or small)[0]
-    quantized = (each for each in group.ranges if each.type not in ("FP16", "BF16"))
-    odd = [e for e in quantized if e.zeroed >= MANY_ZEROED or e.beyond >= MANY_BEYOND]
-    return max(odd, key=lambda each: max(each.zeroed, 10 * each.beyond), default=None)
+def cause(group: NodeGroup) -> str | None:
+    """Say what the low type cannot hold of the values behind a group; ``None`` where it can."""
+    limit, largest = LIMITS.get(group.type), group.largest
+    if limit is not None and largest > limit:
+        return f"overflows {group.type}: {largest:.6g} > {limit:.6g}"
+    if group.type == "FP16" and 0 < largest < SMALLEST:
+        return f"is too small for FP16: largest {largest:.2g}"
+    return f"loses finite values in {group.type}" if group.first_nonfinite else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -38,8 +38,7 @@ class OnnxTensor(Value, frozen=True, kw_only=True):
 
     name: str
     dtype: str | None = None
-    shape: tuple[int | str | None, ...] | None = None
-    """``None`` when inference could not even tell the rank."""
+    shape: tuple[int | str | None, ...] | None = None  # ``None``: not even the rank is known
     weight: bool = False
 
     @property
@@ -65,16 +64,14 @@ class OnnxNode(Value, frozen=True, kw_only=True):
     name: str
     op: str
     domain: str = ""
-    inputs: tuple[OnnxTensor, ...] = ()
-    """An optional input that is left out has the empty name."""
+    inputs: tuple[OnnxTensor, ...] = ()  # an optional input that is left out has the empty name
     outputs: tuple[OnnxTensor, ...] = ()
     attributes: dict[str, Attribute] = {}
-    quantized: str | None = None
-    """Type of its data inputs behind DequantizeLinear, where all of them are."""
+    quantized: str | None = None  # type behind DequantizeLinear, where all inputs have one
 
     @property
     def precision(self) -> str:
-        """What it is computed in, as far as the file tells: ``fp16``, ``int8 (Q/DQ)``, ..."""
+        """What it is computed in, as far as the file shows: ``fp16``, ``int8 (Q/DQ)``, ..."""
         if self.quantized is not None:
             return f"{short_dtype(self.quantized)} (Q/DQ)"
         edges = [*self.inputs, *self.outputs]
@@ -93,13 +90,11 @@ class OnnxModel(Value, frozen=True, kw_only=True):
     ir_version: int
     producer: str | None
     metadata: dict[str, str]
-    parameters: int
-    """Elements of all stored weights; scales, zero points, indices and shapes are not counted."""
+    parameters: int  # of all stored weights, without scales, zero points and shapes
     weight_bytes: int
     weights_by_type: dict[str, int]
     external_files: tuple[str, ...] = ()
-    assumed: dict[str, int] = {}
-    """Values that open dimensions were given for the estimates."""
+    assumed: dict[str, int] = {}  # values that open dimensions were given for the estimates
     notes: tuple[str, ...] = ()
 
     @property
@@ -150,8 +145,7 @@ class ModelCost(Value, frozen=True, kw_only=True):
     nodes: tuple[NodeCost, ...]
     flops: int
     traffic_bytes: int
-    fused_bytes: Count
-    """Weights, inputs and outputs alone: the traffic if everything between stayed on chip."""
+    fused_bytes: Count  # weights, inputs and outputs: all else stays on chip
     unknown: tuple[str, ...] = ()
 
 
@@ -167,12 +161,10 @@ def cost_from_model(model: OnnxModel) -> ModelCost:
     fused = _total([model.weight_bytes, *(edge.size_bytes for edge in edges)])
     if fused is not None and all(node.traffic_bytes is not None for node in nodes):
         fused = min(fused, traffic)  # of a table that is looked up, only some rows are read
+    flops = sum(node.flops or 0 for node in nodes)
+    unknown = tuple(dict.fromkeys(node.op for node in nodes if node.flops is None))
     return ModelCost(
-        nodes=nodes,
-        flops=sum(node.flops or 0 for node in nodes),
-        traffic_bytes=traffic,
-        fused_bytes=fused,
-        unknown=tuple(dict.fromkeys(node.op for node in nodes if node.flops is None)),
+        nodes=nodes, flops=flops, traffic_bytes=traffic, fused_bytes=fused, unknown=unknown
     )
 
 
@@ -204,106 +196,67 @@ def cost_from_node(node: OnnxNode) -> NodeCost:
 
 def flops_of(node: OnnxNode) -> Count:
     """Operations of one node; ``None`` when its kind or its shapes are unknown."""
-    if node.op in _NO_ARITHMETIC:
+    op, attributes, inputs = node.op, node.attributes, node.inputs
+    taken, outputs = (
+        tensors[0].elements if tensors else None for tensors in (inputs, node.outputs)
+    )
+    dims = [each.dims for each in inputs]
+    first, second, third = [*dims, None, None, None][:3]
+
+    def bias(index: int) -> int:
+        return (outputs or 0) if len(inputs) > index and inputs[index].name else 0
+
+    each: int | None = None  # for every element that comes out
+    if op in _NO_ARITHMETIC:
         return 0
-    if node.op in _EACH_OUTPUT:
-        return _times(_EACH_OUTPUT[node.op], _size(node.outputs))
-    if node.op in _EACH_INPUT:
-        return _times(_EACH_INPUT[node.op], _size(node.inputs))
-    rule = _RULES.get(node.op)
-    return rule(node) if rule else None
-
-
-def _conv(node: OnnxNode) -> Count:
-    """Count a dot product over C/g channels and the kernel for every output element.
-
-    A transposed one has M/g channels and the kernel for every input element.
-    """
-    quantized, transposed = node.op == "QLinearConv", node.op == "ConvTranspose"
-    weight = _dims(node.inputs, 3 if quantized else 1)
-    places, outputs = _size(node.inputs if transposed else node.outputs), _size(node.outputs)
-    if weight is None or places is None or outputs is None:
-        return None
-    return 2 * places * math.prod(weight[1:]) + _bias(node, 8 if quantized else 2, outputs)
-
-
-def _matmul(node: OnnxNode) -> Count:
-    left, outputs = _dims(node.inputs, 0), _size(node.outputs)
-    if not left or outputs is None or (node.op == "Gemm" and len(left) != 2):
-        return None
-    inner = left[0] if node.op == "Gemm" and node.attributes.get("transA") else left[-1]
-    return 2 * outputs * inner + (_bias(node, 2, outputs) if node.op == "Gemm" else 0)
-
-
-def _bias(node: OnnxNode, index: int, outputs: int) -> int:
-    return outputs if len(node.inputs) > index and node.inputs[index].name else 0
-
-
-def _einsum(node: OnnxNode) -> Count:
-    """Count a multiply-add for every combination of indices; a single input needs no product."""
-    terms = str(node.attributes.get("equation", "")).replace(" ", "").split("->")[0].split(",")
-    if "." in "".join(terms) or len(terms) != len(node.inputs):
-        return None
-    sizes: dict[str, int] = {}
-    for term, tensor in zip(terms, node.inputs, strict=True):
-        if tensor.dims is None or len(tensor.dims) != len(term):
+    if op in _EACH_INPUT:
+        return None if taken is None else _EACH_INPUT[op] * taken
+    if op in _EACH_OUTPUT:
+        each = _EACH_OUTPUT[op]
+    elif op in ("Sum", "Mean", "Max", "Min"):  # over n tensors
+        each = max(1, len(inputs) - 1)
+    elif op in ("AveragePool", "MaxPool", "LpPool"):
+        kernel = attributes.get("kernel_shape")
+        each = int(math.prod(kernel)) if isinstance(kernel, tuple) else None
+    elif op in ("Resize", "Upsample"):  # linear blends two values per scaled axis, cubic four
+        ways = {"nearest": 0, "linear": 7, "cubic": 35}
+        each = ways.get(str(attributes.get("mode", "nearest")))
+    elif op in ("Conv", "ConvInteger", "QLinearConv", "ConvTranspose"):
+        # A dot product over C/g channels and the kernel for every output element; a transposed
+        # one has M/g channels and the kernel for every input element.
+        weight = (dims[3] if len(dims) > 3 else None) if op == "QLinearConv" else second
+        places = taken if op == "ConvTranspose" else outputs
+        if weight is None or places is None or outputs is None:
             return None
-        sizes.update(zip(term, tensor.dims, strict=True))
-    return math.prod(sizes.values()) * (2 if len(terms) > 1 else 1)
-
-
-def _attention(node: OnnxNode) -> Count:
-    """Count scores and weighted sum: 2·B·H·S·T·(d + e), as in 4·B·H·S²·d when all are alike."""
-    query, key, value = (_dims(node.inputs, index) for index in range(3))
-    if query is None or key is None or value is None:
-        return None
-    heads = node.attributes.get("q_num_heads")
-    if len(query) == 4:
-        heads, shared = query[1], key[1]
-        rows, columns, wide, deep = query[2], key[2], query[3], value[3]
-    elif isinstance(heads, int) and isinstance(node.attributes.get("kv_num_heads"), int):
-        shared = int(str(node.attributes["kv_num_heads"]))
-        rows, columns = query[1], key[1]
-        wide, deep = query[2] // heads, value[2] // shared
-    else:
-        return None
-    return 2 * query[0] * int(heads) * rows * columns * (wide + deep)
-
-
-def _recurrent(node: OnnxNode) -> Count:
-    """Count input and state products of every gate, step and direction."""
-    data, weight, state = (_dims(node.inputs, index) for index in range(3))
-    if data is None or weight is None or state is None:
-        return None
-    return 2 * data[0] * data[1] * (math.prod(weight) + math.prod(state))
-
-
-def _pool(node: OnnxNode) -> Count:
-    kernel = node.attributes.get("kernel_shape")
-    return _times(math.prod(kernel), _size(node.outputs)) if isinstance(kernel, tuple) else None  # type: ignore[arg-type]
-
-
-def _resize(node: OnnxNode) -> Count:
-    """Count what blends: linear two values per scaled axis, cubic four; nearest only copies."""
-    each = {"nearest": 0, "linear": 7, "cubic": 35}.get(str(node.attributes.get("mode", "nearest")))
-    return _times(each, _size(node.outputs)) if each is not None else None
-
-
-def _combine(node: OnnxNode) -> Count:
-    """Sum, Mean, Max and Min over n tensors take n - 1 operations for each element."""
-    return _times(max(1, len(node.inputs) - 1), _size(node.outputs))
-
-
-def _dims(tensors: tuple[OnnxTensor, ...], index: int) -> tuple[int, ...] | None:
-    return tensors[index].dims if len(tensors) > index else None
-
-
-def _size(tensors: tuple[OnnxTensor, ...]) -> Count:
-    return tensors[0].elements if tensors else None
-
-
-def _times(each: int, count: Count) -> Count:
-    return None if count is None else each * count
+        return 2 * places * math.prod(weight[1:]) + bias(8 if op == "QLinearConv" else 2)
+    elif op in ("MatMul", "MatMulInteger", "QLinearMatMul", "Gemm"):
+        if not first or outputs is None or (op == "Gemm" and len(first) != 2):
+            return None
+        inner = first[0] if op == "Gemm" and attributes.get("transA") else first[-1]
+        return 2 * outputs * inner + (bias(2) if op == "Gemm" else 0)
+    elif op == "Einsum":
+        # A multiply-add for every combination of indices; a single input needs no product.
+        terms = str(attributes.get("equation", "")).replace(" ", "").split("->")[0].split(",")
+        if "." in "".join(terms) or len(terms) != len(inputs):
+            return None
+        sizes: dict[str, int] = {}
+        for term, shape in zip(terms, dims, strict=True):
+            if shape is None or len(shape) != len(term):
+                return None
+            sizes.update(zip(term, shape, strict=True))
+        return math.prod(sizes.values()) * (2 if len(terms) > 1 else 1)
+    elif op == "Attention" and first is not None and second is not None and third is not None:
+        # Scores and weighted sum: 2·B·H·S·T·(d + e), as in 4·B·H·S²·d when all are alike.
+        heads, shared = (attributes.get(name) for name in ("q_num_heads", "kv_num_heads"))
+        if len(first) == 4:
+            return 2 * first[0] * first[1] * first[2] * second[2] * (first[3] + third[3])
+        if isinstance(heads, int) and isinstance(shared, int):
+            wide = first[2] // heads + third[2] // shared
+            return 2 * first[0] * heads * first[1] * second[1] * wide
+    elif op in ("LSTM", "GRU", "RNN") and first and second is not None and third is not None:
+        # Input and state products of every gate, step and direction.
+        return 2 * first[0] * first[1] * (math.prod(second) + math.prod(third))
+    return None if each is None or outputs is None else each * outputs
 
 
 def _words(text: str) -> frozenset[str]:
@@ -315,22 +268,10 @@ def _total(parts: Iterable[Count]) -> Count:
     return None if any(part is None for part in found) else sum(part or 0 for part in found)
 
 
-_RULES: dict[str, Callable[[OnnxNode], Count]] = {
-    **dict.fromkeys(("Conv", "ConvInteger", "QLinearConv", "ConvTranspose"), _conv),
-    **dict.fromkeys(("MatMul", "MatMulInteger", "QLinearMatMul", "Gemm"), _matmul),
-    "Einsum": _einsum,
-    "Attention": _attention,
-    **dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent),
-    **dict.fromkeys(("AveragePool", "MaxPool", "LpPool"), _pool),
-    **dict.fromkeys(("Resize", "Upsample"), _resize),
-    **dict.fromkeys(("Sum", "Mean", "Max", "Min"), _combine),
-}
-
 _VIEWS = _words(
     "Constant ConstantOfShape DequantizeLinear Flatten Identity QuantizeLinear Reshape Shape Size "
     "Squeeze Unsqueeze"
-)
-"""No byte of a tensor moves; an engine makes Q/DQ pairs part of their neighbours."""
+)  # no byte of a tensor moves; an engine makes Q/DQ pairs part of their neighbours
 
 _PICKS = _words("Gather GatherElements GatherND Slice")
 
@@ -344,8 +285,7 @@ _NO_ARITHMETIC = (
         "RandomUniformLike QuantizeLinear DequantizeLinear DynamicQuantizeLinear "
         "Where And Or Not Xor Equal Greater GreaterOrEqual Less LessOrEqual IsNaN IsInf"
     )
-)
-"""Moves, chooses, compares, or only says how a tensor is stored."""
+)  # moves, chooses, compares, or only says how a tensor is stored
 
 _EACH_OUTPUT = {
     **dict.fromkeys(
@@ -363,8 +303,7 @@ _EACH_OUTPUT = {
     **dict.fromkeys(("RMSNormalization", "LpNormalization", "MeanVarianceNormalization"), 4),
     "LRN": 8,
     "GridSample": 7,
-}
-"""Operations for each element that comes out: a function counts as one, a formula as its steps."""
+}  # operations for each element that comes out: a function counts as one, a formula as its steps
 
 _EACH_INPUT = {
     **dict.fromkeys(
@@ -376,17 +315,14 @@ _EACH_INPUT = {
     ),
     **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum"), 2),
     "ReduceLogSumExp": 3,
-}
-"""Operations for each element that goes in."""
+}  # operations for each element that goes in
 
 
 PREFIX = "trtbench."
 RANDOM = "random"
-RANDOM_DATA = "random data"
-"""What every note about such scales says, on whatever is made from them."""
+RANDOM_DATA = "random data"  # what every note about such scales says, on whatever is made from them
 
-PREPARATION = "preparation"
-"""How images for calibration were prepared, as JSON."""
+PREPARATION = "preparation"  # how images for calibration were prepared, as JSON
 
 KEYS = (
     "step", "precision", "method", "calibration", "calibration_sha256", "source_sha256",

@@ -1,9 +1,4 @@
-"""How two sides take turns: how many queries, blocks and bursts, and in which order.
-
-Light, because every worker that takes turns imports it; what comes of it is judged elsewhere.
-
-When to begin measuring: whether times have become steady. Light: every worker imports it.
-"""
+"""How two sides take turns, and when a warm-up may end. Light: every worker imports it."""
 
 from __future__ import annotations
 
@@ -15,41 +10,30 @@ from numpy.typing import NDArray
 from trtbench.core.samples import Column
 from trtbench.core.spec import Value, Warmup
 
-TURNS_S = 0.4
-"""Seconds of pairs in one launch: more iterations in one launch hardly help, more launches do."""
+TURNS_S = 0.4  # seconds of pairs in one launch: more launches help, more pairs hardly do
 FEWEST_PAIRS, MOST_PAIRS = 8, 200
-NOISE, NOISY_S = 0.005, 1.6
-"""What pairs of one launch may leave unsure, and the seconds that may be spent on it."""
-ALONE_S = 0.1
-"""Seconds of queries alone in one launch, of both sides together."""
-BLOCK_S = 0.004
-"""Seconds of a block alone: short, so that both sides meet the same machine."""
-SHORT_S = 0.02
-"""A query as long as this does not feel what ran before it: a block of one is as alone as any."""
+NOISE, NOISY_S = 0.005, 1.6  # what pairs may leave unsure, and seconds to spend on it
+ALONE_S = 0.1  # seconds of queries alone in one launch, of both sides together
+BLOCK_S = 0.004  # seconds of a block alone: short, so that both sides meet the same machine
+SHORT_S = 0.02  # a query as long as this does not feel what ran before it
 MOST_IN_BLOCK = 50
 FEWEST_BLOCKS, MOST_BLOCKS = 2, 10
 
-BURST_S = 0.012
-"""Seconds of a burst: long beside the hand-over, short beside a drift of the clocks."""
+BURST_S = 0.012  # seconds of a burst: long beside the hand-over, short beside a drift of the clocks
 SMALLEST, LARGEST = 4, 100
-BURSTS = 4
-"""Bursts of each side in a launch: they agree within 0.1 %, launches are what varies."""
-SETTLE = 2
-"""Pairs of bursts before those that count: clocks rise, and each finds the caches as they are."""
+BURSTS = 4  # bursts of each side in a launch: they agree within 0.1 %, launches are what varies
+SETTLE = 2  # pairs of bursts before those that count: clocks rise, caches settle
 
-_TO_SD, _OF_MEDIAN = 1.4826, 1.2533
-"""From the median deviation to a standard deviation; from that of samples to that of a median."""
+_TO_SD, _OF_MEDIAN = 1.4826, 1.2533  # from MAD to deviation; from samples to their median
 
-Stretch = tuple[int, int]
-"""A side, and how many queries it runs before the other's turn."""
+Stretch = tuple[int, int]  # a side, and how many queries it runs before the other's turn
 
 
 class TurnPlan(Value, frozen=True, kw_only=True):
     """How many queries a launch holds: pairs in turn, and blocks of each side alone."""
 
     pairs: int
-    settle: int
-    """Pairs run before those that count: each side finds the caches as the other leaves them."""
+    settle: int  # pairs before those that count: caches as the other side leaves them
     blocks: int
     in_block: int
 
@@ -65,11 +49,9 @@ def plan_from_pace(pace_s: Sequence[float], *, pairs: int | None = None) -> Turn
     wanted = pairs or _within(TURNS_S / both, FEWEST_PAIRS, MOST_PAIRS)
     fewest = 1 if min(pace_s) > SHORT_S else 2
     in_block = _within(2 * BLOCK_S / both, fewest, MOST_IN_BLOCK)
+    blocks = _within(ALONE_S / (in_block * both), FEWEST_BLOCKS, MOST_BLOCKS)
     return TurnPlan(
-        pairs=wanted,
-        settle=_within(wanted / 10, 1, 10),
-        blocks=_within(ALONE_S / (in_block * both), FEWEST_BLOCKS, MOST_BLOCKS),
-        in_block=in_block,
+        pairs=wanted, settle=_within(wanted / 10, 1, 10), blocks=blocks, in_block=in_block
     )
 
 
@@ -132,18 +114,13 @@ def _within(value: float, least: int, most: int) -> int:
 
 
 WINDOW_ITERATIONS = 20
-WINDOW_S = 0.1
-"""A window is long enough for both; two in a row are compared (pyperf's rule, tightened)."""
+WINDOW_S = 0.1  # two windows in a row are compared (pyperf's rule, tightened)
 MEDIAN_TOLERANCE = 0.01
 QUARTILE_TOLERANCE = 0.05
 
 
 class WarmupWatch:
-    """Watches, while warming up, whether the times have become steady.
-
-    Feed it durations as they come; two consecutive windows must agree. It keeps only the
-    current window, so it may watch for as long as it likes.
-    """
+    """Watches, while warming up, whether the times have become steady: two windows agree."""
 
     def __init__(self, warmup: Warmup | None = None) -> None:
         self.warmup = warmup or Warmup()
@@ -161,13 +138,20 @@ class WarmupWatch:
             self.seconds += duration
             self._window.append(duration)
             self._window_s += duration
-            if len(self._window) >= WINDOW_ITERATIONS and self._window_s >= WINDOW_S:
-                self._close_window()
+            if len(self._window) < WINDOW_ITERATIONS or self._window_s < WINDOW_S:
+                continue
+            now, before = np.percentile(self._window, (25, 50, 75)), self._before
+            self.agreed = before is not None and bool(np.all(now == before))
+            if before is not None and min(before) > 0:
+                low, middle, high = np.abs(now / before - 1)
+                quartiles = max(low, high) <= QUARTILE_TOLERANCE
+                self.agreed = bool(middle <= MEDIAN_TOLERANCE and quartiles)
+            self._before, self._window, self._window_s = now, [], 0.0
         return self.steady
 
     @property
     def floor_reached(self) -> bool:
-        """Whether the least warm-up that was asked for is over."""
+        """Whether the least warm-up requested is over."""
         floor = self.warmup.floor
         return self.iterations >= (floor.iterations or 0) and self.seconds >= (floor.seconds or 0.0)
 
@@ -187,13 +171,3 @@ class WarmupWatch:
         if not self.warmup.until_steady:
             return self.floor_reached
         return self.steady or (self.capped and self.floor_reached)
-
-    def _close_window(self) -> None:
-        now = np.percentile(self._window, (25, 50, 75))
-        if self._before is not None and min(self._before) > 0:
-            low, middle, high = np.abs(now / self._before - 1)
-            self.agreed = bool(middle <= MEDIAN_TOLERANCE and max(low, high) <= QUARTILE_TOLERANCE)
-        else:
-            self.agreed = self._before is not None and bool(np.all(now == self._before))
-        self._before = now
-        self._window, self._window_s = [], 0.0

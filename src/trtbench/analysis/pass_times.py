@@ -13,11 +13,7 @@ from trtbench.core.samples import AnyArray
 from trtbench.core.spec import ModelRef, Value
 
 PARTS = ("load", "preprocess", "inference", "model", "postprocess")
-"""Columns of ``times.npz`` beside ``items``: seconds, one row per batch.
-
-inference  inputs handed over, transfers, the network, outputs back: what a caller waits for
-model      the network alone, synchronised: GPU time where a session reports it, else the call
-"""
+"""Columns of ``times.npz`` beside ``items``: seconds, one row per batch."""
 
 
 class PassPart(Value, frozen=True, kw_only=True):
@@ -38,15 +34,11 @@ class Split(Value, frozen=True, kw_only=True):
     batches: int
     warmup_batches: int
     parts: dict[str, PassPart]
-    item_parts_s: dict[str, float] = {}
-    """Median time per item of every part, over the largest batches: published numbers differ by
-    which of them they count."""
+    item_parts_s: dict[str, float] = {}  # median per item, over the largest batches
     item_batches: int = 0
     item_batch: int = 0
-    items_per_s: float | None
-    """Items over the time of inference alone."""
-    items_per_s_all: float | None
-    """Items over the time of everything, one after another."""
+    items_per_s: float | None  # items over the time of inference alone
+    items_per_s_all: float | None  # items over the time of everything, one after another
 
 
 def split_from_columns(columns: Mapping[str, AnyArray], *, warmup: float = 0.1) -> Split:
@@ -149,11 +141,9 @@ class Evaluation(ShortView, Value, frozen=True, kw_only=True):
     tables: tuple[TableValue, ...] = ()
     pictures: tuple[PictureValue, ...] = ()
     notes: tuple[str, ...] = ()
-    joined: dict[str, tuple[str, ...]] = {}
-    """Runs of the same bytes that now carry the scores, by model."""
+    joined: dict[str, tuple[str, ...]] = {}  # runs of the same bytes that carry the scores
     failed: tuple[Failed, ...] = ()
-    preparation: dict[str, Scalar] = {}
-    """What of that is the same for all models."""
+    preparation: dict[str, Scalar] = {}  # what of that is the same for all models
     findings: tuple[Finding, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
 

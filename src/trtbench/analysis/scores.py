@@ -23,8 +23,7 @@ TOLERANCES: Mapping[str, tuple[float, float]] = {
     "int8": (1e-1, 1e-2),
     "fp8": (1e-1, 1e-2),
     "best": (1e-1, 1e-2),
-}
-"""rtol and atol by precision: a few units in the last place of the type, summed over a network."""
+}  # rtol and atol by precision: a few units in the last place of the type, summed over a network
 
 USUAL_SQNR_DB: Mapping[str, float] = {
     "fp32": 80.0, "tf32": 50.0, "fp16": 50.0, "bf16": 35.0, "int8": 20.0, "fp8": 20.0,
@@ -46,8 +45,7 @@ def sqnr_from_rel_l2(rel_l2: float) -> float | None:
 
 
 LEVEL = 0.95
-_Z = 1.959963984540054
-"""Two-sided 95 % of the normal distribution."""
+_Z = 1.959963984540054  # two-sided 95 % of the normal distribution
 
 
 def rank_of_label(scores: AnyArray, labels: AnyArray) -> NDArray[np.int64]:
@@ -100,18 +98,10 @@ def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:
     p = min(1.0, 2.0 * binomial_cdf(min(lost, won), n=apart, p=0.5)) if apart else 1.0
     difference = (won - lost) / count
     half = _Z * math.sqrt(max(0.0, apart - (won - lost) ** 2 / count)) / count
-    return McNemar(
-        only_first=lost,
-        only_second=won,
-        p=p,
-        difference=difference,
-        interval=Interval(
-            low=difference - half,
-            high=difference + half,
-            level=LEVEL,
-            meaning="95 % of the difference for other examples of the same kind",
-        ),
-    )
+    low, high = difference - half, difference + half
+    meaning = "95 % of the difference for other examples of the same kind"
+    interval = Interval(low=low, high=high, level=LEVEL, meaning=meaning)
+    return McNemar(only_first=lost, only_second=won, p=p, difference=difference, interval=interval)
 
 
 def per_class(ranks: AnyArray, labels: AnyArray) -> tuple[ClassRow, ...]:
@@ -133,12 +123,9 @@ def wilson(hits: int, count: int) -> Interval:
     share, spread = hits / count, _Z**2 / count
     centre = (share + spread / 2) / (1 + spread)
     half = _Z * math.sqrt(share * (1 - share) / count + spread / (4 * count)) / (1 + spread)
-    return Interval(
-        low=max(0.0, centre - half),
-        high=min(1.0, centre + half),
-        level=LEVEL,
-        meaning="95 % for other examples of the same kind",
-    )
+    low, high = max(0.0, centre - half), min(1.0, centre + half)
+    meaning = "95 % for other examples of the same kind"
+    return Interval(low=low, high=high, level=LEVEL, meaning=meaning)
 
 
 # A depth map holds depth, inverse depth (1 / depth) or disparity (baseline times focal length /
@@ -177,8 +164,7 @@ class DepthResult(Value, frozen=True, kw_only=True):
     metrics: dict[str, float] | None
     reason: str | None = None
     valid: int = 0
-    nonfinite: int = 0
-    """Valid pixels of the truth where the prediction is not finite; they are left out."""
+    nonfinite: int = 0  # valid pixels where the prediction is not finite; left out
 
 
 def judge_map(prediction: AnyArray, truth: AnyArray, rules: DepthRules) -> DepthResult:

@@ -5,8 +5,7 @@ one model differed by 40 % at the 99th percentile on a shared virtual machine, a
 launch-level test on consecutive blocks called 11 % of equal pairs different. So the interval is
 widened by a drift bound: from recorded history where there is some, else from the table below.
 
-Two runs side by side: the rows of the evaluation toolkit's comparison; and their difference as a
-ladder, of which each rung is one condition that changes, with what the facts allow to say of it.
+Also the evaluation toolkit's comparison, and the difference of two runs condition by condition.
 """
 
 from __future__ import annotations
@@ -30,16 +29,13 @@ from trtbench.analysis.summary import (
     COMPARED_STATISTICS,
     QUANTILES,
     quantiles_of,
-    reported_columns,
     reported_rate,
-    reported_s,
     reported_statistics,
     summary_from_run,
     torch_benchmark_metrics,
 )
 from trtbench.analysis.verdict import (
     MARGIN,
-    Better,
     decide,
     incomparable,
     judge,
@@ -48,20 +44,16 @@ from trtbench.analysis.verdict import (
 )
 from trtbench.core.properties import property_named
 from trtbench.core.results import Comparison, Verdict
-from trtbench.core.run import Run, RunRecord, precision_of
-from trtbench.core.samples import Column
+from trtbench.core.run import Run, RunRecord, known_value, precision_of
+from trtbench.core.samples import DURATIONS, Column
 from trtbench.core.spec import Value
 from trtbench.core.units import text_from_fraction, text_from_seconds
 from trtbench.layers.table import EngineFacts, facts_from_run
 
-CPU_DRIFT = 0.40
-"""Adjacent launches on the CPU of a shared virtual machine, 99th percentile, measured."""
-ENQUEUE_DRIFT = 0.30
-"""GPU work launched call by call wanders by 10 to 30 % between runs."""
-GRAPH_DRIFT = 0.01
-"""Fresh processes with a CUDA graph repeat within 0.2 %; five times that for other days."""
-FEWEST_IN_HISTORY = 5
-"""Sessions that must be on record before their spread replaces the table."""
+CPU_DRIFT = 0.40  # adjacent launches on a shared virtual machine, p99, measured
+ENQUEUE_DRIFT = 0.30  # GPU work launched call by call wanders by 10 to 30 % between runs
+GRAPH_DRIFT = 0.01  # CUDA graphs repeat within 0.2 %; five times that on other days
+FEWEST_IN_HISTORY = 5  # sessions that must be on record before their spread replaces the table
 
 
 class Drift(Value, frozen=True, kw_only=True):
@@ -69,10 +61,6 @@ class Drift(Value, frozen=True, kw_only=True):
 
     bound: float
     source: str
-
-    @property
-    def log(self) -> float:
-        return math.log1p(self.bound)
 
 
 def drift_from_history(medians: Sequence[float]) -> Drift | None:
@@ -120,8 +108,7 @@ def compare_apart(
             continue
         statistic, sides = _values(metric, runs)
         bound = _drift_of(metric, baseline, candidate, known=drift)
-        better: Better = "high" if metric == "throughput" else "low"
-        verdict = _verdict_apart(*sides, metric=metric, drift=bound, better=better, margin=margin)
+        verdict = _verdict_apart(metric, sides, bound, margin=margin)
         reason = verdict.reason
         if verdict.ratio is not None:
             if printed:
@@ -138,10 +125,7 @@ def compare_apart(
 
 
 def _drift_of(metric: str, baseline: Run, candidate: Run, *, known: Drift | None) -> Drift:
-    """Bound the drift of a metric by what its times are: equal data get equal verdicts.
-
-    Latency and GPU time, for example, are equal where there are no transfers.
-    """
+    """Bound the drift of a metric by what its times are: equal data get equal verdicts."""
     runs = (baseline, candidate)
     own, names = _values(metric, runs)[1], [metric]
     for name in _shared_metrics(*runs, ()):
@@ -157,36 +141,24 @@ def _drift_of(metric: str, baseline: Run, candidate: Run, *, known: Drift | None
 
 
 def _verdict_apart(
-    baseline: Sequence[float],
-    candidate: Sequence[float],
-    *,
-    metric: str,
-    drift: Drift,
-    better: Better,
-    margin: float,
+    metric: str, sides: tuple[list[float], list[float]], drift: Drift, *, margin: float
 ) -> Verdict:
     """Judge two runs from one value per launch on each side, widened by the drift bound."""
-    if not baseline or not candidate:
+    if not all(sides):
         return incomparable(metric, reason=f"{metric} was not measured on both sides")
-    if min(*baseline, *candidate) <= 0:
+    if min(map(min, sides)) <= 0:
         return incomparable(metric, reason=f"{metric} holds times that are not positive")
-    logs = [np.log(np.asarray(side)).tolist() for side in (baseline, candidate)]
-    estimate = trimmed_difference(*logs)
+    logs = [np.log(np.asarray(side)).tolist() for side in sides]
+    estimate, widen = trimmed_difference(*logs), math.log1p(drift.bound)
     percent = f"±{100 * drift.bound:.1f} %"
     if estimate is not None:
-        return judge(
-            estimate,
-            metric=metric,
-            better=better,
-            design="apart",
-            margin=margin,
-            widen=drift.log,
-            meaning=f"99 % over launches, widened by a drift of {percent} ({drift.source})",
-        )
+        meaning = f"99 % over launches, widened by a drift of {percent} ({drift.source})"
+        how = {"widen": widen, "margin": margin}
+        return judge(estimate, metric=metric, design="apart", meaning=meaning, **how)
     # One launch on a side: only what exceeds drift counts, and nothing is ever the same.
     effect = float(np.median(logs[1]) - np.median(logs[0]))
-    low, high = effect - drift.log, effect + drift.log
-    kind, _ = decide(effect, low, high, better=better, margin=0.0)
+    low, high = effect - widen, effect + widen
+    kind, _ = decide(metric, effect, low, high, margin=0.0)
     clear = kind in ("faster", "slower")
     change = text_from_fraction(math.expm1(effect), digits=1, signed=True)
     said = f"{change} {'exceeds' if clear else 'is within'} the drift of {percent}"
@@ -197,7 +169,6 @@ def _verdict_apart(
         interval=ratio_interval(low, high, meaning=f"drift bound only: {drift.source}"),
         reason=f"one launch on a side; {said} ({drift.source})",
         launches=min(map(len, logs)),
-        launches_needed=None,
         design="apart",
     )
 
@@ -226,7 +197,11 @@ def _values(metric: str, runs: tuple[Run, Run]) -> tuple[str, tuple[list[float],
 def _launch_values(run: Run, metric: str, statistic: str) -> list[float]:
     rates = metric == "throughput"
     if not len(run.times):  # what another tool printed is one launch, whatever it was made of
-        value = reported_rate(run.record) if rates else reported_s(run.record, metric, statistic)
+        value = (
+            reported_rate(run.record)
+            if rates
+            else reported_statistics(run.record, metric).get(statistic)
+        )
         return [] if value is None else [value]
     if not rates:
         middle = np.mean if statistic == "mean" else np.median
@@ -244,11 +219,15 @@ def _launch_values(run: Run, metric: str, statistic: str) -> list[float]:
 
 def _shared_metrics(baseline: Run, candidate: Run, found: Collection[Difference]) -> list[str]:
     """List what the sides can be judged by, the headline that both have first."""
-    first, second = (
-        tuple(run.times.durations()) if len(run.times) else reported_columns(run.record)
-        for run in (baseline, candidate)
-    )
-    shared = [name for name in first if name in second]
+
+    def columns(run: Run) -> list[str]:
+        if len(run.times):
+            return [*run.times.durations()]
+        printed = {name: reported_statistics(run.record, name) for name in DURATIONS}
+        return [name for name in DURATIONS if printed[name].keys() & {"median", "mean"}]
+
+    second = columns(candidate)
+    shared = [name for name in columns(baseline) if name in second]
     headline = baseline.times.headline
     if not len(baseline.times) or not len(candidate.times):
         return [*(shared or [headline]), "throughput"]
@@ -258,8 +237,7 @@ def _shared_metrics(baseline: Run, candidate: Run, found: Collection[Difference]
 
 COMPARISON_COLUMNS = ("host", "h2d", "gpu", "d2h")
 COMPARISON_HEADER = ("metric", "pt", "engine", "engine_minus_pt", "engine_over_pt_ratio", "note")
-NEARLY_ZERO = 1e-12
-"""A denominator below this gives no ratio."""
+NEARLY_ZERO = 1e-12  # a denominator below this gives no ratio
 
 
 class CompareRow(Value, frozen=True, kw_only=True):
@@ -270,8 +248,7 @@ class CompareRow(Value, frozen=True, kw_only=True):
     engine: float | str | None
     engine_minus_pt: float | None = None
     engine_over_pt_ratio: float | None = None
-    note: str = ""
-    """Why the ratio is no evidence: not the same measurement on both sides, or too few samples."""
+    note: str = ""  # why the ratio is no evidence: other conditions, or too few samples
 
     def cells(self) -> tuple[str, ...]:
         """Write the row as its CSV does: six decimals, unknown is empty."""
@@ -281,10 +258,7 @@ class CompareRow(Value, frozen=True, kw_only=True):
 
 
 def comparison_rows(pt: Run, engine: Run) -> tuple[CompareRow, ...]:
-    """Make the rows of the trtexec evaluation toolkit's comparison, in its order.
-
-    A ratio of what was measured under other conditions is marked.
-    """
+    """Make the rows of the trtexec evaluation toolkit's comparison; notes mark unfair ratios."""
     runs = (pt, engine)
     found = differences(pt.record, engine.record)
     names = (*COMPARISON_COLUMNS, "throughput")
@@ -292,15 +266,29 @@ def comparison_rows(pt: Run, engine: Run) -> tuple[CompareRow, ...]:
     first, second = ("latency" if run.times.host is None else "host time" for run in runs)
     if first != second:
         notes["host"] = "; ".join(filter(None, (notes["host"], f"{first} against {second}")))
+    words, numbers = [], []
+    for run in runs:
+        inputs, tf32 = run.record.inputs, known_value(run.record.conditions.get("tf32"))
+        on = "On" if str(tf32).lower() in ("on", "true", "1") else "Off"
+        dtype = precision_of(run.record) or next((each.dtype for each in inputs), None)
+        words.append((dtype, "Unknown" if tf32 is None else on))
+        printed = run.record.reported
+        rate, wall = (printed.get(name) for name in ("throughput_qps", "total_host_walltime_s"))
+        if not isinstance(rate, (int, float)):
+            rate = summary_from_run(run).queries_per_s
+        if not isinstance(wall, (int, float)):
+            wall = None if run.times.host is None else float(np.sum(run.times.host))
+        numbers.append([None if each is None else float(each) for each in (rate, wall)])
+    (dtypes, tf32s), (rates, walls) = zip(*words, strict=True), zip(*numbers, strict=True)
     rows = [
-        CompareRow(metric="dtype", pt=_dtype(pt), engine=_dtype(engine)),
-        CompareRow(metric="tf32", pt=_tf32(pt), engine=_tf32(engine)),
-        _row("throughput_qps", *(_rate(run) for run in runs), note=notes["throughput"]),
-        _row("total_host_walltime_s", *(_walltime(run) for run in runs), note=notes["host"]),
+        CompareRow(metric="dtype", pt=dtypes[0], engine=dtypes[1]),
+        CompareRow(metric="tf32", pt=tf32s[0], engine=tf32s[1]),
+        _row("throughput_qps", *rates, note=notes["throughput"]),
+        _row("total_host_walltime_s", *walls, note=notes["host"]),
     ]
     for column in COMPARISON_COLUMNS:
-        before, after = (_metrics(run, column) for run in runs)
-        lacking = {**_lacking(pt, column), **_lacking(engine, column)}
+        (before, few), (after, too_few) = (_metrics(run, column) for run in runs)
+        lacking = {**few, **too_few}
         for statistic in COMPARED_STATISTICS:
             note = "; ".join(filter(None, (notes[column], lacking.get(statistic))))
             values = before.get(statistic), after.get(statistic)
@@ -322,52 +310,19 @@ def _row(metric: str, pt: float | None, engine: float | None, *, note: str | Non
     )
 
 
-def _column(run: Run, column: str) -> str:
-    """Name the column of a row: trtexec has no host time, and the toolkit shows its latency."""
-    return "latency" if column == "host" and run.times.host is None else column
-
-
-def _lacking(run: Run, column: str) -> dict[str, str]:
-    """Percentiles that a run has too few samples for, with how many are needed."""
-    name = _column(run, column)
-    launches = run.times.by_launch(name) if getattr(run.times, name) is not None else []
-    known = quantiles_of(launches, [q for q in QUANTILES if q > 0.5]) if launches else ()
-    return {q.name: f"{q.name} needs n={q.needed}" for q in known if q.value is None}
-
-
-def _metrics(run: Run, column: str) -> dict[str, float]:
-    values: Column | None = getattr(run.times, _column(run, column))
-    if values is not None and len(values):
-        return torch_benchmark_metrics(values)
-    printed = reported_statistics(run.record, column)
-    if not printed and column == "host":
-        printed = reported_statistics(run.record, "latency")
-    return {name: value * 1e3 for name, value in printed.items()}
-
-
-def _rate(run: Run) -> float | None:
-    printed = run.record.reported.get("throughput_qps")
-    if isinstance(printed, (int, float)):
-        return float(printed)
-    return summary_from_run(run).queries_per_s
-
-
-def _walltime(run: Run) -> float | None:
-    printed = run.record.reported.get("total_host_walltime_s")
-    if isinstance(printed, (int, float)):
-        return float(printed)
-    return None if run.times.host is None else float(np.sum(run.times.host))
-
-
-def _dtype(run: Run) -> str | None:
-    return precision_of(run.record) or next((each.dtype for each in run.record.inputs), None)
-
-
-def _tf32(run: Run) -> str:
-    fact = run.record.conditions.get("tf32")
-    if fact is None or fact.source == "unknown" or fact.value is None:
-        return "Unknown"
-    return "On" if fact.value is True or str(fact.value).lower() in ("on", "true", "1") else "Off"
+def _metrics(run: Run, column: str) -> tuple[dict[str, float], dict[str, str]]:
+    """Statistics in milliseconds, and which percentiles need how many samples."""
+    # trtexec has no host time, and the toolkit shows its latency.
+    name = "latency" if column == "host" and run.times.host is None else column
+    values: Column | None = getattr(run.times, name)
+    if values is None or not len(values):
+        printed = reported_statistics(run.record, column)
+        if not printed and column == "host":
+            printed = reported_statistics(run.record, "latency")
+        return {statistic: value * 1e3 for statistic, value in printed.items()}, {}
+    known = quantiles_of(run.times.by_launch(name), [q for q in QUANTILES if q > 0.5])
+    lacking = {q.name: f"{q.name} needs n={q.needed}" for q in known if q.value is None}
+    return torch_benchmark_metrics(values), lacking
 
 
 Certainty = Literal["measured", "at most", "by exclusion", "stated"]
@@ -375,32 +330,24 @@ Certainty = Literal["measured", "at most", "by exclusion", "stated"]
 COUNTS: tuple[Certainty, ...] = ("measured", "by exclusion")
 """Evidence that is good enough to be added up."""
 
-SILENT = {"unknown", "None"}
-"""Words of a side on which it is not known."""
+SILENT = {"unknown", "None"}  # words of a side on which it is not known
 
 COUNTED = {
     "host": "a caller's time, from before the call to after its end",
     "latency": "copies and computing on the device",
     "gpu": "computing on the device alone",
     "end_to_end": "from the start of the first copy to the end of the last, queueing included",
-}
-"""What each of the numbers counts that stand for a run."""
-
-DEFAULTS_11 = (
-    "TensorRT 11's trtexec leaves copies out, launches as a CUDA graph and spins while it waits; "
-    "TensorRT 10's does none of that"
-)
+}  # what each of the numbers counts that stand for a run
 
 
-class Rung(Value, frozen=True, kw_only=True):
+class Rung(Value, frozen=True):
     """One difference, on the way from the first run to the other."""
 
     key: str
     title: str
     a: str
     b: str
-    seconds: float | None
-    """What it adds from the first to the other; ``None`` where it is not known."""
+    seconds: float | None  # added from the first to the other; ``None``: not known
     evidence: Certainty
     because: str
 
@@ -422,19 +369,15 @@ def ladder_from_runs(a: Run, b: Run) -> Ladder:
     (metric_a, a_s), (metric_b, b_s) = headline_of(left), headline_of(right)
     rungs = []
     if metric_a != metric_b:  # a run that knows both shows the difference
-        known = ((_of(each, metric_a), _of(each, metric_b)) for each in (left, right))
+        names = (f"{metric_a}_s", f"{metric_b}_s")
+        known = (tuple(getattr(each, name) for name in names) for each in (left, right))
         both = next(((one, other) for one, other in known if one and other), None)
         counted = (f"{name}: {COUNTED.get(name, name)}" for name in (metric_a, metric_b))
+        evidence: Certainty = "measured" if both else "stated"
+        seconds = both[1] - both[0] if both else None
+        because = "; ".join(counted)
         rungs.append(
-            Rung(
-                key="metric",
-                title="what is counted",
-                a=metric_a,
-                b=metric_b,
-                seconds=both[1] - both[0] if both else None,
-                evidence="measured" if both else "stated",
-                because="; ".join(counted),
-            )
+            Rung("metric", "what is counted", metric_a, metric_b, seconds, evidence, because)
         )
     # Each difference once; what only says that a side is silent comes too, without size.
     seen = set()
@@ -444,34 +387,17 @@ def ladder_from_runs(a: Run, b: Run) -> Ladder:
         seen.add(each.key)
         declared = property_named(each.key)
         seconds, evidence, because = _effect(each.key, left, right, counted=metric_a == metric_b)
-        rungs.append(
-            Rung(
-                key=each.key,
-                title=declared.words if declared else each.key.replace("_", " "),
-                a=each.baseline,
-                b=each.candidate,
-                seconds=seconds,
-                evidence=evidence,
-                because=because or each.message,
-            )
-        )
+        title = declared.words if declared else each.key.replace("_", " ")
+        sides = (each.baseline, each.candidate)
+        rungs.append(Rung(each.key, title, *sides, seconds, evidence, because or each.message))
     warmups = [run.record.spec.warmup for run in (a, b)]
     if warmups[0] != warmups[1]:
         words = [
             f"{x.floor.seconds or 0:g} s{' until steady' if x.until_steady else ''}"
             for x in warmups
         ]
-        rungs.append(
-            Rung(
-                key="warmup",
-                title="warm-up",
-                a=words[0],
-                b=words[1],
-                seconds=None,
-                evidence="stated",
-                because="a GPU that was idle takes up to seconds to raise its clocks",
-            )
-        )
+        because = "a GPU that was idle takes up to seconds to raise its clocks"
+        rungs.append(Rung("warmup", "warm-up", words[0], words[1], None, "stated", because))
     total = None if a_s is None or b_s is None else b_s - a_s
     unsized = [x for x in rungs if x.seconds is None and not SILENT & {x.a, x.b}]
     if total is not None and len(unsized) == 1 and all(x.evidence != "at most" for x in rungs):
@@ -492,15 +418,10 @@ def ladder_from_runs(a: Run, b: Run) -> Ladder:
 
 def headline_of(facts: EngineFacts) -> tuple[str, float | None]:
     """Name the number that stands for a run, and give it."""
-    for name in ("host", "latency", "gpu"):
-        if (value := _of(facts, name)) is not None:
-            return name, value
-    return "host", None
-
-
-def _of(facts: EngineFacts, name: str) -> float | None:
-    value = getattr(facts, f"{name}_s", None)
-    return value if isinstance(value, float) else None
+    known = {"host": facts.host_s, "latency": facts.latency_s, "gpu": facts.gpu_s}
+    return next(
+        ((name, value) for name, value in known.items() if value is not None), ("host", None)
+    )
 
 
 def _effect(
@@ -508,7 +429,7 @@ def _effect(
 ) -> tuple[float | None, Certainty, str]:
     """What the facts allow to say about one difference; ``counted`` where both count the same."""
     if key == "transfers":
-        before, after = a.transfers_s or 0.0, b.transfers_s or 0.0
+        before, after = ((each.h2d_s or 0.0) + (each.d2h_s or 0.0) for each in (a, b))
         words = f"copies take {text_from_seconds(max(before, after))} where they are made"
         if before != after and counted:
             return after - before, "measured", words
@@ -522,15 +443,11 @@ def _effect(
         # Launching kernel by kernel shows where the host is slower than the GPU.
         share = without.enqueue_s / without.gpu_s
         hidden = "it hides behind computing" if share < 0.5 else "the GPU waits for it"
-        return (
-            None,
-            "stated",
-            (
-                f"launching takes {text_from_seconds(without.enqueue_s)} without a graph, "
-                f"{text_from_fraction(share, digits=0)} of the GPU time; {hidden}"
-            ),
-        )
+        words = f"launching takes {text_from_seconds(without.enqueue_s)} without a graph, "
+        words += f"{text_from_fraction(share, digits=0)} of the GPU time; {hidden}"
+        return None, "stated", words
     majors = {(each.tensorrt or "").split(".")[0] for each in (a, b)}
     if key == "versions" and majors in ({"10", "11"}, {"8", "11"}, {"9", "11"}):
-        return None, "stated", DEFAULTS_11
+        words = "TensorRT 11's trtexec leaves copies out, launches as a CUDA graph and spins while "
+        return None, "stated", words + "it waits; TensorRT 10's does none of that"
     return None, "stated", ""

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,39 +25,34 @@ from trtbench.core.spec import Value
 
 QUANTILES = (0.01, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99, 0.999)
 SAMPLE_LEVEL = 0.95
-LEAST_EFFECTIVE = 30
-"""With fewer effective samples no interval within a launch is given at all."""
+LEAST_EFFECTIVE = 30  # with fewer effective samples no interval within a launch is given at all
 WITHIN_LAUNCH = "95 % for this launch only, effective samples counted; another launch may differ"
 OVER_LAUNCHES = "95 % for launches like these, on this machine in this period"
 OVER_EXAMPLES = "95 % for other examples of the same kind (bootstrap over examples)"
 ONE_LAUNCH = "unknown (1 launch; use --launches 5)"
 
-BLOCK = 1 << 16
-"""Longer series are correlated block by block: lags beyond this are looked at only if needed."""
-BATCHES = (20, 8)
-"""Long batches see changes so slow that correlations at small lags do not show them."""
+BLOCK = 1 << 16  # longer series are correlated block by block
+BATCHES = (20, 8)  # long batches show changes too slow for correlations at small lags
 LEAST_BATCH = 20
-TAU_SPREAD = 12.0
-"""The relative variance of an estimated correlation time, times the effective samples."""
-BINS = 1 << 15
-"""Indicators of longer series are summed into this many bins."""
-RESOLUTION_S = 1e-10
-"""Times are compared in tenths of nanoseconds: below that floating point makes differences."""
-COARSE = 0.05
-"""Enqueue times in steps of more than this part of themselves are no better than a guess."""
+TAU_SPREAD = 12.0  # relative variance of a correlation time, times effective samples
+BINS = 1 << 15  # indicators of longer series are summed into this many bins
+RESOLUTION_S = 1e-10  # below tenths of nanoseconds floating point makes differences
+COARSE = 0.05  # enqueue times in longer steps than this part of themselves are a guess
 
 
 def effective_samples(column: Column, *, order: NDArray[np.integer] | None = None) -> float:
-    """Count effective samples: n / tau, by Geyer's initial positive sequence on ranks.
-
-    ``order`` is the column's argsort where the caller has it already.
-    """
+    """Count effective samples: n / tau, by Geyer's initial positive sequence on ranks."""
     n = len(column)
-    if n < 4:
+    order = np.argsort(column) if order is None else order
+    ordered = column[order]
+    if n < 4 or ordered[0] == ordered[-1]:
         return float(n)
-    ranks = average_ranks(column, order=order)
-    if ranks[0] == ranks[1] and np.ptp(ranks) == 0:
-        return float(n)
+    # Equal values share the mean of their ranks: clocks make many ties, and in order of time
+    # they would look like a trend.
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    sizes = np.diff(np.append(starts, n))
+    ranks = np.empty(n)
+    ranks[order] = np.repeat(starts + (sizes - 1) / 2.0, sizes)
     return n / max(1.0, _geyer_tau(ranks))
 
 
@@ -90,48 +85,27 @@ def effective_samples_at(column: Column, threshold: float) -> float:
     return n / (tau * (1 + (1 - 1 / tau) * math.sqrt(TAU_SPREAD * tau / n)))
 
 
-def average_ranks(column: Column, *, order: NDArray[np.integer] | None = None) -> Column:
-    """Rank a series from 0; equal values share the mean of their ranks.
-
-    Ties in order of time would look like a trend, and clocks make many ties.
-    """
-    order = np.argsort(column) if order is None else order
-    ordered = column[order]
-    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    sizes = np.diff(np.append(starts, len(column)))
-    ranks = np.empty(len(column))
-    ranks[order] = np.repeat(starts + (sizes - 1) / 2.0, sizes)
-    return ranks
-
-
-def autocorrelation(series: Column, *, block: int = BLOCK) -> Column:
-    """Compute the autocorrelation from lag 0 up to the block length, by FFT."""
+def _geyer_tau(series: Column) -> float:
+    """Sum the autocorrelation (FFT, block by block) up to its first pair that is not positive."""
     n = len(series)
-    block = min(block, n)
     centred = series - series.mean()
-    # A length an FFT is fast at: a power of two times 1, 3 or 5, whichever wastes least.
-    size = min(factor << (-(-2 * block // factor) - 1).bit_length() for factor in (1, 3, 5))
-    power = np.zeros(size // 2 + 1)
-    pairs = np.zeros(block)
-    for begin in range(0, n, block):
-        part = centred[begin : begin + block]
-        power += np.square(np.abs(np.fft.rfft(part, size)))
-        pairs[: len(part)] += np.arange(len(part), 0, -1)
-    sums = np.fft.irfft(power, size)[:block]
-    if sums[0] <= 0:
-        return np.ones(1)
-    if n > block:
-        # Each lag sees fewer pairs than n - lag, because pairs across blocks are left out.
-        sums = sums / pairs * (n - np.arange(block))
-    return np.asarray(sums / sums[0])
-
-
-def _geyer_tau(ranks: Column) -> float:
-    for block in (BLOCK, len(ranks)):
-        rho = autocorrelation(ranks, block=block)
-        paired = rho[: len(rho) // 2 * 2].reshape(-1, 2).sum(axis=1)
+    for block in (min(BLOCK, n), n):
+        # A length an FFT is fast at: a power of two times 1, 3 or 5, whichever wastes least.
+        size = min(factor << (-(-2 * block // factor) - 1).bit_length() for factor in (1, 3, 5))
+        power, pairs = np.zeros(size // 2 + 1), np.zeros(block)
+        for begin in range(0, n, block):
+            part = centred[begin : begin + block]
+            power += np.square(np.abs(np.fft.rfft(part, size)))
+            pairs[: len(part)] += np.arange(len(part), 0, -1)
+        sums = np.fft.irfft(power, size)[:block]
+        if sums[0] <= 0:
+            return 0.0
+        if n > block:
+            # Each lag sees fewer pairs than n - lag, because pairs across blocks are left out.
+            sums = sums / pairs * (n - np.arange(block))
+        paired = (sums / sums[0])[: block // 2 * 2].reshape(-1, 2).sum(axis=1)
         ends = np.flatnonzero(paired <= 0)
-        if len(ends) or block >= len(ranks):
+        if len(ends) or block == n:
             break
     return float(2.0 * paired[: int(ends[0]) if len(ends) else len(paired)].sum() - 1.0)
 
@@ -180,10 +154,8 @@ class Modes:
     low: float
     high: float
     minor_share: float
-    separation: float
-    """Ashman's D: above 2 the modes are distinct, above 4 beyond doubt."""
-    gap: float
-    """From the 90th percentile of the lower to the 10th of the upper group, over the median."""
+    separation: float  # Ashman's D: above 2 the modes are distinct, above 4 beyond doubt
+    gap: float  # from p90 of the lower to p10 of the upper group, over the median
 
 
 def modes(column: Column) -> Modes | None:
@@ -211,9 +183,7 @@ def modes(column: Column) -> Modes | None:
 
 def worst(column: Column, *, count: int = 5) -> list[int]:
     """List the positions of the largest samples, the worst first."""
-    count = min(count, len(column))
-    found = np.argpartition(column, len(column) - count)[len(column) - count :]
-    return [int(index) for index in found[np.argsort(-column[found], kind="stable")]]
+    return [int(index) for index in np.argsort(-column, kind="stable")[:count]]
 
 
 def quantum(column: Column) -> tuple[float | None, float]:
@@ -231,13 +201,10 @@ class Quantile(Value, frozen=True, kw_only=True):
     """One percentile by nearest rank, or how many samples it would take to know it."""
 
     q: float
-    value: float | None
-    """``None`` when the effective samples do not suffice for an interval."""
-    interval: Interval | None
-    needed: int | None
-    """Samples needed, at this correlation, before the percentile is shown."""
-    effective: float | None = None
-    """Independent samples for this percentile: exceedances in clusters count less."""
+    value: float | None = None  # ``None`` when the effective samples do not suffice for an interval
+    interval: Interval | None = None
+    needed: int | None = None  # samples needed, at this correlation, before the percentile is shown
+    effective: float | None = None  # independent samples: those in clusters count less
 
     @property
     def name(self) -> str:
@@ -250,21 +217,17 @@ class ColumnSummary(Value, frozen=True, kw_only=True):
 
     column: str
     count: int
-    effective: float
+    effective: float = 0.0
     min: float
     max: float
     median: float
     mean: float
-    std: float
-    """Of the sample (n - 1); not a number for a single sample."""
-    mad: float
-    """Median distance from the median, not scaled."""
+    std: float  # of the sample (n - 1); not a number for a single sample
+    mad: float = math.nan  # median distance from the median, not scaled
     cov: float
     quantiles: tuple[Quantile, ...]
-    median_interval: Interval | None
-    """Over launches when there are several, else within the launch."""
-    reported: bool = False
-    """Another tool printed these numbers and there are no samples; what it left out is nan."""
+    median_interval: Interval | None  # over launches when there are several, else within the launch
+    reported: bool = False  # printed by another tool, without samples; unknown is nan
 
     @property
     def typical(self) -> float:
@@ -287,10 +250,7 @@ class ColumnSummary(Value, frozen=True, kw_only=True):
 
     def quantile(self, q: float) -> Quantile:
         """Find a percentile; one that was not computed is a ``KeyError``."""
-        for each in self.quantiles:
-            if math.isclose(each.q, q):
-                return each
-        raise KeyError(q)
+        return {round(each.q, 9): each for each in self.quantiles}[round(q, 9)]
 
 
 class _Launch:
@@ -313,30 +273,27 @@ def summarize_column(name: str, launches: Sequence[Column]) -> ColumnSummary:
     """Compute the statistics of one column, given launch by launch."""
     parts = [_Launch(column) for column in launches]
     ordered = _pooled(parts)
-    count = len(ordered)
-    numbers = dict.fromkeys(("min", "max", "median", "mean", "std", "mad", "cov"), math.nan)
-    interval = None
-    if count:
-        interval = _quantile_interval(0.5, parts, _effective_at(0.5, parts))
-        mean, median = float(ordered.mean()), _middle(ordered)
-        std = float(ordered.std(ddof=1)) if count > 1 else math.nan
-        mad = _middle(np.sort(np.abs(ordered - median)))
-        ends = {"min": float(ordered[0]), "max": float(ordered[-1])}
-        cov = std / mean if mean else math.nan
-        numbers = {**ends, "median": median, "mean": mean, "std": std, "mad": mad, "cov": cov}
+    count, some = len(ordered), len(ordered) > 0
+    mean, median = (float(ordered.mean()), _middle(ordered)) if some else (math.nan, math.nan)
+    std = float(ordered.std(ddof=1)) if count > 1 else math.nan
     return ColumnSummary(
         column=name,
         count=count,
         effective=sum((part.effective for part in parts), 0.0),
-        **numbers,
+        min=float(ordered[0]) if some else math.nan,
+        max=float(ordered[-1]) if some else math.nan,
+        median=median,
+        mean=mean,
+        std=std,
+        mad=_middle(np.sort(np.abs(ordered - median))) if some else math.nan,
+        cov=std / mean if mean else math.nan,
         quantiles=_quantiles(QUANTILES, ordered, parts),
-        median_interval=interval,
-        reported=False,
+        median_interval=_quantile_interval(0.5, parts, _effective_at(0.5, parts)) if some else None,
     )
 
 
 def quantiles_of(launches: Sequence[Column], wanted: Sequence[float]) -> tuple[Quantile, ...]:
-    """Compute the percentiles asked for; one is known here where a table of the run shows it."""
+    """Compute the requested percentiles; one is known here where a table of the run shows it."""
     parts = [_Launch(column) for column in launches]
     every = _quantiles(sorted({*QUANTILES, *wanted}), _pooled(parts), parts)
     found = {each.q: each for each in every}
@@ -359,19 +316,17 @@ def _quantiles(
     """
     found: dict[float, Quantile] = {}
     for q in wanted:
-        needed = samples_needed(q)
-        if not len(ordered):
-            found[q] = Quantile(q=q, value=None, interval=None, needed=needed)
-            continue
-        effective = _effective_at(q, parts)
+        needed, effective = samples_needed(q), _effective_at(q, parts)
         total = sum(effective)
-        if total < needed:
+        if not len(ordered):
+            found[q] = Quantile(q=q, needed=needed)
+        elif total < needed:
             lacking = math.ceil(needed * len(ordered) / total)
-            found[q] = Quantile(q=q, value=None, interval=None, needed=lacking, effective=total)
+            found[q] = Quantile(q=q, needed=lacking, effective=total)
         else:
             value = float(ordered[rank(len(ordered), q) - 1])
             interval = _quantile_interval(q, parts, effective)
-            found[q] = Quantile(q=q, value=value, interval=interval, needed=None, effective=total)
+            found[q] = Quantile(q=q, value=value, interval=interval, effective=total)
     above = sorted(q for q in found if q >= 0.5)
     below = sorted((q for q in found if q <= 0.5), reverse=True)
     for inner, outer in (*pairwise(above), *pairwise(below)):
@@ -397,19 +352,22 @@ def _quantile_interval(
     if len(parts) == 1:
         enough = effective[0] >= LEAST_EFFECTIVE
         return order_interval(parts[0].ordered, q, effective=effective[0]) if enough else None
-    if any(not len(part.column) for part in parts):
+    values = [part.at(q) for part in parts if len(part.column)]
+    lacking = q != 0.5 and min(effective) < samples_needed(q)
+    if len(values) < len(parts) or lacking or min(values) <= 0:
         return None
-    if q != 0.5 and min(effective) < samples_needed(q):
-        return None
-    return launch_interval([part.at(q) for part in parts])
+    # Student's t on the logarithms of one value per launch.
+    logs, k = np.log(np.asarray(values)), len(values)
+    half = t_quantile((1 + SAMPLE_LEVEL) / 2, df=k - 1) * float(logs.std(ddof=1)) / math.sqrt(k)
+    middle = float(logs.mean())
+    # Beyond e^690 a ratio says only that nothing is known, and infinity has no JSON form.
+    low, high = (math.exp(min(end, 690.0)) for end in (middle - half, middle + half))
+    return _interval(low, high, OVER_LAUNCHES)
 
 
-def nearest_rank(sorted_or_raw: Column, q: float) -> float:
+def nearest_rank(column: Column, q: float) -> float:
     """Take the smallest observed value that at least a share ``q`` of the samples do not exceed."""
-    column = np.asarray(sorted_or_raw, dtype=np.float64)
     index = rank(len(column), q) - 1
-    if np.all(column[1:] >= column[:-1]):
-        return float(column[index])
     return float(np.partition(column, index)[index])
 
 
@@ -417,19 +375,6 @@ def rank(n: int, q: float) -> int:
     """Compute the nearest rank, from 1, of a quantile among n samples."""
     # 0.07 * 100 is 7.000000000000001 in floating point, and the rank is 7.
     return min(n, max(1, math.ceil(round(q * n, 9))))
-
-
-def launch_interval(values: Sequence[float]) -> Interval | None:
-    """Compute the t-interval on the logarithms of one value per launch; ``None`` below two."""
-    if len(values) < 2 or min(values) <= 0:
-        return None
-    logs = np.log(np.asarray(values))
-    k = len(logs)
-    half = t_quantile((1 + SAMPLE_LEVEL) / 2, df=k - 1) * float(logs.std(ddof=1)) / math.sqrt(k)
-    middle = float(logs.mean())
-    # Beyond e^690 a ratio says only that nothing is known, and infinity has no JSON form.
-    low, high = (math.exp(min(end, 690.0)) for end in (middle - half, middle + half))
-    return _interval(low, high, OVER_LAUNCHES)
 
 
 def order_interval(
@@ -448,9 +393,7 @@ def order_interval(
 
 def _middle(ordered: Column) -> float:
     half = len(ordered) // 2
-    if len(ordered) % 2:
-        return float(ordered[half])
-    return float((ordered[half - 1] + ordered[half]) / 2)
+    return float(ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2)
 
 
 SUMMARY_PERCENTILES = (0, 1, 5, 10, 25, 50, 75, 90, 95, 97, 99, 99.5, 99.9, 100)
@@ -477,12 +420,6 @@ def summary_block(column_s: Column) -> dict[str, Any]:
     }
 
 
-def throughput_from_mean(latency_s: Column, *, batch: int) -> float | None:
-    """Compute batch / mean latency, which it calls queries and its report calls samples."""
-    mean = float(np.mean(latency_s)) if len(latency_s) else 0.0
-    return batch / mean if mean > 0 else None
-
-
 def torch_benchmark_metrics(column_s: Column) -> dict[str, float]:
     """Make one row of its PyTorch benchmark: min to p99 in milliseconds, interpolated."""
     ms = np.asarray(column_s, dtype=np.float64) * 1e3
@@ -490,26 +427,7 @@ def torch_benchmark_metrics(column_s: Column) -> dict[str, float]:
     return dict(zip(COMPARED_STATISTICS, map(float, values), strict=True))
 
 
-def guide_speedup(baseline_s: Column, candidate_s: Column) -> dict[str, float]:
-    """The ST-GCN guide's speed-up (mean over mean) and increase of FPS (1 / mean) in per cent."""
-    before, after = (1e3 * float(np.mean(side)) for side in (baseline_s, candidate_s))
-    fps = (1e3 / before, 1e3 / after)
-    return {"speedup": before / after, "fps_improvement_percent": (fps[1] - fps[0]) / fps[0] * 100}
-
-
-_NAMES = {
-    "host": "host",
-    "latency": "latency",
-    "enqueue": "enqueue_time",
-    "h2d": "h2d_latency",
-    "gpu": "gpu_compute_time",
-    "d2h": "d2h_latency",
-    "end_to_end": "end_to_end_host_latency",
-}
-"""Columns, and the beginning of their keys in ``RunRecord.reported``."""
-
-
-class Reported(Value, frozen=True, kw_only=True):
+class Reported(NamedTuple):
     """One printed statistic of one column."""
 
     column: str
@@ -519,7 +437,13 @@ class Reported(Value, frozen=True, kw_only=True):
 
 def reported_statistics(record: RunRecord, column: str) -> dict[str, float]:
     """Collect all that was printed of a column, in seconds, by the name of the statistic."""
-    prefix = f"{_NAMES.get(column, column)}_"
+    prefix = {
+        "enqueue": "enqueue_time_",
+        "h2d": "h2d_latency_",
+        "gpu": "gpu_compute_time_",
+        "d2h": "d2h_latency_",
+        "end_to_end": "end_to_end_host_latency_",
+    }.get(column, f"{column}_")
     found = {
         key[len(prefix) : -len("_ms")]: value / 1e3
         for key, value in record.reported.items()
@@ -528,29 +452,14 @@ def reported_statistics(record: RunRecord, column: str) -> dict[str, float]:
     return {name: value for name, value in found.items() if "_" not in name}
 
 
-def reported_s(record: RunRecord, column: str, statistic: str = "median") -> float | None:
-    """Printed statistic of a column (``median``, ``mean``, ``p99``) in seconds."""
-    return reported_statistics(record, column).get(statistic)
-
-
-def reported_columns(record: RunRecord) -> tuple[str, ...]:
-    """Name the columns whose median or mean was printed, in the order in which tables show them."""
-    return tuple(
-        name for name in DURATIONS if reported_statistics(record, name).keys() & {"median", "mean"}
-    )
-
-
 def reported_headline(record: RunRecord) -> Reported | None:
     """Find the printed number that stands for a run; TensorRT 5 and 6 print means only."""
     printed = {column: reported_statistics(record, column) for column in DURATIONS}
     # Of means, the column that more was printed about was the one meant.
     by_size = sorted(DURATIONS, key=lambda column: -len(printed[column]))
-    for statistic, columns in (("median", DURATIONS), ("mean", by_size)):
-        for column in columns:
-            if statistic in printed[column]:
-                seconds = printed[column][statistic]
-                return Reported(column=column, statistic=statistic, seconds=seconds)
-    return None
+    ways = [*(("median", column) for column in DURATIONS), *(("mean", each) for each in by_size)]
+    found = (Reported(c, s, printed[c][s]) for s, c in ways if s in printed[c])
+    return next(found, None)
 
 
 def reported_rate(record: RunRecord) -> float | None:
@@ -571,7 +480,7 @@ class Summary(ShortView, Value, frozen=True, kw_only=True):
     items_per_query: int | None
     queries_per_s: float | None
     items_per_s: float | None
-    interval: Interval | None
+    interval: Interval | None = None
     """Over launches, of the headline's median; ``None`` with one launch."""
     throughput_from: str | None = None
     """What the throughput was computed from: wall time, host times, device stamps."""
@@ -585,10 +494,7 @@ class Summary(ShortView, Value, frozen=True, kw_only=True):
 
     def column(self, name: str) -> ColumnSummary:
         """Find one column; one that was not measured is a ``KeyError``."""
-        for each in self.columns:
-            if each.column == name:
-                return each
-        raise KeyError(name)
+        return {each.column: each for each in self.columns}[name]
 
     @property
     def repeatability(self) -> str:
@@ -626,60 +532,44 @@ def summarize(
 
 
 def summary_from_run(run: Run) -> Summary:
-    """Collect every statistic of a run: of its samples or, without any, as they were printed.
-
-    This is the one place that chooses between the two; ``reported`` says which it was.
-    """
-    if not len(run.times) and (printed := _summary_from_reported(run.record)) is not None:
-        return printed
-    summary, finer = summary_from_samples(run), reported_statistics(run.record, "enqueue")
+    """Collect every statistic of a run: of its samples or, without any, as they were printed."""
+    record, rate, head = run.record, reported_rate(run.record), reported_headline(run.record)
+    if not len(run.times) and (head is not None or rate is not None):
+        found = {name: reported_statistics(record, name) for name in DURATIONS}
+        return Summary(
+            columns=tuple(
+                _reported_column(name, values, record) for name, values in found.items() if values
+            ),
+            headline=head.column if head else "latency",
+            launches=1,
+            items_per_query=record.known_items,
+            queries_per_s=rate,
+            items_per_s=_times_items(rate, record.known_items),
+            throughput_from=None if rate is None else "as printed",
+            reported=True,
+        )
+    summary, finer = summary_from_samples(run), reported_statistics(record, "enqueue")
     if "median" not in finer:
         return summary
-    columns = tuple(
-        _reported_column("enqueue", finer, run.record)
-        if each.column == "enqueue" and coarse_step_s(run.record, each.median) is not None
-        else each
-        for each in summary.columns
-    )
-    return summary.having(columns=columns)
+    columns = list(summary.columns)
+    for place, each in enumerate(columns):
+        if each.column == "enqueue" and coarse_step_s(record, each.median) is not None:
+            columns[place] = _reported_column("enqueue", finer, record)
+    return summary.having(columns=tuple(columns))
 
 
 def coarse_step_s(record: RunRecord, median_s: float) -> float | None:
     """Step of enqueue times where it is too long to read the times by."""
     step = record.facts.get("enqueue_resolution_s")
-    if isinstance(step, (int, float)) and step > COARSE * median_s:
-        return float(step)
-    return None
+    coarse = isinstance(step, (int, float)) and step > COARSE * median_s
+    return float(step or 0.0) if coarse else None
 
 
 def summary_from_samples(run: Run) -> Summary:
     """Compute every statistic of a run with the wall time and batch of its record."""
-    return summarize(
-        run.times,
-        items_per_query=run.record.known_items,
-        wall_s=_wall_s(run),
-        closed_loop=_is_closed(run),
-    )
-
-
-def _summary_from_reported(record: RunRecord) -> Summary | None:
-    rate, head = reported_rate(record), reported_headline(record)
-    if head is None and rate is None:
-        return None
-    found = {name: reported_statistics(record, name) for name in DURATIONS}
-    return Summary(
-        columns=tuple(
-            _reported_column(name, values, record) for name, values in found.items() if values
-        ),
-        headline=head.column if head else "latency",
-        launches=1,
-        items_per_query=record.known_items,
-        queries_per_s=rate,
-        items_per_s=_times_items(rate, record.known_items),
-        interval=None,
-        throughput_from=None if rate is None else "as printed",
-        reported=True,
-    )
+    wall_s, closed = _span(run)
+    items = run.record.known_items
+    return summarize(run.times, items_per_query=items, wall_s=wall_s, closed_loop=closed)
 
 
 def _reported_column(name: str, values: dict[str, float], record: RunRecord) -> ColumnSummary:
@@ -690,14 +580,9 @@ def _reported_column(name: str, values: dict[str, float], record: RunRecord) -> 
     return ColumnSummary(
         column=name,
         count=int(count) if isinstance(count, (int, float)) else 0,
-        effective=0.0,
         **named,
-        mad=math.nan,
         cov=named["std"] / named["mean"] if named["mean"] else math.nan,
-        quantiles=tuple(
-            Quantile(q=q, value=printed.get(f"p{100 * q:g}"), interval=None, needed=None)
-            for q in QUANTILES
-        ),
+        quantiles=tuple(Quantile(q=q, value=printed.get(f"p{100 * q:g}")) for q in QUANTILES),
         median_interval=None,
         reported=True,
     )
@@ -708,7 +593,8 @@ def headline_from_run(run: Run) -> tuple[int, float, float | None]:
     column: Column = getattr(run.times, run.times.headline)
     finite = column[np.isfinite(column)]
     median = float(np.median(finite)) if len(finite) else math.nan
-    rate, _ = throughput(run.times, wall_s=_wall_s(run), closed_loop=_is_closed(run))
+    wall_s, closed = _span(run)
+    rate, _ = throughput(run.times, wall_s=wall_s, closed_loop=closed)
     return len(finite), median, _times_items(rate, run.record.known_items)
 
 
@@ -716,16 +602,13 @@ def _times_items(rate: float | None, items: int | None) -> float | None:
     return None if rate is None or items is None else rate * items
 
 
-def _wall_s(run: Run) -> float | None:
-    if protocol_of(run.record) == "coldl2":
-        return None  # much of that time went into emptying the cache
-    walls = [launch.wall_s for launch in run.record.launches]
-    return sum(w for w in walls if w is not None) if walls and None not in walls else None
-
-
-def _is_closed(run: Run) -> bool:
+def _span(run: Run) -> tuple[float | None, bool]:
+    """Wall time of all queries, and whether they came one after another."""
+    protocol, walls = protocol_of(run.record), [each.wall_s for each in run.record.launches]
+    # With a cold cache, much of the time went into emptying it.
+    known = walls and None not in walls and protocol != "coldl2"
     alone = streams_of(run.record) == 1 and gap_of(run.record) == 0
-    return alone and protocol_of(run.record) in ("serve", "gpu")
+    return sum(w or 0.0 for w in walls) if known else None, alone and protocol in ("serve", "gpu")
 
 
 def throughput(

@@ -22,10 +22,7 @@ QUANTITIES = (
 def pareto_front(
     points: Sequence[Mapping[str, float | None]], *, better: Mapping[str, Better]
 ) -> list[int]:
-    """List the places of the points that no other one beats, in their order.
-
-    A point that lacks one of the quantities is not judged and not on the front.
-    """
+    """List the places of the points that know all quantities and that no other one beats."""
     known: dict[int, list[float]] = {}
     for place, point in enumerate(points):
         values = [(point.get(name), way) for name, way in better.items()]
@@ -50,16 +47,13 @@ class SweepRow(Value, frozen=True, kw_only=True):
     runtime: str
     precision: str | None = None
     batch: int | None = None
-    engine: str | None = None
-    """``static`` or ``dynamic``, where an engine was built."""
+    engine: str | None = None  # ``static`` or ``dynamic``, where an engine was built
     options: dict[str, Scalar] = {}
     name: str | None = None
     runs: tuple[str, ...] = ()
     reason: str | None = None
-    remark: str | None = None
-    """What did not work beside the measurement: the accuracy, a round."""
-    summary: Summary | None = None
-    """Over the launches of all rounds."""
+    remark: str | None = None  # what did not work beside the measurement: the accuracy, a round
+    summary: Summary | None = None  # over the launches of all rounds
     size_bytes: int | None = None
     layers: int | None = None
     parameters: int | None = None
@@ -69,8 +63,7 @@ class SweepRow(Value, frozen=True, kw_only=True):
 
     @property
     def head(self) -> ColumnSummary | None:
-        found = self.summary and [c for c in self.summary.columns if c.column == self.headline]
-        return found[0] if found else None
+        return self.column(self.summary.headline) if self.summary else None
 
     @property
     def headline(self) -> str | None:
@@ -102,30 +95,19 @@ def quantities(rows: Sequence[SweepRow]) -> list[str]:
 
 def quantities_of(row: SweepRow) -> dict[str, Content]:
     """Collect the quantities of a row; shares as such: 0.7 is 70 %."""
-    found: dict[str, Content] = {
-        "model": row.model,
-        "precision": row.precision,
-        "runtime": row.runtime,
-        "engine": row.engine,
-        "batch": row.batch,
-        "size": row.size_bytes,
-        "layers": row.layers,
-        "parameters": row.parameters,
-        **{
-            name: value if isinstance(value, str) or value is None else float(value)
-            for name, value in row.options.items()
-        },
-        **{name: score.value for name, score in row.scores.items()},
-    }
+    own = ("model", "precision", "runtime", "engine", "batch", "layers", "parameters")
+    found: dict[str, Content] = {name: getattr(row, name) for name in own}
+    found["size"] = row.size_bytes
+    for name, value in row.options.items():
+        found[name] = value if isinstance(value, str) or value is None else float(value)
+    found |= {name: score.value for name, score in row.scores.items()}
     head, gpu = row.head, row.column("gpu")
     if head is not None and row.summary is not None:
         found |= {name: getattr(head, name) for name in ("median", "mean", "min", "max", "std")}
         found |= {each.name: each.value for each in head.quantiles}
         found |= {"cov": head.cov, "throughput": row.summary.queries_per_s}
-        found |= {
-            "items": row.summary.items_per_s,
-            "per_item": head.median / row.batch if row.batch else None,
-        }
+        found["items"] = row.summary.items_per_s
+        found["per_item"] = head.median / row.batch if row.batch else None
     if gpu is not None:
         found |= {"gpu": gpu.median, "gpu_mean": gpu.mean, "gpu_max": gpu.max}
     return found
@@ -135,8 +117,7 @@ class Chosen(Value, frozen=True, kw_only=True):
     """What a condition leaves, the best first."""
 
     rows: tuple[SweepRow, ...]
-    unknown: dict[str, int] = {}
-    """Quantities that rows did not know, and how many rows that kept out."""
+    unknown: dict[str, int] = {}  # quantities that were not known, and rows left out
 
 
 def choose(rows: Sequence[SweepRow], condition: Condition, *, by: str = "items") -> Chosen:

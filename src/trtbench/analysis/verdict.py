@@ -4,8 +4,6 @@ The launch is the unit: per launch one effect, over launches Yuen's trimmed t at
 counts from 1 % on; "same" means that the whole interval lies within the margin, never that a
 test found nothing. Tails are compared by a cluster bootstrap: launches are drawn, not samples,
 because samples of one launch share its fate.
-
-Sides that took turns also ran alone, and a verdict that the times alone contradict is withdrawn.
 """
 
 from __future__ import annotations
@@ -25,7 +23,6 @@ from trtbench.analysis.distributions import (
     Trimmed,
     detectable_effect,
     difference,
-    holm,
     t_quantile,
     trimmed,
     trimmed_count,
@@ -37,93 +34,29 @@ from trtbench.core.samples import Column, IterationTimes
 from trtbench.core.units import text_from_fraction
 
 GPU = "gpu"
-GATE = 0.01
-"""Effects below 1 % are not called a difference (measured: 0 of 40 000 equal pairs were)."""
-BURSTS_GATE = 0.005
-"""The same for GPU times of bursts: launches agree within 0.1 to 0.8 %."""
-MARGIN = 0.02
-"""The same means: within 2 %, interval and all."""
-WIDEST = math.log(1e6)
-"""An interval that reaches a millionfold says that nothing is known; more would be noise."""
-WORTHLESS = math.log(100)
-"""An interval that spans more than a hundredfold and decides nothing is not shown: a reader takes
-its ends for numbers."""
+GATE = 0.01  # smaller effects are no difference (measured: 0 of 40 000 equal pairs were)
+BURSTS_GATE = 0.005  # the same for GPU times of bursts: launches agree within 0.1 to 0.8 %
+MARGIN = 0.02  # the same means: within 2 %, interval and all
+WIDEST = math.log(1e6)  # an interval that reaches a millionfold shows that nothing is known
+WORTHLESS = math.log(100)  # a wider interval that decides nothing is not shown
 LOOKED_AT: tuple[Design, ...] = ("duet", "launches", "bursts")
-SURE = 0.998
-"""A difference must be this sure where launches are added and looked at again while unclear: each
-look is another chance to be wrong. What is the same needs no such care: its interval is narrow."""
+SURE = 0.998  # of differences, where launches are added while unclear: each look is a chance
 NEARLY = "99 % sure of a difference; 99.8 % is needed, because results are checked repeatedly"
 MEANING = f"{100 * LEVEL:g} % for the ratio over fresh launches on this machine"
-WORTH_WHILE = 1000
-"""Launches beyond which an answer is not worth waiting for."""
-_FARTHEST = 10 * WORTH_WHILE
+WORTH_WHILE = 1000  # launches beyond which an answer is not worth waiting for
+REPEATS = 2000  # of the bootstrap
+FEWEST_LAUNCHES = 5  # with fewer launches there are too few ways to draw them
+MOST_SAMPLES = 2000  # per launch and side; more do not help, because launches are what differs
+REPEATED = 0.5  # places repeat where effects by place lie this much nearer than by launch
+BOUND = 0.9  # enqueueing that takes so much of a query's time keeps the GPU waiting
 
-REPEATS = 2000
-
-FEWEST_LAUNCHES = 5
-"""With fewer launches there are too few ways to draw them."""
-MOST_SAMPLES = 2000
-"""Per launch and side; more do not help, because launches are what differs."""
-REPEATED = 0.5
-"""Effects by place count where they lie at most so much as far apart as those by launch: places
-repeat then. Where they do not, each way of looking is another chance to be wrong."""
-BOUND = 0.9
-"""Enqueueing that takes so much of a query's time keeps the GPU waiting."""
-
-Better = Literal["low", "high"]
-ColumnPair = tuple[Column, Column]
-"""Times of baseline and candidate in one launch."""
-
-
-def bootstrap_ratios(
-    pairs: Sequence[ColumnPair], quantiles: Sequence[float]
-) -> tuple[Column, Column] | None:
-    """Compute ln-ratios of quantiles, and the same for redrawn launches (repeats x quantiles).
-
-    Each launch is divided by its baseline's median, which takes the machine's drift out and
-    leaves the effect in.
-    """
-    if len(pairs) < FEWEST_LAUNCHES:
-        return None
-    size = min(MOST_SAMPLES, *(len(side) for pair in pairs for side in pair))
-    levelled = np.empty((2, len(pairs), size))
-    for k, pair in enumerate(pairs):
-        for side, column in enumerate(pair):
-            thinned = np.linspace(0, len(column) - 1, size).round().astype(np.int64)
-            levelled[side, k] = column[thinned] / float(np.median(pair[0]))
-
-    def log_ratios(chosen: NDArray[np.int64]) -> Column:
-        rows = [side[chosen].reshape(len(chosen), -1) for side in levelled]
-        ranks = [rank(rows[0].shape[1], q) - 1 for q in quantiles]
-        before, after = (
-            np.log(np.partition(side, sorted(set(ranks)), axis=1)[:, ranks]) for side in rows
-        )
-        return np.asarray(after - before)
-
-    draws = np.random.default_rng(0).integers(0, len(pairs), size=(REPEATS, len(pairs)))
-    step = max(1, 2_000_000 // levelled[0].size)
-    drawn = [log_ratios(draws[begin : begin + step]) for begin in range(0, REPEATS, step)]
-    return log_ratios(np.arange(len(pairs), dtype=np.int64)[None])[0], np.concatenate(drawn)
-
-
-def samples_lacking(pairs: Sequence[ColumnPair], quantiles: Sequence[float]) -> dict[float, int]:
-    """Quantiles that a side has too few samples for, each with how many it needs.
-
-    What is not known of a side, its own table does not show, and no ratio may be made of.
-    """
-    lacking: dict[float, int] = {}
-    for side in zip(*pairs, strict=True):
-        for each in quantiles_of(side, quantiles):
-            if each.value is None and each.needed is not None:
-                lacking[each.q] = max(each.needed, lacking.get(each.q, 0))
-    return lacking
+ColumnPair = tuple[Column, Column]  # times of baseline and candidate in one launch
 
 
 def verdict_from_effects(
     effects: Sequence[float],
     *,
     metric: str = "host",
-    better: Better = "low",
     design: Design = "duet",
     gate: float = GATE,
     margin: float = MARGIN,
@@ -136,26 +69,20 @@ def verdict_from_effects(
     """
     estimate = trimmed([effect for effect in effects if math.isfinite(effect)])
     if estimate is None:
-        return Verdict(
-            metric=metric,
-            kind="unclear",
-            ratio=math.exp(effects[0]) if effects else None,
-            interval=None,
-            reason="one launch tells nothing about repeatability",
-            launches=len(effects),
-            launches_needed=FEWEST_LAUNCHES,
-            design=design,
-        )
+        reason = "one launch says nothing about repeatability"
+        ratio, count = math.exp(effects[0]) if effects else None, len(effects)
+        unclear = Verdict(metric=metric, kind="unclear", reason=reason, design=design)
+        return unclear.having(ratio=ratio, launches=count, launches_needed=FEWEST_LAUNCHES)
     ways = (estimate, *(each for each in otherwise if each is not None))
-    estimate = replace(min(ways, key=_half_width), count=estimate.count)
-    return judge(estimate, metric=metric, better=better, design=design, gate=gate, margin=margin)
+    best = min(ways, key=lambda way: way.half_width(SURE))
+    estimate = replace(best, count=estimate.count)
+    return judge(estimate, metric=metric, design=design, gate=gate, margin=margin)
 
 
 def judge(
     estimate: Trimmed,
     *,
     metric: str,
-    better: Better = "low",
     design: Design = "duet",
     gate: float = GATE,
     margin: float = MARGIN,
@@ -165,8 +92,8 @@ def judge(
     """Turn an estimated log-ratio into a verdict; ``widen`` is added to both ends."""
     low, high = estimate.interval()
     low, high = low - widen, high + widen
-    kind, reason = decide(estimate.mean, low, high, better=better, gate=gate, margin=margin)
-    sure = design not in LOOKED_AT or abs(estimate.mean) > _half_width(estimate)
+    kind, reason = decide(metric, estimate.mean, low, high, gate=gate, margin=margin)
+    sure = design not in LOOKED_AT or abs(estimate.mean) > estimate.half_width(SURE)
     if kind in ("faster", "slower") and not sure:
         kind, reason = "unclear", NEARLY
     needed: int | None = None
@@ -178,8 +105,8 @@ def judge(
         # Drift does not shrink with more launches, and a margin may be too fine.
         if not widen and goal > 0:
             level = SURE if goal == differs and design in LOOKED_AT else LEVEL
-            half = _half_width(estimate, level)
-            needed = launches_to_reach(goal, half=half, count=estimate.count, level=level)
+            half, count = estimate.half_width(level), estimate.count
+            needed = launches_to_reach(goal, half=half, count=count, level=level)
         if high - low > WORTHLESS:
             interval = None
             reason = f"{estimate.count} launches differ too much for an interval"
@@ -196,24 +123,19 @@ def judge(
     )
 
 
-def _half_width(estimate: Trimmed, level: float = SURE) -> float:
-    low, high = estimate.interval(level=level)
-    return (high - low) / 2
-
-
 def decide(
+    metric: str,
     effect: float,
     low: float,
     high: float,
     *,
-    better: Better = "low",
     gate: float = GATE,
     margin: float = MARGIN,
 ) -> tuple[Literal["same", "faster", "slower", "unclear"], str]:
     """Decide from a log-ratio and its interval; the second value says why."""
     excludes_zero = low > 0 or high < 0
     if excludes_zero and abs(math.expm1(effect)) >= gate:
-        slower = (effect > 0) == (better == "low")
+        slower = (effect > 0) == (metric != "throughput")
         return ("slower" if slower else "faster"), "the interval excludes 0"
     if low > -math.log1p(margin) and high < math.log1p(margin):
         return "same", f"within ±{100 * margin:g} %"
@@ -253,7 +175,7 @@ def duet_comparison(
     judged = partial(verdict_from_effects, design=design, margin=margin)
     verdicts = (
         judged(effects, metric=metric),
-        judged(rates, metric="throughput", better="high"),
+        judged(rates, metric="throughput"),
         *(tail_verdict(pairs, q, design=design, margin=margin) for q in (0.9, 0.99)),
     )
     return Comparison(
@@ -269,25 +191,42 @@ def duet_comparison(
 def tail_verdict(
     pairs: Sequence[ColumnPair], q: float, *, design: Design = "duet", margin: float = MARGIN
 ) -> Verdict:
-    """Judge a high percentile by a cluster bootstrap over launches.
-
-    One that a side has too few samples for gets no ratio: it would be one of two extremes.
-    """
+    """Judge a high percentile by a cluster bootstrap over launches, with samples enough."""
     metric, count = f"p{100 * q:g}", len(pairs)
-    found = bootstrap_ratios(pairs, [q])
-    needed = samples_lacking(pairs, [q]).get(q) if found is not None else None
-    if found is not None and needed is None:
-        # The percentile bootstrap is too narrow for few launches: Student's t widens it.
-        error = float(found[1][:, 0].std(ddof=1)) * math.sqrt(count / (count - 1))
-        rough = Trimmed(float(found[0][0]), error, count - 1, count)
-        return judge(rough, metric=metric, design=design, margin=margin)
-    launches, reason = FEWEST_LAUNCHES, f"tails need at least {FEWEST_LAUNCHES} launches"
-    if needed is not None:
-        samples = min(sum(map(len, side)) for side in zip(*pairs, strict=True))
-        launches = math.ceil(count * needed / samples)
-        reason = f"needs n={needed} on each side, and {samples} were taken"
-    unclear = incomparable(metric, reason=reason, design=design)
-    return unclear.having(kind="unclear", launches=count, launches_needed=launches)
+    sides = [*zip(*pairs, strict=True)]
+    found = [quantiles_of(side, [q])[0] for side in sides] if count >= FEWEST_LAUNCHES else []
+    lacking = [each.needed for each in found if each.value is None and each.needed is not None]
+    if not found or lacking:
+        launches, reason = FEWEST_LAUNCHES, f"tails need at least {FEWEST_LAUNCHES} launches"
+        if lacking:
+            samples = min(sum(map(len, side)) for side in sides)
+            launches = math.ceil(count * max(lacking) / samples)
+            reason = f"needs n={max(lacking)} on each side, and {samples} were taken"
+        unclear = Verdict(metric=metric, kind="unclear", reason=reason, design=design)
+        return unclear.having(launches=count, launches_needed=launches)
+    # Each launch is divided by its baseline's median, which takes the machine's drift out and
+    # leaves the effect in.
+    size = min(MOST_SAMPLES, *(len(column) for pair in pairs for column in pair))
+    levelled = np.empty((2, count, size))
+    for k, pair in enumerate(pairs):
+        for side, column in enumerate(pair):
+            thinned = np.linspace(0, len(column) - 1, size).round().astype(np.int64)
+            levelled[side, k] = column[thinned] / float(np.median(pair[0]))
+    place = rank(count * size, q) - 1
+
+    def log_ratios(chosen: NDArray[np.int64]) -> Column:
+        rows = (side[chosen].reshape(len(chosen), -1) for side in levelled)
+        before, after = (np.log(np.partition(row, place, axis=1)[:, place]) for row in rows)
+        return np.asarray(after - before)
+
+    draws = np.random.default_rng(0).integers(0, count, size=(REPEATS, count))
+    step = max(1, 2_000_000 // levelled[0].size)
+    drawn = [log_ratios(draws[begin : begin + step]) for begin in range(0, REPEATS, step)]
+    # The percentile bootstrap is too narrow for few launches: Student's t widens it.
+    error = float(np.concatenate(drawn).std(ddof=1)) * math.sqrt(count / (count - 1))
+    ratio = float(log_ratios(np.arange(count, dtype=np.int64)[None])[0])
+    rough = Trimmed(ratio, error, count - 1, count)
+    return judge(rough, metric=metric, design=design, margin=margin)
 
 
 def gate_of(verdict: Verdict) -> float:
@@ -301,7 +240,7 @@ def kind_in_cycles(verdict: Verdict, *, clock_ratio: float) -> VerdictKind | Non
         return None
     values = (verdict.ratio, verdict.interval.low, verdict.interval.high)
     effect, low, high = (math.log(value) + math.log(clock_ratio) for value in values)
-    kind = decide(effect, low, high, gate=gate_of(verdict))[0]
+    kind = decide(verdict.metric, effect, low, high, gate=gate_of(verdict))[0]
     # An interval of 99 % does not show whether a difference is as sure as many looks demand.
     doubted = verdict.kind == "unclear" and verdict.design in LOOKED_AT
     return "unclear" if doubted and kind in ("faster", "slower") else kind
@@ -332,15 +271,16 @@ def confirm_in_cycles(verdict: Verdict, *, clock_ratio: float) -> Verdict:
 
 def correct_for_many(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Withdraw differences that do not survive Holm's correction for many candidates."""
-    adjusted = holm([1.0 if verdict.p is None else verdict.p for verdict in verdicts])
-    corrected = []
-    for verdict, p in zip(verdicts, adjusted, strict=True):
+    corrected, p = list(verdicts), 0.0
+    chances = [1.0 if verdict.p is None else verdict.p for verdict in verdicts]
+    for position, index in enumerate(np.argsort(np.asarray(chances), kind="stable").tolist()):
+        p = max(p, min(1.0, (len(verdicts) - position) * chances[index]))
+        verdict = verdicts[index].having(p=p)
         untested = verdict.kind not in ("faster", "slower") or verdict.across_devices is not None
-        if untested or p < 1 - LEVEL:
-            corrected.append(verdict.having(p=p))
-        else:
+        if not untested and p >= 1 - LEVEL:
             reason = f"{verdict.reason}; not after correction for {len(verdicts)} comparisons"
-            corrected.append(verdict.having(kind="unclear", reason=reason, p=p))
+            verdict = verdict.having(kind="unclear", reason=reason)
+        corrected[index] = verdict
     return corrected
 
 
@@ -355,40 +295,27 @@ def would_tell(needed: int | None) -> str:
 
 def incomparable(metric: str, *, reason: str, design: Design = "apart") -> Verdict:
     """Refuse a ratio, with the reason."""
-    return Verdict(
-        metric=metric,
-        kind="incomparable",
-        ratio=None,
-        interval=None,
-        reason=reason,
-        launches=0,
-        design=design,
-    )
+    return Verdict(metric=metric, kind="incomparable", reason=reason, design=design)
 
 
 def pair_effect(baseline: Column, candidate: Column, *, design: Design = "duet") -> float:
     """Compute one launch's log-ratio: the median of pairs where rows pair, else of two medians."""
     if design == "duet":
-        return float(np.median(np.log(np.asarray(candidate) / np.asarray(baseline))))
+        return float(np.median(np.log(candidate / baseline)))
     return math.log(float(np.median(candidate)) / float(np.median(baseline)))
 
 
 def launches_to_reach(goal: float, *, half: float, count: int, level: float = LEVEL) -> int:
-    """Count the launches with which an interval that is so wide with ``count`` would be narrower.
-
-    The spread stays what it is; what shrinks is the error, and with few launches Student's factor.
-    """
+    """Count the launches with which an interval of this half width would shrink to the goal."""
 
     def factor(launches: int) -> float:
         df = max(1, launches - 2 * trimmed_count(launches) - 1)
         return t_quantile((1 + level) / 2, df=df) / math.sqrt(launches)
 
-    more = count + 1
-    while more < _FARTHEST:
-        if factor(more) * half / factor(count) < goal:
-            return more
+    more, farthest = count + 1, 10 * WORTH_WHILE
+    while more < farthest and factor(more) * half / factor(count) >= goal:
         more = max(more + 1, math.ceil(more * 1.05))
-    return _FARTHEST
+    return min(more, farthest)
 
 
 def shared_columns(baseline: IterationTimes, candidate: IterationTimes) -> list[str]:
@@ -401,7 +328,7 @@ def metric_of_both(
     baseline: IterationTimes, candidate: IterationTimes, found: Collection[Difference] = ()
 ) -> str:
     """Choose what the sides are judged by: the headline they share, else GPU time."""
-    refused = _headline_reason(baseline, candidate, found) is not None
+    refused = refused_headline(baseline, candidate, found, design="apart") is not None
     usable = GPU in shared_columns(baseline, candidate) and not blocking_reasons(found, metric=GPU)
     return GPU if refused and usable else baseline.headline
 
@@ -414,35 +341,24 @@ def refused_headline(
     design: Design,
 ) -> Verdict | None:
     """Refuse to judge the sides by what their callers see; ``None`` when that is possible."""
-    reason = _headline_reason(baseline, candidate, found)
-    return incomparable(baseline.headline, reason=reason, design=design) if reason else None
-
-
-def _headline_reason(
-    baseline: IterationTimes, candidate: IterationTimes, found: Collection[Difference]
-) -> str | None:
     headline = baseline.headline
+    reason = blocking_reasons(found, metric=headline)
     if candidate.headline != headline:
-        return f"{headline} was not measured on both sides: the candidate has {candidate.headline}"
-    return blocking_reasons(found, metric=headline)
+        other = candidate.headline
+        reason = f"{headline} was not measured on both sides: the candidate has {other}"
+    return incomparable(headline, reason=reason, design=design) if reason else None
 
 
 def alone_effects(
     baseline: Sequence[LaunchFacts], candidate: Sequence[LaunchFacts]
 ) -> tuple[float, ...]:
-    """Compute ln(candidate / baseline) of the times alone, one per launch that has them.
-
-    Blocks that alternated are paired; else the medians are compared.
-    """
-    return tuple(
-        pair_effect(
-            np.asarray(a.alone_s),
-            np.asarray(b.alone_s),
-            design="duet" if len(a.alone_s) == len(b.alone_s) else "launches",
-        )
-        for a, b in zip(baseline, candidate, strict=False)
-        if a.alone_s and b.alone_s
-    )
+    """Compute ln(candidate / baseline) of the times alone, one per launch that has them."""
+    effects = []
+    for first, second in zip(baseline, candidate, strict=False):
+        a, b = np.asarray(first.alone_s), np.asarray(second.alone_s)
+        if len(a) and len(b):
+            effects.append(pair_effect(a, b, design="duet" if len(a) == len(b) else "launches"))
+    return tuple(effects)
 
 
 def interference(baseline: Run, candidate: Run) -> tuple[float, float] | None:
@@ -466,12 +382,11 @@ def hold_to_alone(
     comparison: Comparison, alone: Sequence[float], *, margin: float = MARGIN
 ) -> Comparison:
     """Withdraw what the times alone contradict, and keep their own verdict beside it."""
-    if not comparison.verdicts:
-        return comparison
-    head = comparison.verdicts[0]
-    held, by_itself = held_to_alone(head, alone, margin=margin)
     verdicts = comparison.verdicts
-    if held is not head:
+    if not verdicts:
+        return comparison
+    held, by_itself = held_to_alone(verdicts[0], alone, margin=margin)
+    if held is not verdicts[0]:
         verdicts = tuple(_withdrawn(each, held.reason) for each in verdicts)
     return comparison.having(verdicts=verdicts, alone=by_itself)
 
@@ -585,8 +500,5 @@ def burst_verdict(
 
 
 def _levels(launches: Sequence[LaunchFacts]) -> list[float]:
-    """Logarithm of each launch's time: processes place an engine in memory for themselves.
-
-    A clock that drifts from launch to launch is in them, and not in the ratio of the two sides.
-    """
+    """Logarithm of each launch's time, in which a clock is that drifts from launch to launch."""
     return [float(np.log(np.median(each.burst_s))) for each in launches if each.burst_s]

@@ -3,43 +3,19 @@
 from __future__ import annotations
 
 import math
-import re
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from trtbench.analysis import stored_comparison as stored
+from trtbench.analysis import verdict as judge
 from trtbench.analysis.comparability import CLOCK_TOLERANCE, blocking_reasons, differences
 from trtbench.analysis.findings import findings_from_evidence
 from trtbench.analysis.findings.evidence import Evidence, PairFacts
-from trtbench.analysis.stored_comparison import (
-    COMPARISON_HEADER,
-    Drift,
-    compare_apart,
-    comparison_rows,
-    drift_from_history,
-    too_coarse,
-)
-from trtbench.analysis.verdict import (
-    GPU,
-    MARGIN,
-    alone_effects,
-    burst_verdict,
-    confirm_in_cycles,
-    correct_for_many,
-    duet_comparison,
-    hold_to_alone,
-    interference,
-    kind_in_cycles,
-    metric_of_both,
-    pair_effect,
-    refused_headline,
-    shared_columns,
-    verdict_from_effects,
-)
 from trtbench.compare.turns import (
     WARMUP,
     Duet,
@@ -54,14 +30,14 @@ from trtbench.compare.turns import (
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import StoreError, UsageError
 from trtbench.core.results import Compared, Comparison, VerdictKind
-from trtbench.core.run import Run, RunRecord, Score
+from trtbench.core.run import Run, RunRecord
+from trtbench.core.safety import file_name_from_text
 from trtbench.core.spec import RunSpec
 from trtbench.core.units import instant_from_text
 from trtbench.executors.contract import Turns
 from trtbench.host.files import write_output
-from trtbench.measure.bench import run_bench
-from trtbench.measure.jobs import device_of
-from trtbench.measure.remote import InputFiles, job_from_spec, send, take_in
+from trtbench.measure.bench import run_bench, take_in
+from trtbench.measure.remote import InputFiles, job_from_spec, send
 from trtbench.models.identity import demand_unchanged
 from trtbench.models.torch_models import is_named
 from trtbench.report.renderers.csv import csv_from_lines
@@ -69,19 +45,11 @@ from trtbench.requests.execution import Execution
 from trtbench.requests.measure import LAUNCHES, CompareRequest, PairFields, TurnFields
 from trtbench.requests.run_spec import pick, side_spec
 from trtbench.requests.settings import Config
-from trtbench.store.directory import (
-    demand_finished,
-    entry_from_record,
-    new_id,
-    read_record,
-    write_record,
-)
+from trtbench.runtimes import device_of
+from trtbench.store import directory
 from trtbench.store.store import Store, known_scores
 
-MOST_STEM_BYTES = 100
-_UNSAFE = re.compile(r"[^\w.-]+")
-SESSION_S = 1800.0
-"""Runs nearer than this to the one before belong to one session: they met the same machine."""
+SESSION_S = 1800.0  # runs that are closer together belong to one session
 ALIKE = ("sha256", "runtime", "precision", "batch", "protocol", "host", "gpu", "provenance")
 
 
@@ -92,57 +60,44 @@ def compare(
     execution = execution or Execution()
     names = request.models
     if len(names) < 2:
-        raise UsageError(
-            "a comparison needs a candidate", fix="trtbench compare BASELINE CANDIDATE"
-        )
+        fix = "trtbench compare BASELINE CANDIDATE"
+        raise UsageError("a comparison needs a candidate", fix=fix)
     settings = execution.settings(config)
-    found = [
-        _compare(request, names, number, store, settings, execution)
-        for number in range(1, len(names))
-    ]
+
+    def compare_one(number: int) -> Compared:
+        places = ((0, len(names)), (number, len(names)))
+        first, second = (stored_run(names[place], store) for place, _ in places)
+        if first is not None and second is not None:
+            return compared_runs(first, second, request, store=store)
+        if first is None and second is None:
+            one, other = (side_in_turn(request, names[p[0]], settings, place=p) for p in places)
+            sides = Sides.of(one, other)
+            return play_sides(sides, store=store, request=request, execution=execution)
+        # The side that is a file is measured as the other one was, then both are compared apart.
+        fresh, known = (0, second) if first is None else (1, first)
+        assert known is not None
+        batch = known.record.spec.batch if request.batch is None else request.batch
+        own, (place, _) = replace(request, batch=batch), places[fresh]
+        launches = request.launches or LAUNCHES
+        spec, python = side_alone(
+            own, names[place], settings, place=places[fresh], launches=launches
+        )
+        run = run_bench(spec, store=store, execution=replace(execution, python=python))
+        return compared_runs(*((run, known) if fresh == 0 else (known, run)), own, store=store)
+
+    found = [compare_one(number) for number in range(1, len(names))]
     heads = [each.comparison.verdicts[0] for each in found]
     if len(found) > 1:  # every headline is held to the stricter bar that several need
-        heads = correct_for_many(heads)
+        heads = judge.correct_for_many(heads)
     results = []
     for each, head in zip(found, heads, strict=True):
         comparison = each.comparison.having(verdicts=(head, *each.comparison.verdicts[1:]))
+        sides, count = (each.baseline, each.candidate), len(found)
         comparison = further_findings(
-            comparison,
-            (each.baseline, each.candidate),
-            comparisons=len(found),
-            store=store,
-            accept=request.accept,
+            comparison, sides, comparisons=count, store=store, accept=request.accept
         )
         results.append(replace(each, comparison=comparison))
     return results
-
-
-def _compare(
-    request: CompareRequest,
-    names: list[str],
-    number: int,
-    store: Store,
-    config: Config,
-    execution: Execution,
-) -> Compared:
-    """Compare one candidate: as measured, or by measuring what is a file."""
-    places = ((0, len(names)), (number, len(names)))
-    first, second = (stored_run(names[place], store) for place, _ in places)
-    if first is not None and second is not None:
-        return compared_runs(first, second, request, store=store)
-    if first is None and second is None:
-        one, other = (side_in_turn(request, names[p[0]], config, place=p) for p in places)
-        return play_sides(Sides.of(one, other), store=store, request=request, execution=execution)
-    # The side that is a file is measured as the other one was, then both are compared apart.
-    fresh, known = (0, second) if first is None else (1, first)
-    assert known is not None
-    if request.batch is None:
-        request = replace(request, batch=known.record.spec.batch)
-    launches, place = request.launches or LAUNCHES, places[fresh]
-    spec, python = side_alone(request, names[place[0]], config, place=place, launches=launches)
-    run = run_bench(spec, store=store, execution=replace(execution, python=python))
-    runs = (run, known) if fresh == 0 else (known, run)
-    return compared_runs(*runs, request, store=store)
 
 
 def play_sides(
@@ -153,58 +108,47 @@ def play_sides(
     execution: Execution,
     play: Callable[[Duet], None] | None = None,
 ) -> Compared:
-    """Measure two sides in turn in the executor; by default, until the answer is clear.
-
-    ``play`` adds launches in this process; another machine measures until the answer is clear.
-    """
+    """Measure two sides in turn where the executor says; ``play`` adds launches here."""
 
     def here() -> Compared:
         duet = make_duet(sides, store=store, request=request, execution=execution)
         (play or partial(play_until_clear, request=request))(duet)
         return compared_runs(*duet.keep(), request, mode=duet.mode)
 
-    def away() -> Compared:
-        store.open()  # one that cannot be used is said before anything is measured
-        mode, own = settle(sides, request)
-        runs = _pair_elsewhere(own, replace(request, mode=mode), store, execution)
-        return compared_runs(*runs, request, mode=mode)
-
-    return execution.executor.do(here, away)
-
-
-def _pair_elsewhere(
-    sides: Sides, asked: PairFields, store: Store, execution: Execution
-) -> tuple[Run, Run]:
-    """Have two sides measured in turn on one machine, and store both."""
-    files = InputFiles()
-    demand_unchanged(sides.candidate.model)
-    turns = Turns(
-        spec=files.spec(sides.candidate),
-        python=sides.pythons[1],
-        asked={
-            name: getattr(asked, name)
-            for name in ("launches", "max_launches", "pairs", "mode", "margin", "seed")
-        },
-    )
-    first_side = replace(execution, python=sides.pythons[0])
-    job = job_from_spec(sides.baseline, new_id(), first_side, files)
-    gpu = job.needs.gpu or device_of(sides.candidate) != "cpu"
-    # A hung launch ends by itself; how many there will be is not known before.
-    job = job.having(turns=turns, limit_s=None, needs=job.needs.having(gpu=gpu))
-
     def keep(source: Path, spec: RunSpec) -> Run:
-        record = read_record(source)
+        record = directory.read_record(source)
         if record.id in store.index.ids():  # its entry would take the other's place
             facts = {"run": record.id}
             raise StoreError("what came back is a run that is here already", facts=facts)
         with store.new_run(record.id) as folder:
             shutil.copytree(source, folder, dirs_exist_ok=True)
-            write_record(folder, record.having(spec=spec.having(launches=record.spec.launches)))
+            own = spec.having(launches=record.spec.launches)
+            directory.write_record(folder, record.having(spec=own))
         return take_in(store, store.directory(record.id))
 
-    with store.scratch() as folder:
-        send(job, folder, execution)
-        return keep(folder / "0", sides.baseline), keep(folder / "1", sides.candidate)
+    def away() -> Compared:
+        """Have both sides measured on one other machine, and store both."""
+        store.open()  # a store that cannot be used is refused before anything is measured
+        mode, own = settle(sides, request)
+        files = InputFiles()
+        demand_unchanged(own.candidate.model)
+        fields = ("launches", "max_launches", "pairs", "margin", "seed")
+        asked = {"mode": mode, **{name: getattr(request, name) for name in fields}}
+        spec = files.spec(own.candidate)
+        first_side = replace(execution, python=own.pythons[0])
+        job = job_from_spec(own.baseline, directory.new_id(), first_side, files)
+        # A hung launch ends by itself; how many there will be is not known before.
+        job = job.having(
+            turns=Turns(spec=spec, python=own.pythons[1], asked=asked),
+            limit_s=None,
+            needs=job.needs.having(gpu=job.needs.gpu or device_of(own.candidate) != "cpu"),
+        )
+        with store.scratch() as folder:
+            send(job, folder, execution)
+            runs = keep(folder / "0", own.baseline), keep(folder / "1", own.candidate)
+        return compared_runs(*runs, request, mode=mode)
+
+    return execution.executor.do(here, away)
 
 
 def side_alone(
@@ -215,14 +159,13 @@ def side_alone(
     place: tuple[int, int],
     launches: int | None = None,
 ) -> Side:
-    """Settle how one side runs, and its interpreter."""
     runtime = pick(request.runtime, *place, what="-r")
     spec = side_spec(request, name, runtime, config, launches=launches, place=place)
     return spec, interpreter_of(request, spec, config, place=place)
 
 
 def side_in_turn(request: PairFields, name: str, config: Config, *, place: tuple[int, int]) -> Side:
-    """Settle one side; unless the request says otherwise, its warm-up is short and fixed."""
+    """One side with a short, fixed warm-up, unless the request has another."""
     spec, python = side_alone(request, name, config, place=place)
     if request.warmup is None and request.warmup_iterations is None:
         spec = spec.having(warmup=WARMUP)
@@ -232,18 +175,16 @@ def side_in_turn(request: PairFields, name: str, config: Config, *, place: tuple
 def interpreter_of(
     request: PairFields, spec: RunSpec, config: Config, *, place: tuple[int, int]
 ) -> str | None:
-    """Return the interpreter of a side: its own, or the one for its runtime."""
     return pick(request.python, *place, what="--python") or config.python_for(spec.runtime)
 
 
 def stored_run(name: str, store: Store) -> Run | None:
     """Read a stored run when the name is one; a file of that name comes first."""
     path = Path(name)
-    if is_named(name) or path.is_file() or (path.suffix and not path.is_dir() and "/" in name):
+    absent = not path.exists() or ("/" in name and not path.is_dir())
+    if is_named(name) or path.is_file() or (path.suffix and absent):
         return None
-    if path.suffix and not path.exists():
-        return None
-    return demand_finished(store.load(name))
+    return directory.demand_finished(store.load(name))
 
 
 def compared_runs(
@@ -255,14 +196,12 @@ def compared_runs(
     mode: str = "stored runs",
 ) -> Compared:
     """Judge two runs as a request says."""
+    comparison = comparison_from_runs(
+        baseline, candidate, margin=request.margin_part, accept=request.accept, store=store
+    )
+    moved = judge.interference(baseline, candidate)
     return Compared(
-        baseline=baseline,
-        candidate=candidate,
-        comparison=comparison_from_runs(
-            baseline, candidate, margin=request.margin_part, accept=request.accept, store=store
-        ),
-        mode=mode,
-        interference=interference(baseline, candidate),
+        baseline=baseline, candidate=candidate, comparison=comparison, mode=mode, interference=moved
     )
 
 
@@ -270,68 +209,58 @@ def comparison_from_runs(
     baseline: Run,
     candidate: Run,
     *,
-    margin: float = MARGIN,
+    margin: float = judge.MARGIN,
     accept: Collection[str] = (),
     store: Store | None = None,
 ) -> Comparison:
-    """Judge two stored runs: as a duet when they were measured in turn, else as measured apart.
-
-    A store may remember how far such runs lie apart by themselves.
-    """
+    """Judge two stored runs, measured in turn or apart; a store knows how such runs drift."""
     design = paired(baseline, candidate)
     if design is None:
         records = (baseline.record, candidate.record)
         drift = drift_remembered(store, *records) if store is not None else None
-        comparison = compare_apart(baseline, candidate, drift=drift, accept=accept, margin=margin)
+        comparison = stored.compare_apart(
+            baseline, candidate, drift=drift, accept=accept, margin=margin
+        )
         return with_findings(comparison, baseline, candidate, accept)
     found = differences(baseline.record, candidate.record, accept=accept)
-    headline = metric_of_both(baseline.times, candidate.times, found)
-    refused = refused_headline(baseline.times, candidate.times, found, design=design)
+    headline = judge.metric_of_both(baseline.times, candidate.times, found)
+    refused = judge.refused_headline(baseline.times, candidate.times, found, design=design)
+    one, other = baseline.id, candidate.id
     if refused is not None and refused.metric == headline:
-        comparison = Comparison(
-            baseline=baseline.id, candidate=candidate.id, design=design, verdicts=(refused,)
-        )
+        comparison = Comparison(baseline=one, candidate=other, design=design, verdicts=(refused,))
         return with_findings(comparison, baseline, candidate, accept)
-    comparison = duet_comparison(
-        pairs_of(baseline, candidate, headline),
-        baseline=baseline.id,
-        candidate=candidate.id,
-        metric=headline,
-        design=design,
-        margin=margin,
+    pairs = pairs_of(baseline, candidate, headline)
+    comparison = judge.duet_comparison(
+        pairs, baseline=one, candidate=other, metric=headline, design=design, margin=margin
     )
     head, *further = comparison.verdicts
-    further += [
-        verdict_from_effects(
-            [pair_effect(a, b, design=design) for a, b in pairs_of(baseline, candidate, name)],
-            metric=name,
-            design=design,
-            margin=margin,
-        )
-        for name in shared_columns(baseline.times, candidate.times)
-        if name != headline
-        and blocking_reasons(found, metric=name) is None
-        and too_coarse(name, baseline, candidate) is None
-    ]
+    for name in judge.shared_columns(baseline.times, candidate.times):
+        coarse = stored.too_coarse(name, baseline, candidate)
+        blocked = blocking_reasons(found, metric=name) or coarse
+        if name != headline and blocked is None:
+            pairs = pairs_of(baseline, candidate, name)
+            effects = [judge.pair_effect(a, b, design=design) for a, b in pairs]
+            verdict = judge.verdict_from_effects(effects, metric=name, design=design, margin=margin)
+            further.append(verdict)
     launches = (baseline.record.launches, candidate.record.launches)
-    if any(each.metric == GPU for each in further):
+    if any(each.metric == judge.GPU for each in further):
         # GPU time is judged by bursts where there were any, and comes first.
-        singly = [pair_effect(a, b, design="bursts") for a, b in pairs_of(baseline, candidate, GPU)]
-        bursts = burst_verdict(*launches, singly=singly, margin=margin)
+        pairs = pairs_of(baseline, candidate, judge.GPU)
+        singly = [judge.pair_effect(a, b, design="bursts") for a, b in pairs]
+        bursts = judge.burst_verdict(*launches, singly=singly, margin=margin)
         if bursts is not None:
-            further = [bursts, *(each for each in further if each.metric != GPU)]
-    if refused is not None:
-        further = [refused, *further]
-    comparison = comparison.having(verdicts=(head, *further))
+            further = [bursts, *(each for each in further if each.metric != judge.GPU)]
+    denied = () if refused is None else (refused,)
+    comparison = comparison.having(verdicts=(head, *denied, *further))
     if headline == baseline.times.headline:  # alone, the caller's times were taken
-        comparison = hold_to_alone(comparison, alone_effects(*launches), margin=margin)
+        comparison = judge.hold_to_alone(comparison, judge.alone_effects(*launches), margin=margin)
     return with_findings(comparison, baseline, candidate, accept)
 
 
 def compare_csv(baseline: Run, candidate: Run) -> str:
     """Return the table that the trtexec evaluation toolkit wrote."""
-    rows = comparison_rows(baseline, candidate)
-    return csv_from_lines(COMPARISON_HEADER, (row.cells() for row in rows))
+    rows = stored.comparison_rows(baseline, candidate)
+    return csv_from_lines(stored.COMPARISON_HEADER, (row.cells() for row in rows))
 
 
 def write_comparison(compared: Compared, path: Path) -> Path:
@@ -342,16 +271,15 @@ def write_comparison(compared: Compared, path: Path) -> Path:
 
 
 def csv_name(*models: str) -> str:
-    """Join the stems of two models, unsafe characters replaced; a file system takes 255 bytes."""
-    safe = (_UNSAFE.sub("_", Path(name).stem).encode()[:MOST_STEM_BYTES] for name in models)
-    return "_vs_".join(stem.decode(errors="ignore") for stem in safe) + ".csv"
+    """Join the stems of two models."""
+    return "_vs_".join(file_name_from_text(Path(name).stem) for name in models) + ".csv"
 
 
-def drift_remembered(store: Store, *records: RunRecord) -> Drift | None:
+def drift_remembered(store: Store, *records: RunRecord) -> stored.Drift | None:
     """Find the larger drift of two models, where enough sessions of either are on record."""
     known = []
     for record in records:
-        own = entry_from_record(record, path="")
+        own = directory.entry_from_record(record, path="")
         if own.sha256 is None:
             continue
         found = store.index.find(model=own.model, runtime=own.runtime, kind="run")
@@ -368,30 +296,40 @@ def drift_remembered(store: Store, *records: RunRecord) -> Drift | None:
                 sessions.append([])
             sessions[-1].append(median_s)
             last = at
-        drift = drift_from_history([float(np.median(each)) for each in sessions])
-        known += [drift] if drift is not None else []
-    return max(known, key=lambda drift: drift.bound, default=None)
+        known.append(stored.drift_from_history([float(np.median(each)) for each in sessions]))
+    return max(filter(None, known), key=lambda drift: drift.bound, default=None)
 
 
 def with_findings(
     comparison: Comparison, baseline: Run, candidate: Run, accept: Collection[str]
 ) -> Comparison:
     """Add the findings of the rules about a pair."""
-    parts = interference(baseline, candidate)
-    moved = dict(zip(("baseline", "candidate"), parts, strict=True)) if parts else {}
+    parts = judge.interference(baseline, candidate) or ()
+    moved = zip(("baseline", "candidate"), parts, strict=False)
     how = baseline.record.conditions.get("interleaved")
-    clocks = _clock(baseline.record), _clock(candidate.record)
-    comparison, in_time, in_cycles = _by_clocks(comparison, clocks)
+    one, other = _clock(baseline.record), _clock(candidate.record)
+    gpu = next((each for each in comparison.verdicts if each.metric == "gpu"), None)
+    in_time: VerdictKind | None = None
+    in_cycles: VerdictKind | None = None
+    if one and other and gpu is not None:  # a verdict on clocks is none on GPU time
+        ratio = other / one
+        seen = judged = gpu.having(clock_ratio=ratio)
+        if abs(ratio - 1) > CLOCK_TOLERANCE:
+            judged = judge.confirm_in_cycles(seen, clock_ratio=ratio)
+        if judged is not seen:
+            in_time, in_cycles = seen.kind, judge.kind_in_cycles(seen, clock_ratio=ratio)
+        verdicts = tuple(judged if each is gpu else each for each in comparison.verdicts)
+        comparison = comparison.having(verdicts=verdicts)
     pair = PairFacts(
         baseline=baseline.record,
         candidate=candidate.record,
         comparison=comparison,
-        baseline_clock_hz=clocks[0],
-        candidate_clock_hz=clocks[1],
+        baseline_clock_hz=one,
+        candidate_clock_hz=other,
         in_time=in_time,
         in_cycles=in_cycles,
         accept=tuple(accept),
-        interference={side: 1 + part for side, part in moved.items()},
+        interference={side: 1 + part for side, part in moved},
         one_process=how is not None and how.value == "one process",
         position_effects=_position_effects(baseline, candidate),
     )
@@ -404,25 +342,6 @@ def _clock(record: RunRecord) -> float | None:
     bursts = [each.burst_clock_hz for each in record.launches if each.burst_clock_hz]
     known = bursts or [float(each) for each in ends if isinstance(each, (int, float)) and each]
     return sum(known) / len(known) if known else None
-
-
-def _by_clocks(
-    comparison: Comparison, clocks: tuple[float | None, float | None]
-) -> tuple[Comparison, VerdictKind | None, VerdictKind | None]:
-    """Withdraw a verdict on GPU time that is one on clocks; returns it in time and in cycles."""
-    one, other = clocks
-    gpu = next((each for each in comparison.verdicts if each.metric == "gpu"), None)
-    if not one or not other or gpu is None:
-        return comparison, None, None
-    ratio = other / one
-    seen = gpu.having(clock_ratio=ratio)
-    differ = abs(ratio - 1) > CLOCK_TOLERANCE
-    judged = confirm_in_cycles(seen, clock_ratio=ratio) if differ else seen
-    verdicts = tuple(judged if each is gpu else each for each in comparison.verdicts)
-    comparison = comparison.having(verdicts=verdicts)
-    if judged is seen:
-        return comparison, None, None
-    return comparison, seen.kind, kind_in_cycles(seen, clock_ratio=ratio)
 
 
 def _position_effects(baseline: Run, candidate: Run) -> tuple[float, ...]:
@@ -454,34 +373,23 @@ def further_findings(
         baseline=first, candidate=second, comparisons=comparisons, accept=tuple(accept)
     )
     kept = (known_scores(run, store) for run in sides)
-    known = [scores.by_metric() if scores else {} for scores in kept]
-    found = [
-        finding
-        for lost in _accuracy_lost(*known)
-        for finding in findings_from_evidence(Evidence(pair=pair, lost=lost))
-        if finding not in comparison.findings
-    ]
-    unique = {(finding.code, finding.message): finding for finding in found}
-    return comparison.having(findings=(*comparison.findings, *unique.values()))
-
-
-def _accuracy_lost(
-    baseline: Mapping[str, Score], candidate: Mapping[str, Score]
-) -> list[tuple[str, float, float]]:
-    """Compare the scores that both sides have; the widths of two intervals add as squares do.
-
-    The first one stands for none at all.
-    """
-    lost = [("", 0.0, 0.0)]
-    for metric, before in baseline.items():
+    known, candidate = (scores.by_metric() if scores else {} for scores in kept)
+    lost = [("", 0.0, 0.0)]  # the first one stands for none at all
+    for metric, before in known.items():
         after = candidate.get(metric)
         if after is None or before.interval is None or after.interval is None:
             continue
         better = (after.declared.better, before.declared.better)
-        if better == (None, None):
-            continue
-        drop = before.value - after.value if "high" in better else after.value - before.value
-        intervals = (before.interval, after.interval)
-        half = math.hypot(*((each.high - each.low) / 2 for each in intervals))
-        lost.append((metric, drop - half, drop + half))
-    return lost
+        if better != (None, None):
+            drop = before.value - after.value if "high" in better else after.value - before.value
+            both = (before.interval, after.interval)  # their widths add as squares do
+            half = math.hypot(*((each.high - each.low) / 2 for each in both))
+            lost.append((metric, drop - half, drop + half))
+    found = [
+        finding
+        for each in lost
+        for finding in findings_from_evidence(Evidence(pair=pair, lost=each))
+        if finding not in comparison.findings
+    ]
+    unique = {(finding.code, finding.message): finding for finding in found}
+    return comparison.having(findings=(*comparison.findings, *unique.values()))

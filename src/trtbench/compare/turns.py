@@ -15,25 +15,14 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
 from typing import Literal
 
+from trtbench.analysis import verdict as judge
 from trtbench.analysis.pacing import pairs_for_noise
-from trtbench.analysis.verdict import (
-    GPU,
-    alone_effects,
-    burst_verdict,
-    gate_of,
-    held_to_alone,
-    incomparable,
-    metric_of_both,
-    pair_effect,
-    sentence,
-    verdict_from_effects,
-)
 from trtbench.core.errors import UsageError
 from trtbench.core.jobs import NO_MEMORY, BenchJob, DuetJob, JobEnd
 from trtbench.core.results import Verdict
@@ -44,52 +33,32 @@ from trtbench.core.words import Mode
 from trtbench.host.early_context import later
 from trtbench.host.machine import counters_between, read_counters
 from trtbench.host.workers import Assignment, check_interpreter, run_jobs
-from trtbench.measure.bench import Launch, keep_run
-from trtbench.measure.jobs import (
-    device_of,
-    environment_of,
-    fail_if_model_changed,
-    fail_job,
-    hold_device,
-    refuse_without_library,
-)
+from trtbench.measure import bench
 from trtbench.measure.watch import Watch, free_memory_bytes, watching
 from trtbench.models.identity import demand_unchanged
 from trtbench.requests.execution import PATIENCE_S, TICK_S, Event, Execution, expected_s
 from trtbench.requests.measure import LAUNCHES, PairFields, TurnFields
-from trtbench.runtimes import RUNTIMES
+from trtbench.runtimes import RUNTIMES, device_of
 from trtbench.store.store import Store
 
 PairDesign = Literal["duet", "bursts", "launches"]
 SIDES: tuple[Literal[0], Literal[1]] = (0, 1)
-Jobs = tuple[DuetJob, DuetJob]
-"""A launch: the baseline's process and the candidate's."""
+Jobs = tuple[DuetJob, DuetJob]  # A launch: the baseline's process and the candidate's
 
-WARMUP = Warmup(floor=Length(seconds=0.06), until_steady=False)
-"""Short and fixed: what drifts, drifts for both sides."""
+WARMUP = Warmup(floor=Length(seconds=0.06), until_steady=False)  # drift affects both sides
+# The first bursts do not count, and the GPU has worked just before.
 BURSTS_WARMUP = Warmup(floor=Length(seconds=0.03), until_steady=False)
-"""Of launches with bursts: the first of these do not count, and the GPU has worked just before."""
-FIRST_LOOK = 4
-"""Launches before the first verdict: with fewer, only great differences would show."""
-GROUP = 3
-"""Most launches with bursts that are on the GPU at once, where it has room; as many follow them,
-with the sides exchanged."""
-BURSTS_LOOK = 2 * GROUP
-"""Launches with bursts before the first verdict: each place in the order is had by both sides."""
-LAUNCHES_S = 7.0
-"""Once they took so long, no more are made before that."""
-FEWEST_LAUNCHES = 5
-"""Launches with bursts before host time is settled: tails are judged by as many."""
-LIMIT_S, BURSTS_LIMIT_S = 90.0, 25.0
-"""Once launches took so long, what is unclear stays so, unless more are asked for."""
-PROCESS_BYTES = 1 << 30
-"""GPU memory of a process beside its engine: CUDA's context, kernels, inputs and outputs."""
-TIMES_ENGINE = 3
-"""GPU memory of an engine by its size on disk: weights, and as much again twice to work in."""
+FIRST_LOOK = 4  # launches before the first verdict: with fewer, only great differences would show
+GROUP = 3  # launches with bursts on the GPU at once; as many follow, with the sides exchanged
+BURSTS_LOOK = 2 * GROUP  # so that both sides have every place in the order
+LAUNCHES_S = 7.0  # once they took so long, no more are made before that
+FEWEST_LAUNCHES = 5  # launches with bursts before host time is settled: tails are judged by as many
+LIMIT_S, BURSTS_LIMIT_S = 90.0, 25.0  # then what is unclear stays unclear
+PROCESS_BYTES = 1 << 30  # GPU memory of CUDA's context, kernels, inputs and outputs
+TIMES_ENGINE = 3  # GPU memory of an engine by its size on disk
 
 
-Side = tuple[RunSpec, str | None]
-"""How a side runs, and its interpreter."""
+Side = tuple[RunSpec, str | None]  # how a side runs, and its interpreter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,65 +143,53 @@ def paired(baseline: Run, candidate: Run) -> PairDesign | None:
 
 
 def pairs_of(baseline: Run, candidate: Run, column: str) -> list[tuple[Column, Column]]:
-    """Return the launches of two runs of one duet side by side."""
     both = (run.times.by_launch(column) for run in (baseline, candidate))
     return list(zip(*both, strict=True))
 
 
-class Wave:
+class Wave(ExitStack):
     """The processes of several launches, a pair each, and how they wait for one another."""
 
     def __init__(
         self, groups: Sequence[Sequence[Jobs]], *, sides: Sides, store: Store, early: bool
     ) -> None:
-        self._sides, self._early = sides, early
+        super().__init__()
         self._launches = sum(map(len, groups))
-        self._held, self._lent = ExitStack(), ExitStack()
-        self._folder = self._held.enter_context(store.scratch())
-        self._held.enter_context(self._lent)
+        self._folder = self.enter_context(store.scratch())
+        self._lent = self.enter_context(ExitStack())
         self.assignments: list[Assignment] = []
         imports = self._pipe()  # until all have imported
         gone = [self._pipe() for _ in range(len(groups) + 1)]  # until a group is no more
         for group, (before, after) in zip(groups, pairwise(gone), strict=True):
-            self._assign(group, (*imports, before[0], after[1]))
-
-    def _assign(self, group: Sequence[Jobs], pipes: tuple[int, ...]) -> None:
-        """Have launches load one after the other, and then measure so, from link to link."""
-        contexts, end = self._pipe(), self._pipe()  # until all have one, and until all are over
-        links = [self._pipe() for _ in range(2 * len(group) + 1)]
-        is_first = not self.assignments
-        for number, both in enumerate(group):
-            steps = (links[step : step + 2] for step in (number, len(group) + number))
-            chain = [each for before, after in steps for each in (before[0], after[1])]
-            channels = [self._lent.enter_context(each) for each in socket.socketpair()]
-            for side, channel, job in zip(SIDES, channels, both, strict=True):
-                spec = self._sides.both[side]
-                early_context = RUNTIMES.load(spec.runtime).early_context
-                variables = early_context(spec) if self._early and early_context else {}
-                self.assignments.append(
-                    Assignment(
+            is_first = not self.assignments
+            contexts, end = self._pipe(), self._pipe()  # until all have one, and until all are over
+            shared = (*imports, before[0], after[1], *contexts)
+            # Launches load one after the other, and then measure so, from link to link.
+            links = [self._pipe() for _ in range(2 * len(group) + 1)]
+            for number, both in enumerate(group):
+                steps = (links[step : step + 2] for step in (number, len(group) + number))
+                chain = [each for start, stop in steps for each in (start[0], stop[1])]
+                channels = [self._lent.enter_context(each) for each in socket.socketpair()]
+                for side, channel, job in zip(SIDES, channels, both, strict=True):
+                    spec = sides.both[side]
+                    early_context = RUNTIMES.load(spec.runtime).early_context
+                    variables = early_context(spec) if early and early_context else {}
+                    assignment = Assignment(
                         job=job,
                         folder=self._folder / f"{len(self.assignments) // 2}-{side}",
-                        python=self._sides.pythons[side],
-                        descriptors=(channel.fileno(), *pipes, *contexts, *chain, *end),
+                        python=sides.pythons[side],
+                        descriptors=(channel.fileno(), *shared, *chain, *end),
                         variables=variables if is_first else later(variables),
                     )
-                )
+                    self.assignments.append(assignment)
 
     def let_go(self) -> None:
         """Close what the processes wait for each other with: it is theirs alone from now on."""
         self._lent.close()
 
-    def left(self, side: int) -> list[Launch]:
-        """Read what a side left, launch by launch."""
+    def left(self, side: int) -> list[bench.Launch]:
         folders = [self._folder / f"{number}-{side}" for number in range(self._launches)]
-        return [Launch.read(folder / f"side-{side}") for folder in folders]
-
-    def __enter__(self) -> Wave:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._held.close()
+        return [bench.Launch.read(folder / f"side-{side}") for folder in folders]
 
     def _pipe(self) -> tuple[int, int]:
         ends = os.pipe()
@@ -250,28 +207,18 @@ def load_orders(wanted: int, *, at_once: int) -> list[list[tuple[int, int]]]:
     """
     size = min((wanted + 1) // 2, GROUP, at_once)
     sizes = [size, min(size, wanted - size)] if at_once > 1 else [1] * min(wanted, FIRST_LOOK)
-    return [
-        [
-            (2 * launch + 1, 2 * launch) if (launch + group) % 2 else (2 * launch, 2 * launch + 1)
-            for launch in range(length)
-        ]
-        for group, length in enumerate(sizes)
-        if length
-    ]
+    orders = []
+    for group, length in enumerate(filter(None, sizes)):
+        swapped = [(launch + group) % 2 for launch in range(length)]
+        orders.append([(2 * n + swap, 2 * n + 1 - swap) for n, swap in enumerate(swapped)])
+    return orders
 
 
 def _is_bystander(end: JobEnd) -> bool:
-    """Return whether a side only lost its partner, or was ended with it."""
+    """Whether a side only lost its partner, or was ended with it."""
     if end.error is not None:
         return end.error.kind == "PartnerLost"
     return end.signal == "SIGTERM" and not end.timed_out
-
-
-def _lacked_room(end: JobEnd) -> bool:
-    """Return whether a process failed in a way that others beside it may have caused."""
-    if end.ok or end.timed_out or _is_bystander(end):
-        return False
-    return end.error is None or end.error.kind in (NO_MEMORY, "CudaError", "UnavailableError")
 
 
 class Duet:
@@ -291,28 +238,21 @@ class Duet:
         for spec, python in zip(sides.both, sides.pythons, strict=True):
             if python is not None:
                 check_interpreter(python)
-            refuse_without_library(spec, python)
+            bench.refuse_without_library(spec, python)
         self.sides = sides
         self.mode = settled_mode(mode, sides)
         self._store, self._execution = store, execution
         self._pairs, self._seed, self._limit_s = pairs, seed, limit_s
-        self._launches: tuple[list[Launch], list[Launch]] = ([], [])
+        self._launches: tuple[list[bench.Launch], list[bench.Launch]] = ([], [])
         self._played = 0
-        self._at_once: int | None = None
-        """Launches with bursts that load at once; ``None`` until the GPU was asked for room."""
-        self._early = True
-        """Whether processes that load at once begin CUDA's contexts before they import."""
-        self.on_results: Callable[[], None] = lambda: None
-        """Called when launches with bursts have left all they measured; their processes may end."""
-        self.seconds = 0.0
-        """How long it has been measured, without waiting for a device that others held."""
-        self._began = 0.0
-        self.bursts = self.mode == "bursts"
-        """Whether further launches have bursts; those whose verdict is known need none."""
+        self._at_once: int | None = None  # launches with bursts that load at once; not known yet
+        self._early = True  # they begin CUDA's contexts before they import
+        self.on_results: Callable[[], None] = lambda: None  # called when bursts have been measured
+        self.seconds = self._began = 0.0  # measuring time, without waiting for the device
+        self.bursts = self.mode == "bursts"  # whether further launches have bursts
         self._environment: Environment | None = None
         self._contention: dict[str, Scalar] = {}
-        self._watches: dict[int, Watch] = {}
-        """What each side's launches saw of clocks and memory."""
+        self._watches: dict[int, Watch] = {}  # clocks and memory, by side
 
     @property
     def design(self) -> PairDesign:
@@ -321,8 +261,7 @@ class Duet:
     @property
     def headline(self) -> str:
         """What the sides are judged by: a time that both have."""
-        first, second = (launches[0].times for launches in self._launches)
-        return metric_of_both(first, second)
+        return judge.metric_of_both(self._launches[0][0].times, self._launches[1][0].times)
 
     @property
     def launches(self) -> int:
@@ -330,7 +269,6 @@ class Duet:
 
     @property
     def facts(self) -> tuple[list[LaunchFacts], list[LaunchFacts]]:
-        """The facts of each side's launches."""
         first, second = ([each.outcome.facts for each in side] for side in self._launches)
         return first, second
 
@@ -343,40 +281,35 @@ class Duet:
 
     @property
     def out_of_time(self) -> bool:
-        """Whether another launch would exceed the time limit."""
         return self._left() < 1
 
     def _left(self) -> float:
-        """Count launches that there is time for."""
+        """How many more launches there is time for."""
         if self._limit_s is None or not self.launches:
             return math.inf
         return (self._limit_s - self.seconds) / (self.seconds / self.launches)
 
     def columns(self, name: str = "host") -> list[tuple[Column, Column]]:
-        """Return the pairs of one column, launch by launch."""
         both = zip(*self._launches, strict=True)
         return [(getattr(a.times, name), getattr(b.times, name)) for a, b in both]
 
     def play(self, launches: int | None) -> None:
-        """Measure so many more launches of both sides; ``None``: as many as is usual.
-
-        Slow models are given fewer: their queries are averages already.
-        """
+        """Measure more launches of both sides; ``None``: as many as usual, fewer of slow models."""
         least = launches if launches is not None else FIRST_LOOK
         specs = self.sides.both
         devices = {device_of(spec): spec for spec in specs}
         with ExitStack() as held:
-            for _, spec in sorted(devices.items()):  # one order for all: no deadlock
-                held.enter_context(hold_device(spec, self._execution))
+            for device in sorted(devices):  # one order for all: no deadlock
+                held.enter_context(bench.hold_device(devices[device], self._execution))
             if self.mode != "bursts":
                 self._store.open()  # one that cannot be used is said before anything is measured
-            if self._environment is None:
-                self._environment = environment_of(self._execution)
+            self._environment = self._environment or bench.environment_of(self._execution)
             for spec in specs:
                 demand_unchanged(spec.model)
-            asked = any(spec.lock_clocks is not None for spec in specs)
-            if asked or self.mode == "launches":  # else NVML need not be started
-                held.enter_context(self._watching())
+            locked = any(spec.lock_clocks is not None for spec in specs)
+            if locked or self.mode == "launches":  # else NVML need not be started
+                for device in sorted(devices):
+                    self._watch(held, device)
             before, self._began = read_counters(), time.monotonic()
             usual = BURSTS_LOOK if self.mode == "bursts" else LAUNCHES
             done, goal = self.launches, self.launches + (launches or usual)
@@ -395,35 +328,27 @@ class Duet:
     def _elapsed(self) -> float:
         return time.monotonic() - self._began
 
-    @contextmanager
-    def _watching(self) -> Iterator[None]:
-        """Watch from here to the end, clocks locked once for both sides.
-
-        Why a clock is not locked is noted once for each device.
-        """
-        with ExitStack() as held:
-            for device in sorted({device_of(spec) for spec in self.sides.both}):
-                mine = [side for side in SIDES if device_of(self.sides.both[side]) == device]
-                watch = held.enter_context(watching(self.sides.both[mine[-1]], device))
-                for note in watch.notes if mine[-1] not in self._watches else ():
-                    self._note(note)
-                for side in mine:  # goes on with what it has seen before
-                    before = self._watches.get(side)
-                    self._watches[side] = replace(
-                        watch,
-                        evidence={**watch.evidence, **(before.evidence if before else {})},
-                        notes=list(dict.fromkeys(watch.notes + (before.notes if before else []))),
-                        _readings=[],
-                        _memory={},
-                    )
-            yield
+    def _watch(self, held: ExitStack, device: str) -> None:
+        """Watch one device, its clocks locked once for both sides; notes are shown once."""
+        mine = [side for side in SIDES if device_of(self.sides.both[side]) == device]
+        watch = held.enter_context(watching(self.sides.both[mine[-1]], device))
+        for note in watch.notes if mine[-1] not in self._watches else ():
+            self._note(note)
+        for side in mine:  # goes on with what it has seen before
+            before = self._watches.get(side)
+            self._watches[side] = replace(
+                watch,
+                evidence={**watch.evidence, **(before.evidence if before else {})},
+                notes=list(dict.fromkeys(watch.notes + (before.notes if before else []))),
+                _readings=[],
+            )
 
     def keep(self) -> tuple[Run, Run]:
         """Store each side as a run of its own; the two name their duet."""
         assert self._environment is not None
         name = secrets.token_hex(6)
         first, second = (
-            keep_run(
+            bench.keep_run(
                 self.sides.both[side],
                 self._launches[side],
                 self._environment,
@@ -449,29 +374,26 @@ class Duet:
                     job = BenchJob(spec=self.sides.both[side], launch=number)
                     alone = Assignment(job=job, folder=folders[side], python=pythons[side])
                     self._run([alone], on_stage=self._watches[side])
-                    launch = Launch.read(folders[side]).with_telemetry(self._watches[side])
+                    launch = bench.Launch.read(folders[side]).with_telemetry(self._watches[side])
                     shutil.rmtree(folders[side])
                     self._launches[side].append(launch)
                 return
+            pair = self._jobs(number)
             if self.mode == "one-process":
-                both = self._jobs(number)[0].having(mine=None)
+                both = pair[0].having(mine=None)
                 self._run([Assignment(job=both, folder=folder, python=pythons[0])])
                 folders = [folder, folder]
             else:
-                ends = [lent.enter_context(each) for each in socket.socketpair()]
+                ends = [(lent.enter_context(each).fileno(),) for each in socket.socketpair()]
+                each_side = zip(pair, folders, pythons, ends, strict=True)
                 self._run(
                     [
-                        Assignment(
-                            job=job,
-                            folder=folders[side],
-                            python=pythons[side],
-                            descriptors=(ends[side].fileno(),),
-                        )
-                        for side, job in zip(SIDES, self._jobs(number), strict=True)
+                        Assignment(job=job, folder=own, python=python, descriptors=end)
+                        for job, own, python, end in each_side
                     ]
                 )
             for side in SIDES:
-                self._launches[side].append(Launch.read(folders[side] / f"side-{side}"))
+                self._launches[side].append(bench.Launch.read(folders[side] / f"side-{side}"))
         if self._pairs is None:
             first, second = (launches[-1].times.host for launches in self._launches)
             assert first is not None
@@ -507,7 +429,10 @@ class Duet:
             ends = self._ended(
                 wave.assignments, launches=launches, on_started=started, on_done=done
             )
-            failed = next(filter(_lacked_room, ends), None)
+            # A failure that other processes beside it may have caused.
+            kinds = (NO_MEMORY, "CudaError", "UnavailableError")
+            bad = [end for end in ends if not (end.ok or end.timed_out or _is_bystander(end))]
+            failed = next((e for e in bad if e.error is None or e.error.kind in kinds), None)
             if failed is None or not (together or self.launches > before):
                 self._demand_good(ends, wave.assignments)
                 return
@@ -523,7 +448,6 @@ class Duet:
         self._early = False
 
     def _jobs(self, number: int, orders: tuple[int, int] = (0, 0)) -> Jobs:
-        """Return the jobs of both sides of one launch."""
         job = DuetJob(
             sides=self.sides.both,
             pairs=self._pairs,
@@ -561,7 +485,7 @@ class Duet:
             on_tick=lambda: self._execution.listen(Event(kind="tick", text="")),
         )
         return [
-            fail_if_model_changed(end, *(spec.model for spec in _specs_of(each)))
+            bench.fail_if_model_changed(end, *(spec.model for spec in _specs_of(each)))
             for end, each in zip(ends, assignments, strict=True)
         ]
 
@@ -570,21 +494,20 @@ class Duet:
         both = zip(ends, assignments, strict=True)
         for end, each in sorted(both, key=lambda pair: _is_bystander(pair[0])):
             if not end.ok:
-                fail_job(end, _specs_of(each)[0], self._environment, store=self._store,
+                bench.fail_job(end, _specs_of(each)[0], self._environment, store=self._store,
                          execution=self._execution, left=each.folder)  # fmt: skip
 
     def report_gpu(self, verdict: Verdict) -> None:
         """Note the verdict on GPU time once it is known; launches that follow have no bursts."""
         self.bursts = False
         after = f"{verdict.launches} launches, {self.seconds + self._elapsed():.1f} s"
-        self._note(f"GPU time {verdict.kind}: {sentence(verdict)} ({after})")
+        self._note(f"GPU time {verdict.kind}: {judge.sentence(verdict)} ({after})")
 
     def _note(self, text: str) -> None:
         self._execution.listen(Event(kind="note", text=text))
 
 
 def _specs_of(assignment: Assignment) -> list[RunSpec]:
-    """Return the specs that a process runs, its own side first."""
     job = assignment.job
     if isinstance(job, BenchJob):
         return [job.spec]
@@ -593,34 +516,25 @@ def _specs_of(assignment: Assignment) -> list[RunSpec]:
 
 
 def make_duet(sides: Sides, *, store: Store, request: PairFields, execution: Execution) -> Duet:
-    """Prepare the launches of two sides, as asked."""
     mode, sides = settle(sides, request)
     free = request.launches is None and request.max_launches is None
     limit_s = BURSTS_LIMIT_S if settled_mode(mode, sides) == "bursts" else LIMIT_S
+    limit, pairs, seed = limit_s if free else None, request.pairs, request.seed
     return Duet(
-        sides,
-        store=store,
-        execution=execution,
-        mode=mode,
-        pairs=request.pairs,
-        seed=request.seed,
-        limit_s=limit_s if free else None,
+        sides, store=store, execution=execution, mode=mode, pairs=pairs, seed=seed, limit_s=limit
     )
 
 
 def play_until_clear(duet: Duet, request: TurnFields) -> None:
-    """Measure, and add launches while an answer is unclear and more are allowed.
-
-    GPU time that is known is reported at once, and measured no longer.
-    """
+    """Add launches while an answer is unclear; GPU time is reported once it is known."""
     margin = request.margin_part
 
     def look_at_gpu() -> None:
         # Bursts are checked against the single queries of the same launches.
-        pairs = [(a, b) for a, b in duet.columns(GPU) if a is not None and b is not None]
-        singly = [pair_effect(a, b, design=duet.design) for a, b in pairs]
-        verdict = burst_verdict(*duet.facts, singly=singly, margin=margin) if duet.bursts else None
-        if verdict is not None and is_settled(verdict):
+        pairs = [(a, b) for a, b in duet.columns(judge.GPU) if a is not None and b is not None]
+        singly = [judge.pair_effect(a, b, design=duet.design) for a, b in pairs]
+        verdict = judge.burst_verdict(*duet.facts, singly=singly, margin=margin)
+        if duet.bursts and verdict is not None and is_settled(verdict):
             duet.report_gpu(verdict)
 
     duet.on_results = look_at_gpu
@@ -634,23 +548,19 @@ def play_until_clear(duet: Duet, request: TurnFields) -> None:
 
 def is_settled(verdict: Verdict) -> bool:
     """Return whether more launches would not help; a doubtful difference is not the same yet."""
-    if verdict.kind == "unclear":
-        return verdict.launches_needed is None
-    if verdict.design != "bursts":
-        return True
-    if verdict.metric != GPU and verdict.launches < FEWEST_LAUNCHES:
+    if verdict.kind == "unclear" or verdict.design != "bursts":
+        return verdict.kind != "unclear" or verdict.launches_needed is None
+    if verdict.metric != judge.GPU and verdict.launches < FEWEST_LAUNCHES:
         return False
-    if verdict.kind != "same" or verdict.launches >= LAUNCHES:
-        return True
-    return abs((verdict.ratio or 1.0) - 1) < gate_of(verdict)
+    is_sure = verdict.kind != "same" or verdict.launches >= LAUNCHES
+    return is_sure or abs((verdict.ratio or 1.0) - 1) < judge.gate_of(verdict)
 
 
 def headline_verdict(duet: Duet, *, margin: float) -> Verdict:
-    """Judge what has been measured so far."""
     metric, design, pairs = duet.headline, duet.design, duet.columns(duet.headline)
     if any(a is None or b is None for a, b in pairs):
         reason = f"{metric} was not measured on both sides"
-        return incomparable(metric, reason=reason, design=design)
-    effects = [pair_effect(a, b, design=design) for a, b in pairs]
-    verdict = verdict_from_effects(effects, metric=metric, design=design, margin=margin)
-    return held_to_alone(verdict, alone_effects(*duet.facts), margin=margin)[0]
+        return judge.incomparable(metric, reason=reason, design=design)
+    effects = [judge.pair_effect(a, b, design=design) for a, b in pairs]
+    verdict = judge.verdict_from_effects(effects, metric=metric, design=design, margin=margin)
+    return judge.held_to_alone(verdict, judge.alone_effects(*duet.facts), margin=margin)[0]

@@ -15,9 +15,7 @@ import numpy as np
 from trtbench.analysis.inspection import parameters_of
 from trtbench.analysis.onnx_graph import PREPARATION, text_from_preparation
 from trtbench.convert.builders import BUILDERS
-from trtbench.convert.calibration import (
-    item_limit,
-)
+from trtbench.convert.calibration import item_limit
 from trtbench.convert.conversions import (
     input_shapes,
     refuse_folder,
@@ -43,9 +41,9 @@ from trtbench.core.spec import BuildSpec, ShapeProfile
 from trtbench.core.units import text_from_shape
 from trtbench.host.files import remove_abandoned, scratch_directory, write_whole
 from trtbench.host.locks import hold
-from trtbench.host.tensorrt_build import preparation_of_scales
+from trtbench.host.tensorrt import preparation_of_scales
 from trtbench.host.workers import check_interpreter
-from trtbench.measure.jobs import (
+from trtbench.measure.bench import (
     carry_out_job,
     environment_of,
     fail_if_model_changed,
@@ -63,9 +61,9 @@ from trtbench.models.inputs import (
 )
 from trtbench.models.onnx_model import count_parameters, input_specs, load_onnx
 from trtbench.models.onnx_outline import sides_of
-from trtbench.requests.convert import BuildRequest
 from trtbench.requests.execution import Event, Execution
 from trtbench.requests.fields import File, fields_of, size_bytes, words_from_text
+from trtbench.requests.models import BuildRequest
 from trtbench.requests.settings import Config
 from trtbench.runtimes._session import demand_room_for_batch, with_batch
 from trtbench.store.directory import now
@@ -76,12 +74,7 @@ Shapes = Mapping[str, Sequence[int]]
 
 PATIENCE_S = 6 * 3600.0
 """Large networks at a high optimization level take hours; longer counts as hung."""
-LOG = ".build.log"
-CACHE = ".timing.cache"
-GRAPH = ".graph.json"
-IMAGES = "calibration-images.npz"
-BATCHES = (1, 128, 256)
-"""Least, best and largest batch that -1 stands for."""
+LOG, GRAPH = ".build.log", ".graph.json"
 _STAGES = {
     "load": ("parsing", 0.02),
     "cast": ("casting", 0.0),
@@ -90,18 +83,10 @@ _STAGES = {
     "save": ("saving", 0.98),
 }
 """The words for each stage, and the part of the work that is done when it begins."""
-MADE = (
-    "model", "output", "runtime", "shapes", "timing_cache", "options", "plugins", "calibration",
-    "calibration_cache",
-)  # fmt: skip
-"""Fields of a spec that are worked out here; all others that a request has are as it says."""
 
 
 def default_builder(config: Config, options: Mapping[str, str]) -> str:
-    """Choose what builds when none is named: the first that works here, else the first.
-
-    An option that only some builders know, such as the path of a program, names them.
-    """
+    """Choose what builds when none is named: the first that works here, else the first."""
     ranked = sorted(BUILDERS.loaded(), key=lambda each: (each[1].CHOSEN, each[0]))
     ranked = [each for each in ranked if all(key in each[1].OPTIONS for key in options)] or ranked
     for name, builder in ranked:
@@ -111,10 +96,7 @@ def default_builder(config: Config, options: Mapping[str, str]) -> str:
 
 
 def refuse_without_builder(config: Config, options: Mapping[str, str]) -> None:
-    """Refuse a build where nothing builds engines, and name what would: one needs no GPU.
-
-    Settings, or an option, may name a builder that is not found by itself.
-    """
+    """Refuse a build where nothing builds engines, and name what would: one needs no GPU."""
     if options or any(config.python_for(name) for name in BUILDERS.names()):
         return
     reasons = {name: builder.available() for name, builder in BUILDERS.loaded()}
@@ -128,7 +110,7 @@ def refuse_without_builder(config: Config, options: Mapping[str, str]) -> None:
 
 
 def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
-    """Settle a build; the timing cache lies beside the engine by default."""
+    """Settle a build; the timing cache is put beside the engine by default."""
     reference = model_ref(Path(request.model))
     model = Path(reference.path)
     name = request.runtime or default_builder(config, request.options)
@@ -149,8 +131,10 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
     calibration, cache = _absolute(request.calibration), _absolute(request.calibration_cache)
     refuse_without_task(calibration, request.task)
     scales = Path(cache) if cache is not None and calibration is None else None
-    options = {**config.options_for(name), **request.options}
-    spec = BuildSpec(
+    timing = _absolute(request.timing_cache)
+    if timing is None and module.TIMING_CACHE:
+        timing = f"{engine}.timing.cache"
+    settled = BuildSpec(
         model=reference,
         output=str(engine),
         runtime=name,
@@ -158,22 +142,24 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
         assumed=note,
         more_profiles=tuple(more),
         workspace_bytes=size_bytes(request.workspace) if request.workspace is not None else None,
-        timing_cache=_timing_cache_of(request, engine, keeps=module.TIMING_CACHE),
+        timing_cache=None if request.no_timing_cache else timing,
         calibration=calibration,
         calibration_cache=cache,
         prepared=preparation_of_scales(scales, reference) if scales else {},
         plugins=tuple(str(Path(path).absolute()) for path in request.plugins),
         targets=words_from_text(request.target or ()),
         task_settings=dict(request.settings),
-        options=options,
+        options={**config.options_for(name), **request.options},
     )
-    same = {
+    here = ("model", "output", "runtime", "shapes", "timing_cache", "options", "plugins",
+            "calibration", "calibration_cache")  # fmt: skip
+    same = {  # all others that a request has are as it says
         field.name: value
         for field in fields_of(BuildRequest)
-        if field.name in BuildSpec.__struct_fields__ and field.name not in MADE
+        if field.name in BuildSpec.__struct_fields__ and field.name not in here
         if (value := getattr(request, field.name)) is not None
     }
-    return spec.having(**same)
+    return settled.having(**same)
 
 
 def _engine_path(request: BuildRequest) -> Path:
@@ -183,22 +169,13 @@ def _engine_path(request: BuildRequest) -> Path:
     return engine
 
 
-def _timing_cache_of(request: BuildRequest, engine: Path, *, keeps: bool) -> str | None:
-    if request.no_timing_cache:
-        return None
-    return _absolute(request.timing_cache) or (f"{engine}{CACHE}" if keeps else None)
-
-
 def _absolute(path: File | None) -> str | None:
     """A path independent of the working folder, so that a record can be repeated elsewhere."""
     return None if path is None else path if path == "random" else str(Path(path).absolute())
 
 
 def all_profiles(*ends: Shapes | Sequence[Shapes] | None) -> list[dict[str, ShapeProfile]]:
-    """Every profile by its least, best and largest shapes; shapes not given are as their neighbour.
-
-    A profile whose shapes are not all given takes the rest from the first.
-    """
+    """Every profile by its least, best and largest shapes; one not given is as its neighbour."""
     lists = [[end] if isinstance(end, Mapping) else list(end or ()) for end in ends]
     longest = max(1, *map(len, lists))
     padded = [[*each, *({} for _ in range(longest - len(each)))] for each in lists]
@@ -232,37 +209,32 @@ def spans_of_batches(texts: Sequence[str], model: Path) -> dict[str, ShapeProfil
     """
     spans = {}
     for given in input_shapes(texts):
-        first, *rest = given.shape
+        (first, *rest), name = given.shape, given.name
         if any(dim < 0 for dim in rest):
             raise UsageError(
                 "only the batch, the first dimension, can be -1",
                 facts={"shape": text_from_shape(given.shape)},
                 fix="--shape-min, --shape-opt and --shape-max for other dynamic dimensions",
             )
-        ends = BATCHES if first < 0 else (first,) * 3
-        spans[given.name or _only_input(model)] = _span([(end, *rest) for end in ends])
+        if name is None:
+            inputs = input_specs(load_onnx(model, weights=False))
+            if len(inputs) != 1:
+                flags = (f"--input-shape {shlex.quote(with_ones(each))}" for each in inputs)
+                raise UsageError(
+                    "the model has several inputs: name the one whose shape it is",
+                    facts={"inputs": ", ".join(each.name for each in inputs)},
+                    fix=" ".join(flags),
+                )
+            name = inputs[0].name
+        ends = (1, 128, 256) if first < 0 else (first,) * 3
+        spans[name] = _span([(end, *rest) for end in ends])
     return spans
-
-
-def _only_input(model: Path) -> str:
-    inputs = input_specs(load_onnx(model, weights=False))
-    if len(inputs) == 1:
-        return inputs[0].name
-    raise UsageError(
-        "the model has several inputs: say whose shape it is",
-        facts={"inputs": ", ".join(each.name for each in inputs)},
-        fix=" ".join(f"--input-shape {shlex.quote(with_ones(each))}" for each in inputs),
-    )
 
 
 def _assumed_spans(
     model: Path, given: Mapping[str, ShapeProfile], *, batch: int | None = None
 ) -> tuple[dict[str, ShapeProfile], str | None]:
-    """One profile of assumed sizes for open inputs that were given no shape, and a line on it.
-
-    With ``batch`` they are for so many items, else for one. Inputs that suggest no size are
-    refused: a builder, or trtexec in silence, would take ones.
-    """
+    """One profile of assumed sizes for open inputs that were given no shape, and a line on it."""
     try:
         inputs = input_specs(load_onnx(model, weights=False))
     except TrtbenchError:  # the builder reports what is wrong with the model
@@ -295,9 +267,8 @@ def run_build(spec: BuildSpec, *, execution: Execution | None = None) -> Artefac
     execution = execution or Execution()
     if execution.python is not None:
         check_interpreter(execution.python)
-    engine = Path(spec.output)
+    engine, environment = Path(spec.output), environment_of(execution)
     device = BUILDERS.load(spec.runtime).device(spec)
-    environment = environment_of(execution)
     what = execution.command or f"trtbench build {engine.name}"
     with writing(engine):
         engine.parent.mkdir(parents=True, exist_ok=True)
@@ -306,11 +277,11 @@ def run_build(spec: BuildSpec, *, execution: Execution | None = None) -> Artefac
             hold(device, what=what, wait=execution.wait),
             scratch_directory(engine.parent) as folder,
         ):
-            return _carry_out(spec, folder, environment, execution)
+            return _build_in(folder, spec, environment, execution)
 
 
-def _carry_out(
-    spec: BuildSpec, folder: Path, environment: Environment, execution: Execution
+def _build_in(
+    folder: Path, spec: BuildSpec, environment: Environment, execution: Execution
 ) -> Artefact:
     engine, cache = Path(spec.output), folder / "timing.cache"
     demand_unchanged(spec.model)
@@ -369,7 +340,7 @@ def with_arrays(spec: BuildSpec, folder: Path) -> BuildSpec:
         str(spec.calibration), inputs, task=spec.task, settings=spec.task_settings,
         limit=item_limit(spec), seed=0,
     )  # fmt: skip
-    arrays = folder / IMAGES
+    arrays = folder / "calibration-images.npz"
     np.savez(arrays, **items.rows)  # type: ignore[arg-type]
     return spec.having(calibration_arrays=str(arrays), prepared=prepared)
 
@@ -435,11 +406,8 @@ def _artefact(
 def _failure(end: JobEnd, spec: BuildSpec, folder: Path) -> TrtbenchError:
     """The error of a build that failed; its log is kept."""
     reported, kept, source = end.error, Path(spec.output + LOG), folder / "build.log"
-    facts = {
-        "model": spec.model.name,
-        "builder": spec.runtime,
-        **(reported.facts if reported else {}),
-    }
+    facts = {"model": spec.model.name, "builder": spec.runtime}
+    facts |= reported.facts if reported else {}
     error = end.failure(
         "the engine was not built",
         facts={**facts, "stage": end.stage, "log": kept},

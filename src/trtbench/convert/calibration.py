@@ -65,14 +65,14 @@ class Items:
         ]
 
 
-def batch_of(inputs: Sequence[TensorSpec], *, asked: int | None, default: int = 8) -> int:
-    """The batch a model takes: its own where it is fixed, else the one that was asked for."""
+def batch_of(inputs: Sequence[TensorSpec], *, requested: int | None, default: int = 8) -> int:
+    """The batch a model takes: its own where it is fixed, else the one that was requested."""
     fixed = fixed_batch(inputs)
     if fixed is None:
-        return asked or default
-    if asked is not None and asked != fixed:
+        return requested or default
+    if requested is not None and requested != fixed:
         raise UsageError(
-            f"the model takes batches of {fixed}, not {asked}",
+            f"the model takes batches of {fixed}, not {requested}",
             fix="leave --batch out, or export with a dynamic batch",
         )
     return fixed
@@ -166,10 +166,7 @@ def item_limit(spec: BuildSpec) -> int:
 def calibration_items(
     spec: BuildSpec, inputs: Sequence[TensorSpec], *, shapes: Mapping[str, tuple[int, ...]]
 ) -> Items:
-    """Read what ``spec.calibration`` names, at most so many items as the options say.
-
-    Images have become arrays before: a task prepares them.
-    """
+    """Read what ``spec.calibration`` names, at most so many items as the options say."""
     source, count = spec.calibration_arrays or str(spec.calibration), item_limit(spec)
     if source == RANDOM:
         limits = index_limits(spec.model, inputs)

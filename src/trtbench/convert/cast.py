@@ -10,13 +10,11 @@ import fnmatch
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trtbench.core.errors import InputError, UsageError, first_line, near_miss
-from trtbench.core.samples import AnyArray
 from trtbench.models.onnx_model import SMALL_BYTES, opset_of, reads_of, stored_tensors, subgraphs
 
 if TYPE_CHECKING:
@@ -30,12 +28,8 @@ FLOAT, FLOAT16, BFLOAT16 = 1, 10, 16
 LOW = {FLOAT16: "FP16", BFLOAT16: "BF16"}
 TYPES = {"fp16": FLOAT16, "bf16": BFLOAT16}
 FP16_MAX = 65504.0
-LOWEST_OPSET = {"fp16": 13, "bf16": 22}
-"""Below 13, operators lack types and rules are older; BF16 came to Conv and pooling with 22."""
-QDQ_OPSET = 19
-"""Q/DQ nodes take FP16 from here on."""
-EXACT = "_exact"
-"""Behind the name of a tensor of the stand-in: the same before it is rounded."""
+QDQ_OPSET = 19  # Q/DQ nodes take FP16 from here on
+EXACT = "_exact"  # behind the name of a tensor of the stand-in: the same before it is rounded
 EXACT_ANYWAY = (
     "Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Slice", "Concat",
     "Split", "Gather", "MaxPool", "Relu", "Expand", "Dropout",
@@ -45,11 +39,6 @@ ASKED_FOR = "asked for"
 
 _WORDS = {FLOAT: "tensor(float)", FLOAT16: "tensor(float16)", BFLOAT16: "tensor(bfloat16)"}
 _SUFFIX = {FLOAT: "fp32", FLOAT16: "fp16", BFLOAT16: "bf16"}
-_TYPE_BY_ATTRIBUTE = ("Cast", "ConstantOfShape")
-"""Operators whose output type is an attribute that is changed with it."""
-_SHAPE_SOURCES = ("Shape", "Size")
-_DATA_FIRST = ("Expand", "Reshape", "Tile", "Slice", "Pad", "Resize")
-"""Operators whose first input is data; the others only say how it is laid out."""
 
 
 class Edges(NamedTuple):
@@ -77,17 +66,13 @@ def cast(
     """Change the types of a model that was loaded with its weights; the model itself is used up."""
     model, low = prepared(model), TYPES[precision]
     quantized = any(node.op_type == "QuantizeLinear" for node in model.graph.node)
-    opset = max(LOWEST_OPSET[precision], QDQ_OPSET if quantized else 0)
+    # Below 13, operators lack types and rules are older; BF16 came to Conv and pooling with 22.
+    opset = max({"fp16": 13, "bf16": 22}[precision], QDQ_OPSET if quantized else 0)
     model = at_opset(model, opset, what=precision)
     edges, kept = _plan(model, low=low, keep=keep)
-    changed = Counter(node.op_type for node in model.graph.node if node.name in edges)
-    _Rewriting(model, low=low).rewrite(edges, keep_io=keep_io)
-    return Cast(
-        model=model,
-        stand_in=stand_in(model),
-        changed=dict(changed.most_common()),
-        kept=kept,
-    )
+    changed = dict(Counter(n.op_type for n in model.graph.node if n.name in edges).most_common())
+    _rewrite(model, edges, low=low, keep_io=keep_io)
+    return Cast(model=model, stand_in=stand_in(model), changed=changed, kept=kept)
 
 
 def prepared(model: ModelProto) -> ModelProto:
@@ -155,7 +140,18 @@ def _plan(
 
     types = tensor_types(model)
     held = matching_nodes(model, keep)
-    held |= dict.fromkeys(_shape_arithmetic(model) - set(held), "computes shapes")
+    stored = {tensor.name for tensor in model.graph.initializer}
+    shapes: set[str] = set()
+    for node in model.graph.node:  # FP16 counts exactly only up to 2048
+        # The first input of these is data; the others only say how it is laid out.
+        laid_out = node.op_type in ("Expand", "Reshape", "Tile", "Slice", "Pad", "Resize")
+        read = node.input[:1] if laid_out else node.input
+        inputs = [name for name in read if name and name not in stored]
+        derived = bool(inputs) and all(name in shapes for name in inputs)
+        if derived:
+            held.setdefault(node.name, "computes shapes")
+        if derived or node.op_type in ("Shape", "Size"):
+            shapes.update(node.output)
     beyond: dict[str, float] = {}
     for tensor in model.graph.initializer if low == FLOAT16 else ():
         if tensor.data_type == FLOAT:
@@ -183,10 +179,7 @@ def _plan(
 def _edges(
     node: NodeProto, types: Mapping[str, int], *, model: ModelProto, low: int
 ) -> tuple[Edges | None, str | None]:
-    """What a node's edges become in the low type, or why it must stay FP32.
-
-    Neither is given for a node that has no FP32 edge at all.
-    """
+    """What a node's edges become in the low type, or why it must stay FP32."""
     import onnx
 
     if not any(types.get(name) == FLOAT for name in (*node.input, *node.output)):
@@ -211,7 +204,7 @@ def _edges(
     outputs: list[int | None] = []
     for index, name in enumerate(node.output):  # follows inputs of its type; attributes set others
         own = formal(schema.outputs, index)
-        follows = own.type_str in tied or node.op_type in _TYPE_BY_ATTRIBUTE
+        follows = own.type_str in tied or node.op_type in ("Cast", "ConstantOfShape")
         given = becomes(own) if follows else FLOAT
         outputs.append(given if types.get(name) == FLOAT else None)
     if low not in (*inputs, *outputs):
@@ -257,136 +250,89 @@ def matching_nodes(model: ModelProto, keep: Sequence[str]) -> dict[str, str]:
     return held
 
 
-def _shape_arithmetic(model: ModelProto) -> set[str]:
-    """Nodes that compute with dimensions: FP16 counts exactly only up to 2048."""
-    stored = {tensor.name for tensor in model.graph.initializer}
-    shapes: set[str] = set()
-    found: set[str] = set()
-    for node in model.graph.node:
-        read = node.input[:1] if node.op_type in _DATA_FIRST else node.input
-        inputs = [name for name in read if name and name not in stored]
-        derived = bool(inputs) and all(name in shapes for name in inputs)
-        if derived:
-            found.add(node.name)
-        if derived or node.op_type in _SHAPE_SOURCES:
-            shapes.update(node.output)
-    return found
+def _rewrite(model: ModelProto, edges: Mapping[str, Edges], *, low: int, keep_io: bool) -> None:
+    """Give every node its types in one pass, with casts where two types meet."""
+    from onnx import helper
 
+    graph, types = model.graph, tensor_types(model)
+    weights = {tensor.name: tensor for tensor in graph.initializer}
+    nodes: list[NodeProto] = []
+    casts: dict[tuple[str, int], str] = {}
+    lowered: set[str] = set()
+    """Tensors that were FP32 when their readers were written."""
 
-def _as_low(values: NDArray[np.float32], low: int) -> AnyArray:
-    """numpy's FP16, or the BF16 that onnx brings along."""
-    if low == FLOAT16:
-        with np.errstate(over="ignore"):
-            return values.astype(np.float16)
-    import ml_dtypes
-
-    return values.astype(ml_dtypes.bfloat16)
-
-
-class _Rewriting:
-    """One pass over a graph: what type each tensor has by now, and the nodes made so far."""
-
-    def __init__(self, model: ModelProto, *, low: int) -> None:
-        self.graph, self.low, self.types = model.graph, low, tensor_types(model)
-        self.weights = {tensor.name: tensor for tensor in self.graph.initializer}
-        self.nodes: list[NodeProto] = []
-        self.casts: dict[tuple[str, int], str] = {}
-        self.lowered: set[str] = set()
-        """Tensors that were FP32 when their readers were written."""
-
-    def rewrite(self, edges: Mapping[str, Edges], *, keep_io: bool) -> None:
-        for value in self.graph.input if not keep_io else ():
-            if value.type.tensor_type.elem_type == FLOAT and value.name not in self.weights:
-                value.type.tensor_type.elem_type = self.low
-                self._lower(value.name)
-        for node in list(self.graph.node):
-            self._take(node, edges.get(node.name))
-        self._finish(keep_io=keep_io)
-
-    def _lower(self, name: str) -> None:
-        self.types[name] = self.low
-        self.lowered.add(name)
-
-    def _take(self, node: NodeProto, planned: Edges | None) -> None:
-        """Put one node in, with casts before it where types do not meet."""
-        for index, name in enumerate(node.input):
-            wanted = planned.inputs[index] if planned else None
-            if planned is None and name in self.lowered:
-                wanted = FLOAT
-            if wanted is not None and name:
-                node.input[index] = self._as_type(name, wanted)
-        for body in subgraphs(node):  # it stays FP32, and so does what it reads from outside
-            rename_reads(
-                body, lambda name: self._as_type(name, FLOAT) if name in self.lowered else name
-            )
-        self.nodes.append(node)
-        if planned is None:
-            return
-        for name, given in zip(node.output, planned.outputs, strict=True):
-            if given == self.low:
-                self._lower(name)
-        if self.low in planned.outputs:
-            for attribute in node.attribute:
-                if node.op_type == "Cast" and attribute.name == "to":
-                    attribute.i = self.low
-                if node.op_type == "ConstantOfShape" and attribute.name == "value":
-                    attribute.t.CopyFrom(_converted(attribute.t, self.low, attribute.t.name))
-
-    def _as_type(self, name: str, wanted: int) -> str:
+    def as_type(name: str, wanted: int) -> str:
         """The name under which a tensor is there in the wanted type."""
-        from onnx import helper
-
-        if self.types.get(name) == wanted:
+        if types.get(name) == wanted:
             return name
-        key = (name, wanted)
-        if key not in self.casts:
-            made = self.casts[key] = f"{name}_{_SUFFIX[wanted]}"
-            self.types[made] = wanted
-            if name in self.weights:
-                stored = self.graph.initializer.add()
-                stored.CopyFrom(_converted(self.weights[name], wanted, made))
+        if (name, wanted) not in casts:
+            made = casts[name, wanted] = f"{name}_{_SUFFIX[wanted]}"
+            types[made] = wanted
+            if name in weights:
+                graph.initializer.add().CopyFrom(_converted(weights[name], wanted, made))
             else:
                 node = helper.make_node("Cast", [name], [made], to=wanted, name=f"{made}_cast")
-                self.nodes.append(node)
-        return self.casts[key]
+                nodes.append(node)
+        return casts[name, wanted]
 
-    def _finish(self, *, keep_io: bool) -> None:
-        """Settle the outputs, and drop weights that nothing reads any more."""
-        from onnx import helper
-
-        for value in self.graph.output:
-            name = value.name
-            if name not in self.lowered or value.type.tensor_type.elem_type != FLOAT:
-                continue
-            if not keep_io:
-                value.type.tensor_type.elem_type = self.low
-                continue
-            inside = f"{name}_{_SUFFIX[self.low]}"
-            for names in (each for node in self.nodes for each in (node.input, node.output)):
-                for index, each in enumerate(names):
-                    names[index] = inside if each == name else each
-            back = helper.make_node("Cast", [inside], [name], to=FLOAT, name=f"{name}_cast")
-            self.nodes.append(back)
-        kept = list(self.nodes)
-        del self.graph.node[:]
-        self.graph.node.extend(kept)
-        drop_unused(self.graph)
-        # Weights that exist in one type only keep the name they had.
-        left = {tensor.name for tensor in self.graph.initializer}
-        gone = self.weights.keys() - left
-        old = {made: name for (name, _), made in self.casts.items() if name in gone}
-        for tensor in self.graph.initializer:
-            tensor.name = old.get(tensor.name, tensor.name)
-        rename_reads(self.graph, lambda name: old.get(name, name), own=False)
-        del self.graph.value_info[:]
+    for value in graph.input if not keep_io else ():
+        if value.type.tensor_type.elem_type == FLOAT and value.name not in weights:
+            value.type.tensor_type.elem_type = types[value.name] = low
+            lowered.add(value.name)
+    for node in list(graph.node):
+        planned = edges.get(node.name)
+        for index, name in enumerate(node.input):
+            wanted = planned.inputs[index] if planned else FLOAT if name in lowered else None
+            if wanted is not None and name:
+                node.input[index] = as_type(name, wanted)
+        for body in subgraphs(node):  # it stays FP32, and so does what it reads from outside
+            rename_reads(body, lambda name: as_type(name, FLOAT) if name in lowered else name)
+        nodes.append(node)
+        for name, given in zip(node.output, planned.outputs if planned else (), strict=False):
+            if given == low:
+                types[name] = low
+                lowered.add(name)
+        if planned is not None and low in planned.outputs:
+            for attribute in node.attribute:
+                if node.op_type == "Cast" and attribute.name == "to":
+                    attribute.i = low
+                if node.op_type == "ConstantOfShape" and attribute.name == "value":
+                    attribute.t.CopyFrom(_converted(attribute.t, low, attribute.t.name))
+    for value in graph.output:
+        name = value.name
+        if name not in lowered or value.type.tensor_type.elem_type != FLOAT:
+            continue
+        if not keep_io:
+            value.type.tensor_type.elem_type = low
+            continue
+        inside = f"{name}_{_SUFFIX[low]}"
+        for names in (each for node in nodes for each in (node.input, node.output)):
+            for index, each in enumerate(names):
+                names[index] = inside if each == name else each
+        nodes.append(helper.make_node("Cast", [inside], [name], to=FLOAT, name=f"{name}_cast"))
+    del graph.node[:]
+    graph.node.extend(nodes)
+    drop_unused(graph)
+    # Weights that exist in one type only keep the name they had.
+    gone = weights.keys() - {tensor.name for tensor in graph.initializer}
+    old = {made: name for (name, _), made in casts.items() if name in gone}
+    for tensor in graph.initializer:
+        tensor.name = old.get(tensor.name, tensor.name)
+    rename_reads(graph, lambda name: old.get(name, name), own=False)
+    del graph.value_info[:]
 
 
 def _converted(tensor: TensorProto, wanted: int, name: str) -> TensorProto:
+    """A tensor in another type: numpy's FP16, or the BF16 that onnx brings along."""
     from onnx import numpy_helper
 
-    values = numpy_helper.to_array(tensor)
-    values = _as_low(values, wanted) if wanted != FLOAT else values.astype(np.float32)
-    return numpy_helper.from_array(values, name)
+    kind: np.dtype[Any] = np.dtype(np.float32 if wanted == FLOAT else np.float16)
+    if wanted == BFLOAT16:
+        import ml_dtypes
+
+        kind = np.dtype(ml_dtypes.bfloat16)
+    with np.errstate(over="ignore"):
+        return numpy_helper.from_array(numpy_helper.to_array(tensor).astype(kind), name)
 
 
 def rename_reads(graph: GraphProto, new: Callable[[str], str], *, own: bool = True) -> None:

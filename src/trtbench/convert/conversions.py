@@ -49,21 +49,20 @@ from trtbench.core.spec import TensorSpec
 from trtbench.core.units import text_from_shape
 from trtbench.host.files import remove_abandoned, scratch_directory, write_whole
 from trtbench.host.workers import check_interpreter
-from trtbench.measure.jobs import carry_out_job, read_outcome
+from trtbench.measure.bench import carry_out_job, read_outcome
 from trtbench.measure.remote import run_verb_elsewhere
 from trtbench.models.identity import demand_unchanged, index_limits, kept_value, model_ref
 from trtbench.models.inputs import fitted, fixed_batch, has_rows, unknown_input
 from trtbench.models.onnx_model import input_specs, load_onnx, opset_of
-from trtbench.requests.convert import ExportRequest, QuantizeRequest
 from trtbench.requests.execution import Event, Execution
+from trtbench.requests.models import ExportRequest, QuantizeRequest
 from trtbench.requests.settings import Config
 from trtbench.store.directory import now
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import calibrating, preparation_from_source
 from trtbench.version import __version__
 
-PATIENCE_S = 2 * 3600.0
-"""Calibrating a large network on a CPU takes long; longer than this counts as hung."""
+PATIENCE_S = 2 * 3600.0  # calibrating a large network on a CPU takes long
 _STAGES = {
     "load": ("loading", 0.05),
     "export": ("exporting", 0.2),
@@ -81,9 +80,9 @@ TARGETS: Mapping[str, int] = {
     "tensorrt-rtx": 24,
 }
 """The newest opset that the ONNX parser of each takes."""
-OLDEST_DYNAMO = 18
-"""The dynamo exporter makes nothing older, and says nothing when asked for it."""
-_SHAPE = re.compile(r"(?:(?P<name>.+):)?(?P<dims>-?\d+(?:x-?\d+)*)(?::(?P<dtype>[a-z]+\d*))?")
+OLDEST_DYNAMO = 18  # the dynamo exporter makes nothing older, and says nothing about it
+_DIM = r"(?:-1|0*[1-9]\d*)"
+_SHAPE = re.compile(rf"(?:(?P<name>.+):)?(?P<dims>{_DIM}(?:x{_DIM})*)(?::(?P<dtype>[a-z]+\d*))?")
 VIA: Mapping[str, Quantizer] = {
     "fp16": "cast",
     "bf16": "cast",
@@ -92,8 +91,7 @@ VIA: Mapping[str, Quantizer] = {
 }
 """What makes a precision by default."""
 HELD_OUT = 32
-COMPARED = 16
-"""Random items a difference is taken on where there is no data."""
+COMPARED = 16  # random items a difference is taken on where there is no data
 
 
 def run_conversion(
@@ -188,7 +186,9 @@ def _write_sidecar(sidecar: Sidecar, model: Path) -> None:
 def export_spec(request: ExportRequest) -> ExportSpec:
     """Settle an export, with the exporter and opset that suit the target."""
     target, opset, exporter = request.target, request.opset, request.exporter
-    limit = _newest_opset(target)
+    if target is not None:
+        refuse_unknown(target, TARGETS, f"nothing is known of {target!r}", flag="--for")
+    limit = TARGETS[target] if target else None
     if limit is not None and opset is not None and opset > limit:
         raise UsageError(
             f"the ONNX parser of {target} takes opset {limit} at most, not {opset}",
@@ -230,23 +230,12 @@ def input_shapes(texts: Sequence[str]) -> tuple[InputShape, ...]:
         if not match:
             raise UsageError(
                 f"--input-shape {text} cannot be read",
+                facts={"dimensions": "numbers above 0, or -1 for open"},
                 fix="write it like --input-shape -1 3 224 224, or NAME:-1x128 or NAME:-1x128:int64",
             )
         dims = tuple(int(dim) for dim in match["dims"].split("x"))
-        if any(dim == 0 or dim < -1 for dim in dims):
-            raise UsageError(
-                f"--input-shape {text}: a dimension is above 0, or -1 for open",
-                fix="--input-shape -1 3 224 224",
-            )
         found.append(InputShape(name=match["name"], shape=dims, dtype=match["dtype"]))
     return tuple(found)
-
-
-def _newest_opset(target: str | None) -> int | None:
-    if target is None:
-        return None
-    refuse_unknown(target, TARGETS, f"nothing is known of {target!r}", flag="--for")
-    return TARGETS[target]
 
 
 def run_export(request: ExportRequest, *, execution: Execution | None = None) -> Sidecar:
@@ -259,7 +248,8 @@ def run_export(request: ExportRequest, *, execution: Execution | None = None) ->
         job = ExportJob(spec=spec.having(output=str(made)))
         end = run_conversion(job, folder=work, execution=execution, python=execution.python)
         outcome = read_outcome(work, ExportOutcome)
-        limit, opset = _newest_opset(request.target), opset_of(load_onnx(made, weights=False))
+        limit = TARGETS[request.target] if request.target else None
+        opset = opset_of(load_onnx(made, weights=False))
         if limit is not None and opset is not None and opset > limit:
             raise InputError(
                 f"the exporter made opset {opset}; the ONNX parser of {request.target} takes "
@@ -354,10 +344,10 @@ def run_quantize(request: QuantizeRequest, *, execution: Execution | None = None
         if calibrated is not None:
             reference = save_calibration(
                 work / "calibration.npz", calibrated, inputs, source=str(request.calibration),
-                batch=batch_of(inputs, asked=batch), preprocessing=prepared, seed=request.seed,
+                batch=batch_of(inputs, requested=batch), preprocessing=prepared, seed=request.seed,
             )  # fmt: skip
             inner = inner.having(calibration=reference)
-        size = batch_of(inputs, asked=None, default=batch or 8)
+        size = batch_of(inputs, requested=None, default=batch or 8)
         save_feeds(feeds, held_out.feeds(batch=size, fixed=bool(fixed_batch(inputs))))
         job = QuantizeJob(spec=inner)
         end = run_conversion(job, folder=work, execution=execution, python=execution.python)
@@ -414,7 +404,7 @@ def settle_data(spec: QuantSpec, request: QuantizeRequest) -> str | None:
             fix="--calibration FOLDER, --calibration data.npz, or --calibration random",
         )
     inputs = input_specs(load_onnx(Path(spec.model.path), weights=False))
-    batch_of(inputs, asked=request.batch)
+    batch_of(inputs, requested=request.batch)
     known = {each.name: each for each in inputs}
     for name, given in request.shapes.items():
         if name not in known:
@@ -422,22 +412,16 @@ def settle_data(spec: QuantSpec, request: QuantizeRequest) -> str | None:
         fitted(known[name], given)
     if calibration != RANDOM and (request.inputs is not None or calibration is not None):
         return None
-    return settled_items(inputs, _shapes(request), model=spec.model.path)[1]
-
-
-def _shapes(request: QuantizeRequest) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(dims) for name, dims in request.shapes.items()}
+    shapes = {name: tuple(dims) for name, dims in request.shapes.items()}
+    return settled_items(inputs, shapes, model=spec.model.path)[1]
 
 
 def _prepare(
     spec: QuantSpec, request: QuantizeRequest, inputs: Sequence[TensorSpec]
 ) -> tuple[Items | None, Items, str, dict[str, Scalar]]:
     """Calibration items, items to compare on, words for the latter, and how they were prepared."""
-    batch, source, shapes = (
-        batch_of(inputs, asked=request.batch),
-        request.calibration,
-        _shapes(request),
-    )
+    batch, source = batch_of(inputs, requested=request.batch), request.calibration
+    shapes = {name: tuple(dims) for name, dims in request.shapes.items()}
     draw = partial(
         random_items, inputs, shapes=shapes, model=spec.model.path,
         limits=index_limits(spec.model, inputs),
@@ -501,10 +485,9 @@ def _recipe(spec: QuantSpec, request: QuantizeRequest) -> tuple[str, ...]:
 
 def are_images(calibration: object) -> bool:
     """Whether data are images, in a folder or named by a data.yaml, which a task prepares."""
-    if calibration in (None, RANDOM):
-        return False
     path = Path(str(calibration))
-    return path.is_dir() or path.suffix.lower() in (".yaml", ".yml")
+    found = path.is_dir() or path.suffix.lower() in (".yaml", ".yml")
+    return found and calibration not in (None, RANDOM)
 
 
 def refuse_without_task(calibration: object, task: str | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +20,7 @@ import numpy as np
 from trtbench.convert.calibration import save_feeds
 from trtbench.core.errors import InputError, UnavailableError, UsageError, first_line
 from trtbench.core.jobs import Stage
-from trtbench.core.results import Exporter, ExportOutcome, ExportSpec, InputShape
+from trtbench.core.results import Exporter, ExportOutcome, ExportSpec
 from trtbench.core.units import text_from_shape
 from trtbench.host.machine import library_versions
 from trtbench.models.inputs import has_meaning
@@ -28,18 +28,12 @@ from trtbench.models.onnx_model import ONE_FILE_BYTES, load_onnx, opset_of, save
 from trtbench.models.torch_models import TorchSource, import_torch, load_source, rows_of_tables
 
 if TYPE_CHECKING:
-    from torch import Generator, Tensor
+    from torch import Tensor
     from torch.export import ExportedProgram
     from torch.nn import Module
 
 INPUTS, OUTPUTS = "inputs.npz", "outputs.npz"
-LEGACY_OPSET = 17
-"""The newest that the ONNX parser of TensorRT 8.6 takes."""
-OPEN_SIZE, OPEN_SIDE = 2, 64
-"""What an open dimension is while exporting, or the side of an image where the model suggests none:
-0 and 1 would be taken for constants, and images of a few pixels are lost on the way."""
-IDS = 100
-"""Ids stay below this, and below the rows that a model has for them."""
+LEGACY_OPSET = 17  # the newest that the ONNX parser of TensorRT 8.6 takes
 LIBRARIES = ("trtbench", "torch", "torchvision", "timm", "ultralytics", "onnx", "onnxscript")
 
 
@@ -53,12 +47,9 @@ class Example:
     """Whether the model is called with keywords."""
 
     @property
-    def arguments(self) -> tuple[Tensor, ...]:
-        return () if self.by_name else tuple(self.inputs.values())
-
-    @property
-    def keywords(self) -> dict[str, Tensor]:
-        return dict(self.inputs) if self.by_name else {}
+    def call(self) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        """Arguments and keywords."""
+        return ((), dict(self.inputs)) if self.by_name else (tuple(self.inputs.values()), {})
 
 
 def export(spec: ExportSpec, *, folder: Path, stage: Stage) -> ExportOutcome:
@@ -129,7 +120,7 @@ def export(spec: ExportSpec, *, folder: Path, stage: Stage) -> ExportOutcome:
 def _exporter(
     spec: ExportSpec, source: TorchSource, torch: ModuleType
 ) -> tuple[Exporter, tuple[str, ...]]:
-    """The exporter that was asked for, or the one there is for this model, with a note."""
+    """The requested exporter, or the one there is for this model, with a note."""
     if spec.exporter == "legacy":
         return "legacy", ()
     if source.kind == "TorchScript":
@@ -163,91 +154,55 @@ def _example(spec: ExportSpec, source: TorchSource, torch: ModuleType) -> Exampl
         raise UsageError(
             "several inputs need names", fix="--input-shape ids:-1x128 --input-shape mask:-1x128"
         )
-    shapes, by_name = _ordered(given, source.model)
+    # Exporters give names in the order of the parameters, whatever the order of keywords.
+    shapes, by_name = list(given), False
+    try:
+        parameters = list(inspect.signature(source.model.forward).parameters)
+    except (TypeError, ValueError):
+        parameters = []
+    if len(shapes) > 1 and all(shape.name in parameters for shape in shapes):
+        shapes.sort(key=lambda shape: parameters.index(shape.name or ""))
+        by_name = [shape.name for shape in shapes] != parameters[: len(shapes)]
     usual = source.inputs if len(source.inputs) == len(shapes) else (None,) * len(shapes)
     generator = torch.Generator().manual_seed(spec.seed)
     names = [shape.name or "input" for shape in shapes]
     whole = [n for n, s in zip(names, shapes, strict=True) if (s.dtype or "").startswith("int")]
-    rows = rows_of_tables(source.model, [name for name in whole if not has_meaning(name)])
-    inputs = {
-        name: _draw(
-            shape,
-            _sizes(shape.shape, own.shape if own else ()),
-            generator,
-            half=spec.half,
-            torch=torch,
-            rows=min(IDS, rows.get(name, IDS)),
-        )
-        for name, shape, own in zip(names, shapes, usual, strict=True)
-    }
-    open_axes = {
-        name: {
-            axis: "batch" if axis == 0 else f"{name}_{axis}"
-            for axis, dim in enumerate(shape.shape)
-            if dim < 0
-        }
-        for name, shape in zip(names, shapes, strict=True)
-    }
+    tables = rows_of_tables(source.model, [name for name in whole if not has_meaning(name)])
+    inputs: dict[str, Tensor] = {}
+    open_axes: dict[str, dict[int, str]] = {}
+    for name, shape, own in zip(names, shapes, usual, strict=True):
+        dims = list(shape.shape)
+        known = own.shape if own and len(own.shape) == len(dims) else (-1,) * len(dims)
+        open_axes[name] = {}
+        for axis, dim in enumerate(dims):
+            # Where the model suggests no size: 0 and 1 would be taken for constants, and images
+            # of a few pixels are lost on the way.
+            size = 64 if len(dims) == len("NCHW") and axis > 1 else 2
+            if dim < 0:
+                open_axes[name][axis] = "batch" if axis == 0 else f"{name}_{axis}"
+            dims[axis] = dim if dim > 0 else known[axis] if known[axis] > 0 else size
+        dtype = getattr(torch, shape.dtype or "float32", None)
+        if not isinstance(dtype, torch.dtype):
+            raise UsageError(
+                f"PyTorch has no type {shape.dtype!r}", fix="--input-shape ids:-1x128:int64"
+            )
+        if dtype == torch.bool:
+            inputs[name] = torch.ones(dims, dtype=dtype)
+        elif dtype.is_floating_point:
+            values = torch.rand(dims, generator=generator)
+            inputs[name] = values.half() if spec.half and not shape.dtype else values.to(dtype)
+        else:  # ids stay small, and below the rows that a model has for them
+            rows = min(100, tables.get(name, 100))
+            inputs[name] = torch.randint(0, rows, dims, generator=generator).to(dtype)
     return Example(inputs=inputs, open_axes=open_axes, by_name=by_name)
-
-
-def _ordered(shapes: Sequence[InputShape], model: Module) -> tuple[list[InputShape], bool]:
-    """Named inputs in the order of the parameters, and whether they must be passed by name.
-
-    Exporters give names in the order of the parameters, whatever the order of keywords.
-    """
-    try:
-        parameters = list(inspect.signature(model.forward).parameters)
-    except (TypeError, ValueError):
-        return list(shapes), False
-    if len(shapes) < 2 or not all(shape.name in parameters for shape in shapes):
-        return list(shapes), False
-    ordered = sorted(shapes, key=lambda shape: parameters.index(shape.name or ""))
-    leading = [shape.name for shape in ordered] == parameters[: len(ordered)]
-    return ordered, not leading
-
-
-def _sizes(dims: Sequence[int], usual: Sequence[int]) -> list[int]:
-    """Open dimensions as the model suggests, else the sides of images and the rest."""
-    images = len(dims) == len("NCHW")
-    known = usual if len(usual) == len(dims) else (-1,) * len(dims)
-    sizes = [OPEN_SIDE if images and axis > 1 else OPEN_SIZE for axis in range(len(dims))]
-    return [
-        dim if dim > 0 else own if own > 0 else size
-        for dim, own, size in zip(dims, known, sizes, strict=True)
-    ]
-
-
-def _draw(
-    shape: InputShape,
-    dims: Sequence[int],
-    generator: Generator,
-    *,
-    half: bool,
-    torch: ModuleType,
-    rows: int,
-) -> Tensor:
-    """Uniform values for floats, small ids for integers, ones for booleans."""
-    if shape.dtype is None:
-        values = torch.rand(dims, generator=generator)
-        return values.half() if half else values
-    dtype = getattr(torch, shape.dtype, None)
-    if not isinstance(dtype, torch.dtype):
-        raise UsageError(
-            f"PyTorch has no type {shape.dtype!r}", fix="--input-shape ids:-1x128:int64"
-        )
-    if dtype.is_floating_point:
-        return torch.rand(dims, generator=generator).to(dtype)
-    if dtype == torch.bool:
-        return torch.ones(dims, dtype=dtype)
-    return torch.randint(0, rows, dims, generator=generator).to(dtype)
 
 
 def _run(model: Module, example: Example, torch: ModuleType) -> dict[str, Tensor]:
     """Call the model once; tuples and mappings are flattened to the outputs of the ONNX file."""
+    arguments, keywords = example.call
     with torch.no_grad():
         try:
-            result = model(*example.arguments, **example.keywords)
+            result = model(*arguments, **keywords)
         except Exception as problem:  # its authors' own code: it may assert, or miss a key
             shapes = {n: text_from_shape(v.shape) for n, v in example.inputs.items()}
             raise InputError(
@@ -290,9 +245,8 @@ def write_onnx(
     program = type(model).__name__ == "ExportedProgram"
     tensors = model.state_dict.values() if program else (*model.parameters(), *model.buffers())
     large = sum(int(t.numel()) * int(t.element_size()) for t in tensors) > ONE_FILE_BYTES
-    given: dict[str, Any] = {}
-    if not program:
-        given = {"args": example.arguments, "kwargs": example.keywords}
+    arguments, keywords = example.call
+    given: dict[str, Any] = {} if program else {"args": arguments, "kwargs": keywords}
     if exporter == "legacy":
         axes = {name: dict(found) for name, found in example.open_axes.items() if found}
         if any("batch" in found.values() for found in axes.values()):
@@ -303,7 +257,7 @@ def write_onnx(
             given["dynamo"] = False
         else:  # keywords go behind the other arguments, as a dictionary
             named = (given.pop("kwargs"),)
-            given["args"] = (*example.arguments, *(named if example.by_name else ()))
+            given["args"] = (*arguments, *(named if example.by_name else ()))
     else:
         try:
             import onnxscript  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
@@ -325,13 +279,8 @@ def write_onnx(
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
-            torch.onnx.export(
-                model,
-                f=str(path),
-                input_names=list(example.inputs),
-                output_names=list(outputs),
-                **given,
-            )
+            names = {"input_names": list(example.inputs), "output_names": list(outputs)}
+            torch.onnx.export(model, f=str(path), **names, **given)
     except Exception as problem:  # each exporter has its own errors, hundreds of lines long
         cause = problem.__cause__ or problem.__context__ or problem
         fixes = {

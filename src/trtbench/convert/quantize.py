@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable
 from importlib import util
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
@@ -48,7 +47,6 @@ from trtbench.models.onnx_model import (
 
 if TYPE_CHECKING:
     from onnx import ModelProto
-    from onnxruntime.quantization import CalibrationDataReader
 
 STAND_IN = "stand-in.onnx"
 OPERATORS = (
@@ -56,21 +54,23 @@ OPERATORS = (
 )  # fmt: skip
 """What TensorRT has INT8 kernels for; others would only gain conversions."""
 _LIBRARIES = ("trtbench", "onnx", "onnxruntime", "numpy", "nvidia-modelopt", "torch")
-_METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
-_MODELOPT_METHODS = {"minmax": "max", "entropy": "entropy"}
 
 
 def quantize(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
     """Make the file ``spec.output``; the folder is the job's own."""
     if spec.via == "cast":
         return _cast(spec, folder=folder, stage=stage)
+    make = quantize_int8 if spec.via == "onnxruntime" else quantize_modelopt
+    return make(spec, folder=folder, stage=stage)
+
+
+def _feeds(spec: QuantSpec) -> FeedFile:
     if spec.calibration is None or spec.calibration.file is None:
         raise UsageError(
             "a quantization needs data to calibrate with",
             fix="--calibration FOLDER, --calibration data.npz, or --calibration random",
         )
-    make = quantize_int8 if spec.via == "onnxruntime" else quantize_modelopt
-    return make(spec, folder=folder, stage=stage)
+    return FeedFile(Path(spec.calibration.file))
 
 
 def _cast(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
@@ -156,14 +156,9 @@ def quantize_modelopt(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOu
             "in trtbench.toml",
         ) from None
     stage("calibrate")
-    assert spec.calibration is not None
-    assert spec.calibration.file is not None
-    feeds = FeedFile(Path(spec.calibration.file))
-
-    def rows(feed: FeedArrays) -> int:
-        return len(next(iter(feed.values())))
-
-    whole = [feed for feed in feeds if rows(feed) == rows(feeds[0])]  # which it cuts up again
+    feeds = _feeds(spec)
+    rows = [len(next(iter(feed.values()))) for feed in feeds]
+    whole = [feed for feed, own in zip(feeds, rows, strict=True) if own == rows[0]]  # it cuts again
     raw = folder / "quantized.onnx"
     try:
         quantize(
@@ -173,7 +168,7 @@ def quantize_modelopt(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOu
             calibration_shapes=",".join(
                 f"{name}:{'x'.join(map(str, a.shape))}" for name, a in feeds[0].items()
             ),
-            calibration_method=_MODELOPT_METHODS[spec.method],
+            calibration_method={"minmax": "max", "entropy": "entropy"}[spec.method],
             calibration_eps=["cpu"],
             op_types_to_quantize=list(spec.operators) or None,
             nodes_to_exclude=[re.escape(name).replace(r"\*", ".*") for name in spec.keep] or None,
@@ -199,7 +194,7 @@ def quantize_modelopt(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOu
     return QuantOutcome(
         versions=library_versions(_LIBRARIES),
         changed=changed,
-        kept=dict.fromkeys(spec.keep, "asked for"),
+        kept=dict.fromkeys(spec.keep, ASKED_FOR),
         facts={"rest": spec.rest},
         notes=(f"what is not quantized is {spec.rest}",),
     )
@@ -214,11 +209,25 @@ def quantize_int8(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcom
     quantization = optional_library("onnxruntime.quantization")
     stage("load")
     source, kept = _prepare(spec, folder)
-    assert spec.calibration is not None
-    assert spec.calibration.file is not None
-    feeds = FeedFile(Path(spec.calibration.file))
+    feeds, raw = _feeds(spec), folder / "quantized.onnx"
+
+    class Reader(quantization.CalibrationDataReader):  # type: ignore[misc, name-defined]
+        """Hands the batches to the quantizer, a range of them at a time."""
+
+        rest = iter(range(len(feeds)))
+
+        def __len__(self) -> int:
+            return len(feeds)
+
+        def set_range(self, start_index: int, end_index: int) -> None:
+            self.rest = iter(range(start_index, end_index))
+
+        def get_next(self) -> FeedArrays | None:
+            index = next(self.rest, None)
+            return None if index is None else feeds[index]
+
     stage("calibrate")
-    raw = folder / "quantized.onnx"
+    methods = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
     options = {  # zero points of zero and FP32 biases, as TensorRT wants them
         "ActivationSymmetric": True,
         "WeightSymmetric": True,
@@ -232,7 +241,7 @@ def quantize_int8(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcom
         quantization.quantize_static,
         str(source),
         str(raw),
-        _reader(quantization, feeds),
+        Reader(),
         quant_format=quantization.QuantFormat.QDQ,
         op_types_to_quantize=list(spec.operators or OPERATORS),
         per_channel=spec.per_channel,
@@ -240,12 +249,22 @@ def quantize_int8(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcom
         weight_type=quantization.QuantType.QInt8,
         nodes_to_exclude=sorted(kept),
         use_external_data_format=source.stat().st_size > ONE_FILE_BYTES // 2,
-        calibrate_method=getattr(quantization.CalibrationMethod, _METHODS[spec.method]),
+        calibrate_method=getattr(quantization.CalibrationMethod, methods[spec.method]),
         extra_options=options,
     )
     stage("save")
     model = load_onnx(raw)
-    _read_unrounded(model, {name for name, reason in kept.items() if reason == ASKED_FOR})
+    # The quantizer rounds behind every node it quantizes, also for readers it must leave alone:
+    # these read what was there before.
+    makers = {name: node for node in model.graph.node for name in node.output}
+    for node in model.graph.node:
+        for index, name in enumerate(node.input if kept.get(node.name) == ASKED_FOR else ()):
+            back = makers.get(name)
+            if back is None or back.op_type != "DequantizeLinear":
+                continue
+            forth = makers.get(back.input[0])
+            if forth is not None and forth.op_type == "QuantizeLinear":
+                node.input[index] = forth.input[0]
     sort_nodes(model.graph)  # the quantizer does not see what bodies of control flow read
     changed = quantized_operators(model)
     if not changed:
@@ -308,38 +327,3 @@ def _prepare(spec: QuantSpec, folder: Path) -> tuple[Path, dict[str, str]]:
         save_as_external_data=large,
     )
     return ready, kept
-
-
-def _reader(quantization: ModuleType, feeds: FeedFile) -> CalibrationDataReader:
-    class Reader(quantization.CalibrationDataReader):  # type: ignore[misc, name-defined]
-        """Hands the batches to the quantizer, a range of them at a time."""
-
-        rest = iter(range(len(feeds)))
-
-        def __len__(self) -> int:
-            return len(feeds)
-
-        def set_range(self, start_index: int, end_index: int) -> None:
-            self.rest = iter(range(start_index, end_index))
-
-        def get_next(self) -> FeedArrays | None:
-            index = next(self.rest, None)
-            return None if index is None else feeds[index]
-
-    return Reader()
-
-
-def _read_unrounded(model: ModelProto, names: set[str]) -> None:
-    """Have nodes that are left alone read what others made, not what was rounded for others.
-
-    The quantizer rounds behind every node it quantizes, also for readers it must leave alone.
-    """
-    makers = {name: node for node in model.graph.node for name in node.output}
-    for node in model.graph.node:
-        for index, name in enumerate(node.input if node.name in names else ()):
-            back = makers.get(name)
-            if back is None or back.op_type != "DequantizeLinear":
-                continue
-            forth = makers.get(back.input[0])
-            if forth is not None and forth.op_type == "QuantizeLinear":
-                node.input[index] = forth.input[0]

@@ -102,16 +102,6 @@ def _session(source: bytes | str) -> InferenceSession:
     return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
 
-def _typed(session: InferenceSession, feed: FeedArrays) -> FeedArrays:
-    """What the model takes of a feed, floating-point arrays in the type of the input."""
-    types = {each.name: _TYPES.get(each.type) for each in session.get_inputs()}
-    return {
-        name: array.astype(types[name]) if types[name] and array.dtype.kind == "f" else array
-        for name, array in feed.items()
-        if name in types
-    }
-
-
 def session_of(model: ModelProto, names: Sequence[str]) -> InferenceSession:
     """Load a graph with these tensors as its outputs."""
     from onnx import ValueInfoProto
@@ -140,9 +130,15 @@ def session_of(model: ModelProto, names: Sequence[str]) -> InferenceSession:
 
 
 def outputs_of(session: InferenceSession, names: Sequence[str], feed: FeedArrays) -> FeedArrays:
-    """Run a session once."""
+    """Run a session once; floating-point arrays are given in the type of the input."""
+    types = {each.name: _TYPES.get(each.type) for each in session.get_inputs()}
+    taken = {
+        name: array.astype(types[name]) if types[name] and array.dtype.kind == "f" else array
+        for name, array in feed.items()
+        if name in types
+    }
     try:
-        values = session.run(list(names), _typed(session, feed))
+        values = session.run(list(names), taken)
     except Exception as problem:
         reason = _NUMBERS.sub("", first_line(problem))
         raise InputError("ONNX Runtime does not run the model", facts={"reason": reason}) from None

@@ -16,18 +16,12 @@ from trtbench.core.safety import check_id, clean_text, tag_from_text
 T = TypeVar("T")
 
 _NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises on bytes that are no JSON, no UTF-8, or nested beyond reason."""
-
-
 _LEARNED: set[object] = set()
 _LEARNING = threading.Lock()
 
 
 def learned(kind: type[T]) -> type[T]:
-    """Have msgspec look at a kind before values of it are read; gives the kind.
-
-    Threads that are the first to read values of one kind at the same time end the process (0.22).
-    """
+    """Have msgspec look at a kind first: threads that do so at the same time crash (0.22)."""
     if kind not in _LEARNED:
         with _LEARNING:
             msgspec.json.Decoder(kind)
@@ -36,25 +30,15 @@ def learned(kind: type[T]) -> type[T]:
 
 
 def json_from_value(value: object) -> bytes:
-    """Write any value as JSON that people can read, ending with a newline.
-
-    What could steer a terminal is escaped, which JSON reads back as it was; bytes of a name that
-    are not UTF-8, for which JSON has no words, are written visibly.
-    """
+    """Write any value as readable JSON; what steers terminals or is not UTF-8 is escaped."""
     try:
         data = msgspec.json.encode(value)
     except UnicodeEncodeError:
         data = msgspec.json.encode(_cleaned(msgspec.to_builtins(value)))
     if not data.isascii():
-        data = _STEERING.sub(_escaped, data.decode()).encode()
+        steering = re.compile("[\u007f-\u009f\u2028-\u202e\u2066-\u2069]")
+        data = steering.sub(lambda found: f"\\u{ord(found[0]):04x}", data.decode()).encode()
     return msgspec.json.format(data, indent=2) + b"\n"
-
-
-_STEERING = re.compile("[\u007f-\u009f\u2028-\u202e\u2066-\u2069]")
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
 
 
 def _cleaned(value: object) -> object:
@@ -76,7 +60,6 @@ def value_from_json(data: bytes | str, kind: type[T], *, where: str) -> T:
 
 
 def job_from_json(data: bytes | str, *, where: str) -> Job:
-    """Read a job of any kind."""
     try:
         return msgspec.json.decode(data, type=learned(Job))  # type: ignore[arg-type]
     except _NOT_JSON as problem:
@@ -98,8 +81,6 @@ def record_from_json(data: bytes | str, *, where: str) -> AnyRecord:
             facts={"its schema": schema, "known here": SCHEMA},
             fix="pip install --upgrade trtbench",
         )
-    if schema < SCHEMA:
-        raise InputError(f"{where} is not a run record: there was never a schema {schema}")
     try:
         record: AnyRecord = msgspec.convert(raw, type=learned(AnyRecord))  # type: ignore[arg-type]
     except _NOT_JSON as problem:

@@ -1,8 +1,7 @@
 """The language of conditions: ``p99<5ms and top1>=baseline-0.5%``.
 
-Gates, checks, expectations on layers, filters of sweeps and service levels are written in it. A
-text is divided into names, numbers with units and signs; Python's parser makes a tree of them, and
-nothing in it is ever evaluated by Python. What is not known makes a condition unknown, never true.
+A text is divided into names, numbers with units and signs; Python's parser makes a tree of them,
+which Python never evaluates. What is not known makes a condition unknown, never true.
 
 ``baseline`` alone is the baseline's value of the quantity on the other side; ``baseline.p99`` names
 one. A bare number between two shares is in percentage points, as tables show them:
@@ -26,26 +25,24 @@ Content = float | str | None
 Row = Mapping[str, Content]
 
 EXAMPLE = "p99<5ms and top1>=baseline-0.5%"
-MOST_BRACKETS, MOST_WORDS = 50, 300
-"""A condition with more is a mistake, and could exhaust Python's stack."""
+MOST_BRACKETS, MOST_WORDS = 50, 300  # more could exhaust Python's stack
 UNITS: Mapping[str, float] = {**SECONDS, **BYTES, **HERTZ, "%": 0.01, "dB": 1.0}
 _KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(SECONDS, "time"), **dict.fromkeys(BYTES, "size"),
     **dict.fromkeys(HERTZ, "rate"), "%": "share", "dB": "level",
 }  # fmt: skip
-_NEEDED: Mapping[Kind, str] = {"time": "{:g}ms", "size": "{:g}MiB"}
-"""How a number without a unit should have been written, where several units are usual."""
+_NEEDED = {"time": "ms", "size": "MiB"}
 _RELATIONS: Mapping[type[ast.cmpop], tuple[str, Callable[[Any, Any], bool]]] = {
     ast.Lt: ("<", operator.lt), ast.LtE: ("<=", operator.le), ast.Gt: (">", operator.gt),
     ast.GtE: (">=", operator.ge), ast.Eq: ("==", operator.eq), ast.NotEq: ("!=", operator.ne),
 }  # fmt: skip
-_ARITHMETIC: Mapping[type[ast.operator], Callable[[float, float], float]] = {
+_ARITHMETIC: Mapping[type[ast.AST], Callable[[float, float], float]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.UAdd: operator.add, ast.USub: operator.sub,
 }  # fmt: skip
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 _UNIT = "|".join(sorted(map(re.escape, UNITS), key=len, reverse=True))
-_NAME = r"[A-Za-z_]\w*(?:@\d+(?:\.\d+)?)?(?:\.\w+)*"
-"""A quantity may have its parameter in its name: ``PCK@0.2``."""
+_NAME = r"[A-Za-z_]\w*(?:@\d+(?:\.\d+)?)?(?:\.\w+)*"  # may have a parameter: `PCK@0.2`
 _TOKEN = re.compile(
     rf"""\s*(?:
     (?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?:\s*(?P<unit>{_UNIT})(?![\w]))?
@@ -109,11 +106,10 @@ def condition_from_text(
     """
     reader = _Reader(text, functions)
     tree = reader.tree()
-    if not callable(names):
-        names = frozenset(names)
+    known = () if callable(names) else sorted(names)
+    is_known = names if callable(names) else known.__contains__
     for atom in reader.atoms:
-        if atom.name and not (names(atom.name) if callable(names) else atom.name in names):
-            known = () if callable(names) else sorted(names)
+        if atom.name and not is_known(atom.name):
             guess = near_miss(atom.name, known)
             raise UsageError(
                 f"there is no quantity called {atom.name!r}",
@@ -179,25 +175,13 @@ class _Reader:
 
     def tree(self) -> ast.expr:
         words = list(self._words())
-        if len(words) > MOST_WORDS:
-            raise UsageError(
-                "the condition is too long", facts={"words": f"more than {MOST_WORDS}"},
-                fix="write several conditions",
-            )  # fmt: skip
-        depth = deepest = 0
-        for word in words:
-            depth += (word == "(") - (word == ")")
-            deepest = max(deepest, depth)
-            if depth < 0:
-                self.refuse("a ')' is too much")
-        if deepest > MOST_BRACKETS:
-            raise UsageError("the condition has too many brackets within brackets")
-        if depth:
-            self.refuse("a closing bracket is missing")
+        if len(words) > MOST_WORDS or words.count("(") > MOST_BRACKETS:
+            raise UsageError("the condition is too long", fix="write several conditions")
         try:
             return ast.parse(" ".join(words), mode="eval").body
         except SyntaxError:
-            self.refuse("a quantity, a number or a comparison is missing, or one is too much")
+            missing = "bracket" if words.count("(") != words.count(")") else "number"
+            self.refuse(f"a quantity, a {missing} or a comparison is missing, or one is too much")
 
     def _words(self) -> Iterator[str]:
         place = 0
@@ -212,29 +196,25 @@ class _Reader:
                 self.refuse(f"{self.text[place:].strip()[:20]!r} has no meaning here")
             place = match.end()
             found = match.groupdict()
-            if call:
-                yield self._add(_Atom(name=call, end=place))
-            elif found.get("number"):
+            name = found.get("name")
+            if found.get("sign") or name in ("and", "or", "not"):
+                sign = found.get("sign") or str(name)
+                yield _SIGNS.get(sign, sign)
+                continue
+            if found.get("number"):
                 unit = found["unit"] or ""
-                value = float(found["number"]) * UNITS.get(unit, 1.0)
-                yield self._add(_Atom(value=value, unit=unit, end=place))
+                atom = _Atom(value=float(found["number"]) * UNITS.get(unit, 1.0), unit=unit)
                 word = re.match(r"\s*(?!(?:and|or|not)\b)([A-Za-zµ]\w*)", self.text[place:])
                 if word and not unit:
                     self.refuse(f"{word[1]!r} is no unit; there are {' '.join(UNITS)}")
             elif found.get("text"):
-                yield self._add(_Atom(value=found["text"][1:-1], end=place))
-            elif (name := found.get("name")) in ("and", "or", "not"):
-                yield str(name)
-            elif name:
-                head, _, rest = name.partition(".")
-                of_baseline = head == "baseline"
-                yield self._add(_Atom(rest if of_baseline else name, of_baseline, end=place))
+                atom = _Atom(value=found["text"][1:-1])
+            elif name and name.partition(".")[0] == "baseline":
+                atom = _Atom(name.partition(".")[2], of_baseline=True)
             else:
-                yield _SIGNS.get(found["sign"], found["sign"])
-
-    def _add(self, atom: _Atom) -> str:
-        self.atoms.append(atom)
-        return f"_{len(self.atoms) - 1}"
+                atom = _Atom(name or call)
+            self.atoms.append(atom._replace(end=place))
+            yield f"_{len(self.atoms) - 1}"
 
     def check(self, node: ast.expr, kind_of: Callable[[str], Kind | None]) -> set[int]:
         """Refuse what is no condition; gives the ends of bare numbers in percentage points."""
@@ -286,8 +266,7 @@ class _Reader:
                     said = f"{number} % or {100 * number.value:g} %"
                     self.refuse(f"{number} has no unit, {said} may be meant; write the %")
                 if kind in _NEEDED:
-                    way = _NEEDED[kind].format(number.value)
-                    self.refuse(f"{number} has no unit; write {way}")
+                    self.refuse(f"{number} has no unit; write {number}{_NEEDED[kind]}")
         return points
 
 
@@ -353,13 +332,12 @@ def _value(node: ast.expr, atoms: tuple[_Atom, ...], row: Row, baseline: Row) ->
         if atom.name is None:
             return atom.value
         return (baseline if atom.of_baseline else row).get(atom.name)
+    left: Content = 0.0  # -x is 0 - x
     if isinstance(node, ast.UnaryOp):
-        value = _value(node.operand, atoms, row, baseline)
-        if isinstance(value, str):
-            raise UsageError("texts cannot be added", fix=f"write it like {EXAMPLE}")
-        return None if value is None else value if isinstance(node.op, ast.UAdd) else -value
-    assert isinstance(node, ast.BinOp)
-    left, right = (_value(each, atoms, row, baseline) for each in (node.left, node.right))
+        right = _value(node.operand, atoms, row, baseline)
+    else:
+        assert isinstance(node, ast.BinOp)
+        left, right = (_value(each, atoms, row, baseline) for each in (node.left, node.right))
     if left is None or right is None:
         return None
     if isinstance(left, str) or isinstance(right, str):

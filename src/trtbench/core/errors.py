@@ -1,7 +1,4 @@
-"""The error tree: what is wrong, the facts, and what to type.
-
-Knows nothing of the rest of the package; every other room raises these.
-"""
+"""The error tree: what is wrong, the facts, and what to type."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import difflib
 import errno
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -36,27 +34,16 @@ class TrtbenchError(Exception):
         self.message = message
         self.facts = {str(k): str(v) for k, v in (facts or {}).items()}
         self.fix = fix
-        self.log_tail = log_tail
-        """The last lines of the process that failed."""
-        self.program_status = program_status
-        """Exit status of a program that was started; below zero, the signal that ended it."""
+        self.log_tail = log_tail  # of the process that failed
+        self.program_status = program_status  # below zero: the signal that ended it
 
     def __str__(self) -> str:
-        lines = [self.message]
         width = max((len(name) for name in self.facts), default=0)
-        lines += [f"  {name:<{width}}   {value}" for name, value in self.facts.items()]
-        if self.fix:
-            lines.append(f"fix: {self.fix}")
-        return "\n".join(lines)
+        facts = [f"  {name:<{width}}   {value}" for name, value in self.facts.items()]
+        return "\n".join([self.message, *facts, *([f"fix: {self.fix}"] if self.fix else [])])
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.message, self.facts, self.fix)
-
-
-def _rebuild(
-    kind: type[TrtbenchError], message: str, facts: Mapping[str, object], fix: str | None
-) -> TrtbenchError:
-    return kind(message, facts=facts, fix=fix)
+        return partial(type(self), facts=self.facts, fix=self.fix), (self.message,)
 
 
 class UsageError(TrtbenchError):
@@ -101,17 +88,12 @@ class BrokenRuleError(TrtbenchError):
     exit_status = EXIT_BROKEN
 
 
-ERROR_KINDS: Mapping[str, type[TrtbenchError]] = {
-    kind.__name__: kind
-    for kind in (
-        TrtbenchError, UsageError, InputError, ParseError, UnavailableError, StoreError, JobError,
-        ProgramError, BrokenRuleError,
-    )
-}  # fmt: skip
+ERROR_KINDS: dict[str, type[TrtbenchError]] = {"TrtbenchError": TrtbenchError}
+for _parent in (TrtbenchError, InputError, JobError):
+    ERROR_KINDS |= {kind.__name__: kind for kind in _parent.__subclasses__()}
 
 
 def near_miss(word: str, known: Iterable[str], *, least: float = 0.6) -> str | None:
-    """Return the known word that was most likely meant, if one is close."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=least)
     return close[0] if close else None
 
@@ -119,16 +101,14 @@ def near_miss(word: str, known: Iterable[str], *, least: float = 0.6) -> str | N
 def meant(
     word: str, known: Iterable[str], *, write: Callable[[str], str] | None = None
 ) -> str | None:
-    """Say what to type instead: the word that was most likely meant, else which there are.
-
-    ``write`` puts a word into the flag it belongs to.
-    """
+    """What to type: the closest word, else which there are; ``write`` puts it into a flag."""
     words = list(known)
     guess = near_miss(word, words)
     if guess is not None:
         return f"did you mean {guess}?" if write is None else write(guess)
-    listed = f"one of {', '.join(words)}" if words else None
-    return listed if write is None or not words else f"{write('NAME')}, where NAME is {listed}"
+    listed = f"one of {', '.join(words)}"
+    written = listed if write is None else f"{write('NAME')}, where NAME is {listed}"
+    return written if words else None
 
 
 def refuse_unknown(
@@ -158,16 +138,11 @@ def refuse_unknown_options(
     words = known if isinstance(known, Mapping) else dict.fromkeys(known, "")
     for name, value in options.items():
         if name not in words:
-            raise UsageError(
-                f"the {who} has no option {name!r}",
-                facts={key: about for key, about in words.items() if about},
-                fix=meant(
-                    name,
-                    words,
-                    # The value of a name that means nothing here may be a secret.
-                    write=lambda word: f"--opt {word}={'VALUE' if word == 'NAME' else value}",  # noqa: B023
-                ),
-            )
+            facts = {key: about for key, about in words.items() if about}
+            # The value of a name that means nothing here may be a secret.
+            given = value if near_miss(name, words) else "VALUE"
+            fix = meant(name, words, write=lambda word: f"--opt {word}={given}")  # noqa: B023
+            raise UsageError(f"the {who} has no option {name!r}", facts=facts, fix=fix)
 
 
 def refuse_other_choice(name: str, value: str, choices: Iterable[str]) -> None:
@@ -178,18 +153,16 @@ def refuse_other_choice(name: str, value: str, choices: Iterable[str]) -> None:
         raise UsageError(f"--opt {name} is one of {', '.join(known)}, not {value!r}", fix=fix)
 
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
-"""What the system says when a disk, or a user's share of it, is full."""
+FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk, or the user's quota, is full
 
 
 def write_error(path: object, problem: OSError) -> StoreError:
-    """The error for a file that cannot be written."""
-    other = "give another place with --store or -o"
+    fix = "give another place with --store or -o"
     if problem.errno in FULL:
-        fix = f"free some space, or {other}"
+        fix = f"free some space, or {fix}"
         return StoreError("the disk is full", facts={"writing": path}, fix=fix)
-    reason = problem.strerror or problem
-    return StoreError(f"{path} cannot be written", facts={"reason": reason}, fix=other)
+    facts = {"reason": problem.strerror or problem}
+    return StoreError(f"{path} cannot be written", facts=facts, fix=fix)
 
 
 @contextmanager

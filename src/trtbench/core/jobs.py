@@ -1,4 +1,4 @@
-"""Jobs: what a worker process is asked to do, and what it leaves behind, as plain values."""
+"""Jobs: what a worker process does and leaves behind, as plain values."""
 
 from __future__ import annotations
 
@@ -12,15 +12,12 @@ from trtbench.core.samples import LayerProfile
 from trtbench.core.spec import BuildSpec, RunSpec, TensorSpec, Value
 from trtbench.core.units import text_from_seconds
 
-PROGRESS_MARK = "~"
-"""Begins a line that names no stage but the progress of one: ``~0.420 Tactic timing``."""
-DONE = "done"
-"""The stage of a launch in turns that has left all its results, and only has to end."""
+PROGRESS_MARK = "~"  # begins a line of progress: `~0.420 Tactic timing`
+DONE = "done"  # the stage of a launch in turns that has left all its results, and only has to end
 NO_MEMORY = "memory"
-CHANGED = "ModelChanged"
-"""Kind of an error: the model was not the same file from the beginning to the end."""
+CHANGED = "ModelChanged"  # the model's file changed during the job
 FAILURES = {"bug", NO_MEMORY, "StoreError", "ProgramError", "JobError", "CudaError", CHANGED}
-"""Worker errors that are failures of a job, not of what was asked for."""
+"""Worker errors that are failures of a job, not of the request."""
 _SIGNAL_HINTS = {
     "SIGKILL": " (the kernel does that when memory runs out)",
     "SIGSEGV": " (a crash in native code)",
@@ -30,10 +27,8 @@ _SIGNAL_HINTS = {
 
 def progress_from_line(line: str) -> tuple[float, str] | None:
     """Read the progress of a stage, and its step; ``None`` for a line that says something else."""
-    if not line.startswith(PROGRESS_MARK):
-        return None
     done, _, text = line.removeprefix(PROGRESS_MARK).partition(" ")
-    return float(done), text
+    return (float(done), text) if line.startswith(PROGRESS_MARK) else None
 
 
 class Stage:
@@ -50,8 +45,6 @@ class Stage:
 
 
 class BenchJob(Value, frozen=True, kw_only=True, tag="bench", tag_field="job"):
-    """Measure one launch of a run."""
-
     spec: RunSpec
     launch: int = 0
 
@@ -60,18 +53,13 @@ class DuetJob(Value, frozen=True, kw_only=True, tag="duet", tag_field="job"):
     """Measure two sides in turn, iteration by iteration; one process has one side or both."""
 
     sides: tuple[RunSpec, RunSpec]
-    mine: Literal[0, 1] | None = None
-    """The side this process runs, in lock-step with another one; ``None`` runs both here."""
-    pairs: int | None = None
-    """In turn; ``None`` is as many as a launch has time for."""
+    mine: Literal[0, 1] | None = None  # in lock-step with another process; `None` runs both here
+    pairs: int | None = None  # in turn; `None` is as many as a launch has time for
     seed: int = 0
     launch: int = 0
-    series: bool = False
-    """Whole series of queries take turns instead of single ones, as a GPU needs it."""
-    bursts: bool = True
-    """Before the series, bursts of queries back to back take turns: they give GPU time."""
-    load_order: int = 0
-    """Its place among processes that load one after the other; two of each launch follow."""
+    series: bool = False  # series of queries take turns instead of single ones, for GPUs
+    bursts: bool = True  # bursts of queries take turns before the series, for GPU time
+    load_order: int = 0  # place among processes that load one after the other
 
 
 class InferJob(Value, frozen=True, kw_only=True, tag="infer", tag_field="job"):
@@ -79,21 +67,15 @@ class InferJob(Value, frozen=True, kw_only=True, tag="infer", tag_field="job"):
 
     spec: RunSpec
     feed: Feed
-    decode: bool = False
-    """Whether the task makes predictions of the outputs before they are kept."""
+    decode: bool = False  # whether the task makes predictions of the outputs before they are kept
 
 
 class LocalizeJob(Value, frozen=True, kw_only=True, tag="localize", tag_field="job"):
-    """Find the nodes that cost an ONNX file its accuracy."""
-
     spec: LocalizeSpec
 
 
 class BuildJob(Value, frozen=True, kw_only=True, tag="build", tag_field="job"):
-    """Build one engine."""
-
-    spec: BuildSpec
-    """``output`` lies in the folder of the job; whoever gave the job puts it in its place."""
+    spec: BuildSpec  # `output` is in the folder of the job
 
 
 class ExportJob(Value, frozen=True, kw_only=True, tag="export", tag_field="job"):
@@ -103,14 +85,10 @@ class ExportJob(Value, frozen=True, kw_only=True, tag="export", tag_field="job")
 
 
 class QuantizeJob(Value, frozen=True, kw_only=True, tag="quantize", tag_field="job"):
-    """Make an ONNX file with other types from another one."""
-
     spec: QuantSpec
 
 
 class VerifyJob(Value, frozen=True, kw_only=True, tag="verify", tag_field="job"):
-    """Run an ONNX file and compare its outputs with those of a reference."""
-
     spec: VerifySpec
 
 
@@ -128,10 +106,8 @@ class BenchOutcome(Value, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
     python: str | None = None
     notes: tuple[str, ...] = ()
-    reported: dict[str, Scalar] = {}
-    """What a program that measured (trtexec) printed, as printed, and its command."""
-    evidence: dict[str, Scalar] = {}
-    """What findings look at beside the samples; becomes the ``facts`` of the record."""
+    reported: dict[str, Scalar] = {}  # what a program (trtexec) printed, and its command
+    evidence: dict[str, Scalar] = {}  # for findings; becomes `facts` of the record
     layers: LayerProfile | None = None
 
 
@@ -143,8 +119,7 @@ class BuildOutcome(Value, frozen=True, kw_only=True):
     build_s: float | None = None
     conditions: dict[str, Fact] = {}
     facts: dict[str, Scalar] = {}
-    files: dict[str, str] = {}
-    """Files in the folder of the job, by what is added to the engine's name for them."""
+    files: dict[str, str] = {}  # in the folder of the job, by suffix to the engine's name
     notes: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
 
@@ -152,8 +127,7 @@ class BuildOutcome(Value, frozen=True, kw_only=True):
 class ReportedError(Value, frozen=True, kw_only=True):
     """An error that another process or machine wrote down: ``error.json``."""
 
-    kind: str
-    """Name of a class of trtbench.core.errors; ``bug`` when the process itself broke."""
+    kind: str  # name of a class of trtbench.core.errors; `bug` when the process itself broke
     message: str
     facts: dict[str, str] = {}
     fix: str | None = None
@@ -163,16 +137,9 @@ class ReportedError(Value, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, problem: TrtbenchError, *, stage: str = "start") -> ReportedError:
-        """Write down an error."""
-        return cls(
-            kind=type(problem).__name__,
-            message=problem.message,
-            facts=problem.facts,
-            fix=problem.fix,
-            stage=stage,
-            program_status=problem.program_status,
-            log_tail=problem.log_tail,
-        )
+        names = ("message", "facts", "fix", "program_status", "log_tail")
+        parts = {name: getattr(problem, name) for name in names}
+        return cls(kind=type(problem).__name__, stage=stage, **parts)
 
     def error(self, default: type[TrtbenchError] = TrtbenchError) -> TrtbenchError:
         """Return the error; one of an unknown kind is of the given one."""
@@ -181,8 +148,6 @@ class ReportedError(Value, frozen=True, kw_only=True):
 
 
 class JobEnd(Value, frozen=True, kw_only=True):
-    """How a job's process ended."""
-
     seconds: float
     stage: str
     exit_status: int | None = None
@@ -197,7 +162,6 @@ class JobEnd(Value, frozen=True, kw_only=True):
 
     @property
     def reason(self) -> str:
-        """Why the job did not finish, in a few words."""
         if self.timed_out:
             return f"no end after {text_from_seconds(self.seconds, digits=3)}: stopped"
         if self.signal is not None:
@@ -209,9 +173,7 @@ class JobEnd(Value, frozen=True, kw_only=True):
     @property
     def refused(self) -> TrtbenchError | None:
         """The error of a worker that refused what it was to do; ``None`` for a failure."""
-        if self.error is None or self.error.kind in FAILURES:
-            return None
-        return self.error.error()
+        return None if self.error is None or self.error.kind in FAILURES else self.error.error()
 
     def failure(
         self, what: str, *, facts: Mapping[str, object] | None = None, fix: str | None = None

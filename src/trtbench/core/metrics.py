@@ -1,8 +1,4 @@
-"""Metrics: the kind, the direction and the spelling of every number that can be compared.
-
-Declared here are the numbers of this package and the usual ones of the field; a task that has
-others declares them in its ``METRICS``. Nothing is concluded from how a name begins or ends.
-"""
+"""Metrics: kind, direction and spelling of numbers; a task declares its own in ``METRICS``."""
 
 from __future__ import annotations
 
@@ -23,10 +19,8 @@ class Metric:
     """One metric; ``#`` in its name stands for a number: ``top#``, ``PCK@#``."""
 
     name: str
-    better: Better | None = None
-    """Whether a low or a high value is a good one; ``None`` where neither is."""
-    kind: Kind | None = None
-    """``None``: a number without a unit that has a kind of its own."""
+    better: Better | None = None  # `None` where neither a low nor a high value is better
+    kind: Kind | None = None  # `None`: a number without a unit that has a kind of its own
 
     @property
     def is_share(self) -> bool:
@@ -43,7 +37,7 @@ def _all(better: Better | None, kind: Kind | None, *names: str) -> tuple[Metric,
     return tuple(Metric(name, better, kind) for name in names)
 
 
-DECLARED = (
+_METRICS = (
     # of runs
     *_all("low", "time", *TIMES),
     *_all("high", "rate", "throughput", "items"),
@@ -70,6 +64,7 @@ DECLARED = (
     *_all("high", None, "d#", "bleu", "rouge", "auc", "mcc", "r2"),
 )  # fmt: skip
 
+_KNOWN = {each.name.lower(): each for each in _METRICS}
 _TASKS: dict[str, Metric] = {}
 
 
@@ -81,18 +76,13 @@ def declare(metrics: Iterable[Metric]) -> None:
 def metric(name: str) -> Metric:
     """What is declared of a metric; neither kind nor direction where nothing is."""
     key = name.lower().replace("-", "")  # others write top-1
-    for known in (_TASKS, _KNOWN):
-        found = known.get(key) or known.get(re.sub(r"\d+(?:\.\d+)?", "#", key))
-        if found is not None:
-            return found
-    return Metric(name)
-
-
-_KNOWN = {each.name.lower(): each for each in DECLARED}
+    general = re.sub(r"\d+(?:\.\d+)?", "#", key)
+    found = (known.get(each) for known in (_TASKS, _KNOWN) for each in (key, general))
+    return next(filter(None, found), Metric(name))
 
 
 def less_is_better(name: str) -> bool:
-    """Whether a low value is a good one; a metric nobody declared is refused."""
+    """Whether a low value is a good one; an undeclared metric is refused."""
     return demand_direction(metric(name)) == "low"
 
 
@@ -105,7 +95,7 @@ def demand_direction(found: Metric) -> Better:
     """The direction of a metric, needed to rank by it; one without is refused."""
     if found.better is None:
         raise UsageError(
-            f"nobody declares whether a low or a high {found.name} is better",
+            f"it is not declared whether a low or a high {found.name} is better",
             fix=f'METRICS = (Metric("{found.name}", better="low"),) in the task that takes it',
         )
     return found.better

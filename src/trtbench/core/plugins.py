@@ -1,7 +1,4 @@
-"""Plug-ins and optional libraries: found by name, imported on use, checked against a contract.
-
-The folder is the registry.
-"""
+"""Plug-ins and optional libraries: found by name, imported on use, checked by a contract."""
 
 from __future__ import annotations
 
@@ -20,13 +17,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CONTRACT = "contract"
-"""The module of a folder that says what its plug-ins offer; it is none itself."""
+CONTRACT = "contract"  # the module of a folder that says what its plug-ins offer; it is none itself
 
 
 class ForeignPlugIn(NamedTuple):
-    """A plug-in that another installed package brings."""
-
     noun: str
     name: str
     package: str
@@ -43,12 +37,10 @@ def foreign_plug_ins() -> list[ForeignPlugIn]:
     for each in metadata.distributions():
         package, folder = each.metadata["Name"] or "an unnamed package", str(each.locate_file(""))
         for entry in each.entry_points:
-            group, _, noun = entry.group.rpartition(".")
+            group, _, noun = entry.group.removesuffix("s").rpartition(".")
             if group == "trtbench":
-                noun = noun.removesuffix("s")
-                found.append(
-                    ForeignPlugIn(noun, entry.name, package, each.version, entry.value, folder)
-                )
+                own = (noun, entry.name, package, each.version, entry.value, folder)
+                found.append(ForeignPlugIn(*own))
     return sorted(found)
 
 
@@ -63,8 +55,6 @@ class Registry(Generic[T]):
         self.package = package
         self.noun = noun
         self.contract = contract
-        self.group = package
-        """Entry points in the group of the same name (``trtbench.runtimes``) add plug-ins."""
         self._held: dict[str, T] = {}
 
     def names(self) -> list[str]:
@@ -74,26 +64,25 @@ class Registry(Generic[T]):
     def load(self, name: str) -> T:
         """Import one plug-in by the name a user types, and check it against the contract."""
         if name not in self._held:
-            module = self._import(name)
+            modules = self._modules()
+            if name in modules:
+                module = importlib.import_module(f"{self.package}.{modules[name]}")
+            else:
+                module = self._import_foreign(name)
             hold_to_contract(module, self.contract, noun=self.noun)
             self._held[name] = cast(T, module)
         return self._held[name]
 
     def loaded(self) -> Iterator[tuple[str, T]]:
-        """Load all plug-ins, by name."""
         for name in self.names():
             yield name, self.load(name)
 
     def entry_points(self) -> dict[str, metadata.EntryPoint]:
-        """The plug-ins that other packages add, without importing them."""
         from importlib import metadata  # slow to import, and only needed for other packages
 
-        return {entry.name: entry for entry in metadata.entry_points(group=self.group)}
+        return {entry.name: entry for entry in metadata.entry_points(group=self.package)}
 
-    def _import(self, name: str) -> ModuleType:
-        modules = self._modules()
-        if name in modules:
-            return importlib.import_module(f"{self.package}.{modules[name]}")
+    def _import_foreign(self, name: str) -> ModuleType:
         entry = self.entry_points().get(name)
         if entry is None:
             known = self.names()
@@ -103,21 +92,16 @@ class Registry(Generic[T]):
                 facts={"known": ", ".join(known)},
                 fix=f"did you mean {guess}?" if guess else "choose one of those that are known",
             )
+        facts = {"entry point": entry.value}
         try:
             loaded = entry.load()
         except Exception as problem:  # another package's fault must not look like our bug
-            raise UnavailableError(
-                f"the {self.noun} {name!r} cannot be imported",
-                facts={
-                    "entry point": entry.value,
-                    "package": entry.dist.name if entry.dist else "unknown",
-                    "reason": f"{type(problem).__name__}: {problem}",
-                },
-            ) from problem
+            facts["package"] = entry.dist.name if entry.dist else "unknown"
+            facts["reason"] = f"{type(problem).__name__}: {problem}"
+            message = f"the {self.noun} {name!r} cannot be imported"
+            raise UnavailableError(message, facts=facts) from problem
         if not isinstance(loaded, ModuleType):
-            raise UsageError(
-                f"the {self.noun} {name!r} is not a module", facts={"entry point": entry.value}
-            )
+            raise UsageError(f"the {self.noun} {name!r} is not a module", facts=facts)
         return loaded
 
     def _modules(self) -> dict[str, str]:
@@ -130,48 +114,34 @@ class Registry(Generic[T]):
 
 
 def hold_to_contract(module: ModuleType, contract: type, *, noun: str) -> None:
-    """Refuse a module that lacks a part of the contract; abilities it leaves out get their values.
-
-    The error names the file and the part, and a similar name that the file has.
-    """
-    shown = {name: value for name, value in vars(contract).items() if not name.startswith("_")}
+    """Refuse a module that breaks the contract; abilities it leaves out get their defaults."""
+    shown = {name: value for name, value in vars(contract).items() if name[0] != "_"}
     needed = {name: each for name, each in shown.items() if isinstance(each, FunctionType)}
-    annotated = [name for name in inspect.get_annotations(contract) if not name.startswith("_")]
+    annotated = [name for name in inspect.get_annotations(contract) if name[0] != "_"]
     abilities = {name: shown[name] for name in annotated if name in shown}
     constants = [name for name in annotated if name not in abilities]
-    own = [name for name in vars(module) if not name.startswith("_")]
+    own = [name for name in vars(module) if name[0] != "_"]
     for name in (*constants, *needed):
         if name not in own:
             raise _broken(module, noun, f"it has no {name}", near_miss(name, own))
     for name, pattern in needed.items():
-        if problem := _difference(vars(module)[name], pattern):
-            raise _broken(module, noun, f"{name} {problem}")
-    for name, value in abilities.items():
-        if name in own:
+        found = vars(module)[name]
+        if not callable(found):
+            raise _broken(module, noun, f"{name} is not a function")
+        theirs = dict(inspect.signature(found).parameters)
+        if any(each.kind is each.VAR_KEYWORD for each in theirs.values()):
             continue
+        for word in list(inspect.signature(pattern).parameters)[1:]:  # without self
+            if theirs.pop(word, None) is None:
+                raise _broken(module, noun, f"{name} takes no {word}")
+        for each in theirs.values():
+            if each.default is each.empty and each.kind is not each.VAR_POSITIONAL:
+                raise _broken(module, noun, f"{name} needs {each.name}, which is never given")
+    for name in abilities.keys() - {*own}:
         written = near_miss(name, [each for each in own if each not in abilities], least=0.85)
         if written is not None and written.isupper() == name.isupper():
             raise _broken(module, noun, f"it has {written}, which is not read", name)
-        setattr(module, name, value)
-
-
-def _difference(found: object, pattern: FunctionType) -> str | None:
-    """How the parameters of a function differ, by name, from those the contract shows."""
-    if not callable(found):
-        return "is not a function"
-    theirs = dict(inspect.signature(found).parameters)
-    ours = list(inspect.signature(pattern).parameters.values())[1:]  # without self
-    if any(each.kind is each.VAR_KEYWORD for each in theirs.values()):
-        return None
-    for each in ours:
-        if theirs.pop(each.name, None) is None:
-            return f"takes no {each.name}"
-    extra = [
-        each.name
-        for each in theirs.values()
-        if each.default is each.empty and each.kind is not each.VAR_POSITIONAL
-    ]
-    return f"needs {', '.join(extra)}, which is never given" if extra else None
+        setattr(module, name, abilities[name])
 
 
 def _broken(module: ModuleType, noun: str, problem: str, guess: str | None = None) -> UsageError:
@@ -183,8 +153,6 @@ def _broken(module: ModuleType, noun: str, problem: str, guess: str | None = Non
 
 
 class Extra(NamedTuple):
-    """One extra: ``pip install 'trtbench[name]'``."""
-
     packages: tuple[str, ...]
     adds: str
 

@@ -1,9 +1,7 @@
 """The register of the properties in which runs differ.
 
-Each property of a run is declared once, in ``PROPERTIES``: how it is read off the record, what it
-is called, and whether it stands in labels, titles, series of charts, history, comparability and
-ladders. Labels, titles, keys and differences are derived; a new property is one entry, and a
-plug-in adds its own with ``declare``.
+``PROPERTIES`` declares each property once: how it is read from a record, what it is called, and
+where it counts. Labels, titles, keys, series and comparability are derived from it.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from trtbench.core.run import (
     precision_of,
     types_of,
 )
-from trtbench.core.spec import RunSpec, Value
+from trtbench.core.spec import RunSpec
 from trtbench.core.units import counted, text_from_rate, text_from_seconds, text_from_shape
 from trtbench.core.words import CudaGraph, Protocol
 
@@ -56,20 +54,18 @@ _COVERED_ELSEWHERE = (
 
 
 def setting_of(record: AnyRecord, name: str) -> Scalar:
-    """A setting as it ran; where that is unknown, as it was asked for."""
+    """A setting as it ran; where that is unknown, as requested."""
     ran = known_value(record.conditions.get(name)) if isinstance(record, RunRecord) else None
     asked: Scalar = getattr(record.spec, name)
     return {"on": True, "off": False, "auto": None}.get(str(asked), asked) if ran is None else ran
 
 
 def protocol_of(record: AnyRecord) -> Protocol:
-    """How queries followed one another, as far as that is known."""
     ran = setting_of(record, "protocol")
     return cast(Protocol, ran) if ran in get_args(Protocol) else record.spec.protocol
 
 
 def streams_of(record: AnyRecord) -> int:
-    """The queries that ran at a time, as far as that is known."""
     ran = setting_of(record, "streams")
     return ran if isinstance(ran, int) else record.spec.streams
 
@@ -81,10 +77,7 @@ def graph_of(record: AnyRecord) -> CudaGraph:
 
 
 def options_of(record: AnyRecord) -> dict[str, str]:
-    """The options of a run with the values that ran, where a session reports them.
-
-    Arguments for a program are among them, unless a setting covers them.
-    """
+    """Options with the values that ran, and arguments that no setting covers."""
     found = {**record.spec.options, **arguments_of(record)}
     reported = record.conditions if isinstance(record, RunRecord) else {}
     for key in found.keys() & REPORTED_OPTIONS:
@@ -118,60 +111,50 @@ def gap_of(record: AnyRecord) -> float:
 
 
 def threads_of(record: AnyRecord) -> int | None:
-    """The threads that ran where a number was asked for; else they are the library's."""
+    """The threads that ran, where a number was requested."""
     ran = setting_of(record, "threads") if record.spec.threads is not None else None
     return ran if isinstance(ran, int) else None
 
 
-VariablePlace = Literal["gpu", "cpu", "any"]
-
-
 class Variable(NamedTuple):
-    """What a variable does, where it is set."""
-
     pattern: str
-    place: VariablePlace
-    decides: bool
-    """Whether it changes what is computed or what a time means, not only how fast it is."""
+    place: Literal["gpu", "cpu", "any"]
+    decides: bool  # changes what is computed or what a time means, not only how fast it is
     effect: str
 
 
 NO_TF32 = "NVIDIA_TF32_OVERRIDE"
-KNOWN = (
-    Variable(NO_TF32, "gpu", True, "0 forbids TF32 to all libraries"),
-    Variable("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "gpu", True, "1 allows TF32 in PyTorch"),
-    Variable("ORT_TENSORRT_*", "gpu", True, "sets up ONNX Runtime's TensorRT"),
-    Variable("__LUNOWUD", "gpu", True, "internal switches of TensorRT"),
-    Variable("CUDA_LAUNCH_BLOCKING", "gpu", True, "1 makes every launch wait for its end"),
-    Variable("CUDA_FORCE_PTX_JIT", "gpu", True, "1 compiles kernels instead of taking theirs"),
-    Variable("CUDA_INJECTION64_PATH", "gpu", True, "a profiler is loaded with CUDA"),
-    Variable("PYTORCH_NO_CUDA_MEMORY_CACHING", "gpu", True, "memory is allocated in each query"),
-    Variable("PYTORCH_CUDA_ALLOC_CONF", "gpu", False, "how PyTorch keeps memory"),
-    Variable("PYTORCH_ALLOC_CONF", "gpu", False, "how PyTorch keeps memory"),
-    Variable("CUDA_DEVICE_MAX_CONNECTIONS", "gpu", False, "queues between host and GPU"),
-    Variable("CUBLAS*", "gpu", False, "settings of cuBLAS"),
-    Variable("CUDNN_*", "gpu", False, "settings of cuDNN"),
-    Variable("TORCH_CUDNN_*", "gpu", False, "settings of cuDNN"),
-    Variable("TORCHDYNAMO_DISABLE", "any", True, "1 leaves torch.compile out"),
-    Variable("TORCH_COMPILE_DISABLE", "any", True, "1 leaves torch.compile out"),
-    Variable("TORCHINDUCTOR_*", "any", False, "settings of torch.compile"),
-    Variable("PYTORCH_JIT*", "any", False, "settings of TorchScript"),
-    Variable("ONEDNN_DEFAULT_FPMATH_MODE", "cpu", True, "FP32 may be computed in a lower type"),
-    Variable("DNNL_DEFAULT_FPMATH_MODE", "cpu", True, "FP32 may be computed in a lower type"),
-    Variable("ONEDNN_MAX_CPU_ISA", "cpu", True, "instructions that may be used"),
-    Variable("DNNL_MAX_CPU_ISA", "cpu", True, "instructions that may be used"),
-    Variable("ATEN_CPU_CAPABILITY", "cpu", True, "instructions that may be used"),
-    Variable("MKL_ENABLE_INSTRUCTIONS", "cpu", True, "instructions that may be used"),
-    Variable("ONEDNN_*", "cpu", False, "settings of oneDNN"),
-    Variable("DNNL_*", "cpu", False, "settings of oneDNN"),
-    Variable("MKL_*", "cpu", False, "threads and settings of MKL"),
-    Variable("OMP_*", "cpu", False, "threads of OpenMP"),
-    Variable("KMP_*", "cpu", False, "threads of OpenMP"),
-    Variable("GOMP_*", "cpu", False, "threads of OpenMP"),
-    Variable("OPENBLAS_*", "cpu", False, "threads of OpenBLAS"),
-    Variable("MALLOC_*", "any", False, "how memory is allocated"),
-    Variable("LD_PRELOAD", "any", False, "libraries loaded before all others"),
-)
+KNOWN = tuple(
+    Variable(pattern, place, decides, effect)  # type: ignore[arg-type]
+    for place, decides, effect, patterns in (
+        ("gpu", True, "0 forbids TF32 to all libraries", NO_TF32),
+        ("gpu", True, "1 allows TF32 in PyTorch", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"),
+        ("gpu", True, "sets up ONNX Runtime's TensorRT", "ORT_TENSORRT_*"),
+        ("gpu", True, "internal switches of TensorRT", "__LUNOWUD"),
+        ("gpu", True, "1 makes every launch wait for its end", "CUDA_LAUNCH_BLOCKING"),
+        ("gpu", True, "1 compiles kernels instead of taking theirs", "CUDA_FORCE_PTX_JIT"),
+        ("gpu", True, "a profiler is loaded with CUDA", "CUDA_INJECTION64_PATH"),
+        ("gpu", True, "memory is allocated in each query", "PYTORCH_NO_CUDA_MEMORY_CACHING"),
+        ("gpu", False, "how PyTorch keeps memory", "PYTORCH_CUDA_ALLOC_CONF PYTORCH_ALLOC_CONF"),
+        ("gpu", False, "queues between host and GPU", "CUDA_DEVICE_MAX_CONNECTIONS"),
+        ("gpu", False, "settings of cuBLAS", "CUBLAS*"),
+        ("gpu", False, "settings of cuDNN", "CUDNN_* TORCH_CUDNN_*"),
+        ("any", True, "1 leaves torch.compile out", "TORCHDYNAMO_DISABLE TORCH_COMPILE_DISABLE"),
+        ("any", False, "settings of torch.compile", "TORCHINDUCTOR_*"),
+        ("any", False, "settings of TorchScript", "PYTORCH_JIT*"),
+        ("cpu", True, "FP32 may be computed in a lower type",
+         "ONEDNN_DEFAULT_FPMATH_MODE DNNL_DEFAULT_FPMATH_MODE"),
+        ("cpu", True, "instructions that may be used",
+         "ONEDNN_MAX_CPU_ISA DNNL_MAX_CPU_ISA ATEN_CPU_CAPABILITY MKL_ENABLE_INSTRUCTIONS"),
+        ("cpu", False, "settings of oneDNN", "ONEDNN_* DNNL_*"),
+        ("cpu", False, "threads and settings of MKL", "MKL_*"),
+        ("cpu", False, "threads of OpenMP", "OMP_* KMP_* GOMP_*"),
+        ("cpu", False, "threads of OpenBLAS", "OPENBLAS_*"),
+        ("any", False, "how memory is allocated", "MALLOC_*"),
+        ("any", False, "libraries loaded before all others", "LD_PRELOAD"),
+    )
+    for pattern in patterns.split()
+)  # fmt: skip
 _PLACES = ("_DIR", "_HOME", "_PATH", "_ROOT", "_VERSION")
 """Endings of variables that say where a library is: images of containers set many."""
 
@@ -179,9 +162,8 @@ _PLACES = ("_DIR", "_HOME", "_PATH", "_ROOT", "_VERSION")
 def variable_of(name: str) -> Variable | None:
     """What a variable does; ``None`` for one that changes nothing that runs."""
     for each in KNOWN:
-        if name == each.pattern:
-            return each
-        if fnmatchcase(name, each.pattern) and not name.endswith(_PLACES):
+        is_place = name.endswith(_PLACES) and name != each.pattern
+        if fnmatchcase(name, each.pattern) and not is_place:
             return each
     return None
 
@@ -193,7 +175,6 @@ def text_from_variables(environment: Mapping[str, str]) -> str | None:
 
 
 def variables_from_text(text: object) -> dict[str, str]:
-    """The variables of a record by name."""
     words = shlex.split(text) if isinstance(text, str) else []
     return {name: value for name, _, value in (word.partition("=") for word in words)}
 
@@ -215,7 +196,7 @@ def deciding(names: Iterable[str]) -> list[str]:
 
 
 def _on_gpu(record: RunRecord) -> bool:
-    """Tell whether a run used a GPU: it executed an engine, or what ran names one."""
+    """Whether a run used a GPU: it executed an engine, or what ran names one."""
     providers = str(known_value(record.conditions.get("providers")) or "").split(",")
     elsewhere = {*providers} - {"", "CPUExecutionProvider"}
     named = known_value(record.conditions.get("device")) is not None
@@ -245,16 +226,13 @@ def model_name(record: AnyRecord) -> str:
 
 
 def network_name(record: RunRecord | FailedRun) -> str:
-    """The name that a network's files share: ``resnet18`` of ``resnet18.fp16.engine``.
-
-    A model of a library goes by its name there: ``torchvision:resnet18`` is ``resnet18``, too.
-    """
+    """``resnet18`` for ``resnet18.fp16.engine`` and for ``torchvision:resnet18``."""
     name = _SOURCE.sub("", model_name(record)) or model_name(record)
     stem = _ENDING.sub("", name) or name
     return _PRECISION.sub("", stem) or stem
 
 
-def precision_words(record: RunRecord) -> str | None:
+def _precision_words(record: RunRecord) -> str | None:
     """The precision that ran, and its source where nothing that ran reports it."""
     fact, name = record.conditions.get("precision"), precision_of(record)
     if name and (ran := record.facts.get("computes_in")):
@@ -262,21 +240,20 @@ def precision_words(record: RunRecord) -> str | None:
     return f"{name} by its record" if name and fact and fact.source == "recorded" else name
 
 
-def device_name(record: RunRecord) -> str | None:
-    """Where it ran, where that was asked for: a provider of ONNX Runtime, or a device."""
+def _device_name(record: RunRecord) -> str | None:
+    """A provider of ONNX Runtime, or the device that was requested."""
     fact = record.conditions.get("providers")
     first = str(fact.value).partition(",")[0].removesuffix("ExecutionProvider") if fact else ""
     return first if first not in ("", "CPU") else record.spec.device
 
 
-def shape_of(record: RunRecord) -> str | None:
+def _shape_of(record: RunRecord) -> str | None:
     """The shapes of one item: ``3x224x224``, by name where there are several inputs."""
     shapes: dict[str, tuple[int | str | None, ...]] = {t.name: t.shape for t in record.inputs}
-    shapes = shapes or {**record.spec.shapes}
     batch = record.batch
     items = {
         name: text_from_shape(shape[1:] if batch and shape[:1] == (batch,) else shape)
-        for name, shape in shapes.items()
+        for name, shape in (shapes or record.spec.shapes).items()
         if len(shape) > 1
     }
     if len(items) < 2:
@@ -293,7 +270,7 @@ def inputs_of(record: RunRecord) -> str:
 
 
 def _options_text(record: RunRecord) -> str:
-    # Where trtexec lies says nothing about what it measured.
+    # The path of trtexec says nothing about what it measured.
     return " ".join(f"{k}={v}" for k, v in options_of(record).items() if k != "binary")
 
 
@@ -305,57 +282,38 @@ def _gpu(name: str) -> Callable[[RunRecord], object]:
     return lambda record: getattr(gpu_of(record), name, None)
 
 
-def _graph_words(record: RunRecord) -> str:
-    ran = known_value(record.conditions.get("cuda_graph"))
-    return "" if ran is None else "CUDA graph" if ran else "no CUDA graph"
+def _either(yes: str, no: str) -> Callable[[Any], str]:
+    return lambda on: yes if on else no
 
 
-def _gap(seconds: float) -> str:
-    return f"gap {text_from_seconds(seconds, digits=3)}" if seconds else "no gap"
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Property:
     """One thing in which runs differ; what is left out here makes it count everywhere."""
 
     name: str
     words: str
-    read: Callable[[RunRecord], Any]
-    """Its value as it ran; ``None`` where unknown or not applicable."""
+    read: Callable[[RunRecord], Any]  # its value as it ran; `None` where unknown or not applicable
     write: Callable[[Any], str] = str
-    usual: object = None
-    """The value that is left out of names of series."""
-    asked: tuple[str, ...] = ()
-    """Fields of ``RunSpec`` that ask for it."""
+    usual: object = None  # the value that is left out of names of series
+    asked: tuple[str, ...] = ()  # fields of `RunSpec` that ask for it
     label: int = 1
     """1: in labels of runs that differ in it; 2 and up: only where labels would be equal without
     it, one level after the other; 0: never."""
-    within: str | None = None
-    """Stands in labels only where runs of the same value of this other property differ."""
-    series: bool = True
-    """Runs that differ in it are never points of one curve."""
-    quiet: bool = False
-    """Stands in the name of a series only where series differ in it."""
+    within: str | None = None  # in labels only where runs of one value of this property differ
+    series: bool = True  # runs that differ in it are never points of one curve
+    quiet: bool = False  # stands in the name of a series only where series differ in it
     history: bool = True
-    title: Literal["part", "protocol"] | None = "part"
-    """In the title of a run: by itself, or in the brackets behind the protocol."""
+    title: Literal["part", "protocol"] | None = "part"  # by itself, or after the protocol
     title_text: Callable[[RunRecord], str | None] | None = None
-    compare: Literal["block", "note"] | None = "block"
-    """Whether a ratio of runs that differ in it means nothing, or only needs a remark."""
-    said: str | None = None
-    """What a difference in it means; ``{}`` stands for either value."""
+    compare: Literal["block", "note"] | None = "block"  # blocks a ratio, or adds a note
+    said: str | None = None  # what a difference in it means; `{}` stands for either value
     condition: bool = False
-    questioned: bool = False
-    """A condition worth a note when a side does not report it."""
+    questioned: bool = False  # A condition worth a note when a side does not report it
     code: str = "H28"
-    host_only: bool = False
-    """A difference leaves GPU time untouched (measured: below 0.1 %)."""
-    machine: bool = False
-    """A difference is the machine's own: two runs that differ in it were on two devices."""
-    computes: bool = False
-    """Can change the outputs, not only how fast they come."""
-    checked: bool = False
-    """Reported by sessions and programs under the name it is asked for: they may disagree."""
+    host_only: bool = False  # A difference leaves GPU time untouched (measured: below 0.1 %)
+    machine: bool = False  # runs that differ in it were on two devices
+    computes: bool = False  # can change the outputs, not only how fast they come
+    checked: bool = False  # reported under the name it is requested by: the two may differ
 
     def text(self, record: RunRecord) -> str:
         """Its value in words; empty where there is none."""
@@ -367,137 +325,84 @@ class Property:
         return "" if value is None or value == self.usual else self.write(value)
 
     def text_in_title(self, record: RunRecord) -> str:
-        text = (self.title_text or self.series_text)(record)
-        return text or ""
+        return (self.title_text or self.series_text)(record) or ""
 
 
 def _only(name: str, words: str, read: Callable[[RunRecord], Any], **more: Any) -> Property:
-    return Property(
-        name=name, words=words, read=read,
-        **{"label": 0, "series": False, "history": False, "title": None, **more},
-    )  # fmt: skip
+    usual: dict[str, Any] = {"label": 0, "series": False, "history": False, "title": None}
+    return Property(name, words, read, **{**usual, **more})
 
 
 PROPERTIES: list[Property] = [
-    Property(name="model", words="model", read=model_name, compare="note", code="H25"),
-    Property(
-        name="runtime", words="what runs the engine", read=lambda r: r.spec.runtime,
-        asked=("runtime",), compare=None,
-    ),
-    Property(
-        name="device", words="device", read=device_name, asked=("device",), quiet=True,
-        history=False, compare=None, computes=True,
-    ),
-    Property(
-        name="precision", words="precision", read=precision_of, asked=("precision",),
-        title_text=precision_words, compare="note", code="H26",
-        said="precision {} against {}",
-    ),
-    Property(
-        name="shape", words="input shape", read=shape_of, asked=("shapes",), within="model",
-        quiet=True, history=False, compare=None,
-        title_text=lambda r: ", ".join(
-            f"{t.name} {t.dtype} {text_from_shape(t.shape)}" for t in r.inputs
-        ),
-    ),
+    Property("model", "model", model_name, compare="note", code="H25"),
+    Property("runtime", "what runs the engine", lambda r: r.spec.runtime, asked=("runtime",),
+             compare=None),
+    Property("device", "device", _device_name, asked=("device",), quiet=True, history=False,
+             compare=None, computes=True),
+    Property("precision", "precision", precision_of, asked=("precision",), compare="note",
+             code="H26", title_text=_precision_words, said="precision {} against {}"),
+    Property("shape", "input shape", _shape_of, asked=("shapes",), within="model", quiet=True,
+             history=False, compare=None,
+             title_text=lambda r: ", ".join(
+                 f"{t.name} {t.dtype} {text_from_shape(t.shape)}" for t in r.inputs)),
     _only("inputs", "input shapes", inputs_of, history=True, code="H25"),
-    Property(
-        name="batch", words="batch", read=lambda r: r.batch, write=lambda n: f"batch {n}",
-        asked=("batch",), history=False, title=None, code="H25",
-    ),
-    Property(
-        name="protocol", words="how queries follow one another", read=lambda r: protocol_of(r),
-        usual="serve", asked=("protocol",), title=None, code="H25", host_only=True,
-        checked=True,
-    ),
-    Property(
-        name="rate_hz", words="rate of arrivals", read=lambda r: r.spec.rate_hz,
-        write=text_from_rate, asked=("rate_hz",), title="protocol",
-        title_text=lambda r: (
-            f"{text_from_rate(r.spec.rate_hz)} {r.spec.arrivals}" if r.spec.rate_hz else ""
-        ),
-        said="different rates of arrival: {} against {}",
-    ),
-    Property(
-        name="arrivals", words="how queries arrive", usual="poisson", asked=("arrivals",), label=3,
-        read=lambda r: r.spec.arrivals if r.spec.rate_hz else None, title=None,
-    ),
-    Property(
-        name="cuda_graph", words="CUDA graph", read=lambda r: bool(setting_of(r, "cuda_graph")),
-        write=lambda on: "CUDA graph" if on else "no CUDA graph", usual=False,
-        asked=("cuda_graph",), label=3, title="protocol",
-        title_text=_graph_words,
-        condition=True, questioned=True, said="a CUDA graph was used on one side only",
-        code="H24", checked=True,
-    ),
-    Property(
-        name="transfers", words="copies to and from the GPU",
-        read=lambda r: bool(setting_of(r, "transfers")),
-        write=lambda on: "with transfers" if on else "no transfers", usual=True,
-        asked=("transfers",), label=3, title="protocol",
-        title_text=lambda r: (
-            "no transfers" if known_value(r.conditions.get("transfers")) is False else ""
-        ),
-        condition=True, questioned=True, host_only=True, code="H25", checked=True,
-        said="host-to-device and device-to-host copies are timed on one side only",
-    ),
-    Property(
-        name="spin_wait", words="how the host waits", read=_condition("spin_wait"),
-        write=lambda on: "spin wait" if on else "no spin wait", usual=False, asked=("spin_wait",),
-        label=3, title="protocol", condition=True, host_only=True, code="H25", checked=True,
-        said="one side spins while it waits, the other sleeps",
-    ),
-    Property(
-        name="streams", words="streams", read=lambda r: streams_of(r), usual=1,
-        write=lambda n: f"{n} streams" if n > 1 else "", asked=("streams",), title="protocol",
-        title_text=lambda r: (
-            f"{streams_of(r)} streams, latencies overlap" if streams_of(r) > 1 else ""
-        ),
-        condition=True, said="the sides used different numbers of streams", code="H25",
-        checked=True,
-    ),
-    Property(
-        name="gap_s", words="rests between queries", read=lambda r: gap_of(r), write=_gap,
-        usual=0.0, asked=("gap_s",), title="protocol", checked=True,
-        said="different gaps between queries: {} against {}",
-    ),
-    Property(
-        name="profile_index", words="optimization profile", usual=0, asked=("profile_index",),
-        read=lambda r: setting_of(r, "profile_index"), write=lambda n: f"profile {n}", label=3,
-        title="protocol", condition=True, compare="note",
-    ),
-    Property(
-        name="clocks_locked", words="locked clocks", read=_condition("clocks_locked"),
-        write=lambda on: "clocks locked" if on else "clocks not locked", usual=False, label=3,
-        title="protocol", condition=True, machine=True, code="H06",
-        said="clocks were locked on one side only",
-    ),
-    Property(
-        name="tf32", words="TF32", read=_condition("tf32"), usual=False, label=3, title=None,
-        write=lambda on: "TF32" if on else "no TF32", condition=True, questioned=True, code="H27",
-        series=False, said="TF32 was allowed on one side only",
-    ),
-    Property(
-        name="threads", words="threads", read=lambda r: threads_of(r), asked=("threads",),
-        write=lambda n: f"{n} threads", compare="note", checked=True, computes=True,
-        title_text=lambda r: counted(n, "thread") if (n := threads_of(r)) else "",
-    ),
-    Property(
-        name="options", words="options", read=_options_text, within="runtime", compare=None,
-        asked=("options", "extra_args"), usual="",
-        title_text=lambda r: ", ".join(f"{k}={v}" for k, v in options_of(r).items()),
-    ),
+    Property("batch", "batch", lambda r: r.batch, write="batch {}".format, asked=("batch",),
+             history=False, title=None, code="H25"),
+    Property("protocol", "how queries follow one another", lambda r: protocol_of(r), usual="serve",
+             asked=("protocol",), title=None, code="H25", host_only=True, checked=True),
+    Property("rate_hz", "rate of arrivals", lambda r: r.spec.rate_hz, write=text_from_rate,
+             asked=("rate_hz",), title="protocol",
+             title_text=lambda r: (
+                 f"{text_from_rate(r.spec.rate_hz)} {r.spec.arrivals}" if r.spec.rate_hz else ""),
+             said="different rates of arrival: {} against {}"),
+    Property("arrivals", "how queries arrive",
+             lambda r: r.spec.arrivals if r.spec.rate_hz else None, usual="poisson",
+             asked=("arrivals",), label=3, title=None),
+    Property("cuda_graph", "CUDA graph", lambda r: bool(setting_of(r, "cuda_graph")),
+             write=_either("CUDA graph", "no CUDA graph"), usual=False, asked=("cuda_graph",),
+             label=3, title="protocol", condition=True, questioned=True, code="H24", checked=True,
+             title_text=lambda r: "" if (ran := _condition("cuda_graph")(r)) is None else (
+                 "CUDA graph" if ran else "no CUDA graph"),
+             said="a CUDA graph was used on one side only"),
+    Property("transfers", "copies to and from the GPU", lambda r: bool(setting_of(r, "transfers")),
+             write=_either("with transfers", "no transfers"), usual=True, asked=("transfers",),
+             label=3, title="protocol", condition=True, questioned=True, host_only=True, code="H25",
+             title_text=lambda r: "no transfers" if _condition("transfers")(r) is False else "",
+             checked=True,
+             said="host-to-device and device-to-host copies are timed on one side only"),
+    Property("spin_wait", "how the host waits", _condition("spin_wait"), usual=False,
+             write=_either("spin wait", "no spin wait"), asked=("spin_wait",), label=3,
+             title="protocol", condition=True, host_only=True, code="H25", checked=True,
+             said="one side spins while it waits, the other sleeps"),
+    Property("streams", "streams", lambda r: streams_of(r), usual=1, asked=("streams",),
+             write=lambda n: f"{n} streams" if n > 1 else "", title="protocol", condition=True,
+             title_text=lambda r: (
+                 f"{streams_of(r)} streams, latencies overlap" if streams_of(r) > 1 else ""),
+             said="the sides used different numbers of streams", code="H25", checked=True),
+    Property("gap_s", "rests between queries", lambda r: gap_of(r), usual=0.0, asked=("gap_s",),
+             write=lambda s: f"gap {text_from_seconds(s, digits=3)}" if s else "no gap",
+             title="protocol", checked=True, said="different gaps between queries: {} against {}"),
+    Property("profile_index", "optimization profile", lambda r: setting_of(r, "profile_index"),
+             write="profile {}".format, usual=0, asked=("profile_index",), label=3,
+             title="protocol", condition=True, compare="note"),
+    Property("clocks_locked", "locked clocks", _condition("clocks_locked"), usual=False, label=3,
+             write=_either("clocks locked", "clocks not locked"), title="protocol", condition=True,
+             machine=True, code="H06", said="clocks were locked on one side only"),
+    Property("tf32", "TF32", _condition("tf32"), write=_either("TF32", "no TF32"), usual=False,
+             label=3, title=None, condition=True, questioned=True, code="H27", series=False,
+             said="TF32 was allowed on one side only"),
+    Property("threads", "threads", lambda r: threads_of(r), write="{} threads".format,
+             asked=("threads",), compare="note", checked=True, computes=True,
+             title_text=lambda r: counted(n, "thread") if (n := threads_of(r)) else ""),
+    Property("options", "options", _options_text, usual="", asked=("options", "extra_args"),
+             within="runtime", compare=None,
+             title_text=lambda r: ", ".join(f"{k}={v}" for k, v in options_of(r).items())),
     _only("arguments", "arguments for the program", lambda r: arguments_of(r), compare="note"),
-    _only(
-        "variables", "variables of the environment", lambda r: variables_of(r), title="part",
-        title_text=lambda r: ", ".join(
-            f"{name}={variables_of(r)[name]}" for name in deciding(variables_of(r))
-        ),
-    ),
-    _only(
-        "interleaved", "turns with another side", _condition("interleaved"), history=True,
-        write=lambda how: f"interleaved {how}", usual="off", condition=True, compare="note",
-    ),
+    _only("variables", "variables of the environment", lambda r: variables_of(r), title="part",
+          title_text=lambda r: ", ".join(
+              f"{name}={variables_of(r)[name]}" for name in deciding(variables_of(r)))),
+    _only("interleaved", "turns with another side", _condition("interleaved"), history=True,
+          write="interleaved {}".format, usual="off", condition=True, compare="note"),
     _only("typing", "typing of the network", _condition("typing"), condition=True, compare="note",
           code="H26"),
     _only("profiler", "profiler", _condition("profiler"), condition=True,
@@ -518,56 +423,35 @@ PROPERTIES: list[Property] = [
           said="different processors: {} against {}"),
     _only("cpu_cores", "cores", lambda r: r.environment.cpu_cores, machine=True,
           said="different core counts: {} against {}"),
-    _only("gpu_name", "the GPU", _gpu("name"), machine=True,
-          said="different GPU name: {} against {}"),
-    _only("gpu_uuid", "GPU", _gpu("uuid"), machine=True, said="different GPU uuid: {} against {}"),
-    _only("gpu_power_limit_w", "power limit of the GPU", _gpu("power_limit_w"), machine=True,
-          said="different GPU power limit w: {} against {}"),
-    _only("gpu_ecc", "ECC of the GPU", _gpu("ecc"), machine=True,
-          said="different GPU ecc: {} against {}"),
+    *(
+        _only(f"gpu_{name}", words, _gpu(name), machine=True,
+              said=f"different GPU {name.replace('_', ' ')}: {{}} against {{}}")
+        for name, words in (("name", "the GPU"), ("uuid", "GPU"),
+                            ("power_limit_w", "power limit of the GPU"), ("ecc", "ECC of the GPU"))
+    ),
     _only("gpu_driver", "GPU driver", _gpu("driver"), machine=True, compare="note",
           said="different GPU driver: {} against {}"),
     _only("gpu_persistence", "persistence mode of the GPU", _gpu("persistence"), machine=True,
           compare="note", said="different GPU persistence: {} against {}"),
     _only("clock", "clocks", _gpu("sm_clock_hz"), machine=True, code="H06"),
 ]  # fmt: skip
-"""In the order in which titles and labels have them."""
+"""In the order of titles and labels; the fields of ``RunSpec`` that none is declared for follow."""
+
 _NO_PROPERTY = {
     "model", "inputs", "warmup", "stop", "launches", "arrival_times_s", "telemetry_s",
     "lock_clocks", "profile", "separate_profile_run",
 }  # fmt: skip
 """Fields of ``RunSpec`` that leave a run comparable, or that a property above covers."""
 
-
-def properties_of_fields(spec: type[Value]) -> list[Property]:
-    """A property for each field of a spec that none is declared for.
-
-    A new setting is a property without a declaration: it stands in titles and labels, makes series
-    of its own, and blocks comparisons.
-    """
-    known = {name for each in PROPERTIES for name in each.asked} | _NO_PROPERTY
-    found = []
-    for field in msgspec.structs.fields(spec):
-        if field.name not in known:
-            words = field.name.replace("_", " ")
-            found.append(
-                Property(
-                    name=field.name, words=words, read=partial(setting_of, name=field.name),
-                    write=partial("{} {}".format, words), usual=field.default,
-                    asked=(field.name,), title="protocol",
-                )
-            )  # fmt: skip
-    return found
-
-
-PROPERTIES += properties_of_fields(RunSpec)
-
-
-def declare(*properties: Property) -> None:
-    """Add properties of a plug-in; one of the same name is replaced."""
-    for each in properties:
-        PROPERTIES[:] = [known for known in PROPERTIES if known.name != each.name]
-        PROPERTIES.append(each)
+_declared = {name for each in PROPERTIES for name in each.asked} | _NO_PROPERTY
+for _field in msgspec.structs.fields(RunSpec):
+    if _field.name not in _declared:  # a new setting needs no declaration
+        _words = _field.name.replace("_", " ")
+        PROPERTIES.append(
+            Property(_field.name, _words, partial(setting_of, name=_field.name),
+                     write=partial("{} {}".format, _words), usual=_field.default,
+                     asked=(_field.name,), title="protocol")
+        )  # fmt: skip
 
 
 def property_named(name: str) -> Property | None:
@@ -575,7 +459,6 @@ def property_named(name: str) -> Property | None:
 
 
 def title_of_record(record: RunRecord) -> str:
-    """What was measured and how, in one line."""
     parts = [each.text_in_title(record) for each in PROPERTIES if each.title == "part"]
     return " · ".join(filter(None, [*parts, f"protocol {protocol_name(record)}"]))
 
@@ -609,10 +492,7 @@ def history_settings(record: RunRecord, *, without: Iterable[str]) -> str:
 
 
 def run_alike(one: RunSpec, other: RunSpec, *, history: bool = False) -> bool:
-    """Whether two specs ask for the same measurement, apart from the model and its length.
-
-    ``history`` compares only what makes another series over time.
-    """
+    """Whether two specs ask for the same measurement; ``history``: the same series over time."""
     wanted = (each for each in PROPERTIES if each.history or not history)
     fields = {name for each in wanted for name in each.asked}
     return all(getattr(one, name) == getattr(other, name) for name in fields)

@@ -1,13 +1,10 @@
-"""A run: its record, its samples, its findings and scores, and how it is shown in Python.
-
-What is unknown is ``None``.
-"""
+"""A run: record, samples, findings, scores, and how Python shows it; ``None`` is unknown."""
 
 from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -18,16 +15,10 @@ from trtbench.core.errors import UnavailableError, UsageError
 from trtbench.core.metrics import Better, Kind, Metric, metric
 from trtbench.core.plugins import optional_library
 from trtbench.core.safety import clean_line, mask, mask_values, mask_words
-from trtbench.core.samples import (
-    Column,
-    EngineGraph,
-    IterationTimes,
-    LayerProfile,
-    TelemetrySample,
-)
+from trtbench.core.samples import EngineGraph, IterationTimes, LayerProfile, TelemetrySample
 from trtbench.core.samples import Interval as Interval
 from trtbench.core.spec import RunSpec, TensorSpec, Value, batch_from_shapes
-from trtbench.core.units import counted, text_from_seconds, text_from_shape
+from trtbench.core.units import counted, text_from_seconds, text_from_shape, unit_for_seconds
 from trtbench.core.words import Scalar as Scalar
 
 if TYPE_CHECKING:
@@ -36,10 +27,8 @@ if TYPE_CHECKING:
 
 Shape = Sequence[int | str | None]
 
-SCHEMA = 1
-"""Version of run.json; a reader refuses a newer one and migrates older ones."""
-UNKNOWN = "unknown"
-"""Host and system of a run that was imported from files which do not name them."""
+SCHEMA = 1  # version of run.json; a reader refuses a newer one and migrates older ones
+UNKNOWN = "unknown"  # host and system of a run that was imported from files which do not name them
 LOWEST_FIRST = (
     "int2", "fp4", "int4", "fp8", "int8", "int16", "fp16", "half", "bf16", "tf32", "fp32", "fp64",
 )  # fmt: skip
@@ -48,8 +37,7 @@ _FULL = frozenset({"fp32", "tf32"})
 _SPELLINGS = {
     "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float": "fp32", "float8": "fp8",
 }  # fmt: skip
-FAR = 99.5
-"""A picture ends at this percentile: one late sample must not squeeze the rest into a bar."""
+FAR = 99.5  # pictures end at this percentile
 
 
 # Batch and precision that ran
@@ -65,7 +53,7 @@ def batch_that_ran(
     """The items of a query: as the program that ran it reports, else by its inputs.
 
     A program reports 1 for every explicit batch, so its 1 comes last. Inputs that differ in their
-    leading dimension leave the choice open; one that has the size asked for settles it.
+    leading dimension leave the choice open; one that has the requested size settles it.
     """
     items = reported if isinstance(reported, int) and reported > 0 else None
     if items is not None and items > 1:
@@ -74,15 +62,12 @@ def batch_that_ran(
     if asked is not None and any(shape and shape[0] == asked for shape in inputs):
         return asked
     size = batch_from_shapes(inputs)
-    if size is None:
-        return items
     # A leading dimension is a batch, and not channels, where outputs have it next to their front.
     # Colours in front of an output that is an image again prove nothing.
-    if all(map(may_be_colours, inputs)):
-        made = [shape for shape in made if not may_be_colours(shape)]
-        if not made:
-            return items
-    fronts = [shape[:2] for shape in made]
+    images = all(map(may_be_colours, inputs))
+    fronts = [shape[:2] for shape in made if not (images and may_be_colours(shape))]
+    if size is None or (images and not fronts):
+        return items
     unknown = any(not isinstance(dim, int) or dim < 0 for front in fronts for dim in front)
     bare = size > 1 and max(map(len, inputs)) < len("NCHW")
     counts = not bare or not fronts or unknown or any(size in front for front in fronts)
@@ -97,7 +82,7 @@ def may_be_colours(shape: Shape) -> bool:
 
 
 def precision_that_ran(recorded: object, *, asked: str | None) -> str | None:
-    """The precision on record, by the name it was asked for where the two agree."""
+    """The precision on record, by the requested name where the two agree."""
     types = types_of(recorded)
     if not types:
         return None
@@ -149,8 +134,6 @@ Decision = Literal["accepted", "refused", "unclear"]
 
 
 class Slo(Value, frozen=True, kw_only=True):
-    """A bound on a percentile of latency under load."""
-
     text: str
     statistic: str
     q: float
@@ -168,20 +151,15 @@ class Window(Value, frozen=True, kw_only=True):
 
 
 class RatePoint(Value, frozen=True, kw_only=True):
-    """One rate of arrivals, with all its windows together."""
-
     rate_hz: float
     decision: Decision
-    overloaded: bool
-    """The queue grew: latencies depend on the length of the window."""
+    overloaded: bool  # the queue grew: latencies depend on the length of the window
     samples: int
     median_s: float
     percentile_s: float
-    interval: Interval | None
-    """Of the percentile; ``None`` where there are too few samples."""
+    interval: Interval | None  # of the percentile; `None` where there are too few samples
     achieved_hz: float
-    late_share: float
-    """Queries that the sender itself sent late, in the worst window."""
+    late_share: float  # queries that the sender itself sent late, in the worst window
     windows: tuple[Window, ...]
 
 
@@ -189,20 +167,13 @@ class LoadSearch(Value, frozen=True, kw_only=True):
     """The highest rate that keeps a bound, and the curve of latency against rate."""
 
     slo: Slo
-    capacity_hz: float
-    """Queries per second, one after the other: what no rate can exceed for long."""
-    lone_s: float
-    """The percentile of queries one after the other, without any load."""
-    highest_hz: float | None
-    """``None``: no rate that was tried keeps the bound."""
-    next_hz: float | None
-    """The lowest rate above it that was refused or stayed unclear."""
-    broken_hz: float | None = None
-    """The lowest rate that surely breaks the bound: the true one lies below it."""
-    likely_hz: float | None = None
-    """Where the curve crosses the bound: the best guess between those two."""
-    at_least: bool = False
-    """The highest rate to try keeps the bound: there may be more."""
+    capacity_hz: float  # queries per second, one after the other: what no rate can exceed for long
+    lone_s: float  # the percentile of queries one after the other, without any load
+    highest_hz: float | None  # `None`: no rate that was tried keeps the bound
+    next_hz: float | None  # the lowest rate above it that was refused or stayed unclear
+    broken_hz: float | None = None  # the lowest rate that surely breaks the bound
+    likely_hz: float | None = None  # where the curve crosses the bound
+    at_least: bool = False  # the highest rate to try keeps the bound: there may be more
     points: tuple[RatePoint, ...] = ()
     complete: bool = True
 
@@ -220,8 +191,7 @@ class Finding(Value, frozen=True, kw_only=True):
     message: str
     evidence: dict[str, Scalar] = {}
     remedy: str | None = None
-    concerns: str | None = None
-    """The number it stands beside: ``host``, ``gpu``, ``p99``; ``None`` is the whole run."""
+    concerns: str | None = None  # `host`, `gpu`, `p99`; `None` is the whole run
 
     @property
     def line(self) -> str:
@@ -229,8 +199,6 @@ class Finding(Value, frozen=True, kw_only=True):
 
 
 class Gpu(Value, frozen=True, kw_only=True):
-    """One GPU as it was seen before a run."""
-
     name: str
     uuid: str | None = None
     driver: str | None = None
@@ -248,10 +216,6 @@ class Gpu(Value, frozen=True, kw_only=True):
     l2_bytes: int | None = None
     sm_clock_default_hz: float | None = None
     clocks_locked: bool | None = None
-    pcie_gen: int | None = None
-    pcie_gen_max: int | None = None
-    pcie_width: int | None = None
-    pcie_width_max: int | None = None
 
 
 class Environment(Value, frozen=True, kw_only=True):
@@ -265,17 +229,14 @@ class Environment(Value, frozen=True, kw_only=True):
     cpu_physical_cores: int | None = None
     cpu_governor: str | None = None
     virtual_machine: bool | None = None
-    load_before: tuple[float, float, float] | None = None
-    """Load averages over 1, 5 and 15 minutes before the run."""
+    load_before: tuple[float, float, float] | None = None  # over 1, 5 and 15 minutes
     memory_bytes: int | None = None
     memory_available_bytes: int | None = None
     gpus: tuple[Gpu, ...] = ()
-    versions: dict[str, str] = {}
-    """Versions of the libraries that matter, in the interpreter that measured."""
+    versions: dict[str, str] = {}  # libraries, in the interpreter that measured
     git_commit: str | None = None
     command: str | None = None
-    machine: str | None = None
-    """What its owner calls it (``machine`` in ``trtbench.toml``); host names of runners change."""
+    machine: str | None = None  # `machine` in `trtbench.toml`; host names of runners change
     extra: dict[str, Scalar] = {}
 
     @property
@@ -300,28 +261,20 @@ class LaunchFacts(Value, frozen=True, kw_only=True):
     first_s: float | None = None
     warmup_s: float | None = None
     warmup_iterations: int | None = None
-    steady: bool | None = None
-    """Whether the warm-up ended because times were steady; ``None`` when not checked."""
+    steady: bool | None = None  # warm-up ended with steady times; `None` if not checked
     wall_s: float | None = None
-    solo_median_s: float | None = None
-    """Median of a side's queries alone, before two sides took turns."""
-    alone_s: tuple[float, ...] = ()
-    """Medians of its blocks of queries alone; blocks of both sides alternated, in pairs."""
-    load_order: int | None = None
-    """Its place among the processes that loaded one after the other on an empty GPU."""
-    burst_s: tuple[float, ...] = ()
-    """GPU seconds per query, one per burst; bursts of both sides alternated, in pairs."""
+    solo_median_s: float | None = None  # median of its queries alone, before interleaving
+    alone_s: tuple[float, ...] = ()  # medians of blocks without interleaving, in pairs
+    load_order: int | None = None  # place among the processes that loaded in turn
+    burst_s: tuple[float, ...] = ()  # GPU seconds per query of each burst, in pairs
     burst_size: int | None = None
-    burst_enqueue_s: float | None = None
-    """Quickest enqueueing of a query before a burst: as long as a query, and the GPU waited."""
-    burst_clock_hz: float | None = None
-    """Mean of the SM clock right after each burst; seen in the first launches alone."""
+    burst_enqueue_s: float | None = None  # quickest enqueueing of a query of a burst
+    burst_clock_hz: float | None = None  # mean SM clock right after bursts
     timer_floor_s: float | None = None
     involuntary_switches: int | None = None
     cpu_s: float | None = None
     peak_memory_bytes: int | None = None
-    violations_s: dict[str, float] = {}
-    """Growth of the GPU's limit counters while measuring: ``power``, ``thermal``, ..."""
+    violations_s: dict[str, float] = {}  # growth of limit counters: `power`, `thermal`, ...
     energy_j: float | None = None
     idle_power_w: float | None = None
     profiled_gpu_s: float | None = None
@@ -360,15 +313,12 @@ class RunRecord(Value, frozen=True, kw_only=True, tag="run", tag_field="kind"):
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
     launches: tuple[LaunchFacts, ...] = ()
-    conditions: dict[str, Fact] = {}
-    """Comparability: transfers, cuda_graph, spin_wait, streams, typing, tf32, ..."""
-    reported: dict[str, Scalar] = {}
-    """Numbers another tool printed (``throughput_qps``), kept as printed."""
+    conditions: dict[str, Fact] = {}  # transfers, cuda_graph, streams, typing, tf32, ...
+    reported: dict[str, Scalar] = {}  # what another tool printed (`throughput_qps`)
     duet: DuetRef | None = None
     sources: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    facts: dict[str, Scalar] = {}
-    """What findings look at beside the samples: ``flops``, ``outputs_finite``, ..."""
+    facts: dict[str, Scalar] = {}  # for findings: `flops`, `outputs_finite`, ...
 
     @property
     def batch(self) -> int | None:
@@ -382,7 +332,6 @@ class RunRecord(Value, frozen=True, kw_only=True, tag="run", tag_field="kind"):
 
     @property
     def items_per_query(self) -> int:
-        """Items of one query; 1 when unknown."""
         return self.batch or 1
 
     @property
@@ -400,8 +349,7 @@ class FailedRun(Value, frozen=True, kw_only=True, tag="failed", tag_field="kind"
     spec: RunSpec
     environment: Environment
     tags: tuple[str, ...] = ()
-    stage: str
-    """What the process was doing: ``start``, ``load``, ``warm-up``, ``measure``, ``save``."""
+    stage: str  # what the process was doing: `start`, `load`, `warm-up`, `measure`, `save`
     reason: str
     cause: str | None = None
     exit_status: int | None = None
@@ -422,14 +370,14 @@ def known_value(fact: Fact | None) -> Scalar:
 
 
 def precision_of(record: AnyRecord) -> str | None:
-    """The precision that ran, ``None`` when unknown; of a failed run, the one asked for."""
+    """The precision that ran, ``None`` when unknown; of a failed run, the requested one."""
     if isinstance(record, FailedRun):
         return record.spec.precision
     return precision_in(record.conditions, asked=record.spec.precision)
 
 
 def precision_in(conditions: Mapping[str, Fact], *, asked: str | None) -> str | None:
-    """The precision in conditions, by the name it was asked for where they agree."""
+    """The precision in conditions, by the requested name where they agree."""
     if asked == "tf32" and known_value(conditions.get("tf32")) is False:
         asked = None
     return precision_that_ran(known_value(conditions.get("precision")), asked=asked)
@@ -437,33 +385,23 @@ def precision_in(conditions: Mapping[str, Fact], *, asked: str | None) -> str | 
 
 def without_secrets(record: R) -> R:
     """Hide passwords, tokens and credentials in the commands and options of a record."""
-    spec, environment = record.spec, record.environment
-    spec = spec.having(
-        options=mask_values(spec.options),
-        extra_args=tuple(mask_words(spec.extra_args)),
-    )
-    if environment.command is not None:
-        environment = environment.having(command=mask(environment.command))
+    words, command = tuple(mask_words(record.spec.extra_args)), record.environment.command
+    changes: dict[str, object] = {
+        "spec": record.spec.having(options=mask_values(record.spec.options), extra_args=words),
+        "environment": record.environment.having(command=mask(command) if command else command),
+    }
     if isinstance(record, RunRecord):
-        reported: dict[str, Scalar] = {
-            name: mask(value) if isinstance(value, str) else value
-            for name, value in record.reported.items()
-        }
-        return record.having(spec=spec, environment=environment, reported=reported)
-    return record.having(
-        spec=spec,
-        environment=environment,
-        reason=mask(record.reason),
-        log_tail=tuple(map(mask, record.log_tail)),
-    )
+        given = record.reported.items()
+        reported = {name: mask(v) if isinstance(v, str) else v for name, v in given}
+        return record.having(**changes, reported=reported)
+    log_tail = tuple(map(mask, record.log_tail))
+    return record.having(**changes, reason=mask(record.reason), log_tail=log_tail)
 
 
 def gpu_number(record: AnyRecord) -> int:
     """Which of the machine's GPUs a run was on, as NVML counts; the first when unknown."""
     seen = record.facts.get("gpu_index") if isinstance(record, RunRecord) else None
-    if isinstance(seen, int):
-        return seen
-    _, _, number = (record.spec.device or "").partition(":")
+    number = str(seen) if isinstance(seen, int) else (record.spec.device or "").partition(":")[2]
     return int(number) if number.isdecimal() else 0
 
 
@@ -502,20 +440,15 @@ class Run:
 
     @property
     def title(self) -> str:
-        """What ran, in a few words."""
         spec = self.record.spec
         return f"{spec.model.name} on {spec.runtime}, batch {self.record.known_items or 'unknown'}"
 
     def __repr__(self) -> str:
         """One line: which run, of what, its median, and how many warnings it has."""
-        head = self.times.durations().get(self.times.headline)
-        parts = [self.title]
-        if head is not None and len(head):
-            median = text_from_seconds(float(np.nanmedian(head)))
-            parts.append(f"{self.times.headline} median {median} of {len(head)}")
+        medians = [f"{name} median {median} of {n}" for name, _, median, _, n in self._summary()]
         found = Counter(each.severity for each in self.findings)
-        parts += [counted(found[name], name) for name in ("error", "warning") if found[name]]
-        return clean_line(f"<Run {self.id}: {', '.join(parts)}>")
+        grave = [counted(found[name], name) for name in ("error", "warning") if found[name]]
+        return clean_line(f"<Run {self.id}: {', '.join([self.title, *medians[:1], *grave])}>")
 
     def __str__(self) -> str:
         """What was measured, the median of every column, and the findings."""
@@ -528,7 +461,16 @@ class Run:
 
     def _repr_html_(self) -> str:
         rows = [("Time", "Min", "Median", "Max", "Samples"), *self._summary()]
-        return notebook_page(f"{self.title}, run {self.id}", rows, self.findings, self.plot)
+        picture = io.StringIO()
+        try:
+            figure = self.plot()
+            figure.savefig(picture, format="svg")
+            optional_library("matplotlib.pyplot").close(figure)  # else a notebook shows it twice
+        except (UsageError, UnavailableError):  # nothing to draw, or nothing to draw with
+            pass
+        svg = picture.getvalue()
+        title = f"{self.title}, run {self.id}"
+        return notebook_page(title, rows, self.findings, svg[svg.find("<svg") :] if svg else "")
 
     def _summary(self) -> list[tuple[str, str, str, str, int]]:
         found = []
@@ -541,11 +483,9 @@ class Run:
 
     def to_pandas(self) -> DataFrame:
         """A DataFrame of the times: a row per iteration, columns in seconds."""
-        pandas = optional_library("pandas")
-        columns: dict[str, Column | object] = {
-            f"{name}_s": column for name, column in self.times.durations().items()
-        }
-        further = {"start_s": self.times.start, "launch": self.times.launch}
+        pandas, times = optional_library("pandas"), self.times
+        columns: dict[str, object] = {f"{name}_s": c for name, c in times.durations().items()}
+        further = {"start_s": times.start, "launch": times.launch}
         columns |= {name: column for name, column in further.items() if column is not None}
         frame: DataFrame = pandas.DataFrame(columns)
         frame.index.name = "iteration"
@@ -553,19 +493,15 @@ class Run:
 
     def plot(self, column: str | None = None) -> Figure:
         """Draw the distribution of one column and its course over time."""
-        name = column or self.times.headline
-        values = self.times.durations().get(name)
+        name, known = column or self.times.headline, self.times.durations()
+        values = known.get(name)
         if values is None or not len(values):
-            known = ", ".join(self.times.durations()) or "none: the run keeps no samples"
-            raise UsageError(
-                f"the run has no times called {name}",
-                facts={"columns": known},
-                fix=f"plot({self.times.headline!r})" if self.times.durations() else None,
-            )
+            facts = {"columns": ", ".join(known) or "none: the run keeps no samples"}
+            fix = f"plot({self.times.headline!r})" if known else None
+            raise UsageError(f"the run has no times called {name}", facts=facts, fix=fix)
         pyplot = optional_library("matplotlib.pyplot")
         far = float(np.nanpercentile(values, FAR))
-        units = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
-        unit, scale = next((each for each in units if far >= each[1]), units[-1])
+        unit, scale = unit_for_seconds(far)
         figure: Figure
         figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
         left.hist(np.minimum(values, far) / scale, bins=60)
@@ -581,37 +517,22 @@ def notebook_page(
     title: str,
     rows: Sequence[Sequence[object]],
     findings: Iterable[Finding] = (),
-    plot: Callable[[], Figure] | None = None,
+    picture: str = "",
 ) -> str:
-    """HTML for a notebook: a title, a table (head first), a picture, and the findings."""
-    lines = [
-        f"<tr>{''.join(f'<{tag}>{_escaped(cell)}</{tag}>' for cell in row)}</tr>"
-        for tag, row in zip(["th", *["td"] * len(rows)], rows, strict=False)
-    ]
-    grave = [f"<li>{_escaped(each.line)}</li>" for each in findings if each.severity != "note"]
-    parts = [f"<p><b>{_escaped(title)}</b></p>"]
-    parts += [f"<table>{''.join(lines)}</table>"] if len(lines) > 1 else []
-    parts += [_svg(plot)] if plot else []
-    parts += [f"<ul>{''.join(grave)}</ul>"] if grave else []
-    return "".join(parts)
-
-
-def _escaped(cell: object) -> str:
+    """HTML for a notebook: a title, a table (head first), a picture (SVG), and the findings."""
     import html  # workers do not need it
 
-    return html.escape(clean_line(str(cell)))
+    def escaped(cell: object) -> str:
+        return html.escape(clean_line(str(cell)))
 
-
-def _svg(plot: Callable[[], Figure]) -> str:
-    try:
-        figure = plot()
-    except (UsageError, UnavailableError):  # nothing to draw, or nothing to draw with
-        return ""
-    picture = io.StringIO()
-    figure.savefig(picture, format="svg")
-    optional_library("matplotlib.pyplot").close(figure)  # else a notebook shows it a second time
-    text = picture.getvalue()
-    return text[text.index("<svg") :]
+    lines = [
+        f"<tr>{''.join(f'<{tag}>{escaped(cell)}</{tag}>' for cell in row)}</tr>"
+        for tag, row in zip(["th", *["td"] * len(rows)], rows, strict=False)
+    ]
+    table = f"<table>{''.join(lines)}</table>" if len(lines) > 1 else ""
+    grave = [f"<li>{escaped(each.line)}</li>" for each in findings if each.severity != "note"]
+    listed = f"<ul>{''.join(grave)}</ul>" if grave else ""
+    return f"<p><b>{escaped(title)}</b></p>{table}{picture}{listed}"
 
 
 # Accuracy beside a run
@@ -624,13 +545,11 @@ class Score(Value, frozen=True, kw_only=True):
     value: float
     interval: Interval | None = None
     count: int | None = None
-    better: Better | None = None
-    """As the task declares it; ``None`` in records of older versions."""
+    better: Better | None = None  # as the task declares it; `None` in records of older versions
     kind: Kind | None = None
 
     @property
     def declared(self) -> Metric:
-        """What is declared of the metric: by the task that took it, else in general."""
         known = metric(self.metric)
         return Metric(self.metric, self.better or known.better, self.kind or known.kind)
 
@@ -642,15 +561,12 @@ class Scores(Value, frozen=True, kw_only=True):
     scores: tuple[Score, ...]
     data: str | None = None
     preparation: dict[str, Scalar] = {}
-    precision: str | None = None
-    """In which the bytes were run: a file of weights can be run in several."""
-    item_parts_s: dict[str, float] = {}
-    """Median time per item of every part of that pass: load, preprocess, ..., postprocess."""
+    precision: str | None = None  # a file of weights can be run in several
+    item_parts_s: dict[str, float] = {}  # median per item: load, preprocess, ..., postprocess
     timed: str | None = None
     findings: tuple[Finding, ...] = ()
 
     def by_metric(self) -> dict[str, Score]:
-        """Scores by the name of their metric."""
         return {score.metric: score for score in self.scores}
 
     def not_of(self, record: RunRecord) -> str | None:
@@ -666,5 +582,4 @@ class Scores(Value, frozen=True, kw_only=True):
         return None
 
     def as_extra(self) -> dict[str, object]:
-        """What a run of the same bytes carries of them in ``extra``."""
         return {"scores": self.by_metric()} if self.scores else {}

@@ -1,7 +1,4 @@
-"""The one check of everything that comes from outside: names, paths, owners, texts and sizes.
-
-Everything that reads what another person, machine or file wrote asks here first.
-"""
+"""Checks of everything that comes from outside: names, paths, owners, texts and sizes."""
 
 from __future__ import annotations
 
@@ -19,15 +16,21 @@ from trtbench.core.errors import InputError, UsageError
 
 
 def clean_text(text: str, *, keep: str = "\n\t") -> str:
-    """Make what could steer a terminal visible: escapes, control and direction characters.
-
-    Bytes of a name that are not UTF-8 are shown as ``\\xNN``.
-    """
+    """Make control and direction characters visible, and bytes that are not UTF-8 (``\\xNN``)."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(
-        each if each in keep or not _is_control(each) else _escaped(each) for each in text
-    )
+    found = []
+    for each in text:
+        # Cc: escapes; Cf: directions and invisible joiners; Cs: bytes that are not UTF-8.
+        category, code = unicodedata.category(each), ord(each)
+        harmless = category not in ("Cc", "Cs", "Zl", "Zp", "Cf") or each == "\u200d"
+        if each in keep or harmless:
+            found.append(each)
+        elif 0xDC80 <= code <= 0xDCFF:  # how Python keeps a byte that is not UTF-8
+            found.append(f"\\x{code - 0xDC00:02x}")
+        else:
+            found.append(f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+    return "".join(found)
 
 
 def clean_line(text: str) -> str:
@@ -48,62 +51,39 @@ def xml_text(text: str) -> str:
 
 def csv_cell(value: object) -> object:
     """Keep a spreadsheet from taking a text for a formula; numbers stay as they are."""
-    if not isinstance(value, str) or not _FORMULA.search(value):
-        return value
-    try:
-        float(value)
-    except ValueError:
-        return _FORMULA.sub(r"\1'\2", value)
+    if isinstance(value, str) and _FORMULA.search(value):
+        try:
+            float(value)
+        except ValueError:
+            return _FORMULA.sub(r"\1'\2", value)
     return value
 
 
 _FORMULA = re.compile(r"(^|[;\t\n\r])([=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])")
-"""What begins one, wide signs of eastern keyboards too, in a cell or behind a mark that some
-spreadsheets take for the end of one."""
+"""Also the wide signs of eastern keyboards, and after a mark that may end a cell."""
 
 
-def _is_control(character: str) -> bool:
-    # Cc: escapes; Cf: directions and invisible joiners; Cs: bytes that are not UTF-8.
-    category = unicodedata.category(character)
-    return category in ("Cc", "Cs", "Zl", "Zp") or (category == "Cf" and character != "\u200d")
-
-
-def _escaped(character: str) -> str:
-    code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:  # how Python keeps a byte that is not UTF-8
-        return f"\\x{code - 0xDC00:02x}"
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-
-
-MOST_BYTES = 2**30
-"""A file that is read as a whole is refused beyond this; models and arrays are read in pieces."""
-MOST_TEXT_BYTES = 2**20
-"""Files that people write by hand: settings, sweeps, lists of hosts."""
-MOST_DEPTH = 64
-"""Brackets within brackets; files of trtexec and of ours stay below ten."""
-MOST_PARTS = 10**6
-"""Values within values, counted as often as they are repeated."""
-MOST_BITS = 64
-"""Of a whole number; longer ones cannot be written as text, or turned into seconds."""
-MOST_UNPACKED_BYTES = 2**33
-"""What an archive may say that it unpacks to, unless the caller knows better."""
-MOST_NOTHING = 2**32
-"""Bytes that a file may say it has and that were never written: they would be read for hours."""
+MOST_BYTES = 2**30  # of a file that is read as a whole; models are read in pieces
+MOST_TEXT_BYTES = 2**20  # files that people write by hand: settings, sweeps, lists of hosts
+MOST_DEPTH = 64  # brackets within brackets; files of trtexec and of ours stay below ten
+MOST_PARTS = 10**6  # values within values, counted as often as they are repeated
+MOST_BITS = 64  # of a whole number; longer ones cannot be written as text, or turned into seconds
+MOST_UNPACKED_BYTES = 2**33  # that an archive may unpack to, by default
+MOST_NOTHING = 2**32  # holes in a file: reading them would take hours
 _CHUNK = 1 << 16
 
 
 def check_file(path: Path) -> os.stat_result:
     """Refuse what is no ordinary file, before anything waits for it: pipes, devices, sockets."""
+    name = clean_line(str(path))
     try:
         facts = path.stat()
     except FileNotFoundError:
-        raise InputError(f"there is no file {clean_line(str(path))}") from None
+        raise InputError(f"there is no file {name}") from None
     except (OSError, ValueError) as problem:
-        raise InputError(
-            f"{clean_line(str(path))} cannot be read",
-            facts={"reason": getattr(problem, "strerror", None) or problem},
-        ) from None
-    _check_facts(path, facts, None)
+        reason = getattr(problem, "strerror", None) or problem
+        raise InputError(f"{name} cannot be read", facts={"reason": reason}) from None
+    _check_kind(path, facts)
     check_filled(path)
     return facts
 
@@ -134,21 +114,22 @@ def check_filled(path: Path) -> None:
 
 
 def read_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes:
-    """Read an ordinary file of bounded size; a pipe or device is refused and never waited for.
-
-    What the system says of a file that is not there, or not allowed, is raised as it is.
-    """
+    """Read an ordinary file of bounded size; pipes and devices are refused without waiting."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         facts = os.fstat(descriptor)
-        _check_facts(path, facts, most)
-        # Never asked for more than there is: Python would set the memory aside first.
-        parts = [file.read(facts.st_size + 1)]
-        while parts[-1] and sum(map(len, parts)) <= most:
-            parts.append(file.read(_CHUNK))
-        data = b"".join(parts) if len(parts) > 2 else parts[0]
-    if len(data) > most:  # it grew, or is one of the system's files, whose size is unknown
-        raise _too_large(path, len(data), most)
+        _check_kind(path, facts)
+        size, data = facts.st_size, b""
+        if size <= most:
+            # Never more than there is: Python would allocate the memory first.
+            parts = [file.read(size + 1)]
+            while parts[-1] and sum(map(len, parts)) <= most:
+                parts.append(file.read(_CHUNK))
+            data = b"".join(parts) if len(parts) > 2 else parts[0]
+            size = len(data)  # it may grow; of the system's own files it is unknown
+    if size > most:
+        message = f"{clean_line(str(path))} is too large to be read as a whole"
+        raise InputError(message, facts={"bytes": size, "at most": most})
     return data
 
 
@@ -178,82 +159,57 @@ def read_settings(path: Path) -> dict[str, object]:
         return read_toml(path)
     except (OSError, ValueError) as problem:
         there = path.is_file()
-        raise UsageError(
-            f"{path} cannot be read",
-            facts={"reason": problem},
-            fix="correct it; it is written in TOML" if there else "give a file that is there",
-        ) from None
+        fix = "correct it; it is written in TOML" if there else "give a file that is there"
+        raise UsageError(f"{path} cannot be read", facts={"reason": problem}, fix=fix) from None
 
 
 def check_archive(path: Path, *, most: int = MOST_UNPACKED_BYTES) -> None:
-    """Refuse a zip file that unpacks to more than it may, by what its directory says.
-
-    A reader gets no more of a member than the directory says, whatever is packed in it.
-    """
+    """Refuse a zip file that unpacks to more than it may, by its directory, as readers do."""
     check_file(path)
+    name = clean_line(str(path))
     try:
         with zipfile.ZipFile(path) as archive:
             total = sum(member.file_size for member in archive.infolist())
     except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError) as problem:
-        raise InputError(
-            f"{clean_line(str(path))} is damaged",
-            facts={"reason": clean_line(str(problem))},
-            fix="copy it again, or make it anew",
-        ) from None
+        facts, fix = {"reason": clean_line(str(problem))}, "copy it again, or make it anew"
+        raise InputError(f"{name} is damaged", facts=facts, fix=fix) from None
     if total > most:
-        raise InputError(
-            f"{clean_line(str(path))} unpacks to more than is allowed",
-            facts={"bytes": total, "at most": most},
-        )
+        sizes = {"bytes": total, "at most": most}
+        raise InputError(f"{name} unpacks to more than is allowed", facts=sizes)
 
 
 def check_nesting(data: bytes | str, *, where: str) -> None:
-    """Refuse JSON-like text whose brackets are nested deeper than any real file's.
-
-    Brackets within quoted texts do not count.
-    """
+    """Refuse text whose brackets, outside quotes, are nested deeper than any real file's."""
     text = data if isinstance(data, str) else data.decode("latin-1")
     if text.count("[") + text.count("{") <= MOST_DEPTH:
         return
     depth, quoted = 0, False
-    for mark in _MARKS.finditer(text):
+    for mark in re.finditer(r'\\.|["\[\]{}]', text, re.DOTALL):
         if mark[0] == '"':
             quoted = not quoted
-        elif not quoted and mark[0] in "[{":
-            depth += 1
+        elif not quoted:
+            depth += (mark[0] in "[{") - (mark[0] in "]}")
             if depth > MOST_DEPTH:
                 raise _too_deep(where)
-        elif not quoted and mark[0] in "]}":
-            depth -= 1
-
-
-_MARKS = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
 
 
 def check_parts(value: object, *, where: str) -> None:
-    """Refuse a decoded value that is nested too deeply, contains itself, or repeats itself.
-
-    Parts that stand in several places count as often: anchors of YAML make billions of few lines.
-    """
+    """Refuse a decoded value that is nested too deeply or repeats itself (YAML's anchors)."""
     known: dict[int, tuple[int, int]] = {}
 
     def measure(part: object, left: int) -> tuple[int, int]:
         if not isinstance(part, (Mapping, list, tuple)):
             if isinstance(part, int) and part.bit_length() > MOST_BITS:
-                raise InputError(
-                    f"{clean_line(where)} holds a number that nothing can be done with",
-                    facts={"bits": part.bit_length(), "at most": MOST_BITS},
-                )
+                facts = {"bits": part.bit_length(), "at most": MOST_BITS}
+                raise InputError(f"{clean_line(where)} holds a number too large", facts=facts)
             return 1, 0
         if left == 0:
             raise _too_deep(where)
         if id(part) not in known:
             inner = part.values() if isinstance(part, Mapping) else part
             sizes = [measure(each, left - 1) for each in inner]
-            known[id(part)] = (
-                1 + sum(size for size, _ in sizes),
-                1 + max((height for _, height in sizes), default=0),
-            )
+            highest = max((height for _, height in sizes), default=0)
+            known[id(part)] = (1 + sum(size for size, _ in sizes), 1 + highest)
         size, height = known[id(part)]
         if height > left or size > MOST_PARTS:
             raise _too_deep(where)
@@ -262,33 +218,16 @@ def check_parts(value: object, *, where: str) -> None:
     measure(value, MOST_DEPTH)
 
 
-def _check_facts(path: Path, facts: os.stat_result, most: int | None) -> None:
-    mode = facts.st_mode
-    if not stat.S_ISREG(mode):
-        kinds = (
-            (stat.S_ISDIR, "folder"), (stat.S_ISFIFO, "pipe"), (stat.S_ISSOCK, "socket"),
-            (stat.S_ISCHR, "device"), (stat.S_ISBLK, "device"),
-        )  # fmt: skip
-        kind = next((name for test, name in kinds if test(mode)), "thing of another kind")
-        raise InputError(
-            f"{clean_line(str(path))} is a {kind}, not a file", fix="give an ordinary file"
-        )
-    if most is not None and facts.st_size > most:
-        raise _too_large(path, facts.st_size, most)
-
-
-def _too_large(path: Path, size: int, most: int) -> InputError:
-    return InputError(
-        f"{clean_line(str(path))} is too large to be read as a whole",
-        facts={"bytes": size, "at most": most},
-    )
+def _check_kind(path: Path, facts: os.stat_result) -> None:
+    if not stat.S_ISREG(facts.st_mode):
+        kinds = {"d": "folder", "p": "pipe", "s": "socket"}
+        what = f"is a {kinds.get(stat.filemode(facts.st_mode)[0], 'device')}, not a file"
+        raise InputError(f"{clean_line(str(path))} {what}", fix="give an ordinary file")
 
 
 def _too_deep(where: str) -> InputError:
-    return InputError(
-        f"{clean_line(where)} is nested too deeply, or repeats itself without end",
-        facts={"levels": f"more than {MOST_DEPTH}"},
-    )
+    message = f"{clean_line(where)} is nested too deeply, or repeats itself without end"
+    return InputError(message, facts={"levels": f"more than {MOST_DEPTH}"})
 
 
 def stranger(path: Path) -> str | None:
@@ -379,10 +318,7 @@ _SUSPECT = (
 def may_hold_secret(text: str) -> bool:
     """Whether a text has any of the words without which there is no secret in it."""
     small = text.casefold()
-    for word in _SUSPECT:  # noqa: SIM110 - ten times as fast as one pattern of all
-        if word in small:
-            return True
-    return False
+    return any(map(small.__contains__, _SUSPECT))  # ten times as fast as one pattern
 
 
 def mask(text: str) -> str:
@@ -400,13 +336,11 @@ def mask(text: str) -> str:
 
 def mask_words(words: Sequence[str]) -> list[str]:
     """Hide secrets in the words of a command, where a value stands alone behind its flag."""
-    found: list[str] = []
-    for place, word in enumerate(words):
-        before = words[place - 1] if place else ""
-        alone = before.startswith("-") and "=" not in before and not word.startswith("-")
-        is_secret = alone and re.fullmatch(rf"-{{1,2}}{_WORD}", before, re.I) is not None
-        found.append(SECRET if is_secret else mask(word))
-    return found
+    is_flag = re.compile(rf"-{{1,2}}{_WORD}", re.I).fullmatch
+    return [
+        SECRET if is_flag(before) and not word.startswith("-") else mask(word)
+        for before, word in zip(["", *words], words, strict=False)
+    ]
 
 
 def mask_values(values: Mapping[str, str]) -> dict[str, str]:
@@ -423,10 +357,8 @@ def _masked_value(found: re.Match[str]) -> str:
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _TAG = re.compile(r"[^\W_][\w .:@/+=#%~,-]{0,199}")
-_TITLE_CHARACTERS = 200
 _FILE_NAME_BYTES = 100
-LONGEST_NAME, LONGEST_PART = 4000, 255
-"""What file systems take; beyond it they answer with errors of their own."""
+LONGEST_NAME, LONGEST_PART = 4000, 255  # limits of file systems
 
 
 def at_home(text: str) -> Path:
@@ -438,26 +370,19 @@ def check_id(text: str, *, what: str = "run id", where: object = None) -> str:
     """Refuse an id that could be anything but the name of one folder."""
     if _ID.fullmatch(text) and ".." not in text:
         return text
-    raise _refusal(
-        f"{shown(text)} is no {what}",
-        where,
-        fix="ids are made of letters, digits, '-', '_' and '.'",
-    )
+    fix = "ids are made of letters, digits, '-', '_' and '.'"
+    raise _refusal(f"{shown(text)} is no {what}", where, fix=fix)
 
 
 def check_tag(text: str, *, where: object = None) -> str:
     """Refuse a tag that is empty, too long, or holds anything that a line of text may not."""
     if mask(text) != text:
-        raise _refusal(
-            "the tag holds what looks like a secret", where, fix="tags are shown to everybody"
-        )
+        fix = "tags are shown to everybody"
+        raise _refusal("the tag holds what looks like a secret", where, fix=fix)
     if _TAG.fullmatch(text):
         return text
-    raise _refusal(
-        f"{shown(text)} cannot be a tag",
-        where,
-        fix="a tag begins with a letter or digit; letters, digits, spaces and ._:@/+=#%~,- follow",
-    )
+    fix = "a tag begins with a letter or digit; letters, digits, spaces and ._:@/+=#%~,- follow"
+    raise _refusal(f"{shown(text)} cannot be a tag", where, fix=fix)
 
 
 def tag_from_text(text: str) -> str:
@@ -469,23 +394,17 @@ def tag_from_text(text: str) -> str:
 
 def check_title(text: str, *, where: object = None) -> str:
     """Refuse a title that is not one line of printable text."""
-    if text.strip() and len(text) <= _TITLE_CHARACTERS and clean_line(text) == text:
+    if text.strip() and len(text) <= 200 and clean_line(text) == text:
         return text
-    raise _refusal(
-        f"{shown(text)} cannot be a title",
-        where,
-        fix=f"a title is one line of at most {_TITLE_CHARACTERS} printable characters",
-    )
+    fix = "a title is one line of at most 200 printable characters"
+    raise _refusal(f"{shown(text)} cannot be a title", where, fix=fix)
 
 
 def file_name_from_text(text: str, *, otherwise: str = "unnamed") -> str:
     """Make of any text the name of one file: no folder, no leading dot or dash, not too long."""
-    plain = unicodedata.normalize("NFC", text)
-    name = re.sub(r"[^\w.+-]+", "-", plain).strip(".-")
-    name = re.sub(r"\.{2,}", ".", name)
-    while len(name.encode("utf-8", "replace")) > _FILE_NAME_BYTES:
-        name = name[:-1]
-    return name or otherwise
+    name = re.sub(r"[^\w.+-]+", "-", unicodedata.normalize("NFC", text)).strip(".-")
+    cut = re.sub(r"\.{2,}", ".", name).encode("utf-8", "replace")[:_FILE_NAME_BYTES]
+    return cut.decode("utf-8", "ignore") or otherwise
 
 
 def check_name(name: str, *, what: str = "name", where: object = None) -> PurePosixPath:
@@ -497,11 +416,8 @@ def check_name(name: str, *, what: str = "name", where: object = None) -> PurePo
     bad = not name or "\0" in name or path.is_absolute() or ".." in path.parts or not path.parts
     # Another system may take a backslash or a drive for a way out.
     if bad or "\\" in name or re.match(r"[A-Za-z]:", name) or name.startswith("~"):
-        raise _refusal(
-            f"the {what} {shown(name)} leads out of its folder",
-            where,
-            fix="only files in the same folder, or in folders below it, are used",
-        )
+        fix = "only files in the same folder, or in folders below it, are used"
+        raise _refusal(f"the {what} {shown(name)} leads out of its folder", where, fix=fix)
     return path
 
 
@@ -512,12 +428,9 @@ def inside(folder: Path, name: str, *, what: str = "name", where: object = None)
     for part in relative.parts:
         path = path / part
         if path.is_symlink():
-            raise _refusal(
-                f"the {what} {shown(name)} passes through a link",
-                where,
-                facts={"link": path},
-                fix="put the file itself there: cp -L copies what a link points to",
-            )
+            message = f"the {what} {shown(name)} passes through a link"
+            fix = "put the file itself there: cp -L copies what a link points to"
+            raise _refusal(message, where, facts={"link": path}, fix=fix)
     return path
 
 

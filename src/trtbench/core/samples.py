@@ -35,22 +35,16 @@ class Interval(Value, frozen=True, kw_only=True):
 class IterationTimes:
     """Columns of equal length in seconds; a phase that was not seen is ``None``, never zero."""
 
-    host: Column | None = None
-    """From before the call to after its completion, by the host's clock."""
-    latency: Column | None = None
-    """h2d + gpu + d2h, a sum of spans on the device as trtexec defines it; not host time."""
+    host: Column | None = None  # from before the call to after its completion, by the host's clock
+    latency: Column | None = None  # h2d + gpu + d2h as trtexec defines it; not host time
     enqueue: Column | None = None
     h2d: Column | None = None
     gpu: Column | None = None
     d2h: Column | None = None
-    end_to_end: Column | None = None
-    """From start of h2d to end of d2h, queueing included (trtexec up to TensorRT 8.2)."""
-    start: Column | None = None
-    """When an iteration began, from the start of its launch's measurement."""
-    launch: NDArray[np.int64] | None = None
-    """Which launch (fresh process) a row belongs to, from 0."""
-    stamps: Mapping[str, Column] = field(default_factory=dict)
-    """Other points in time, such as ``start_h2d`` and ``end_d2h`` of trtexec's files."""
+    end_to_end: Column | None = None  # start of h2d to end of d2h, with queueing (TensorRT <= 8.2)
+    start: Column | None = None  # of an iteration, from the start of its launch
+    launch: NDArray[np.int64] | None = None  # which launch (fresh process) a row belongs to, from 0
+    stamps: Mapping[str, Column] = field(default_factory=dict)  # `start_h2d`, `end_d2h`, ...
 
     def __post_init__(self) -> None:
         lengths = {name: len(column) for name, column in self.columns()}
@@ -79,7 +73,6 @@ class IterationTimes:
         return next(iter(self.durations()), "host")
 
     def by_launch(self, name: str) -> list[Column]:
-        """Split one duration column into launches."""
         column: Column = getattr(self, name)
         if self.launch is None:
             return [column]
@@ -118,8 +111,7 @@ class LayerTime(Value, frozen=True, kw_only=True):
     median_s: float | None = None
     min_s: float | None = None
     max_s: float | None = None
-    share: float | None = None
-    """Part of the sum over all layers, from 0 to 1; ``None`` when the sum is zero."""
+    share: float | None = None  # of the sum over all layers, 0 to 1; `None` if the sum is zero
 
 
 class LayerProfile(Value, frozen=True, kw_only=True):
@@ -130,7 +122,7 @@ class LayerProfile(Value, frozen=True, kw_only=True):
 
 
 class LayerInfo(Value, frozen=True, kw_only=True):
-    """What an engine's inspector tells about one layer; absent facts are empty or ``None``."""
+    """What an engine's inspector reports of one layer; absent facts are empty or ``None``."""
 
     name: str
     type: str | None = None
@@ -144,13 +136,10 @@ class LayerInfo(Value, frozen=True, kw_only=True):
 
 
 class TensorInfo(Value, frozen=True, kw_only=True):
-    """One tensor at the edge of an engine layer."""
-
     name: str
     dimensions: tuple[int, ...] = ()
     format: str | None = None
-    dtype: str | None = None
-    """``fp32 fp16 bf16 int8 fp8 int32 int64 bool ...`` where the wording tells."""
+    dtype: str | None = None  # `fp32`, `fp16`, `int8`, `int64`, `bool`, ...
     location: str | None = None
 
 
@@ -164,7 +153,7 @@ class EngineGraph(Value, frozen=True, kw_only=True):
 
 
 class TelemetrySample(Value, frozen=True, kw_only=True):
-    """One look at the machine; what a device does not tell is ``None``."""
+    """One look at the machine; what a device does not report is ``None``."""
 
     at_s: float
     gpu_util: float | None = None
@@ -175,14 +164,11 @@ class TelemetrySample(Value, frozen=True, kw_only=True):
     power_w: float | None = None
     temperature_c: float | None = None
     event_reasons: int | None = None
-    process_memory_bytes: int | None = None
-    """Of the process that was measured, its context included."""
-    energy_j: float | None = None
-    """Counter of the device, from some start of its own."""
+    process_memory_bytes: int | None = None  # of the measured process, with its context
+    energy_j: float | None = None  # counter of the device, from some start of its own
 
 
-AnyArray = NDArray[Any]
-"""Of numbers whose type only the data tells: numpy's own types can say no more of them."""
+AnyArray = NDArray[Any]  # arrays whose type is only known from the data
 
 Array = NDArray[np.generic]
 Arrays = Mapping[str, Array]

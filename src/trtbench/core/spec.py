@@ -1,4 +1,4 @@
-"""What is asked for: models, shapes, inputs, runs and builds."""
+"""Requests: models, shapes, inputs, runs and builds."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ from trtbench.core.words import Protocol as Protocol
 from trtbench.core.words import Scalar
 
 V = TypeVar("V", bound="Value")
-ON_DEVICE: tuple[Protocol, ...] = ("gpu", "coldl2")
-"""Protocols without transfers, launched as a CUDA graph."""
+ON_DEVICE: tuple[Protocol, ...] = ("gpu", "coldl2")  # no transfers, CUDA graph
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all values: immutable, keyword-only, equal by content."""
 
     def having(self: V, **changes: object) -> V:
-        """Make another that differs in these fields."""
         return msgspec.structs.replace(self, **changes)
 
 
@@ -32,14 +30,11 @@ SEQUENCE, MAP, SPARSE, OPTIONAL = NO_TENSORS = ("sequence", "map", "sparse tenso
 
 
 class TensorSpec(Value, frozen=True, kw_only=True):
-    """One input or output of a model."""
-
     name: str
     dtype: str
     """numpy's name (``float32``, ``bool``); ``bfloat16`` and ``float8_*`` as ONNX says. What is
     no tensor is one of ``NO_TENSORS``."""
-    shape: tuple[int | str | None, ...]
-    """An integer is fixed; a text is a named dynamic dimension; ``None`` is unknown."""
+    shape: tuple[int | str | None, ...]  # int: fixed; str: dynamic; `None`: unknown
 
     @property
     def is_static(self) -> bool:
@@ -56,30 +51,25 @@ def batch_from_shapes(shapes: Iterable[Sequence[int | str | None]]) -> int | Non
 class ModelFile(Value, frozen=True, kw_only=True):
     """A file that belongs to a model beside the one it is called by: weights, a shard."""
 
-    name: str
-    """Relative to the folder of the model."""
+    name: str  # relative to the folder of the model
     sha256: str
     size_bytes: int
 
 
 class ModelRef(Value, frozen=True, kw_only=True):
-    """A model, with all files that belong to it, as it was when it was asked about."""
+    """A model, with all files that belong to it, as it was when the run was requested."""
 
     path: str
     format: ModelFormat
-    sha256: str | None = None
-    """Of all its bytes; of a single file, the hash that other tools give it."""
+    sha256: str | None = None  # of all its bytes; for one file, its plain SHA-256
     size_bytes: int | None = None
-    modified: str | None = None
-    """Local time of the last change, ISO 8601 with offset."""
-    files: tuple[ModelFile, ...] = ()
-    """What belongs to it beside the file at ``path``."""
-    made_with: tuple[str, ...] = ()
-    """Options that make another model of the same bytes: ``factory=nets:small``."""
+    modified: str | None = None  # local time of the last change, ISO 8601 with offset
+    files: tuple[ModelFile, ...] = ()  # what belongs to it beside the file at `path`
+    made_with: tuple[str, ...] = ()  # options that change the model: `factory=nets:small`
 
     @property
     def identity(self) -> str:
-        """What tells it from others: its hash, or the name under which a library has it."""
+        """What identifies it: its hash, or the name under which a library has it."""
         return self.sha256 or self.path
 
     @property
@@ -88,10 +78,7 @@ class ModelRef(Value, frozen=True, kw_only=True):
 
 
 class InputSpec(Value, frozen=True, kw_only=True):
-    """Where input tensors come from."""
-
-    source: str | None = None
-    """An ``.npz``, an ``.npy`` or an image; ``None`` draws values."""
+    source: str | None = None  # an `.npz`, an `.npy` or an image; `None` draws values
     seed: int = 0
     task: str | None = None
     settings: dict[str, Scalar] = {}
@@ -113,8 +100,6 @@ class Warmup(Value, frozen=True, kw_only=True):
 
 
 class ShapeProfile(Value, frozen=True, kw_only=True):
-    """The range of shapes one input of an engine is built for."""
-
     min: tuple[int, ...]
     opt: tuple[int, ...]
     max: tuple[int, ...]
@@ -123,62 +108,46 @@ class ShapeProfile(Value, frozen=True, kw_only=True):
 class RunSpec(Value, frozen=True, kw_only=True):
     """One measurement, completely described.
 
-    A field of the same name in ``BenchRequest`` fills it; it becomes a property of runs
-    (``core/properties.py``), so that titles, labels, comparability and history follow.
+    A field of the same name in ``BenchRequest`` fills it; ``core/properties.py`` declares it.
     """
 
     model: ModelRef
     runtime: str
-    shapes: dict[str, tuple[int, ...]] = {}
-    """Shapes the user gave, by input name."""
-    batch: int | None = None
-    """Value for every dynamic leading dimension; what items per second are counted with."""
+    shapes: dict[str, tuple[int, ...]] = {}  # shapes the user gave, by input name
+    batch: int | None = None  # for every dynamic leading dimension
     inputs: InputSpec = InputSpec()
     warmup: Warmup = Warmup()
     stop: Length = Length(seconds=3.0, iterations=10)
     protocol: Protocol = "serve"
-    launches: int = 1
-    """Fresh processes; only the spread over launches says how repeatable a number is."""
+    launches: int = 1  # fresh processes; their spread shows repeatability
     streams: int = 1
     cuda_graph: CudaGraph = "off"
     transfers: bool = True
     spin_wait: bool = False
     gap_s: float = 0.0
     rate_hz: float | None = None
-    arrivals: Arrivals = "poisson"
-    """How queries of the protocol server arrive at this rate."""
-    arrival_times_s: tuple[float, ...] = ()
-    """Of a trace, in records of older versions."""
+    arrivals: Arrivals = "poisson"  # how queries of the protocol server arrive at this rate
+    arrival_times_s: tuple[float, ...] = ()  # of a trace, in records of older versions
     profile_index: int = 0
-    telemetry_s: float | None = None
-    """Look at the GPU this often, in a pass of its own; ``None`` does not look."""
-    lock_clocks: str | None = None
-    """Lock the GPU's clock while measuring: ``base``, ``max`` or megahertz."""
-    profile: bool = False
-    """Also time single layers, in a pass of its own."""
+    telemetry_s: float | None = None  # sampling interval of a separate pass
+    lock_clocks: str | None = None  # while measuring: `base`, `max` or megahertz
+    profile: bool = False  # also time single layers, in a pass of its own
     separate_profile_run: bool = True
     precision: Precision | None = None
     threads: int | None = None
     device: str | None = None
-    options: dict[str, str] = {}
-    """Options of the runtime itself, given as ``--opt key=value``."""
-    extra_args: tuple[str, ...] = ()
-    """Passed on verbatim to runtimes that are programs (trtexec)."""
+    options: dict[str, str] = {}  # options of the runtime itself, given as `--opt key=value`
+    extra_args: tuple[str, ...] = ()  # passed on verbatim to runtimes that are programs (trtexec)
 
 
 class BuildSpec(Value, frozen=True, kw_only=True):
-    """One engine to be built from an ONNX file."""
-
     model: ModelRef
     output: str
     runtime: str = "tensorrt"
-    precision: Precision | None = None
-    """``None``: as the model's own types say; FP32, without TF32, where they say nothing."""
+    precision: Precision | None = None  # `None`: as the model's types, else FP32 without TF32
     shapes: dict[str, ShapeProfile] = {}
-    more_profiles: tuple[dict[str, ShapeProfile], ...] = ()
-    """Further optimization profiles; an input they leave out is as in ``shapes``."""
-    assumed: str | None = None
-    """What open dimensions nobody gave a value were taken to be, in words."""
+    more_profiles: tuple[dict[str, ShapeProfile], ...] = ()  # missing inputs: as in `shapes`
+    assumed: str | None = None  # how open dimensions without a value were fixed
     workspace_bytes: int | None = None
     optimization_level: int | None = None
     timing_cache: str | None = None

@@ -1,7 +1,4 @@
-"""Seconds, bytes and hertz inside; people's units at the edge.
-
-Numbers are written with as many digits as their interval supports.
-"""
+"""Seconds, bytes and hertz inside; people's units at the edge, with the digits they deserve."""
 
 from __future__ import annotations
 
@@ -59,8 +56,8 @@ def _read(text: str, units: Mapping[str, float], *, example: str, what: str) -> 
     number, unit = match.groups()
     if unit not in units:
         known = [name for name in units if name]
-        guess = next((name for name in known if name.lower() == unit.lower()), None)
-        guess = guess or near_miss(unit, known)
+        same = [name for name in known if name.lower() == unit.lower()]
+        guess = same[0] if same else near_miss(unit, known)
         raise UsageError(
             f"the {what} {text!r} has " + (f"the unknown unit {unit!r}" if unit else "no unit"),
             facts={"units": " ".join(known)},
@@ -78,12 +75,11 @@ def _read(text: str, units: Mapping[str, float], *, example: str, what: str) -> 
 def text_from_seconds(value: float | None, *, digits: int = 4) -> str:
     """Write a duration in the unit that suits it: ``532.1 µs``, ``1.204 ms``, ``3 s``."""
     if value is None or math.isnan(value):
-        return "–"
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if abs(value) >= scale:
-            return f"{_digits(value / scale, digits)} {unit}"
-    # Below a picosecond nothing was measured: it is what rounding leaves of zero.
-    return f"{_digits(value / 1e-9, digits)} ns" if abs(value) >= 1e-12 else "0 s"
+        return MISSING
+    if abs(value) < 1e-12:  # rounding, not a time
+        return "0 s"
+    unit, scale = unit_for_seconds(value)
+    return f"{_digits(value / scale, digits)} {unit}"
 
 
 def text_from_long_time(seconds: float) -> str:
@@ -96,7 +92,7 @@ def text_from_long_time(seconds: float) -> str:
 def text_from_bytes(value: float | None, *, digits: int = 3) -> str:
     """Write a size in binary units: ``1.5 MiB``."""
     if value is None:
-        return "–"
+        return MISSING
     for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if abs(value) >= scale:
             return f"{_digits(value / scale, digits)} {unit}"
@@ -106,17 +102,15 @@ def text_from_bytes(value: float | None, *, digits: int = 3) -> str:
 def text_from_rate(value: float | None, *, what: str = "", digits: int = 4) -> str:
     """Write a rate per second: ``1 204 items/s``."""
     if value is None or math.isnan(value):
-        return "–"
-    name = f" {what}" if what else ""
-    return f"{_digits(value, digits)}{name}/s"
+        return MISSING
+    return f"{_digits(value, digits)}{' ' if what else ''}{what}/s"
 
 
 def text_from_fraction(value: float | None, *, digits: int = 2, signed: bool = False) -> str:
     """Write a fraction as per cent: ``1.7 %``."""
-    if value is None or math.isnan(value):
-        return "–"
-    sign = "+" if signed else ""
-    return with_minus(f"{value * 100:{sign}.{digits}f} %")
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return with_minus(f"{value * 100:{'+' if signed else ''}.{digits}f} %")
 
 
 def with_minus(number: str) -> str:
@@ -130,14 +124,13 @@ def counted(count: int, noun: str, many: str | None = None) -> str:
 
 
 def text_from_shape(shape: Sequence[int | str | None]) -> str:
-    """Write ``1x3x224x224``; a dimension nobody knows is ``?``, a shape without any a scalar."""
+    """Write ``1x3x224x224``; an unknown dimension is ``?``, a shape without any a scalar."""
     return "x".join("?" if dim is None else str(dim) for dim in shape) or "scalar"
 
 
 def _digits(value: float, digits: int) -> str:
-    if value == 0:
-        return "0"
-    return _grouped(value, max(0, digits - 1 - math.floor(math.log10(abs(value)))))
+    size = math.floor(math.log10(abs(value))) if value else digits
+    return _grouped(value, max(0, digits - 1 - size))
 
 
 def instant_from_text(created: str) -> float | None:
@@ -149,19 +142,14 @@ def instant_from_text(created: str) -> float | None:
 
 
 UnitScale = tuple[str, float]
-
 UNITS: tuple[UnitScale, ...] = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 UNSURE_DIGITS = 3
-MOST_DIGITS = 6
-"""However narrow an interval is, no one reads more."""
-EQUAL_DIGITS = 4
-"""Of an interval without width: then it is the clock's step that leaves digits in doubt."""
+MOST_DIGITS = 6  # however narrow an interval is
+EQUAL_DIGITS = 4  # of an interval without width: the resolution of the clock
 MISSING = "–"
 
 
 class Bounds(Protocol):
-    """Anything with two ends, such as an interval of the summary."""
-
     @property
     def low(self) -> float: ...
 
@@ -170,8 +158,6 @@ class Bounds(Protocol):
 
 
 class Ends(NamedTuple):
-    """The two ends of a range."""
-
     low: float
     high: float
 
@@ -223,8 +209,7 @@ def text_from_duration(
         return f"0 {(unit or UNITS[1])[0]}"
     name, scale = unit or unit_for_seconds(value_s)
     ends = Ends(bounds.low / scale, bounds.high / scale) if bounds is not None else None
-    places = decimals(value_s / scale, bounds=ends)
-    return f"{_grouped(value_s / scale, places)} {name}"
+    return f"{text_from_number(value_s / scale, bounds=ends)} {name}"
 
 
 def text_from_share(value: float | None) -> str:
@@ -236,8 +221,6 @@ def text_from_share(value: float | None) -> str:
 
 def text_from_change(value: float | None, *, digits: int = 2) -> str:
     """Write a change as per cent with its sign: ``−12.30 %``."""
-    if value is None or not math.isfinite(value):
-        return MISSING
     return text_from_fraction(value, digits=digits, signed=True)
 
 
@@ -248,7 +231,6 @@ def text_from_difference(value_s: float | None, *, unit: UnitScale | None = None
 
 
 def text_from_count(value: int | None) -> str:
-    """Write a count in groups of three digits."""
     return MISSING if value is None else _grouped(value, 0)
 
 

@@ -24,7 +24,6 @@ Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8", "fp8", "best"]
 
 ModelFormat = Literal["onnx", "engine", "torch", "folder", "unknown"]
 
-Mode = Literal["auto", "one-process", "lock-step", "bursts", "launches"]
-"""How the sides of a comparison take turns."""
+Mode = Literal["auto", "one-process", "lock-step", "bursts", "launches"]  # how sides take turns
 
 Scalar = float | int | str | bool | None

@@ -1,4 +1,4 @@
-"""Where jobs run: on this machine, on a Ray cluster, by ssh; the folder is the registry.
+"""Where jobs run instead of here: on a Ray cluster, by ssh; the folder is the registry.
 
 ``contract.py`` says what each module offers. An executor does not know what a job measures: a value
 in, a folder out.

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -18,7 +17,15 @@ from trtbench.core.codec import json_from_value, value_from_json
 from trtbench.core.errors import JobError, StoreError, TrtbenchError, UnavailableError
 from trtbench.core.jobs import ReportedError
 from trtbench.core.safety import read_bytes
-from trtbench.executors.contract import AGAIN, WAITING, Executor, Needs, Notify, RemoteJob
+from trtbench.executors.contract import (
+    AGAIN,
+    WAITING,
+    Executor,
+    Needs,
+    Notify,
+    RemoteJob,
+    text_of_resource,
+)
 from trtbench.host.process import run_process, tail
 
 RUN, ERROR, LOG = "run", "error.json", "node.log"
@@ -35,46 +42,33 @@ def run_node(
     job: RemoteJob,
     *,
     folder: Path,
-    notify: Notify | None = None,
     environment: Mapping[str, str | None] | None = None,
-    closed: threading.Event | None = None,
 ) -> Path:
-    """Carry out a job in a fresh process; returns the folder of the run, finished or failed.
-
-    Once ``closed`` is set, the process is ended and this thread is interrupted.
-    """
+    """Carry out a job in a fresh process; returns the folder of the run, finished or failed."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "request.json").write_bytes(json_from_value(job))
+    # This very package comes before any other; a variable that is given as ``None`` is left out.
+    paths = [
+        str(Path(__file__).resolve().parents[2]),
+        *filter(None, [os.environ.get("PYTHONPATH")]),
+    ]
+    own = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
+    merged = {**os.environ, **(environment or {}), **own}
     ended = run_process(
         [sys.executable, "-m", "trtbench.node", str(folder / "request.json"), str(folder),
          "{events}"],
         log=folder / LOG,
-        env=node_environment(environment),
+        env={name: value for name, value in merged.items() if value is not None},
         folder=folder,
         timeout_s=job.limit_s,
-        tick_s=LOOK_S,
-        on_tick=partial(interrupt_if, closed),
-        on_line=notify,
     )  # fmt: skip
     how = "no end in time" if ended.timed_out else ended.signal or f"status {ended.status}"
     return result_of(folder, where=HERE, how=how)
 
 
-def node_environment(given: Mapping[str, str | None] | None = None) -> dict[str, str]:
-    """Return the environment of a node process, with this very package before any other.
-
-    A variable that is given as ``None`` is left out.
-    """
-    package = str(Path(__file__).resolve().parents[2])
-    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
-    own = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
-    merged = {**os.environ, **(given or {}), **own}
-    return {name: value for name, value in merged.items() if value is not None}
-
-
-def interrupt_if(closed: threading.Event | None) -> None:
+def interrupt_if(closed: threading.Event) -> None:
     """Raise ``KeyboardInterrupt`` in a thread whose executor was closed."""
-    if closed is not None and closed.is_set():
+    if closed.is_set():
         raise KeyboardInterrupt
 
 
@@ -110,7 +104,6 @@ class Slot:
     """One device of one machine: a GPU, or the processor."""
 
     machine: str
-    """Unique among machines."""
     title: str
     """For people."""
     gpu: int | None = None
@@ -120,8 +113,6 @@ class Slot:
     visible: str = ""
     """``CUDA_VISIBLE_DEVICES`` for a divided GPU: the UUID of a slice."""
     gpu_type: str = ""
-    memory_bytes: float | None = None
-    gpu_memory_bytes: float | None = None
     resources: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -135,15 +126,10 @@ class Slot:
         if needs.machine and not self.is_called(needs.machine.lower()):
             return "is another machine"
         if needs.gpu_type and needs.gpu_type.lower() not in self.gpu_type.lower():
-            known = f"its GPU is {self.gpu_type}" if self.gpu_type else ""
-            return known or "has no GPU, or one of unknown type"
-        if needs.memory_bytes and (self.memory_bytes or 0) < needs.memory_bytes:
-            return "not enough memory"
-        if needs.gpu_memory_bytes and (self.gpu_memory_bytes or 0) < needs.gpu_memory_bytes:
-            return "not enough GPU memory"
+            return f"its GPU is {self.gpu_type or 'of unknown type'}"
         for name, amount in needs.resources.items():
             if self.resources.get(name, 0.0) < amount:
-                return f"has no {name} {amount:g}"
+                return f"has no {text_of_resource(name, amount)}"
         return None
 
     def is_called(self, name: str) -> bool:
@@ -160,26 +146,24 @@ class MachineLost(Exception):
         self.problem = problem
 
 
-class Slots:
-    """All places there are, shared by the threads that want one."""
+class SlotExecutor(Executor):
+    """An executor that gives each job a place of its own; threads that want one share them."""
 
-    def __init__(
-        self,
-        look: Callable[[], Iterable[Slot]],
-        *,
-        patience_s: float = 0.0,
-        closed: threading.Event | None = None,
-    ) -> None:
-        """``look`` lists the places; with patience, those that are not there yet are waited for.
-
-        Once ``closed`` is set, threads that wait are interrupted.
-        """
-        self._look, self._patience_s, self._closed = look, patience_s, closed
+    def __init__(self, look: Callable[[], Iterable[Slot]], *, patience_s: float = 0.0) -> None:
+        """``look`` lists the places; with patience, those that are not there yet are waited for."""
+        self._look, self._patience_s = look, patience_s
+        self._closed = threading.Event()
         self._changed = threading.Condition()
         self._taken: set[SlotKey] = set()
         self._used: Counter[SlotKey] = Counter()
         self.unusable: dict[str, TrtbenchError] = {}
         """Machines that no job is given to any more, and why."""
+
+    def width(self, needs: Needs) -> int:
+        return len(self.fitting(needs))
+
+    def close(self) -> None:
+        self._closed.set()
 
     def carry_out(
         self, needs: Needs, work: Callable[[Slot], None], *, notify: Notify, retries: int = 0
@@ -221,7 +205,7 @@ class Slots:
         raise UnavailableError(
             "no machine can ever do this" + ("" if known else f": none is called {needs.machine}"),
             facts={"needed": needs, **(reasons or {"machines": "none"})},
-            fix="ask for less, or add a machine that has it"
+            fix="require less, or add a machine that has it"
             if known
             else f"name one of these, or add it: {', '.join(reasons)}",
         )
@@ -231,68 +215,38 @@ class Slots:
         self, needs: Needs, *, notify: Notify, unable: Mapping[str, TrtbenchError] = EMPTY
     ) -> Iterator[Slot]:
         """Hold one fitting place for the length of the block, waiting for it if need be."""
-        slot = self._take(needs, notify, unable)
+        slot: Slot | None = None
+        waits, deadline = "", time.monotonic() + self._patience_s
+        while slot is None:
+            try:
+                fitting = self.fitting(needs, unable)  # also when the one waited for has left
+            except UnavailableError:
+                if time.monotonic() >= deadline:
+                    raise
+                if waits != "to come":
+                    notify(f"{WAITING} to come that has {needs}")
+                    waits = "to come"
+                time.sleep(min(PLACES_S, max(0.0, deadline - time.monotonic())))
+                continue
+            if waits == "to come":
+                notify("a machine has come")
+                waits = ""
+            deadline = time.monotonic() + self._patience_s
+            with self._changed:
+                free = [each for each in fitting if each.key not in self._taken]
+                if free:  # the least used first: idle machines are cool machines
+                    slot = min(free, key=lambda each: self._used[each.key])
+                    self._used[slot.key] += 1
+                    self._taken.add(slot.key)
+                    break
+            if not waits:
+                notify(WAITING)
+                waits = "for its turn"
+            with self._changed:
+                self._changed.wait(PLACES_S)
         try:
             yield slot
         finally:
             with self._changed:
                 self._taken.remove(slot.key)
                 self._changed.notify_all()
-
-    def _come(
-        self, needs: Needs, notify: Notify, unable: Mapping[str, TrtbenchError]
-    ) -> list[Slot]:
-        """Return the places that have what is needed, waiting for one as long as is allowed."""
-        waited = False
-        deadline = time.monotonic() + self._patience_s
-        while True:
-            try:
-                found = self.fitting(needs, unable)
-            except UnavailableError:
-                if time.monotonic() >= deadline:
-                    raise
-            else:
-                if waited:
-                    notify("a machine has come")
-                return found
-            if not waited:
-                notify(f"{WAITING} to come that has {needs}")
-                waited = True
-            time.sleep(min(PLACES_S, max(0.0, deadline - time.monotonic())))
-
-    def _take(self, needs: Needs, notify: Notify, unable: Mapping[str, TrtbenchError]) -> Slot:
-        waited = False
-        while True:
-            fitting = self._come(needs, notify, unable)  # also when the one waited for has left
-            with self._changed:
-                free = [slot for slot in fitting if slot.key not in self._taken]
-                if free:
-                    # The least used first: idle machines are cool machines.
-                    slot = min(free, key=lambda each: self._used[each.key])
-                    self._used[slot.key] += 1
-                    self._taken.add(slot.key)
-                    return slot
-            if not waited:
-                notify(WAITING)
-                waited = True
-            with self._changed:
-                self._changed.wait(PLACES_S)
-
-
-class SlotExecutor(Executor):
-    """An executor that gives each job a place of its own."""
-
-    def __init__(
-        self,
-        look: Callable[[], Iterable[Slot]],
-        *,
-        patience_s: float = 0.0,
-    ) -> None:
-        self._closed = threading.Event()
-        self._slots = Slots(look, patience_s=patience_s, closed=self._closed)
-
-    def width(self, needs: Needs) -> int:
-        return len(self._slots.fitting(needs))
-
-    def close(self) -> None:
-        self._closed.set()

@@ -56,47 +56,28 @@ def renamed(tree: object, rename: Callable[[str], str]) -> object:
 
 
 def with_files_in(job: RemoteJob, folder: Path) -> RemoteJob:
-    """Return a job with the places of its files here; names that lead out are refused."""
+    """Return a job with the places of its files here; names that lead out are refused.
+
+    A text may hold several, joined by commas.
+    """
 
     def place(name: str) -> str:
         return str(boundary.inside(folder, name, what="name of a file", where="the request"))
-
-    return _with_places(job, place).having(placed=str(folder))
-
-
-def with_own_files(job: RemoteJob) -> RemoteJob:
-    """Return a job that is carried out on the machine that sends it: its files are in place."""
-    return _with_places(job, partial(_own_path, job.files))
-
-
-def _own_path(files: Mapping[str, FileGroup], name: str) -> str:
-    number, _, inner = name.partition("/")
-    if number not in files:
-        return name
-    folder = Path(files[number].folder)
-    return str(
-        folder / boundary.check_name(inner, what="file", where="a request") if inner else folder
-    )
-
-
-def _with_places(job: RemoteJob, place: Callable[[str], str]) -> RemoteJob:
-    """Rewrite every name of a file in a job; a text may hold several, joined by commas."""
 
     def rewrite(text: str) -> str:
         head, *names = text.split(FILE_MARK)
         parts = [*(name.rpartition(",") for name in names[:-1]), *((n, "", "") for n in names[-1:])]
         return head + "".join(f"{place(name)}{comma}{rest}" for name, comma, rest in parts)
 
-    return msgspec.convert(renamed(msgspec.to_builtins(job), rewrite), type=learned(RemoteJob))
+    tree = renamed(msgspec.to_builtins(job), rewrite)
+    return msgspec.convert(tree, type=learned(RemoteJob)).having(placed=str(folder))
 
 
 def with_marks(tree: object, *, files: Path, output: Path) -> object:
     """Return a tree in which marks stand for the files and outputs of this machine."""
-
-    def hide(text: str) -> str:
-        return text.replace(f"{output}/", OUTPUT_MARK).replace(f"{files}/", FILE_MARK)
-
-    return renamed(tree, hide)
+    return renamed(
+        tree, lambda text: text.replace(f"{output}/", OUTPUT_MARK).replace(f"{files}/", FILE_MARK)
+    )
 
 
 def with_own_names(tree: object, *, files: Mapping[str, FileGroup], output: Path) -> object:
@@ -109,7 +90,14 @@ def with_own_names(tree: object, *, files: Mapping[str, FileGroup], output: Path
         if text.startswith(OUTPUT_MARK):
             inner = text.removeprefix(OUTPUT_MARK)
             return str(boundary.inside(output, inner, what="output", where="what came back"))
-        return _own_path(files, text.removeprefix(FILE_MARK))
+        text = text.removeprefix(FILE_MARK)
+        number, _, inner = text.partition("/")
+        if number not in files:
+            return text
+        folder = Path(files[number].folder)
+        if inner:
+            folder /= boundary.check_name(inner, what="file", where="what came back")
+        return str(folder)
 
     def name(text: str) -> str:
         if text.startswith((OUTPUT_MARK, FILE_MARK)):
@@ -126,7 +114,6 @@ def with_own_names(tree: object, *, files: Mapping[str, FileGroup], output: Path
 
 
 def pack(folder: Path, target: Path) -> None:
-    """Write a folder's files into one archive."""
     with tarfile.open(target, "w") as archive:
         for path in sorted(folder.rglob("*")):
             if path.is_file() and not path.is_symlink():
@@ -176,7 +163,6 @@ def cache_folder() -> Path:
 
 
 def blob(cache: Path, sha256: str) -> Path:
-    """Return the place of a content in a cache."""
     return cache / "blobs" / boundary.check_id(sha256, what="hash of a content")
 
 
@@ -220,8 +206,6 @@ class UploadFile(Value, frozen=True, kw_only=True):
 
 
 class Upload(Value, frozen=True, kw_only=True):
-    """A job and the files it needs."""
-
     job: RemoteJob
     files: tuple[UploadFile, ...] = ()
     folders: tuple[str, ...] = ()
@@ -261,10 +245,6 @@ def text_of_files(paths: Sequence[Path]) -> str:
     """Name what is sent: the first file, and how many more."""
     more = f" and {counted(len(paths) - 1, 'more file')}" if len(paths) > 1 else ""
     return f"{paths[0].name}{more}"
-
-
-def upload_from_bytes(data: bytes) -> Upload:
-    return value_from_json(data, Upload, where="the request")
 
 
 def place_upload(upload: Upload, *, cache: Path, folder: Path) -> RemoteJob:
@@ -340,7 +320,7 @@ def main(arguments: list[str]) -> int:
                     keep_blob(here, member.name, iter(partial(content.read, _CHUNK), b""))
     elif service == "place":
         remove_forgotten(here)
-        upload = upload_from_bytes(standard_input.read())
+        upload = value_from_json(standard_input.read(), Upload, where="the request")
         job = place_upload(upload, cache=here, folder=folder)
         (folder / "request.json").write_bytes(json_from_value(job))
     elif service == "pack":

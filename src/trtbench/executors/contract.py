@@ -17,41 +17,41 @@ from trtbench.version import __version__
 
 T = TypeVar("T")
 Notify = Callable[[str], None]
-"""Takes a short line of progress from another machine."""
 
 AGAIN = "once more elsewhere"
 """Ends the line that says that a machine was lost under a job."""
 WAITING = "waiting for a machine"
 """Begins the line that says that no machine is free, or present."""
+SIZES = ("memory", "gpu_memory")
+"""Resources that are counted in bytes."""
 LOOK_S = 2.0
 """How often new machines are looked for, while there is work for more."""
 
 
 class Needs(Value, frozen=True, kw_only=True):
-    """What a machine must have for a job."""
-
     gpu: bool = False
     """A GPU of its own; without, the job takes the whole processor."""
     machine: str | None = None
     """Part of the machine's name, or of its GPU's."""
     gpu_type: str | None = None
     """Part of the GPU's name: ``H100``, ``Orin``."""
-    memory_bytes: int | None = None
-    gpu_memory_bytes: int | None = None
     resources: dict[str, float] = {}
-    """Further resources by name, as a cluster or a hosts file declares them."""
+    """``memory`` and ``gpu_memory`` in bytes, and what a cluster or a hosts file declares."""
 
     def __str__(self) -> str:
-        memory, gpu_memory = self.memory_bytes, self.gpu_memory_bytes
         parts = [
             "a GPU" if self.gpu else "a processor",
             f"machine {self.machine}" if self.machine else "",
             f"GPU type {self.gpu_type}" if self.gpu_type else "",
-            f"{text_from_bytes(memory)} of memory" if memory else "",
-            f"{text_from_bytes(gpu_memory)} of GPU memory" if gpu_memory else "",
-            *(f"{name} {amount:g}" for name, amount in sorted(self.resources.items())),
+            *(text_of_resource(name, self.resources[name]) for name in sorted(self.resources)),
         ]
         return ", ".join(filter(None, parts))
+
+
+def text_of_resource(name: str, amount: float) -> str:
+    """Write ``camera 2`` or ``gpu memory 24 GiB``."""
+    shown = text_from_bytes(amount) if name in SIZES else f"{amount:g}"
+    return f"{name.replace('_', ' ')} {shown}"
 
 
 class Turns(Value, frozen=True, kw_only=True):
@@ -67,7 +67,6 @@ class FileGroup(Value, frozen=True, kw_only=True):
     """Files of one folder that are sent together and keep their places in it."""
 
     folder: str
-    """On the machine that sends."""
     names: tuple[str, ...]
     """Files and folders in it: what the job names first, then what that refers to."""
 
@@ -94,7 +93,6 @@ class RemoteJob(Value, frozen=True, kw_only=True):
     files: dict[str, FileGroup] = {}
     """All files that it names; they are sent before it."""
     code: tuple[str, ...] = ()
-    """Folders that Python imports from."""
     placed: str | None = None
     """The folder of the file groups on the machine that carries it out."""
     machine: str | None = None
@@ -112,18 +110,13 @@ class RemoteJob(Value, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutorSettings:
-    """The user's settings for an executor."""
-
     address: str | None = None
     """Of a Ray cluster; ``None`` is the one that ``RAY_ADDRESS`` names."""
     hosts: Path | None = None
-    """The file that lists machines for ssh."""
     beside: int = 1
     """CPU runs at the same time on one machine; more than one disturb each other."""
     patience_s: float = 0.0
-    """How long to wait for a machine that is not present yet."""
     environment: Mapping[str, str] | None = None
-    """Variables for the processes that measure."""
 
 
 class Executor:
@@ -179,15 +172,31 @@ class Executor:
                 raise
 
 
+class Here(Executor):
+    """Does work in this process, one piece after the other: nothing is sent, nothing to wait for.
+
+    What measures is a fresh process all the same.
+    """
+
+    elsewhere = False
+
+    def width(self, needs: Needs) -> int:
+        return 1
+
+    def do(self, here: Callable[[], T], away: Callable[[], T]) -> T:
+        return here()
+
+    def each(
+        self, items: Iterable[T], work: Callable[[T], object], needs: Needs | None = None
+    ) -> None:
+        for item in items:
+            work(item)
+
+
+HERE = Here()
+
+
 class ExecutorModule(Protocol):
-    """The module of an executor."""
-
-    ELSEWHERE: bool = False
-    """Whether work leaves this machine: engines are then built where they are measured."""
-
     TAKES: tuple[str, ...] = ("address", "hosts", "wait_node")
-    """The executor options that it uses."""
 
-    def open_executor(self, settings: ExecutorSettings) -> Executor:
-        """Return an executor with the user's settings."""
-        ...
+    def open_executor(self, settings: ExecutorSettings) -> Executor: ...

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
-from trtbench.core.codec import json_from_value
+from trtbench.core.codec import json_from_value, value_from_json
 from trtbench.core.errors import JobError, TrtbenchError, UnavailableError, writing
 from trtbench.core.jobs import ReportedError
 from trtbench.core.spec import Value
@@ -36,24 +36,16 @@ from trtbench.executors._transfer import (
     place_upload,
     text_of_files,
     unpack,
-    upload_from_bytes,
     upload_from_job,
 )
-from trtbench.executors.contract import (
-    Executor,
-    ExecutorSettings,
-    Notify,
-    RemoteJob,
-)
+from trtbench.executors.contract import SIZES, ExecutorSettings, Notify, RemoteJob
 from trtbench.host.files import alone, temporary_folder
 
 if TYPE_CHECKING:
     from ray import ObjectRef
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 T = TypeVar("T")
 
-ELSEWHERE = True
 TAKES = ("address", "wait_node")
 RETRIES = 5
 """How many nodes may be lost under one job before it is given up."""
@@ -66,13 +58,14 @@ ANSWER_S = 15.0
 LISTEN_S = 30.0
 """How long a head that has just been started is given to listen."""
 JOINS = 3
-"""How often a cluster is asked whose proxy cannot start a server for this client: as it does so
+"""How often a cluster is joined whose proxy cannot start a server for this client: as it does so
 with ``fork`` beside gRPC's threads, the new process ends at times before it begins."""
 TYPE = "accelerator_type:"
 THREADS = "OMP_NUM_THREADS"
 
 _NO_SERVER = re.compile(
     "Starting Ray client server failed|Proxy failed to Connect to backend|already been disconnected"
+    "|ZombieProcess"
 )
 _CHUNK = 64 << 20
 
@@ -84,16 +77,18 @@ class Answer(Value, frozen=True, kw_only=True):
     error: ReportedError | None = None
 
 
-def open_executor(settings: ExecutorSettings) -> Executor:
-    """Join a cluster; without an address, the one that ``RAY_ADDRESS`` names, or this machine."""
-    return RayExecutor(settings)
-
-
 class RayExecutor(SlotExecutor):
     """Sends jobs to nodes, one at a time to each device, and again only when a node is lost."""
 
     def __init__(self, settings: ExecutorSettings) -> None:
-        self._ray = _ray()
+        try:
+            self._ray: ModuleType = importlib.import_module("ray")
+        except ImportError as problem:
+            raise UnavailableError(
+                "the executor ray needs Ray",
+                facts={"reason": problem},
+                fix="pip install 'trtbench[ray]'",
+            ) from None
         self._beside = settings.beside
         self._owns = not self._ray.is_initialized()
         if self._owns:
@@ -115,7 +110,7 @@ class RayExecutor(SlotExecutor):
             if answer.error is not None:
                 raise error_from_machine(answer.error, where=slot.title)
 
-        self._slots.carry_out(job.needs, on, notify=notify, retries=RETRIES)
+        self.carry_out(job.needs, on, notify=notify, retries=RETRIES)
 
     def close(self) -> None:
         """Leave the cluster, unless the caller had joined it; running jobs end."""
@@ -127,7 +122,7 @@ class RayExecutor(SlotExecutor):
         package = str(Path(__file__).resolve().parents[1])
         for left in reversed(range(JOINS)):
             try:
-                refuse_nobody(settings.address or "")
+                _refuse_silence(settings.address or "")
                 self._ray.init(
                     address=settings.address,
                     log_to_driver=False,
@@ -138,14 +133,28 @@ class RayExecutor(SlotExecutor):
                         "env_vars": dict(settings.environment or {}),
                     },
                 )
-            except (ConnectionError, ValueError, RuntimeError) as problem:
-                if not left or not _NO_SERVER.search(str(problem)):
-                    raise _not_joined(settings.address or "auto", str(problem)) from None
-            else:
                 return
+            except (ConnectionError, ValueError, RuntimeError) as problem:
+                reason = str(problem)
+                if left and _NO_SERVER.search(reason):
+                    continue
+            # Ray needs its own version and Python's to be the same everywhere.
+            found = re.findall(r"Ray: (\S+)\s+Python: (\S+)", reason)
+            if len(found) < 2:
+                last = reason.strip().splitlines()[-1] if "Traceback" in reason else reason
+                facts, fix = {"reason": last}, "ray status --address HOST:6379"
+            else:
+                there, here = (f"Ray {ray}, Python {python}" for ray, python in found[:2])
+                facts = {"there": there, "here": here}
+                ray, python = found[0]
+                fix = f"a Python {python} with: pip install 'trtbench[ray]' ray=={ray}"
+            raise UnavailableError(
+                "the Ray cluster cannot be joined",
+                facts={"address": settings.address or "auto", **facts},
+                fix=fix,
+            )
 
     def _look(self) -> Iterator[Slot]:
-        """List the devices of all live nodes."""
         for node in self._ray.nodes():
             if not node["Alive"]:
                 continue
@@ -160,8 +169,6 @@ class RayExecutor(SlotExecutor):
                     gpu=gpu,
                     number=number,
                     gpu_type=" ".join(types),
-                    memory_bytes=has.get("memory"),
-                    gpu_memory_bytes=has.get("gpu_memory"),
                     resources=dict(has),
                 )
 
@@ -170,8 +177,13 @@ class RayExecutor(SlotExecutor):
     ) -> dict[str, list[ObjectRef[bytes]]]:
         """Hand the cluster what a node lacks; a laptop may be far from it."""
         fresh = tuple(contents.keys() - self._contents.keys())
-        asked = self._asked_of(slot.machine, lambda: missing_here(fresh)) if fresh else ()
-        missing = fresh if asked is None else asked
+
+        def lacking() -> tuple[str, ...]:
+            cache = cache_folder()
+            return tuple(each for each in fresh if not blob(cache, each).is_file())
+
+        missing = self._asked_of(slot.machine, lacking) if fresh else ()
+        missing = fresh if missing is None else missing
         if missing:
             notify(f"sending {text_of_files([contents[each] for each in missing])} to {slot.title}")
         for sha256 in missing:
@@ -190,8 +202,8 @@ class RayExecutor(SlotExecutor):
         reference = self._task.options(
             num_cpus=0 if needs.gpu else 1 / self._beside,
             num_gpus=1 if needs.gpu else 0,
-            memory=needs.memory_bytes,
-            resources=needs.resources or None,
+            memory=needs.resources.get("memory"),
+            resources={k: v for k, v in needs.resources.items() if k not in SIZES} or None,
             scheduling_strategy=_pinned(slot.machine),
             name=job.title,
         ).remote(json_from_value(upload), contents, slot.number)
@@ -242,18 +254,7 @@ class RayExecutor(SlotExecutor):
             return None
 
 
-def _ray() -> ModuleType:
-    try:
-        return importlib.import_module("ray")
-    except ImportError as problem:
-        raise UnavailableError(
-            "the executor ray needs Ray",
-            facts={"reason": problem},
-            fix="pip install 'trtbench[ray]'",
-        ) from None
-
-
-def refuse_nobody(address: str) -> None:
+def _refuse_silence(address: str) -> None:
     """Raise where nothing listens at an address; Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").partition("/")[0].rpartition(":")
     deadline = time.monotonic() + LISTEN_S
@@ -270,28 +271,13 @@ def refuse_nobody(address: str) -> None:
         return
 
 
-def _not_joined(address: str, reason: str) -> UnavailableError:
-    """Say why a cluster cannot be joined; Ray wants its own version and Python's everywhere."""
-    found = re.findall(r"Ray: (\S+)\s+Python: (\S+)", reason)
-    if len(found) < 2:
-        if "Traceback" in reason:
-            reason = reason.strip().splitlines()[-1]
-        facts, fix = {"reason": reason}, "ray status --address HOST:6379"
-    else:
-        (ray, python), mine = found[:2]
-        facts = {"there": f"Ray {ray}, Python {python}", "here": "Ray {}, Python {}".format(*mine)}
-        fix = f"a Python {python} with: pip install 'trtbench[ray]' ray=={ray}"
-    return UnavailableError(
-        "the Ray cluster cannot be joined", facts={"address": address, **facts}, fix=fix
-    )
-
-
-def _pinned(node: str) -> NodeAffinitySchedulingStrategy:
+def _pinned(node: str) -> object:
     strategies = importlib.import_module("ray.util.scheduling_strategies")
-    pinned: NodeAffinitySchedulingStrategy = strategies.NodeAffinitySchedulingStrategy(
-        node_id=node, soft=False
-    )
-    return pinned
+    return strategies.NodeAffinitySchedulingStrategy(node_id=node, soft=False)
+
+
+open_executor = RayExecutor
+"""Joins a cluster; without an address, the one that ``RAY_ADDRESS`` names, or this machine."""
 
 
 # What follows runs on nodes. Ray's own Python never loads the libraries that measure.
@@ -299,7 +285,7 @@ def _pinned(node: str) -> NodeAffinitySchedulingStrategy:
 
 def on_node(upload: bytes, contents: Mapping[str, Sequence[object]], slot: int) -> Answer:
     """Carry out a job here; ``contents`` are references to chunks of files, by hash."""
-    found = upload_from_bytes(upload)
+    found = value_from_json(upload, Upload, where="the request")
     answer = Answer()
     try:
         with writing("the cache of the node"):
@@ -308,7 +294,13 @@ def on_node(upload: bytes, contents: Mapping[str, Sequence[object]], slot: int) 
                 _fetch(cache, sha256, chunks)
         with temporary_folder() as folder:
             job = place_upload(found, cache=cache, folder=folder)
-            environment = {"TRTBENCH_CPU_SLOT": str(slot), **_set_by_ray()}
+            environment: dict[str, str | None] = {"TRTBENCH_CPU_SLOT": str(slot)}
+            with contextlib.suppress(OSError):  # the one thread that Ray sets is not measured
+                context = importlib.import_module("ray").get_runtime_context()
+                begun_with = Path(f"/proc/{os.getppid()}/environ").read_bytes().split(b"\0")
+                set_there = any(each.startswith(THREADS.encode()) for each in begun_with)
+                if THREADS not in (context.runtime_env.get("env_vars") or {}) and not set_there:
+                    environment[THREADS] = None
             try:
                 run_node(job, folder=folder / "work", environment=environment)
             except TrtbenchError as problem:
@@ -319,22 +311,6 @@ def on_node(upload: bytes, contents: Mapping[str, Sequence[object]], slot: int) 
             return answer
     except TrtbenchError as problem:
         return answer.having(error=ReportedError.of(problem), run=None)
-
-
-def _set_by_ray() -> dict[str, None]:
-    """Name what Ray, and neither the node nor the user, has set: one thread would be measured."""
-    given = importlib.import_module("ray").get_runtime_context().runtime_env.get("env_vars") or {}
-    with contextlib.suppress(OSError):
-        begun_with = Path(f"/proc/{os.getppid()}/environ").read_bytes().split(b"\0")
-        if THREADS not in given and not any(s.startswith(THREADS.encode()) for s in begun_with):
-            return {THREADS: None}
-    return {}
-
-
-def missing_here(contents: Sequence[str]) -> tuple[str, ...]:
-    """Return the contents that this node does not have."""
-    cache = cache_folder()
-    return tuple(each for each in contents if not blob(cache, each).is_file())
 
 
 def _fetch(cache: Path, sha256: str, chunks: Sequence[object]) -> None:

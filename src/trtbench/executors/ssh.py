@@ -33,21 +33,18 @@ from trtbench.executors._node import (
     result_of,
 )
 from trtbench.executors._transfer import Upload, text_of_files, unpack, upload_from_job
-from trtbench.executors.contract import Executor, ExecutorSettings, Notify, RemoteJob
+from trtbench.executors.contract import ExecutorSettings, Notify, RemoteJob
 from trtbench.host.files import temporary_folder
 from trtbench.host.nvml import SLOT_VARIABLE
 from trtbench.host.process import Child, run_together, tail
 from trtbench.host.workers import OLDEST
 
-ELSEWHERE = True
 TAKES = ("hosts",)
 GRACE_S = 60.0
 RETRIES = 2
 """How often a job is begun again when its host is lost."""
-SMALL_BYTES = 16 << 20
-"""Files below this go together: a folder of images would take a connection for each."""
 ARCHIVE_BYTES = 64 << 20
-"""How much goes together."""
+"""How much goes together: a folder of images would take a connection for each."""
 MOST_GPUS = 1024
 LIKE = "write it like [[host]] and, below, address = 'user@board'"
 NEEDS = ("msgspec", "numpy", "sqlalchemy")
@@ -77,14 +74,11 @@ _TAKE = (
 
 
 class Host(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One machine: how to reach it, and what it has."""
-
     address: str
     """``user@name``, or a name from ``~/.ssh/config``."""
     name: str | None = None
     port: int | None = None
     identity: str | None = None
-    """The file of the private key."""
     options: tuple[str, ...] = ()
     """Further options of ssh, written ``Name=value``."""
     python: str = "python3"
@@ -120,13 +114,24 @@ def hosts_from_file(path: Path) -> tuple[Host, ...]:
     if not hosts:
         raise UsageError(f"{path} lists no host", fix=LIKE)
     titles = [host.title for host in hosts]
-    for host in hosts:
+    for host in hosts:  # refuse what no machine has, flags of ssh, and what a shell would run
+        odd = [name for name in host.environment if not name.isidentifier() or not name.isascii()]
         try:
-            _refuse_odd(host)
+            if ":" in host.address.rpartition("@")[0]:
+                fix = "let the machine know your key: ssh-copy-id user@board"
+                raise UsageError("an address of ssh holds no password", fix=fix)
+            if not host.address or host.address.startswith("-") or len(host.address.split()) != 1:
+                fix = "write it like user@board"
+                raise UsageError(f"{host.address!r} is not an address", fix=fix)
+            if odd:
+                raise UsageError(f"{boundary.shown(odd[0])} is no name of a variable")
+            if isinstance(host.gpus, int) and not 0 <= host.gpus <= MOST_GPUS:
+                raise UsageError(f"a host has 0 to {MOST_GPUS} GPUs")
+            for size in filter(None, (host.memory, host.gpu_memory)):
+                bytes_from_text(size)
             if titles.count(host.title) > 1:
-                raise UsageError(
-                    f"{path} lists a host twice", fix="name = '...' in each, which tells them apart"
-                )
+                fix = "another name = '...' in each"
+                raise UsageError(f"{path} lists a host twice", fix=fix)
         except UsageError as problem:
             user, _, name = host.title.rpartition("@")  # of which one may hold a password
             problem.facts |= {"file": str(path), "host": name if ":" in user else host.title}
@@ -134,27 +139,10 @@ def hosts_from_file(path: Path) -> tuple[Host, ...]:
     return hosts
 
 
-def _refuse_odd(host: Host) -> None:
-    """Refuse what no machine has, what ssh would take for a flag, and what a shell would run."""
-    if ":" in host.address.rpartition("@")[0]:
-        raise UsageError(
-            "an address of ssh holds no password",
-            fix="let the machine know your key: ssh-copy-id user@board",
-        )
-    if not host.address or host.address.startswith("-") or len(host.address.split()) != 1:
-        raise UsageError(f"{host.address!r} is not an address", fix="write it like user@board")
-    odd = [name for name in host.environment if not name.isidentifier() or not name.isascii()]
-    if odd:
-        raise UsageError(f"{boundary.shown(odd[0])} is no name of a variable")
-    if isinstance(host.gpus, int) and not 0 <= host.gpus <= MOST_GPUS:
-        raise UsageError(f"a host has 0 to {MOST_GPUS} GPUs")
-    for size in filter(None, (host.memory, host.gpu_memory)):
-        bytes_from_text(size)
-
-
 def slots_of(host: Host, *, beside: int = 1) -> list[Slot]:
-    """Return the devices of a machine: its processor and its GPUs."""
     names = ("",) * host.gpus if isinstance(host.gpus, int) else host.gpus
+    given = {"memory": host.memory, "gpu_memory": host.gpu_memory}
+    sizes = {name: bytes_from_text(size) for name, size in given.items() if size}
     places: list[tuple[int | None, int, str]] = [(None, number, "") for number in range(beside)]
     places += [(index, 0, name) for index, name in enumerate(names)]
     return [
@@ -165,9 +153,7 @@ def slots_of(host: Host, *, beside: int = 1) -> list[Slot]:
             number=number,
             visible=visible,
             gpu_type=host.gpu_type,
-            memory_bytes=bytes_from_text(host.memory) if host.memory else None,
-            gpu_memory_bytes=bytes_from_text(host.gpu_memory) if host.gpu_memory else None,
-            resources=dict(host.resources),
+            resources={**host.resources, **sizes},
         )
         for gpu, number, visible in places
     ]
@@ -186,20 +172,52 @@ class Shell:
 
     @property
     def usable(self) -> bool:
-        """Whether it had what is needed when it was looked at, and was there the last time."""
+        """Whether it had what is needed when it was checked, and was there the last time."""
         return self.prepared and not self._lost
 
     @property
     def prepared(self) -> bool:
-        """Whether it has this package, and all that it takes."""
+        """Whether it has this package, and all that it requires."""
         return self._code is not None
 
     def prepare(self) -> None:
         """Make sure, once, that the machine can work: its Python, and this package lent to it."""
         with self._preparing:
-            if self._code is None:
-                self._check_python()
-                self._code = self._lend()
+            if self._code is not None:
+                return
+            said = self._run(self._python("-c", _PROBE, *NEEDS)).split()
+            if said[:1] != ["trtbench-probe"]:
+                raise self._unreachable((" ".join(said)[:200],))
+            python, lacking = self.host.python, " ".join(said[3:])
+            if tuple(int(part) for part in said[1:3]) < OLDEST or lacking:
+                raise UnavailableError(
+                    "the Python of a host lacks what measuring needs",
+                    facts={
+                        "host": self.host.title,
+                        "interpreter": python,
+                        "Python": ".".join(said[1:3]),
+                        "missing": lacking or "Python 3.10 or newer",
+                    },
+                    fix=f"there: {python} -m pip install {lacking}"
+                    if lacking
+                    else "set python of this host to one that is 3.10 or newer",
+                )
+            package, digest = Path(__file__).resolve().parents[1], hashlib.sha256()
+            with temporary_folder() as own:
+                archive = own / "code.tar"
+                with tarfile.open(archive, "w") as file:
+                    for path in sorted(package.rglob("*")):
+                        if path.is_file() and not {"__pycache__", "demo"} & {*path.parts}:
+                            name = str(Path("trtbench") / path.relative_to(package))
+                            digest.update(name.encode() + b"\0" + path.read_bytes())
+                            file.add(path, arcname=name, recursive=False)
+                code = digest.hexdigest()[:16]
+                there = shlex.quote(f"{self._folder}/code/{code}")
+                if self._run(f"test -d {there} && echo yes || echo no").strip() != "yes":
+                    self._run(f"mkdir -p {shlex.quote(self._folder)}/code")
+                    take = self._python("-c", _TAKE, f"code/{code}")
+                    self._run(take, source=archive, limit_s=COPY_S)
+            self._code = code
 
     def far(self, *words: str, source: Path | None = None, target: Path | None = None) -> str:
         """Have a small service done there; returns what it printed."""
@@ -282,43 +300,6 @@ class Shell:
         python = shlex.join(["sh", "-c", _RETURN_STATUS, "sh", self.host.python, *words])
         return f"mkdir -p {folder} && cd {folder} && exec env {' '.join(sets)} {python}"
 
-    def _check_python(self) -> None:
-        said = self._run(self._python("-c", _PROBE, *NEEDS)).split()
-        if said[:1] != ["trtbench-probe"]:
-            raise self._unreachable((" ".join(said)[:200],))
-        version, missing = tuple(int(part) for part in said[1:3]), said[3:]
-        if version < OLDEST or missing:
-            pip = f"there: {self.host.python} -m pip install {' '.join(missing)}"
-            raise UnavailableError(
-                "the Python of a host lacks what measuring needs",
-                facts={
-                    "host": self.host.title,
-                    "interpreter": self.host.python,
-                    "Python": ".".join(said[1:3]),
-                    "missing": " ".join(missing) or "Python 3.10 or newer",
-                },
-                fix=pip if missing else "set python of this host to one that is 3.10 or newer",
-            )
-
-    def _lend(self) -> str:
-        """Copy this package there unless it has this very one; returns the name of its folder."""
-        package, digest = Path(__file__).resolve().parents[1], hashlib.sha256()
-        with temporary_folder() as own:
-            archive = own / "code.tar"
-            with tarfile.open(archive, "w") as file:
-                for path in sorted(package.rglob("*")):
-                    if path.is_file() and not {"__pycache__", "demo"} & {*path.parts}:
-                        name = str(Path("trtbench") / path.relative_to(package))
-                        digest.update(name.encode() + b"\0" + path.read_bytes())
-                        file.add(path, arcname=name, recursive=False)
-            code = digest.hexdigest()[:16]
-            there = shlex.quote(f"{self._folder}/code/{code}")
-            if self._run(f"test -d {there} && echo yes || echo no").strip() != "yes":
-                self._run(f"mkdir -p {shlex.quote(self._folder)}/code")
-                take = self._python("-c", _TAKE, f"code/{code}")
-                self._run(take, source=archive, limit_s=COPY_S)
-        return code
-
     def _unreachable(self, lines: Sequence[str], *, status: int | None = _LOST) -> UnavailableError:
         title = self.host.title
         fix: str | None = shlex.join(self._ssh("true"))
@@ -344,19 +325,16 @@ class Shell:
         )
 
 
-def open_executor(settings: ExecutorSettings) -> Executor:
-    """Read the list of hosts; none is reached before it is used."""
-    if settings.hosts is None:
-        raise UsageError("the executor ssh needs a list of hosts", fix="--hosts hosts.toml")
-    return SshExecutor(hosts_from_file(settings.hosts), beside=settings.beside)
-
-
 class SshExecutor(SlotExecutor):
     """Copies jobs and models to hosts, has them carried out, and fetches the run directories."""
 
-    def __init__(self, hosts: tuple[Host, ...], *, beside: int = 1) -> None:
+    def __init__(self, settings: ExecutorSettings) -> None:
+        """Read the list of hosts; none is reached before it is used."""
+        if settings.hosts is None:
+            raise UsageError("the executor ssh needs a list of hosts", fix="--hosts hosts.toml")
+        hosts = hosts_from_file(settings.hosts)
         self._shells = {host.title: Shell(host) for host in hosts}
-        places = [slot for host in hosts for slot in slots_of(host, beside=beside)]
+        places = [slot for host in hosts for slot in slots_of(host, beside=settings.beside)]
         super().__init__(lambda: places)
 
     def run(self, job: RemoteJob, *, folder: Path, notify: Notify) -> None:
@@ -368,10 +346,25 @@ class SshExecutor(SlotExecutor):
             try:
                 shell.prepare()
                 _send(shell, upload, there, notify)
-                self._measure(shell, slot, job, there, folder, notify)
+                view = {SLOT_VARIABLE: str(slot.number)}
+                if slot.gpu is not None:
+                    view["CUDA_VISIBLE_DEVICES"] = slot.visible or str(slot.gpu)
+                how = shell.measure(
+                    there,
+                    notify=lambda text: notify(f"{slot.title}: {text}"),
+                    limit_s=None if job.limit_s is None else job.limit_s + GRACE_S,
+                    environment=view,
+                    closed=self._closed,
+                )
+                with temporary_folder() as own:
+                    shell.far("pack", there, target=own / "left.tar")
+                    unpack(own / "left.tar", own / "left")
+                    if (own / "left" / RUN).is_dir():  # of work that failed, its log
+                        shutil.copytree(own / "left" / RUN, folder, dirs_exist_ok=True)
+                    result_of(own / "left", where=slot.title, how=how)
                 return
             except UnavailableError as problem:
-                if shell.usable:  # it was reached, and said itself what is wrong
+                if shell.usable:  # it was reached, and reported itself what is wrong
                     raise
                 lost = MachineLost(problem)
             finally:
@@ -379,32 +372,11 @@ class SshExecutor(SlotExecutor):
                     with contextlib.suppress(UnavailableError):  # what went wrong before says more
                         shell.far("remove", there)
             if not shell.usable:
-                self._slots.unusable[slot.machine] = lost.problem
+                self.unusable[slot.machine] = lost.problem
             interrupt_if(self._closed)
             raise lost
 
-        self._slots.carry_out(job.needs, on, notify=notify, retries=RETRIES)
-
-    def _measure(
-        self, shell: Shell, slot: Slot, job: RemoteJob, there: str, folder: Path, notify: Notify
-    ) -> None:
-        view = {SLOT_VARIABLE: str(slot.number)}
-        if slot.gpu is not None:
-            view["CUDA_VISIBLE_DEVICES"] = slot.visible or str(slot.gpu)
-        title = shell.host.title
-        how = shell.measure(
-            there,
-            notify=lambda text: notify(f"{title}: {text}"),
-            limit_s=None if job.limit_s is None else job.limit_s + GRACE_S,
-            environment=view,
-            closed=self._closed,
-        )
-        with temporary_folder() as own:
-            shell.far("pack", there, target=own / "left.tar")
-            unpack(own / "left.tar", own / "left")
-            if (own / "left" / RUN).is_dir():  # of work that failed, its log
-                shutil.copytree(own / "left" / RUN, folder, dirs_exist_ok=True)
-            result_of(own / "left", where=title, how=how)
+        self.carry_out(job.needs, on, notify=notify, retries=RETRIES)
 
 
 def _send(shell: Shell, upload: Upload, there: str, notify: Notify) -> None:
@@ -435,14 +407,11 @@ def _send(shell: Shell, upload: Upload, there: str, notify: Notify) -> None:
 
 
 def _groups(contents: Mapping[str, Path]) -> Iterator[list[str]]:
-    """Put small files together, up to the size of an archive; large ones go alone."""
+    """Put small files together, up to the size of an archive; larger ones go alone."""
     group: list[str] = []
     size = 0
     for sha256, path in contents.items():
         own = path.stat().st_size
-        if own >= SMALL_BYTES:
-            yield [sha256]
-            continue
         if group and size + own > ARCHIVE_BYTES:
             yield group
             group, size = [], 0
@@ -450,3 +419,6 @@ def _groups(contents: Mapping[str, Path]) -> Iterator[list[str]]:
         size += own
     if group:
         yield group
+
+
+open_executor = SshExecutor

@@ -1,15 +1,11 @@
-"""The trtexec evaluation toolkit's files: each is one value that is written and read here.
-
-Its definitions (interpolated percentiles, throughput from the mean) are kept and named; ours stand
-beside them under our own names. What a file does not state, or states in a way that cannot be
-meant, is unknown.
-"""
+"""The trtexec evaluation toolkit's files: each is one value that is written and read here."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar, get_args, get_origin
 
@@ -22,7 +18,6 @@ from trtbench.analysis.summary import (
     coarse_step_s,
     reported_statistics,
     summary_block,
-    throughput_from_mean,
     torch_benchmark_metrics,
 )
 from trtbench.core.codec import json_from_value
@@ -51,7 +46,6 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "trtexec_binary": ("trtexec",),
     "timestamp_iso": ("timestamp",),
 }
-"""Other spellings of a key, which its parsers take as well."""
 BLOCKS = {"enqueue": "enqueue", "compute": "gpu", "end_to_end": "end_to_end"}
 
 
@@ -137,7 +131,6 @@ class TorchBenchmark(Value, frozen=True, kw_only=True):
     """Batches, not items."""
     total_host_walltime_s: float | None = None
     metrics: dict[str, dict[str, float]] = {}
-    """``host``, ``h2d``, ``gpu``, ``d2h``: statistics in milliseconds."""
 
 
 LAYER_COLUMNS = (
@@ -174,27 +167,13 @@ def _converted(value: object, kind: object) -> object:
         return None
 
 
-def csv_from_summary(summary: ToolkitSummary) -> str:
-    """Write the summary in one row under dotted names."""
-    flat: dict[str, object] = {}
-
-    def flatten(values: dict[str, object], prefix: str) -> None:
-        for key, value in values.items():
-            if isinstance(value, dict) and value:
-                flatten(value, f"{prefix}{key}.")
-            else:
-                flat[f"{prefix}{key}"] = None if isinstance(value, dict) else value
-
-    flatten(msgspec.to_builtins(summary), "")
-    return csv_from_lines(list(flat), [list(flat.values())])
-
-
-def _rows(text: str) -> list[dict[str, str]]:
-    """Read the rows of a table; one that is none has none."""
-    try:
-        return list(csv.DictReader(io.StringIO(text, newline="")))
-    except csv.Error:
-        return []
+def _flat(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Values in one row under dotted names."""
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", None if isinstance(value, dict) else value
 
 
 def csv_from_series(column_s: Column, *, name: str) -> str:
@@ -215,7 +194,7 @@ def series_from_csv(text: str) -> tuple[str, Column]:
 
 def layer_rows(profile: LayerProfile) -> list[dict[str, Scalar]]:
     """List layers from the slowest on; two layers of one name and time are two layers."""
-    total = sum(layer.average_s for layer in profile.layers)
+    total = math.fsum(layer.average_s for layer in profile.layers)
     return [
         {
             "name": layer.name,
@@ -229,15 +208,14 @@ def layer_rows(profile: LayerProfile) -> list[dict[str, Scalar]]:
     ]
 
 
-def csv_from_layers(profile: LayerProfile) -> str:
-    """Write ``per_layer_times.csv``: averages per inference."""
-    return csv_from_lines(LAYER_COLUMNS, (list(row.values()) for row in layer_rows(profile)))
-
-
 def layers_from_csv(text: str) -> LayerProfile | None:
     """Read ``per_layer_times.csv``; rows without an average are none, and so is a file of them."""
     known: list[tuple[str, dict[str, float]]] = []
-    for row in _rows(text):
+    try:
+        rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    except csv.Error:
+        rows = []
+    for row in rows:
         found = {name: _converted(row.get(name) or None, float) for name in LAYER_COLUMNS[1:]}
         numbers = {k: v for k, v in found.items() if isinstance(v, float) and np.isfinite(v)}
         if "avg_time_ms" in numbers:
@@ -256,12 +234,6 @@ def layers_from_csv(text: str) -> LayerProfile | None:
         for name, row in known
     )
     return LayerProfile(count=count, layers=layers) if layers else None
-
-
-def csv_from_metrics(metrics: Mapping[str, Mapping[str, float]], names: Sequence[str]) -> str:
-    """Write ``bench_pt_result.csv``: a row per metric, six decimals of a millisecond."""
-    lines = ((metric, *(f"{row[name]:.6f}" for name in names)) for metric, row in metrics.items())
-    return csv_from_lines(("metric", *names), lines)
 
 
 TOP_LAYERS = 10
@@ -291,16 +263,14 @@ SERIES_ROWS = 100_000
 
 
 def data_files(run: Run, *, series: bool | None = None) -> dict[str, bytes]:
-    """Write every file that holds data, by name; files about what was not measured are left out.
-
-    Series, with a line for every sample, are left out of long runs unless they are asked for.
-    """
+    """Write every file that holds data, by name; series, unless requested, of short runs only."""
     if series is None:
         series = len(run.times) <= SERIES_ROWS
     times, content = run.times, summary(run)
+    flat = dict(_flat(msgspec.to_builtins(content)))
     files = {
         "summary.json": json_from_value(content),
-        "summary.csv": csv_from_summary(content).encode(),
+        "summary.csv": csv_from_lines(list(flat), [list(flat.values())]).encode(),
         "engine_metadata.json": json_from_value(content.engine),
         "run_config.json": json_from_value(content.run_config),
     }
@@ -320,18 +290,17 @@ def data_files(run: Run, *, series: bool | None = None) -> dict[str, bytes]:
             files[f"{block}_series.csv"] = csv_from_series(column, name=block).encode()
     if torch := torch_benchmark(run):
         files["bench_pt_result.json"] = json_from_value(torch)
-        metrics = csv_from_metrics(torch.metrics, COMPARED_STATISTICS)
-        files["bench_pt_result.csv"] = metrics.encode()
+        names = COMPARED_STATISTICS
+        lines = ([name, *(f"{row[x]:.6f}" for x in names)] for name, row in torch.metrics.items())
+        files["bench_pt_result.csv"] = csv_from_lines(("metric", *names), lines).encode()
     if run.layers and run.layers.layers:
-        files["per_layer_times.csv"] = csv_from_layers(run.layers).encode()
+        averages = [list(row.values()) for row in layer_rows(run.layers)]
+        files["per_layer_times.csv"] = csv_from_lines(LAYER_COLUMNS, averages).encode()
     return files
 
 
 def write_toolkit_files(run: Run, folder: Path, *, leave: Collection[Path] = ()) -> list[Path]:
-    """Write all files it lists that this run can fill, the report and its three pictures too.
-
-    The paths in ``leave``, with links followed, stay as they are.
-    """
+    """Write all files this run can fill, with report and pictures; paths in ``leave`` stay."""
     from trtbench.report.renderers import md, png  # they draw, and most of these files are data
 
     document = document_from_runs([run], title=f"Benchmark of {model_name(run.record)}")
@@ -379,7 +348,7 @@ def summary(run: Run) -> ToolkitSummary:
         enqueue = printed if printed.median_ms is not None else None
     return common.having(
         samples=len(times),
-        throughput_qps=throughput_from_mean(latency, batch=batch) if batch else None,
+        throughput_qps=batch / float(np.mean(latency)) if batch and np.any(latency) else None,
         latency=None if name is None else _block(latency),
         enqueue=enqueue,
         compute=_block(times.gpu),
@@ -431,14 +400,14 @@ def engine_metadata(run: Run) -> EngineMetadata:
 def run_config(run: Run) -> RunConfig:
     """The content of ``run_config.json``: what was asked for, and the command."""
     record, spec = run.record, run.record.spec
-    warmup = spec.warmup.floor.seconds
+    warmup, averages = spec.warmup.floor.seconds, spec.options.get("avg_runs", "")
     graph = record.conditions.get("cuda_graph")
     return RunConfig(
         timestamp_iso=_text(record.facts.get("measured_at")) or record.created,
         batch=record.known_items,
         iterations=spec.stop.iterations,
         warmup=None if warmup is None else warmup * 1e3,
-        avg_runs=_integer(spec.options.get("avg_runs")),
+        avg_runs=int(averages) if averages.isdecimal() else None,
         use_cuda_graph=_flag(graph.value) if graph else spec.cuda_graph == "on",
         profile_enabled=spec.profile or run.layers is not None,
         separate_profile_run=spec.separate_profile_run,
@@ -506,10 +475,6 @@ def _latency(run: Run) -> tuple[str | None, Column]:
 
 def _finite(column: Column) -> Column:
     return np.asarray(column[np.isfinite(column)])
-
-
-def _integer(text: str | None) -> int | None:
-    return int(text) if text and text.isdecimal() else None
 
 
 def _text(value: Scalar) -> str | None:

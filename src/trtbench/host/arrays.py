@@ -1,8 +1,7 @@
 """Arrays in files: input tensors, and outputs with one row per item.
 
-Inputs are read from ``.npz`` or ``.npy``. Outputs go to files of bounded
-size, written as they come and read by rows; where items have different shapes, as behind NonZero or
-NMS, rows are an array of arrays.
+Inputs are read from ``.npz`` or ``.npy``. Outputs go to files of bounded size, written as they come
+and read by rows; where items have different shapes, as behind NonZero, rows are an array of arrays.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import re
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -48,17 +47,31 @@ def read_arrays(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArra
         names = archive_names(source)
         for name in (tensor.name for tensor in tensors):
             if name not in names:
-                guess = near_miss(name, names)
                 raise InputError(
                     f"there is no array for the input {name!r}",
                     facts={"file": source, "arrays": ", ".join(names) or "none"},
-                    fix=f"rename {guess!r} to {name!r}"
-                    if guess
-                    else f"add an array called {name!r}",
+                    fix=f"add an array called {name!r}, or rename the one that is meant",
                 )
         arrays = read_archive(source, wanted={tensor.name for tensor in tensors})
     for tensor in tensors:
-        _check_array(arrays[tensor.name], tensor, where=str(source))
+        array, wanted, what = arrays[tensor.name], tensor.shape, f"the input {tensor.name!r} has"
+        facts = {
+            "input": f"{tensor.name}: {tensor.dtype} {text_from_shape(wanted)}",
+            "given": f"{array.dtype} {text_from_shape(array.shape)}",
+            "from": str(source),
+        }
+        is_text = tensor.dtype == "str" and array.dtype.kind == "U"
+        if str(array.dtype) != tensor.dtype and not is_text:
+            raise InputTypeError(
+                f"{what} the wrong type",
+                facts=facts,
+                fix=f"save it as {tensor.dtype}: array.astype('{tensor.dtype}')",
+            )
+        if len(array.shape) != len(wanted):
+            raise InputError(f"{what} the wrong rank", facts=facts)
+        for have, want in zip(array.shape, wanted, strict=True):
+            if isinstance(want, int) and want >= 0 and have != want:
+                raise InputError(f"{what} the wrong shape", facts=facts)
     return arrays
 
 
@@ -97,11 +110,9 @@ def archive_names(source: Path) -> list[str]:
 
 
 def _array(file: IO[bytes], size: int) -> AnyArray:
-    version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0
-    shape, by_columns, dtype = (
-        read(file) if version == (1, 0) else np.lib.format.read_array_header_2_0(file)
-    )
+    known = {1: np.lib.format.read_array_header_1_0}
+    major = np.lib.format.read_magic(file)[0]
+    shape, by_columns, dtype = known.get(major, np.lib.format.read_array_header_2_0)(file)
     if dtype.hasobject or any(dim < 0 for dim in shape):
         raise ValueError("it holds no plain numbers")
     count = math.prod(shape)
@@ -129,28 +140,6 @@ def refuse_missing(source: Path) -> None:
     )
 
 
-def _check_array(array: NDArray[np.generic], tensor: TensorSpec, *, where: str) -> None:
-    """Refuse an array whose type, rank or fixed dimensions are not the input's."""
-    wanted = tensor.shape
-    facts = {
-        "input": f"{tensor.name}: {tensor.dtype} {text_from_shape(wanted)}",
-        "given": f"{array.dtype} {text_from_shape(array.shape)}",
-        "from": where,
-    }
-    is_text = tensor.dtype == "str" and array.dtype.kind == "U"
-    if str(array.dtype) != tensor.dtype and not is_text:
-        raise InputTypeError(
-            f"the input {tensor.name!r} has the wrong type",
-            facts=facts,
-            fix=f"save it as {tensor.dtype}: array.astype('{tensor.dtype}')",
-        )
-    if len(array.shape) != len(wanted):
-        raise InputError(f"the input {tensor.name!r} has the wrong rank", facts=facts)
-    for have, want in zip(array.shape, wanted, strict=True):
-        if isinstance(want, int) and want >= 0 and have != want:
-            raise InputError(f"the input {tensor.name!r} has the wrong shape", facts=facts)
-
-
 def one_array(source: Path) -> NDArray[np.generic]:
     """Return the array of an ``.npy``, read as far as it is used."""
     check_file(source)
@@ -174,14 +163,11 @@ def refuse_no_archive(source: Path) -> None:
         check_archive(source)
 
 
-CHUNK_BYTES = 2**26
-"""A file ends at about this size: what a reader holds of each side at a time."""
+CHUNK_BYTES = 2**26  # a file ends at about this size: what a reader holds of each side at a time
 
-_MARK = "a/"
-"""Before every name: numpy keeps some names for itself."""
+_MARK = "a/"  # before every name: numpy keeps some names for itself
 _FLAT, _SHAPES = "f/", "s/"
 """Before the names of items with shapes of their own: all values in a row, and the shapes."""
-_NAME = re.compile(r"(?P<stem>.+)-(?P<start>\d+)-(?P<stop>\d+)\.npz")
 
 
 class ChunkWriter:
@@ -217,13 +203,10 @@ class ChunkWriter:
 class Chunks:
     """The files of one writer; a few are in memory at a time."""
 
-    def __init__(self, folder: Path, *, stem: str = "outputs") -> None:
-        found = [
-            (int(match["start"]), int(match["stop"]), path)
-            for path in folder.glob(f"{stem}-*.npz")
-            if (match := _NAME.fullmatch(path.name)) and match["stem"] == stem
-        ]
-        self._files = sorted(found)
+    def __init__(self, folder: Path) -> None:
+        paths = folder.glob("outputs-*.npz")
+        matches = ((re.fullmatch(r"outputs-(\d+)-(\d+)\.npz", path.name), path) for path in paths)
+        self._files = sorted((int(m[1]), int(m[2]), path) for m, path in matches if m)
         self._at: Path | None = None
         self._held: dict[str, Array] = {}
 
@@ -244,17 +227,27 @@ class Chunks:
                 held = self._load(path)
                 cut = slice(max(start, low) - low, min(stop, high) - low)
                 parts.append({name: array[cut] for name, array in held.items()})
-        return _joined(parts)
+        names = [name for name in (parts[0] if parts else ()) if all(name in p for p in parts)]
+        return {name: joined_rows([part[name] for part in parts]) for name in names}
 
     def whole(self) -> dict[str, Array]:
         """Read everything at once; for arrays known to be small."""
-        return _joined([arrays for _, arrays in self])
+        return self.rows(0, len(self))
 
     def _load(self, path: Path) -> dict[str, Array]:
         if path != self._at:
             with np.load(path, allow_pickle=False) as archive:
-                self._held = _restored({name: archive[name] for name in archive.files})
-            self._at = path
+                stored = {name: archive[name] for name in archive.files}
+            self._at, self._held = path, {}
+            for mark, array in stored.items():
+                name = mark[len(_MARK) :]
+                if mark.startswith(_MARK):
+                    self._held[name] = array
+                elif mark.startswith(_FLAT):
+                    shapes = [tuple(row[1 : 1 + row[0]]) for row in stored[_SHAPES + name]]
+                    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+                    values = zip(np.split(array, ends[:-1]), shapes, strict=True)
+                    self._held[name] = _array_of_arrays([v.reshape(s) for v, s in values])
         return self._held
 
 
@@ -263,11 +256,6 @@ def joined_rows(parts: Sequence[Array]) -> Array:
     if len({(part.shape[1:], part.dtype == object) for part in parts}) == 1:
         return np.concatenate(parts)
     return _array_of_arrays([row for part in parts for row in part])
-
-
-def _joined(parts: Sequence[Arrays]) -> dict[str, Array]:
-    names = [name for name in (parts[0] if parts else ()) if all(name in part for part in parts)]
-    return {name: joined_rows([part[name] for part in parts]) for name in names}
 
 
 def _stored(name: str, rows: Array) -> dict[str, Array]:
@@ -279,21 +267,6 @@ def _stored(name: str, rows: Array) -> dict[str, Array]:
     shapes = [(item.ndim, *item.shape, *[0] * (most - item.ndim)) for item in items]
     flat = np.concatenate([item.reshape(-1) for item in items])
     return {_FLAT + name: flat, _SHAPES + name: np.array(shapes, np.int64)}
-
-
-def _restored(stored: Mapping[str, Array]) -> dict[str, Array]:
-    found = {}
-    for mark, array in stored.items():
-        name = mark[len(_MARK) :]
-        if mark.startswith(_MARK):
-            found[name] = array
-        elif mark.startswith(_FLAT):
-            shapes = [tuple(row[1 : 1 + row[0]]) for row in stored[_SHAPES + name]]
-            ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
-            values = np.split(array, ends[:-1])
-            rows = [v.reshape(shape) for v, shape in zip(values, shapes, strict=True)]
-            found[name] = _array_of_arrays(rows)
-    return found
 
 
 def _array_of_arrays(rows: Sequence[Array]) -> Array:

@@ -1,4 +1,4 @@
-"""The one door to CUDA: memory, streams, events, copies and graphs of one device.
+"""CUDA: memory, streams, events, copies and graphs of one device.
 
 Speaks to ``cuda.bindings.runtime``; does not know what is computed. Every return code is looked at,
 and whatever was made is freed at the end. Calls for a timed loop are bound beforehand: what is left
@@ -21,23 +21,14 @@ from numpy.typing import NDArray
 from trtbench.core.errors import JobError, UnavailableError
 from trtbench.core.spec import Value
 
-MODULES = ("cuda.bindings.runtime", "cuda.cudart")
-"""The second is the name before cuda-python 13."""
+MODULES = ("cuda.bindings.runtime", "cuda.cudart")  # the second is the name before cuda-python 13
 
 INSTALL = "pip install 'cuda-bindings==12.9.*' (or 13.* where the driver speaks CUDA 13)"
 
-SPIN, BLOCKING_EVENT = 1, 1
-"""cudaDeviceScheduleSpin and cudaEventBlockingSync."""
-SCHEDULE = 7
-"""cudaDeviceScheduleMask: the flags that say how the host waits."""
-FLAGS_ARE_VALID = 1
-"""cudaInitDeviceFlagsAreValid."""
-NON_BLOCKING = 1
-"""cudaStreamNonBlocking: no hidden waiting for the default stream."""
-CAPTURE_THREAD_LOCAL = "cudaStreamCaptureModeThreadLocal"
-
-_TOO_OLD, _NO_DEVICE = 35, 100
-
+SPIN, BLOCKING_EVENT = 1, 1  # cudaDeviceScheduleSpin, cudaEventBlockingSync
+SCHEDULE = 7  # cudaDeviceScheduleMask: the flags that say how the host waits
+FLAGS_ARE_VALID = 1  # cudaInitDeviceFlagsAreValid
+NON_BLOCKING = 1  # cudaStreamNonBlocking: no hidden waiting for the default stream
 Call = Callable[[], None]
 
 
@@ -68,9 +59,9 @@ class Cuda:
         self.spin = spin
         code, count = api.cudaGetDeviceCount()
         if code:
-            facts, driver = {"CUDA": self._text(code)}, self._driver()
-            fix = "install an NVIDIA driver"
-            if driver:
+            facts, fix = {"CUDA": self._text(code)}, "install an NVIDIA driver"
+            failed, driver = api.cudaDriverGetVersion()
+            if driver and not failed:
                 facts["driver"] = f"speaks CUDA {driver // 1000}.{driver % 1000 // 10}"
                 fix = "install a newer NVIDIA driver, or older cuda-bindings (12.9.*)"
             raise UnavailableError(_words(int(code), facts["CUDA"]), facts=facts, fix=fix)
@@ -146,9 +137,8 @@ class Cuda:
 
     def stream(self) -> SupportsInt:
         """Make a stream that does not wait for the default one."""
-        stream: SupportsInt = self._made(
-            "cudaStreamDestroy", "cudaStreamCreateWithFlags", NON_BLOCKING
-        )
+        make = "cudaStreamCreateWithFlags"
+        stream: SupportsInt = self._made("cudaStreamDestroy", make, NON_BLOCKING)
         return stream
 
     def event(self) -> object:
@@ -204,7 +194,7 @@ class Cuda:
 
     def capture(self, stream: object, enqueue: Callable[[], object]) -> Call:
         """Record what is enqueued as a graph; gives its launch."""
-        mode = getattr(self._api.cudaStreamCaptureMode, CAPTURE_THREAD_LOCAL)
+        mode = self._api.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal
         self.call("cudaStreamBeginCapture", stream, mode)
         try:
             refused = enqueue() is False
@@ -221,7 +211,7 @@ class Cuda:
         return self.prepared("cudaGraphLaunch", launched, stream)
 
     def memory(self) -> tuple[int, int]:
-        """Ask for free and total bytes of the device."""
+        """Return free and total bytes of the device."""
         free, total = self.call("cudaMemGetInfo")
         return int(free), int(total)
 
@@ -235,10 +225,6 @@ class Cuda:
             integrated=bool(found.integrated),
         )
 
-    def _driver(self) -> int:
-        code, version = self._api.cudaDriverGetVersion()
-        return 0 if code else int(version)
-
     def _fail(self, name: str, code: SupportsInt) -> NoReturn:
         raise CudaError(
             f"CUDA failed: {self._text(code)}",
@@ -246,7 +232,7 @@ class Cuda:
         )
 
     def _forget_error(self) -> None:
-        """Take back the error that CUDA keeps for the next who asks."""
+        """Clear the error that CUDA keeps for the next call."""
         self._api.cudaGetLastError()
 
     def _text(self, code: SupportsInt) -> str:
@@ -279,7 +265,7 @@ def runtime_module() -> ModuleType:
 
 
 def schedule_flags(*, spin: bool) -> int:
-    """Return how the host shall wait for the device: by looking, or as CUDA chooses."""
+    """Return how the host waits for the device: by looking, or as CUDA chooses."""
     return SPIN if spin else 0
 
 
@@ -316,8 +302,5 @@ def no_memory(needed: int, *, free: int, total: int) -> UnavailableError:
 
 
 def _words(code: int, text: str) -> str:
-    known = {
-        _TOO_OLD: "no NVIDIA driver, or one too old for this CUDA",
-        _NO_DEVICE: "there is no CUDA device",
-    }
+    known = {35: "no NVIDIA driver, or one too old for this CUDA", 100: "there is no CUDA device"}
     return known.get(code, f"CUDA does not start: {text or f'error {code}'}")

@@ -1,4 +1,4 @@
-"""Begin CUDA's context while a worker still imports its libraries, where it was asked to.
+"""Begin CUDA's context while a worker still imports its libraries, where that was requested.
 
 A GPU makes one context at a time, 0.1 s each: workers that start at once would all wait for it
 after importing. Who starts them names the device in the environment; nothing is said where it does
@@ -16,8 +16,7 @@ from threading import Thread
 
 VARIABLE = "TRTBENCH_EARLY_CONTEXT"
 """Holds the number of a device and the flags of its context: how the host waits."""
-LATER = "TRTBENCH_CONTEXT"
-"""The same, of a context that is made when it is waited for."""
+LATER = "TRTBENCH_CONTEXT"  # the same, of a context that is made when it is waited for
 DRIVER = "libcuda.so.1"
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 LENT = ("OPENBLAS_MAIN_FREE", "GOTOBLAS_MAIN_FREE")
@@ -29,13 +28,13 @@ def variables(device: int, flags: int) -> dict[str, str]:
     return {VARIABLE: f"{device} {flags}"}
 
 
-def later(asked: Mapping[str, str]) -> dict[str, str]:
+def later(requested: Mapping[str, str]) -> dict[str, str]:
     """Ask for the same context, but not before it is waited for."""
-    return {LATER: asked[VARIABLE]} if VARIABLE in asked else {}
+    return {LATER: requested[VARIABLE]} if VARIABLE in requested else {}
 
 
 def wait() -> None:
-    """Return when the context is there, or could not be made; at once where none was asked for."""
+    """Return when the context is there, or could not be made; at once where none was requested."""
     if _maker is not None:
         _maker.join()
     while _lent:
@@ -44,24 +43,24 @@ def wait() -> None:
 
 def make_now() -> None:
     """Make the context that had to wait until now, where one had to."""
-    asked = _numbers(os.environ.pop(LATER, None))
-    if asked is not None:
-        _make(*asked)
+    requested = _numbers(os.environ.pop(LATER, None))
+    if requested is not None:
+        _make(*requested)
 
 
-def _begin(asked: tuple[int, int] | None) -> Thread | None:
-    if asked is None:
+def _begin(requested: tuple[int, int] | None) -> Thread | None:
+    if requested is None:
         return None
     names = LENT if any(name in os.environ for name in THREADS) else (THREADS[0], *LENT)
     _lent.extend(name for name in names if name not in os.environ)
     os.environ.update(dict.fromkeys(_lent, "1"))
-    maker = Thread(target=_make, args=asked, daemon=True)
+    maker = Thread(target=_make, args=requested, daemon=True)
     maker.start()
     return maker
 
 
-def _numbers(asked: str | None) -> tuple[int, int] | None:
-    device, _, flags = (asked or "").partition(" ")
+def _numbers(requested: str | None) -> tuple[int, int] | None:
+    device, _, flags = (requested or "").partition(" ")
     return (int(device), int(flags)) if device.isdecimal() and flags.isdecimal() else None
 
 

@@ -76,10 +76,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def write_output(path: Path, data: bytes | str) -> Path:
-    """Write what a user asked for, all of it or nothing; its folder is made.
-
-    A pipe or a device is written to as it is, and a link is followed.
-    """
+    """Write the output of a user, all of it or nothing; its folder is made."""
     content = data.encode("utf-8") if isinstance(data, str) else data
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,11 +102,7 @@ def write_bytes(path: Path | str, data: bytes) -> None:
 
 
 def utf8_path(path: Path) -> Path:
-    """Return a path in UTF-8: a name that is not gets a link that is.
-
-    Libraries that load models, records and databases take names in UTF-8 only. The link is in the
-    user's cache, so that a run can be repeated under the same name.
-    """
+    """Return a path in UTF-8: a name that is not gets a link that is."""
     path = path.absolute()
     try:
         str(path).encode()
@@ -183,10 +176,7 @@ def scratch_directory(parent: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Create a folder of this user alone, outside every store, and remove it at the end.
-
-    One whose process was killed is removed by the next process that asks for one or opens a store.
-    """
+    """Create a folder of this user alone, outside every store, and remove it at the end."""
     remove_temporary()
     with _made(temporary_name(), mode=0o700) as folder:
         yield folder
@@ -304,11 +294,7 @@ def refuse_occupied(target: Path) -> None:
 
 @cache
 def _whereabouts() -> tuple[str, str]:
-    """Name the running kernel, and the space in which process numbers count.
-
-    Containers may share a host name, a machine id and a folder; process 7 of one is not the
-    other's. Where the kernel does not say, every process gets a name of its own.
-    """
+    """Name the running kernel, and the space in which process numbers count."""
     kernel = text_of(_BOOT)
     try:
         space = str(_SPACE.readlink())

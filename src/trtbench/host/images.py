@@ -30,16 +30,9 @@ FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF")
 """What a file may hold, whatever its name: Pillow starts programs for others (EPS: Ghostscript)."""
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and deviation of ImageNet's colours, from 0 to 1: what most networks are trained with."""
-GREY = 114
-"""What letterboxing fills up with, as YOLO networks are trained."""
+GREY = 114  # what letterboxing fills up with, as YOLO networks are trained
 
-_ORIENTATION, _TURNED = 0x0112, (5, 6, 7, 8)
-"""The tag of Exif that says how an image lies, and the values that swap its sides."""
-_DAMAGE = (OSError, SyntaxError, ValueError, EOFError, MemoryError)
-"""What Pillow raises on files that are no images, or no longer."""
-
-Pixels = NDArray[np.uint8]
-"""[height, width, channels]"""
+Pixels = NDArray[np.uint8]  # [height, width, channels]
 
 
 def find_images(folder: Path) -> list[Path]:
@@ -77,7 +70,7 @@ def image_size(path: Path) -> tuple[int, int]:
     """Return height and width of an upright image, without decoding it."""
     with _opened(path) as opened:
         wide, high = opened.size
-        turned = opened.getexif().get(_ORIENTATION) in _TURNED
+        turned = opened.getexif().get(0x0112) in (5, 6, 7, 8)  # the orientation in Exif
     return (wide, high) if turned else (high, wide)
 
 
@@ -89,7 +82,8 @@ def _opened(path: Path) -> Iterator[Image]:
     try:
         with image.open(path, formats=[each for each in FORMATS if each in image.OPEN]) as opened:
             yield opened
-    except (*_DAMAGE, image.UnidentifiedImageError, image.DecompressionBombError) as problem:
+    except (OSError, SyntaxError, ValueError, EOFError, MemoryError,
+            image.UnidentifiedImageError, image.DecompressionBombError) as problem:  # fmt: skip
         raise InputError(
             f"{path} cannot be read as an image",
             facts={"reason": problem},
@@ -123,10 +117,7 @@ def sampled(pixels: Pixels, size: tuple[int, int]) -> Pixels:
 
 
 def _neighbours(count: int, old: int, *, edges: bool) -> tuple[AnyArray, ...]:
-    """Find two pixels each of ``count`` lies between, and their weights of 2048 together.
-
-    At the edges of a line one pixel alone counts, in OpenCV's columns twice the same one.
-    """
+    """Find two pixels each of ``count`` lies between, and their weights of 2048 together."""
     place = ((np.arange(count) + 0.5) * (old / count) - 0.5).astype(np.float32)
     low = np.floor(place).astype(np.int64)
     part = place - low.astype(np.float32)
@@ -149,11 +140,6 @@ def pillow() -> ModuleType:
     return Image
 
 
-MOST_PIXELS = 1 << 28
-NAMES = ("depth", "disparity", "gt", "arr_0")
-"""What the array of an ``.npz`` with several is called."""
-
-
 def read_map(path: Path) -> AnyArray:
     """Read a map of height and width; dimensions of one are left away."""
     check_file(path)
@@ -174,7 +160,7 @@ def _npz(path: Path) -> AnyArray:
     known = {part.lower(): part for part in parts}
     depths = [part for part in parts if "depth" in part.lower()]
     choices = list(parts) if len(parts) == 1 else []
-    choices += [known[name] for name in NAMES if name in known]
+    choices += [known[name] for name in ("depth", "disparity", "gt", "arr_0") if name in known]
     choices += depths if len(depths) == 1 else []
     if not choices:
         raise ValueError(f"which of its arrays is the map? {', '.join(parts) or 'it has none'}")
@@ -194,7 +180,7 @@ def _pfm(path: Path) -> AnyArray:
     if head is None:
         raise ValueError("it does not begin as a PFM file does")
     channels, width, height = 3 if head[1] == b"F" else 1, int(head[2]), int(head[3])
-    if width < 1 or height < 1 or width * height > MOST_PIXELS:
+    if width < 1 or height < 1 or width * height > 1 << 28:
         raise ValueError(f"{width}x{height} pixels cannot be meant")
     kind, count = "<f4" if float(head[4]) < 0 else ">f4", width * height * channels
     values = np.frombuffer(data, kind, count, offset=head.end()).reshape(height, width, channels)

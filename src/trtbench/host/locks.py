@@ -22,13 +22,8 @@ from trtbench.core.safety import clean_line
 from trtbench.host.files import NoLocksError, try_lock
 from trtbench.host.nvml import lock_name
 
-FOLDER_VARIABLE = "TRTBENCH_LOCKS"
-"""Names another folder, for machines without a common /tmp."""
+FOLDER_VARIABLE = "TRTBENCH_LOCKS"  # names another folder, for machines without a common /tmp
 MACHINE_FOLDER = "/tmp/trtbench-locks"
-
-_NOTE_BYTES = 4096
-_WHAT_CHARACTERS = 300
-"""A holder's command line is cut to this, so that its note always fits."""
 
 
 @contextlib.contextmanager
@@ -49,7 +44,12 @@ def hold(
     try:
         try:
             if not try_lock(descriptor):
-                holder = _holder(descriptor)
+                try:
+                    note = json.loads(os.pread(descriptor, 4096, 0))
+                    holder = f"process {note['pid']} ({note['what']}) since {note['since']}"
+                except (ValueError, KeyError, TypeError, OSError):
+                    holder = "unknown"
+                holder = clean_line(holder)
                 if not wait:
                     raise UnavailableError(
                         f"the device {device} is being measured by another process",
@@ -61,7 +61,12 @@ def hold(
                 try_lock(descriptor, block=True)
         except NoLocksError as problem:
             raise _unusable(device, problem) from None
-        _sign(descriptor, what)
+        since = time.strftime("%H:%M:%S")  # the command is cut, so that the note always fits
+        own = json.dumps({"pid": os.getpid(), "what": what[:300], "since": since})
+        with contextlib.suppress(OSError):  # a full disk must not stop a measurement
+            if os.pread(descriptor, 1, 0) in (b"", b"{"):  # not another program's file
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, own.encode(), 0)
         yield time.monotonic() - began
     finally:
         os.close(descriptor)
@@ -130,21 +135,3 @@ def _unusable(device: str, problem: OSError) -> UnavailableError:
         },
         fix=f"set {FOLDER_VARIABLE} to a writable folder on a disk of this machine",
     )
-
-
-def _sign(descriptor: int, what: str) -> None:
-    since = time.strftime("%H:%M:%S")
-    note = {"pid": os.getpid(), "what": what[:_WHAT_CHARACTERS], "since": since}
-    with contextlib.suppress(OSError):  # a full disk must not stop a measurement
-        if os.pread(descriptor, 1, 0) not in (b"", b"{"):
-            return  # another program's file: its content is kept
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(note).encode(), 0)
-
-
-def _holder(descriptor: int) -> str:
-    try:
-        note = json.loads(os.pread(descriptor, _NOTE_BYTES, 0))
-        return clean_line(f"process {note['pid']} ({note['what']}) since {note['since']}")
-    except (ValueError, KeyError, TypeError, OSError):
-        return "unknown"

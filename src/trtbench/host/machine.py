@@ -13,14 +13,16 @@ import re
 import sys
 import time
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
 from trtbench.core.properties import text_from_variables
-from trtbench.core.run import Environment, Gpu, Scalar
+from trtbench.core.run import Environment, Scalar
 from trtbench.core.spec import Value
 from trtbench.host import nvml
 from trtbench.host.files import fields_of, integer_from_text, number_of, text_of
+from trtbench.host.process import program_output
 from trtbench.version import __version__
 
 ROOT = Path("/")
@@ -43,26 +45,14 @@ _VIRTUAL = re.compile(
     r"|google compute engine|amazon ec2|openstack|firecracker|bhyve",
     re.IGNORECASE,
 )
-_VIRTUAL_SIGNS = (
-    "sys/hypervisor/type",
-    "sys/class/dmi/id/sys_vendor",
-    "sys/class/dmi/id/product_name",
-    "proc/device-tree/compatible",
-)
-_CONTAINER = re.compile(r"docker|kubepods|containerd|libpod|lxc")
-_PLAIN_FIRST_PROCESSES = {"systemd", "init", "launchd"}
 DISTRIBUTIONS: Mapping[str, tuple[str, ...]] = {
     "onnxruntime": tuple(
         f"onnxruntime{kind}" for kind in ("", "-gpu", "-training", "-openvino", "-directml")
     ),
-    "tensorrt": (
-        *(
-            f"tensorrt{cuda}{part}"
-            for part in ("", "-bindings", "-libs")
-            for cuda in ("", "-cu13", "-cu12", "-cu11")
-        ),
-        "tensorrt-lean",
-        "tensorrt-dispatch",
+    "tensorrt": tuple(
+        f"tensorrt{cuda}{part}"
+        for part in ("", "-bindings", "-libs", "-lean", "-dispatch")
+        for cuda in ("", "-cu13", "-cu12", "-cu11")
     ),
     "tensorrt-rtx": ("tensorrt-rtx", "tensorrt-rtx-cu13", "tensorrt-rtx-cu12"),
     "cuda-bindings": ("cuda-bindings", "cuda-python"),
@@ -78,13 +68,32 @@ LIBRARIES = (
 def read_environment(
     *, command: str | None, folder: Path, label: str | None = None, root: Path = ROOT
 ) -> Environment:
-    """Describe where a run takes place, before it starts; about 10 ms without a GPU.
-
-    Starting NVML adds 20 ms, and 100 ms the first time in a process.
-    """
+    """Describe where a run takes place, before it starts; about 10 ms without a GPU."""
+    mps = mps_settings()
+    shared: dict[str, Scalar] = {}  # signs that a GPU is shared: gpu0_processes, gpu0_mig, ...
     with nvml.kept_open():
         gpus = nvml.gpus_in_use()
-        gpu_facts = _gpu_facts(gpus)
+        for index, (gpu, whole) in enumerate(zip(gpus, nvml.gpus(), strict=True)):
+            signs = nvml.sharing(whole.uuid) if whole.uuid else {}
+            if gpu.uuid and gpu.uuid != whole.uuid:  # processes are those of the slice in use
+                signs["processes"] = nvml.process_count(gpu.uuid)
+            if "mps_daemon" in mps:  # the next program will go through it
+                signs["mps"] = True
+            shared |= {f"gpu{index}_{sign}": value for sign, value in signs.items()}
+    info = fields_of(root / "proc/cpuinfo", separator=":")
+    name, arm = info.get("model name"), (info.get("CPU implementer", ""), info.get("CPU part", ""))
+    if not name and not all(arm):
+        name = info.get("cpu model") or info.get("Hardware")
+    elif not name:
+        name = _ARM_PARTS.get(arm, f"ARM implementer {arm[0]} part {arm[1]}")
+    board = {
+        "board": text_of(root / "proc/device-tree/model"),
+        "l4t": text_of(root / "etc/nv_tegra_release"),
+        "nvpmodel": text_of(root / "var/lib/nvpmodel/status"),
+    }
+    load = None
+    with suppress(AttributeError, OSError):
+        load = os.getloadavg()
     cpu = root / "sys/devices/system/cpu"
     smt, no_turbo = number_of(cpu / "smt/active"), number_of(cpu / "intel_pstate/no_turbo")
     boost = number_of(cpu / "cpufreq/boost") if no_turbo is None else int(no_turbo == 0)
@@ -94,25 +103,24 @@ def read_environment(
         "smt": None if smt is None else smt == 1,
         "container": container(root=root),
         "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
-        **mps_settings(),
+        **mps,
         "variables": text_from_variables(os.environ),
-        **_board(root),
+        **{key: text.splitlines()[0] for key, text in board.items() if text},
     }
     release = fields_of(root / "etc/os-release", separator="=")
     release = release or fields_of(root / "usr/lib/os-release", separator="=")
     system = release.get("PRETTY_NAME", "").strip("\"'")
-    info = fields_of(root / "proc/cpuinfo", separator=":")
     kernel = f"{platform.system()} {platform.release()} {platform.machine()}"
     return Environment(
         host=platform.node() or "unknown",
         os=f"{system}, {kernel}" if system else kernel,
         python=platform.python_version(),
-        cpu=_cpu_model(info),
+        cpu=name,
         cpu_cores=os.cpu_count(),
         cpu_physical_cores=len(set(_per_cpu(root, "topology/thread_siblings_list"))) or None,
         cpu_governor=", ".join(sorted(set(_per_cpu(root, "cpufreq/scaling_governor")))) or None,
         virtual_machine=_virtual_machine(info, root),
-        load_before=_load(),
+        load_before=load,
         memory_bytes=memory_bytes("MemTotal", root=root),
         memory_available_bytes=memory_bytes("MemAvailable", root=root),
         gpus=gpus,
@@ -120,28 +128,12 @@ def read_environment(
         git_commit=commit_of(folder),
         command=command,
         machine=label,
-        extra={**_known(facts), **gpu_facts},
+        extra=_known({**facts, **shared}),
     )
 
 
 def _known(facts: Mapping[str, Scalar]) -> dict[str, Scalar]:
     return {name: value for name, value in facts.items() if value is not None}
-
-
-def _load() -> tuple[float, float, float] | None:
-    try:
-        return os.getloadavg()
-    except (AttributeError, OSError):
-        return None
-
-
-def _cpu_model(info: Mapping[str, str]) -> str | None:
-    if info.get("model name"):
-        return info["model name"]
-    implementer, part = info.get("CPU implementer"), info.get("CPU part")
-    if implementer is None or part is None:
-        return info.get("cpu model") or info.get("Hardware")
-    return _ARM_PARTS.get((implementer, part), f"ARM implementer {implementer} part {part}")
 
 
 def _per_cpu(root: Path, name: str) -> list[str]:
@@ -157,7 +149,10 @@ def _per_cpu(root: Path, name: str) -> list[str]:
 def _virtual_machine(info: Mapping[str, str], root: Path) -> bool | None:
     if "flags" in info:
         return "hypervisor" in info["flags"].split()
-    signs = [text for place in _VIRTUAL_SIGNS if (text := text_of(root / place))]
+    dmi = "sys/class/dmi/id"
+    places = ("sys/hypervisor/type", f"{dmi}/sys_vendor", f"{dmi}/product_name",
+              "proc/device-tree/compatible")  # fmt: skip
+    signs = [text for place in places if (text := text_of(root / place))]
     if any(_VIRTUAL.search(sign) for sign in signs):
         return True
     return False if signs else None
@@ -169,25 +164,16 @@ def container(*, root: Path) -> bool | None:
     # Path.exists raises where a folder may not be entered, up to Python 3.11.
     if any(os.path.exists(root / mark) for mark in marks):  # noqa: PTH110
         return True
-    if _CONTAINER.search(text_of(root / "proc/1/cgroup") or ""):
+    group = text_of(root / "proc/1/cgroup") or ""
+    if re.search(r"docker|kubepods|containerd|libpod|lxc", group):
         return True
-    return False if text_of(root / "proc/1/comm") in _PLAIN_FIRST_PROCESSES else None
+    return False if text_of(root / "proc/1/comm") in ("systemd", "init", "launchd") else None
 
 
 def memory_bytes(key: str, *, root: Path) -> int | None:
     """Return one line of the kernel's memory table: ``MemTotal``, ``MemAvailable``."""
     words = fields_of(root / "proc/meminfo", separator=":").get(key, "").split()
     return int(words[0]) * 1024 if words and words[0].isdecimal() else None
-
-
-def _board(root: Path) -> dict[str, Scalar]:
-    """Return what an embedded board says of itself: model, L4T release, power mode."""
-    found = {
-        "board": text_of(root / "proc/device-tree/model"),
-        "l4t": text_of(root / "etc/nv_tegra_release"),
-        "nvpmodel": text_of(root / "var/lib/nvpmodel/status"),
-    }
-    return {name: text.splitlines()[0] for name, text in found.items() if text}
 
 
 def fastest_core(allowed: Collection[int], *, root: Path = CPUS) -> int:
@@ -227,22 +213,6 @@ def mps_settings() -> dict[str, Scalar]:
     )
 
 
-def _gpu_facts(gpus: tuple[Gpu, ...]) -> dict[str, Scalar]:
-    """Return signs that a GPU is shared, as ``gpu0_processes``, ``gpu0_utilisation``, ``gpu0_mig``.
-
-    Modes are those of the whole GPU; processes are those of the slice in use.
-    """
-    facts: dict[str, Scalar] = {}
-    daemon = "mps_daemon" in mps_settings()  # the next program will go through it
-    for index, (gpu, whole) in enumerate(zip(gpus, nvml.gpus(), strict=True)):
-        signs = nvml.sharing(whole.uuid) if whole.uuid else {}
-        if gpu.uuid and gpu.uuid != whole.uuid:
-            signs = {**signs, "processes": nvml.process_count(gpu.uuid)}
-        signs = {**signs, "mps": True} if daemon else signs
-        facts |= {f"gpu{index}_{sign}": each for sign, each in signs.items() if each is not None}
-    return facts
-
-
 class CpuCounters(Value, frozen=True, kw_only=True):
     """Counters that only grow, at one moment; what cannot be read is ``None``."""
 
@@ -258,13 +228,26 @@ class CpuCounters(Value, frozen=True, kw_only=True):
 
 def read_counters(*, root: Path = ROOT) -> CpuCounters:
     """Read the machine's counters, in less than a millisecond."""
-    ticks = _cpu_ticks(root)
+    # User, nice, system, idle, iowait, irq, softirq and steal; guest time, which follows, is
+    # contained in user and nice already.
+    line = (text_of(root / "proc/stat") or "").partition("\n")[0].split()[:9]
+    known = len(line) == 9 and line[0] == "cpu" and all(value.isdecimal() for value in line[1:])
+    ticks = [int(value) for value in line[1:]] if known else []
+    waited = re.search(r"^some .*?\btotal=(\d+)", text_of(root / "proc/pressure/cpu") or "", re.M)
+    # This process's control group and all above it, in version 2 of the hierarchy. Inside a
+    # container the path may be the one the host sees, which does not exist here; the folders
+    # above it do, and they hold the container's own limits.
+    path = fields_of(root / "proc/self/cgroup", separator="::").get("0", "")
+    parts = [part for part in path.split("/") if part and part != ".."]
+    groups = [root.joinpath("sys/fs/cgroup", *parts[:n]) for n in range(len(parts), -1, -1)]
+    stats = [fields_of(group / "cpu.stat").get("throttled_usec") for group in groups if path]
+    throttled = [number for stat in stats if (number := integer_from_text(stat)) is not None]
     return CpuCounters(
         at_s=time.monotonic(),
         cpu_total_ticks=sum(ticks) if ticks else None,
         cpu_steal_ticks=ticks[7] if ticks else None,
-        pressure_us=integer_from_text(_pressure(root).get("total")),
-        throttled_us=_throttled_us(root),
+        pressure_us=int(waited[1]) if waited else None,
+        throttled_us=sum(throttled) if throttled else None,
     )
 
 
@@ -293,43 +276,10 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
 
 
-def _cpu_ticks(root: Path) -> tuple[int, ...] | None:
-    """Return user, nice, system, idle, iowait, irq, softirq and steal ticks of all processors."""
-    line = (text_of(root / "proc/stat") or "").partition("\n")[0].split()
-    # Guest time follows, and is contained in user and nice already.
-    values = line[1:9]
-    if len(values) < 8 or line[0] != "cpu" or not all(value.isdecimal() for value in values):
-        return None
-    return tuple(int(value) for value in values)
-
-
-def _pressure(root: Path) -> dict[str, str]:
-    line = re.search(r"^some (.*)$", text_of(root / "proc/pressure/cpu") or "", re.MULTILINE)
-    return dict(re.findall(r"(\w+)=(\S+)", line[1])) if line else {}
-
-
-def _throttled_us(root: Path) -> int | None:
-    stats = (fields_of(folder / "cpu.stat").get("throttled_usec") for folder in _groups(root))
-    found = [number for stat in stats if (number := integer_from_text(stat)) is not None]
-    return sum(found) if found else None
-
-
-def _groups(root: Path) -> list[Path]:
-    """List this process's control group and all above it, in version 2 of the hierarchy.
-
-    Inside a container the path may be the one the host sees, which does not exist here; the
-    folders above it do, and they hold the container's own limits.
-    """
-    path = fields_of(root / "proc/self/cgroup", separator="::").get("0", "")
-    parts = [part for part in path.split("/") if part and part != ".."]
-    base = root / "sys/fs/cgroup"
-    return [base.joinpath(*parts[:depth]) for depth in range(len(parts), -1, -1)] if path else []
-
-
 def library_versions(names: Iterable[str] = LIBRARIES) -> dict[str, str]:
     """Return the version of each library that is installed, from its metadata; none is imported.
 
-    A library is always found under the name it was asked by. Where another distribution provides
+    A library is always found under the given name. Where another distribution provides
     it (``onnxruntime-gpu``, ``tensorrt-cu12``), that one is listed beside it under its own name.
     """
     found: dict[str, str] = {}
@@ -359,34 +309,7 @@ def distribution_versions(library: str) -> dict[str, str]:
     return found
 
 
-_DEEPEST_LINK = 8
-_COMMIT = re.compile(r"[0-9a-f]{40,64}")
-
-
 def commit_of(folder: Path) -> str | None:
-    """Return the commit checked out in the repository around a folder, if there is one.
-
-    Whether files differ from that commit is not checked: that takes git's own index walk.
-    """
-    try:
-        start = folder.resolve()
-    except (OSError, RuntimeError):
-        return None
-    for place in (start, *start.parents):
-        link = text_of(place / ".git") or ""
-        linked = link.startswith("gitdir:")  # a worktree or a submodule
-        git = place / link[7:].strip() if linked else place / ".git"
-        value = text_of(git / "HEAD")
-        if value is not None or linked:
-            break
-    common = git / (text_of(git / "commondir") or "")  # branches of a worktree are there
-    lines = (text_of(common / "packed-refs") or "").splitlines()
-    packed = {name.strip(): commit for commit, _, name in (each.partition(" ") for each in lines)}
-    for _ in range(_DEEPEST_LINK):
-        if value is None or not value.startswith("ref:"):
-            break
-        name = value[4:].strip()
-        if ".." in name or name.startswith("/"):
-            return None
-        value = text_of(git / name) or text_of(common / name) or packed.get(name)
-    return value if value and _COMMIT.fullmatch(value) else None
+    """Return the commit checked out in the repository around a folder, if there is one."""
+    value = program_output("git", "-C", str(folder), "rev-parse", "--verify", "-q", "HEAD").strip()
+    return value if re.fullmatch(r"[0-9a-f]{40,64}", value) else None

@@ -23,7 +23,6 @@ SLOT_VARIABLE = "TRTBENCH_CPU_SLOT"
 """Set where several CPU runs share this machine on purpose: each slot has its own lock."""
 
 _RUNNING = ("Compute", "Graphics", "MPSCompute")
-_CUDA = re.compile(r"cuda(?::(\d+))?")
 _REASONS = {
     "NVMLError_LibraryNotFound": "no NVIDIA driver is installed (libnvidia-ml is not found)",
     "NVMLError_DriverNotLoaded": "the NVIDIA driver is installed but not loaded",
@@ -45,30 +44,33 @@ def _pynvml() -> ModuleType:
 @contextmanager
 def _session() -> Iterator[ModuleType]:
     try:
-        door = _pynvml()
+        library = _pynvml()
     except Exception as problem:
         raise _NoNvml(f"nvidia-ml-py cannot be imported: {problem}") from None
     try:
-        door.nvmlInit()
+        library.nvmlInit()
     except Exception as problem:  # NVML's classes carry the code in their name
         name = type(problem).__name__
         raise _NoNvml(_REASONS.get(name, f"NVML does not start: {problem} ({name})")) from None
     try:
-        yield door
+        yield library
     finally:
-        _call(door, "nvmlShutdown")
+        _call(library, "nvmlShutdown")
 
 
-def _call(door: ModuleType, name: str, *arguments: object) -> Any:
+def _call(library: ModuleType, name: str, *arguments: object) -> Any:
     """Call a function by name; ``None`` for any refusal, or where nvidia-ml-py lacks it."""
     try:
-        return getattr(door, name)(*arguments)
+        return getattr(library, name)(*arguments)
     except Exception:
         return None
 
 
-def _asker(door: ModuleType, handle: object) -> Callable[..., Any]:
-    return lambda name, *arguments: _call(door, name, handle, *arguments)
+def _asker(library: ModuleType, handle: object) -> Callable[..., Any]:
+    """Bind the calls about one device; without a handle all are refused."""
+    if handle is None:
+        return lambda *_: None
+    return lambda name, *arguments: _call(library, name, handle, *arguments)
 
 
 @contextmanager
@@ -83,8 +85,8 @@ def kept_open() -> Iterator[None]:
 def nvml_problem() -> str | None:
     """Return why no GPU can be seen; ``None`` when at least one can."""
     try:
-        with _session() as door:
-            count = _call(door, "nvmlDeviceGetCount")
+        with _session() as library:
+            count = _call(library, "nvmlDeviceGetCount")
     except _NoNvml as problem:
         return str(problem)
     return None if count else "the NVIDIA driver answers, and lists no GPU"
@@ -92,49 +94,45 @@ def nvml_problem() -> str | None:
 
 def gpus() -> tuple[Gpu, ...]:
     """Return the GPUs NVML lists, in its order; empty when there is none (see `nvml_problem`)."""
-    with suppress(_NoNvml), _session() as door:
-        count = _call(door, "nvmlDeviceGetCount") or 0
-        return tuple(_gpu(door, index) for index in range(count))
-    return ()
-
-
-def _gpu(door: ModuleType, index: int) -> Gpu:
-    handle = _call(door, "nvmlDeviceGetHandleByIndex", index)
-    driver = _text(_call(door, "nvmlSystemGetDriverVersion"))
-    version = _call(door, "nvmlSystemGetCudaDriverVersion_v2")  # 12040 for 12.4
-    cuda = f"{version // 1000}.{version % 1000 // 10}" if version else None
-    if handle is None:
-        return Gpu(name=f"GPU {index}", driver=driver, cuda=cuda)
-    ask = _asker(door, handle)
-    capability = ask("nvmlDeviceGetCudaComputeCapability")
-    return Gpu(
-        name=_text(ask("nvmlDeviceGetName")) or f"GPU {index}",
-        uuid=_text(ask("nvmlDeviceGetUUID")),
-        driver=driver,
-        cuda=cuda,
-        compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
-        memory_bytes=_memory(ask),
-        sm_clock_hz=scaled(ask("nvmlDeviceGetClockInfo", CLOCK_SM), MHZ),
-        sm_clock_max_hz=scaled(ask("nvmlDeviceGetMaxClockInfo", CLOCK_SM), MHZ),
-        memory_clock_hz=scaled(ask("nvmlDeviceGetClockInfo", CLOCK_MEMORY), MHZ),
-        power_limit_w=scaled(ask("nvmlDeviceGetEnforcedPowerLimit"), 1e-3),
-        temperature_c=scaled(ask("nvmlDeviceGetTemperature", TEMPERATURE_GPU), 1.0),
-        persistence=_flag(ask("nvmlDeviceGetPersistenceMode")),
-        ecc=_flag(_first(ask("nvmlDeviceGetEccMode"))),
-    )
+    found = []
+    with suppress(_NoNvml), _session() as library:
+        driver = _text(_call(library, "nvmlSystemGetDriverVersion"))
+        version = _call(library, "nvmlSystemGetCudaDriverVersion_v2")  # 12040 for 12.4
+        cuda = f"{version // 1000}.{version % 1000 // 10}" if version else None
+        for index in range(_call(library, "nvmlDeviceGetCount") or 0):
+            ask = _asker(library, _call(library, "nvmlDeviceGetHandleByIndex", index))
+            capability = ask("nvmlDeviceGetCudaComputeCapability")
+            found.append(
+                Gpu(
+                    name=_text(ask("nvmlDeviceGetName")) or f"GPU {index}",
+                    uuid=_text(ask("nvmlDeviceGetUUID")),
+                    driver=driver,
+                    cuda=cuda,
+                    compute_capability=".".join(map(str, capability)) if capability else None,
+                    memory_bytes=_memory(ask),
+                    sm_clock_hz=scaled(ask("nvmlDeviceGetClockInfo", CLOCK_SM), MHZ),
+                    sm_clock_max_hz=scaled(ask("nvmlDeviceGetMaxClockInfo", CLOCK_SM), MHZ),
+                    memory_clock_hz=scaled(ask("nvmlDeviceGetClockInfo", CLOCK_MEMORY), MHZ),
+                    power_limit_w=scaled(ask("nvmlDeviceGetEnforcedPowerLimit"), 1e-3),
+                    temperature_c=scaled(ask("nvmlDeviceGetTemperature", TEMPERATURE_GPU), 1.0),
+                    persistence=_flag(ask("nvmlDeviceGetPersistenceMode")),
+                    ecc=_flag(_first(ask("nvmlDeviceGetEccMode"))),
+                )
+            )
+    return tuple(found)
 
 
 def slices(index: int) -> tuple[Gpu, ...]:
     """Return the MIG slices of a GPU, in NVML's order; empty where it is not divided."""
     found = []
-    with suppress(_NoNvml), _session() as door:
-        handle = _call(door, "nvmlDeviceGetHandleByIndex", index)
-        if not _first(_call(door, "nvmlDeviceGetMigMode", handle)):
+    with suppress(_NoNvml), _session() as library:
+        handle = _call(library, "nvmlDeviceGetHandleByIndex", index)
+        if not _first(_call(library, "nvmlDeviceGetMigMode", handle)):
             return ()
-        for number in range(_call(door, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
-            part = _call(door, "nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
+        for number in range(_call(library, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
+            part = _call(library, "nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
             if part is not None:
-                ask = _asker(door, part)
+                ask = _asker(library, part)
                 name = _text(ask("nvmlDeviceGetName")) or "MIG slice"
                 uuid = _text(ask("nvmlDeviceGetUUID"))
                 found.append(Gpu(name=name, uuid=uuid, memory_bytes=_memory(ask)))
@@ -143,11 +141,11 @@ def slices(index: int) -> tuple[Gpu, ...]:
 
 def process_count(uuid: str) -> int | None:
     """Return how many processes use a GPU, this one included; ``None`` when NVML does not say."""
-    with suppress(_NoNvml), _session() as door:
-        handle = _call(door, "nvmlDeviceGetHandleByUUID", uuid)
+    with suppress(_NoNvml), _session() as library:
+        handle = _call(library, "nvmlDeviceGetHandleByUUID", uuid)
         if handle is not None:
             calls = (f"nvmlDeviceGet{kind}RunningProcesses" for kind in _RUNNING)
-            lists = [_call(door, name, handle) for name in calls]
+            lists = [_call(library, name, handle) for name in calls]
             if any(listed is not None for listed in lists):
                 return len({item.pid for listed in lists for item in listed or ()})
     return None
@@ -159,11 +157,11 @@ def sharing(uuid: str) -> dict[str, Scalar]:
     Keys: ``processes`` (a count), ``utilisation`` (a fraction), ``display``, ``mig``, ``mps``,
     ``exclusive`` (compute mode allows one process).
     """
-    with suppress(_NoNvml), _session() as door:
-        handle = _call(door, "nvmlDeviceGetHandleByUUID", uuid)
+    with suppress(_NoNvml), _session() as library:
+        handle = _call(library, "nvmlDeviceGetHandleByUUID", uuid)
         if handle is None:
             return {}
-        ask = _asker(door, handle)
+        ask = _asker(library, handle)
         rates = ask("nvmlDeviceGetUtilizationRates")
         mode = ask("nvmlDeviceGetComputeMode")
         signs: dict[str, Scalar] = {
@@ -188,8 +186,8 @@ class Refusal(NamedTuple):
 class Device:
     """One GPU with NVML kept open; a question that is refused once is not asked again."""
 
-    def __init__(self, door: ModuleType, handle: object, part: object = None) -> None:
-        self._door, self._handle = door, handle
+    def __init__(self, library: ModuleType, handle: object, part: object = None) -> None:
+        self._library, self._handle = library, handle
         self._part = handle if part is None else part
         self._refused: set[tuple[object, ...]] = set()
 
@@ -198,18 +196,18 @@ class Device:
         key = (name, *(argument for argument in arguments if isinstance(argument, int)))
         if key in self._refused:
             return None
-        answer = _call(self._door, name, self._handle, *arguments)
+        answer = _call(self._library, name, self._handle, *arguments)
         if answer is None:
             self._refused.add(key)
         return answer
 
     def ask_part(self, name: str) -> Any:
         """Ask the slice in use for what slices have of their own: memory, processes."""
-        return _call(self._door, name, self._part)
+        return _call(self._library, name, self._part)
 
     def command(self, name: str, *arguments: object) -> Refusal | None:
         """Have the device do something; returns the reason when it does not."""
-        function = getattr(self._door, name, None)
+        function = getattr(self._library, name, None)
         if function is None:
             return Refusal(f"nvidia-ml-py has no {name}")
         try:
@@ -229,10 +227,10 @@ def opened(index: int, *, part: str | None = None) -> Iterator[Device | None]:
     with ExitStack() as stack:
         found = None
         with suppress(_NoNvml):
-            door = stack.enter_context(_session())
-            handle = _call(door, "nvmlDeviceGetHandleByIndex", index)
-            own = None if part is None else _call(door, "nvmlDeviceGetHandleByUUID", part)
-            found = None if handle is None else Device(door, handle, own)
+            library = stack.enter_context(_session())
+            handle = _call(library, "nvmlDeviceGetHandleByIndex", index)
+            own = None if part is None else _call(library, "nvmlDeviceGetHandleByUUID", part)
+            found = None if handle is None else Device(library, handle, own)
         yield found
 
 
@@ -266,11 +264,7 @@ def lock_name(device: str) -> str:
         slot = os.environ.get(SLOT_VARIABLE, "0")
         return device if slot == "0" else f"cpu-{slot}"
     seen = _visible(device)
-    if seen is None:
-        return device
-    name, _, gpu = seen
-    own = gpu.uuid if gpu is not None else None
-    return own or (f"cuda:{name}" if name.isdecimal() else name)
+    return gpu_uuid(device) or (f"cuda:{seen[0]}" if seen else device)
 
 
 def gpu_uuid(device: str) -> str | None:
@@ -283,7 +277,7 @@ def gpu_uuid(device: str) -> str | None:
 
 
 def _visible(device: str) -> tuple[str, int | None, Gpu | None] | None:
-    match, seen = _CUDA.fullmatch(device), _seen()
+    match, seen = re.fullmatch(r"cuda(?::(\d+))?", device), _seen()
     number = int(match[1] or 0) if match else len(seen)
     return seen[number] if number < len(seen) else None
 
@@ -293,7 +287,7 @@ def _seen() -> list[tuple[str, int | None, Gpu | None]]:
 
     CUDA takes an index, a UUID or the beginning of one; of a divided GPU the first slice.
     """
-    known = list(zip(gpus(), devices(), strict=True))
+    known = devices()
     listed = os.environ.get("CUDA_VISIBLE_DEVICES")
     words = map(str, range(len(known))) if listed is None else map(str.strip, listed.split(","))
     found: list[tuple[str, int | None, Gpu | None]] = []
@@ -312,23 +306,17 @@ def _seen() -> list[tuple[str, int | None, Gpu | None]]:
     return found
 
 
-def devices() -> list[tuple[Gpu, ...]]:
-    """Return for each GPU what CUDA can open of it: itself, or its MIG slices."""
-    return [slices(index) or (gpu,) for index, gpu in enumerate(gpus())]
+def devices() -> list[tuple[Gpu, tuple[Gpu, ...]]]:
+    """Return each GPU and what CUDA can open of it: itself, or its MIG slices."""
+    return [(gpu, slices(index) or (gpu,)) for index, gpu in enumerate(gpus())]
 
 
 def gpus_in_use() -> tuple[Gpu, ...]:
-    """Return the GPUs in NVML's order; a divided one by its slice that is seen here.
-
-    That is the slice that ``CUDA_VISIBLE_DEVICES`` lists, or the first.
-    """
+    """Return the GPUs in NVML's order; a divided one by its slice that is seen here."""
     listed = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     words = tuple(word.strip() for word in listed if word.strip().startswith("MIG-"))
     found = []
-    for whole, parts in zip(gpus(), devices(), strict=True):
-        if parts == (whole,):
-            found.append(whole)
-            continue
+    for whole, parts in devices():
         seen = [each for each in parts if words and (each.uuid or "").startswith(words)]
         part = (seen or parts)[0]
         found.append(whole.having(name=part.name, uuid=part.uuid, memory_bytes=part.memory_bytes))
@@ -337,9 +325,7 @@ def gpus_in_use() -> tuple[Gpu, ...]:
 
 def gpu_in_use() -> Gpu | None:
     """Return the GPU, or the slice of one, that is ``cuda:0`` here."""
-    if not _seen():
-        return None
-    seen, place = gpus_in_use(), visible_index(0)
+    seen, place = gpus_in_use() if _seen() else (), visible_index(0)
     return seen[place] if place < len(seen) else None
 
 

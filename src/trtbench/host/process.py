@@ -26,20 +26,10 @@ from trtbench.core.errors import UnavailableError
 from trtbench.core.safety import at_home, mask, mask_words
 from trtbench.host.files import temporary_folder
 
-GRACE_S = 2.0
-"""How long a child may take to end after SIGTERM before it is killed."""
-POLL_S = 0.2
-"""How often to look for a child's end where the kernel cannot wake us."""
-LOG_POLL_S = 0.25
-"""How often the log of a running program is read: rarely, because it is measuring."""
-HELP_S = 60.0
-"""A program on a cold disk needs seconds to print its help; longer is a hang."""
+GRACE_S = 2.0  # how long a child may take to end after SIGTERM before it is killed
 TRTEXEC_FOLDERS = (Path("/usr/src/tensorrt/bin"), Path("/opt/tensorrt/bin"))
 """Where NVIDIA's packages and containers install trtexec, outside the search path."""
 INSTALL = "sudo apt install libnvinfer-bin, or --opt binary=PATH, or -r tensorrt"
-
-_PR_SET_PDEATHSIG = 1
-_EVENT_BYTES = 65536
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +46,7 @@ class Child:
     """A started process: output appended to a log, lines received over a pipe.
 
     ``{events}`` in an argument becomes the number of the descriptor on which the child may write
-    lines; each goes to ``on_line``.
+    lines; each goes to ``on_line``. After ``last_line`` its results are there, however it ends.
     """
 
     def __init__(
@@ -70,8 +60,10 @@ class Child:
         own_group: bool = True,
         pass_fds: Sequence[int] = (),
         on_line: Callable[[str], None] | None = None,
+        last_line: str | None = None,
     ) -> None:
-        self._on_line, self._own_group = on_line, own_group
+        self._on_line, self._own_group, self._last_line = on_line, own_group, last_line
+        self._has_finished = False
         self._rest = b""
         self._started = time.monotonic()
         self._events, write_end = os.pipe()
@@ -113,12 +105,13 @@ class Child:
         """Read what the child wrote; it may close its end of the pipe and go on."""
         if not self._talks or self._events not in ready:
             return
-        data = os.read(self._events, _EVENT_BYTES)
+        data = os.read(self._events, 65536)
         self._talks = bool(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
+        for line in (each.decode("utf-8", "replace") for each in lines):
+            self._has_finished |= line == self._last_line
             if self._on_line is not None:
-                self._on_line(line.decode("utf-8", "replace"))
+                self._on_line(line)
 
     def has_ended(self) -> bool:
         """Whether the process has ended; it is not reaped yet."""
@@ -130,8 +123,8 @@ class Child:
             return True
 
     def failed(self) -> bool:
-        """Whether it ended otherwise than with status 0."""
-        seen = self._look()
+        """Whether it ended otherwise than with status 0, and without its results."""
+        seen = None if self._has_finished else self._look()
         return seen is not None and (seen.si_code != os.CLD_EXITED or seen.si_status != 0)
 
     def _look(self) -> os.waitid_result | None:
@@ -191,7 +184,7 @@ def _child_setup(*, memory_bytes: int | None) -> Callable[[], None]:
 
     def setup() -> None:
         if prctl is not None:
-            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
             if os.getppid() != parent:  # died between fork and prctl
                 os._exit(1)
         if limits is not None:
@@ -233,6 +226,7 @@ def run_together(
     and are then ended.
     """
     deadline = time.monotonic() + timeout_s if timeout_s is not None else None
+    last_moment = None
     children: list[Child] = []
     late: list[Child] = []
     try:
@@ -240,44 +234,34 @@ def run_together(
             children.append(start())
         if on_started is not None:
             on_started()
-        late = _wait(children, deadline, tick_s, on_tick)
+        running = list(children)
+        while running:
+            now = time.monotonic()
+            if deadline is not None and now >= deadline:
+                late = running
+                break
+            if last_moment is not None and now >= last_moment:
+                break
+            limits = [end - now for end in (deadline, last_moment) if end is not None]
+            limits += [tick_s] if tick_s is not None else []
+            # Where the kernel cannot wake us, the end is looked for.
+            limits += [0.2] if not all(child.wakes for child in running) else []
+            watched = [each for child in running for each in child.watched()]
+            ready = select.select(watched, [], [], min(limits) if limits else None)[0]
+            if not ready and on_tick is not None:
+                on_tick()
+            for child in running:
+                child.hear(ready)
+            over = [child for child in running if child.has_ended()]
+            if last_moment is None and any(child.failed() for child in over):
+                last_moment = time.monotonic() + GRACE_S
+            running = [child for child in running if child not in over]
     finally:
         for child in children:
             if not child.has_ended():
                 child.end()
         exits = [child.close(timed_out=child in late) for child in children]
     return exits
-
-
-def _wait(
-    children: Sequence[Child],
-    deadline: float | None,
-    tick_s: float | None,
-    on_tick: Callable[[], None] | None,
-) -> list[Child]:
-    """Sleep until all have ended, or one failed; return those whose time was up."""
-    running = list(children)
-    last_moment = None
-    while running:
-        now = time.monotonic()
-        if deadline is not None and now >= deadline:
-            return running
-        if last_moment is not None and now >= last_moment:
-            return []
-        limits = [end - now for end in (deadline, last_moment) if end is not None]
-        limits += [tick_s] if tick_s is not None else []
-        limits += [POLL_S] if not all(child.wakes for child in running) else []
-        watched = [each for child in running for each in child.watched()]
-        ready = select.select(watched, [], [], min(limits) if limits else None)[0]
-        if not ready and on_tick is not None:
-            on_tick()
-        for child in running:
-            child.hear(ready)
-        over = [child for child in running if child.has_ended()]
-        if last_moment is None and any(child.failed() for child in over):
-            last_moment = time.monotonic() + GRACE_S
-        running = [child for child in running if child not in over]
-    return []
 
 
 @contextlib.contextmanager
@@ -336,10 +320,7 @@ def find_trtexec(*, folders: Sequence[Path] = TRTEXEC_FOLDERS) -> Path | None:
 
 
 def trtexec_binary(given: str | None) -> str:
-    """Return the trtexec to run: the one named, or the one that ``find_trtexec`` returns.
-
-    The name is kept as it was given, so that a command can be pasted.
-    """
+    """Return the trtexec to run: the one named, or the one that ``find_trtexec`` returns."""
     if given is not None:
         # A Path drops ./, and a bare name is looked up on the search path.
         found = shutil.which(str(at_home(given)) if given.startswith("~") else given)
@@ -360,8 +341,8 @@ def trtexec_missing() -> str | None:
     return None if find_trtexec() else "trtexec is not on PATH nor where NVIDIA's packages put it"
 
 
-def help_text(binary: str, *, timeout_s: float = HELP_S) -> str:
-    """Return what a program prints for ``--help``."""
+def help_text(binary: str, *, timeout_s: float = 60.0) -> str:
+    """Return what a program prints for ``--help``; from a cold disk that takes seconds."""
     with temporary_folder() as folder:
         log = folder / "help.txt"
         try:
@@ -383,10 +364,7 @@ def help_text(binary: str, *, timeout_s: float = HELP_S) -> str:
 def run_logged(
     command: Sequence[str], *, log: Path, on_text: Callable[[str], None] | None = None
 ) -> Exit:
-    """Run a program in this process's group; its log begins with the command.
-
-    ``on_text`` gets what the program has written since the last call.
-    """
+    """Run a program in this process's group; its log begins with the command."""
     with open(log, "a", encoding="utf-8") as file:
         file.write(f"# run by trtbench:\n{shlex.join(mask_words(command))}\n")
     seen = log.stat().st_size
@@ -400,8 +378,8 @@ def run_logged(
             seen += len(data)
             on_text(data.decode("utf-8", "replace"))
 
-    try:
-        end = run_process(command, log=log, own_group=False, tick_s=LOG_POLL_S, on_tick=look)
+    try:  # it reads rarely, because the program is measuring
+        end = run_process(command, log=log, own_group=False, tick_s=0.25, on_tick=look)
         look()
     except OSError as problem:
         raise UnavailableError(

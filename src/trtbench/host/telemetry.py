@@ -51,18 +51,10 @@ FIELDS = {
 }
 """Further counters of the same kind, by the numbers of NVML's fields."""
 ENERGY_PROBE_S = 0.6
-JETSON_INTERVAL_S = 0.1
-COLDEST_C = -40.0
-"""Boards work from here on; a sensor of a Jetson that is switched off reads -256."""
 
 _RUNNING = ("MPSCompute", "Compute")
-_REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
-
-_RAM = re.compile(r"\bRAM (\d+)/(\d+)MB")
 _GPU = re.compile(r"\bGR3D(?:_FREQ)? (?:(\d+)%)?(?:@\[?(\d+(?:,\d+)*)\]?)?")
 """Each part of a GPU has a clock, 0 when it is off; the load is not shown to every user."""
-_EMC = re.compile(r"\bEMC(?:_FREQ)? (?:(\d+)%)?(?:@(\d+))?")
-_TEMPERATURE = re.compile(r"\bgpu(?:-therm(?:al)?)?@(-?\d+(?:\.\d+)?)C", re.IGNORECASE)
 _RAIL = re.compile(
     r"(?<![\w@])(VDD\w*|VIN\w*|POM_5V_\w+|SYS5V|GPU|CPU|SOC|CV) "
     r"(-?\d+)(?:mW)?/-?\d+(?:mW)?(?![\w.])"
@@ -72,7 +64,6 @@ _WHOLE_BOARD = ("VDD_IN", "POM_5V_IN", "VIN")
 _BEHIND_OTHERS = ("VDDQ_VDD2_1V8AO",)
 """Rails fed from another one that is measured: at 5 V, from VIN_SYS_5V0 of an AGX Orin."""
 
-_JETSON = "on a Jetson sudo jetson_clocks does it, after sudo nvpmodel -m 0 for the highest"
 _NOT = "the clock was not locked"
 _FREE = "nvmlDeviceResetGpuLockedClocks"
 
@@ -161,17 +152,17 @@ class NvmlSource:
         return min((b - a for a, b in pairwise(changes)), default=None)
 
     def _reasons(self) -> int | None:
-        answers = (self._device.ask(name) for name in _REASONS)
-        return next((int(answer) for answer in answers if answer is not None), None)
+        for kind in ("Event", "Throttle"):  # the word of later and of earlier drivers
+            answer = self._device.ask(f"nvmlDeviceGetCurrentClocks{kind}Reasons")
+            if answer is not None:
+                return int(answer)
+        return None
 
     def _energy(self) -> float | None:
         return scaled(self._device.ask("nvmlDeviceGetTotalEnergyConsumption"), 1e-3)
 
     def process_memory(self) -> int | None:
-        """Return the memory of processes that came after the first look: the one measured.
-
-        Clients of MPS have their own list, and their server is none of them.
-        """
+        """Return the memory of processes that came after the first look: the one measured."""
         for kind in _RUNNING:
             mine = [size for pid, size in self._listed(kind) if pid not in self._others]
             known = [int(size) for size in mine if size is not None]
@@ -185,29 +176,10 @@ class NvmlSource:
 
 
 class TegraSource:
-    """tegrastats, of which the latest line is read."""
+    """The log of tegrastats, of which the latest line is read."""
 
-    def __init__(self, child: Child, log: Path) -> None:
-        self._child, self._log = child, log
-
-    @classmethod
-    @contextmanager
-    def opened(cls, *, command: str = "tegrastats") -> Iterator[TegraSource | None]:
-        """Start it and end it; ``None`` where it is not installed."""
-        program = shutil.which(command)
-        if program is None:
-            yield None
-            return
-        with temporary_folder() as folder:
-            log = folder / "lines.txt"
-            log.touch()
-            interval_ms = str(int(JETSON_INTERVAL_S * 1e3))
-            child = Child([program, "--interval", interval_ms], log=log)
-            try:
-                yield cls(child, log)
-            finally:
-                child.end()
-                child.close()
+    def __init__(self, log: Path) -> None:
+        self._log = log
 
     def sample(self, at_s: float) -> TelemetrySample:
         samples = (sample_from_line(line, at_s=at_s) for line in reversed(tail(self._log)))
@@ -220,11 +192,12 @@ class TegraSource:
 
 def sample_from_line(line: str, *, at_s: float) -> TelemetrySample | None:
     """Read one line of tegrastats, in the wordings of several JetPacks; ``None`` for others."""
-    memory, gpu = _RAM.search(line), _GPU.search(line)
+    memory, gpu = re.search(r"\bRAM (\d+)/(\d+)MB", line), _GPU.search(line)
     if memory is None and gpu is None:
         return None
-    temperature, emc = _TEMPERATURE.search(line), _EMC.search(line)
-    celsius = float(temperature[1]) if temperature else -math.inf
+    emc = re.search(r"\bEMC(?:_FREQ)? (?:(\d+)%)?(?:@(\d+))?", line)
+    heat = re.search(r"\bgpu(?:-therm(?:al)?)?@(-?\d+(?:\.\d+)?)C", line, re.IGNORECASE)
+    celsius = float(heat[1]) if heat else -math.inf
     rails = {match[1]: int(match[2]) * 1e-3 for match in _RAIL.finditer(line)}
     whole = next((rails[name] for name in _WHOLE_BOARD if name in rails), None)
     parts = [watts for name, watts in rails.items() if name not in _BEHIND_OTHERS]
@@ -236,12 +209,12 @@ def sample_from_line(line: str, *, at_s: float) -> TelemetrySample | None:
         sm_clock_hz=max(map(int, gpu[2].split(","))) * 1e6 if gpu and gpu[2] else None,
         memory_clock_hz=int(emc[2]) * 1e6 if emc and emc[2] else None,
         power_w=whole if whole is not None else sum(parts) if parts else None,
-        temperature_c=celsius if celsius >= COLDEST_C else None,
+        temperature_c=celsius if celsius >= -40.0 else None,  # one switched off reads -256
     )
 
 
 class Sampler:
-    """Looks at a device in its own thread, as often as asked, until it is stopped."""
+    """Looks at a device in its own thread, at an interval, until it is stopped."""
 
     def __init__(
         self,
@@ -283,8 +256,19 @@ class Sampler:
 def source_of(index: int) -> Iterator[TelemetrySource | None]:
     """Open what can be looked at: the GPU through NVML, a Jetson through its own programs."""
     if is_jetson():
-        with TegraSource.opened() as lines:
-            yield lines
+        program = shutil.which("tegrastats")
+        if program is None:
+            yield None
+            return
+        with temporary_folder() as folder:
+            log = folder / "lines.txt"
+            log.touch()
+            child = Child([program, "--interval", "100"], log=log)
+            try:
+                yield TegraSource(log)
+            finally:
+                child.end()
+                child.close()
         return
     with opened(index, part=slice_in_use(index)) as device:
         yield None if device is None else NvmlSource(device)
@@ -352,12 +336,10 @@ class Lock:
 
 @contextmanager
 def locked_clocks(index: int, wish: str, *, pinned: bool = False) -> Iterator[Lock]:
-    """Lock to ``base``, ``max`` or a number of megahertz, and unlock at the end in any case.
-
-    ``pinned`` says that the board holds its clocks already.
-    """
+    """Lock to ``base``, ``max`` or a number of megahertz, and unlock at the end in any case."""
     if is_jetson():
-        note = "the clock is held by jetson_clocks" if pinned else f"{_NOT}: {_JETSON}"
+        how = "sudo jetson_clocks does it, after sudo nvpmodel -m 0 for the highest"
+        note = "the clock is held by jetson_clocks" if pinned else f"{_NOT}: on a Jetson {how}"
         yield Lock(locked=pinned, note=note)
         return
     with ExitStack() as stack:

@@ -8,26 +8,45 @@ TensorRT calls objects of classes derived from its own (loggers, monitors, alloc
 made for the module in use. They keep plain values only and never raise: an exception would pass
 through native code. There is no error recorder: all errors reach the logger too, and a recorder
 written in Python crashes TensorRT-RTX 1.7 when a network is freed.
+
+The scales of a calibration cache are valid only for the same model, data, batch and algorithm,
+which are kept beside it in ``<cache>.json``. The CUDA driver alone says whether there is a GPU:
+TensorRT may crash instead of raising where the driver is missing.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib
+import struct
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal, Protocol
 
+import msgspec
+import numpy as np
+
+from trtbench.core.codec import json_from_value
 from trtbench.core.errors import UnavailableError, UsageError
 from trtbench.core.run import Scalar
-from trtbench.core.spec import Value
+from trtbench.core.samples import AnyArray
+from trtbench.core.spec import ModelRef, Value
+from trtbench.host.files import write_whole
 
 if TYPE_CHECKING:
-    from tensorrt import ICudaEngine, IHostMemory, ILogger, IProgressMonitor
-
+    from tensorrt import (
+        IBuilderConfig,
+        ICudaEngine,
+        IHostMemory,
+        IInt8Calibrator,
+        ILogger,
+        IProgressMonitor,
+    )
 
 Flavour = Literal["tensorrt", "tensorrt_rtx"]
 Version = tuple[int, ...]
@@ -54,16 +73,12 @@ TYPES = {
 }
 """TensorRT's name of a type: numpy's or ONNX's, and its bits."""
 
-ALWAYS: Version = (0,)
-END_OF_WEAK_TYPING: tuple[Version, Version] = ((10, 99), (1, 4, 99))
-"""Last TensorRT and last TensorRT-RTX that choose precisions themselves."""
-
-_WEAK_T, _WEAK_R = END_OF_WEAK_TYPING
-_NEVER: tuple[Version | None, Version | None] = (None, None)
-
 VersionSpan = tuple[Version | None, Version | None]
 """First and last version with a name; no last one: to this day; no first one: never."""
-
+ALWAYS: Version = (0,)
+_WEAK_T, _WEAK_R = (10, 99), (1, 4, 99)
+"""Last TensorRT and last TensorRT-RTX that choose precisions themselves."""
+_NEVER: VersionSpan = (None, None)
 SEEN: dict[str, tuple[VersionSpan, VersionSpan]] = {
     "BuilderFlag.FP16": ((ALWAYS, _WEAK_T), (ALWAYS, _WEAK_R)),
     "BuilderFlag.INT8": ((ALWAYS, _WEAK_T), (ALWAYS, _WEAK_R)),
@@ -134,9 +149,9 @@ class Abilities(Value, frozen=True, kw_only=True):
 
     @property
     def shares_profiles_on_request(self) -> bool:
-        """Whether several contexts can use one profile only when the builder was asked for it."""
-        asked = self.has("PreviewFeature.PROFILE_SHARING_0806")
-        return asked and version_numbers(self.version) < (10,)
+        """Whether several contexts can use one profile only when the builder was set to it."""
+        has = self.has("PreviewFeature.PROFILE_SHARING_0806")
+        return has and version_numbers(self.version) < (10,)
 
     @property
     def max_opset(self) -> int | None:
@@ -150,26 +165,27 @@ def load(flavour: Flavour) -> tuple[ModuleType, Abilities]:
     title = TITLES[flavour]
     try:
         trt = importlib.import_module(flavour)
-    except ImportError as problem:
+    except Exception as problem:  # libraries that do not fit raise whatever they like
         if isinstance(problem, ModuleNotFoundError) and problem.name == flavour:
             raise UnavailableError(f"{title} is not installed here", fix=INSTALL[flavour]) from None
         raise UnavailableError(
             f"{title} is installed and cannot be loaded",
-            facts={"reason": problem},
-            fix="put the folder of libnvinfer on LD_LIBRARY_PATH, or install again",
-        ) from None
-    except Exception as problem:  # libraries that do not fit raise whatever they like
-        raise UnavailableError(
-            f"{title} is installed and cannot be imported",
             facts={"reason": f"{type(problem).__name__}: {problem}"},
+            fix="put the folder of libnvinfer on LD_LIBRARY_PATH, or install again",
         ) from None
     return trt, abilities_of(trt, flavour=flavour)
 
 
 def abilities_of(trt: ModuleType, *, flavour: Flavour) -> Abilities:
     """Look at what a module can do."""
-    names = frozenset(name for name in SEEN if _found(trt, name))
-    return Abilities(flavour=flavour, version=str(trt.__version__), names=names)
+    names = set()
+    for name in SEEN:
+        found: object = trt
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is not None:
+            names.add(name)
+    return Abilities(flavour=flavour, version=str(trt.__version__), names=frozenset(names))
 
 
 def abilities_of_version(version: str, *, flavour: Flavour) -> Abilities:
@@ -189,14 +205,6 @@ def version_numbers(version: str) -> Version:
     if not parts:
         raise UsageError(f"{version!r} is not a TensorRT version", fix="write it like 10.9")
     return parts
-
-
-def _found(trt: object, name: str) -> bool:
-    for part in name.split("."):
-        trt = getattr(trt, part, None)
-        if trt is None:
-            return False
-    return True
 
 
 _KEPT: list[object] = []
@@ -245,14 +253,10 @@ def activation_bytes(engine: ICudaEngine) -> int | None:
     return None
 
 
-Progress = Callable[[float, str], None]
-
 LETTERS = {"INTERNAL_ERROR": "F", "ERROR": "E", "WARNING": "W", "INFO": "I", "VERBOSE": "V"}
 NOISE = ("cudaError 35", "catchCudaError", "CUDA initialization failure with error: 35")
 """Follows other errors on machines without a driver, and is hardly ever the cause."""
-
-MOST_KEPT = 200
-"""Errors kept in memory; the log has them all."""
+MOST_KEPT = 200  # errors in memory; the log has them all
 
 
 @dataclass
@@ -267,13 +271,7 @@ class Heard:
         return next(iter(telling or self.errors), None)
 
 
-def make_logger(
-    trt: ModuleType,
-    *,
-    path: Path,
-    heard: Heard,
-    verbose: bool,
-) -> ILogger:
+def make_logger(trt: ModuleType, *, path: Path, heard: Heard, verbose: bool) -> ILogger:
     """Make a logger that writes a file in the manner of trtexec's log."""
     file = open(path, "a", encoding="utf-8", errors="replace", buffering=1)  # noqa: SIM115
 
@@ -297,7 +295,7 @@ def make_logger(
 
 
 def make_monitor(
-    trt: ModuleType, *, tell: Progress, cancelled: Callable[[], bool]
+    trt: ModuleType, *, report: Callable[[float, str], None], cancelled: Callable[[], bool]
 ) -> IProgressMonitor:
     """Make a progress monitor, which can also end the build; for versions that have one."""
     tree = PhaseTree()
@@ -311,12 +309,14 @@ def make_monitor(
 
         def step_complete(self, phase_name: str, step: int) -> bool:
             tree.step(phase_name, step)
-            _quietly(tell, tree.done(), phase_name)
+            with suppress(Exception):
+                report(tree.done(), phase_name)
             return not cancelled()
 
         def phase_finish(self, phase_name: str) -> None:
             tree.finish(phase_name)
-            _quietly(tell, tree.done(), phase_name)
+            with suppress(Exception):
+                report(tree.done(), phase_name)
 
     return Monitor()
 
@@ -344,13 +344,6 @@ def make_output_room(trt: ModuleType, *, address: int, size_bytes: int) -> Outpu
     return room
 
 
-def _quietly(tell: Progress, done: float, text: str) -> None:
-    try:
-        tell(done, text)
-    except Exception:
-        return
-
-
 class OutputRoom(Protocol):
     """Memory of an output, with the shape that the last query gave it."""
 
@@ -362,21 +355,21 @@ class PhaseTree:
 
     def __init__(self) -> None:
         self._phases: dict[str, list[float]] = {}
+        """Steps that are finished, and all of them."""
         self._parents: dict[str, str | None] = {}
         self._reached = 0.0
 
     def start(self, name: str, parent: str | None, steps: int) -> None:
-        self._phases[name] = [0.0, float(max(steps, 1))]
         self._parents[name] = parent if parent in self._phases else None
+        self._phases[name] = [0.0, float(max(steps, 1))]
 
     def step(self, name: str, step: int) -> None:
         if name in self._phases:
             self._phases[name][0] = min(step + 1.0, self._phases[name][1])
 
     def finish(self, name: str) -> None:
-        if self._phases.pop(name, None) is None:
-            return
-        if self._parents.pop(name, None) is None and not self._phases:
+        known = self._phases.pop(name, None) is not None
+        if known and self._parents[name] is None and not self._phases:
             self._reached = 1.0
 
     def done(self) -> float:
@@ -391,3 +384,221 @@ class PhaseTree:
         inner = [each for each in self._phases if self._parents[each] == name]
         within = max((self._part(each) for each in inner), default=0.0)
         return (finished + within * (finished < steps)) / steps
+
+
+DRIVER = "libcuda.so.1"
+BASES = {"entropy2": "IInt8EntropyCalibrator2", "minmax": "IInt8MinMaxCalibrator"}
+_HEADER = struct.Struct("<4sIQQ")
+"""How timing caches of TensorRT 8.6 begin: ``ptrt``, two numbers, and the bytes that follow."""
+
+
+def driver_problem(*, library: str = DRIVER) -> str | None:
+    """Why nothing can be built on a GPU here; ``None`` when there is one."""
+    try:
+        driver = ctypes.CDLL(library)
+    except OSError:
+        return "there is no NVIDIA driver (libcuda.so.1 is not found)"
+    if status := driver.cuInit(0):
+        return f"the NVIDIA driver does not start: {_error_name(driver, status)}"
+    count = ctypes.c_int()
+    if driver.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
+        return "the NVIDIA driver lists no GPU"
+    return None
+
+
+def _error_name(driver: ctypes.CDLL, status: int) -> str:
+    text = ctypes.c_char_p()
+    if driver.cuGetErrorName(status, ctypes.byref(text)) or not text.value:
+        return f"error {status}"
+    return text.value.decode("ascii", "replace")
+
+
+class DeviceArray:
+    """Memory on the GPU that holds one array, in the primary context, which TensorRT uses too."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._driver = ctypes.CDLL(DRIVER)
+        self._use_context()
+        pointer = ctypes.c_uint64()
+        self._call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size_bytes))
+        self.pointer = int(pointer.value)
+        self.size_bytes = size_bytes
+
+    def fill(self, values: AnyArray) -> None:
+        """Copy an array of the same size from the host."""
+        values = np.ascontiguousarray(values)
+        if values.nbytes != self.size_bytes:
+            raise ValueError(f"{values.nbytes} bytes do not fill {self.size_bytes}")
+        source = values.ctypes.data_as(ctypes.c_void_p)
+        target, size = ctypes.c_uint64(self.pointer), ctypes.c_size_t(values.nbytes)
+        self._use_context()
+        self._call("cuMemcpyHtoD_v2", target, source, size)
+
+    def _use_context(self) -> None:
+        self._call("cuInit", 0)  # callers may be any thread
+        context = ctypes.c_void_p()
+        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+        self._call("cuCtxSetCurrent", context)
+
+    def _call(self, name: str, *arguments: object) -> None:
+        if status := getattr(self._driver, name)(*arguments):
+            raise UnavailableError(
+                "memory on the GPU cannot be used",
+                facts={"call": name, "reason": _error_name(self._driver, status)},
+            )
+
+
+class CacheKey(Value, frozen=True, kw_only=True):
+    """What scales depend on."""
+
+    model: str
+    """sha256 of the ONNX file."""
+    data: str
+    """sha256 of the arrays as they are fed."""
+    batch: int
+    algorithm: str
+    tensorrt: str
+    prepared: dict[str, Scalar] = {}
+    """How a task prepared the images that the arrays were made of."""
+
+
+class ScaleCache:
+    """A file of scales that is used only when its key is the one of this build."""
+
+    def __init__(self, path: Path, *, key: CacheKey | None) -> None:
+        self.path, self.key = path, key
+        self.used = False
+        self._beside = path.with_name(f"{path.name}.json")
+
+    def read(self) -> bytes | None:
+        """The scales; ``None`` when they were made from something else, or of unknown origin."""
+        if not self.path.is_file() or (self.key is not None and self.made_from() != self.key):
+            return None
+        self.used = True
+        return self.path.read_bytes()
+
+    def made_from(self) -> CacheKey | None:
+        try:
+            return msgspec.json.decode(self._beside.read_bytes(), type=CacheKey)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def write(self, data: bytes) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(self.path, data)
+        write_whole(self._beside, json_from_value(self.key))
+
+
+def preparation_of_scales(path: Path, model: ModelRef) -> dict[str, Scalar]:
+    """How the images were prepared that a cache comes from; another model's is refused."""
+    made = ScaleCache(path, key=None).made_from()
+    if made is not None and model.sha256 is not None and made.model != model.sha256:
+        raise UsageError(
+            f"the scales in {path.name} were made for another model",
+            facts={"made for": f"sha256 {made.model[:12]}",
+                   model.name: f"sha256 {model.sha256[:12]}"},
+            fix="--calibration DATA.npz makes new ones",
+        )  # fmt: skip
+    return made.prepared if made is not None else {}
+
+
+def make_calibrator(
+    trt: ModuleType,
+    *,
+    algorithm: str,
+    cache: ScaleCache,
+    feeds: Sequence[Mapping[str, AnyArray]],
+    report: Callable[[int, int], None],
+) -> IInt8Calibrator:
+    """Make a calibrator of TensorRT's own kind; without batches it only hands out the cache."""
+    base = getattr(trt, BASES[algorithm])
+    arrays: dict[str, DeviceArray] = {}
+
+    class Calibrator(base):  # type: ignore[misc,valid-type]
+        def __init__(self) -> None:
+            base.__init__(self)
+            self.next = 0
+            self.problem: Exception | None = None
+            """What went wrong in a call from native code, which must not see an exception."""
+
+        def get_batch_size(self) -> int:
+            return len(next(iter(feeds[0].values()))) if feeds else 1
+
+        def get_batch(self, names: list[str], *_: object) -> list[int] | None:
+            if self.next >= len(feeds):
+                return None
+            try:
+                feed = feeds[self.next]
+                report(self.next, len(feeds))
+                self.next += 1
+                for name in names:
+                    if name not in arrays:
+                        arrays[name] = DeviceArray(feed[name].nbytes)
+                    arrays[name].fill(feed[name])
+                return [arrays[name].pointer for name in names]
+            except Exception as problem:
+                self.problem = problem
+                return None
+
+        def read_calibration_cache(self, *_: object) -> bytes | None:
+            return cache.read()
+
+        def write_calibration_cache(self, scales: IHostMemory, *_: object) -> None:
+            try:
+                cache.write(bytes(scales))
+            except OSError as problem:
+                self.problem = problem
+
+    return Calibrator()
+
+
+CacheUse = Literal["new", "hit", "partial", "refused"]
+USES: Mapping[CacheUse, str] = {
+    "new": "made new, every kernel was timed",
+    "hit": "reused, nothing had to be timed",
+    "partial": "reused and added to",
+    "refused": "of another TensorRT or GPU: every kernel was timed, the old one is kept",
+}
+
+
+class TimingCache:
+    """The timing cache of one build, attached to its configuration."""
+
+    def __init__(self, config: IBuilderConfig, *, path: Path, abilities: Abilities) -> None:
+        self._config, self._path = config, path
+        data = path.read_bytes() if path.is_file() else b""
+        self._before = len(data) if data else None
+        # The first bytes are checked before TensorRT does, which may not survive what it cannot
+        # read. Later versions may begin otherwise; what they do not know is theirs to refuse.
+        fits = not data or version_numbers(abilities.version) >= (10,)
+        if data.startswith(b"ptrt"):
+            size = len(data) - _HEADER.size
+            fits = size >= 0 and int(_HEADER.unpack_from(data)[3]) == size
+        self._refused = not (fits and self._attach(data))
+        if self._refused:
+            self._attach(b"")
+
+    def _attach(self, data: bytes) -> bool:
+        cache = self._config.create_timing_cache(data)
+        if cache is None:
+            return False
+        self._cache = cache
+        if data:
+            nothing = self._config.create_timing_cache(b"")
+            empty = bytes(nothing.serialize()) if nothing is not None else b""
+            if bytes(cache.serialize()) == empty != data:
+                return False  # taken without a word, and nothing of it kept
+        return bool(self._config.set_timing_cache(cache, False))
+
+    def save(self) -> tuple[CacheUse, dict[str, Scalar]]:
+        """Write the cache and return what it was worth; one that did not fit becomes ``.old``."""
+        data = bytes(self._cache.serialize())
+        if self._refused:
+            self._path.replace(self._path.with_name(f"{self._path.name}.old"))
+        write_whole(self._path, data)
+        use: CacheUse = "hit" if len(data) <= (self._before or 0) else "partial"
+        if self._refused or self._before is None:
+            use = "refused" if self._refused else "new"
+        sizes = {"before": self._before, "after": len(data)}
+        facts: dict[str, Scalar] = {f"timing_cache_{k}_bytes": size for k, size in sizes.items()}
+        return use, {"timing_cache": use, **facts}

@@ -26,11 +26,6 @@ from trtbench.host.process import Child, Exit, run_process, run_together, tail
 WORKER_NEEDS = ("msgspec", "numpy")
 """What another interpreter must have; it gets trtbench itself from here."""
 OLDEST = (3, 10)
-PROBE_S = 60.0
-"""Starting Python and importing numpy from a cold disk takes seconds; longer is a hang."""
-_RESULTS = ("outcome.json", "*/outcome.json", "outputs.npz")
-"""What a job that has done its work leaves in its folder."""
-
 _BOOTSTRAP = """
 import importlib.util as u, sys
 if sys.path[:1] == ['']: del sys.path[0]
@@ -106,12 +101,13 @@ def can_import(python: str, module: str) -> bool:
 
 
 def _probe(python: str, needs: tuple[str, ...] = WORKER_NEEDS) -> tuple[tuple[int, ...], list[str]]:
-    """Ask an interpreter, new or very old, for its version and for what it lacks."""
+    """Find the version of an interpreter, new or very old, and what it lacks."""
     command = [python, "-c", _PROBE.format(needs=needs, word=_WORD)]
     with temporary_folder() as folder:
         log = folder / "log.txt"
         try:
-            run_process(command, log=log, timeout_s=PROBE_S, env=worker_environment(python))
+            # Importing numpy from a cold disk takes seconds; longer is a hang.
+            run_process(command, log=log, timeout_s=60.0, env=worker_environment(python))
             lines = tail(log)
         except OSError as problem:
             lines = (str(problem.strerror),)
@@ -162,14 +158,6 @@ class Assignment:
     """Further environment variables of its process."""
 
 
-@dataclass
-class _Heard:
-    """What a worker said over its pipe."""
-
-    stage: str = "start"
-    error: ReportedError | None = None
-
-
 def run_jobs(
     assignments: Sequence[Assignment],
     *,
@@ -185,73 +173,68 @@ def run_jobs(
 
     ``on_done`` is called when all have said that their results are there, before they have ended.
     """
-    heard = [_Heard() for _ in assignments]
+    stages = ["start"] * len(assignments)
+    errors: list[ReportedError | None] = [None] * len(assignments)
 
-    def hear(mine: _Heard, line: str) -> None:
+    def hear(mine: int, line: str) -> None:
         if line.startswith("{"):  # an error for which the disk has no room
-            mine.error = value_from_json(line, ReportedError, where="the worker's pipe")
+            errors[mine] = value_from_json(line, ReportedError, where="the worker's pipe")
             return
         if not line.startswith(PROGRESS_MARK):
-            mine.stage = line
+            stages[mine] = line
         if on_stage is not None:
             on_stage(line)
-        if line == DONE and on_done is not None and all(each.stage == DONE for each in heard):
+        if line == DONE and on_done is not None and all(each == DONE for each in stages):
             on_done()
 
-    starts = [
-        partial(_start, each, memory_bytes=memory_bytes, on_line=partial(hear, mine))
-        for each, mine in zip(assignments, heard, strict=True)
-    ]
+    def start(mine: int) -> Child:
+        each = assignments[mine]
+        folder, numbers = each.folder, each.descriptors
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "job.json").write_bytes(json_from_value(each.job))
+            (folder / "log.txt").touch()
+        arguments = [str(folder / "job.json"), str(folder), "{events}", *map(str, numbers)]
+        try:
+            return Child(
+                [*worker_command(each.python), *arguments],
+                log=folder / "log.txt",
+                env={**worker_environment(each.python), **each.variables},
+                memory_bytes=memory_bytes,
+                pass_fds=numbers,
+                on_line=partial(hear, mine),
+                last_line=DONE,
+            )
+        except OSError as problem:
+            raise UnavailableError(
+                "no process can be started for the measurement", facts={"reason": problem}
+            ) from None
+
+    starts = [partial(start, mine) for mine in range(len(assignments))]
     exits = run_together(
         starts, timeout_s=timeout_s, on_started=on_started, tick_s=tick_s, on_tick=on_tick
     )
-    return [
-        _job_end(ended, each.folder, mine)
-        for ended, each, mine in zip(exits, assignments, heard, strict=True)
-    ]
+    ends = zip(exits, assignments, stages, errors, strict=True)
+    return [_job_end(ended, each.folder, stage, error) for ended, each, stage, error in ends]
 
 
-def _start(
-    assignment: Assignment, *, memory_bytes: int | None, on_line: Callable[[str], None]
-) -> Child:
-    folder, numbers = assignment.folder, assignment.descriptors
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "job.json").write_bytes(json_from_value(assignment.job))
-        (folder / "log.txt").touch()
-    arguments = [str(folder / "job.json"), str(folder), "{events}", *map(str, numbers)]
-    try:
-        return Child(
-            [*worker_command(assignment.python), *arguments],
-            log=folder / "log.txt",
-            env={**worker_environment(assignment.python), **assignment.variables},
-            memory_bytes=memory_bytes,
-            pass_fds=numbers,
-            on_line=on_line,
-        )
-    except OSError as problem:
-        raise UnavailableError(
-            "no process can be started for the measurement", facts={"reason": problem}
-        ) from None
-
-
-def _job_end(ended: Exit, folder: Path, heard: _Heard) -> JobEnd:
-    error = heard.error
+def _job_end(ended: Exit, folder: Path, stage: str, error: ReportedError | None) -> JobEnd:
     try:
         data = (folder / "error.json").read_bytes()
         error = value_from_json(data, ReportedError, where=str(folder / "error.json"))
     except (OSError, TrtbenchError):  # nothing, or only half of it on a full disk
         pass
-    left = any(True for pattern in _RESULTS for _ in folder.glob(pattern))
+    results = ("outcome.json", "*/outcome.json", "outputs.npz")
+    left = any(True for pattern in results for _ in folder.glob(pattern))
     if error is None and ended.status == 0 and not left:
         message = "it ended without leaving a result"
-        error = ReportedError(kind="bug", message=message, stage=heard.stage)
+        error = ReportedError(kind="bug", message=message, stage=stage)
     # The last lines of the worker, or of the program it had started when it was ended.
     logs = [folder / "log.txt", *sorted(folder.glob("*.log"))]
     lines = (error.log_tail if error else ()) or next(filter(None, map(tail, logs)), ())
     return JobEnd(
         seconds=ended.seconds,
-        stage=error.stage if error else heard.stage,
+        stage=error.stage if error else stage,
         exit_status=ended.status,
         signal=ended.signal,
         timed_out=ended.timed_out,

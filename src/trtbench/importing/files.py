@@ -1,38 +1,23 @@
-"""Which files are meant, those in archives too, what kind each is, and what it holds."""
+"""Which files are meant, what each holds, and which of them make one run."""
 
 from __future__ import annotations
 
+import functools
 import glob
-import io
-import lzma
+import math
 import os
 import re
-import shutil
-import tarfile
-import time
-import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from trtbench.core.errors import InputError, ParseError, reading
-from trtbench.core.safety import (
-    at_home,
-    check_filled,
-    check_name,
-    clean_line,
-    file_name_from_text,
-    read_bytes,
-)
+from trtbench.core.safety import at_home, check_filled, read_bytes
 from trtbench.core.samples import Column
 from trtbench.core.spec import Value
-from trtbench.core.units import counted
 from trtbench.formats.toolkit import (
     EngineMetadata,
     RunConfig,
@@ -45,16 +30,20 @@ from trtbench.models.identity import sha256_of
 from trtbench.store.directory import RECORD
 from trtbench.trtexec.conditions import log_from_metadata
 from trtbench.trtexec.exports import (
-    calibration_from_text,
     documents_from_json,
     graph_from_json,
     profiles_from_json,
 )
-from trtbench.trtexec.log import read_log
-from trtbench.trtexec.log_text import encoding_of, unpacked
+from trtbench.trtexec.log import is_packed, read_log
 from trtbench.trtexec.log_values import LogRun, LogText
-from trtbench.trtexec.sniff import is_archive, kind_of, kind_of_stream
-from trtbench.trtexec.times import TimesArray, TimesFile, read_times, statistics_as_printed
+from trtbench.trtexec.sniff import is_archive, kind_of_stream
+from trtbench.trtexec.times import (
+    DEFAULT_WARMUP_MS,
+    TimesArray,
+    TimesFile,
+    read_times,
+    statistics_as_printed,
+)
 from trtbench.trtexec.version import HEADER_BYTES, plan_from_bytes
 
 T = TypeVar("T")
@@ -104,39 +93,44 @@ class Unused(Value, frozen=True, kw_only=True):
     reason: str
     named: bool = False
     broken: bool = False
-    """Whether the file is damaged, as against one that has nothing to import."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoundFile:
-    """One file that was asked about."""
+    """One file to read."""
 
     path: Path
     kind: str
     named: bool
-    inside: str | None = None
-    """Of a file that was taken out of an archive: the archive, and its name in there."""
+    inside: Path | None = None
+    """Of a file that was taken out of an archive: the archive's path and the name in there."""
+
+    @property
+    def place(self) -> Path:
+        """The file as the user knows it."""
+        return self.inside or self.path
 
     @property
     def shown(self) -> str:
-        """The file as the user knows it."""
-        return plain(self.path) if self.inside is None else self.inside
-
-    @property
-    def place(self) -> str:
-        """The file, whatever the current folder is."""
-        return plain(Path(self.inside or self.path).absolute())
+        return plain(self.place)
 
     @property
     def folder(self) -> Path:
         return self.path.parent
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
-        """What the file's name says beside the part it plays; empty for ``times.json``."""
-        return key_of(plain(self.path.name))
+        """The name without words like ``times`` or ``stdout``; empty for ``times.json``."""
+        text, before = _ENDINGS.sub("", plain(self.path.name)), None
+        while text != before:
+            before = text
+            text = _RUN_TOGETHER.sub("", text)
+            text = _AFTER.sub("", _BEFORE.sub("", text, count=1) if _BEFORE.match(text) else text)
+        for _ in range(2):  # net.onnx.engine
+            text = _MODEL_ENDINGS.sub("", text)
+        return text.strip("._-")
 
-    @cached_property
+    @functools.cached_property
     def sha256(self) -> str:
         return sha256_of(self.path)
 
@@ -144,19 +138,6 @@ class FoundFile:
 def plain(path: Path | str) -> str:
     """Write a path so that it can be printed and kept; bytes that are no text are replaced."""
     return os.fsencode(path).decode("utf-8", "replace")
-
-
-def key_of(name: str) -> str:
-    """Take words like ``times``, ``profile`` or ``stdout`` off a file's name, and its endings."""
-    text = _ENDINGS.sub("", name)
-    before = None
-    while text != before:
-        before = text
-        text = _RUN_TOGETHER.sub("", text)
-        text = _AFTER.sub("", _BEFORE.sub("", text, count=1) if _BEFORE.match(text) else text)
-    for _ in range(2):  # net.onnx.engine
-        text = _MODEL_ENDINGS.sub("", text)
-    return text.strip("._-")
 
 
 def files_from_paths(paths: Sequence[str]) -> tuple[list[tuple[Path, bool]], list[Unused]]:
@@ -182,7 +163,7 @@ def files_from_paths(paths: Sequence[str]) -> tuple[list[tuple[Path, bool]], lis
 
 
 def _below(folder: Path, left: list[Unused]) -> Iterator[tuple[Path, Path]]:
-    """List the files below a folder, each with where it lies when links are followed."""
+    """List the files below a folder, each with its place when links are followed."""
     for place, folders, names in os.walk(folder):
         here, real = Path(place), Path(place).resolve()
         if RECORD in names:
@@ -204,22 +185,20 @@ def _below(folder: Path, left: list[Unused]) -> Iterator[tuple[Path, Path]]:
             left.append(Unused(path=plain(path), kind="unknown", reason=reason))
 
 
-def found_from_path(path: Path, *, named: bool, inside: str | None = None) -> FoundFile:
+def found_from_path(path: Path, *, named: bool, inside: Path | None = None) -> FoundFile:
     """Recognise the kind of a file by its first bytes, then by its name."""
-    shown = inside or plain(path)
     if not path.is_file():
-        raise InputError(f"{shown} is no regular file", fix="write it to a file first")
+        raise InputError(f"{plain(path)} is no regular file", fix="write it to a file first")
     check_filled(path)
-    with reading(shown), open(path, "rb") as file:
+    with reading(plain(path)), open(path, "rb") as file:
         kind, head = kind_of_stream(file, name=path.name)
-        is_packed = kind == "unknown" and not file.seek(0) and unpacked(file) is not None
+        packed = kind == "unknown" and not file.seek(0) and is_packed(file)
     found: str = kind
-    if kind == "unknown":
-        found = _KINDS_BY_NAME.get(path.name.lower(), kind)
-        found = "device" if _DEVICE.match(head) else found
-        inner = kind_of(head, name=path.stem) if is_packed else "unknown"
-        is_inside = inner not in ("unknown", "onnx", "plan")
-        found = "archive" if is_archive(head) or is_inside else found
+    if packed or (kind == "unknown" and is_archive(head)):
+        found = "archive"
+    elif kind == "unknown":
+        is_device = _DEVICE.match(head) is not None
+        found = "device" if is_device else _KINDS_BY_NAME.get(path.name.lower(), kind)
     found = found if head.strip() else "empty"
     return FoundFile(path=path, kind=found, named=named, inside=inside)
 
@@ -250,28 +229,40 @@ class TimesShelf:
     MOST_FILES, LARGEST_BYTES = 16, 64 << 20
 
     def __init__(self) -> None:
-        self._files: dict[Path, TimesFile] = {}
+        self._held = functools.lru_cache(maxsize=self.MOST_FILES)(_times_file)
         self._statistics: dict[object, dict[str, dict[str, float]]] = {}
 
-    def metrics(self, times: FilePart, *, warmup_ms: float) -> dict[str, dict[str, float]]:
-        """What trtexec would have printed of an array; many logs may be compared with one."""
+    def reproduces(self, times: FilePart, run: LogRun) -> bool | None:
+        """Whether times give the numbers that a log printed; ``None`` when it printed none."""
+        if run.summary is None:
+            # trtexec exports times only after it has printed a summary, so these are another run's.
+            return False
+        printed, warmup_ms = run.summary.metrics, warmup_ms_of(run)
+        if run.summary.derived or not printed:
+            return None
+        warmup_ms = DEFAULT_WARMUP_MS if warmup_ms is None else warmup_ms
         key = (times.file.path, times.index, warmup_ms)
-        if key not in self._statistics:
+        if key not in self._statistics:  # many logs may be compared with one array
             columns = self.read(times.file).arrays[times.index].columns
             self._statistics[key] = statistics_as_printed(columns, warmup_ms=warmup_ms)
-        return self._statistics[key]
+        pairs = [
+            (value, other)
+            for label, statistics in self._statistics[key].items()
+            for name, value in statistics.items()
+            if (other := printed.get(label, {}).get(name)) is not None
+        ]
+        same = all(math.isclose(*pair, rel_tol=TOLERANCE, abs_tol=1e-5) for pair in pairs)
+        return same if pairs else None
 
     def read(self, found: FoundFile) -> TimesFile:
         """Read a file with its warm-up rows, unless it is still held."""
-        known = self._files.pop(found.path, None)
-        if known is None:
-            with open(found.path, "rb") as stream:
-                known = read_times(stream, where=found.shown, warmup_ms=0.0)
-        if found.path.stat().st_size <= self.LARGEST_BYTES:
-            self._files[found.path] = known
-        if len(self._files) > self.MOST_FILES:
-            self._files.pop(next(iter(self._files)))  # the one that was used longest ago
-        return known
+        is_small = found.path.stat().st_size <= self.LARGEST_BYTES
+        return self._held(found) if is_small else _times_file(found)
+
+
+def _times_file(found: FoundFile) -> TimesFile:
+    with open(found.path, "rb") as stream:
+        return read_times(stream, where=found.shown, warmup_ms=0.0)
 
 
 def parts_from_file(found: FoundFile, shelf: TimesShelf) -> list[FilePart]:
@@ -298,29 +289,45 @@ def parts_from_file(found: FoundFile, shelf: TimesShelf) -> list[FilePart]:
         expected = "the tensors of trtexec --exportOutput"
         values *= len(documents_from_json(data_of(found), where=where, expected=expected))
     elif kind == "metadata":
-        document = document_of(found)
+        document = _decoded(found, dict[str, Any])
         slot, values = "build_metadata", [document]
         if document.keys() & {"performance_summary", "inference_options"}:
             slot, values = "profile_metadata", [log_from_metadata(document, where=where)]
-    elif kind == "calibration":
-        cache = calibration_from_text(data_of(found), where=where)
-        values = [f"{cache.header}, {len(cache.scales)} tensors"]
     elif kind == "plan":
         with open(found.path, "rb") as file:
             values = [plan_from_bytes(file.read(HEADER_BYTES), where=where)]
     elif kind == "device":
         values = [_decoded(found, list[dict[str, Any]])[:1]]
-    elif kind.startswith("toolkit-") and kind != "toolkit-table":
-        slot, value = _toolkit_part(found, kind.removeprefix("toolkit-"))
-        values = [value]
+    elif kind == "toolkit-layers":
+        slot = "layer_csv"
+    elif kind == "toolkit-series":
+        name, column = series_of(found)
+        slot, values = f"{name}_series", [len(column)]
+    elif kind == "toolkit-summary":
+        document = _decoded(found, dict[str, Any])
+        inner = document.get("summary")  # report.json holds the summary
+        slot = "report" if isinstance(inner, Mapping) else "summary"
+        values = [value_from_document(ToolkitSummary, inner if slot == "report" else document)]
+    elif kind == "toolkit-output-diff":
+        slot, values = "output_diff", [_decoded(found, dict[str, Any])]
+    elif kind in _TYPED:
+        slot, struct = _TYPED[kind]
+        values = [value_from_document(struct, _decoded(found, dict[str, Any]))]
     elif kind == "timing-cache":
         slot = "timing_cache"
-    elif kind != "onnx":
+    elif kind not in ("onnx", "calibration"):
         return []
     return [
         FilePart(file=found, slot=slot, index=i, of=len(values), value=value, shelf=shelf)
         for i, value in enumerate(values)
     ]
+
+
+_TYPED: dict[str, tuple[str, type[msgspec.Struct]]] = {
+    "toolkit-torch-bench": ("torch", TorchBenchmark),
+    "toolkit-engine-metadata": ("engine_metadata", EngineMetadata),
+    "toolkit-run-config": ("run_config", RunConfig),
+}
 
 
 def _log_slot(run: LogRun) -> str:
@@ -335,30 +342,6 @@ def _log_slot(run: LogRun) -> str:
     return "build_log" if built or run.outcome != "cut" else "excerpt"
 
 
-_TYPED: dict[str, type[msgspec.Struct]] = {
-    "torch-bench": TorchBenchmark,
-    "engine-metadata": EngineMetadata,
-    "run-config": RunConfig,
-}
-
-
-def _toolkit_part(found: FoundFile, kind: str) -> tuple[str, object]:
-    """The place and the value of a file of the trtexec evaluation toolkit."""
-    slot = {"layers": "layer_csv", "torch-bench": "torch"}.get(kind, kind.replace("-", "_"))
-    if kind == "series":
-        name, column = series_of(found)
-        return f"{name}_series", len(column)
-    if kind == "summary":
-        document = document_of(found)
-        inner = document.get("summary")  # report.json holds the summary
-        if isinstance(inner, Mapping):
-            return "report", value_from_document(ToolkitSummary, inner)
-        return slot, value_from_document(ToolkitSummary, document)
-    if kind == "output-diff":
-        return slot, document_of(found)
-    return slot, value_from_document(_TYPED[kind], document_of(found)) if kind in _TYPED else None
-
-
 def data_of(found: FoundFile) -> bytes:
     """Read a file that is taken as a whole."""
     try:
@@ -369,25 +352,15 @@ def data_of(found: FoundFile) -> bytes:
         raise _broken(found, "a file that can be read", problem.strerror) from None
 
 
-def text_of(found: FoundFile) -> str:
-    """Read a file of text, whatever bytes are in it."""
-    return data_of(found).decode("utf-8", "replace")
-
-
 def series_of(found: FoundFile) -> tuple[str, Column]:
     """Read a ``*_series.csv`` of the trtexec evaluation toolkit: its name and seconds."""
     try:
-        name, column = series_from_csv(text_of(found))
+        name, column = series_from_csv(data_of(found).decode("utf-8", "replace"))
     except ValueError:
         raise _broken(found, "one column of numbers under its name") from None
     if not len(column):
         raise _broken(found, "at least one row")
     return name, column
-
-
-def document_of(found: FoundFile) -> dict[str, Any]:
-    """Read a JSON object."""
-    return _decoded(found, dict[str, Any])
 
 
 def _decoded(found: FoundFile, kind: type[T]) -> T:
@@ -402,9 +375,7 @@ def _broken(found: FoundFile, expected: str, reason: str | None = None) -> Parse
     return ParseError(f"{found.shown} is not what it was taken for ({found.kind})", facts=facts)
 
 
-def broken_file(
-    shown: str, kind: str, problem: InputError | OSError, *, named: bool = False
-) -> Unused:
+def broken_file(shown: str, kind: str, problem: InputError | OSError, *, named: bool) -> Unused:
     """A file that cannot be used, with what is wrong with it."""
     reason = str(problem) if isinstance(problem, InputError) else f"{problem.strerror or problem}"
     lines = [" ".join(line.split()) for line in reason.splitlines()]
@@ -412,250 +383,237 @@ def broken_file(
     return Unused(path=shown, kind=kind, reason=said, named=named, broken=True)
 
 
-MOST_MEMBERS, MOST_BYTES = 10_000, 2 << 30
-"""What all archives of one command may hold together."""
-MOST_RATIO, RATIO_FROM_BYTES = 300, 16 << 20
-"""Logs are a tenth to a hundredth of their size when packed; what swells more is none."""
-_MOST_DIRECTORY_BYTES, _MOST_HEADER_BYTES = 64 << 20, 16 << 20
-_TAIL_BYTES = (1 << 16) + 98
-"""Where the end of a zip file's directory is: behind it comes a comment of 64 KiB at most."""
-_CHUNK, _HEAD_BYTES = 1 << 20, 64 << 10
-_PACKED_ENDINGS = (".zip", ".tar", ".tgz", ".tbz2", ".txz", ".gz", ".bz2", ".xz")
-_DAMAGE = (
-    zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, ValueError, NotImplementedError,
-    RuntimeError, OverflowError, MemoryError, lzma.LZMAError,
-)  # fmt: skip
-_FIRST_TIME_S, _LAST_TIME_S = 11 * 365 * 86400.0, 2.0**33
-"""Zip files say 1980 where the time is not known."""
+TOLERANCE = 1e-3
+"""Relative; trtexec prints six digits of what it computed in single precision."""
+_WARMUP = re.compile(r"\+ *([\d.]+) *ms warm")
+_REPRODUCED = "the times reproduce the numbers that were printed"
+
+SHARED = ("plan", "onnx", "calibration", "timing_cache", "device", "graph", "build_log")
+"""Parts that several runs may have in common, such as the engine they loaded."""
+MEASURED = ("log", "times", "profile", "summary", "report", "torch", "layer_csv")
+_NAMED_BY = {
+    "--exportTimes": "times",
+    "--exportProfile": "profile",
+    "--exportLayerInfo": "graph",
+    "--exportOutput": "output",
+    "--loadEngine": "plan",
+    "--saveEngine": "plan",
+    "--onnx": "onnx",
+    "--calib": "calibration",
+    "--timingCacheFile": "timing_cache",
+}
 
 
-class TooMuchError(InputError):
-    """An archive holds more than is taken out of one."""
+def warmup_ms_of(run: LogRun) -> float | None:
+    """The warm-up a run was given, from its options or its command."""
+    match = _WARMUP.search(run.option("Duration") or "")
+    if match:
+        return float(match[1])
+    for word in run.arguments:
+        flag, _, value = word.partition("=")
+        if flag == "--warmUp" and value.replace(".", "", 1).isdecimal():
+            return float(value)
+    return None
 
 
-def _too_much(shown: str, what: str, first: str) -> TooMuchError:
-    return TooMuchError(
-        f"{shown} holds more {what} than are taken out",
-        facts={"not read": f"from {clean_line(first)} on"},
-        fix="unpack it, and import the folder",
-    )
+@dataclass(eq=False, kw_only=True)
+class Draft:
+    """Parts that are taken to be of one run; at most one in each place."""
+
+    folder: Path
+    key: str
+    parts: dict[str, FilePart] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def value(self, slot: str) -> Any:
+        """What the file in a place states; ``None`` where there is none."""
+        part = self.parts.get(slot)
+        return part.value if part else None
+
+    @property
+    def log(self) -> LogRun | None:
+        """What trtexec printed, in a log or in metadata made of one."""
+        log: LogRun | None = self.value("log")
+        return log
+
+    @property
+    def measured(self) -> bool:
+        return any(slot in MEASURED or slot.endswith("_series") for slot in self.parts)
+
+    @property
+    def of_torch(self) -> bool:
+        """Whether PyTorch was measured, not an engine."""
+        return "torch" in self.parts
+
+    @property
+    def failed(self) -> bool:
+        return "failed_log" in self.parts and not self.measured
+
+    @property
+    def built(self) -> bool:
+        """Whether nothing but a build was done, by its log."""
+        log: LogRun | None = self.value("build_log")
+        built = log is not None and (log.facts.build_s or log.facts.generate_s)
+        return bool(built) and not self.measured and not self.failed
+
+    def take(self, part: FilePart) -> bool:
+        """Take a part if its place is free and nothing contradicts it."""
+        if not self.fits(part):
+            return False
+        self.parts[part.slot] = part
+        return True
+
+    def fits(self, part: FilePart) -> bool:
+        """Whether a part could be taken."""
+        if part.slot in self.parts:
+            return False
+        other = self.parts.get({"graph": "profile", "profile": "graph"}.get(part.slot, ""))
+        if other is not None and sorted(part.value) != sorted(other.value):
+            return False
+        if part.slot != "profile" or self.log is None or self.log.profile is None:
+            return True
+        # The printed table leaves out layers that took no time.
+        printed = {" ".join(layer.name.split()) for layer in self.log.profile.layers}
+        return printed <= {" ".join(name.split()) for name in part.value}
+
+    def has_layers_of(self, graph: FilePart) -> bool:
+        """Whether the profile names the layers of some layer information."""
+        profile = self.parts.get("profile")
+        return profile is not None and sorted(profile.value) == sorted(graph.value)
+
+    def give(self, target: Draft) -> None:
+        """Give another draft all that it can take."""
+        for slot, part in list(self.parts.items()):
+            if target.take(part):
+                del self.parts[slot]
+
+    def move(self, part: FilePart, target: Draft) -> None:
+        """Move a part, and with it what stood beside it; what runs may share stays here too."""
+        if target.take(part) and part.slot not in SHARED:
+            del self.parts[part.slot]
+            if self.log is None and not self.failed:
+                self.give(target)
 
 
-class Member(NamedTuple):
-    """A file of an archive: how it is shown, and where it is now or why it was not taken out."""
-
-    shown: str
-    path: Path | None
-    reason: str = ""
-
-
-class _Packed(NamedTuple):
-    name: str
-    modified_s: float
-    open: Callable[[], IO[bytes] | None]
-    reason: str | None = None
-
-
-class Unpacking:
-    """Takes files out of archives into a folder; its bounds hold for all of them together."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._left_bytes, self._left_members = MOST_BYTES, MOST_MEMBERS
-        self._archives = 0
-
-    def members(self, path: Path) -> Iterator[Member]:
-        """Take out the files of an archive, or the one that is packed, one at a time.
-
-        An archive that is damaged, or holds more than may be taken out, is an ``InputError`` after
-        what came before.
-        """
-        archive, shown = path, plain(path)
-        self._archives += 1
-        stem = path.name
-        while stem.lower().endswith(_PACKED_ENDINGS):
-            stem = stem.rpartition(".")[0]
-        place = self._folder / str(self._archives) / file_name_from_text(stem or "archive")
-        self._allowed = max(RATIO_FROM_BYTES, MOST_RATIO * path.stat().st_size)
-        with open(path, "rb") as file:
-            packed = unpacked(file, most=MOST_BYTES)
-            if packed is not None:
-                archive = place / path.name.rpartition(".")[0]
-                self._write(archive, iter(partial(packed.read, _CHUNK), b""), shown, path.name)
-        with open(archive, "rb") as file:
-            head = file.read(512)
-        if packed is not None and not is_archive(head):
-            shutil.copystat(path, archive)
-            yield Member(shown, archive)
-            if packed.is_damaged:
-                raise _damaged(shown, "it is cut off")
-            return
-        try:
-            for each in _in_zip(archive) if head[:2] == b"PK" else _in_tar(archive):
-                self._left_members -= 1
-                if self._left_members < 0:
-                    raise _too_much(shown, "files", each.name)
-                yield self._member(each, place / "files", shown, path.stat().st_mtime)
-        except _DAMAGE as problem:
-            raise _damaged(shown, str(problem) or type(problem).__name__) from None
-
-    def _member(self, each: _Packed, place: Path, shown: str, usual_s: float) -> Member:
-        name, reason = f"{shown}/{clean_line(each.name).removeprefix('./')}", each.reason
-        try:
-            target = place / check_name(each.name.replace("\\", "/"))
-            while target.exists():  # a name that comes again
-                target = target.parent / "again" / target.name
-            stream = each.open() if reason is None else None
-            if stream is None:
-                return Member(name, None, reason or "")
-            with stream:
-                head = stream.read(_HEAD_BYTES)
-                reason = unwanted(each.name, head)
-                if reason is None:
-                    pieces = chain([head], iter(partial(stream.read, _CHUNK), b""))
-                    self._write(target, pieces, shown, each.name)
-                    is_known = _FIRST_TIME_S < each.modified_s < _LAST_TIME_S
-                    modified_s = each.modified_s if is_known else usual_s
-                    os.utime(target, (modified_s, modified_s))
-                    return Member(name, target)
-        except TooMuchError:
-            raise
-        except InputError as problem:
-            reason = problem.message
-        except _DAMAGE as problem:
-            reason = f"damaged: {clean_line(str(problem))}"
-        except (FileExistsError, IsADirectoryError, NotADirectoryError):
-            reason = "its name is that of a folder, too"
-        return Member(name, None, reason)
-
-    def _write(self, target: Path, pieces: Iterable[bytes], shown: str, name: str) -> None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with open(target, "xb") as file:
-            for piece in pieces:
-                self._left_bytes -= len(piece)
-                self._allowed -= len(piece)
-                if min(self._allowed, self._left_bytes) < 0:
-                    raise _too_much(shown, "bytes", name)
-                file.write(piece)
-
-
-def _damaged(shown: str, reason: str) -> InputError:
-    return InputError(
-        f"{shown} is damaged",
-        facts={"reason": clean_line(reason)},
-        fix="copy it again, or make it anew",
-    )
-
-
-def _in_zip(path: Path) -> Iterator[_Packed]:
-    # A directory of members that would fill the memory is refused before it is read.
-    with open(path, "rb") as file:
-        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-        tail = file.read(_TAIL_BYTES)
-    at, large = tail.rfind(b"PK\5\6"), tail.rfind(b"PK\6\6")
-    size = int.from_bytes(tail[at + 12 : at + 16], "little")
-    if large >= 0:
-        size = int.from_bytes(tail[large + 40 : large + 48], "little")
-    if size > _MOST_DIRECTORY_BYTES:
-        raise _too_much(clean_line(str(path)), "files", "the first")
-    with zipfile.ZipFile(path) as archive:
-        for each in archive.infolist():
-            if each.is_dir():
-                continue
-            reason = "encrypted; unpack it with its password" if each.flag_bits & 1 else None
-            try:
-                modified_s = time.mktime((*each.date_time, 0, 0, -1))
-            except (ValueError, OverflowError):
-                modified_s = 0.0
-            yield _Packed(each.filename, modified_s, partial(archive.open, each), reason)
-
-
-class _Careful:
-    """A tar file of which no header may ask for more than is sensible at once."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.seek, self.tell = file.seek, file.tell
-
-    def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= _MOST_HEADER_BYTES:
-            raise tarfile.ReadError("a header that is too long")
-        return self._file.read(size)
-
-
-def _in_tar(path: Path) -> Iterator[_Packed]:
-    with open(path, "rb") as file, tarfile.open(fileobj=_Careful(file), mode="r:") as archive:  # type: ignore[call-overload]
-        for each in archive:
-            if not each.isdir():
-                # A sparse member says that it is large, and brings nothing.
-                is_file = each.isreg() and not each.issparse()
-                reason = None if is_file else "a link, or no regular file"
-                content = partial(archive.extractfile, each)
-                yield _Packed(each.name, float(each.mtime), content, reason)
-
-
-def unwanted(name: str, head: bytes) -> str | None:
-    """Why a file of an archive is not looked into: a model is large, and other data no text."""
-    if unpacked(io.BytesIO(head)) is not None:
-        return None
-    kind = kind_of(head, name=name)
-    if kind in ("onnx", "plan"):
-        return "a model; unpack the archive to have it beside its runs"
-    if is_archive(head):
-        return KINDS["archive"]
-    return "" if kind == "unknown" and encoding_of(head) is None else None
-
-
-def parts_from_archive(
-    found: FoundFile, unpacking: Unpacking, shelf: TimesShelf
-) -> tuple[list[FilePart], list[Unused]]:
-    """Look into an archive; files in it that hold nothing of use are counted, others named."""
-    parts: list[FilePart] = []
-    unused: list[Unused] = []
-    others = 0
-    try:
-        for shown, path, reason in unpacking.members(found.path):
-            inside, kind = list[FilePart](), "archive" if reason else "unknown"
-            try:
-                if path is not None:
-                    each = found_from_path(path, named=False, inside=shown)
-                    kind = each.kind
-                    inside = parts_from_file(each, shelf)
-            except (InputError, OSError) as problem:
-                unused.append(broken_file(shown, kind, problem))
-                continue
-            parts += inside
-            if not inside and kind in ("unknown", "empty"):
-                others += 1
-            elif not inside:
-                reason = reason or KINDS.get(kind, KINDS["unknown"])
-                unused.append(Unused(path=shown, kind=kind, reason=reason))
-    except (InputError, OSError) as problem:
-        unused.append(broken_file(found.shown, "archive", problem, named=found.named))
-    kept, again = _without_repeated(parts)
-    is_empty = not parts and not unused
-    if others or is_empty:
-        what = f"{counted(others, 'other file')} in it: {KINDS['unknown']}"
-        named = found.named and is_empty
-        unused.append(Unused(path=found.shown, kind="archive", reason=what, named=named))
-    return kept, unused + again
-
-
-def _without_repeated(parts: Iterable[FilePart]) -> tuple[list[FilePart], list[Unused]]:
-    """Leave out logs that stand in an archive twice: build servers keep jobs whole and by step."""
-    kept: list[FilePart] = []
-    again: list[Unused] = []
-    known: dict[object, str] = {}
+def drafts_from_parts(parts: Iterable[FilePart], shelf: TimesShelf) -> list[Draft]:
+    """Group parts into runs."""
+    bags: dict[tuple[Path, str], list[FilePart]] = {}
     for part in parts:
-        run, shown = part.value, part.file.shown
-        first = shown
-        if isinstance(run, LogRun) and run.first_stamp is not None and run.summary is not None:
-            stamps = (run.first_stamp, run.last_stamp)
-            identity = (run.command, *stamps, repr(run.summary), repr(run.averages))
-            first = known.setdefault(identity, shown)
-        if first == shown:
-            kept.append(part)
+        bags.setdefault((part.file.folder, part.file.key), []).append(part)
+    drafts = [
+        draft for (folder, key), bag in bags.items() for draft in _from_bag(folder, key, bag, shelf)
+    ]
+    _join_named(drafts, shelf)
+    by_folder: dict[Path, list[Draft]] = {}
+    for draft in drafts:
+        by_folder.setdefault(draft.folder, []).append(draft)
+    for members in by_folder.values():
+        _join_folder(members, shelf)
+    return [draft for draft in drafts if draft.parts]
+
+
+def _from_bag(folder: Path, key: str, bag: list[FilePart], shelf: TimesShelf) -> list[Draft]:
+    """Group the files of one name."""
+
+    def of(slot: str) -> list[FilePart]:
+        return [part for part in bag if part.slot == slot]
+
+    if not of("log"):  # metadata made of a log stands for it where the log is not there
+        bag = [
+            FilePart(file=p.file, slot="log", value=p.value) if p.slot == "profile_metadata" else p
+            for p in bag
+        ]
+    heads = of("log") or of("times") or of("profile")
+    drafts = [
+        Draft(folder=folder, key=key, parts={part.slot: part})
+        for part in (*heads, *of("failed_log"))
+    ]
+    logs = [draft for draft in drafts if "log" in draft.parts]
+    times = of("times") if logs else []
+    left = [part for part in bag if part not in (*heads, *times) and part.slot != "failed_log"]
+    for number, part in enumerate(times):
+        # The run whose printed numbers the times reproduce, else by order.
+        free = [draft for draft in logs if "times" not in draft.parts]
+        same = {draft: shelf.reproduces(part, draft.parts["log"].value) for draft in free}
+        target = next((draft for draft in free if same[draft]), None)
+        in_order = len(times) == len(logs) and same.get(logs[number], False) is None
+        if target is None and in_order:
+            target = logs[number]
+        if target is None:
+            left.append(part)
             continue
-        reason = f"the same run stands in {first.rsplit('/', 1)[-1]}"
-        again.append(Unused(path=shown, kind=part.file.kind, reason=reason))
-    return kept, again
+        target.take(part)
+        if same[target]:
+            target.notes.append(_REPRODUCED)
+    targets = [draft for draft in drafts if not draft.failed] or drafts
+    for part in left:
+        if not _place(part, targets):
+            drafts.append(Draft(folder=folder, key=key, parts={part.slot: part}))
+    # Leftovers that hold no measurement are put together, so that a folder's odds are one thing.
+    odd = [draft for draft in drafts if not draft.measured and not draft.failed]
+    for draft in odd[1:]:
+        draft.give(odd[0])
+    return [draft for draft in drafts if draft.parts]
+
+
+def _place(part: FilePart, drafts: list[Draft]) -> bool:
+    """Place a part beside the only run of its name, or in order when the counts agree."""
+    if part.slot == "times" and any("log" in draft.parts for draft in drafts):
+        return False  # its numbers are those of no log here
+    if len(drafts) == 1:
+        return drafts[0].take(part)
+    if part.of == len(drafts) > 1:
+        return drafts[part.index].take(part)
+    if part.slot != "graph":
+        return False
+    taken = [draft.take(part) for draft in drafts if draft.has_layers_of(part)]
+    return any(taken)
+
+
+def _join_named(drafts: list[Draft], shelf: TimesShelf) -> None:
+    """Join a log and the files its command names, at that place or under that name beside it."""
+    owners = {slot: [d for d in drafts if slot in d.parts] for slot in _NAMED_BY.values()}
+    for draft in drafts:
+        log = draft.log
+        for word in log.arguments if log is not None else ():
+            flag, _, named = word.partition("=")
+            slot, name = _NAMED_BY.get(flag, ""), named.replace("\\", "/").rsplit("/", 1)[-1]
+            for owner in owners[slot] if slot and named else ():
+                part = owner.parts.get(slot)
+                is_free = owner is not draft and (owner.log is None or slot in SHARED)
+                if log is None or part is None or part.of > 1 or not is_free:
+                    continue
+                path = part.file.path
+                beside = part.file.folder == draft.folder and path.name == name
+                named_there = beside or path.absolute() == (draft.folder / named).absolute()
+                if named_there and (slot != "times" or shelf.reproduces(part, log) is not False):
+                    owner.move(part, draft)
+
+
+def _join_folder(drafts: list[Draft], shelf: TimesShelf) -> None:
+    """Join what is of one run in a folder, whatever the files are called."""
+    for owner in drafts:  # times without a log, and the log whose numbers they reproduce
+        part = owner.parts.get("times")
+        if part is None or owner.log is not None:
+            continue
+        for target in drafts:
+            free = target.log is not None and "times" not in target.parts
+            if free and target.log is not None and shelf.reproduces(part, target.log):
+                target.notes.append(_REPRODUCED)
+                owner.move(part, target)
+                break
+    for owner in drafts:  # profiles and layer information of the same layers
+        graph = owner.parts.get("graph")
+        if graph is not None and not owner.measured:
+            for target in drafts:
+                if target is not owner and target.has_layers_of(graph):
+                    target.take(graph)
+    runs = [draft for draft in drafts if draft.measured or draft.failed]
+    if len(runs) != 1 or runs[0].failed:
+        return
+    for draft in drafts:  # plain names (profile.json) and the only run
+        is_plain = draft.key == "" or runs[0].key == ""
+        if draft is runs[0] or not is_plain or draft.measured or draft.failed:
+            continue
+        if all(map(runs[0].fits, draft.parts.values())):  # else all of its name are another's
+            draft.give(runs[0])

@@ -1,7 +1,4 @@
-"""Runs made of parts: what was measured, what was printed, and how each condition is known.
-
-Nothing is guessed: what no file states stays unknown, and what the user states wins.
-"""
+"""Runs made of parts; what no file states stays unknown, and what the user states wins."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ import datetime
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 from trtbench.analysis.findings import findings_from_run
@@ -31,7 +29,6 @@ from trtbench.core.run import (
 from trtbench.core.samples import Column, EngineGraph, IterationTimes, times_from_columns
 from trtbench.core.spec import (
     Length,
-    ModelFormat,
     ModelRef,
     Precision,
     Protocol,
@@ -49,12 +46,13 @@ from trtbench.formats.toolkit import (
     TorchBenchmark,
     layers_from_csv,
 )
-from trtbench.importing.files import data_of, plain, series_of, text_of
-from trtbench.importing.match import SHARED, Draft, warmup_ms_of
+from trtbench.importing.files import SHARED, Draft, data_of, plain, series_of, warmup_ms_of
 from trtbench.layers.join import types_of_layers
 from trtbench.measure.model_facts import check_precision_against_layers
 from trtbench.models.identity import SUFFIXES, model_ref
 from trtbench.report.run_facts import remember_summary
+from trtbench.requests.fields import seconds
+from trtbench.requests.stored import ImportRequest
 from trtbench.store.directory import now
 from trtbench.trtexec.conditions import (
     cause_of_failure,
@@ -62,7 +60,6 @@ from trtbench.trtexec.conditions import (
     log_from_metadata,
     protocol_from_log,
     reported_from_log,
-    tensors_from_log,
     warnings_from_log,
 )
 from trtbench.trtexec.exports import graph_from_json, profiles_from_json
@@ -86,7 +83,6 @@ _TOOLKIT_COLUMNS = {
     "end_to_end": "end_to_end_host_latency",
 }
 _TORCH_COLUMNS = {"h2d": "h2d_latency", "gpu": "gpu_compute_time", "d2h": "d2h_latency"}
-"""Other tools' names for columns, and those that trtexec's printed rows go by."""
 _SUMMARIES = ("summary", "report")
 _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
 _MODEL_FLAGS = ("--loadEngine", "--onnx", "--deploy", "--model", "--uff", "--saveEngine")
@@ -143,24 +139,29 @@ class Stated:
             yield f"batch {batch} is on record; --batch {self.batch} is used instead"
 
 
-def version_from_user(text: str | None) -> str | None:
-    """Read ``--tensorrt 8.5``."""
-    if text is None or _VERSION.fullmatch(text):
-        return text
-    raise UsageError(f"{text!r} is not a version of TensorRT", fix="write it like 8.5 or 10.3.0")
-
-
-def date_from_user(text: str | None) -> datetime.datetime | None:
-    """Read ``--date 2024-05-17`` or ``2024-05-17T08:30``; without a zone it is this machine's."""
-    if text is None:
-        return None
+def stated_from_request(request: ImportRequest) -> Stated:
+    """Read what the user states; a date without a time zone is in this machine's."""
+    version, date = request.tensorrt, None
+    if version is not None and not _VERSION.fullmatch(version):
+        fix = "write it like 8.5 or 10.3.0"
+        raise UsageError(f"{version!r} is not a version of TensorRT", fix=fix)
     try:
-        found = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
-        return found if found.tzinfo else found.astimezone()
+        if request.date is not None:
+            date = datetime.datetime.fromisoformat(request.date.replace("Z", "+00:00"))
+            date = date if date.tzinfo else date.astimezone()
     except (ValueError, OverflowError):
-        raise UsageError(
-            f"{text!r} is not a date", fix="write it like 2024-05-17 or 2024-05-17T08:30"
-        ) from None
+        fix = "write it like 2024-05-17 or 2024-05-17T08:30"
+        raise UsageError(f"{request.date!r} is not a date", fix=fix) from None
+    return Stated(
+        batch=request.batch,
+        engine=model_ref(Path(request.engine)) if request.engine is not None else None,
+        warmup_s=seconds(request.warmup) if request.warmup is not None else None,
+        tags=tuple(request.tags),
+        gpu=request.gpu,
+        tensorrt=version,
+        date=date,
+        precision=request.precision,
+    )
 
 
 def log_of(draft: Draft) -> LogRun:
@@ -180,11 +181,8 @@ def log_of(draft: Draft) -> LogRun:
         }
         entries = tuple((label, value) for label, value in options.items() if value is not None)
         section = LogSection(name="Inference Options", entries=entries)
-        command = config.command or None
-        where = part.file.shown
-        found.append(
-            NOTHING.having(where=where, command=command, tool="run_config", sections=(section,))
-        )
+        stated = NOTHING.having(where=part.file.shown, command=config.command or None)
+        found.append(stated.having(tool="run_config", sections=(section,)))
     base = found[0] if found else NOTHING
     for other in found[1:]:
         names = {section.name for section in base.sections}
@@ -209,12 +207,11 @@ def run_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun | N
     if part := draft.parts.get("profile"):
         layers = profiles_from_json(data_of(part.file), where=part.file.shown)[part.index]
     elif layers is None and (part := draft.parts.get("layer_csv")):
-        layers = layers_from_csv(text_of(part.file))
+        layers = layers_from_csv(data_of(part.file).decode("utf-8", "replace"))
     part = draft.parts.get("graph")
     graph = graph_from_json(data_of(part.file), where=part.file.shown) if part else None
-    if log.bindings or graph is None:
-        inputs, outputs = (tensors_from_log(log, outputs=side) for side in (False, True))
-    else:
+    inputs, outputs = log.inputs, log.outputs
+    if graph is not None and not (inputs or outputs):
         inputs, outputs = (_edge_tensors(graph, outputs=side) for side in (False, True))
     conditions = _conditions(draft, log, times, stated, inputs, outputs)
     if conditions["precision"].value is None:  # read off the layers
@@ -225,6 +222,7 @@ def run_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun | N
     reported = numbers_of(draft)
     notes = (*draft.notes, *_notes(draft, array, log), *stated.notes())
     created, known_by = _created(draft, log, stated)
+    sources = (plain(part.file.place.absolute()) for part in draft.parts.values())
     facts, summary = log.facts, log.summary
     launch = LaunchFacts(
         load_s=facts.load_s if facts.load_s is not None else facts.deserialize_s,
@@ -244,7 +242,7 @@ def run_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun | N
         launches=(launch,) if len(times) else (),
         conditions=conditions,
         reported=reported,
-        sources=tuple(dict.fromkeys(part.file.place for part in draft.parts.values())),
+        sources=tuple(dict.fromkeys(sources)),
         notes=tuple(dict.fromkeys(notes)),
         facts={
             **_facts(draft, log, array, conditions, reported),
@@ -263,9 +261,8 @@ def run_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun | N
     return run
 
 
-def failure_from_draft(draft: Draft, stated: Stated, *, run_id: str) -> FailedRun:
+def failure_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun) -> FailedRun:
     """Make the record of a run that trtexec did not finish."""
-    log = log_of(draft)
     if stated.tensorrt:
         log = log.having(version=stated.tensorrt)
     conditions = _conditions(draft, log, IterationTimes(), stated, (), ())
@@ -284,17 +281,14 @@ def failure_from_draft(draft: Draft, stated: Stated, *, run_id: str) -> FailedRu
         spec=_spec(draft, log, conditions, stated),
         environment=_environment(draft, log, stated),
         tags=stated.tags,
-        stage="measure" if log.bindings or log.averages else stage,
+        stage="measure" if log.inputs or log.outputs or log.averages else stage,
         reason=reason,
         log_tail=log.last_lines,
     )
 
 
 def _created(draft: Draft, log: LogRun, stated: Stated) -> tuple[str, str]:
-    """When a run was, and how that is known: stated, by the log, by its file, or not at all.
-
-    trtexec prints the local time of its machine; that is taken for the local time here.
-    """
+    """When a run was, and how that is known; a printed time is taken as local time here."""
     config: RunConfig | None = draft.value("run_config")
     when, known_by = stated.date, "stated"
     if when is None:
@@ -555,15 +549,8 @@ def _model(draft: Draft, log: LogRun) -> ModelRef:
     engine: EngineMetadata | None = draft.value("engine_metadata")
     if engine is not None:
         path = engine.path or engine.filename or "unknown"
-        return ModelRef(
-            path=path,
-            format=_format(path),
-            sha256=engine.sha256,
-            size_bytes=engine.size_bytes,
-            modified=engine.modified_iso,
-        )
-    if "torch" in draft.parts:
-        path = str(draft.parts["torch"].value.model_path or "unknown")
+    elif draft.of_torch:
+        path = str(draft.value("torch").model_path or "unknown")
     else:
         given = _given(log)
         words = [given.get(flag) for flag in _MODEL_FLAGS]
@@ -573,15 +560,16 @@ def _model(draft: Draft, log: LogRun) -> ModelRef:
             of = draft.parts[slot].value.engine if slot in draft.parts else None
             words.append(of.path or of.filename if of else None)
         name = draft.key or plain(draft.folder.absolute().name) or "unknown"
-        if log.title is not None and draft.parts["log"].of > 1:
+        part = draft.parts.get("log") or draft.parts.get("failed_log")
+        if log.title is not None and part is not None and part.of > 1:
             name = f"{name}: {log.title}"  # several texts of one file are seldom of one network
         path = next((word for word in words if word), name)
-    return ModelRef(path=path, format="torch" if draft.of_torch else _format(path))
-
-
-def _format(path: str) -> ModelFormat:
     ending = "." + path.rsplit(".", 1)[-1].lower() if "." in path else ""
-    return SUFFIXES.get(ending, "unknown")
+    model = ModelRef(path=path, format=SUFFIXES.get(ending, "unknown"))
+    if engine is None:
+        return model.having(format="torch") if draft.of_torch else model
+    size, modified = engine.size_bytes, engine.modified_iso
+    return model.having(sha256=engine.sha256, size_bytes=size, modified=modified)
 
 
 def _facts(

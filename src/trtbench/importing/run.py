@@ -1,7 +1,4 @@
-"""Import what trtexec and the toolkits around it left behind, as ordinary runs.
-
-A run directory holds the originals byte for byte, and beside them what is derived.
-"""
+"""Import what trtexec and the toolkits around it left behind, as ordinary runs."""
 
 from __future__ import annotations
 
@@ -10,11 +7,11 @@ import hashlib
 import itertools
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 import numpy as np
@@ -25,35 +22,34 @@ from trtbench.core.errors import InputError, UsageError, writing
 from trtbench.core.results import ShortView
 from trtbench.core.run import FailedRun, Run, RunRecord
 from trtbench.core.safety import mask, read_bytes
+from trtbench.core.units import counted
 from trtbench.formats.toolkit import SERIES_ROWS, data_files, write_toolkit_files
 from trtbench.host.files import write_bytes
+from trtbench.importing.archives import Unpacking
 from trtbench.importing.files import (
     KINDS,
+    Draft,
     FilePart,
+    FoundFile,
     TimesShelf,
-    Unpacking,
     Unused,
     broken_file,
+    drafts_from_parts,
     files_from_paths,
     found_from_path,
-    parts_from_archive,
     parts_from_file,
     plain,
 )
 from trtbench.importing.make import (
     Stated,
-    date_from_user,
     failure_from_draft,
     log_of,
     run_from_draft,
-    version_from_user,
+    stated_from_request,
 )
-from trtbench.importing.match import Draft, drafts_from_parts
-from trtbench.models.identity import model_ref
 from trtbench.report.renderers.csv import csv_from_lines
 from trtbench.report.run_facts import remember_summary, summary_of
 from trtbench.requests.execution import Event, Listener, silent
-from trtbench.requests.fields import seconds
 from trtbench.requests.settings import cached_from_run
 from trtbench.requests.stored import ImportRequest
 from trtbench.store.directory import new_id, write_record, write_samples
@@ -65,7 +61,7 @@ from trtbench.trtexec.conditions import (
     tactics_from_trace,
 )
 from trtbench.trtexec.exports import profile_json
-from trtbench.trtexec.log_text import HARD_BREAK, encoding_of, read_text
+from trtbench.trtexec.log import HARD_BREAK, encoding_of, read_text
 from trtbench.trtexec.log_values import LogRun, LogText
 from trtbench.trtexec.sniff import HEAD_BYTES
 from trtbench.trtexec.times import times_json
@@ -113,37 +109,16 @@ def identities_in(store: Store) -> dict[str, str]:
     return found
 
 
-def keep_run(run: Run, draft: Draft, *, store: Store, pictures: bool) -> Run:
+def _keep(made: Run | FailedRun, draft: Draft, *, store: Store, pictures: bool) -> Run | FailedRun:
     """Write a run with all its files, and put it into the index."""
-    path = store.directory(run.id)
-    kept = Run(record=run.record, times=run.times, path=path, layers=run.layers, graph=run.graph)
-    remember_summary(kept, summary_of(run))
-    with store.new_run(run.id) as folder, writing(folder):
-        _copy_originals(draft, folder)
-        write_samples(folder, run.times)
-        for name, content in _derived(kept, draft, folder, pictures=pictures):
-            write_bytes(f"{folder}/{name}", content)
-        write_record(folder, run.record)
-    store.add(run.record, path=path, cached=cached_from_run(run))
-    return kept
-
-
-def keep_failure(failed: FailedRun, draft: Draft, *, store: Store) -> Path:
-    """Write the record of a run that did not finish, with its log."""
-    path = store.directory(failed.id)
-    with store.new_run(failed.id) as folder, writing(folder):
-        _copy_originals(draft, folder)
-        (folder / ORIGIN).write_bytes(json_from_value(origin_of(draft)))
-        write_record(folder, failed)
-    store.add(failed, path=path)
-    return path
-
-
-def origin_of(draft: Draft) -> dict[str, object]:
-    """Describe the files of a run."""
+    target, kept = store.directory(made.id), made
+    if isinstance(made, Run):
+        kept = replace(made, path=target)
+        remember_summary(kept, summary_of(made))
+    record = made.record if isinstance(made, Run) else made
     sources = [
         {
-            "path": part.file.place,
+            "path": plain(part.file.place.absolute()),
             "sha256": part.file.sha256,
             "kind": part.file.kind,
             "as": slot,
@@ -151,22 +126,25 @@ def origin_of(draft: Draft) -> dict[str, object]:
         }
         for slot, part in draft.parts.items()
     ]
-    return {"sha256": identity_of(draft), "sources": sources}
-
-
-def _copy_originals(draft: Draft, folder: Path) -> None:
-    for slot, name in _COPIES.items():
-        part = draft.parts.get(slot)
-        if part is not None and part.of == 1:
-            (_copy_text if slot in _TEXTS else shutil.copyfile)(part.file.path, folder / name)
-    for slot in ("log", "failed_log"):
-        part = draft.parts.get(slot)
-        if part is None:
-            continue
-        if part.file.kind != "log":  # metadata that stands for a log
-            _copy_text(part.file.path, folder / "profile.metadata.json")
-        else:
-            _copy_text(part.file.path, folder / LOG, part)
+    origin = {"sha256": identity_of(draft), "sources": sources}
+    with store.new_run(made.id) as folder, writing(folder):
+        for slot, part in draft.parts.items():
+            path = part.file.path
+            if slot in ("log", "failed_log") and part.file.kind == "log":
+                _copy_text(path, folder / LOG, part)
+            elif slot == "log":  # metadata that stands for a log
+                _copy_text(path, folder / _COPIES["profile_metadata"])
+            elif slot in _COPIES and part.of == 1:
+                copy = _copy_text if slot in _TEXTS else shutil.copyfile
+                copy(path, folder / _COPIES[slot])
+        if isinstance(kept, Run):
+            write_samples(folder, kept.times)
+            for name, content in _derived(kept, draft, folder, pictures=pictures):
+                write_bytes(f"{folder}/{name}", content)
+        write_bytes(f"{folder}/{ORIGIN}", json_from_value(origin))
+        write_record(folder, record)
+    store.add(record, path=target, cached=cached_from_run(made) if isinstance(made, Run) else None)
+    return kept
 
 
 def _copy_text(source: Path, target: Path, part: FilePart | None = None) -> None:
@@ -184,17 +162,15 @@ def _copy_text(source: Path, target: Path, part: FilePart | None = None) -> None
         stream.seek(0)
         if as_in_file and encoding.startswith("utf-8"):
             lines = (line for chunk in stream for line in chunk.splitlines(keepends=True))
-            written.writelines(map(_without_secrets, itertools.islice(lines, begin, end)))
+            for each in itertools.islice(lines, begin, end):
+                if b"[V]" not in each[:200]:
+                    masked = mask(each.decode("utf-8", "surrogateescape"))
+                    each = masked.encode("utf-8", "surrogateescape")
+                written.write(each)
             return
-        for line in itertools.islice(read_text(stream).lines, begin, end):
+        for line in itertools.islice(read_text(stream)[0], begin, end):
             if line != HARD_BREAK:
                 written.write(f"{mask(line)}\n".encode())
-
-
-def _without_secrets(line: bytes) -> bytes:
-    if b"[V]" in line[:200]:
-        return line
-    return mask(line.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 def _derived(
@@ -212,21 +188,14 @@ def _derived(
         from trtbench.report.sections.layers import layers_figure
 
         yield "per_layer_time.png", png_bytes(layers_figure(run.layers))
-    log = draft.parts.get("build_log" if draft.built else "log")
-    if log is not None and log.file.kind == "log":
-        yield from _metadata(log.value, draft, folder)
-    yield ORIGIN, json_from_value(origin_of(draft))
-
-
-def _metadata(log: LogRun, draft: Draft, folder: Path) -> Iterator[tuple[str, bytes]]:
-    built: LogRun = draft.parts["build_log"].value if "build_log" in draft.parts else log
-    documents = {
-        "build.metadata.json": build_metadata_from_log(built),
-        "profile.metadata.json": profile_metadata_from_log(log),
-    }
-    for name, document in documents.items():
-        if not (folder / name).exists():
-            yield name, json_from_value(document)
+    part = draft.parts.get("build_log" if draft.built else "log")
+    if part is None or part.file.kind != "log":
+        return
+    built: LogRun = draft.value("build_log") or part.value
+    if not (folder / "build.metadata.json").exists():
+        yield "build.metadata.json", json_from_value(build_metadata_from_log(built))
+    if not (folder / "profile.metadata.json").exists():
+        yield "profile.metadata.json", json_from_value(profile_metadata_from_log(part.value))
     if built.trace is not None and built.trace.tactics_tried:
         yield "tactics.csv", csv_from_lines(TACTICS, tactics_from_trace(built.trace)).encode()
 
@@ -252,7 +221,6 @@ LOOKING = 0.4
 """Part of the work that looking into files is, as against making runs."""
 
 NOT_KEPT = "(not kept)"
-"""Stands for the id of a run that a dry run would make."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,169 +247,11 @@ class ImportResult(ShortView):
     unused: tuple[Unused, ...]
     warnings: tuple[str, ...] = ()
     written: tuple[Path, ...] = ()
-    """Files of the trtexec evaluation toolkit, where they were asked for."""
 
     @property
     def complete(self) -> bool:
         """Whether every file that was named became part of a run."""
         return not any(each.named for each in self.unused)
-
-
-@dataclass(kw_only=True)
-class _Import:
-    request: ImportRequest
-    store: Store | None
-    stated: Stated
-    listen: Listener
-    ending: ExitStack
-    known: dict[str, str] = field(default_factory=dict)
-    unused: list[Unused] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    written: list[Path] = field(default_factory=list)
-    unpacking: Unpacking | None = None
-
-    def run(self) -> ImportResult:
-        drafts = self._drafts()
-        ready = [draft for draft in drafts if draft.measured or draft.failed]
-        taken = {id(part) for draft in ready for part in draft.parts.values()}
-        # The log of a build may belong to several runs; where it belongs to none, it is a build.
-        ready += [d for d in drafts if d.built and id(d.parts["build_log"]) not in taken]
-        for flag, given in (("--engine", self.request.engine), ("-o", self.request.output)):
-            if given is not None and len(ready) != 1:
-                raise UsageError(
-                    f"{flag} is about one run, and {len(ready)} were found",
-                    fix="name the files of one run, or leave the flag out",
-                )
-        with self.store.adding_many() if self.store is not None else nullcontext():
-            made = tuple(self._made(ready))
-        self._list_unused(drafts, ready)
-        return ImportResult(
-            runs=made,
-            unused=tuple(sorted(self.unused, key=lambda each: each.path)),
-            warnings=tuple(dict.fromkeys(self.warnings)),
-            written=tuple(self.written),
-        )
-
-    def _drafts(self) -> list[Draft]:
-        """Look into every file and group what belongs together; a damaged file stops nothing."""
-        files, left = files_from_paths([str(path) for path in self.request.paths])
-        self.unused += left
-        shelf = TimesShelf()
-        parts: list[FilePart] = []
-        for number, (path, named) in enumerate(files):
-            done = LOOKING * number / len(files)
-            self.listen(Event(kind="stage", text=f"looking at {plain(path.name)}", done=done))
-            parts += self._parts(path, shelf, named=named)
-        self.listen(Event(kind="stage", text="finding what belongs together", done=LOOKING))
-        return drafts_from_parts(parts, shelf)
-
-    def _parts(self, path: Path, shelf: TimesShelf, *, named: bool) -> list[FilePart]:
-        """Look into one file, or into those of an archive; what holds nothing is listed."""
-        kind = "unknown"
-        try:
-            found = found_from_path(path, named=named)
-            kind = found.kind
-            if kind == "archive":
-                if self.unpacking is None:
-                    folder: AbstractContextManager[Path | str] = (
-                        self.store.scratch() if self.store is not None else TemporaryDirectory()
-                    )
-                    place = Path(self.ending.enter_context(folder))
-                    self.unpacking = Unpacking(place)
-                parts, unused = parts_from_archive(found, self.unpacking, shelf)
-                self.unused += unused
-                return parts
-            parts = parts_from_file(found, shelf)
-        except (InputError, OSError) as problem:
-            self.unused.append(broken_file(plain(path), kind, problem, named=named))
-            return []
-        if not parts:
-            reason = KINDS.get(kind, KINDS["unknown"])
-            self.unused.append(Unused(path=found.shown, kind=kind, reason=reason, named=named))
-        return parts
-
-    def _made(self, ready: list[Draft]) -> Iterator[Imported]:
-        for number, draft in enumerate(ready):
-            done = LOOKING + (1 - LOOKING) * number / len(ready)
-            first = next(iter(draft.parts.values()))
-            place = f" ({first.index + 1} of {first.of})" if first.of > 1 else ""
-            text = f"importing {plain(first.file.path.name)}{place}"
-            self.listen(Event(kind="stage", text=text, done=done))
-            try:
-                yield self._make(draft)
-            except (InputError, OSError) as problem:
-                files = [part.file for part in draft.parts.values()]
-                self.unused += [
-                    broken_file(file.shown, file.kind, problem, named=file.named) for file in files
-                ]
-
-    def _make(self, draft: Draft) -> Imported:
-        """Make one run and keep it, unless it is known already."""
-        identity = identity_of(draft)
-        known, store = self.known.get(identity), self.store
-        log = log_of(draft)
-        shown = next(iter(draft.parts.values())).file.shown
-        self.warnings += [f"{shown}: {words}" for words in self.stated.warnings(draft, log)]
-        keep = store is not None and known is None
-        run_id = new_id() if keep else NOT_KEPT
-        while store is not None and keep and store.directory(run_id).exists():
-            run_id = new_id()  # many runs are imported within one second
-        found = (part.file for part in draft.parts.values())
-        files = dict.fromkeys(Path(each.inside) if each.inside else each.path for each in found)
-        parts, path = tuple(draft.parts), None
-        if draft.failed:
-            failed = failure_from_draft(draft, self.stated, run_id=run_id)
-            if store is not None and keep:
-                path = keep_failure(failed, draft, store=store)
-            made = Imported(
-                record=failed, files=tuple(files), parts=parts, path=path, known_as=known
-            )
-        else:
-            run = run_from_draft(draft, self.stated, run_id=run_id, log=log)
-            if store is not None and keep:
-                run = keep_run(run, draft, store=store, pictures=self.request.pictures)
-            if self.request.output is not None and not self.request.dry_run:
-                sources = {part.file.path.resolve() for part in draft.parts.values()}
-                output = Path(self.request.output)
-                self.written += write_toolkit_files(run, output, leave=sources)
-            column = run.times.durations().get(run.times.headline)
-            median: float | None = None
-            of = None
-            if column is not None and len(column):
-                median, of = float(np.median(column)), run.times.headline
-            elif (printed := reported_headline(run.record)) and printed.statistic == "median":
-                median, of = printed.seconds, f"{printed.column}, reported"
-            made = Imported(
-                record=run.record,
-                files=tuple(files),
-                parts=parts,
-                samples=len(run.times),
-                median_s=median,
-                median_of=of,
-                path=run.path,
-                known_as=known,
-            )
-        if keep:
-            self.known[identity] = run_id
-        elif store is not None and known is not None and self.stated.tags:
-            store.tag(known, add=self.stated.tags)
-        return made
-
-    def _list_unused(self, drafts: list[Draft], ready: list[Draft]) -> None:
-        """List every part that no run took, so that nothing vanishes without a word."""
-        used = {(p.file.path, p.index) for draft in ready for p in draft.parts.values()}
-        used_files = {path for path, _ in used}
-        for draft in drafts:
-            for part in draft.parts.values() if draft not in ready else ():
-                file = part.file
-                if (file.path, part.index) in used:
-                    continue
-                place = f" ({part.index + 1} of {part.of})" if part.of > 1 else ""
-                reason = reason_of(part, draft, ready)
-                named = file.named and file.path not in used_files
-                self.unused.append(
-                    Unused(path=f"{file.shown}{place}", kind=file.kind, reason=reason, named=named)
-                )
 
 
 def import_artefacts(
@@ -455,23 +265,188 @@ def import_artefacts(
     """
     if store is None and not request.dry_run:
         raise UsageError("importing needs a store", fix="give one, or make it a dry run")
-    stated = Stated(
-        batch=request.batch,
-        engine=model_ref(Path(request.engine)) if request.engine is not None else None,
-        warmup_s=seconds(request.warmup) if request.warmup is not None else None,
-        tags=tuple(request.tags),
-        gpu=request.gpu,
-        tensorrt=version_from_user(request.tensorrt),
-        date=date_from_user(request.date),
-        precision=request.precision,
-    )
+    with tempfile.TemporaryDirectory(prefix="trtbench-import-") as folder:
+        return _import(request, store, listen, Unpacking(Path(folder)))
+
+
+def _import(
+    request: ImportRequest, store: Store | None, listen: Listener, unpacking: Unpacking
+) -> ImportResult:
+    stated = stated_from_request(request)
     known = identities_in(store) if store is not None and not request.again else {}
-    with ExitStack() as ending:
-        return _Import(
-            request=request,
-            store=None if request.dry_run else store,
-            stated=stated,
-            listen=listen,
-            ending=ending,
-            known=known,
-        ).run()
+    target = None if request.dry_run else store
+    drafts, unused = _drafts(request, listen, unpacking)
+    ready = [draft for draft in drafts if draft.measured or draft.failed]
+    taken = {id(part) for draft in ready for part in draft.parts.values()}
+    # The log of a build may belong to several runs; where it belongs to none, it is a build.
+    ready += [d for d in drafts if d.built and id(d.parts["build_log"]) not in taken]
+    for flag, given in (("--engine", request.engine), ("-o", request.output)):
+        if given is not None and len(ready) != 1:
+            raise UsageError(
+                f"{flag} is about one run, and {len(ready)} were found",
+                fix="name the files of one run, or leave the flag out",
+            )
+    made: list[Imported] = []
+    warnings: list[str] = []
+    written: list[Path] = []
+    with target.adding_many() if target is not None else nullcontext():
+        for number, draft in enumerate(ready):
+            done = LOOKING + (1 - LOOKING) * number / len(ready)
+            first = next(iter(draft.parts.values()))
+            text = f"importing {plain(first.file.path.name)}{_place(first)}"
+            listen(Event(kind="stage", text=text, done=done))
+            try:
+                log, identity = log_of(draft), identity_of(draft)
+                warnings += [f"{first.file.shown}: {x}" for x in stated.warnings(draft, log)]
+                found, run = _make(draft, log, stated, request, target, known.get(identity))
+                made.append(found)
+                if run is not None and request.output is not None and not request.dry_run:
+                    sources = {part.file.path.resolve() for part in draft.parts.values()}
+                    written += write_toolkit_files(run, Path(request.output), leave=sources)
+                if target is not None:
+                    known.setdefault(identity, found.record.id)
+            except (InputError, OSError) as problem:
+                files = [part.file for part in draft.parts.values()]
+                unused += [
+                    broken_file(file.shown, file.kind, problem, named=file.named) for file in files
+                ]
+    # Every part that no run took is listed, so that nothing vanishes without a word.
+    used = {(p.file.path, p.index) for draft in ready for p in draft.parts.values()}
+    used_files = {path for path, _ in used}
+    for draft in drafts:
+        for part in draft.parts.values() if draft not in ready else ():
+            file = part.file
+            if (file.path, part.index) not in used:
+                shown, reason = f"{file.shown}{_place(part)}", reason_of(part, draft, ready)
+                named = file.named and file.path not in used_files
+                unused.append(Unused(path=shown, kind=file.kind, reason=reason, named=named))
+    return ImportResult(
+        runs=tuple(made),
+        unused=tuple(sorted(unused, key=lambda each: each.path)),
+        warnings=tuple(dict.fromkeys(warnings)),
+        written=tuple(written),
+    )
+
+
+def _place(part: FilePart) -> str:
+    return f" ({part.index + 1} of {part.of})" if part.of > 1 else ""
+
+
+def _drafts(
+    request: ImportRequest, listen: Listener, unpacking: Unpacking
+) -> tuple[list[Draft], list[Unused]]:
+    """Look into every file and group what belongs together; a damaged file stops nothing."""
+    files, unused = files_from_paths([str(path) for path in request.paths])
+    shelf = TimesShelf()
+    parts: list[FilePart] = []
+    for number, (path, named) in enumerate(files):
+        done = LOOKING * number / len(files)
+        listen(Event(kind="stage", text=f"looking at {plain(path.name)}", done=done))
+        kind = "unknown"
+        try:
+            file = found_from_path(path, named=named)
+            kind = file.kind
+            if kind == "archive":
+                found, left = _in_archive(file, unpacking, shelf)
+                parts += found
+                unused += left
+                continue
+            found = parts_from_file(file, shelf)
+        except (InputError, OSError) as problem:
+            unused.append(broken_file(plain(path), kind, problem, named=named))
+            continue
+        parts += found
+        if not found:
+            reason = KINDS.get(kind, KINDS["unknown"])
+            unused.append(Unused(path=plain(path), kind=kind, reason=reason, named=named))
+    listen(Event(kind="stage", text="finding what belongs together", done=LOOKING))
+    return drafts_from_parts(parts, shelf), unused
+
+
+def _in_archive(
+    archive: FoundFile, unpacking: Unpacking, shelf: TimesShelf
+) -> tuple[list[FilePart], list[Unused]]:
+    """Look into the files of an archive; those of no use are counted, the others are listed."""
+    parts: list[FilePart] = []
+    unused: list[Unused] = []
+    known: dict[object, str] = {}
+    others = 0
+    try:
+        for name, path, reason in unpacking.members(archive.path, archive.shown):
+            place, kind = archive.path / name, "archive" if reason else "unknown"
+            found = list[FilePart]()
+            try:
+                if path is not None:
+                    file = found_from_path(path, named=False, inside=place)
+                    kind, found = file.kind, parts_from_file(file, shelf)
+            except (InputError, OSError) as problem:
+                unused.append(broken_file(plain(place), kind, problem, named=False))
+                continue
+            others += not found and not reason and kind in ("unknown", "empty")
+            if not found and (reason or kind not in ("unknown", "empty")):
+                reason = reason or KINDS.get(kind, KINDS["unknown"])
+                unused.append(Unused(path=plain(place), kind=kind, reason=reason))
+            for part in found:
+                run = part.value
+                if isinstance(run, LogRun) and run.first_stamp is not None and run.summary:
+                    # Build servers archive the log of a job whole, and again step by step.
+                    stamps = (run.first_stamp, run.last_stamp)
+                    identity = (run.command, *stamps, repr(run.summary), repr(run.averages))
+                    first = known.setdefault(identity, name)
+                    if first != name:
+                        reason = f"the same run stands in {first.rpartition('/')[2]}"
+                        unused.append(Unused(path=plain(place), kind=kind, reason=reason))
+                        continue
+                parts.append(part)
+    except (InputError, OSError) as problem:
+        unused.append(broken_file(archive.shown, "archive", problem, named=archive.named))
+    is_empty = not parts and not unused
+    if others or is_empty:
+        what = f"{counted(others, 'other file')} in it: {KINDS['unknown']}"
+        named = archive.named and is_empty
+        unused.append(Unused(path=archive.shown, kind="archive", reason=what, named=named))
+    return parts, unused
+
+
+def _make(
+    draft: Draft,
+    log: LogRun,
+    stated: Stated,
+    request: ImportRequest,
+    store: Store | None,
+    known: str | None,
+) -> tuple[Imported, Run | None]:
+    """Make one run and keep it in a store, unless it is known already."""
+    run_id = NOT_KEPT
+    if store is not None and known is None:
+        run_id = new_id()
+        while store.directory(run_id).exists():
+            run_id = new_id()  # many runs are imported within one second
+    elif store is not None and known is not None and stated.tags:
+        store.tag(known, add=stated.tags)
+    make = failure_from_draft if draft.failed else run_from_draft
+    run: Run | FailedRun = make(draft, stated, run_id=run_id, log=log)
+    if store is not None and known is None:
+        run = _keep(run, draft, store=store, pictures=request.pictures)
+    found = Imported(
+        record=run.record if isinstance(run, Run) else run,
+        files=tuple(dict.fromkeys(part.file.place for part in draft.parts.values())),
+        parts=tuple(draft.parts),
+        path=store.directory(run_id) if run_id != NOT_KEPT and store is not None else None,
+        known_as=known,
+    )
+    if not isinstance(run, Run):
+        return found, None
+    column, of = run.times.durations().get(run.times.headline), run.times.headline
+    median: float | None = None
+    if column is not None and len(column):
+        median = float(np.median(column))
+    elif (printed := reported_headline(run.record)) and printed.statistic == "median":
+        median, of = printed.seconds, f"{printed.column}, reported"
+    found = replace(
+        found,
+        samples=len(run.times),
+        median_s=median,
+        median_of=of if median is not None else None,
+    )
+    return found, run

@@ -1,10 +1,7 @@
-"""Operations and bytes of engine layers: from their ONNX nodes, or from what the inspector tells.
+"""Operations and bytes of engine layers, what GPUs can do at best, and the roofline.
 
 A node that several layers came from is counted once, shared out evenly. Traffic is what a layer
 must move when its tensors are read and written once, so it is a lower bound.
-
-What GPUs can do at best: operations per second by type, and bytes per second.
-How near each layer comes to what its GPU allows: the roofline of its type.
 """
 
 from __future__ import annotations
@@ -19,14 +16,14 @@ from functools import cache, lru_cache
 from trtbench.analysis.onnx_graph import NodeCost, OnnxModel, OnnxNode, cost_from_node, short_dtype
 from trtbench.core.samples import EngineGraph, LayerInfo
 from trtbench.core.spec import Value
-from trtbench.layers.table import Bound, Layer, LayerTable, Role
+from trtbench.layers.table import Bound, LayerTable, Role
 
 BYTES = {
     "fp64": 8, "int64": 8, "fp32": 4, "tf32": 4, "int32": 4, "fp16": 2, "bf16": 2,
     "int8": 1, "uint8": 1, "fp8": 1, "bool": 1, "int4": 0.5, "fp4": 0.5,
 }  # fmt: skip
 _WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "Einsum")
-"""Operators whose type says what the model asks for; the rest follows their neighbours."""
+"""Operators whose type the model decides; the rest follows their neighbours."""
 
 _WIDTHS = {"half": 2.0, "float": 4.0, "int8": 1.0, "bfloat16": 2.0, "fp8": 1.0, "int4": 0.5}
 """Bytes of a weight, as the inspector words its type."""
@@ -45,9 +42,6 @@ class NodeCosts:
     order: tuple[str, ...]
     layers: Counter[str] = field(default_factory=Counter)
     makers: dict[str, OnnxNode] = field(default_factory=dict)
-
-    def knows(self, nodes: Iterable[str]) -> bool:
-        return any(node in self.nodes for node in nodes)
 
     def behind(self, name: str, kind: str) -> tuple[str, ...]:
         """Find the nodes that a runtime put into one of its own, which it names as it likes.
@@ -69,19 +63,8 @@ class NodeCosts:
             node = next((each for each in makers if each is not None), None)
         return ()
 
-    def operators(self, nodes: Sequence[str]) -> tuple[str, ...]:
-        """Kinds of a layer's nodes."""
-        return tuple(self.nodes[node].op for node in nodes if node in self.nodes)
-
-    def asked(self, nodes: Sequence[str]) -> str | None:
-        """Type that the weighted nodes of a layer ask for."""
-        return next((self.types[node] for node in nodes if node in self.types), None)
-
     def total(self, nodes: Iterable[str], field: str) -> int | None:
-        """Add up what a layer's nodes cost, ``flops`` or ``traffic_bytes`` (as if unfused).
-
-        ``None`` when one of them is not known.
-        """
+        """Add up ``flops`` or ``traffic_bytes`` of nodes; ``None`` when one is not known."""
         known = [node for node in nodes if node in self.nodes]
         costs: list[int | None] = [getattr(self.nodes[node], field) for node in known]
         if not costs or None in costs:
@@ -95,23 +78,16 @@ def costs_from_model(model: OnnxModel, graph: EngineGraph | None = None) -> Node
     shared: Counter[str] = Counter()
     for info in graph.layers if graph else ():
         shared.update(set(info.origin))
-    return NodeCosts(
-        nodes={node.name: cost_from_node(node) for node in model.nodes},
-        types={node.name: kind for node in model.nodes if (kind := _type(node)) is not None},
-        order=tuple(node.name for node in model.nodes),
-        layers=shared,
-        makers={each.name: node for node in model.nodes for each in node.outputs},
-    )
-
-
-def _type(node: OnnxNode) -> str | None:
-    if node.op not in _WEIGHTED:
-        return None
-    if node.quantized is not None:
-        return short_dtype(node.quantized)
-    data = node.inputs[0].dtype if node.inputs else None
-    short = short_dtype(data) if data else None
-    return short if short in ("fp16", "bf16", "fp8") else None
+    types = {}
+    for node in model.nodes:
+        data = node.quantized or (node.inputs[0].dtype if node.inputs else None)
+        short = short_dtype(data) if data else None
+        if node.op in _WEIGHTED and short and (node.quantized or short in ("fp16", "bf16", "fp8")):
+            types[node.name] = short
+    nodes = {node.name: cost_from_node(node) for node in model.nodes}
+    order = tuple(node.name for node in model.nodes)
+    makers = {each.name: node for node in model.nodes for each in node.outputs}
+    return NodeCosts(nodes=nodes, types=types, order=order, layers=shared, makers=makers)
 
 
 def flops_of(
@@ -147,25 +123,14 @@ def traffic_of(
     if role in ("constant", "nothing"):
         return None
     tensors = {each.name: each for each in (*info.inputs, *info.outputs)} if info else {}
-    if (
-        info is not None
-        and tensors
-        and all(
-            each.dtype in BYTES and min(each.dimensions, default=0) >= 0
-            for each in tensors.values()
-        )
-    ):
-        edges = sum(math.prod(x.dimensions) * BYTES[x.dtype or ""] for x in tensors.values())
-        weights: float = sum(
-            value["Count"] * _WIDTHS.get(str(value.get("Type", "")).lower(), 4.0)
-            for value in info.extra.values()
-            if isinstance(value, dict) and isinstance(value.get("Count"), int)
-        )
-        return round(edges + weights)
-    return costs.total(nodes, "traffic_bytes") if costs is not None else None
-
-
-TERA, GIGA = 1e12, 1e9
+    known = [x for x in tensors.values() if x.dtype in BYTES and min(x.dimensions, default=0) >= 0]
+    if info is None or not tensors or len(known) < len(tensors):
+        return costs.total(nodes, "traffic_bytes") if costs is not None else None
+    moved: float = sum(math.prod(x.dimensions) * BYTES[x.dtype or ""] for x in known)
+    for value in info.extra.values():
+        if isinstance(value, dict) and isinstance(value.get("Count"), int):
+            moved += value["Count"] * _WIDTHS.get(str(value.get("Type", "")).lower(), 4.0)
+    return round(moved)
 
 
 class GpuPeak(Value, frozen=True, kw_only=True):
@@ -173,8 +138,7 @@ class GpuPeak(Value, frozen=True, kw_only=True):
 
     name: str
     bytes_per_s: float
-    flops_per_s: dict[str, float]
-    """By the type of the operands; integer operations count as they do in the papers."""
+    flops_per_s: dict[str, float]  # by the type of the operands
 
     def peak(self, precision: str | None) -> float | None:
         """Look up the rate for a type; a type without a unit of its own runs as a wider one."""
@@ -261,8 +225,7 @@ _MODULES = {
     "orin": {16: "Jetson AGX Orin"},
     "xavier": {8: "Jetson AGX Xavier", 6: "Jetson Xavier NX"},
     "thor": {20: "Jetson AGX Thor"},
-}
-"""Jetsons by their multiprocessors; Orin NX and Nano have the same count and stay unknown."""
+}  # jetsons by their multiprocessors; Orin NX and Nano have the same count and stay unknown
 
 
 @cache
@@ -272,12 +235,8 @@ def gpu_peaks() -> tuple[GpuPeak, ...]:
     for line in _TABLE.strip().splitlines():
         name, _, bandwidth, rates, _ = (part.strip() for part in line.split("|"))
         known = zip(_TYPES, rates.split(), strict=True)
-        peak = GpuPeak(
-            name=name,
-            bytes_per_s=float(bandwidth) * GIGA,
-            flops_per_s={kind: float(rate) * TERA for kind, rate in known if rate != "-"},
-        )
-        found.append(peak)
+        flops = {kind: float(rate) * 1e12 for kind, rate in known if rate != "-"}
+        found.append(GpuPeak(name=name, bytes_per_s=float(bandwidth) * 1e9, flops_per_s=flops))
     return tuple(found)
 
 
@@ -286,7 +245,7 @@ def peak_of(name: str | None, *, sm_count: int | None = None) -> GpuPeak | None:
     """Find a GPU by the name its driver gives: the longest name of the table that is in it.
 
     A word of the driver's that makes it another board (``SUPER``, ``Laptop``, a MIG slice) must
-    be in the table too. Jetsons call themselves ``Orin``; only their cores tell them apart.
+    be in the table too. Jetsons call themselves ``Orin``; only their cores distinguish them.
     """
     words = _words(name or "")
     modules = _MODULES.get(next(iter(words & {"orin", "xavier", "thor"}), ""), {})
@@ -311,24 +270,24 @@ LIGHT = ("pooling", "pointwise", "resize", "shuffle", "slice", "padding", "softm
 
 def with_rates(table: LayerTable, peak: GpuPeak | None) -> LayerTable:
     """Add achieved rates, and shares of the roofline where the GPU is known."""
-    layers = tuple(_rated(layer, peak) if layer.time_s else layer for layer in table.layers)
-    return table.having(layers=layers, gpu=peak.name if peak else None)
-
-
-def _rated(layer: Layer, peak: GpuPeak | None) -> Layer:
-    seconds, flops, traffic = layer.seconds, layer.flops, layer.traffic_bytes
-    bound: Bound | None = None
-    least = 0.0
-    light = layer.converts or (layer.kind or "").lower() in LIGHT
-    rate = peak.peak(layer.precision) if peak else None
-    computing = flops / rate if flops is not None and rate else None
-    if peak and traffic is not None and (computing is not None or light):
-        moving = traffic / peak.bytes_per_s
-        bound = "compute" if (computing or 0.0) > moving else "memory"
-        least = max(computing or 0.0, moving)
-    return layer.having(
-        flops_per_s=flops / seconds if flops else None,
-        bytes_per_s=traffic / seconds if traffic is not None else None,
-        roofline=least / seconds if bound else None,
-        bound=bound,
-    )
+    layers = list(table.layers)
+    for place, layer in enumerate(table.layers):
+        if not layer.time_s:
+            continue
+        seconds, flops, traffic = layer.seconds, layer.flops, layer.traffic_bytes
+        bound: Bound | None = None
+        least = 0.0
+        light = layer.converts or (layer.kind or "").lower() in LIGHT
+        rate = peak.peak(layer.precision) if peak else None
+        computing = flops / rate if flops is not None and rate else None
+        if peak and traffic is not None and (computing is not None or light):
+            moving = traffic / peak.bytes_per_s
+            bound = "compute" if (computing or 0.0) > moving else "memory"
+            least = max(computing or 0.0, moving)
+        layers[place] = layer.having(
+            flops_per_s=flops / seconds if flops else None,
+            bytes_per_s=traffic / seconds if traffic is not None else None,
+            roofline=least / seconds if bound else None,
+            bound=bound,
+        )
+    return table.having(layers=tuple(layers), gpu=peak.name if peak else None)

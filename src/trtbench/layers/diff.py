@@ -1,12 +1,8 @@
 """Two engines against each other: which layers do the same work, and what got slower or faster.
 
-Layers are aligned by ONNX origin, then by name, then by place. Builders fuse and name as they
-please, so one layer may stand against several. ONNX nodes are the surest; a ForeignNode is aligned
-by the nodes it swallowed. Names that only count (``Conv_12``) are trusted when most of them agree,
-for in another export they mean other nodes. What is left is aligned by its place among what is
-aligned already, where kind and shape agree.
-
-Also: the sum of the layers against the GPU time, rows for files, and the causes of ``why``.
+Layers are aligned by ONNX nodes, then by name, then by their place among what is aligned already;
+one may stand against several. Names that only count (``Conv_12``) are trusted when most of them
+agree: in another export they mean other nodes.
 """
 
 from __future__ import annotations
@@ -30,17 +26,14 @@ from trtbench.layers.table import (
     Layer,
     LayerTable,
     Role,
-    Unions,
     edges_of,
     foreign_ends,
     is_numbered,
     is_weighted,
     narrowest,
-    neighbours,
     nodes_between,
     short_name,
     target_of_reformat,
-    through,
     total_s,
     wider,
 )
@@ -51,21 +44,15 @@ _FAMILIES = {
     "fullyconnected": "product", "gemmconvolution": "product",
     "pooling": "pooling", "pointwise": "pointwise", "elementwise": "pointwise",
 }  # fmt: skip
-_CLAMPS = ("Relu", "Clip", "LeakyRelu")
-"""Operators that a kernel takes in silently, so that names may lack them."""
+_CLAMPS = ("Relu", "Clip", "LeakyRelu")  # kernels take these in; names may lack them
 
 By = Literal["origin", "name", "place", "none"]
 
-AGREE = 0.5
-"""Share of numbered names that must be on both sides before any of them is trusted."""
-MOST_LAYERS = 8
-"""A node that more layers of one engine came from ties nothing together (shapes, constants)."""
-LARGEST_PLACE = 6
-"""Layers left between the same neighbours are taken for one another up to this many."""
-MOST_CELLS = 60_000_000
-"""Cells of the table before it is refused: 7 700 by 7 700 layers, 120 MB."""
-STRANGERS = 0.1
-"""Share of the work with a counterpart below which two engines have nothing in common."""
+AGREE = 0.5  # share of numbered names that must be on both sides before any of them is trusted
+MOST_LAYERS = 8  # a node of more layers ties nothing together (shapes, constants)
+LARGEST_PLACE = 6  # so many layers between the same neighbours are one another
+MOST_CELLS = 60_000_000  # cells of the table before it is refused: 7 700 by 7 700 layers, 120 MB
+STRANGERS = 0.1  # engines with less work in common are of different networks
 
 
 def operators_of(layer: Layer) -> tuple[str, ...]:
@@ -97,35 +84,42 @@ class _Alignment:
 
     def by_origin(self) -> None:
         """Join layers that share a node, through others too, and keep what has both sides."""
-        first, second = (self._holders(side) for side in (0, 1))
-        left, right = ({node for node in side if is_numbered(node)} for side in (first, second))
+        # The layers that compute, by node; a region known by its ends holds all nodes between.
+        holders: tuple[dict[str, list[int]], dict[str, list[int]]] = ({}, {})
+        for side, holding in enumerate(holders):
+            order = [node for layer in self.tables[1 - side].layers for node in layer.nodes]
+            for layer in self.working(side):
+                ends = foreign_ends(layer.name)
+                between = nodes_between(*ends, order) if ends and len(layer.nodes) <= 2 else ()
+                for node in between or layer.nodes:
+                    if "QuantizeLinear" not in node:
+                        holding.setdefault(node, []).append(layer.index)
+        left, right = ({node for node in side if is_numbered(node)} for side in holders)
         counted = left | right if _disagree(left, right) else set()
         offset = len(self.tables[0].layers)
-        unions = Unions(offset + len(self.tables[1].layers))
+        parent = list(range(offset + len(self.tables[1].layers)))
+
+        def root(index: int) -> int:
+            while parent[index] != index:
+                parent[index] = parent[parent[index]]
+                index = parent[index]
+            return index
+
         linked: set[int] = set()
-        for node, one in first.items():
-            other = second.get(node)
+        for node, one in holders[0].items():
+            other = holders[1].get(node)
             if other is None or node in counted or max(len(one), len(other)) > MOST_LAYERS:
                 continue
             members = [*one, *(offset + index for index in other)]
             for each in members:
-                unions.join(each, members[0])
+                parent[root(each)] = root(members[0])
             linked.update(members)
-        for found in unions.sets(sorted(linked)):
-            own = [each for each in found if each < offset]
-            self.add(own, [each - offset for each in found if each >= offset], "origin")
-
-    def _holders(self, side: int) -> dict[str, list[int]]:
-        """The layers that compute, by node; a region known by its ends holds all nodes between."""
-        order = [node for layer in self.tables[1 - side].layers for node in layer.nodes]
-        found: dict[str, list[int]] = {}
-        for layer in self.working(side):
-            ends = foreign_ends(layer.name)
-            between = nodes_between(*ends, order) if ends and len(layer.nodes) <= 2 else ()
-            for node in between or layer.nodes:
-                if "QuantizeLinear" not in node:
-                    found.setdefault(node, []).append(layer.index)
-        return found
+        found: dict[int, list[int]] = {}
+        for each in sorted(linked):
+            found.setdefault(root(each), []).append(each)
+        for joined in found.values():
+            own = [each for each in joined if each < offset]
+            self.add(own, [each - offset for each in joined if each >= offset], "origin")
 
     def by_name(self, *, computing: bool = False) -> None:
         """Align layers of exactly one name, those that repeat in their order."""
@@ -168,9 +162,20 @@ class _Alignment:
 
     def between(self) -> None:
         """Take what is left between the same neighbours for one another: a fusion that changed."""
-        first, second = (self._stretches(side) for side in (0, 1))
-        for ends, left in first.items():
-            right = second.get(ends, [])
+        # The runs of layers left over, by the pairs before and behind them.
+        runs: tuple[dict[tuple[int, int], list[int]], dict[tuple[int, int], list[int]]] = ({}, {})
+        for side, found in enumerate(runs):
+            paired = [(self.pair_of[side].get(x.index), x.index) for x in self.working(side)]
+            last, run = -1, list[int]()
+            for pair, index in [*paired, (-1, -1)]:
+                if pair is None:
+                    run.append(index)
+                    continue
+                if run:
+                    found[last, pair] = run
+                last, run = pair, []
+        for ends, left in runs[0].items():
+            right = runs[1].get(ends, [])
             if ends == (-1, -1) or not right:
                 continue  # between nothing and nothing anything would do
             few = max(len(left), len(right)) <= LARGEST_PLACE
@@ -181,20 +186,6 @@ class _Alignment:
             )
             if few or alone:
                 self.add(left, right, "place")
-
-    def _stretches(self, side: int) -> dict[tuple[int, int], list[int]]:
-        """List the runs of layers left over, by the pairs before and behind them."""
-        found: dict[tuple[int, int], list[int]] = {}
-        pairs = [(self.pair_of[side].get(each.index), each.index) for each in self.working(side)]
-        last, run = -1, list[int]()
-        for pair, index in [*pairs, (-1, -1)]:
-            if pair is None:
-                run.append(index)
-                continue
-            if run:
-                found[last, pair] = run
-            last, run = pair, []
-        return found
 
     def reformats(self) -> None:
         """Align reformats that serve the same tensor of layers that are aligned."""
@@ -235,10 +226,7 @@ def _disagree(left: Collection[str], right: Collection[str]) -> bool:
 
 
 def common_sequence(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """List the places of a longest common sequence, in order.
-
-    Equal beginnings and ends are taken as they are; lists too long for a table meet only there.
-    """
+    """List the places of a longest common sequence; of very long ones only equal ends."""
     begin = 0
     while begin < min(len(a), len(b)) and a[begin] == b[begin]:
         begin += 1
@@ -283,8 +271,7 @@ class Change(Value, frozen=True, kw_only=True):
     precision_b: str | None
     a_s: float
     b_s: float
-    changed: tuple[str, ...] = ()
-    """What differs beside the time: ``fusion``, ``precision``, ``tactic``, ``shape``."""
+    changed: tuple[str, ...] = ()  # ``fusion``, ``precision``, ``tactic``, ``shape``
 
     @property
     def delta_s(self) -> float:
@@ -299,8 +286,7 @@ class Change(Value, frozen=True, kw_only=True):
 class EngineDiff(Value, frozen=True, kw_only=True):
     """Two engines aligned; the changes add up to the difference of the sums."""
 
-    changes: tuple[Change, ...]
-    """The largest first; pieces that took no time on either side last."""
+    changes: tuple[Change, ...]  # the largest first; pieces that took no time on either side last
     a_s: float | None
     b_s: float | None
     explained: float | None
@@ -316,10 +302,6 @@ class EngineDiff(Value, frozen=True, kw_only=True):
         """List what only one side has: ``a`` or ``b``."""
         return tuple(each for each in self.changes if each.by == "none" and getattr(each, side))
 
-    def fusions(self) -> tuple[Change, ...]:
-        """List the pieces that were fused in another way."""
-        return tuple(each for each in self.changes if "fusion" in each.changed)
-
 
 def difference(a: LayerTable, b: LayerTable) -> EngineDiff:
     """Align two engines and find what differs."""
@@ -328,6 +310,13 @@ def difference(a: LayerTable, b: LayerTable) -> EngineDiff:
         left, right = [a.layers[index] for index in one], [b.layers[index] for index in other]
         both = [*left, *right]
         slowest = max(both, key=lambda each: each.seconds)
+        changed = []
+        if left and right and (len(left) != len(right) or _content(left) != _content(right)):
+            changed.append("fusion")
+        for what in ("precision", "tactic", "shape_out"):
+            was, now = ({getattr(layer, what) for layer in side} - {None} for side in (left, right))
+            if was and now and was != now:
+                changed.append(what.removesuffix("_out"))
         change = Change(
             a=tuple(one),
             b=tuple(other),
@@ -339,7 +328,7 @@ def difference(a: LayerTable, b: LayerTable) -> EngineDiff:
             precision_b=_precision(right),
             a_s=total_s(left),
             b_s=total_s(right),
-            changed=tuple(_changed(left, right)) if left and right else (),
+            changed=tuple(changed),
         )
         changes.append(change)
     changes.sort(key=lambda each: (-abs(each.delta_s), -max(each.a_s, each.b_s)))
@@ -373,15 +362,6 @@ def _precision(layers: Sequence[Layer]) -> str | None:
     return ", ".join(words) or None
 
 
-def _changed(a: Sequence[Layer], b: Sequence[Layer]) -> Iterable[str]:
-    if len(a) != len(b) or _content(a) != _content(b):
-        yield "fusion"
-    for what in ("precision", "tactic", "shape_out"):
-        left, right = ({getattr(layer, what) for layer in side} - {None} for side in (a, b))
-        if left and right and left != right:
-            yield what.removesuffix("_out")
-
-
 def _content(layers: Sequence[Layer]) -> list[list[str]]:
     """What each layer is made of: its nodes, or the operators where nodes only count."""
     found = []
@@ -407,10 +387,10 @@ class Reconciliation(Value, frozen=True, kw_only=True):
     """How the layers add up to the GPU time of an inference without the profiler."""
 
     layers_s: float
-    gpu_s: float | None
+    gpu_s: float | None = None
     host_s: float | None = None
     parts: tuple[Gap, ...]
-    unexplained_s: float | None
+    unexplained_s: float | None = None
 
     @property
     def gap_s(self) -> float | None:
@@ -418,16 +398,9 @@ class Reconciliation(Value, frozen=True, kw_only=True):
         return None if self.gpu_s is None else self.layers_s - self.gpu_s
 
 
-def reconcile(
-    table: LayerTable,
-    gpu_s: float | None,
-    *,
-    profiled_gpu_s: float | None = None,
-    cuda_graph: bool | None = None,
-    host_s: float | None = None,
-) -> Reconciliation | None:
+def reconcile(table: LayerTable, facts: EngineFacts) -> Reconciliation | None:
     """Add up the layers and account for the difference; ``None`` without a profile."""
-    layers_s = table.total_s
+    layers_s, gpu_s, profiled_gpu_s = table.total_s, facts.gpu_s, facts.profiled_gpu_s
     if layers_s is None:
         return None
     left_s, parts = None if gpu_s is None else layers_s - gpu_s, list[Gap]()
@@ -447,10 +420,8 @@ def reconcile(
             beyond = sum(layer.seconds - (layer.median_s or 0.0) for layer in timed)
             add("warm-up and stalls", beyond, because, "measured")
         if profiled_gpu_s is not None:
-            because = (
-                f"GPU time {text_from_seconds(profiled_gpu_s)} with the profiler attached, "
-                f"{text_from_seconds(gpu_s)} without"
-            )
+            with_it, without = text_from_seconds(profiled_gpu_s), text_from_seconds(gpu_s)
+            because = f"GPU time {with_it} with the profiler attached, {without} without"
             add("profiler overhead", profiled_gpu_s - gpu_s, because, "measured")
             because = "GPU time of the profiled pass that no layer is charged with"
             add("launch gaps", medians_s - profiled_gpu_s, because, "measured")
@@ -459,12 +430,11 @@ def reconcile(
             own = total_s(beside)
             because = f"{len(beside)} layers on other streams take {text_from_seconds(own)} in sum"
             add("auxiliary streams", min(own, left_s), because, "at most")
-        if cuda_graph:
+        if facts.cuda_graph:
             because = "the timed run replayed a CUDA graph; the profiler launches layers one by one"
             add("CUDA graph", None, because, "stated")
-    return Reconciliation(
-        layers_s=layers_s, gpu_s=gpu_s, host_s=host_s, parts=tuple(parts), unexplained_s=left_s
-    )
+    known = {"gpu_s": gpu_s, "host_s": facts.host_s, "unexplained_s": left_s}
+    return Reconciliation(layers_s=layers_s, parts=tuple(parts)).having(**known)
 
 
 Row = dict[str, Scalar]
@@ -535,8 +505,7 @@ CauseCode = Literal[
     "enqueue",
 ]  # fmt: skip
 
-CEILING = 0.6
-"""Share of the memory's rate from which a layer counts as at its ceiling; copies reach 0.8."""
+CEILING = 0.6  # share of the memory's rate that counts as its ceiling; copies reach 0.8
 SHOWN = 3
 
 
@@ -545,57 +514,41 @@ class Cause(Value, frozen=True, kw_only=True):
 
     code: CauseCode
     title: str
-    seconds: float | None
-    """``None`` where it is seen and cannot be put in seconds."""
+    seconds: float | None  # ``None`` where it is seen and cannot be put in seconds
     explains_s: float = 0.0
     share: float | None = None
-    layers: tuple[str, ...] = ()
-    """Names of the candidate's layers, the costliest first."""
-    nodes: tuple[str, ...] = ()
-    """ONNX nodes of the layer it is about, where it is about one."""
+    layers: tuple[str, ...] = ()  # names of the candidate's layers, the costliest first
+    nodes: tuple[str, ...] = ()  # ONNX nodes of the layer it is about, where it is about one
     evidence: tuple[str, ...] = ()
     try_: str = ""
     command: str | None = None
 
 
 def interruptions(table: LayerTable) -> dict[int, int]:
-    """Layers that interrupt a quantized stretch, and the conversions around them.
-
-    Maps each such layer, and each conversion that is there because of it, to the layer.
-    """
-    directions = neighbours(edges_of(table), len(table.layers))
-    passing = (*CONVERSIONS, "nothing")
-
-    def meets_quantized(layer: Layer, steps: list[list[int]]) -> bool:
-        reached = through(layer.index, steps, table.layers, roles=passing)
-        return any(table.layers[each].precision in QUANTIZED for each in reached)
-
+    """Map layers that interrupt a quantized stretch, and conversions around them, to the layer."""
+    before: list[set[int]] = [set() for _ in table.layers]
+    after: list[set[int]] = [set() for _ in table.layers]
+    for begin, end, _ in edges_of(table):
+        after[begin].add(end)
+        before[end].add(begin)
     found: dict[int, int] = {}
     for layer in table.layers:
         if layer.role != "compute" or layer.precision is None or layer.precision in QUANTIZED:
             continue
-        if not all(meets_quantized(layer, steps) for steps in directions):
-            continue
-        found[layer.index] = layer.index
-        for steps in directions:
-            waiting = list(steps[layer.index])
+        passed, quantized = {layer.index}, []
+        for steps in (before, after):  # through conversions to the next layers that compute
+            waiting, seen = list(steps[layer.index]), set[int]()
             while waiting:
                 index = waiting.pop()
-                if table.layers[index].role in passing:
-                    found[index] = layer.index
+                if index not in seen and table.layers[index].role in (*CONVERSIONS, "nothing"):
                     waiting += steps[index]
+                    passed.add(index)
+                seen.add(index)
+            reached = [table.layers[each] for each in seen - passed]
+            quantized.append(any(each.precision in QUANTIZED for each in reached))
+        if all(quantized):
+            found.update(dict.fromkeys(passed, layer.index))
     return found
-
-
-_TITLES = {
-    "precision": "{count} layers do not compute in {asked}",
-    "reformat": "{count} conversions of layout and type",
-    "fusion": "fusions lost: {count} layers do what fewer did",
-    "memory": "{count} layers are limited by memory, at its ceiling",
-    "kernel": "{count} layers whose kernels are slower than the baseline's",
-    "rest": "layers that gained less than the others",
-    "added": "{count} layers that the baseline does not have",
-}
 
 
 def _layer_causes(
@@ -641,90 +594,90 @@ def _layer_causes(
         if asked in QUANTIZED and at >= 0 and (replaceable or not any(map(is_weighted, layers))):
             key = ("interruption", at)
         members.setdefault(key, []).append((change, seconds))
-    narrow = (asked or "the narrower type").upper()
     for (code, at), own in members.items():
         total = math.fsum(seconds for _, seconds in own)
         own = sorted((each for each in own if each[0].b), key=lambda each: -each[1])
         names = [b.layers[index].name for change, _ in own for index in change.b]
         layer = b.layers[at] if at >= 0 else None
-        title = _TITLES.get(code, "").format(count=len(names), asked=narrow)
+        words = {
+            "count": str(len(names)),
+            "narrow": (asked or "the narrower type").upper(),
+            "asked": asked if asked in ("int8", "fp8", "fp16", "bf16") else "int8",
+        }
         if layer is not None:
             names = list(dict.fromkeys([layer.name, *names]))
-            got = (layer.precision or "another type").upper()
             called = short_name(layer.name)
             if layer.nodes and not any(node in layer.name for node in layer.nodes):
                 # A generated name is not found in the model.
                 more = f" and {len(layer.nodes) - 1} more" if len(layer.nodes) > 1 else ""
                 called = f"{layer.nodes[0]}{more} ({called})"
-            title = f"{called} interrupts {narrow}: it computes in {got}"
-        evidence = [shown(change, code) for change, seconds in own[:SHOWN] if seconds > 0]
-        yield _cause(code, title, total, *evidence, layers=tuple(names), layer=layer, asked=asked)
+            got = (layer.precision or "another type").upper()
+            words |= {"called": called, "got": got, "op": [*operators_of(layer), "KIND"][0]}
+        title, remedy, command = (text.format(**words) for text in _CAUSES[code])
+        yield Cause(
+            code=code,
+            title=title,
+            seconds=total,
+            layers=tuple(names),
+            nodes=layer.nodes if layer else (),
+            evidence=tuple(shown(change, code) for change, s in own[:SHOWN] if s > 0),
+            try_=remedy,
+            command=command,
+        )
 
 
-_REMEDIES = {
+_CAUSES = {
     "precision": (
+        "{count} layers do not compute in {narrow}",
         "see which nodes have no Q/DQ around them, and quantize them too",
         "trtbench quantize MODEL.onnx --precision {asked}",
     ),
     "reformat": (
+        "{count} conversions of layout and type",
         "let neighbours agree in type: quantize both inputs of every Add and Concat, or leave "
         "small islands out",
         "trtbench quantize MODEL.onnx --precision {asked} --exclude 'NODE*'",
     ),
     "fusion": (
+        "fusions lost: {count} layers do what fewer did",
         "give the builder more time to find the fusion, or move the Q/DQ that splits it",
         "trtbench build MODEL.onnx --optimization-level 5",
     ),
     "memory": (
+        "{count} layers are limited by memory, at its ceiling",
         "no narrower arithmetic helps: fuse with neighbours, or store narrower tensors",
         "trtbench profile CANDIDATE --by bound",
     ),
     "kernel": (
+        "{count} layers whose kernels are slower than the baseline's",
         "let the builder time more kernels, and time them anew",
         "trtbench build MODEL.onnx --optimization-level 5 --no-timing-cache",
     ),
-    "rest": ("compare their kernels one by one", "trtbench diff BASELINE CANDIDATE --all"),
+    "rest": (
+        "layers that gained less than the others",
+        "compare their kernels one by one",
+        "trtbench diff BASELINE CANDIDATE --all",
+    ),
     "added": (
+        "{count} layers that the baseline does not have",
         "see what they are for; Q/DQ that was not folded shows as layers of its own",
         "trtbench diff BASELINE CANDIDATE",
     ),
-    "enqueue": ("launch as a CUDA graph", "trtbench bench CANDIDATE --cuda-graph on"),
+    "enqueue": (
+        "the host does not launch fast enough (enqueue-bound)",
+        "launch as a CUDA graph",
+        "trtbench bench CANDIDATE --cuda-graph on",
+    ),
     "interruption": (
+        "{called} interrupts {narrow}: it computes in {got}",
         "quantize this node too, take it out, or leave its neighbours unquantized",
         "trtbench quantize MODEL.onnx --precision {asked} --op Conv --op Gemm --op {op}",
     ),
 }
+"""By code: the title, what to do, and the command."""
 
 
-def _cause(
-    code: CauseCode,
-    title: str,
-    seconds: float | None,
-    *evidence: str,
-    layers: tuple[str, ...] = (),
-    layer: Layer | None = None,
-    asked: str | None = None,
-) -> Cause:
-    """A cause with its remedy; ``layer`` is the one it is about."""
-    words, command = _REMEDIES[code]
-    operators = operators_of(layer) if layer else ()
-    return Cause(
-        code=code,
-        title=title,
-        seconds=seconds,
-        layers=layers,
-        nodes=layer.nodes if layer else (),
-        evidence=evidence,
-        try_=words,
-        command=command.format(
-            asked=asked if asked in ("int8", "fp8", "fp16", "bf16") else "int8",
-            op=operators[0] if operators else "KIND",
-        ),
-    )
-
-
-LEAST_GAIN = 1.02
-"""A speed-up below this is none: nothing can be expected of the other layers."""
+LEAST_GAIN = 1.02  # a speed-up below this is none: nothing can be expected of the other layers
 
 
 class Why(ShortView, Value, frozen=True, kw_only=True):
@@ -732,15 +685,11 @@ class Why(ShortView, Value, frozen=True, kw_only=True):
 
     baseline_s: float
     candidate_s: float
-    expected_s: float
-    """Baseline with the gain that the narrower type brought where it was used."""
-    gain: float
-    """How many times as fast the layers in the narrower type are; 1 where there are none."""
-    shortfall_s: float
-    """What there is to explain; zero or less where nothing is missing."""
+    expected_s: float  # baseline with the gain that the narrower type brought where it was used
+    gain: float  # how many times as fast layers in the narrower type are; 1: none are
+    shortfall_s: float  # what there is to explain; zero or less where nothing is missing
     causes: tuple[Cause, ...]
-    gains_s: float
-    """What layers that got faster than expected bring; zero or less."""
+    gains_s: float  # what layers that got faster than expected bring; zero or less
     unexplained_s: float
     diff: EngineDiff
 
@@ -773,9 +722,16 @@ def why(
             for facts, table in ((left, a), (right, b))
         )
         enqueue, gpu = text_from_seconds(right.enqueue_s), text_from_seconds(right.gpu_s)
-        title = "the host does not launch fast enough (enqueue-bound)"
-        text = f"enqueueing takes {enqueue}, the GPU {gpu}"
-        every.append(_cause("enqueue", title, after - before if after > before else None, text))
+        title, remedy, command = _CAUSES["enqueue"]
+        slow_host = Cause(
+            code="enqueue",
+            title=title,
+            seconds=after - before if after > before else None,
+            evidence=(f"enqueueing takes {enqueue}, the GPU {gpu}",),
+            try_=remedy,
+            command=command,
+        )
+        every.append(slow_host)
         shortfall += max(0.0, after - before)
     causes = [each for each in every if each.seconds is None or each.seconds > 0]
     remaining = whole = max(0.0, shortfall)
@@ -820,5 +776,4 @@ def _gain(diff: EngineDiff, a: LayerTable, b: LayerTable, asked: str | None) -> 
     return ratio if ratio >= LEAST_GAIN else 1.0
 
 
-ENQUEUE_BOUND = 0.8
-"""trtexec warns from the same share of enqueue time over GPU time on."""
+ENQUEUE_BOUND = 0.8  # trtexec warns from the same share of enqueue time over GPU time on

@@ -1,10 +1,7 @@
 """Profile, layer information and ONNX nodes of one engine, joined into one table.
 
-Layers meet in the order of execution where the names agree, else by name, those of one name in
-their order. A profile and layer information of different engines are not joined: the table says
-so and holds the times alone.
-
-What a layer does and in which type it computes, from whatever tells it.
+Layers of one name meet in their order. A profile and layer information of different engines are
+not joined: the table says so and holds the times alone.
 """
 
 from __future__ import annotations
@@ -12,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
 from functools import lru_cache
 
 from trtbench.core.run import name_of, types_of
@@ -26,11 +22,9 @@ from trtbench.layers.table import (
     LayerTable,
     Role,
     foreign_ends,
-    is_reformat,
     nodes_between,
     nodes_of,
-    operators_named,
-    region_of,
+    target_of_reformat,
 )
 
 _OPERANDS = {
@@ -50,8 +44,7 @@ _WORDS = (
     (re.compile(r"bf16|bfloat16"), "bf16"),
     (re.compile(r"hmma|h884|h1688|h16816|f16f16|fp16|half|FP16"), "fp16"),
     (re.compile(r"scudnn|sgemm|ffma|fp32|FP32"), "fp32"),
-)
-"""Marks in kernels of cuDNN, cuBLAS, CUTLASS and pooling, in the order in which they decide."""
+)  # marks in kernels of cuDNN, cuBLAS, CUTLASS and pooling, in the order in which they decide
 _WEIGHTS = {
     "half": "fp16", "float": "fp32", "int8": "int8", "bfloat16": "bf16", "bf16": "bf16",
     "fp8": "fp8", "int4": "int4", "fp4": "fp4",
@@ -64,6 +57,9 @@ _ROLES: dict[str, Role] = {
     "memcpy": "copy",
 }  # fmt: skip
 _REFORMATS = ("reformat", "myelinreformat", "cast", "quantize", "dequantize")
+_REFORMATTER = re.compile(r" (?:in|out)put reformatter \d+$")  # until TensorRT 8.2
+_REGION = re.compile(r"_(myl\d+)_\d+$")
+_OPERATOR = re.compile(r"(?:^|/)([A-Za-z][A-Za-z0-9]*?)(?:_\d+)?$")
 _NVM = re.compile(r"(?:^| )(?:to|from) nvm$")
 _HIDES = re.compile(r"ForeignNode|myelin$|plugin", re.IGNORECASE)
 """Layers that are many, or a program of their own."""
@@ -88,7 +84,8 @@ def _role(name: str, info: LayerInfo | None) -> Role:
     kind = (info.type or "").lower() if info else ""
     if kind in _ROLES:
         return _ROLES[kind]
-    if kind not in _REFORMATS and (kind or not is_reformat(name)):
+    named = target_of_reformat(name) or _REFORMATTER.search(name)
+    if kind not in _REFORMATS and (kind or not named):
         return "compute"
     taken, given = _edge_types(info)
     if taken and given and taken != given:
@@ -130,10 +127,7 @@ def _computing_type(info: LayerInfo | None, role: Role) -> tuple[str | None, Bas
 
 
 def layer_types(graph: EngineGraph, *, seen_inside: bool = False) -> Counter[str]:
-    """Count layers by the type that computes; what only makes tensors fit does not count.
-
-    ``seen_inside`` leaves out what hides other layers: its edges say nothing of these.
-    """
+    """Count layers by the type that computes; ``seen_inside`` leaves out what hides others."""
     found: Counter[str] = Counter()
     for layer in graph.layers:
         precision, basis = _computing_type(layer, _role(layer.name, layer))
@@ -160,7 +154,7 @@ def denied_by(label: str | None, ran: frozenset[str]) -> str | None:
 
 @lru_cache(maxsize=4096)
 def type_from_tactic(tactic: str | None) -> str | None:
-    """Read the operands' type from a kernel's name; ``None`` when the name does not tell."""
+    """Read the operands' type from a kernel's name; ``None`` when the name does not show it."""
     if not tactic or _NUMBER.match(tactic) or _GENERATED.match(tactic):
         return None
     if match := _XMMA.search(tactic):
@@ -170,9 +164,7 @@ def type_from_tactic(tactic: str | None) -> str | None:
     return next((name for pattern, name in _WORDS if pattern.search(tactic)), None)
 
 
-SAME_ENGINE = 0.9
-"""Share of the timed layers that layer information must name to be taken for the same engine;
-a builder that was run again changes far more of the names than this."""
+SAME_ENGINE = 0.9  # share of timed layers that layer information of one engine names
 
 
 def join_layers(
@@ -194,14 +186,41 @@ def join_layers(
             )
             graph = None
     infos = graph.layers if graph else ()
-    met = _met(times, infos)
+    # Times and layers meet by name; a layer that was not timed stays in its place.
+    waiting: dict[str, list[LayerInfo]] = {}
+    for info in reversed(infos):
+        waiting.setdefault(info.name, []).append(info)
+    met: list[tuple[LayerTime | None, LayerInfo | None]] = []
+    for time in times:
+        same = waiting.get(time.name)
+        met.append((time, same.pop() if same else None))
+    taken = {id(info): time for time, info in met if info is not None}
+    if infos and not len(taken) == len(infos) == len(met):
+        rest = [(time, info) for time, info in met if info is None]
+        met = [*((taken.get(id(info)), info) for info in infos), *rest]
     total = math.fsum(each.average_s for each in times)
-    layers = [
-        _layer(index, time, info, total=total, costs=costs)
-        for index, (time, info) in enumerate(met)
-    ]
+    layers = [_layer(k, time, info, total, costs) for k, (time, info) in enumerate(met)]
     tensors = (each for info in infos for each in (*info.inputs, *info.outputs))
-    notes += _notes(bool(times), graph, layers, costs)
+    own = any(_named_kind(each.name) for each in layers)
+    missing = sum(1 for layer in layers if layer.time_s is None)
+    if graph is None:
+        unknown = "types and shapes" if own else "kinds, types and shapes"
+        notes.append(f"no layer information: {unknown} are not known")
+    elif not graph.detailed:
+        notes.append("built with layer names only: kinds, types and shapes are not known")
+    if not times:
+        notes.append("no profile: nothing was timed")
+    elif graph is not None and missing:
+        notes.append(f"{missing} layers of the engine are not in the profile")
+    repeated = sum(n for n in Counter(layer.name for layer in layers).values() if n > 1)
+    if repeated:
+        notes.append(f"{repeated} layers share their name with another; each is kept as its own")
+    nodes = {node for each in layers for node in each.nodes}
+    if costs is not None and layers and not nodes & costs.nodes.keys():
+        note = "no layer came from a node of this ONNX model: it is of another network"
+        if own:
+            note = "the runtime names no layer as the ONNX model does: operations are not counted"
+        notes.append(note)
     return LayerTable(
         layers=tuple(layers),
         count=profile.count if profile else None,
@@ -212,38 +231,27 @@ def join_layers(
     )
 
 
-def _met(
-    times: Sequence[LayerTime], infos: Sequence[LayerInfo]
-) -> list[tuple[LayerTime | None, LayerInfo | None]]:
-    """Meet times and layers by name; a layer that was not timed stays in its place."""
-    waiting: dict[str, list[LayerInfo]] = {}
-    for info in reversed(infos):
-        waiting.setdefault(info.name, []).append(info)
-    met: list[tuple[LayerTime | None, LayerInfo | None]] = []
-    for time in times:
-        same = waiting.get(time.name)
-        met.append((time, same.pop() if same else None))
-    taken = {id(info): time for time, info in met if info is not None}
-    if not infos or len(taken) == len(infos) == len(met):
-        return met
-    rest = [(time, info) for time, info in met if info is None]
-    return [*((taken.get(id(info)), info) for info in infos), *rest]
-
-
 def _layer(
     index: int,
     time: LayerTime | None,
     info: LayerInfo | None,
-    *,
     total: float,
     costs: NodeCosts | None,
 ) -> Layer:
     name = info.name if info else time.name if time else ""
-    role, named = _role(name, info), _named_kind(name)
+    role, named, region = _role(name, info), _named_kind(name), _REGION.search(name)
     precision, basis = _computing_type(info, role)
     taken, given = _edge_types(info)
-    nodes = _nodes(name, info, costs)
-    asked = costs.asked(nodes) if costs else None
+    # The ONNX nodes: as the inspector names them, else by the name and the model.
+    nodes, ends = info.origin if info else (), foreign_ends(name)
+    if not nodes and ends is not None and costs is not None:
+        nodes = nodes_between(*ends, costs.order)
+    if not nodes and info is None and costs is not None and named is not None:
+        nodes = costs.behind(*named)
+    elif not nodes:
+        nodes = nodes_of(name)
+    types, kinds = (costs.types, costs.nodes) if costs else ({}, {})
+    asked = next((types[node] for node in nodes if node in types), None)
     if costs is None or role != "compute":
         # By the name alone: ``w + QuantizeLinear_7 + Conv_9`` has quantized weights.
         parts, known = name.split(" + "), nodes_of(name)
@@ -251,6 +259,13 @@ def _layer(
         works = any("QuantizeLinear" not in part and part in known for part in parts)
         asked = "int8" if quantizes and works else None
     kind = info.extra.get("ParameterType") or info.type if info else named[1] if named else None
+    operators = tuple(kinds[node].op for node in nodes if node in kinds)
+    if not operators:  # from the names: ``/layer1/conv1/Conv``, ``Add_12``
+        operators = tuple(match[1] for node in nodes if (match := _OPERATOR.search(node)))
+    shapes = []  # of the first tensor that has one
+    for tensors in (info.inputs, info.outputs) if info else ((), ()):
+        dims = next((each.dimensions for each in tensors if each.dimensions), ())
+        shapes.append(text_from_shape([None if dim < 0 else dim for dim in dims]) if dims else None)
     return Layer(
         index=index,
         name=name,
@@ -260,8 +275,8 @@ def _layer(
         precision_basis=basis,
         precision_in=taken,
         precision_out=given,
-        shape_in=_shape(info.inputs if info else ()),
-        shape_out=_shape(info.outputs if info else ()),
+        shape_in=shapes[0],
+        shape_out=shapes[1],
         time_s=time.average_s if time else None,
         median_s=time.median_s if time else None,
         min_s=time.min_s if time else None,
@@ -271,56 +286,11 @@ def _layer(
         stream=info.stream if info else None,
         weights=info.weights_count if info else None,
         nodes=nodes,
-        operators=(costs.operators(nodes) if costs else ()) or operators_named(nodes),
+        operators=operators,
         asked=asked,
         flops=flops_of(info, nodes, role, costs),
         traffic_bytes=traffic_of(info, nodes, role, costs),
-        region=region_of(name),
+        region=region[1] if region else None,
         reads=tuple(each.name for each in info.inputs) if info else (),
         writes=tuple(each.name for each in info.outputs) if info else (),
     )
-
-
-def _nodes(name: str, info: LayerInfo | None, costs: NodeCosts | None) -> tuple[str, ...]:
-    """List the ONNX nodes: as the inspector names them, else by the name and the model."""
-    if info is not None and info.origin:
-        return info.origin
-    ends = foreign_ends(name)
-    if ends is not None and costs is not None and (found := nodes_between(*ends, costs.order)):
-        return found
-    if info is None and costs is not None and (own := _named_kind(name)) is not None:
-        return costs.behind(*own)
-    return nodes_of(name)
-
-
-def _shape(tensors: Sequence[TensorInfo]) -> str | None:
-    """Shape of the first tensor that has one."""
-    dims = next((each.dimensions for each in tensors if each.dimensions), None)
-    return text_from_shape([None if dim < 0 else dim for dim in dims]) if dims else None
-
-
-def _notes(
-    timed: bool, graph: EngineGraph | None, layers: Sequence[Layer], costs: NodeCosts | None
-) -> list[str]:
-    notes = []
-    own = any(_named_kind(each.name) for each in layers)
-    missing = sum(1 for layer in layers if layer.time_s is None)
-    if graph is None:
-        unknown = "types and shapes" if own else "kinds, types and shapes"
-        notes.append(f"no layer information: {unknown} are not known")
-    elif not graph.detailed:
-        notes.append("built with layer names only: kinds, types and shapes are not known")
-    if not timed:
-        notes.append("no profile: nothing was timed")
-    elif graph is not None and missing:
-        notes.append(f"{missing} layers of the engine are not in the profile")
-    repeated = sum(n for n in Counter(layer.name for layer in layers).values() if n > 1)
-    if repeated:
-        notes.append(f"{repeated} layers share their name with another; each is kept as its own")
-    if costs is not None and layers and not any(costs.knows(each.nodes) for each in layers):
-        notes.append(
-            "the runtime names no layer as the ONNX model does: operations are not counted"
-            if own
-            else "no layer came from a node of this ONNX model: it is of another network"
-        )
-    return notes

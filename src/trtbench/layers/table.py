@@ -1,15 +1,11 @@
-"""One layer of an engine with all that is known of it, the table of all of them, and their graph.
-
-Also what the names of layers show (fused nodes, reformats, blocks), layers in groups, which types
-really compute, the whole in which layers ran, and where the boxes of a drawing go.
-"""
+"""The layers of an engine with all that is known of them: names, groups, types and their graph."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import Literal
@@ -21,46 +17,33 @@ from trtbench.core.run import Run, gpu_of, precision_of
 from trtbench.core.spec import Value
 
 Role = Literal["compute", "reformat", "cast", "quantize", "copy", "constant", "nothing"]
-"""What a layer is there for.
-
-compute   does work of the network
-reformat  changes the layout of a tensor, not its type
-cast      changes between floating-point types
-quantize  changes to or from INT8, FP8, INT4 or FP4
-copy      moves a tensor, as DLA does to and from its own memory
-constant  holds weights
-nothing   runs no kernel (NoOp, shape calls)
-"""
+"""``reformat`` changes the layout of a tensor, ``cast`` its floating-point type, ``quantize`` to or
+from INT8, FP8, INT4 or FP4; DLA has copies; ``nothing`` runs no kernel (NoOp, shape calls)."""
 
 CONVERSIONS: tuple[Role, ...] = ("reformat", "cast", "quantize", "copy")
 """Roles that do nothing for the network but make tensors fit."""
 
-QUANTIZED = ("int8", "fp8", "int4", "fp4", "uint8")
-"""Types that a network has to be quantized for."""
+QUANTIZED = ("int8", "fp8", "int4", "fp4", "uint8")  # types that a network has to be quantized for
 
-Basis = Literal["tactic", "weights", "inputs", "outputs"]
-"""Where the type that computes is known from, the surest first."""
+Basis = Literal["tactic", "weights", "inputs", "outputs"]  # how a type is known, surest first
 
 Bound = Literal["compute", "memory"]
 
 
 class Layer(Value, frozen=True, kw_only=True):
-    """One layer; what no source tells is ``None`` or empty."""
+    """One layer; what no source shows is ``None`` or empty."""
 
     index: int
     name: str
-    kind: str | None = None
-    """What it is, in the inspector's words: ``Convolution``, ``gemm``, ``Reformat``."""
+    kind: str | None = None  # as the inspector has it: ``Convolution``, ``gemm``
     role: Role = "compute"
-    precision: str | None = None
-    """The type that computes: an INT8 convolution with an FP32 output computes in INT8."""
+    precision: str | None = None  # that computes, whatever the output is
     precision_basis: Basis | None = None
     precision_in: str | None = None
     precision_out: str | None = None
     shape_in: str | None = None
     shape_out: str | None = None
-    time_s: float | None = None
-    """Average per inference; ``None`` where the layer was not timed."""
+    time_s: float | None = None  # average per inference; ``None`` where the layer was not timed
     median_s: float | None = None
     min_s: float | None = None
     max_s: float | None = None
@@ -69,19 +52,15 @@ class Layer(Value, frozen=True, kw_only=True):
     stream: int | None = None
     weights: int | None = None
     nodes: tuple[str, ...] = ()
-    operators: tuple[str, ...] = ()
-    """Kinds of these nodes: ``Conv``, ``MatMul``; from their names where the model is not there."""
-    asked: str | None = None
-    """Type that the model asks for, where Q/DQ or typed nodes say so."""
+    operators: tuple[str, ...] = ()  # ``Conv``, ``MatMul``: of the model or of names
+    asked: str | None = None  # type that the model asks for, where Q/DQ or typed nodes say so
     flops: int | None = None
     traffic_bytes: int | None = None
     flops_per_s: float | None = None
     bytes_per_s: float | None = None
-    roofline: float | None = None
-    """Achieved share of what the GPU allows at this intensity, from 0 to 1."""
+    roofline: float | None = None  # achieved share of what the GPU allows, 0 to 1
     bound: Bound | None = None
-    region: str | None = None
-    """Myelin's region, where the layer is one kernel of it."""
+    region: str | None = None  # Myelin's region, where the layer is one kernel of it
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
 
@@ -99,8 +78,7 @@ class LayerTable(Value, frozen=True, kw_only=True):
     """The layers of one engine in the order of execution."""
 
     layers: tuple[Layer, ...]
-    count: int | None = None
-    """Inferences that the times are averages over, where known."""
+    count: int | None = None  # inferences that the times are averages over, where known
     timed: bool = False
     detailed: bool = False
     gpu: str | None = None
@@ -121,16 +99,12 @@ def total_s(layers: Iterable[Layer]) -> float:
 MOST_LETTERS = 72
 
 _FOR = re.compile(r"Reformatting CopyNode for (Input|Output) Tensor (\d+) to (.+)", re.DOTALL)
-_REFORMATTER = re.compile(r" (?:in|out)put reformatter \d+$")
-"""Until TensorRT 8.2."""
 _FOREIGN = re.compile(r"\{ForeignNode\[(?P<first>.*?)\.\.\.(?P<last>.*)\]\}", re.DOTALL)
 _DLA = re.compile(r"^\{(?P<nodes>[^{}]*)\}$", re.DOTALL)
 _WRAPPED = re.compile(r"^(?:PWN|PointWise|fusedPointwise)\((?P<inner>.*)\)$", re.DOTALL)
 _TORCH = re.compile(r"^\[[A-Z_0-9]+\]-\[(?P<op>[^\]]*)\]-\[(?P<node>[^\]]*)\]")
-_MYELIN = re.compile(r"_(?P<region>myl\d+)_\d+$")
 _CONSTANT = re.compile(r"(?:^|\.)(?:weight|bias|running_mean|running_var)$|^onnx::|_clone_\d+$")
 _NUMBERED = re.compile(r"^[A-Za-z]+_\d+$")
-_OPERATOR = re.compile(r"(?:^|/)([A-Za-z][A-Za-z0-9]*?)(?:_\d+)?$")
 _NOT_A_NODE = re.compile(r"^\(Unnamed Layer\*|^ONNXTRT_|^__my")
 
 
@@ -140,21 +114,10 @@ def target_of_reformat(name: str) -> tuple[str, str] | None:
     return (match[3], f"{match[1].lower()} {match[2]}") if match else None
 
 
-def is_reformat(name: str) -> bool:
-    """Whether a name is that of a reformat, in any version."""
-    return bool(_FOR.match(name) or _REFORMATTER.search(name))
-
-
 def foreign_ends(name: str) -> tuple[str, str] | None:
     """Name the first and the last node that a Myelin region swallowed."""
     match = _FOREIGN.search(name)
     return (match["first"].strip(), match["last"].strip()) if match else None
-
-
-def region_of(name: str) -> str | None:
-    """Name the Myelin region that a kernel belongs to: ``myl2``."""
-    match = _MYELIN.search(name)
-    return match["region"] if match else None
 
 
 def nodes_of(name: str) -> tuple[str, ...]:
@@ -165,12 +128,6 @@ def nodes_of(name: str) -> tuple[str, ...]:
     parts: Iterable[str] = foreign_ends(name) or (dla["nodes"].split(",") if dla else _parts(name))
     nodes = dict.fromkeys(part.strip() for part in parts)
     return tuple(x for x in nodes if x and not _CONSTANT.search(x) and not _NOT_A_NODE.match(x))
-
-
-def operators_named(nodes: Sequence[str]) -> tuple[str, ...]:
-    """Guess the kinds of nodes from their names: ``/layer1/conv1/Conv``, ``Add_12``."""
-    found = (_OPERATOR.search(node) for node in nodes)
-    return tuple(match[1] for match in found if match)
 
 
 def nodes_between(first: str, last: str, order: Sequence[str]) -> tuple[str, ...]:
@@ -220,7 +177,6 @@ KEYS = ("kind", "precision", "role", "node", "block", "region", "stream", "bound
 """What layers can be grouped by; ``block`` takes a depth (``block:2``)."""
 
 UNKNOWN = "unknown"
-REST = "the rest"
 
 _PATTERN = re.compile(r"[*?\[]")
 
@@ -229,8 +185,7 @@ class Group(Value, frozen=True, kw_only=True):
     """Layers with something in common."""
 
     name: str
-    layers: float
-    """How many; a layer that came from several nodes counts in parts under each of them."""
+    layers: float  # a layer of several nodes counts in parts under each of them
     seconds: float | None
     share: float | None = None
     flops: int | None = None
@@ -239,8 +194,29 @@ class Group(Value, frozen=True, kw_only=True):
 
 
 def groups_of(table: LayerTable, by: str, *, top: int | None = None) -> tuple[Group, ...]:
-    """Group the layers of a table, the most time (or the most layers) first."""
-    names_of = _grouping(by)
+    """Group the layers of a table; one of several nodes belongs to each in equal parts."""
+    key, _, depth = by.partition(":")
+    if key == "block" and depth and not depth.isdecimal():
+        raise UsageError(f"{by!r} has no depth", fix="write it like block:2")
+    patterns = [each.strip() for each in by.split(",") if each.strip()]
+    if by not in KEYS and key != "block" and not _PATTERN.search(by) and "/" not in by:
+        refuse_unknown(by, KEYS, f"layers cannot be grouped by {by!r}", flag="--by")
+
+    def names_of(layer: Layer) -> Sequence[str]:
+        other = f"({layer.role})" if layer.role != "compute" else None
+        if key == "block":  # that most nodes are in; a reformat is with the layer it is for
+            names = layer.nodes or (target_of_reformat(layer.name) or (layer.name,))[:1]
+            blocks = Counter(block_of(x.split(" + ")[0], depth=int(depth or 1)) for x in names)
+            return [blocks.most_common(1)[0][0]]
+        if by == "node":
+            return layer.nodes or [other or layer.name]
+        if by not in KEYS:
+            return [next((each for each in patterns if fits(layer, each)), "the rest")]
+        value = getattr(layer, by)
+        if value is None:
+            return [other or UNKNOWN] if by == "precision" else [UNKNOWN]
+        return [str(value)]
+
     members: dict[str, list[tuple[Layer, float]]] = {}
     for layer in table.layers:
         names = names_of(layer)
@@ -268,46 +244,13 @@ def groups_of(table: LayerTable, by: str, *, top: int | None = None) -> tuple[Gr
     return tuple(groups[:top])
 
 
-def matching(layers: Iterable[Layer], pattern: str) -> tuple[Layer, ...]:
-    """Choose the layers whose name, or a node of which, fits a pattern."""
-    return tuple(layer for layer in layers if fits(layer, pattern))
-
-
 def fits(layer: Layer, pattern: str) -> bool:
     """Whether a layer's name or one of its nodes fits; without ``*`` a part is enough."""
     whole = pattern if _PATTERN.search(pattern) else f"*{pattern}*"
     return any(fnmatchcase(name, whole) for name in (layer.name, *layer.nodes))
 
 
-def _grouping(by: str) -> Callable[[Layer], Sequence[str]]:
-    """Find the groups of a layer; one of several nodes belongs to each of them in equal parts."""
-    key, _, depth = by.partition(":")
-    if key == "block" and depth and not depth.isdecimal():
-        raise UsageError(f"{by!r} has no depth", fix="write it like block:2")
-    patterns = [each.strip() for each in by.split(",") if each.strip()]
-    if by not in KEYS and key != "block" and not _PATTERN.search(by) and "/" not in by:
-        refuse_unknown(by, KEYS, f"layers cannot be grouped by {by!r}", flag="--by")
-
-    def names_of(layer: Layer) -> Sequence[str]:
-        other = f"({layer.role})" if layer.role != "compute" else None
-        if key == "block":  # that most nodes are in; a reformat is with the layer it is for
-            names = layer.nodes or (target_of_reformat(layer.name) or (layer.name,))[:1]
-            blocks = Counter(block_of(x.split(" + ")[0], depth=int(depth or 1)) for x in names)
-            return [blocks.most_common(1)[0][0]]
-        if by == "node":
-            return layer.nodes or [other or layer.name]
-        if by not in KEYS:
-            return [next((each for each in patterns if fits(layer, each)), REST)]
-        value = getattr(layer, by)
-        if value is None:
-            return [other or UNKNOWN] if by == "precision" else [UNKNOWN]
-        return [str(value)]
-
-    return names_of
-
-
-Edge = tuple[int, int, str]
-"""Index of the layer that writes, of the one that reads, and the tensor between them."""
+Edge = tuple[int, int, str]  # index of the writing and of the reading layer, the tensor
 
 
 def edges_of(table: LayerTable) -> list[Edge]:
@@ -327,58 +270,6 @@ def edges_of(table: LayerTable) -> list[Edge]:
     return list(found)
 
 
-def neighbours(edges: Iterable[Edge], count: int) -> tuple[list[list[int]], list[list[int]]]:
-    """List for every layer those that feed it and those it feeds."""
-    before: list[list[int]] = [[] for _ in range(count)]
-    after: list[list[int]] = [[] for _ in range(count)]
-    for begin, end, _ in edges:
-        if end not in after[begin]:
-            after[begin].append(end)
-            before[end].append(begin)
-    return before, after
-
-
-def through(
-    start: int, steps: list[list[int]], layers: tuple[Layer, ...], *, roles: tuple[str, ...]
-) -> Iterator[int]:
-    """Walk from a layer to the next ones, through layers of these roles."""
-    waiting, seen = list(steps[start]), set()
-    while waiting:
-        index = waiting.pop()
-        if index in seen:
-            continue
-        seen.add(index)
-        if layers[index].role in roles:
-            waiting += steps[index]
-        else:
-            yield index
-
-
-class Unions:
-    """Sets that grow together: who is joined to whom, through others too."""
-
-    def __init__(self, count: int) -> None:
-        self._parent = list(range(count))
-
-    def root(self, index: int) -> int:
-        """Find the one that stands for a set."""
-        while self._parent[index] != index:
-            self._parent[index] = self._parent[self._parent[index]]
-            index = self._parent[index]
-        return index
-
-    def join(self, one: int, other: int) -> None:
-        """Make two sets one."""
-        self._parent[self.root(one)] = self.root(other)
-
-    def sets(self, members: Iterable[int]) -> list[list[int]]:
-        """List the sets among some members, in their order."""
-        found: dict[int, list[int]] = {}
-        for each in members:
-            found.setdefault(self.root(each), []).append(each)
-        return list(found.values())
-
-
 RANKS = {
     "fp64": 0, "fp32": 1, "tf32": 2, "bf16": 3, "fp16": 3, "int8": 4, "uint8": 4, "fp8": 4,
     "int4": 5, "fp4": 5,
@@ -387,19 +278,18 @@ RANKS = {
 
 WEIGHTED = ("convolution", "convactpool", "deconvolution", "gemm", "fusion", "matrixmultiply",
             "fullyconnected", "einsum")  # fmt: skip
-"""Kinds of layers that a narrower type is asked for; the others follow."""
+"""Kinds of layers that a narrower type is requested for; the others follow."""
 
 
 class Unmet(Value, frozen=True, kw_only=True):
-    """A layer that computes in a wider type than was asked for."""
+    """A layer that computes in a wider type than requested."""
 
     index: int
     name: str
     asked: str
     got: str
     seconds: float | None
-    because: str
-    """Who asked: the model, by its Q/DQ or types, or the build, by its flags."""
+    because: str  # who asked: the model, by its Q/DQ or types, or the build, by its flags
 
 
 class PrecisionTruth(Value, frozen=True, kw_only=True):
@@ -407,12 +297,11 @@ class PrecisionTruth(Value, frozen=True, kw_only=True):
 
     types: tuple[Group, ...]
     unmet: tuple[Unmet, ...]
-    conversions: tuple[Group, ...]
-    """By role: layers that only make tensors fit."""
+    conversions: tuple[Group, ...]  # by role: layers that only make tensors fit
 
 
 def precision_truth(table: LayerTable, *, asked: str | None = None) -> PrecisionTruth:
-    """Look at the types of all layers; ``asked`` is what the build was allowed or told to use."""
+    """Look at the types of all layers; ``asked`` is what the build was allowed to use."""
     unmet, allowed = [], narrowest(asked)
     computing = [layer for layer in table.layers if layer.role == "compute"]
     for layer in sorted(computing, key=lambda each: -each.seconds):
@@ -462,11 +351,9 @@ class EngineFacts(Value, frozen=True, kw_only=True):
     enqueue_s: float | None = None
     h2d_s: float | None = None
     d2h_s: float | None = None
-    jitter: float | None = None
-    """Spread of GPU time (of the headline without it): standard deviation over mean."""
+    jitter: float | None = None  # standard deviation over mean of GPU time
     profiled_gpu_s: float | None = None
-    sm_clock_hz: float | None = None
-    """Mean while measuring, else the locked clock read before the run."""
+    sm_clock_hz: float | None = None  # mean while measuring, else the locked clock
     gpu: str | None = None
     sm_count: int | None = None
     batch: int | None = None
@@ -474,19 +361,12 @@ class EngineFacts(Value, frozen=True, kw_only=True):
     cuda_graph: bool | None = None
     tensorrt: str | None = None
 
-    @property
-    def transfers_s(self) -> float | None:
-        """Both copies together; ``None`` when neither was seen."""
-        if self.h2d_s is None and self.d2h_s is None:
-            return None
-        return (self.h2d_s or 0.0) + (self.d2h_s or 0.0)
-
 
 def facts_from_run(run: Run) -> EngineFacts:
     """Gather medians and conditions of a run; printed numbers stand in for samples."""
     from statistics import fmean, median  # slow to import, and no worker needs it
 
-    from trtbench.analysis.summary import reported_s
+    from trtbench.analysis.summary import reported_statistics
 
     record, gpu = run.record, gpu_of(run.record)
     profiled = [each.profiled_gpu_s for each in record.launches if each.profiled_gpu_s is not None]
@@ -496,19 +376,15 @@ def facts_from_run(run: Run) -> EngineFacts:
     clocks = [look.sm_clock_hz for look in run.telemetry if look.sm_clock_hz]
     locked = gpu.sm_clock_hz if gpu and gpu.clocks_locked else None
 
-    def middle(name: str) -> float | None:
-        column = columns.get(name)
-        if column is not None and len(column):
-            return float(np.median(column))
-        return reported_s(record, name)
-
-    return EngineFacts(
-        host_s=middle("host"),
-        latency_s=middle("latency"),
-        gpu_s=middle("gpu"),
-        enqueue_s=middle("enqueue"),
-        h2d_s=middle("h2d"),
-        d2h_s=middle("d2h"),
+    medians: dict[str, float | None] = {}
+    for name in ("host", "latency", "gpu", "enqueue", "h2d", "d2h"):
+        column, key = columns.get(name, np.zeros(0)), f"{name}_s"
+        medians[key] = (
+            float(np.median(column))
+            if len(column)
+            else reported_statistics(record, name).get("median")
+        )
+    facts = EngineFacts(
         jitter=float(spread.std() / spread.mean())
         if spread is not None and len(spread) > 1 and spread.mean()
         else None,
@@ -521,16 +397,15 @@ def facts_from_run(run: Run) -> EngineFacts:
         cuda_graph=graph.value if graph and isinstance(graph.value, bool) else None,
         tensorrt=record.environment.versions.get("tensorrt"),
     )
+    return facts.having(**medians)
 
 
 BOX_W, BOX_H = 200.0, 34.0
 GAP_X, GAP_Y = 18.0, 22.0
 COLUMN_GAP = 90.0
 SWEEPS = 4
-SHAPE = 1.7
-"""Width over height that a drawing aims at."""
-HIDDEN = ("constant", "nothing")
-"""Roles that run no kernel: left out, their neighbours joined."""
+SHAPE = 1.7  # width over height that a drawing aims at
+HIDDEN = ("constant", "nothing")  # roles that run no kernel: left out, their neighbours joined
 
 
 class NodeBox(Value, frozen=True, kw_only=True):
@@ -550,27 +425,6 @@ class Placement(Value, frozen=True, kw_only=True):
     height: float
 
 
-def drawn_edges(table: LayerTable) -> tuple[list[int], list[tuple[int, int]]]:
-    """List the layers to draw and their edges, with those that run no kernel bridged."""
-    sources: dict[int, list[int]] = {}
-    for begin, end, _ in edges_of(table):
-        sources.setdefault(end, []).append(begin)
-    every = [layer.index for layer in table.layers]
-    shown = [layer.index for layer in table.layers if layer.role not in HIDDEN] or every
-    visible = set(shown)
-    reached: dict[int, list[int]] = {}
-    edges: dict[tuple[int, int], None] = {}
-    for index in every:  # in the order of execution, so sources are settled
-        found: dict[int, None] = {}
-        for source in sources.get(index, ()):
-            found.update(dict.fromkeys([source] if source in visible else reached[source]))
-        reached[index] = list(found)
-        if index in visible:
-            edges.update(dict.fromkeys((source, index) for source in found))
-    # Of names alone, the order of execution is all there is.
-    return shown, list(edges or dict.fromkeys(pairwise(shown)))
-
-
 def place(table: LayerTable) -> Placement:
     """Place every layer that runs.
 
@@ -579,7 +433,24 @@ def place(table: LayerTable) -> Placement:
     not a line. Linear in layers and edges: libraries take seconds for 3 000 layers (grandalf) or
     are not there for every Python (fast-sugiyama).
     """
-    shown, edges = drawn_edges(table)
+    # The layers to draw and their edges, with those that run no kernel bridged.
+    sources: dict[int, list[int]] = {}
+    for begin, end, _ in edges_of(table):
+        sources.setdefault(end, []).append(begin)
+    every = [layer.index for layer in table.layers]
+    shown = [layer.index for layer in table.layers if layer.role not in HIDDEN] or every
+    visible = set(shown)
+    reached: dict[int, list[int]] = {}
+    bridged: dict[tuple[int, int], None] = {}
+    for index in every:  # in the order of execution, so sources are settled
+        found: dict[int, None] = {}
+        for source in sources.get(index, ()):
+            found.update(dict.fromkeys([source] if source in visible else reached[source]))
+        reached[index] = list(found)
+        if index in visible:
+            bridged.update(dict.fromkeys((source, index) for source in found))
+    # Of names alone, the order of execution is all there is.
+    edges = list(bridged or dict.fromkeys(pairwise(shown)))
     above: dict[int, list[int]] = {index: [] for index in shown}
     below: dict[int, list[int]] = {index: [] for index in shown}
     for begin, end in edges:
@@ -618,9 +489,7 @@ def place(table: LayerTable) -> Placement:
                 for step, index in enumerate(row)
             ]
         left += width + COLUMN_GAP
+    height = min(high, max(1, len(rows))) * step_y - GAP_Y
     return Placement(
-        boxes=tuple(boxes),
-        edges=tuple(edges),
-        width=max(BOX_W, left - COLUMN_GAP),
-        height=min(high, max(1, len(rows))) * step_y - GAP_Y,
+        boxes=tuple(boxes), edges=tuple(edges), width=max(BOX_W, left - COLUMN_GAP), height=height
     )

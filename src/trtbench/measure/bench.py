@@ -1,70 +1,102 @@
-"""Measure a model: one fresh process per launch, everything on disk before it is shown."""
+"""Jobs in worker processes, and the runs they measure: one fresh process per launch.
+
+Everything is on disk before it is shown; failures are on record too.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import shlex
 import shutil
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import NoReturn, TypeVar
 
+from trtbench.analysis.distributions import samples_needed
 from trtbench.analysis.findings import findings_from_run
-from trtbench.analysis.memory import METERED, memory_of_launches
-from trtbench.core.errors import InputError, StoreError, UsageError, write_error, writing
-from trtbench.core.jobs import BenchJob, BenchOutcome, JobEnd, ReportedError
+from trtbench.analysis.load import (
+    LEAST_QUERIES,
+    LOOKS,
+    next_rate,
+    point_from_windows,
+    slo_from_text,
+    window_from_run,
+    with_point,
+)
+from trtbench.analysis.summary import nearest_rank, summary_from_run
+from trtbench.core.codec import json_from_value, value_from_json
+from trtbench.core.errors import (
+    InputError,
+    JobError,
+    StoreError,
+    TrtbenchError,
+    UnavailableError,
+    UsageError,
+    write_error,
+    writing,
+)
+from trtbench.core.jobs import (
+    CHANGED,
+    NO_MEMORY,
+    BenchJob,
+    BenchOutcome,
+    InferJob,
+    Job,
+    JobEnd,
+    ReportedError,
+    progress_from_line,
+)
 from trtbench.core.properties import variables_from_text, without_tf32
+from trtbench.core.results import Failed, Feed, InferOutcome
 from trtbench.core.run import (
     DuetRef,
     Environment,
     FailedRun,
+    LoadSearch,
+    RatePoint,
     Run,
     RunRecord,
     Scalar,
+    Scores,
+    Slo,
     without_secrets,
 )
 from trtbench.core.samples import IterationTimes, TelemetrySample, join_launches
-from trtbench.core.spec import RunSpec
+from trtbench.core.spec import Length, ModelRef, RunSpec
+from trtbench.core.units import text_from_rate
 from trtbench.formats.toolkit import SERIES_ROWS, data_files
 from trtbench.host.files import write_whole
-from trtbench.host.machine import counters_between, read_counters
-from trtbench.host.workers import check_interpreter
-from trtbench.measure.jobs import (
-    carry_out_job,
-    device_of,
-    environment_of,
-    fail_if_model_changed,
-    fail_job,
-    failed_run,
-    hold_device,
-    job_error,
-    read_outcome,
-    refuse_without_library,
-)
+from trtbench.host.locks import hold
+from trtbench.host.machine import counters_between, read_counters, read_environment
+from trtbench.host.workers import Assignment, check_interpreter, run_jobs
 from trtbench.measure.model_facts import (
     check_precision_against_layers,
-    claims_of_model,
     conditions_of_model,
     joined_conditions,
+    recorded_precision,
     stamps_of_engine,
     work_of_model,
 )
-from trtbench.measure.remote import run_elsewhere
+from trtbench.measure.remote import job_from_spec, record_of, send
 from trtbench.measure.watch import Watch, watching
-from trtbench.models.identity import demand_unchanged
-from trtbench.requests.execution import PATIENCE_S, Event, Execution, expected_s
+from trtbench.models.identity import changed, demand_unchanged
+from trtbench.requests.execution import PATIENCE_S, TICK_S, Event, Execution, expected_s
 from trtbench.requests.settings import cached_from_run
-from trtbench.runtimes import RUNTIMES
+from trtbench.runtimes import RUNTIMES, device_of
 from trtbench.store.directory import (
     PROFILE,
     RECORD,
-    demand_finished,
+    SCORES,
     new_id,
     now,
     read_layers,
     read_record,
+    read_run,
     read_samples,
+    write_load,
     write_record,
     write_samples,
     write_telemetry,
@@ -73,6 +105,7 @@ from trtbench.store.store import Store
 from trtbench.trtexec.exports import profile_json
 from trtbench.trtexec.times import times_json
 
+T = TypeVar("T")
 _LESS_IS_WORSE = {
     "achieved_hz", "outputs_finite", "outputs_vary", "outputs_repeat", "inputs_constant",
 }  # fmt: skip
@@ -89,10 +122,215 @@ _STAGES = {
 _WORK_FILES = {"job.json", "outcome.json", "samples.npz", "log.txt", "error.json"}
 
 
+STREAM_PATIENCE_S = 24 * 3600.0
+"""A whole data set may take hours; no shorter limit would fit all."""
+
+
+def carry_out_job(
+    job: Job,
+    *,
+    folder: Path,
+    execution: Execution,
+    patience_s: float,
+    python: str | None = None,
+    on_stage: Callable[[str], None] | None = None,
+) -> JobEnd:
+    """Run a job in a fresh process; its files and ``log.txt`` are left in the folder."""
+    return run_jobs(
+        [Assignment(job=job, folder=folder, python=python)],
+        timeout_s=execution.timeout_s or patience_s,
+        memory_bytes=execution.memory_bytes,
+        on_stage=on_stage,
+        tick_s=TICK_S,
+        on_tick=lambda: execution.listen(Event(kind="tick", text="")),
+    )[0]
+
+
+def read_outcome(folder: Path, kind: type[T]) -> T:
+    """Read the one value that a job leaves beside its other files."""
+    path = folder / "outcome.json"
+    return value_from_json(path.read_bytes(), kind, where=str(path))
+
+
+def environment_of(execution: Execution) -> Environment:
+    return read_environment(command=execution.command, folder=Path.cwd(), label=execution.machine)
+
+
+def refuse_without_library(spec: RunSpec, python: str | None) -> None:
+    """Refuse what this interpreter cannot execute before a processor is waited for.
+
+    Of runtimes on other devices, and in other interpreters, the worker knows better.
+    """
+    module = RUNTIMES.load(spec.runtime)
+    if python is not None or module.open_session is None or module.device(spec) != "cpu":
+        return
+    if (reason := module.available()) is not None:
+        raise UnavailableError(
+            f"the runtime {spec.runtime} does not work here",
+            facts={"reason": reason},
+            fix=module.fix(),
+        )
+
+
+@contextlib.contextmanager
+def hold_device(spec: RunSpec, execution: Execution) -> Iterator[None]:
+    """Hold the device of a run for the length of the block, waiting for it if need be."""
+    device, what = device_of(spec), execution.command or f"trtbench bench {spec.model.name}"
+
+    def waiting(holder: str) -> None:
+        execution.listen(Event(kind="wait", text=f"waiting for {device}, held by {holder}"))
+
+    with hold(device, what=what, wait=execution.wait, on_wait=waiting):
+        yield
+
+
+def stream(
+    spec: RunSpec,
+    feed: Feed,
+    *,
+    folder: Path,
+    store: Store,
+    decode: bool = False,
+    execution: Execution | None = None,
+    on_progress: Callable[[float, str], None] = lambda done, text: None,
+) -> InferOutcome:
+    """Run a model over all items of a feed; chunks of outputs and the times are in the folder."""
+
+    def hear(line: str) -> None:
+        progress = progress_from_line(line)
+        if progress is not None:
+            on_progress(*progress)
+        elif line == "load":
+            on_progress(0.0, "loading")
+
+    execution = execution or Execution()
+    refuse_without_library(spec, execution.python)
+    demand_unchanged(spec.model)
+    with hold_device(spec, execution):
+        end = carry_out_job(
+            InferJob(spec=spec, feed=feed, decode=decode),
+            folder=folder,
+            execution=execution,
+            patience_s=STREAM_PATIENCE_S,
+            python=execution.python,
+            on_stage=hear,
+        )
+    end = fail_if_model_changed(end, spec.model)
+    if not end.ok:
+        environment = environment_of(execution)
+        fail_job(end, spec, environment, store=store, execution=execution, left=folder)
+    return read_outcome(folder, InferOutcome)
+
+
+def write_scores(folder: Path, scores: Scores) -> None:
+    """Keep scores in a run directory, with the hash of the artefact they belong to."""
+    path = folder / SCORES
+    with writing(path):
+        write_whole(path, json_from_value(scores))
+
+
+class Failures:
+    """Collects what went wrong with some of several models; when all fail, the last is raised."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self.found: list[Failed] = []
+
+    @contextlib.contextmanager
+    def collecting(self, name: str) -> Iterator[None]:
+        """Go on after a model that cannot be run, unless it was the last one left."""
+        try:
+            yield
+        except (InputError, JobError, UnavailableError) as problem:
+            if len(self.found) + 1 == self._count:
+                raise
+            facts = problem.facts
+            self.found.append(Failed(model=Path(name).name, reason=problem.message, facts=facts))
+
+
+def refuse_failed(failed: Sequence[Failed], *, what: str) -> None:
+    """Raise that some models could not be run, once what the others gave has been shown."""
+    if failed:
+        raise JobError(what, facts={each.model: each.reason for each in failed})
+
+
+def fail_if_model_changed(end: JobEnd, *models: ModelRef) -> JobEnd:
+    """Turn a good end into a failure when a model is no longer the requested bytes.
+
+    A crash too: weights that are read from the disk as they are used fall away under the process.
+    """
+    crashed = end.signal not in (None, "SIGTERM") and end.error is None and not end.timed_out
+    for model in models if end.ok or crashed else ():
+        if (what := changed(model)) is not None:
+            message = f"{model.name} changed while it was in use: {what}"
+            fix = "wait until whatever writes it is done, and give the command again"
+            error = ReportedError(kind=CHANGED, message=message, fix=fix, stage=end.stage)
+            return end.having(error=error)
+    return end
+
+
+def fail_job(
+    end: JobEnd,
+    spec: RunSpec,
+    environment: Environment,
+    *,
+    store: Store,
+    execution: Execution,
+    left: Path,
+) -> NoReturn:
+    """Raise the error that a worker reported, or record the failure with its log and raise that."""
+    if end.refused is not None:
+        raise end.refused
+    failed = failed_run(end, spec, new_id(), environment, execution)
+    target = store.directory(failed.id)
+    with store.new_run(failed.id) as folder:
+        with contextlib.suppress(OSError):
+            shutil.copyfile(left / "log.txt", folder / "log.txt")
+        write_record(folder, failed)
+    store.add(failed, path=target)
+    raise job_error(failed, target)
+
+
+def failed_run(
+    end: JobEnd, spec: RunSpec, run_id: str, environment: Environment, execution: Execution
+) -> FailedRun:
+    return FailedRun(
+        id=run_id,
+        created=now(),
+        spec=spec,
+        environment=environment,
+        tags=execution.tags,
+        stage=end.stage,
+        reason=end.reason,
+        cause=end.error.kind if end.error is not None else None,
+        exit_status=end.exit_status,
+        signal=end.signal,
+        program_status=end.error.program_status if end.error is not None else None,
+        log_tail=end.log_tail,
+    )
+
+
+def job_error(failed: FailedRun, path: Path) -> JobError:
+    facts = {
+        "model": failed.spec.model.name,
+        "runtime": failed.spec.runtime,
+        "stage": failed.stage,
+        "its status": failed.program_status,
+        "record": path,
+    }
+    fix = f"look into {next(path.glob('*.log'), path / 'log.txt')}" if failed.log_tail else None
+    if failed.cause == NO_MEMORY:
+        fix = "a smaller --batch or --shape, or more memory"
+    return JobError(
+        f"the measurement did not finish: {failed.reason}",
+        facts={name: each for name, each in facts.items() if each is not None},
+        fix=fix,
+        log_tail=failed.log_tail,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """What one finished launch left."""
-
     outcome: BenchOutcome
     times: IterationTimes
 
@@ -101,16 +339,24 @@ class Launch:
         return cls(outcome=read_outcome(folder, BenchOutcome), times=read_samples(folder))
 
     def with_telemetry(self, watch: Watch) -> Launch:
-        """Add what the watch saw."""
         return replace(self, outcome=watch.with_telemetry(self.outcome))
 
 
 def run_bench(spec: RunSpec, *, store: Store, execution: Execution | None = None) -> Run:
     """Measure every launch of a run and store it; one that does not finish leaves a FailedRun."""
     execution = execution or Execution()
-    return execution.executor.do(
-        partial(_run_here, spec, store, execution), partial(run_elsewhere, spec, store, execution)
-    )
+
+    def elsewhere() -> Run:
+        run_id = execution.run_id or new_id()
+        job = job_from_spec(spec, run_id, execution)
+        target = store.directory(run_id, output=execution.output)
+        with store.new_run(run_id, output=execution.output) as folder:
+            send(job, folder, execution)
+            # The model is named as it is called here; where it was measured is in the environment.
+            write_record(folder, record_of(run_id, folder).having(spec=spec))
+        return take_in(store, target)
+
+    return execution.executor.do(partial(_run_here, spec, store, execution), elsewhere)
 
 
 def _run_here(spec: RunSpec, store: Store, execution: Execution) -> Run:
@@ -124,15 +370,31 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution) -> Run:
         demand_unchanged(spec.model)
         environment = environment_of(execution)
         with watching(spec, device_of(spec)) as watch:
-            bench = _Bench(spec, run_id, target, environment, execution, watch)
             try:
                 with store.new_run(run_id, output=execution.output) as folder:
                     begun = True
-                    result = bench.fill(folder)
+                    result = _fill(
+                        folder,
+                        spec,
+                        run_id,
+                        target=target,
+                        environment=environment,
+                        execution=execution,
+                        watch=watch,
+                    )
             except (StoreError, OSError) as problem:
                 error = write_error(target, problem) if isinstance(problem, OSError) else problem
-                if begun:
-                    bench.leave_trace(store, error.message)
+                if begun:  # index what was kept, or record the loss, as far as the disk allows
+                    with contextlib.suppress(StoreError, InputError):
+                        if (target / RECORD).is_file():
+                            store.add(read_record(target), path=target)
+                        else:
+                            reported = ReportedError(kind="StoreError", message=error.message)
+                            end = JobEnd(seconds=0.0, stage="save", error=reported)
+                            failed = failed_run(end, spec, run_id, environment, execution)
+                            with store.new_run(run_id) as folder:
+                                write_record(folder, failed)
+                            store.add(failed, path=store.directory(run_id))
                 raise error from None
     try:
         if isinstance(result, FailedRun):
@@ -148,6 +410,16 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution) -> Run:
     if isinstance(result, FailedRun):
         raise job_error(result, target)
     return result
+
+
+def take_in(store: Store, target: Path) -> Run:
+    """Put a run that came back into the index; one that failed there is raised."""
+    kept = read_run(target)
+    if isinstance(kept, FailedRun):
+        store.add(kept, path=target)
+        raise job_error(kept, target)
+    store.add(kept.record, path=target, cached=cached_from_run(kept))
+    return kept
 
 
 def run_launch(
@@ -170,58 +442,21 @@ def run_launch(
     return fail_if_model_changed(end, spec.model)
 
 
-@dataclass(frozen=True)
-class _Bench:
-    """One run, carried out in a folder of its own."""
+def _fill(
+    folder: Path,
+    spec: RunSpec,
+    run_id: str,
+    *,
+    target: Path,
+    environment: Environment,
+    execution: Execution,
+    watch: Watch,
+) -> Run | FailedRun:
+    """Fill the folder, launch by launch; what was measured stays even when a launch fails."""
 
-    spec: RunSpec
-    run_id: str
-    target: Path
-    environment: Environment
-    execution: Execution
-    watch: Watch
-
-    def fill(self, folder: Path) -> Run | FailedRun:
-        """Fill the folder, launch by launch; what was measured stays even when a launch fails."""
-        spec, watch = self.spec, self.watch
-        launches: list[Launch] = []
-        before = read_counters()
-        for number in range(spec.launches):
-            work = folder / f"launch-{number}"
-            end = self._launch(spec, number, work, watch)
-            if not end.ok:
-                if not launches and end.refused is not None:
-                    raise end.refused
-                return self._keep_failure(end, folder, launches)
-            launch = Launch.read(work)
-            if launch.outcome.layers is not None:
-                (work / PROFILE).write_bytes(profile_json(launch.outcome.layers))
-            _append_log(work, folder)
-            _keep_files(work, folder, number=number, several=spec.launches > 1)
-            shutil.rmtree(work)
-            launches.append(launch.with_telemetry(watch))
-        telemetry = self._telemetry(folder)
-        contention = counters_between(before, read_counters())
-        record = record_from_launches(
-            spec, self.run_id, self.environment, contention, self.execution, launches
-        )
-        command = record.reported.get("command")
-        if isinstance(command, str):  # names files where they are kept, not where they were made
-            command = command.replace(str(folder / "launch-0"), str(self.target))
-            record = record.having(reported={**record.reported, "command": command})
-        return _write_run(watch.noted(record), launches, folder, self.target, telemetry)
-
-    def _launch(
-        self,
-        spec: RunSpec,
-        number: int,
-        work: Path,
-        on_stage: Callable[[str], None],
-        *,
-        note: str = "",
+    def launched(
+        spec: RunSpec, number: int, work: Path, on_stage: Callable[[str], None], note: str = ""
     ) -> JobEnd:
-        """Run one launch; ``on_stage`` gets its stages before progress is reported."""
-
         def staged(stage: str) -> None:
             on_stage(stage)
             several = f"launch {number + 1}/{spec.launches}: " if spec.launches > 1 else ""
@@ -233,54 +468,55 @@ class _Bench:
                 length = max(spec.stop.seconds or 0.0, scheduled) or None
             done = (number + part) / spec.launches
             event = Event(kind="stage", text=f"{several}{words}{note}", done=done, seconds=length)
-            self.execution.listen(event)
+            execution.listen(event)
 
-        return run_launch(spec, number, folder=work, execution=self.execution, on_stage=staged)
+        return run_launch(spec, number, folder=work, execution=execution, on_stage=staged)
 
-    def _telemetry(self, folder: Path) -> tuple[TelemetrySample, ...]:
-        """Sample the GPU in a pass of its own, after all that was measured; it keeps no times."""
-        spec, index, work = self.spec, self.watch.index, folder / "telemetry"
-        if spec.telemetry_s is None:
-            return ()
-        bare = spec.having(profile=False)
-        names = [gpu.name for gpu in self.environment.gpus]
-        gpu = names[index] if index is not None and index < len(names) else None
+    launches: list[Launch] = []
+    before = read_counters()
+    for number in range(spec.launches):
+        work = folder / f"launch-{number}"
+        end = launched(spec, number, work, watch)
+        if not end.ok:
+            if not launches and end.refused is not None:
+                raise end.refused
+            with contextlib.suppress(OSError):  # the disk may be what failed
+                _append_log(work, folder)
+                if end.error is None or end.error.kind != "StoreError":
+                    _keep_files(work, folder, number=number, several=bool(launches))
+            shutil.rmtree(work, ignore_errors=True)
+            if launches:
+                write_samples(folder, join_launches([each.times for each in launches]))
+            failed = failed_run(end, spec, run_id, environment, execution)
+            write_record(folder, failed)
+            return failed
+        launch = Launch.read(work)
+        if launch.outcome.layers is not None:
+            (work / PROFILE).write_bytes(profile_json(launch.outcome.layers))
+        _append_log(work, folder)
+        _keep_files(work, folder, number=number, several=spec.launches > 1)
+        shutil.rmtree(work)
+        launches.append(launch.with_telemetry(watch))
+    telemetry: tuple[TelemetrySample, ...] = ()
+    if spec.telemetry_s is not None:  # a pass of its own, whose times are not kept
 
         def run(on_stage: Callable[[str], None], work: Path) -> JobEnd:
-            return self._launch(bare, spec.launches - 1, work, on_stage, note=" (with telemetry)")
+            bare, last = spec.having(profile=False), spec.launches - 1
+            return launched(bare, last, work, on_stage, " (with telemetry)")
 
-        samples = self.watch.look(spec, run, folder=work, gpu=gpu)
+        index, work, names = watch.index, folder / "telemetry", [g.name for g in environment.gpus]
+        gpu = names[index] if index is not None and index < len(names) else None
+        telemetry = watch.look(spec, run, folder=work, gpu=gpu)
         shutil.rmtree(work, ignore_errors=True)
-        if samples:
-            write_telemetry(folder, samples)
-        return samples
-
-    def _keep_failure(self, end: JobEnd, folder: Path, launches: list[Launch]) -> FailedRun:
-        """Turn the folder into the record of a failure, with the log and what was measured."""
-        work = folder / f"launch-{len(launches)}"
-        with contextlib.suppress(OSError):  # the disk may be what failed
-            _append_log(work, folder)
-            if end.error is None or end.error.kind != "StoreError":
-                _keep_files(work, folder, number=len(launches), several=bool(launches))
-        shutil.rmtree(work, ignore_errors=True)
-        if launches:
-            write_samples(folder, join_launches([each.times for each in launches]))
-        failed = failed_run(end, self.spec, self.run_id, self.environment, self.execution)
-        write_record(folder, failed)
-        return failed
-
-    def leave_trace(self, store: Store, message: str) -> None:
-        """Index what was kept of the run, or record its loss, as far as a full disk allows."""
-        reported = ReportedError(kind="StoreError", message=message)
-        end = JobEnd(seconds=0.0, stage="save", error=reported)
-        failed = failed_run(end, self.spec, self.run_id, self.environment, self.execution)
-        with contextlib.suppress(StoreError, InputError):
-            if (self.target / RECORD).is_file():
-                store.add(read_record(self.target), path=self.target)
-                return
-            with store.new_run(failed.id) as folder:
-                write_record(folder, failed)
-            store.add(failed, path=store.directory(failed.id))
+        if telemetry:
+            write_telemetry(folder, telemetry)
+    contention = counters_between(before, read_counters())
+    record = record_from_launches(spec, run_id, environment, contention, execution, launches)
+    command = record.reported.get("command")
+    if isinstance(command, str):  # names files where they are kept, not where they were made
+        command = command.replace(str(folder / "launch-0"), str(target))
+        record = record.having(reported={**record.reported, "command": command})
+    return _write_run(watch.noted(record), launches, folder, target, telemetry)
 
 
 def _keep_files(work: Path, folder: Path, *, number: int, several: bool) -> None:
@@ -325,7 +561,7 @@ def _write_run(
 def write_run_files(run: Run, folder: Path, *, series: bool | None = None) -> None:
     """Write the files for people and other tools; a file that is there already stays.
 
-    Files with a line for every sample are left out of long runs, unless they are asked for.
+    Files with a line for every sample are left out of long runs, unless they are requested.
     """
     run = replace(run, record=without_secrets(run.record))
     if series is None:
@@ -346,16 +582,18 @@ def record_from_launches(
     execution: Execution,
     launches: list[Launch],
 ) -> RunRecord:
-    """Put together what the launches of a run left."""
     first = launches[0].outcome
     notes = [note for each in launches for note in each.outcome.notes]
-    conditions = joined_conditions(conditions_of_model(spec.model), first.conditions)
+    known, recorded = conditions_of_model(spec.model), recorded_precision(spec.model)
+    conditions = joined_conditions(known, first.conditions)
     if spec.model.format != "engine":  # whose kernels were chosen when it was built
         variables = variables_from_text(environment.extra.get("variables"))
         conditions = without_tf32(conditions, variables)
     runtime = RUNTIMES.load(spec.runtime)
     # On a GPU, whose peaks are known, how much work one query is.
     work = {} if runtime.device(spec) == "cpu" else work_of_model(spec.model, first.inputs)
+    if recorded is not None and "precision" in known and known["precision"].value != recorded:
+        work["claimed_precision"] = recorded  # which the file's own types deny
     return RunRecord(
         id=run_id,
         created=now(),
@@ -374,7 +612,6 @@ def record_from_launches(
             **evidence_of_launches([each.outcome.evidence for each in launches]),
             "executes_engine": runtime.EXECUTES_ENGINES,
             **work,
-            **claims_of_model(spec.model),
         },
     )
 
@@ -382,8 +619,7 @@ def record_from_launches(
 def evidence_of_launches(evidence: list[dict[str, Scalar]]) -> dict[str, Scalar]:
     """Put together the evidence of launches: of several values, the one that counts most.
 
-    Of text that is the first; of numbers the largest, but for those where less is worse. What was
-    seen of memory is that of one launch: parts of several would not add up.
+    Of text that is the first; of numbers the largest, but for those where less is worse.
     """
     merged: dict[str, Scalar] = {}
     for key in dict.fromkeys(key for each in evidence for key in each):
@@ -391,9 +627,7 @@ def evidence_of_launches(evidence: list[dict[str, Scalar]]) -> dict[str, Scalar]
         numbers = [value for value in values if isinstance(value, (bool, int, float))]
         worst = min if key in _LESS_IS_WORSE else max
         merged[key] = worst(numbers) if numbers else next(iter(values), None)
-    return {name: each for name, each in merged.items() if not name.startswith(METERED)} | (
-        memory_of_launches(evidence)
-    )
+    return merged
 
 
 def measure_in_rounds(
@@ -450,17 +684,7 @@ def keep_run(
     return run
 
 
-def profile_model(spec: RunSpec, *, store: Store, execution: Execution | None = None) -> Run:
-    """Measure a model, and its layers in a pass of their own."""
-    return _profiled(run_bench(spec.having(profile=True), store=store, execution=execution))
-
-
-def stored_profile(name: str, *, store: Store) -> Run:
-    """Read a run that has a profile."""
-    return _profiled(demand_finished(store.load(name)))
-
-
-def _profiled(run: Run) -> Run:
+def profiled(run: Run) -> Run:
     if run.layers is None:
         raise UsageError(
             f"the run {run.id} has no layer times",
@@ -478,3 +702,113 @@ def way_to_layers(run: Run) -> str:
     if not RUNTIMES.load(spec.runtime).TIMES_LAYERS:
         return "trtbench build MODEL.onnx, then trtbench profile MODEL.engine"
     return f"trtbench profile {shlex.quote(spec.model.path)} -r {spec.runtime}"
+
+
+# The highest rate of arrivals that keeps a bound, window by window, each an ordinary run
+
+RATES = 12
+"""Rates that a search usually measures; for the bar of progress alone."""
+LONGEST_S = 600.0
+"""Seconds after which no other rate is begun, nor one measured longer."""
+
+
+def measured(spec: RunSpec, *, store: Store, execution: Execution, slo: str | None = None) -> Run:
+    """Measure a run or, where a bound is given, search for the rate that keeps it.
+
+    The search is kept beside the run at its answer.
+    """
+    if slo is None:
+        return run_bench(spec, store=store, execution=execution)
+    bound = check_search(spec, slo, output=execution.output)
+    return _search_rate(spec, bound, store=store, execution=execution)
+
+
+def check_search(spec: RunSpec, slo: str, *, output: object = None) -> Slo:
+    """Refuse, before anything is measured, what a search cannot do."""
+    if spec.protocol != "server":
+        raise UsageError("--slo bounds latency under load", fix=f"--protocol server --slo {slo!r}")
+    if output is not None:
+        raise UsageError("a search for a rate has many runs", fix="leave -o out; --tag finds them")
+    if spec.gap_s:
+        raise UsageError("queries of a search come by a schedule", fix="leave --gap out")
+    if (check := RUNTIMES.load(spec.runtime).check) is not None:
+        check(spec.having(rate_hz=spec.rate_hz or 1.0, stop=Length(iterations=1)))
+    return slo_from_text(slo)
+
+
+def _search_rate(spec: RunSpec, slo: Slo, *, store: Store, execution: Execution) -> Run:
+    """Measure the capacity, then rates by halves until both sides of the bound are close.
+
+    Returns the run at the highest rate that keeps it; where none does, the lowest, or without load.
+    """
+    once = spec.having(launches=1)
+    bare = once.having(profile=False, telemetry_s=None)
+    if bare != once:
+        text = "a search leaves out --profile and --telemetry: bench its answer so"
+        execution.listen(Event(kind="note", text=text))
+    closed = bare.having(protocol="serve", rate_hz=None, arrivals="poisson")
+
+    def named(name: str, place: int) -> Execution:
+        return execution.part(*(min(0.99, n / RATES) for n in (place, place + 1)), name=name)
+
+    def answered(search: LoadSearch, run: Run | None = None) -> Run:
+        best = search.highest_hz
+        run = run or first_runs[search.points[0].rate_hz if best is None else best]
+        if run.path is not None:
+            write_load(run.path, search)
+            store.publish(run.path)
+        return replace(run, load=search)
+
+    first_runs: dict[float, Run] = {}
+    heard = named("one after the other", 0)
+    alone = run_bench(closed, store=store, execution=heard)
+    capacity = summary_from_run(alone).queries_per_s
+    if not capacity or alone.times.host is None:
+        raise UsageError("the runtime does not time single queries", fix="leave --slo out")
+    most = min(capacity, spec.rate_hz or capacity)
+    lone = nearest_rank(alone.times.host, slo.q)
+    search = LoadSearch(slo=slo, capacity_hz=capacity, lone_s=lone, highest_hz=None, next_hz=None)
+    if nearest_rank(alone.times.host, 0.5) > slo.limit_s:
+        return answered(search, alone)  # what no load breaks already, load cannot keep
+    until = time.monotonic() + LONGEST_S
+    while (rate := next_rate(search, most_hz=most)) is not None:
+        if search.points and time.monotonic() > until:
+            return answered(search.having(complete=False))
+        heard = named(text_from_rate(rate, digits=3), len(search.points))
+        window = bare.having(rate_hz=rate)
+        try:
+            point, run = _at_rate(
+                window, slo, least=spec.launches, until=until, store=store, execution=heard
+            )
+        except (KeyboardInterrupt, TrtbenchError):
+            if search.points:
+                run = answered(search.having(complete=False))
+                text = f"what was found so far is kept: trtbench runs show {run.id}"
+                execution.listen(Event(kind="note", text=text))
+            raise
+        first_runs[rate] = run
+        search = with_point(search, point, most_hz=most)
+    return answered(search)
+
+
+def _at_rate(
+    spec: RunSpec, slo: Slo, *, least: int, until: float, store: Store, execution: Execution
+) -> tuple[RatePoint, Run]:
+    """Measure windows until they decide or it is too late; each has a schedule of its own."""
+    looks = (max(LOOKS[0], least), *(each for each in LOOKS if each > max(LOOKS[0], least)))
+    # So many that two windows can tell the percentile.
+    queries = max(spec.stop.iterations or 0, LEAST_QUERIES, samples_needed(slo.q))
+    runs: list[Run] = []
+    for count in looks:
+        while len(runs) < count:
+            window = spec.having(
+                inputs=spec.inputs.having(seed=spec.inputs.seed + len(runs)),
+                stop=Length(seconds=spec.stop.seconds, iterations=queries),
+            )
+            runs.append(run_bench(window, store=store, execution=execution))
+        columns = [run.times.host for run in runs if run.times.host is not None]
+        windows = list(map(window_from_run, runs))
+        point = point_from_windows(spec.rate_hz or 0.0, windows, columns, slo)
+        if point.decision != "unclear" or time.monotonic() > until:
+            break
+    return point, runs[0]

@@ -43,7 +43,6 @@ LARGEST_COUNTED_BYTES = 1 << 30
 
 
 def stamps_of_engine(model: ModelRef) -> tuple[str, ...]:
-    """Read stamps in the record beside an engine."""
     record = record_of_engine(model)
     return tuple(note for note in record.notes if RANDOM_DATA in note) if record else ()
 
@@ -61,7 +60,7 @@ def assumed_of_model(spec: RunSpec) -> str | None:
 def conditions_of_model(model: ModelRef) -> dict[str, Fact]:
     """Return how a file computes: an engine by the record beside it, ONNX by its own types."""
     if model.format == "onnx":  # the precision a conversion wrote down, where its types allow it
-        recorded = _recorded_precision(model)
+        recorded = recorded_precision(model)
         try:
             held = outline_of(Path(model.path)).held or frozenset({"fp32"})
         except InputError:
@@ -83,18 +82,10 @@ def conditions_of_model(model: ModelRef) -> dict[str, Fact]:
     }
 
 
-def _recorded_precision(model: ModelRef) -> str | None:
-    """Find the precision that a conversion wrote down for these bytes."""
-    sidecar = read_sidecar(Path(model.path))
+def recorded_precision(model: ModelRef) -> str | None:
+    """Find the precision that a conversion recorded for the bytes of an ONNX file."""
+    sidecar = read_sidecar(Path(model.path)) if model.format == "onnx" else None
     return sidecar.precision if sidecar and sidecar.sha256 == model.sha256 else None
-
-
-def claims_of_model(model: ModelRef) -> dict[str, Scalar]:
-    """Return a precision that is on record for a file and that its own types deny."""
-    recorded = _recorded_precision(model) if model.format == "onnx" else None
-    known = conditions_of_model(model).get("precision") if recorded else None
-    denied = known is not None and known.value != recorded
-    return {"claimed_precision": recorded} if denied else {}
 
 
 def check_precision_against_layers(record: RunRecord, graph: EngineGraph | None) -> RunRecord:
@@ -129,7 +120,6 @@ def _is_known(fact: Fact) -> bool:
 
 
 def stamps_of_onnx(path: Path) -> tuple[str, ...]:
-    """Read stamps that an ONNX file carries in itself."""
     return notes_from_metadata(_metadata(path))
 
 
@@ -163,23 +153,20 @@ def work_of_model(model: ModelRef, inputs: Sequence[TensorSpec]) -> dict[str, Sc
     path = Path(source.path if source is not None else "")
     if source is None or path.stat().st_size > LARGEST_COUNTED_BYTES:
         return {}
-    settled = {
-        each.name: tuple(dim for dim in each.shape if isinstance(dim, int) and dim > 0)
-        for each in inputs
-    }
     shapes = {
-        each.name: dims for each in inputs if len(dims := settled[each.name]) == len(each.shape)
+        each.name: dims
+        for each in inputs
+        if len(dims := tuple(dim for dim in each.shape if isinstance(dim, int) and dim > 0))
+        == len(each.shape)
     }
     try:
         graph = read_onnx(path, shapes=shapes)
     except TrtbenchError:  # an engine's inputs may be called otherwise; the count is a bonus
         return {}
-    cost = cost_from_model(graph)
-    found: dict[str, Scalar] = {"flops": cost.flops or None, "weight_bytes": graph.weight_bytes}
+    found = {"flops": cost_from_model(graph).flops, "weight_bytes": graph.weight_bytes}
     return {name: value for name, value in found.items() if value}
 
 
-FOLDER = "models"
 LARGEST_BYTES = 512 << 20
 """A model above this is not kept unasked."""
 
@@ -225,4 +212,4 @@ def kept_model(store: Store, model: ModelRef) -> ModelRef | None:
 
 def _place(store: Store, model: ModelRef) -> Path:
     # The name is the model's own, for people who look; what finds it is the content.
-    return store.root / FOLDER / str(model.sha256) / Path(model.name).name
+    return store.root / "models" / str(model.sha256) / Path(model.name).name

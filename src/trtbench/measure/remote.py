@@ -19,7 +19,7 @@ import msgspec
 from trtbench.core import safety as boundary
 from trtbench.core.codec import learned
 from trtbench.core.errors import InputError, StoreError, TrtbenchError, writing
-from trtbench.core.run import AnyRecord, FailedRun, Run
+from trtbench.core.run import AnyRecord
 from trtbench.core.safety import is_inside
 from trtbench.core.spec import InputSpec, ModelRef, RunSpec
 from trtbench.core.words import Scalar
@@ -27,7 +27,6 @@ from trtbench.executors import ANSWER, FILE_MARK, with_own_names
 from trtbench.executors.contract import AGAIN, WAITING, FileGroup, Needs, RemoteJob
 from trtbench.host.files import remove_abandoned, scratch_directory, temporary_folder
 from trtbench.host.images import SUFFIXES
-from trtbench.measure.jobs import device_of, job_error
 from trtbench.models.identity import (
     demand_unchanged,
     files_elsewhere,
@@ -36,17 +35,14 @@ from trtbench.models.identity import (
     record_of_engine,
 )
 from trtbench.models.torch_models import code_of_factory, code_of_hub, is_named
-from trtbench.requests.accuracy import RunningFields
-from trtbench.requests.convert import RecipeFields
 from trtbench.requests.execution import PATIENCE_S, Event, Execution, expected_s
-from trtbench.requests.fields import Travels, VerbRequest, fields_of, settled
-from trtbench.requests.groups import ExecutorFields
+from trtbench.requests.fields import ExecutorFields, Travels, VerbRequest, fields_of, settled
 from trtbench.requests.measure import BenchRequest
+from trtbench.requests.models import RecipeFields, RunningFields
 from trtbench.requests.run_spec import first_choice, pick
-from trtbench.requests.settings import Config, cached_from_run
-from trtbench.runtimes import RUNTIMES
-from trtbench.store.directory import RECORD, new_id, read_record, read_run, write_record
-from trtbench.store.store import Store
+from trtbench.requests.settings import Config
+from trtbench.runtimes import RUNTIMES, device_of
+from trtbench.store.directory import RECORD, new_id, read_record
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import calibrating
 
@@ -54,7 +50,7 @@ T = TypeVar("T")
 WORDS = ("random", "default", "none")
 """What stands for no file, even where there is one of this name."""
 LABELS = (".txt", ".json")
-"""What is sent, beside images, of a folder that data only name."""
+"""What is sent, besides images, of a folder that data only name."""
 _HOOK = re.compile(r"(.+\.py):(\w+)")
 
 
@@ -66,12 +62,10 @@ class InputFiles:
     ) -> None:
         self.groups: dict[str, FileGroup] = {}
         self.code: list[str] = []
-        """Folders that Python has to import from."""
         self._task = task
         self._settings = settings or {}
 
     def request(self, request: VerbRequest) -> dict[str, object]:
-        """Return the fields of a request that differ from their defaults, with files renamed."""
         return {
             field.name: self.take(field.about.travels, value)
             for field in fields_of(type(request))
@@ -87,7 +81,18 @@ class InputFiles:
             for name in RunSpec.__struct_fields__
             if fields.get(name) not in (None, "model", "as-is")
         }
-        return spec.having(**changes, model=self._reference(spec.model))
+        model = spec.model
+        known = {  # by options, for one
+            str(Path(group.folder, inner)): f"{FILE_MARK}{number}/{inner}"
+            for number, group in self.groups.items()
+            for inner in group.names
+        }
+        outside = {
+            name: known.get(name) or self.file(Path(name)) for name in files_elsewhere(model)
+        }
+        path = self.model(model.path) if is_named(model.path) else self._files_of(model)
+        files = tuple(each.having(name=outside.get(each.name, each.name)) for each in model.files)
+        return spec.having(**changes, model=model.having(path=path, files=files))
 
     def axes(self, values: Mapping[str, object]) -> dict[str, object]:
         """Add what axes of a sweep name: ``opt.KEY`` and ``build.KEY``."""
@@ -113,8 +118,14 @@ class InputFiles:
     def _named(self, travels: Travels | None, name: str) -> str:
         if travels == "model":
             return self.model(name)
-        if travels == "code":
-            return self._factory(name)
+        if travels == "code":  # of ``module:function``, where it is the user's own
+            root, files = code_of_factory(name)
+            if files:
+                folder = root.absolute()
+                names = [str(each.absolute().relative_to(folder)) for each in files]
+                mark = self._group(folder, names)
+                self.code += [] if mark in self.code else [mark]
+            return name
         if travels == "files":  # each may have a label before it
             parts = [
                 each.rpartition(":") if not _is_there(each) else ("", "", each)
@@ -153,31 +164,6 @@ class InputFiles:
             names += [beside] if known and (path.parent / beside).is_file() else []
         return f"{self._group(path.parent, names)}/{path.name}"
 
-    def _reference(self, model: ModelRef) -> ModelRef:
-        outside = {name: self._known(Path(name)) for name in files_elsewhere(model)}
-        files = tuple(each.having(name=outside.get(each.name, each.name)) for each in model.files)
-        path = self.model(model.path) if is_named(model.path) else self._files_of(model)
-        return model.having(path=path, files=files)
-
-    def _known(self, path: Path) -> str:
-        for number, each in self.groups.items():
-            if (
-                path.is_relative_to(each.folder)
-                and str(path.relative_to(each.folder)) in each.names
-            ):
-                return f"{FILE_MARK}{number}/{path.relative_to(each.folder)}"
-        return self.file(path)
-
-    def _factory(self, name: str) -> str:
-        """Add the code of ``module:function``, where it is the user's own."""
-        root, files = code_of_factory(name)
-        if files:
-            folder = root.absolute()
-            names = [str(each.absolute().relative_to(folder)) for each in files]
-            mark = self._group(folder, names)
-            self.code += [] if mark in self.code else [mark]
-        return name
-
     def _data(self, name: str, travels: Travels | None) -> str:
         """Add data, and what their task reads beside them."""
         path = _absolute(Path(name))
@@ -196,7 +182,14 @@ class InputFiles:
         if not beside:
             return self.file(path)
         root = Path(os.path.commonpath([path.parent, *(each.parent for each in beside)]))
-        names = [path, *(each for folder in beside for each in _shared(folder, path.parent))]
+        names = [path]
+        for each in beside:  # of folders outside of the data's own, only images and labels
+            if each.is_relative_to(path.parent) or not each.is_dir():
+                names.append(each)
+            else:
+                names += sorted(
+                    one for one in each.iterdir() if one.suffix.lower() in (*SUFFIXES, *LABELS)
+                )
         inner = [str(each.relative_to(root)) for each in dict.fromkeys(names)]
         return f"{self._group(root, inner)}/{inner[0]}"
 
@@ -246,30 +239,10 @@ def _absolute(path: Path) -> Path:
     return path.parent.resolve() / path.name if ".." in path.parts else path.absolute()
 
 
-def _shared(folder: Path, own: Path) -> list[Path]:
-    """List what is sent of a folder beside data: all in their own folder, else what they are."""
-    if folder.is_relative_to(own) or not folder.is_dir():
-        return [folder]
-    known = (*SUFFIXES, *LABELS)
-    return sorted(each for each in folder.iterdir() if each.suffix.lower() in known)
-
-
-def run_elsewhere(spec: RunSpec, store: Store, execution: Execution) -> Run:
-    """Send a run away and store what comes back; one that failed there is on record here."""
-    run_id = execution.run_id or new_id()
-    job = job_from_spec(spec, run_id, execution)
-    target = store.directory(run_id, output=execution.output)
-    with store.new_run(run_id, output=execution.output) as folder:
-        send(job, folder, execution)
-        # The model is named as it is called here; where it was measured is in the environment.
-        write_record(folder, record_of(run_id, folder).having(spec=spec))
-    return take_in(store, target)
-
-
 def send(job: RemoteJob, folder: Path, execution: Execution, *, output: Path | None = None) -> None:
     """Have a job carried out; an error names files as they are called here."""
 
-    def notify(text: str) -> None:  # that it waits or begins again is said also in a log
+    def notify(text: str) -> None:  # waiting and beginning again are shown in a log too
         if text.startswith(WAITING):
             execution.listen(Event(kind="wait", text=text))
         else:
@@ -291,20 +264,9 @@ def record_of(run_id: str, folder: Path) -> AnyRecord:
     record = read_record(folder)
     if record.id != run_id:
         (folder / RECORD).unlink()
-        raise StoreError(
-            "what came back is another run", facts={"asked for": run_id, "came": record.id}
-        )
+        facts = {"requested": run_id, "came": record.id}
+        raise StoreError("what came back is another run", facts=facts)
     return record
-
-
-def take_in(store: Store, target: Path) -> Run:
-    """Put a run that came back into the index; one that failed there is raised."""
-    kept = read_run(target)
-    if isinstance(kept, FailedRun):
-        store.add(kept, path=target)
-        raise job_error(kept, target)
-    store.add(kept.record, path=target, cached=cached_from_run(kept))
-    return kept
 
 
 def job_from_spec(
@@ -360,13 +322,11 @@ def run_verb_elsewhere(
     )
     stays = {field.name for field in fields_of(ExecutorFields)}
     said = files.request(settled(request, config.defaults))
-    named = [f.name for f in fields_of(type(request)) if f.about.travels == "model"]
-    given = [getattr(request, name) for name in named]
-    models = [
-        Path(str(each)).name
-        for one in given
-        for each in ([one] if isinstance(one, str | Path) else one or ())
-    ]
+    models: list[object] = []
+    for field in fields_of(type(request)):
+        if field.about.travels == "model":
+            given = getattr(request, field.name) or ()
+            models += [given] if isinstance(given, str | Path) else given
     with temporary_folder() as folder:
         place = output.absolute().parent if output else folder
         try:
@@ -379,7 +339,7 @@ def run_verb_elsewhere(
                 gpu=gpu,
                 result=output.name if output else None,
                 output=place,
-                title=f"{verb} {', '.join(models)}",
+                title=f"{verb} {', '.join(Path(str(each)).name for each in models)}",
             )
         except TrtbenchError:
             if output is not None:  # the log of what failed, which the error names
@@ -430,7 +390,6 @@ def send_verb(
 
 
 def value_of_answer(answer: object, kind: type[T], *, files: InputFiles, output: Path) -> T:
-    """Read an answer, with the names that files have here."""
     own = with_own_names(answer, files=files.groups, output=output)
     try:
         return msgspec.convert(own, type=learned(kind))
@@ -439,7 +398,6 @@ def value_of_answer(answer: object, kind: type[T], *, files: InputFiles, output:
 
 
 def sides_need_gpu(request: RunningFields, models: Sequence[str]) -> bool:
-    """Return whether one of several models needs a GPU."""
     runtimes = (pick(request.runtime, n, len(models), what="-r") for n in range(len(models)))
     return any(
         needs_gpu(model, runtime, device=request.device, options=request.options)
@@ -464,9 +422,9 @@ def needs_gpu(
 
 
 def _put(source: Path, output: Path) -> None:
-    """Put what a verb wrote where it was asked for, each file whole, what was named last.
+    """Put what a verb wrote where it was requested, each file whole, what was named last.
 
-    A machine that sends files of other names would write into the folder of whoever asked. A record
+    A machine that sends files of other names would write into other files of the user. A record
     beside a model is left out: it is written here, where another's may have its name.
     """
     record = output.with_suffix(".json").name
@@ -476,8 +434,8 @@ def _put(source: Path, output: Path) -> None:
         first = Path(name).parts[0]
         if first != output.name and not first.startswith(f"{output.name}."):
             raise StoreError(
-                "more came back than was asked for",
-                facts={"asked for": output.name, "came": boundary.shown(name)},
+                "more came back than was requested",
+                facts={"requested": output.name, "came": boundary.shown(name)},
             )
     if not names:
         return

@@ -37,20 +37,14 @@ from trtbench.host.telemetry import (
 )
 from trtbench.store.directory import read_samples
 
-MEASURED = "memory_free_opened_bytes"
-"""Reported by runtimes that look at the device's memory themselves."""
-
 IDLE_LOOKS = 5
-"""Looks before the pass: what the GPU draws with nothing to do."""
-
+"""Samples before the pass: what the GPU draws when idle."""
 SETTLE_S = 1.5
 """Waited before those: the sensor's value is a mean over a second, and a launch has just ended."""
-
 _PART_TIME = re.compile(r"\bA100|\bH100|\bH200|\bGH200")
 """GPUs whose power sensor looks a quarter of the time (arXiv 2312.02741)."""
 
 RunPass = Callable[[Callable[[str], None], Path], JobEnd]
-"""Runs one launch in a folder, telling its stages."""
 
 
 @dataclass
@@ -60,33 +54,37 @@ class Watch:
     index: int | None
     source: NvmlSource | None = None
     free: Callable[[], int | None] = lambda: None
-    """Free memory of the device."""
     lock: Lock | None = None
     evidence: dict[str, Scalar] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     _readings: list[Counters] = field(default_factory=list)
-    _memory: dict[str, Scalar] = field(default_factory=dict)
+    _free_bytes: int | None = None
+    _taken_bytes: int | None = None
 
     def __call__(self, stage: str) -> None:
         """Read the counters when the measured part begins, and when it is over.
 
-        Memory is looked at before the process takes any, and when all is loaded.
+        Memory is read when all is loaded: the driver's number for the process, else the difference
+        in free memory.
         """
         if self.source is None:
             return
         if stage == "load":
-            self._memory = {"memory_free_before_bytes": self.free()}
+            self._free_bytes, self._taken_bytes = self.free(), None
         elif stage == "warm-up":
-            self._memory["memory_process_bytes"] = self.source.process_memory()
+            taken, free = self.source.process_memory(), self.free()
+            if taken is None and free is not None and self._free_bytes is not None:
+                taken = self._free_bytes - free
+            self._taken_bytes = taken
         begins = stage == "measure" and not self._readings
         if begins or (stage in ("profile", "save") and len(self._readings) == 1):
             self._readings.append(self.source.counters())
 
     def with_telemetry(self, outcome: BenchOutcome) -> BenchOutcome:
-        """Add to a launch what was seen of its memory, and of the clock while it was measured."""
-        seen = {name: value for name, value in self._memory.items() if value is not None}
-        evidence = {**outcome.evidence, **seen} if MEASURED in outcome.evidence else None
-        outcome = outcome if evidence is None else outcome.having(evidence=evidence)
+        """Add to a launch its GPU memory, and the clock while it was measured."""
+        if self._taken_bytes is not None and self._taken_bytes > 0:
+            evidence = {**outcome.evidence, "gpu_memory_bytes": self._taken_bytes}
+            outcome = outcome.having(evidence=evidence)
         readings, self._readings = self._readings, []
         if len(readings) != 2:
             return outcome
@@ -108,7 +106,6 @@ class Watch:
         return [f"locked to {wanted_hz / MHZ:.0f} MHz, the clock was seen at {seen_hz / MHZ:.0f}"]
 
     def noted(self, record: RunRecord) -> RunRecord:
-        """Add to a record what was seen and done."""
         bursts = [note for each in record.launches for note in self._off_lock(each.burst_clock_hz)]
         known = {name: value for name, value in self.evidence.items() if value is not None}
         record = record.having(
@@ -127,7 +124,7 @@ class Watch:
     def look(
         self, spec: RunSpec, run: RunPass, *, folder: Path, gpu: str | None
     ) -> tuple[TelemetrySample, ...]:
-        """Run once more and look at the GPU meanwhile; gives what was seen in the measured part."""
+        """Run once more and sample the GPU; returns the samples of the measured part."""
         if self.index is None:
             self.notes.append("no telemetry: the run is on the CPU")
             return ()
@@ -147,11 +144,16 @@ class Watch:
 
 
 class Pass:
-    """One launch that is looked at from the beginning of its measured part to its end."""
+    """One launch whose measured part is sampled."""
 
     def __init__(self, source: TelemetrySource, *, interval_s: float) -> None:
         self._source = source
-        self._idle_w = _idle_power(source, interval_s)
+        time.sleep(SETTLE_S)
+        idle = Sampler(source, interval_s=interval_s)
+        idle.start()
+        idle.wait(IDLE_LOOKS * interval_s)
+        watts = [sample.power_w for sample in idle.stop() if sample.power_w is not None]
+        self._idle_w = float(np.median(watts)) if watts else None
         self._sampler = Sampler(source, interval_s=interval_s)
         self._readings: list[Counters] = []
         self._samples: tuple[TelemetrySample, ...] | None = None
@@ -164,7 +166,7 @@ class Pass:
             self.finish()
 
     def finish(self) -> tuple[TelemetrySample, ...]:
-        """End looking, if that has not been done."""
+        """End sampling, if that has not been done."""
         if self._samples is None:
             self._samples = self._sampler.stop()
             if self._readings:
@@ -193,46 +195,32 @@ class Pass:
         }
 
 
-def _idle_power(source: TelemetrySource, interval_s: float) -> float | None:
-    time.sleep(SETTLE_S)
-    sampler = Sampler(source, interval_s=interval_s)
-    sampler.start()
-    sampler.wait(IDLE_LOOKS * interval_s)
-    watts = [sample.power_w for sample in sampler.stop() if sample.power_w is not None]
-    return float(np.median(watts)) if watts else None
-
-
 def free_memory_bytes(device: str) -> int | None:
     """Return the free memory of a CUDA device; ``None`` where NVML does not report it."""
     index = visible_index(index_of(device))
-    part = slice_in_use(index)
-    with opened(index, part=part) as opened_device:
-        return _free_bytes(opened_device, sliced=part is not None)
+    with opened(index, part=slice_in_use(index)) as opened_device:
+        return _free_bytes(opened_device)
 
 
-def _free_bytes(device: Device | None, *, sliced: bool) -> int | None:
+def _free_bytes(device: Device | None) -> int | None:
     memory = device.ask_part("nvmlDeviceGetMemoryInfo") if device else None
-    mig = device.ask("nvmlDeviceGetMigMode") if device else None
-    if memory is None or (mig and mig[0] and not sliced):  # of which slice?
-        return None
-    return int(memory.free)
+    return None if memory is None else int(memory.free)
 
 
 @contextmanager
 def watching(spec: RunSpec, device: str) -> Iterator[Watch]:
-    """Watch the device of a run from here to the end; clocks are locked only when asked for."""
+    """Watch the device of a run from here to the end; clocks are locked only when requested."""
     if not device.startswith("cuda"):
         note = "the clock was not locked: the run is on the CPU"
         yield Watch(index=None, notes=[note] if spec.lock_clocks is not None else [])
         return
     index = visible_index(index_of(device))
     with ExitStack() as stack:
-        part = slice_in_use(index)
-        opened_device = stack.enter_context(opened(index, part=part))
+        opened_device = stack.enter_context(opened(index, part=slice_in_use(index)))
         watch = Watch(
             index=index,
             source=NvmlSource(opened_device) if opened_device is not None else None,
-            free=partial(_free_bytes, opened_device, sliced=part is not None),
+            free=partial(_free_bytes, opened_device),
             evidence={"gpu_index": index, **board_settings()},
         )
         if spec.lock_clocks is not None:

@@ -8,7 +8,7 @@ import mmap
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from trtbench.core.codec import value_from_json
 from trtbench.core.errors import InputError, near_miss, reading
@@ -31,23 +31,8 @@ SUFFIXES: dict[str, ModelFormat] = {
     ".ts": "torch",
     ".pt2": "torch",
 }
-_PLAN_MAGICS = (b"ftrt", b"vtrt")
-_ZIP_MAGIC = b"PK\x03\x04"
-_CHUNK = 1 << 20
-TICK_NS = 50_000_000
-"""A file that changed less than this ago may change again under the same time of change."""
-
-
-class Signature(NamedTuple):
-    """The state of a file, by which a change of its bytes shows."""
-
-    device: int
-    number: int
-    size: int
-    modified_ns: int
-    changed_ns: int
-
-
+Signature = tuple[int, int, int, int, int]
+"""Device, number, size, and times of the last changes of a file: another one, other bytes."""
 _hashes: dict[str, tuple[Signature, str]] = {}
 """Hashes by path, each with the state of its file: unchanged files are not read again."""
 
@@ -120,11 +105,7 @@ def _names(folder: Path) -> list[str]:
 def with_parts(
     model: ModelRef, names: Sequence[str], *, made_with: tuple[str, ...] = ()
 ) -> ModelRef:
-    """A model to which files that lie elsewhere, and options, belong: others make another model.
-
-    One that a library has by name is identified by that name and these. A file that is not there
-    is an error only when it is loaded.
-    """
+    """A model to which files that lie elsewhere, and options, belong: others make another model."""
     paths = [path.absolute() for path in map(Path, names) if path.is_file()]
     if not paths and not made_with:
         return model
@@ -144,10 +125,7 @@ def files_elsewhere(model: ModelRef) -> list[str]:
 
 
 def changed(model: ModelRef) -> str | None:
-    """What is no longer as it was when a model was described; ``None`` when nothing changed.
-
-    Files that keep their size and times are not read again.
-    """
+    """What is no longer as it was when a model was described; ``None`` when nothing changed."""
     if model.sha256 is None:
         return None
     try:
@@ -178,11 +156,11 @@ def still_there(model: ModelRef) -> bool:
 
 
 def demand_unchanged(model: ModelRef) -> None:
-    """Refuse to continue with a model that is no longer the one that was asked about."""
+    """Refuse to continue with a model that is no longer the one that was given."""
     problem = changed(model)
     if problem is not None:
         raise InputError(
-            f"{model.name} has changed since it was asked about",
+            f"{model.name} has changed since the command was given",
             facts={"what": problem},
             fix="wait until whatever writes it is done, and give the command again",
         )
@@ -197,10 +175,7 @@ def identity_of(path: Path) -> str | None:
 
 
 def external_files(path: Path) -> tuple[str, ...]:
-    """The files in which an ONNX file keeps tensors; they must lie in its own folder.
-
-    A file that cannot be understood names none; loading it reports what is wrong.
-    """
+    """The files in which an ONNX file keeps tensors; they must lie in its own folder."""
     try:
         with (
             open(path, "rb") as file,
@@ -247,9 +222,9 @@ def format_of(path: Path) -> ModelFormat:
     """A model's format by its first bytes, else by its name."""
     with open(path, "rb") as file:
         head = file.read(4)
-    if head in _PLAN_MAGICS:
+    if head in (b"ftrt", b"vtrt"):
         return "engine"
-    if head == _ZIP_MAGIC and path.suffix.lower() != ".npz":  # numpy's arrays are an archive too
+    if head == b"PK\x03\x04" and path.suffix.lower() != ".npz":  # numpy's arrays are an archive too
         return "torch"
     return SUFFIXES.get(path.suffix.lower(), "unknown")
 
@@ -263,10 +238,11 @@ def sha256_of(path: Path) -> str:
     check_filled(path)
     digest = hashlib.sha256()
     with open(path, "rb") as file:
-        while chunk := file.read(_CHUNK):
+        while chunk := file.read(1 << 20):
             digest.update(chunk)
     found = digest.hexdigest()
-    if signature_of(path) == before and time.time_ns() - max(before[-2:]) > TICK_NS:
+    # One that changed a moment ago may change again under the same time of change.
+    if signature_of(path) == before and time.time_ns() - max(before[-2:]) > 50_000_000:
         _hashes[name] = (before, found)
     return found
 
@@ -275,7 +251,7 @@ def signature_of(path: Path) -> Signature:
     """The state of a file, without reading it."""
     facts = path.stat()
     times = (facts.st_mtime_ns, facts.st_ctime_ns)
-    return Signature(facts.st_dev, facts.st_ino, facts.st_size, *times)
+    return facts.st_dev, facts.st_ino, facts.st_size, *times
 
 
 def kept_value(path: Path, kind: type[T]) -> T | None:
@@ -318,10 +294,7 @@ def precision_of_engine(model: ModelRef) -> str | None:
 
 
 def index_limits(model: ModelRef, tensors: Iterable[TensorSpec] | None = None) -> Mapping[str, int]:
-    """Rows that integer inputs pick from, such as a vocabulary, by name, as the ONNX file says.
-
-    Where the inputs are known and none holds integers nothing is read.
-    """
+    """Rows that integer inputs pick from, such as a vocabulary, by name, as the ONNX file says."""
     if tensors is not None and not any(each.dtype.startswith(("int", "uint")) for each in tensors):
         return {}
     source = source_of(model)

@@ -19,18 +19,8 @@ if TYPE_CHECKING:
 
 Dim = int | str | None
 BATCH, SEQUENCE, IMAGE = 1, 128, 224
-TOKEN_LIMIT = 1000
-"""Token ids stay below this: every vocabulary in use is larger."""
-FP8_ONE = 0x38
-"""Bits of 1.0 in E4M3; all patterns below stand for numbers from 0 to 1."""
-
-_BATCH = re.compile(r"batch|^bs$", re.IGNORECASE)
+TOKEN_LIMIT = 1000  # token ids stay below this: every vocabulary in use is larger
 _SEQUENCE = re.compile(r"seq|token|length|\blen\b|_len\b|time|step|frame", re.IGNORECASE)
-_FRONT = re.compile(r"seq|token|frames|_len|length", re.IGNORECASE)
-"""As a leading dimension; steps and times may be those of a batch."""
-_SIDE = re.compile(r"height|width|^[hw]$|rows|cols|size", re.IGNORECASE)
-_WIDTH = re.compile(r"^w$|width|cols", re.IGNORECASE)
-_CHANNELS = (1, 3, 4)
 _SUM = re.compile(r"\s*[\w.]+\s*(\+\s*[\w.]+\s*)+")
 """A length that exporters write as a sum of others: ``past_sequence_length + 1``."""
 _ONES, _ZEROS, _POSITIONS = ("mask", "length", "size"), ("token_type", "segment"), "position"
@@ -43,16 +33,18 @@ def is_open(dim: Dim) -> bool:
 
 def batch_place(tensor: TensorSpec) -> int:
     """Index of the dimension that counts items: the one named so, else the first."""
-    return next(
-        (at for at, dim in enumerate(tensor.shape) if isinstance(dim, str) and _BATCH.search(dim)),
-        0,
-    )
+    for place, dim in enumerate(tensor.shape):
+        if isinstance(dim, str) and re.search(r"batch|^bs$", dim, re.IGNORECASE):
+            return place
+    return 0
 
 
 def is_one_sequence(tensor: TensorSpec) -> bool:
     """Whether the leading dimension is named as the length of a single sequence."""
     front = tensor.shape[0] if tensor.shape else None
-    return batch_place(tensor) == 0 and isinstance(front, str) and bool(_FRONT.search(front))
+    words = r"seq|token|frames|_len|length"  # steps and times may be those of a batch
+    named = isinstance(front, str) and re.search(words, front, re.IGNORECASE)
+    return batch_place(tensor) == 0 and bool(named)
 
 
 def items_by_name(before: Sequence[TensorSpec], after: Sequence[TensorSpec]) -> int | None:
@@ -186,10 +178,7 @@ def unknown_input(name: str, inputs: Sequence[TensorSpec]) -> UsageError:
 def refuse_open(
     tensors: Sequence[TensorSpec], *, batch: bool = True, flag: str = "--shape"
 ) -> None:
-    """Refuse inputs with open dimensions, all at once, with the flags that set them.
-
-    Without ``batch`` a leading dimension that counts items may stay open.
-    """
+    """Refuse inputs with open dimensions, all at once, with the flags that set them."""
     facts, flags = {}, []
     for each in tensors:
         start = 0 if batch or batch_place(each) else 1
@@ -247,11 +236,11 @@ def _guess(tensor: TensorSpec, place: int, *, batch: bool, sides: tuple[int, int
     if name and _SEQUENCE.search(name):
         return SEQUENCE
     if len(shape) == 4:  # an image: channels are in front of the height, or behind the width
-        first = 2 if shape[1] in _CHANNELS else 1 if shape[3] in _CHANNELS else None
+        first = 2 if shape[1] in (1, 3, 4) else 1 if shape[3] in (1, 3, 4) else None
         if first is not None and place - first in (0, 1):
             return sides[place - first]
-        if name and _SIDE.search(name):
-            return sides[bool(_WIDTH.search(name))]
+        if re.search(r"height|width|^[hw]$|rows|cols|size", name, re.IGNORECASE):
+            return sides[bool(re.search(r"^w$|width|cols", name, re.IGNORECASE))]
     tokens = len(shape) == 2 and tensor.dtype.startswith(("int", "uint"))
     return SEQUENCE if tokens else None
 
@@ -264,10 +253,7 @@ def has_meaning(name: str) -> bool:
 def random_inputs(
     tensors: tuple[TensorSpec, ...], *, seed: int = 0, limits: Mapping[str, int] | None = None
 ) -> Mapping[str, NDArray[np.generic]]:
-    """One array per tensor; the same name, shape, type and seed give the same values.
-
-    ``limits`` are upper bounds of the integers of an input, where the model has them.
-    """
+    """One array per tensor; the same name, shape, type and seed give the same values."""
     arrays = {tensor.name: _draw(tensor, seed=seed) for tensor in tensors}
     for name, limit in (limits or {}).items():
         if name in arrays and arrays[name].dtype.kind in "iu":
@@ -285,7 +271,8 @@ def _draw(tensor: TensorSpec, *, seed: int) -> NDArray[np.generic]:
         bits = generator.random(shape, np.float32).view(np.uint32) >> 16
         return bits.astype(np.uint16)
     if tensor.dtype.startswith("float8_e4m3"):
-        return generator.integers(0, FP8_ONE, size=shape).astype(np.uint8)
+        # Patterns below that of 1.0 in E4M3 stand for numbers from 0 to 1.
+        return generator.integers(0, 0x38, size=shape).astype(np.uint8)
     try:
         dtype = np.dtype(tensor.dtype)
     except TypeError:

@@ -26,21 +26,14 @@ from trtbench.models.identity import external_files
 from trtbench.models.inputs import batch_place, with_assumed_shapes
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+    from google.protobuf.message import Message  # type: ignore[import-untyped]
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 ONE_FILE_BYTES = 2**31 - 2**24
 """A protobuf message ends at 2 GiB; some room is left for what is not weights."""
 SMALL_BYTES = 4096
 """Stored values up to this size are read even where weights are not: shapes depend on them."""
-UNKNOWN_SHAPE = "unknown shape"
-_WIDEST = 8
-"""Bytes of the widest type: what is larger may have been left out when the file was read."""
-_NOT_PARAMETERS = ("int64", "int32", "uint64", "uint32", "bool", "str")
-_DATA_INPUTS = {"Conv": 2, "ConvTranspose": 2, "Gemm": 2, "MatMul": 2}
-"""Inputs of weighted operators that must be quantized for the operator to be."""
 _QDQ = ("QuantizeLinear", "DequantizeLinear")
-_MOST_ROUNDS = 100
-"""Every round of inference gets past one more stage of a network; a cap, should it never settle."""
 _ARITHMETIC = frozenset(
     {
         "Add", "Cast", "Ceil", "Concat", "ConstantOfShape", "Div", "Equal", "Expand", "Floor",
@@ -55,7 +48,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 def load_onnx(path: Path, *, weights: bool = True) -> ModelProto:
     """Open an ONNX file; without weights, tensors kept in other files stay there unless small."""
     onnx = optional_library("onnx")
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+    from google.protobuf.message import DecodeError
 
     def damaged(reason: object) -> InputError:
         return InputError(
@@ -83,22 +76,13 @@ def load_onnx(path: Path, *, weights: bool = True) -> ModelProto:
     return model
 
 
-def _texts(model: ModelProto) -> Iterator[object]:
-    graph = model.graph
-    yield from (model.producer_name, model.producer_version, model.domain, graph.name)
-    for entry in (*model.metadata_props, *graph.metadata_props):
-        yield from (entry.key, entry.value)
-    for opset in model.opset_import:
-        yield opset.domain
-    for node in graph.node:
-        yield from (node.op_type, node.name, node.domain, *node.input, *node.output)
-        yield from (attribute.name for attribute in node.attribute)
-    for value in (*graph.input, *graph.output, *graph.value_info):
-        yield value.name
-        yield from (dim.dim_param for dim in value.type.tensor_type.shape.dim)
-    for tensor in graph.initializer:
-        yield tensor.name
-        yield from (each for entry in tensor.external_data for each in (entry.key, entry.value))
+def _texts(message: Message) -> Iterator[object]:
+    for field, value in message.ListFields():
+        if field.type == field.TYPE_STRING:
+            yield from [value] if isinstance(value, str | bytes) else value
+        elif field.type == field.TYPE_MESSAGE:
+            for inner in [value] if hasattr(value, "ListFields") else value:
+                yield from _texts(inner)
 
 
 def _fetch(model: ModelProto, folder: Path, *, everything: bool) -> None:
@@ -266,7 +250,7 @@ def read_onnx(path: Path, *, shapes: Shapes | None = None, batch: int | None = N
     def shown(value: ValueInfoProto) -> TensorSpec:  # without a shape it is no scalar
         spec = spec_from_value(value)
         known = spec.dtype in NO_TENSORS or _shape(value) is not None
-        return spec if known else spec.having(shape=(UNKNOWN_SHAPE,))
+        return spec if known else spec.having(shape=("unknown shape",))
 
     model = load_onnx(path, weights=False)
     specs, outputs = tuple(map(shown, _real_inputs(model))), tuple(map(shown, model.graph.output))
@@ -311,7 +295,8 @@ def _count_stored(model: ModelProto) -> dict[str, Any]:
     for tensor in stored_tensors(model.graph):
         dtype, elements = dtype_name(tensor.data_type), math.prod(tensor.dims)
         total += -(-elements * BITS.get(dtype, 0) // 8)
-        if dtype not in _NOT_PARAMETERS and tensor.name not in helpers:
+        indices = dtype in ("int64", "int32", "uint64", "uint32", "bool", "str")
+        if not indices and tensor.name not in helpers:
             parameters[dtype] = parameters.get(dtype, 0) + elements
     count = sum(parameters.values())
     return {"parameters": count, "weight_bytes": total, "weights_by_type": parameters}
@@ -352,7 +337,9 @@ def _settle(model: ModelProto, shapes: Shapes, *, batch: int) -> dict[str, int]:
 
 
 def _nodes(model: ModelProto, values: list[ValueInfoProto]) -> tuple[OnnxNode, ...]:
-    graph = model.graph
+    from onnx import AttributeProto, helper
+
+    graph, kinds = model.graph, AttributeProto.AttributeType
     tensors: dict[str, OnnxTensor] = {}
     for value in (*graph.input, *graph.output, *values):
         known = value.type.HasField("tensor_type") and value.type.tensor_type.elem_type != 0
@@ -372,7 +359,14 @@ def _nodes(model: ModelProto, values: list[ValueInfoProto]) -> tuple[OnnxNode, .
     sources = {name: node for node in graph.node for name in node.output}
     found = []
     for index, node in enumerate(graph.node):
-        attributes = {each.name: _attribute(each) for each in node.attribute}
+        attributes: dict[str, Attribute] = {}
+        for each in node.attribute:  # numbers and texts; tensors and graphs are not looked at here
+            if each.type == kinds.STRING:
+                attributes[each.name] = str(each.s.decode("utf-8", "replace"))
+            elif each.type in (kinds.INT, kinds.FLOAT, kinds.INTS, kinds.FLOATS):
+                value = helper.get_attribute_value(each)
+                number = isinstance(value, int | float)
+                attributes[each.name] = value if number else tuple(value)
         found.append(
             OnnxNode(
                 name=node.name or f"{node.op_type}_{index}",
@@ -380,7 +374,7 @@ def _nodes(model: ModelProto, values: list[ValueInfoProto]) -> tuple[OnnxNode, .
                 domain=node.domain,
                 inputs=tuple(tensors.get(name, OnnxTensor(name=name)) for name in node.input),
                 outputs=tuple(tensors.get(name, OnnxTensor(name=name)) for name in node.output),
-                attributes={name: value for name, value in attributes.items() if value is not None},
+                attributes=attributes,
                 quantized=_quantized(node, tensors, sources),
             )
         )
@@ -392,7 +386,8 @@ def _quantized(
 ) -> str | None:
     """The type behind the DequantizeLinear nodes that feed all data of a weighted operator."""
     kinds = set()
-    for name in list(node.input)[: _DATA_INPUTS.get(node.op_type, 0)]:
+    weighted = node.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul")
+    for name in list(node.input)[: 2 if weighted else 0]:
         maker = sources.get(name)
         while maker is not None and maker.op_type in ("Transpose", "Reshape", "Identity", "Cast"):
             maker = sources.get(maker.input[0])
@@ -403,26 +398,13 @@ def _quantized(
     return kinds.pop() if len(kinds) == 1 else None
 
 
-def _attribute(attribute: AttributeProto) -> Attribute | None:
-    """Numbers and texts; tensors and graphs are not looked at here."""
-    from onnx import AttributeProto, helper
-
-    kinds = AttributeProto.AttributeType
-    if attribute.type == kinds.STRING:
-        return str(attribute.s.decode("utf-8", "replace"))
-    if attribute.type not in (kinds.INT, kinds.FLOAT, kinds.INTS, kinds.FLOATS):
-        return None
-    value = helper.get_attribute_value(attribute)
-    return value if isinstance(value, int | float) else tuple(value)
-
-
 def infer_values(model: ModelProto) -> list[ValueInfoProto]:
     """Type and shape of every tensor that can be inferred; the model itself stays as it is."""
     import onnx
 
     work = onnx.ModelProto()
     work.CopyFrom(model)
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(100):  # each gets past one more stage of a network; a cap, should it not settle
         inferred = onnx.shape_inference.infer_shapes(work, data_prop=True)
         if not _fold(inferred):
             break
@@ -446,10 +428,10 @@ def _fold(model: ModelProto) -> bool:
         if tensor.HasField("shape") and all(dim.HasField("dim_value") for dim in dims):
             shapes[value.name] = [dim.dim_value for dim in dims]
     shapes |= {tensor.name: list(tensor.dims) for tensor in graph.initializer}
-    known = {  # floats are those of scale factors
+    known = {  # floats are those of scale factors; larger values may have been left out
         tensor.name: numpy_helper.to_array(tensor)
         for tensor in graph.initializer
-        if math.prod(tensor.dims) * _WIDEST <= SMALL_BYTES and not tensor.external_data
+        if math.prod(tensor.dims) * 8 <= SMALL_BYTES and not tensor.external_data
     }
     for node in graph.node:
         if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":

@@ -18,11 +18,6 @@ from trtbench.core.errors import InputError
 from trtbench.core.spec import MAP, OPTIONAL, SEQUENCE, SPARSE, TensorSpec, Value
 
 _VARINT, _EIGHT, _BYTES, _GROUP, _GROUP_END, _FOUR = 0, 1, 2, 3, 4, 5
-_LONGEST_VARINT = 70
-_TAG_BITS = 0xFFFFFFFF
-"""Readers of protobuf drop what a tag has beyond these bits; a field hidden there is found."""
-_MOST_DEPTH = 300
-"""Messages within messages; protobuf's own readers give up at 100."""
 
 _MESSAGES: Mapping[str, Mapping[int, tuple[str, str]]] = {
     "model": {1: ("ir_version", ""), 7: ("graph", "graph"), 8: ("opsets", "opset"),
@@ -47,8 +42,7 @@ _MESSAGES: Mapping[str, Mapping[int, tuple[str, str]]] = {
     "dim": {1: ("number", ""), 2: ("name", "")},
 }  # fmt: skip
 """Fields of each message that are read, with the kind of message in them; others are skipped."""
-_NO_TENSORS = {4: SEQUENCE, 5: MAP, 8: SPARSE, 9: OPTIONAL}
-"""Fields of a type that are no tensors."""
+_NO_TENSORS = {4: SEQUENCE, 5: MAP, 8: SPARSE, 9: OPTIONAL}  # fields of a type that are no tensors
 
 DTYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64",
@@ -58,30 +52,21 @@ DTYPES = {
 """numpy's names of the types that inputs have, by ONNX's numbers."""
 UNKNOWN_TYPE = "unknown"
 _FLOATS = {1: "fp32", 10: "fp16", 11: "fp64", 16: "bf16"}
-_BYTE_TYPES = {2: "int8", 3: "int8", 4: "int16", 5: "int16"}
-"""Integers that are as often indices or pixels: they count where they are quantized."""
 _PACKED = {17: "fp8", 18: "fp8", 19: "fp8", 20: "fp8", 21: "int4", 22: "int4", 23: "fp4",
            25: "int2", 26: "int2"}  # fmt: skip
-_STORED = {**_BYTE_TYPES, **_PACKED}
-_CARRIED = {3: "int8", 17: "fp8", 19: "fp8"}
-"""Quantized types that TensorRT builds."""
+_STORED = {2: "int8", 3: "int8", 4: "int16", 5: "int16", **_PACKED}
+"""Integers are as often indices or pixels: they count where they are quantized."""
 
 _QUANTIZE, _DEQUANTIZE = _QUANTIZERS = ("QuantizeLinear", "DequantizeLinear")
 _SAME_VALUES = ("Cast", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze",
                 "Tile", "Transpose", "Unsqueeze")  # fmt: skip
 """Operators that return values of their first input and no others."""
-_MOVES = {*_SAME_VALUES, "Concat", "Pad", "Shape", "Size", "Split"}
-"""Operators that compute nothing."""
-_UINT8 = 2
-"""What QuantizeLinear returns where nothing says otherwise."""
 _IN_8_BITS = re.compile(
     r"QLinear|QOrdered|QAttention|QGemm|QEmbed|DynamicQuantize|(Conv|MatMul)Integer(?!16)"
 )
 """Operators that compute in 8 bits whatever types a file lists."""
 _IN_BITS = {"MatMulNBits": "bits", "GatherBlockQuantized": "bits", "QMoE": "expert_weight_bits"}
 """Operators that take packed weights, and the attribute that says how many bits each has."""
-_BITS = {2: "int2", 4: "int4", 8: "int8"}
-_SAME_ROWS = ("Cast", "DequantizeLinear", "Identity")
 _ROWS, _EMBEDDED = ((0, 1),), ((2, 0), (4, 1))
 _LOOKUPS = {
     "Gather": _ROWS,
@@ -107,7 +92,6 @@ class Node(Value, frozen=True, kw_only=True):
 class ModelOutline(Value, frozen=True, kw_only=True):
     """The parts of a model that matter before building."""
 
-    ir_version: int
     opset: int | None
     """Of the standard operators."""
     nodes: tuple[Node, ...]
@@ -123,9 +107,6 @@ class ModelOutline(Value, frozen=True, kw_only=True):
     """Height and width of the images it was exported for, where the exporter wrote them down."""
     index_limits: Mapping[str, int] = {}
     """For inputs that pick rows of a stored table, such as token ids: how many rows it has."""
-
-    def node(self, index: int) -> Node | None:
-        return self.nodes[index] if 0 <= index < len(self.nodes) else None
 
 
 def external_names(data: memoryview) -> tuple[str, ...]:
@@ -182,7 +163,8 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
     at, end, groups = 0, len(data), 0
     while at < end:
         key, at = _varint(data, at)
-        field, kind = (key & _TAG_BITS) >> 3, key & 7
+        # Readers of protobuf drop further bits of a tag; a field hidden there is found.
+        field, kind = (key & 0xFFFFFFFF) >> 3, key & 7
         if kind == _VARINT:
             value, at = _varint(data, at)
             yield field, value
@@ -209,12 +191,12 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
         shift += 7
-        if shift > _LONGEST_VARINT:
+        if shift > 70:
             raise ValueError("it holds a number that never ends")
 
 
-def _read(data: memoryview, kind: str = "model", left: int = _MOST_DEPTH) -> _Message:
-    if left == 0:
+def _read(data: memoryview, kind: str = "model", left: int = 300) -> _Message:
+    if left == 0:  # protobuf's own readers give up at 100 messages within messages
         raise ValueError("it is nested too deeply")
     known, found = _MESSAGES[kind], defaultdict[str, list[Any]](list)
     for field, value in _fields(data):
@@ -263,27 +245,22 @@ def _outline(model: _Message) -> ModelOutline:
               if _text(each, "domain") in ("", "ai.onnx")]  # fmt: skip
     graphs = [graph, *map(_Graph, model["functions"])]
     held = {name for each in graphs for name in each.types_used({})}
+    sides = None
+    for entry in model["metadata"]:  # as Ultralytics keeps them: [640, 480]
+        if _text(entry, "key", "replace") == "imgsz":
+            found = [int(word) for word in re.findall(r"\d{1,5}", _text(entry, "value", "replace"))]
+            if len(found) in (1, 2) and all(found):
+                sides = found[0], found[-1]
     return ModelOutline(
-        ir_version=_number(model, "ir_version"),
         opset=next((each for each in reversed(opsets) if each), None),
         nodes=tuple(graph.nodes),
         carried=graph.carried(),
         held=frozenset(held if held == {"fp64"} else held - {"fp32", "fp64"}),
         external=tuple(dict.fromkeys(_locations(model))),
         inputs=graph.fed,
-        sides=_sides(model["metadata"]),
+        sides=sides,
         index_limits=graph.index_limits(),
     )
-
-
-def _sides(metadata: Sequence[_Message]) -> tuple[int, int] | None:
-    """Height and width, as Ultralytics keeps them in the metadata: ``[640, 480]``."""
-    for entry in reversed(metadata):
-        if _text(entry, "key", "replace") == "imgsz":
-            found = [int(word) for word in re.findall(r"\d{1,5}", _text(entry, "value", "replace"))]
-            if len(found) in (1, 2) and all(found):
-                return found[0], found[-1]
-    return None
 
 
 class _Graph:
@@ -349,8 +326,13 @@ class _Graph:
                 self.seen.add(number)
                 if number:
                     self.kinds[name] = number
-                dims = tuple(_dim(dim) for shape in tensor["shape"] for dim in shape["dims"])
-                yield TensorSpec(name=name, dtype=DTYPES.get(number, UNKNOWN_TYPE), shape=dims)
+                dims: list[int | str | None] = []
+                for dim in (dim for shape in tensor["shape"] for dim in shape["dims"]):
+                    size = _number(dim, "number") if dim["number"] else -1  # negative says nothing
+                    dims.append(size if size >= 0 else _text(dim, "name") or None)
+                yield TensorSpec(
+                    name=name, dtype=DTYPES.get(number, UNKNOWN_TYPE), shape=tuple(dims)
+                )
 
     def index_limits(self) -> dict[str, int]:
         """Rows of the smallest table that each input picks from."""
@@ -367,7 +349,7 @@ class _Graph:
             first = _first(node.inputs)
             if node.operator in _SAME_VALUES and first in origin:
                 origin |= dict.fromkeys(node.outputs, origin[first])
-            if node.operator in _SAME_ROWS and first in tables:
+            if node.operator in ("Cast", _DEQUANTIZE, "Identity") and first in tables:
                 tables |= dict.fromkeys(node.outputs, tables[first])
         return limits
 
@@ -375,7 +357,8 @@ class _Graph:
         """Precisions the types ask for; integers count where they quantize."""
         zeros = [node.inputs[2] for node in self.nodes
                  if node.operator in _QUANTIZERS and len(node.inputs) > 2]  # fmt: skip
-        quantized = {_CARRIED.get(self.types.get(name, 0), "") for name in zeros}
+        built = {3: "int8", 17: "fp8", 19: "fp8"}  # quantized types that TensorRT builds
+        quantized = {built.get(self.types.get(name, 0), "") for name in zeros}
         return frozenset({_FLOATS[each] for each in self.seen & {10, 16}} | quantized - {""})
 
     def types_used(self, around: Mapping[str, int]) -> Iterator[str]:
@@ -389,7 +372,7 @@ class _Graph:
         yield from (known[kind] for kind in stored.values() if kind in known)
         for node in self.nodes:
             first = kinds.get(_first(node.inputs), 0)
-            if node.operator in _MOVES:
+            if node.operator in (*_SAME_VALUES, "Concat", "Pad", "Shape", "Size", "Split"):
                 if node.operator in ("Shape", "Size"):
                     first = 0
                 elif node.operator == "Cast":
@@ -408,7 +391,7 @@ class _Graph:
         """Types of few bits that a node quantizes to, unpacks or computes in."""
         if node.operator in _IN_BITS:
             bits = self.numbers.get((_first(node.outputs), _IN_BITS[node.operator]), 4)
-            return {_BITS[bits]} if bits in _BITS else ()
+            return {f"int{bits}"} if bits in (2, 4, 8) else ()
         if node.operator == "MatMulBnb4":
             return {"fp4"}
         if node.operator not in _QUANTIZERS:
@@ -418,16 +401,9 @@ class _Graph:
         taken = node.inputs[:1] if node.operator == _DEQUANTIZE else ()
         found = {kinds.get(name, 0) for name in (*taken, *node.inputs[2:3])}
         if node.operator == _QUANTIZE and not any(node.inputs[2:3]):
-            found = {self.numbers.get((_first(node.outputs), "output_dtype"), 0) or _UINT8}
+            # It returns uint8 where nothing says otherwise.
+            found = {self.numbers.get((_first(node.outputs), "output_dtype"), 0) or 2}
         return {_STORED[kind] for kind in found if kind in _STORED}
-
-
-def _dim(dim: _Message) -> int | str | None:
-    """A number, a name, or nothing; a negative number says nothing."""
-    if any(isinstance(value, int) for value in dim["number"]):
-        number = _number(dim, "number")
-        return number if number >= 0 else None
-    return _text(dim, "name") or None
 
 
 def _first(names: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
@@ -41,31 +42,13 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.nn import Module
 
-ArchiveKind = Literal["ExportedProgram", "TorchScript", "pickle", "unknown"]
-
 INSTALL = (
     "pip install torch torchvision, or name an interpreter that has it by --python PATH or "
     "runtimes.torch.python in trtbench.toml"
 )
-DOWNLOAD_WORDS = ("urlopen", "http error", "name or service", "resolve", "connection",
-                  "huggingface")  # fmt: skip
-SAFE_WEIGHTS = (2, 6)
-"""From this version on, ``weights_only`` keeps its word (CVE-2025-32434)."""
-_MOST_BYTES = 1 << 26
-"""The part of a file that names code is small; tensors are not looked at."""
-_MOST_OPERATIONS = 1_000_000
-"""Of all pickles of a file; those of weights have some ten for each tensor."""
+_MOST_BYTES = 1 << 26  # the part of a file that names code is small; tensors are not looked at
 DAMAGE = (zipfile.BadZipFile, zlib.error, OSError, NotImplementedError, RuntimeError, EOFError)
 """What zipfile raises on archives that are damaged, encrypted or packed in an unknown way."""
-_FILE_OPERATORS = re.compile(rb"\b(from_file|save|read_file|write_file)\b")
-_PLAIN = {"torch", "collections", "numpy", "builtins", "__builtin__"}
-"""Packages that weights alone may name."""
-_FLAGS = {
-    "--trust": "--opt trust=on",
-    "--factory ": "--opt factory=",
-    "--weights ": "--opt weights=",
-}
-"""Flags of export as one writes them where they are options of a runtime."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,8 +119,9 @@ def load_model(
     try:
         found = load_source(spec, torch=torch)
     except TrtbenchError as problem:
-        for flag, option in _FLAGS.items():
-            problem.fix = problem.fix.replace(flag, option) if problem.fix else problem.fix
+        if problem.fix:  # flags of export are options of a runtime
+            problem.fix = problem.fix.replace("--trust", "--opt trust=on")
+            problem.fix = re.sub("--(factory|weights) ", r"--opt \1=", problem.fix)
         raise
     module = found.model if found.program is not None else found.model.eval()
     return LoadedModel(
@@ -185,11 +169,7 @@ def _inputs(found: TorchSource, module: Module) -> tuple[TensorSpec, ...]:
 
 
 def rows_of_tables(module: Module, names: Sequence[str]) -> dict[str, int]:
-    """Rows that integers of these inputs may pick from, by the embeddings of a module.
-
-    A single input picks from the table that comes first, which is that of the words; several may
-    pick from any, so the smallest counts.
-    """
+    """Rows that integers of these inputs may pick from, by the embeddings of a module."""
     rows = []
     for each in module.modules():
         kind = getattr(each, "original_name", type(each).__name__)  # what TorchScript was made of
@@ -244,8 +224,9 @@ def _downloaded(spec: ExportSpec, make: Callable[[], Module]) -> Module:
     except (TrtbenchError, ValueError, KeyError, FileNotFoundError):
         raise
     except (OSError, RuntimeError) as problem:
-        text = f"{type(problem).__name__} {problem}".lower()
-        download = any(word in text for word in DOWNLOAD_WORDS)
+        text = f"{type(problem).__name__} {problem}"
+        words = "urlopen|http error|name or service|resolve|connection|huggingface"
+        download = re.search(words, text, re.IGNORECASE)
         if spec.weights == "none" or not (isinstance(problem, urllib.error.URLError) or download):
             raise
         raise InputError(
@@ -273,7 +254,9 @@ def _torchvision(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
         size = int(crop[0] if isinstance(crop, (list, tuple)) else crop)
     except (AttributeError, KeyError, TypeError, ValueError):
         size = 224
-    return _image_model("torchvision", model, (3, size, size), spec, torch)
+    shape = InputShape(name=None, shape=(-1, 3, size, size))
+    model = _with_weights(model, spec, torch)
+    return TorchSource(kind="torchvision", model=model, inputs=(shape,))
 
 
 def _timm(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
@@ -283,14 +266,8 @@ def _timm(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     trained = spec.weights == "default"
     model = _downloaded(spec, lambda: timm.create_model(name, pretrained=trained))
     size = tuple(getattr(model, "pretrained_cfg", {}).get("input_size") or (3, 224, 224))
-    return _image_model("timm", model, size, spec, torch)
-
-
-def _image_model(
-    kind: str, model: Module, size: tuple[int, ...], spec: ExportSpec, torch: ModuleType
-) -> TorchSource:
     shape = InputShape(name=None, shape=(-1, *size))
-    return TorchSource(kind=kind, model=_with_weights(model, spec, torch), inputs=(shape,))
+    return TorchSource(kind="timm", model=_with_weights(model, spec, torch), inputs=(shape,))
 
 
 def _ultralytics(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
@@ -340,11 +317,9 @@ def _hub(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     local = Path(repository).is_dir()
     source = str(Path(repository).absolute()) if local else repository
 
-    def load(**how: object) -> Module:
-        place = "local" if local else "github"
-        return torch.hub.load(source, entry, source=place, trust_repo=True, **how)
-
     def load_first_that_fits() -> Module:  # repositories differ in the word for weights
+        place = "local" if local else "github"
+        load = partial(torch.hub.load, source, entry, source=place, trust_repo=True)
         trained = spec.weights == "default"
         for word, value in (("weights", "DEFAULT" if trained else None), ("pretrained", trained)):
             try:
@@ -406,7 +381,13 @@ def _checkpoint(path: Path, spec: ExportSpec, torch: ModuleType) -> TorchSource:
         ) from None
     weights = _weights_only(path, spec, torch)
     if weights is not None:
-        model = _loaded(_from_factory(spec, weights, path), weights, path)
+        if spec.factory is None:
+            raise UsageError(
+                f"{path.name} holds weights without the module they belong to",
+                facts={"tensors": len(weights), "first": next(iter(weights))},
+                fix="--factory package.module:function names what makes the module",
+            )
+        model = _loaded(_from_factory(spec.factory), weights, path)
         return TorchSource(kind="state dict", model=model, sha256=digest)
     _demand_trust(spec, path.name, named)  # a whole module, which runs whatever code it names
     if "ultralytics" in named:
@@ -456,7 +437,7 @@ def _demand_trust(
 def _weights_only(path: Path, spec: ExportSpec, torch: ModuleType) -> dict[str, Tensor] | None:
     """The tensors of a file, by name; ``None`` when it holds anything more."""
     version = tuple(int(part) for part in re.findall(r"\d+", str(torch.__version__))[:2])
-    if version < SAFE_WEIGHTS:
+    if version < (2, 6):  # before that weights_only does not keep its word (CVE-2025-32434)
         danger = f"PyTorch {torch.__version__} can run code even where it reads weights alone"
         _demand_trust(spec, path.name, modules_named(path), danger=danger)
     try:
@@ -473,21 +454,15 @@ def _weights_only(path: Path, spec: ExportSpec, torch: ModuleType) -> dict[str, 
     return {str(key).removeprefix("module."): value for key, value in loaded.items()}
 
 
-def _from_factory(spec: ExportSpec, weights: dict[str, Tensor], path: Path) -> Module:
-    if spec.factory is None:
-        raise UsageError(
-            f"{path.name} holds weights without the module they belong to",
-            facts={"tensors": len(weights), "first": next(iter(weights))},
-            fix="--factory package.module:function names what makes the module",
-        )
-    module_name, colon, function = spec.factory.partition(":")
+def _from_factory(factory: str) -> Module:
+    module_name, colon, function = factory.partition(":")
     if not colon:
         raise UsageError("--factory is written package.module:function")
     try:
         make = getattr(importlib.import_module(module_name), function)
     except Exception as problem:  # not there, or its code fails when it is imported
         raise UsageError(
-            f"--factory {spec.factory} cannot be imported",
+            f"--factory {factory} cannot be imported",
             facts={"reason": problem},
             fix="run it in the folder of that module, or --python of an environment that has it",
         ) from None
@@ -495,7 +470,7 @@ def _from_factory(spec: ExportSpec, weights: dict[str, Tensor], path: Path) -> M
         return make()
     except Exception as problem:  # the user's own code
         raise UsageError(
-            f"--factory {spec.factory} makes no module",
+            f"--factory {factory} makes no module",
             facts={"reason": f"{type(problem).__name__}: {first_line(problem)}"},
             fix="name a function that is called without arguments and returns the module",
         ) from None
@@ -528,7 +503,7 @@ def _loaded(model: Module, weights: dict[str, Tensor], path: Path) -> Module:
     return model
 
 
-def archive_kind(path: Path) -> ArchiveKind:
+def archive_kind(path: Path) -> Literal["ExportedProgram", "TorchScript", "pickle", "unknown"]:
     """What a PyTorch file is, by the names in its archive; nothing in it is run."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -547,7 +522,7 @@ def archive_kind(path: Path) -> ArchiveKind:
 def modules_named(path: Path) -> set[str]:
     """Packages whose code a pickle would run, beyond those that tensors need."""
     found: set[str] = set()
-    left = iter(range(_MOST_OPERATIONS))
+    left = iter(range(1_000_000))  # of all pickles; those of weights have some ten per tensor
     try:
         pickles = list(_packed(path))
     except DAMAGE:
@@ -565,7 +540,8 @@ def modules_named(path: Path) -> set[str]:
                     texts.append(argument)
         except Exception:  # a damaged pickle names what it names up to there
             continue
-    return found - _PLAIN or (found & {"torch"} if found else set())
+    plain = {"torch", "collections", "numpy", "builtins", "__builtin__"}  # weights may name them
+    return found - plain or found & {"torch"}
 
 
 def _packed(source: Path | io.BytesIO) -> Iterator[bytes]:
@@ -599,18 +575,15 @@ def file_operators(path: Path, torch: ModuleType) -> set[str]:
         reader = torch._C.PyTorchFileReader(str(path))
         for name in reader.get_all_records():
             if name.endswith(".py"):
-                found |= set(_FILE_OPERATORS.findall(reader.get_record(name)))
+                words = rb"\b(from_file|save|read_file|write_file)\b"
+                found |= set(re.findall(words, reader.get_record(name)))
     except (*DAMAGE, AttributeError):
         return {"code that cannot be looked at"}
     return {f"torch.{each.decode()}" for each in found}
 
 
 def code_of_factory(factory: str) -> tuple[Path, list[Path]]:
-    """The folder that the user's code of a module is imported from, and its files.
-
-    The first is that of the factory itself; those that it imports from the same place follow.
-    There are none where a library has it.
-    """
+    """The folder that the user's code of a module is imported from, and its files."""
     named = factory.partition(":")[0]
     roots = [Path(), *map(Path, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))]
     root = next((each for each in roots if named and _file_of(named, each) is not None), Path())
@@ -647,23 +620,17 @@ def _code_of(module: str, root: Path) -> list[Path]:
             continue
         found.append(path)
         parent = name.rpartition(".")[0]
-        todo += [parent, *_imported(path, name if path.name == "__init__.py" else parent)]
+        todo.append(parent)
+        try:
+            tree = ast.parse(read_bytes(path))
+        except (OSError, InputError, SyntaxError, ValueError, RecursionError):
+            continue  # its importer says so
+        parts = (name if path.name == "__init__.py" else parent).split(".")
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                todo += [each.name for each in node.names]
+            elif isinstance(node, ast.ImportFrom):  # what follows "from" may be a module or in one
+                above = parts[: len(parts) - node.level + 1] if node.level else []
+                base = ".".join(filter(None, [*above, node.module]))
+                todo += [base, *(f"{base}.{each.name}" for each in node.names)]
     return found
-
-
-def _imported(path: Path, package: str) -> list[str]:
-    """The modules that a file of code imports; what follows ``from`` may be one or in one."""
-    try:
-        tree = ast.parse(read_bytes(path))
-    except (OSError, InputError, SyntaxError, ValueError, RecursionError):  # its importer says so
-        return []
-    names: list[str] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names += [each.name for each in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            parts = package.split(".")
-            above = parts[: len(parts) - node.level + 1] if node.level else []
-            base = ".".join(filter(None, [*above, node.module]))
-            names += [base, *(f"{base}.{each.name}" for each in node.names)]
-    return names

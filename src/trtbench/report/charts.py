@@ -164,12 +164,9 @@ def line(
 ) -> Line:
     """Describe a line; ``y`` and the ends of its intervals are divided by the scale."""
     found = list(ends)
-    low = (None if each is None else each.low for each in found)
-    high = (None if each is None else each.high for each in found)
-    return Line(
-        name, role, tuple(_listed(x)), scaled(y, scale), style, scaled(low, scale),
-        scaled(high, scale), texts=tuple(texts),
-    )  # fmt: skip
+    low = scaled((None if each is None else each.low for each in found), scale)
+    high = scaled((None if each is None else each.high for each in found), scale)
+    return Line(name, role, _listed(x), scaled(y, scale), style, low, high, texts=tuple(texts))
 
 
 def bar_group(
@@ -190,71 +187,45 @@ def scaled(values: Iterable[float | None], scale: float) -> tuple[float | None, 
 
 
 def _listed(values: Any) -> Any:
-    return values.tolist() if hasattr(values, "tolist") else values
+    return tuple(values.tolist() if hasattr(values, "tolist") else values)
 
 
 # ---- the look of every picture
 
-# Okabe and Ito's palette, without its yellow, which is lost on white paper.
-BLUE = "#0072B2"
-VERMILLION = "#D55E00"
-GREEN = "#009E73"
-PURPLE = "#CC79A7"
-ORANGE = "#E69F00"
-SKY = "#56B4E9"
-GREY = "#6B7280"
-INK = "#1F2933"
-OTHER = "#B8C0CA"
-PALE = "#E3E8EE"
-PAPER = "#FFFFFF"
-
 TOKENS = {
-    "blue": (BLUE, "#4DA6DD"),
-    "vermillion": (VERMILLION, "#F08A4B"),
-    "green": (GREEN, "#2FC79A"),
-    "purple": (PURPLE, "#E3A3C7"),
-    "orange": (ORANGE, "#F2B84B"),
-    "sky": (SKY, "#8CCBF0"),
-    "grey": (GREY, "#9AA5B4"),
-    "other": (OTHER, "#5B6675"),
-    "ink": (INK, "#E8EDF3"),
-    "pale": (PALE, "#2C3642"),
-    "paper": (PAPER, "#12171D"),
+    "blue": ("#0072B2", "#4DA6DD"),
+    "vermillion": ("#D55E00", "#F08A4B"),
+    "green": ("#009E73", "#2FC79A"),
+    "purple": ("#CC79A7", "#E3A3C7"),
+    "orange": ("#E69F00", "#F2B84B"),
+    "sky": ("#56B4E9", "#8CCBF0"),
+    "grey": ("#6B7280", "#9AA5B4"),
+    "other": ("#B8C0CA", "#5B6675"),
+    "ink": ("#1F2933", "#E8EDF3"),
+    "pale": ("#E3E8EE", "#2C3642"),
+    "paper": ("#FFFFFF", "#12171D"),
 }
-"""Names of the colours with their shades on light and on dark ground."""
+"""Colours with their shades on light and on dark ground.
 
-RUNS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, GREY)
-DASHES = ("solid", "dashed", "dotted", "dashdot")
-SHAPES = ("circle", "square", "diamond", "triangle", "cross", "star")
+Okabe and Ito's palette, without its yellow, which is lost on white paper."""
+GREY, INK, OTHER, PALE, PAPER = (TOKENS[n][0] for n in ("grey", "ink", "other", "pale", "paper"))
+RUNS = tuple(light for light, _ in TOKENS.values())[:7]
+ROUNDS = (("solid", "o"), ("dashed", "s"), ("dotted", "D"), ("dashdot", "^"))
 """When runs outnumber colours, dash patterns and shapes of marks change with every round."""
-
 ROLES = {
-    "host": INK,
-    "latency": PURPLE,
-    "enqueue": ORANGE,
-    "h2d": SKY,
-    "gpu": GREEN,
-    "d2h": BLUE,
-    "end_to_end": VERMILLION,
-    "other": OTHER,
-    "layer": GREEN,
-    "total": GREY,
-    "slower": VERMILLION,
-    "faster": GREEN,
-    "mark": GREY,
-    "median": INK,
-    "outlier": VERMILLION,
-    "warm-up": ORANGE,
-    "front": GREY,
-    "note": SKY,
-    "warning": ORANGE,
-    "error": VERMILLION,
-    "fp32": BLUE,
-    "tf32": SKY,
-    "fp16": GREEN,
-    "bf16": PURPLE,
-    "int8": ORANGE,
-    "fp8": VERMILLION,
+    role: TOKENS[name][0]
+    for name, roles in {
+        "ink": ("host", "median"),
+        "purple": ("latency", "bf16"),
+        "orange": ("enqueue", "warm-up", "warning", "int8"),
+        "sky": ("h2d", "note", "tf32"),
+        "green": ("gpu", "layer", "faster", "fp16"),
+        "blue": ("d2h", "fp32"),
+        "vermillion": ("end_to_end", "slower", "outlier", "error", "fp8"),
+        "grey": ("total", "mark", "front"),
+        "other": ("other",),
+    }.items()
+    for role in roles
 }
 """The same colour for the same thing, in every figure and every format."""
 
@@ -287,23 +258,8 @@ def colour(role: str) -> str:
     return ROLES.get(name, GREY)
 
 
-def token(role: str) -> str:
-    """Write the name of a role's colour, for pages that are light or dark."""
-    shade = colour(role)
-    return next(name for name, (light, _) in TOKENS.items() if light == shade)
-
-
-def dash(role: str) -> str:
-    """Write the dash pattern that tells runs of one colour apart."""
-    return DASHES[_round(role) % len(DASHES)]
-
-
-def shape(role: str) -> str:
-    """Name the shape of a mark that tells runs of one colour apart."""
-    return SHAPES[_round(role) % len(SHAPES)]
-
-
-def _round(role: str) -> int:
-    """Count how often the colours were used up before a run had its own."""
+def dash_and_shape(role: str) -> tuple[str, str]:
+    """Give the dash pattern and the mark that distinguish runs of one colour."""
     name, _, index = role.partition(":")
-    return int(index or 0) // len(RUNS) if name == "run" else 0
+    used_up = int(index or 0) // len(RUNS) if name == "run" else 0
+    return ROUNDS[used_up % len(ROUNDS)]

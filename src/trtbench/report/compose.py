@@ -41,8 +41,6 @@ class Renderer(Protocol):
 SECTIONS = Registry("trtbench.report.sections", noun="section", contract=SectionModule)
 RENDERERS = Registry("trtbench.report.renderers", noun="report format", contract=Renderer)
 
-FAILURES_ORDER = 25
-
 
 def document_from_runs(
     runs: Sequence[Run],
@@ -60,8 +58,8 @@ def document_from_runs(
         )
     summarize_all(runs)
     ordered: list[tuple[float, str, Section]] = []
-    if failures := section_from_failures(failed):
-        ordered.append((FAILURES_ORDER, failures.id, failures))
+    if failed:
+        ordered.append((25, "failures", _section_from_failures(failed)))
     for name in SECTIONS.names() if runs else ():
         module = SECTIONS.load(name)
         made = module.make(runs)
@@ -83,7 +81,7 @@ def document_from_runs(
 
 
 def write_document(document: Document, folder: Path, *, formats: Sequence[str]) -> list[Path]:
-    """Write a document in every format asked for and name the files, each once."""
+    """Write a document in every format requested and name the files, each once."""
     renderers = {name: RENDERERS.load(name) for name in formats}
     covered = {each for module in renderers.values() for each in module.INCLUDES}
     paths = [
@@ -95,10 +93,8 @@ def write_document(document: Document, folder: Path, *, formats: Sequence[str]) 
     return list(dict.fromkeys(paths))
 
 
-def section_from_failures(failed: Sequence[FailedRun]) -> Section | None:
+def _section_from_failures(failed: Sequence[FailedRun]) -> Section:
     """List failures with their stage and reason, and fold the ends of their logs away."""
-    if not failed:
-        return None
 
     def ending(failure: FailedRun) -> str | None:
         status = failure.exit_status

@@ -103,21 +103,6 @@ class FindingList(Value, frozen=True, tag="findings", tag_field="kind"):
     items: tuple[FindingOf, ...]
 
 
-class Card(Value, frozen=True):
-    """One number to see first, what it is about, and how sure it is."""
-
-    title: str
-    value: str
-    detail: str = ""
-    tone: Tone = "plain"
-
-
-class Cards(Value, frozen=True, tag="cards", tag_field="kind"):
-    """The few numbers a reader came for."""
-
-    items: tuple[Card, ...]
-
-
 class Picture(Value, frozen=True, tag="picture", tag_field="kind"):
     """A picture that exists as a file; its id is its file name in the report."""
 
@@ -143,7 +128,7 @@ class Figure(Value, frozen=True, weakref=True, tag="figure", tag_field="kind"):
     caption: str | None = None
 
 
-Block = Text | Table | KeyValues | Code | FindingList | Cards | Details | Figure | Picture
+Block = Text | Table | KeyValues | Code | FindingList | Details | Figure | Picture
 
 
 class Section(Value, frozen=True):
@@ -187,24 +172,20 @@ class Document(Value, frozen=True, kw_only=True):
 
     def with_figures(self, ids: Sequence[str]) -> Document:
         """Keep only the figures and pictures named; a section of others alone is left out."""
-        kept = self._filtered(
-            lambda block: not isinstance(block, (Figure, Picture)) or block.id in ids
-        )
-        pairs = zip(self.sections, kept.sections, strict=True)
-        return self.having(
-            sections=tuple(new for old, new in pairs if new.blocks or not old.blocks)
-        )
 
-    def _filtered(self, keep: Callable[[Block], bool]) -> Document:
         def kept(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
             return tuple(
                 each.having(blocks=kept(each.blocks)) if isinstance(each, Details) else each
                 for each in blocks
-                if keep(each)
+                if not isinstance(each, (Figure, Picture)) or each.id in ids
             )
 
-        sections = (each.having(blocks=kept(each.blocks)) for each in self.sections)
-        return self.having(sections=tuple(sections))
+        sections = ((each, kept(each.blocks)) for each in self.sections)
+        return self.having(
+            sections=tuple(
+                each.having(blocks=blocks) for each, blocks in sections if blocks or not each.blocks
+            )
+        )
 
     def section(self, id: str) -> Section | None:
         return next((section for section in self.sections if section.id == id), None)
@@ -323,27 +304,14 @@ def table(
 ) -> Table:
     """Make a table with a line for each row; ``unit`` is that of all times in it."""
     columns = list(columns)
-    cells = ([get(row) for _, get in columns] for row in rows)
-    heads = tuple(heading for heading, _ in columns)
-    return table_from_rows(id, headings=heads, rows=cells, caption=caption, unit=unit)
 
+    def cell(value: Cell | Scalar | Time) -> Cell:
+        if isinstance(value, Time):
+            return duration_cell(value.value_s, bounds=value.bounds, unit=unit)
+        return value if isinstance(value, Cell) else Cell(value)
 
-def table_from_rows(
-    id: str,
-    *,
-    headings: tuple[Heading, ...],
-    rows: Iterable[Sequence[Cell | Scalar | Time]],
-    caption: str | None = None,
-    unit: UnitScale | None = None,
-) -> Table:
-    """Make a table, plain values becoming cells."""
-
-    def cell(each: Cell | Scalar | Time) -> Cell:
-        if isinstance(each, Time):
-            return duration_cell(each.value_s, bounds=each.bounds, unit=unit)
-        return each if isinstance(each, Cell) else Cell(each)
-
-    return Table(id, headings, tuple(tuple(map(cell, row)) for row in rows), caption)
+    lines = tuple(tuple(cell(read(row)) for _, read in columns) for row in rows)
+    return Table(id, tuple(heading for heading, _ in columns), lines, caption)
 
 
 SHARED: dict[str, tuple[Heading, str]] = {

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from html import escape
 from importlib import resources
 from typing import Literal
 
 from trtbench.core.safety import clean_line, clean_text
-from trtbench.core.units import (
-    text_from_bytes,
-    text_from_duration,
-    text_from_share,
-)
+from trtbench.core.units import text_from_bytes, text_from_duration, text_from_share
 from trtbench.layers.table import BOX_H, BOX_W, COLUMN_GAP, Layer, LayerTable, place
-from trtbench.report import charts
-from trtbench.report.charts import OTHER, PAPER
+from trtbench.report.charts import OTHER, PAPER, ROLES
 
 MARGIN = 24.0
 HEAD = 46.0
 """Room for the legend and the names of columns."""
-LETTERS = 27
-"""Of a name that fit into a box."""
-PALE, HOT = (0xF4, 0xF6, 0xF8), (0xD5, 0x5E, 0x00)
+Colour = Literal["time", "precision", "roofline"]
+COLOURS: tuple[Colour, ...] = ("time", "precision", "roofline")
 
 _STYLE = """
 svg.engine{font:11px DejaVu Sans,Noto Sans,sans-serif;background:#fff;color:#1F2933}
@@ -37,74 +30,44 @@ max-height:380px;overflow:auto;white-space:pre-wrap;overflow-wrap:anywhere}
 """
 
 
-def box(layer: Layer, x: float, y: float, words: str, key: str, colours: Sequence[str]) -> str:
-    """Draw one layer; its facts are in the title, which is shown when it is clicked.
+def svg_from_engine(table: LayerTable, *, title: str, colour: Colour = "time") -> str:
+    """Draw an engine; without scripts the drawing shows itself as a whole."""
+    placed = place(table)
+    at = {each.layer: (each.x, each.y) for each in placed.boxes}
+    hottest = max((layer.share or 0.0 for layer in table.layers), default=0.0)
+    # What the colours of the boxes can say, the one that is drawn first.
+    order = [colour, *(each for each in COLOURS if each != colour)]
 
-    ``colours`` are those to choose from in a browser, the one that is drawn first.
-    """
-    fill = colours[0]
-    red, green, blue = (int(fill[place : place + 2], 16) for place in (1, 3, 5))
-    light = ' class="light"' if 0.3 * red + 0.59 * green + 0.11 * blue < 140 else ""
-    name = escape(_shortened(clean_line(layer.name)))
-    return (
-        f'<g class="layer" id="{key}" data-colours="{" ".join(colours)}">'
-        f"<title>{escape(_facts(layer))}</title>"
-        f'<rect x="{x:.1f}" y="{y:.1f}" width="{BOX_W:g}" height="{BOX_H:g}" fill="{fill}"/>'
-        f'<text x="{x + 6:.1f}" y="{y + 14:.1f}"{light}>{name}</text>'
-        f'<text x="{x + 6:.1f}" y="{y + 28:.1f}"{light}>{escape(words)}</text></g>'
-    )
+    def fill(layer: Layer, by: Colour) -> str:
+        if by == "precision":
+            return ROLES.get(layer.precision or "", OTHER)
+        if by == "roofline":
+            return OTHER if layer.roofline is None else _heat(1 - min(1.0, layer.roofline))
+        if layer.share is None:
+            return PAPER
+        return _heat(layer.share / hottest if hottest else 0.0)
 
-
-def edge(start: tuple[float, float], end: tuple[float, float]) -> str:
-    """Draw who feeds whom, between the upper left corners of two boxes.
-
-    To the next rank straight down, over others beside them, to another column from side to side.
-    """
-    (x1, y1), (x2, y2) = start, end
-    beside, half = abs(x2 - x1) < BOX_W, BOX_H / 2
-    if beside and 0 < y2 - y1 < 2 * BOX_H:
-        middle = BOX_W / 2
-        a, b = (x1 + middle, y1 + BOX_H), (x2 + middle, y2)
-        return _curve(a, (a[0], a[1] + 12), (b[0], b[1] - 12), b)
-    if beside and y2 > y1:
-        right = max(x1, x2) + BOX_W + min(COLUMN_GAP * 0.45, 14 + (y2 - y1) / 12)
-        top, bottom = y1 + half, y2 + half
-        return _curve((x1 + BOX_W, top), (right, top), (right, bottom), (x2 + BOX_W, bottom))
-    a, b = (x1 + BOX_W, y1 + half), (x2, y2 + half)
-    way = 40.0
-    if x2 <= x1:
-        a, b, way = (x1, a[1]), (x2 + BOX_W, b[1]), -40.0
-    return _curve(a, (a[0] + way, a[1]), (b[0] - way, b[1]), b)
-
-
-def _curve(*points: tuple[float, float]) -> str:
-    (x, y), *others = points
-    rest = " ".join(f"{a:.1f} {b:.1f}" for a, b in others)
-    return f'<path class="edge" d="M{x:.1f} {y:.1f}C{rest}"/>'
-
-
-def frame(
-    parts: Iterable[str],
-    *,
-    width: float,
-    height: float,
-    title: str,
-    legend: Sequence[tuple[str, str]],
-    choices: Sequence[str],
-) -> str:
-    """Put a drawing together; without scripts it shows itself as a whole.
-
-    ``choices`` name what the colours of the boxes can say, the one that is drawn first.
-    """
-    title = escape(clean_line(title))
-    wide, high = width + 2 * MARGIN, height + 2 * MARGIN + HEAD
+    parts = [_edge(at[begin], at[end]) for begin, end in placed.edges]
+    for each in placed.boxes:
+        layer = table.layers[each.layer]
+        colours = [fill(layer, by) for by in order]
+        parts.append(_box(layer, each.x, each.y, f"L{each.layer}", colours))
+    seen = dict.fromkeys(layer.precision for layer in table.layers if layer.precision)
+    legends = {
+        "time": [("no time", _heat(0)), (f"{text_from_share(hottest)} of all", _heat(1))],
+        "precision": [
+            *((each, ROLES.get(each, OTHER)) for each in seen), ("converts, or unknown", OTHER)
+        ],
+        "roofline": [("at the roof", _heat(0)), ("far from it", _heat(1)), ("not known", OTHER)],
+    }  # fmt: skip
     keys = "".join(
-        f'<g class="key"><rect x="{place * 130:g}" y="0" width="14" height="14" fill="{colour}"/>'
+        f'<g class="key"><rect x="{place * 130:g}" y="0" width="14" height="14" fill="{shade}"/>'
         f'<text x="{place * 130 + 20:g}" y="12">{escape(words)}</text></g>'
-        for place, (words, colour) in enumerate(legend)
+        for place, (words, shade) in enumerate(legends[colour])
     )
-    options = "".join(f"<option>{escape(each)}</option>" for each in choices)
-    body = "\n".join(parts)
+    options = "".join(f"<option>colour: {each}</option>" for each in order)
+    title, body = escape(clean_line(title)), "\n".join(parts)
+    wide, high = placed.width + 2 * MARGIN, placed.height + 2 * MARGIN + HEAD
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="engine" width="100%" height="100%" '
         f'viewBox="0 0 {wide:.0f} {high:.0f}" tabindex="0" role="img" '
@@ -120,15 +83,18 @@ def frame(
     )
 
 
-def _facts(layer: Layer) -> str:
-    """Write a layer's row as lines."""
+def _box(layer: Layer, x: float, y: float, key: str, colours: list[str]) -> str:
+    """Draw one layer in the first colour; its facts are in the title, shown when it is clicked."""
+    time = text_from_duration(layer.time_s) if layer.time_s is not None else None
+    share = text_from_share(layer.share) if layer.share is not None else None
+    role = layer.role if layer.role != "compute" else None
     types = f"{layer.precision_in or '?'}, {layer.precision_out or '?'}"
     known = {
         "layer": f"{layer.index}",
         "kind": layer.kind,
-        "role": layer.role if layer.role != "compute" else None,
-        "time": text_from_duration(layer.time_s) if layer.time_s is not None else None,
-        "share": text_from_share(layer.share) if layer.share is not None else None,
+        "role": role,
+        "time": time,
+        "share": share,
         "computes in": layer.precision,
         "takes, gives": types if layer.precision_in or layer.precision_out else None,
         "output": layer.shape_out,
@@ -139,78 +105,50 @@ def _facts(layer: Layer) -> str:
         "tactic": layer.tactic,
         "ONNX": ", ".join(layer.nodes),
     }
-    lines = [f"{name}: {value}" for name, value in known.items() if value]
-    return clean_text("\n".join([layer.name, *lines]), keep="\n")
+    lines = [layer.name, *(f"{name}: {value}" for name, value in known.items() if value)]
+    facts = clean_text("\n".join(lines), keep="\n")
+    red, green, blue = (int(colours[0][place : place + 2], 16) for place in (1, 3, 5))
+    light = ' class="light"' if 0.3 * red + 0.59 * green + 0.11 * blue < 140 else ""
+    name = clean_line(layer.name)
+    name = name if len(name) <= 27 else f"{name[:12]}…{name[-14:]}"  # what fits into a box
+    words = " · ".join(filter(None, (time, share, layer.precision or role)))
+    return (
+        f'<g class="layer" id="{key}" data-colours="{" ".join(colours)}">'
+        f"<title>{escape(facts)}</title>"
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{BOX_W:g}" height="{BOX_H:g}" fill="{colours[0]}"/>'
+        f'<text x="{x + 6:.1f}" y="{y + 14:.1f}"{light}>{escape(name)}</text>'
+        f'<text x="{x + 6:.1f}" y="{y + 28:.1f}"{light}>{escape(words)}</text></g>'
+    )
 
 
-def heat(part: float) -> str:
+def _edge(start: tuple[float, float], end: tuple[float, float]) -> str:
+    """Draw who feeds whom, between the upper left corners of two boxes.
+
+    To the next rank straight down, over others beside them, to another column from side to side.
+    """
+    (x1, y1), (x2, y2) = start, end
+    beside, top, bottom = abs(x2 - x1) < BOX_W, y1 + BOX_H / 2, y2 + BOX_H / 2
+    if beside and 0 < y2 - y1 < 2 * BOX_H:
+        a, b = x1 + BOX_W / 2, x2 + BOX_W / 2
+        points = ((a, y1 + BOX_H), (a, y1 + BOX_H + 12), (b, y2 - 12), (b, y2))
+    elif beside and y2 > y1:
+        right = max(x1, x2) + BOX_W + min(COLUMN_GAP * 0.45, 14 + (y2 - y1) / 12)
+        points = ((x1 + BOX_W, top), (right, top), (right, bottom), (x2 + BOX_W, bottom))
+    else:
+        a, b, way = (x1 + BOX_W, x2, 40.0) if x2 > x1 else (x1, x2 + BOX_W, -40.0)
+        points = ((a, top), (a + way, top), (b - way, bottom), (b, bottom))
+    first, *others = (f"{x:.1f} {y:.1f}" for x, y in points)
+    return f'<path class="edge" d="M{first}C{" ".join(others)}"/>'
+
+
+def _heat(part: float) -> str:
     """Mix a colour from pale (0) to hot (1)."""
-    return _mixed(PALE, HOT, max(0.0, min(1.0, part)) ** 0.5)
-
-
-def precision_colour(precision: str | None) -> str:
-    """Write the colour that a type has in every figure."""
-    return charts.colour(precision) if precision in charts.ROLES else charts.OTHER
-
-
-def _mixed(one: tuple[int, int, int], other: tuple[int, int, int], part: float) -> str:
-    mixed = (round(a + (b - a) * part) for a, b in zip(one, other, strict=True))
-    return "#" + "".join(f"{value:02X}" for value in mixed)
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= LETTERS else f"{name[:12]}…{name[-(LETTERS - 13) :]}"
+    part = max(0.0, min(1.0, part)) ** 0.5
+    ends = zip((0xF4, 0xF6, 0xF8), (0xD5, 0x5E, 0x00), strict=True)
+    return "#" + "".join(f"{round(pale + (hot - pale) * part):02X}" for pale, hot in ends)
 
 
 @lru_cache(maxsize=1)
 def _script() -> str:
-    return (resources.files("trtbench.report.renderers") / "_html" / "drawing.js").read_text(
-        encoding="utf-8"
-    )
-
-
-Colour = Literal["time", "precision", "roofline"]
-COLOURS: tuple[Colour, ...] = ("time", "precision", "roofline")
-
-
-def svg_from_engine(table: LayerTable, *, title: str, colour: Colour = "time") -> str:
-    """Draw an engine."""
-    placed = place(table)
-    at = {each.layer: (each.x, each.y) for each in placed.boxes}
-    hottest = max((layer.share or 0.0 for layer in table.layers), default=0.0)
-    order = [colour, *(each for each in COLOURS if each != colour)]
-
-    def fill(layer: Layer, by: Colour) -> str:
-        if by == "precision":
-            return precision_colour(layer.precision)
-        if by == "roofline":
-            return OTHER if layer.roofline is None else heat(1 - min(1.0, layer.roofline))
-        if layer.share is None:
-            return PAPER
-        return heat(layer.share / hottest if hottest else 0.0)
-
-    parts = [edge(at[begin], at[end]) for begin, end in placed.edges]
-    for each in placed.boxes:
-        layer = table.layers[each.layer]
-        colours = [fill(layer, by) for by in order]
-        share = text_from_share(layer.share) if layer.share is not None else None
-        time = text_from_duration(layer.time_s) if layer.time_s is not None else None
-        what = layer.precision or (layer.role if layer.role != "compute" else None)
-        words = " · ".join(filter(None, (time, share, what)))
-        parts.append(box(layer, each.x, each.y, words, f"L{each.layer}", colours))
-    seen = dict.fromkeys(layer.precision for layer in table.layers if layer.precision)
-    legends = {
-        "time": [("no time", heat(0)), (f"{text_from_share(hottest)} of all", heat(1))],
-        "precision": [
-            *((each, precision_colour(each)) for each in seen), ("converts, or unknown", OTHER)
-        ],
-        "roofline": [("at the roof", heat(0)), ("far from it", heat(1)), ("not known", OTHER)],
-    }  # fmt: skip
-    return frame(
-        parts,
-        width=placed.width,
-        height=placed.height,
-        title=title,
-        legend=legends[colour],
-        choices=[f"colour: {each}" for each in order],
-    )
+    folder = resources.files("trtbench.report.renderers") / "_html"
+    return (folder / "drawing.js").read_text(encoding="utf-8")

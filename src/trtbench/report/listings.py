@@ -33,25 +33,24 @@ if TYPE_CHECKING:
     from trtbench.workflows.doctor import Check, Diagnosis
 
 
-MARK = "*"
-"""Beside a number that another tool printed, of which there are no samples."""
 MOST_UNUSED = 200
 """Unused files that are listed one by one; the rest are counted, and --json lists them all."""
-STAYING_COLUMNS = 2
-"""Columns of a file's tables up to the third stay in any width; the others go from the last."""
 
 
 # ---- runs
 
 
 def document_from_entries(entries: Sequence[Entry]) -> Document:
-    """List runs in the order given."""
+    """List runs in the order given; a number that another tool printed has a star."""
+
+    def reported(entry: Entry) -> bool:
+        return entry.samples == 0 and entry.median_s is not None
 
     def median(entry: Entry) -> Cell:
         if entry.kind != "run":
             return Cell(None, "failed", "bad")
         text = text_from_seconds(entry.median_s)
-        return Cell(entry.median_s, f"{text}{MARK}" if is_reported(entry) else text)
+        return Cell(entry.median_s, f"{text}*" if reported(entry) else text)
 
     def rate(entry: Entry) -> Cell:
         shown = text_from_rate(entry.items_per_s, what="items") if entry.kind == "run" else ""
@@ -78,16 +77,11 @@ def document_from_entries(entries: Sequence[Entry]) -> Document:
         column("warnings", "Warnings", count("warnings"), "right", rank=7),
         column("tags", "Tags", lambda each: ", ".join(each.tags), rank=6, fit="wrap"),
     )
-    words = f"{MARK} as another tool printed it, without samples; a mean where it printed no median"
-    caption = words if any(is_reported(each) for each in entries) else None
+    words = "* as another tool printed it, without samples; a mean where it printed no median"
+    caption = words if any(map(reported, entries)) else None
     created = max((each.created for each in entries), default="")
     listed = table("runs", entries, columns, caption=caption)
     return document_from_blocks("runs", [listed], created=created)
-
-
-def is_reported(entry: Entry) -> bool:
-    """Whether another tool printed the number, and there are no samples."""
-    return entry.samples == 0 and entry.median_s is not None
 
 
 # ---- imports
@@ -118,6 +112,21 @@ def document_from_import(result: ImportResult) -> Document:
     def samples(each: Imported) -> Cell:
         return Cell(each.samples, "" if failed(each) else str(each.samples))
 
+    def median(each: Imported) -> Cell:
+        """Write the median; one that was only printed is marked, and so is a mean in its place."""
+        if not isinstance(each.record, RunRecord):
+            return Cell(None, "failed", "bad")
+        if each.samples:
+            return Cell(each.median_s, text_from_seconds(each.median_s))
+        build_s = each.record.facts.get("build_s")
+        if each.record.facts.get("built_only") and isinstance(build_s, (int, float)):
+            return Cell(None, f"built in {text_from_seconds(build_s, digits=3)}")
+        printed = reported_headline(each.record)
+        if printed is None:
+            return Cell(None, "layers only" if each.median_s is None else "–")
+        what = "reported" if printed.statistic == "median" else f"{printed.statistic}, reported"
+        return Cell(printed.seconds, f"{text_from_seconds(printed.seconds)} ({what})")
+
     def files(each: Imported) -> str:
         rest = ", ".join(part.replace("_", " ") for part in each.parts[1:])
         return each.files[0].name + (f" + {rest}" if rest else "")
@@ -130,7 +139,7 @@ def document_from_import(result: ImportResult) -> Document:
         column("model", get="record.spec.model.name"),
         column("tensorrt", "TensorRT", version, rank=2),
         column("samples", "Samples", samples, "right", rank=3),
-        column("median_s", get=_imported_median),
+        column("median_s", get=median),
         column("conditions", "Conditions", _conditions, fit="wrap", rank=4),
         column("files", "Files", files, fit="wrap", rank=1),
     )
@@ -148,22 +157,6 @@ def document_from_import(result: ImportResult) -> Document:
     return Document(sections=tuple(sections))
 
 
-def _imported_median(each: Imported) -> Cell:
-    """Write the median; one that was only printed is marked, and so is a mean in its place."""
-    if not isinstance(each.record, RunRecord):
-        return Cell(None, "failed", "bad")
-    if each.samples:
-        return Cell(each.median_s, text_from_seconds(each.median_s))
-    build_s = each.record.facts.get("build_s")
-    if each.record.facts.get("built_only") and isinstance(build_s, (int, float)):
-        return Cell(None, f"built in {text_from_seconds(build_s, digits=3)}")
-    printed = reported_headline(each.record)
-    if printed is None:
-        return Cell(None, "layers only" if each.median_s is None else "–")
-    what = "reported" if printed.statistic == "median" else f"{printed.statistic}, reported"
-    return Cell(printed.seconds, f"{text_from_seconds(printed.seconds)} ({what})")
-
-
 def _conditions(each: Imported) -> str:
     """Write conditions in short, marked by how they are known; of a failure its reason."""
     if not isinstance(each.record, RunRecord):
@@ -171,10 +164,9 @@ def _conditions(each: Imported) -> str:
     parts = []
     for key, (on, off) in _SWITCHES.items():
         fact = each.record.conditions.get(key)
-        if fact is None or fact.source == "unknown" or fact.value is None:
-            parts.append(_MARKS["unknown"] + on)
-        else:
-            parts.append(_MARKS[fact.source] + (on if fact.value else off))
+        known = fact is not None and fact.source != "unknown" and fact.value is not None
+        said = on if fact is None or fact.value or not known else off
+        parts.append(_MARKS[fact.source if fact and known else "unknown"] + said)
     for key, form in _NUMBERS.items():
         fact = each.record.conditions.get(key)
         if fact is not None and fact.value is not None and fact.value != 1:
@@ -197,25 +189,26 @@ def document_from_inspection(found: Inspection, *, layers: bool = False) -> Docu
         for each in tensors:
             shape = "" if each.dtype in NO_TENSORS else text_from_shape(each.shape)
             facts.append((title, f"{each.name}  {each.dtype}  {shape}".rstrip()))
+
+    def file_column(part: InspectionTable, place: int) -> Column:
+        name = part.columns[place]
+        words = any(isinstance(row[place], str) for row in part.rows)
+        fit: Fit = "shorten" if words and place == 0 else "wrap" if words else "whole"
+
+        def cell(row: Sequence[Scalar]) -> Cell:
+            return Cell(row[place], value_text(name, row[place]))
+
+        # Columns up to the third stay in any width; the others go from the last.
+        rank, side = max(0, place - 2), "" if words else "right"
+        return column(name, title_of_key(name), cell, side, rank=rank, fit=fit)
+
     blocks: list[Block] = [key_values("facts", facts)]
     for name, part in (("summary", found.summary), ("layers", found.layers if layers else None)):
         if part is not None and part.rows:
-            columns = [_file_column(part, place) for place in range(len(part.columns))]
+            columns = [file_column(part, place) for place in range(len(part.columns))]
             blocks.append(table(name, part.rows, columns))
     blocks += [Text(note, "unclear") for note in found.notes]
     return document_from_blocks("file", blocks)
-
-
-def _file_column(part: InspectionTable, place: int) -> Column:
-    name = part.columns[place]
-    words = any(isinstance(row[place], str) for row in part.rows)
-    fit: Fit = "shorten" if words and place == 0 else "wrap" if words else "whole"
-
-    def cell(row: Sequence[Scalar]) -> Cell:
-        return Cell(row[place], value_text(name, row[place]))
-
-    rank = max(0, place - STAYING_COLUMNS)
-    return column(name, title_of_key(name), cell, "" if words else "right", rank=rank, fit=fit)
 
 
 # ---- what works here

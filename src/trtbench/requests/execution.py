@@ -14,17 +14,8 @@ from trtbench.core.safety import clean_line, mask
 from trtbench.core.spec import RunSpec, Value
 from trtbench.core.units import bytes_from_text, text_from_bytes
 from trtbench.executors import EXECUTORS
-from trtbench.executors.contract import Executor, ExecutorModule, ExecutorSettings, Needs
-from trtbench.executors.local import HERE
-from trtbench.requests.fields import seconds, settled, size_bytes
-from trtbench.requests.groups import (
-    ExecutorFields,
-    MemoryFields,
-    PythonFields,
-    TagFields,
-    TimeoutFields,
-    WaitFields,
-)
+from trtbench.executors.contract import HERE, Executor, ExecutorModule, ExecutorSettings, Needs
+from trtbench.requests import fields
 from trtbench.requests.measure import RunFields
 from trtbench.requests.settings import Config
 
@@ -34,8 +25,7 @@ class Event(Value, frozen=True, kw_only=True):
 
     kind: Literal["stage", "note", "wait", "tick"]
     text: str
-    done: float | None = None
-    """Part of the whole work that is done, from 0 to 1, when it is known."""
+    done: float | None = None  # part of the whole work that is done, from 0 to 1, when it is known
     seconds: float | None = None
 
 
@@ -46,12 +36,10 @@ def silent(event: Event) -> None:
     """Ignore an event."""
 
 
-PATIENCE_S = 600.0
-"""Added to the expected length of a launch before it counts as hung."""
+PATIENCE_S = 600.0  # added to the expected length of a launch before it counts as hung
 LEAST_MEMORY_BYTES = 128 << 20
 """Address space in which an interpreter with numpy does not even start."""
-TICK_S = 5.0
-"""Sign of life on long work; the parent sleeps otherwise."""
+TICK_S = 5.0  # sign of life on long work; the parent sleeps otherwise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,11 +53,9 @@ class Execution:
     command: str | None = None
     """The command line, for the record; secrets in it are hidden from here on."""
     tags: tuple[str, ...] = ()
-    machine: str | None = None
-    """What this machine is called, where its owner says so."""
+    machine: str | None = None  # what this machine is called, where its owner says so
     output: Path | None = None
-    run_id: str | None = None
-    """The id that whoever asked for the run has given it."""
+    run_id: str | None = None  # the id that whoever asked for the run has given it
     executor: Executor = HERE
     needs: Needs | None = None
     listen: Listener = field(default=silent)
@@ -77,8 +63,6 @@ class Execution:
     def __post_init__(self) -> None:
         if self.command is not None:
             object.__setattr__(self, "command", clean_line(mask(self.command)))
-        if self.timeout_s is not None and self.timeout_s <= 0:
-            raise UsageError("a timeout of 0 s lets nothing be measured", fix="--timeout 10min")
         if self.memory_bytes is not None and self.memory_bytes < LEAST_MEMORY_BYTES:
             raise UsageError(
                 f"a memory limit of {text_from_bytes(self.memory_bytes)} lets nothing start",
@@ -117,7 +101,7 @@ class Steps:
 
 
 def execution_from_request(
-    request: TimeoutFields,
+    request: fields.TimeoutFields,
     config: Config,
     *,
     runtime: str | None = None,
@@ -128,30 +112,30 @@ def execution_from_request(
 
     ``runtime`` names the interpreter in the configuration, unless the request has one.
     """
-    asked = settled(request, config.defaults)
-    if isinstance(asked, ExecutorFields) and is_elsewhere(asked):
+    asked = fields.settled(request, config.defaults)
+    if isinstance(asked, fields.ExecutorFields) and asked.executor is not None:
         config = config.elsewhere()
-    python = asked.python if isinstance(asked, PythonFields) else None
-    limit = asked.memory_limit if isinstance(asked, MemoryFields) else None
+    python = asked.python if isinstance(asked, fields.PythonFields) else None
+    limit = asked.memory_limit if isinstance(asked, fields.MemoryFields) else None
     output = asked.output if isinstance(asked, RunFields) else None
     return Execution(
         python=str(python) if python else (config.python_for(runtime) if runtime else None),
-        timeout_s=seconds(asked.timeout) if asked.timeout is not None else None,
-        memory_bytes=size_bytes(limit) if limit is not None else None,
-        wait=asked.wait if isinstance(asked, WaitFields) else True,
+        timeout_s=fields.seconds(asked.timeout) if asked.timeout is not None else None,
+        memory_bytes=fields.size_bytes(limit) if limit is not None else None,
+        wait=asked.wait if isinstance(asked, fields.WaitFields) else True,
         command=command,
         machine=config.machine,
-        tags=tuple(asked.tags) if isinstance(asked, TagFields) else (),
+        tags=tuple(asked.tags) if isinstance(asked, fields.TagFields) else (),
         output=Path(output) if output else None,
-        needs=needs_from_request(asked) if isinstance(asked, ExecutorFields) else None,
+        needs=needs_from_request(asked) if isinstance(asked, fields.ExecutorFields) else None,
         listen=listen,
     )
 
 
 @contextmanager
-def opened_executor(request: TimeoutFields) -> Iterator[Executor]:
+def opened_executor(request: fields.TimeoutFields) -> Iterator[Executor]:
     """Open the executor a request names for the length of the block; by default, this process."""
-    if not isinstance(request, ExecutorFields) or request.executor is None:
+    if not isinstance(request, fields.ExecutorFields) or request.executor is None:
         yield HERE
         return
     module = EXECUTORS.load(request.executor)
@@ -165,7 +149,7 @@ def opened_executor(request: TimeoutFields) -> Iterator[Executor]:
         address=request.address,
         hosts=Path(request.hosts) if request.hosts else None,
         beside=request.jobs,
-        patience_s=seconds(request.wait_node) if request.wait_node is not None else 0.0,
+        patience_s=fields.seconds(request.wait_node) if request.wait_node is not None else 0.0,
     )
     executor: Executor = module.open_executor(settings)
     try:
@@ -174,36 +158,28 @@ def opened_executor(request: TimeoutFields) -> Iterator[Executor]:
         executor.close()
 
 
-def is_elsewhere(request: ExecutorFields) -> bool:
-    """Whether a request names an executor that sends work to other machines."""
-    return request.executor is not None and EXECUTORS.load(request.executor).ELSEWHERE
-
-
-def needs_from_request(request: ExecutorFields) -> Needs | None:
+def needs_from_request(request: fields.ExecutorFields) -> Needs | None:
     """Read ``gpu=H100``, ``memory=16GiB`` and amounts of anything else."""
     if not request.needs:
         return None
-    needs, resources = Needs(), dict[str, float]()
-    sizes = {"memory": "memory_bytes", "gpu-memory": "gpu_memory_bytes"}
+    gpu_type, resources = None, dict[str, float]()
     for word in request.needs:
-        key, equals, value = word.partition("=")
+        key, _, value = word.partition("=")
         try:
-            if not (key and equals and value):
-                raise ValueError
-            if key == "gpu":
-                needs = needs.having(gpu_type=value)
-            elif key in sizes:
-                needs = needs.having(**{sizes[key]: bytes_from_text(value)})
-            else:
+            if key == "gpu" and value:
+                gpu_type = value
+            elif key in ("memory", "gpu-memory"):
+                resources[key.replace("-", "_")] = bytes_from_text(value)
+            elif key and 0 < float(value) < math.inf:
                 resources[key] = float(value)
-                if not 0 < resources[key] < math.inf:
-                    raise ValueError
+            else:
+                raise ValueError
         except ValueError:
             raise UsageError(
                 f"--need {word} cannot be read",
                 fix="--need gpu=H100 --need memory=16GiB --need camera=1",
             ) from None
-    return needs.having(resources=resources)
+    return Needs(gpu_type=gpu_type, resources=resources)
 
 
 def expected_s(spec: RunSpec) -> float:

@@ -1,56 +1,57 @@
-"""Requests of the verbs that measure: bench, compare and gate."""
+"""Requests of the verbs that measure: bench, compare, gate and sweep."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from trtbench.core.errors import UsageError
-from trtbench.core.words import Mode
+from trtbench.core.words import Mode, Scalar
 from trtbench.requests.fields import (
     FILE,
-    PAIRS,
-    PART,
-    TIME,
+    LIST,
     WRITTEN_HERE,
     Argument,
+    DeviceFields,
     Duration,
+    ExecutorFields,
     File,
     Fraction,
-    Pairs,
-    PerSide,
-    VerbRequest,
-    argument,
-    fraction,
-    option,
-)
-from trtbench.requests.groups import (
-    DeviceFields,
-    ExecutorFields,
     InputFields,
+    Kind,
     LengthFields,
     MemoryFields,
-    OnUnclear,
     OptionFields,
-    PatienceFields,
+    Pairs,
+    PerSide,
     PrecisionFields,
     PythonFields,
     QueryFields,
     ShapeFields,
     SideFields,
+    SourceFields,
     StoreFields,
     TagFields,
     TaskFields,
     ThreadFields,
+    TimeoutFields,
+    VerbRequest,
+    WaitFields,
+    argument,
+    fraction,
+    option,
+    output_path,
+    words_from_text,
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunFields(
     ShapeFields, LengthFields, InputFields, TaskFields, DeviceFields, QueryFields,
-    PrecisionFields, OptionFields, PythonFields, MemoryFields, PatienceFields,
+    PrecisionFields, OptionFields, PythonFields, MemoryFields, TimeoutFields, WaitFields,
 ):  # fmt: skip
     """Run options."""
 
@@ -58,21 +59,13 @@ class RunFields(
         None, "What executes the model.", ("-r", "--runtime"), metavar="NAME", setting=True
     )
     launches: int | None = option(
-        None,
-        "Fresh processes to measure in (default 1).",
-        metavar="N",
-        least=1,
-        axis=True,
-        setting=True,
+        None, "Fresh processes (default 1).", metavar="N", least=1, axis=True, setting=True
     )
-    output: File | None = option(
-        None, "Folder for this run.", ("-o", "--output"), kind=FILE, stays=WRITTEN_HERE
-    )
+    output: File | None = output_path(None, "Folder for this run.")
     separate_profile_run: bool = option(True, "Time layers in a pass of their own.")
     telemetry: Duration | None = option(
         None,
         "Look at the GPU this often (100ms), in a pass of its own after the measurement.",
-        kind=TIME,
         metavar="[TIME]",
         axis=True,
         bare="100ms",
@@ -85,11 +78,7 @@ class RunFields(
         metavar="NAME",
     )
     extra_args: tuple[str, ...] = argument(
-        (),
-        "Passed on to runtimes that are programs (trtexec).",
-        "EXTRA",
-        rest=True,
-        travels="as-is",
+        (), "Passed on to runtimes that are programs: trtexec.", "EXTRA", rest=True, travels="as-is"
     )
 
 
@@ -115,8 +104,7 @@ class BenchRequest(RunFields, TagFields, ExecutorFields, StoreFields):
     )
 
 
-LAUNCHES = 10
-"""Fresh launches of both sides: what finds 2 % in 95 % of cases on a noisy machine."""
+LAUNCHES = 10  # fresh launches of both sides: what finds 2 % in 95 % of cases on a noisy machine
 
 MOST_LAUNCHES = 80
 
@@ -133,9 +121,7 @@ class TurnFields(VerbRequest):
         least=1,
     )
     max_launches: int | None = option(
-        None,
-        "Go on to so many while the answer is unclear (default 80, for 90 s; on a GPU 25 s).",
-        metavar="N",
+        None, "Go on to so many while unclear (default 80, for 90 s; on a GPU 25 s).", metavar="N"
     )
     pairs: int | None = option(
         None,
@@ -146,9 +132,7 @@ class TurnFields(VerbRequest):
     mode: Mode = option(
         "auto", "How the sides take turns; --duration and --iterations are for launches."
     )
-    margin: Fraction = option(
-        "2%", "Within this, interval included, two sides are the same.", kind=PART
-    )
+    margin: Fraction = option("2%", "Within this, interval included, two sides are the same.")
     accept: Collection[str] = option(
         (), "Compare in spite of this difference (tf32, batch, protocol, ...).", metavar="KEY"
     )
@@ -172,13 +156,13 @@ class TurnFields(VerbRequest):
 @dataclass(frozen=True, kw_only=True)
 class PairFields(
     SideFields, ShapeFields, TurnFields, LengthFields, InputFields, ThreadFields, OptionFields,
-    QueryFields, PrecisionFields, PatienceFields, TagFields,
+    QueryFields, PrecisionFields, TimeoutFields, WaitFields, TagFields,
 ):  # fmt: skip
     """All that two sides that are measured in turn have in common, and what each has of its own."""
 
     device: PerSide | None = option(
         None,
-        "cpu, cuda:0, cuda:1, ...: once for all sides, or once per side.",
+        "cpu, cuda:0 ...: once, or once per side.",
         metavar="NAME",
         per_side=True,
         setting=True,
@@ -198,24 +182,14 @@ class CompareRequest(PairFields, ExecutorFields, StoreFields):
 
     baseline: Annotated[File, Argument("A model or a stored run.", "BASELINE", travels="model")]
     candidates: Sequence[File] = argument(
-        (),
-        "Others of the same.",
-        "[CANDIDATES]...",
-        needed=False,
-        was=("candidate",),
-        travels="model",
+        (), "Models or runs.", "[CANDIDATES]...", needed=False, was=("candidate",), travels="model"
     )
     _: KW_ONLY
     builds: int | None = option(
-        None,
-        "Compare networks, not one lucky build of each: build both ONNX files so many times.",
-        metavar="N",
-        least=2,
+        None, "Build both ONNX files N times, and compare over builds.", metavar="N", least=2
     )
     build: Pairs = option(
-        {},
-        "With --builds, a flag of trtbench build: workspace=4GiB; repeat for several.",
-        kind=PAIRS,
+        {}, "With --builds, a flag of trtbench build: workspace=4GiB; repeat for several."
     )
     output_dir: File = option(
         "artifacts/compare",
@@ -246,6 +220,9 @@ class CompareRequest(PairFields, ExecutorFields, StoreFields):
             )
 
 
+OnUnclear = Literal["fail", "pass", "retry"]
+
+
 @dataclass(frozen=True)
 class GateRequest(PairFields, ExecutorFields, StoreFields):
     """Check a candidate against rules."""
@@ -253,9 +230,7 @@ class GateRequest(PairFields, ExecutorFields, StoreFields):
     candidate: Annotated[
         File,
         Argument(
-            "A model, a stored run, or a .toml file of several models.",
-            "CANDIDATE",
-            travels="model",
+            "A model, a stored run or a .toml file of several models.", "CANDIDATE", travels="model"
         ),
     ]
     _: KW_ONLY
@@ -263,25 +238,20 @@ class GateRequest(PairFields, ExecutorFields, StoreFields):
         None, "A model, a run, or tag:NAME.", metavar="BASELINE", travels="model"
     )
     baseline: str | None = option(
-        None,
-        "last, best or tag:NAME among the stored runs comparable with CANDIDATE.",
-        metavar="WHICH",
+        None, "last, best or tag:NAME of stored runs comparable with CANDIDATE.", metavar="WHICH"
     )
-    max_slowdown: Fraction | None = option(None, "Slower than BASELINE by this at most.", kind=PART)
+    max_slowdown: Fraction | None = option(None, "Slower than BASELINE by this at most.")
     metrics: Sequence[str] = option(
-        (),
-        "'p99<5ms' and the like; quoted, or the shell takes the sign.",
-        ("--metric",),
-        metavar="RULE",
+        (), "'p99<5ms' and the like, in quotes because of the shell.", ("--metric",), metavar="RULE"
     )
     rules: Sequence[File] = option(
         (),
         "TOML file of rules; MODEL.gate.toml beside the model is read by itself.",
         kind=FILE,
-        stays="held against what came back",
+        stays="judged here",
     )
     on_unclear: OnUnclear = option("fail", "When a rule stays unclear; retry measures once more.")
-    time_limit: Duration = option("60s", "Measure no longer than this while unclear.", kind=TIME)
+    time_limit: Duration = option("60s", "Measure no longer than this while unclear.")
     keep_model: bool | None = option(
         None,
         "Keep CANDIDATE's bytes in the store, to be measured in turn with the next one "
@@ -294,3 +264,149 @@ class GateRequest(PairFields, ExecutorFields, StoreFields):
             raise UsageError(
                 "--against and --baseline both name the baseline", fix="give one of them"
             )
+
+
+Values = Annotated[str | int | Sequence[Scalar], LIST]  # of an axis
+
+
+def axes_from_flags(flags: Sequence[str]) -> dict[str, Sequence[Scalar]]:
+    """Read ``threads=1,2``."""
+    axes: dict[str, Sequence[Scalar]] = {}
+    for text in flags:
+        name, equals, values = text.partition("=")
+        if not equals or not values:
+            raise UsageError(f"--axis {text} cannot be read", fix="write it like threads=1,2,4")
+        axes[name.strip().replace("-", "_")] = scalars(values)
+    return axes
+
+
+def open_shapes_from_flags(flags: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
+    """Read ``x:1x3x64x25xM``; dimensions that are no numbers are names of axes."""
+    found: dict[str, tuple[int | str, ...]] = {}
+    for text in flags:
+        name, colon, dims = text.rpartition(":")
+        words = dims.split("x")
+        if not colon or not all(re.fullmatch(r"[1-9]\d*|[A-Za-z_]\w*", word) for word in words):
+            raise UsageError(
+                f"--shape {text} cannot be read", fix="write it like input:1x3x224x224"
+            )
+        found[name] = tuple(int(word) if word.isdecimal() else word for word in words)
+    return found
+
+
+def excluded_from_flags(flags: Sequence[str]) -> list[dict[str, Scalar]]:
+    """Read ``runtime=torch,precision=int8``."""
+    found = []
+    for text in flags:
+        pairs = dict(part.partition("=")[::2] for part in words_from_text(text))
+        if not all(pairs.values()):
+            raise UsageError(f"--exclude {text} cannot be read", fix="runtime=torch,precision=int8")
+        found.append({name: scalar(value) for name, value in pairs.items()})
+    return found
+
+
+def scalars(values: Values) -> list[Scalar]:
+    """Take the values of an axis apart, numbers as numbers; an axis that was not given has none."""
+    if values is None:
+        return []
+    if isinstance(values, str):
+        return [scalar(part) for part in words_from_text(values)]
+    return list(values) if isinstance(values, Sequence) else [values]
+
+
+def scalar(text: str) -> Scalar:
+    """Read a number, true or false, or else a word."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False}.get(text, text)
+
+
+AXES = Kind(metavar="NAME=LIST", python="lists of values by name", read=axes_from_flags)
+OPEN_SHAPES = Kind(
+    metavar="NAME:1x3xHxW",
+    python="dimensions by the name of the input; a text is the name of an axis",
+    read=open_shapes_from_flags,
+)
+EXCLUDED = Kind(
+    metavar="NAME=VALUE,...", python="mappings of names to values", read=excluded_from_flags
+)
+Axes = Annotated[Mapping[str, Sequence[Scalar]], AXES]
+Excluded = Annotated[Sequence[Mapping[str, Scalar]], EXCLUDED]
+OpenShapes = Annotated[Mapping[str, Sequence[int | str]], OPEN_SHAPES]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AxisFields(VerbRequest):
+    """What is varied."""
+
+    preset: str | None = option(None, "classification, depth, pose or stgcn.", metavar="NAME")
+    precision: Values = option((), "fp32,fp16,int8; as-is takes the file's own.")
+    batch: Values = option((), "Batch sizes: 1,32,64.")
+    runtime: Values = option((), "What executes: onnxruntime,tensorrt.", ("-r", "--runtime"))
+    engine: Values = option((), "static: one per batch; dynamic: one for all.")
+    axis: Axes = option(
+        {}, "An axis: a flag of bench, opt.KEY, build.KEY or a dimension, shape.NAME; repeatable."
+    )
+    exclude: Excluded = option((), "Leave out the cases that have all these values.")
+    rounds: int | None = option(None, "Measure every case so often, in turn (default 1).")
+    seed: int | None = option(None, "Of the order within rounds (default 0).")
+    launches: Values = option((), "Fresh processes of each measurement.")
+    duration: Values = option((), "Least measured time.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccuracyFields(VerbRequest):
+    """What accuracies are taken on, outputs are compared on, and INT8 is calibrated with."""
+
+    data: File | None = option(
+        None, "Take accuracies on this, as eval --data.", metavar="PATH", travels="data"
+    )
+    task: str | None = option(
+        None,
+        "Of eval, for --data (default: classification); adds its flags (see --task NAME --help).",
+        metavar="NAME",
+    )
+    inputs: File | None = option(
+        None, "Measure on arrays, or an image the task prepares.", metavar="FILE", travels="file"
+    )
+    calibration: File | None = option(
+        None, "For INT8: images, .npz or random.", metavar="DATA", travels="calibration"
+    )
+    shapes: OpenShapes = option(
+        {},
+        "Shape of an input open in more than its batch; a letter is an axis: x:1x3x64x25xM.",
+        ("--shape",),
+    )
+    input_shape: Sequence[str] = option(
+        (), "PyTorch's: -1x3x224x224; a letter is an axis: x:-1x3x64x25xM.", metavar="SHAPE"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultFields(TimeoutFields):
+    """What becomes of it."""
+
+    resume: File | None = option(
+        None, "Go on with the sweep in this folder.", kind=FILE, metavar="DIR", stays=WRITTEN_HERE
+    )
+    retry_failed: bool = option(False, "With --resume: try again what failed.")
+    output: File | None = output_path(None, "Folder of the sweep.")
+    names: Literal["case", "vanilla"] | None = option(
+        None, "Call rows by runtime and precision, or Vanilla and TRT fp16, as ArtTRT does."
+    )
+    timeout: Duration | None = option(None, "Give up on a launch or a step after this long.")
+
+
+@dataclass(frozen=True)
+class SweepRequest(
+    AxisFields, AccuracyFields, TaskFields, SourceFields, ResultFields, MemoryFields,
+    TagFields, ExecutorFields, StoreFields,
+):  # fmt: skip
+    """Measure every case of a matrix: models, or a file of TOML or YAML that says it all."""
+
+    models: Sequence[File | Mapping[str, object]] = argument(
+        (), "Models, or a file with a matrix.", "[MODELS]...", needed=False, travels="model"
+    )

@@ -5,15 +5,9 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 
-from trtbench.core.errors import (
-    TrtbenchError,
-    UsageError,
-    near_miss,
-    refuse_unknown_options,
-)
+from trtbench.core.errors import TrtbenchError, UsageError, near_miss, refuse_unknown_options
 from trtbench.core.run import fits, types_of
 from trtbench.core.spec import (
     ON_DEVICE,
@@ -30,16 +24,7 @@ from trtbench.host.files import utf8_path
 from trtbench.host.images import SUFFIXES
 from trtbench.models.identity import model_ref, precision_of_engine, with_parts
 from trtbench.models.torch_models import is_named
-from trtbench.requests.fields import (
-    File,
-    PerSide,
-    VerbRequest,
-    converted,
-    fields_of,
-    hertz,
-    seconds,
-    settled,
-)
+from trtbench.requests import fields
 from trtbench.requests.measure import BenchRequest
 from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES
@@ -117,16 +102,29 @@ def run_spec(request: BenchRequest, config: Config) -> RunSpec:
     else:
         formats = RUNTIMES.load(request.runtime).FORMATS if request.runtime else ()
         reference = model_ref(Path(request.model), folders="folder" in formats)
-    asked = settled(request, config.defaults)
+    asked = fields.settled(request, config.defaults)
     name = asked.runtime or default_runtime(reference, config)
     if name is None:
-        raise UsageError(
-            f"no runtime is known for {reference.name}",
-            facts={"runtimes": ", ".join(RUNTIMES.names())},
-            fix="say which with -r",
-        )
+        names = ", ".join(RUNTIMES.names())
+        raise UsageError(f"no runtime is known for {reference.name}", fix=f"-r, of {names}")
     module = RUNTIMES.load(name)
-    _refuse_unable(name, module, reference, asked)
+    if reference.format not in ("unknown", *module.FORMATS):
+        ways = [f"-r {other}"] if (other := first_choice(reference.format)) else []
+        if reference.format == "onnx" and "engine" in module.FORMATS:
+            ways.insert(0, f"trtbench build {shlex.quote(reference.name)}, and bench the engine")
+        raise UsageError(
+            f"the runtime {name} does not execute {reference.format} files",
+            facts={"file": reference.name, "it executes": ", ".join(module.FORMATS)},
+            fix="; or ".join(ways) or None,
+        )
+    if asked.extra_args and not module.TAKES_ARGUMENTS:
+        raise UsageError(
+            f"the runtime {name} takes no further arguments",
+            facts={"given": shlex.join(asked.extra_args)},
+            fix="one model at a time; trtbench sweep measures several, compare compares them",
+        )
+    if asked.profile_index and not module.EXECUTES_ENGINES:
+        raise UsageError("only engines have optimization profiles", fix="leave --profile-index out")
     refuse_other_precision(reference, asked.precision)
     protocol: Protocol = asked.protocol or module.DEFAULT_PROTOCOL
     on_device = protocol in ON_DEVICE
@@ -135,49 +133,68 @@ def run_spec(request: BenchRequest, config: Config) -> RunSpec:
             f"the protocol {protocol} is measured with a CUDA graph",
             fix="--protocol pipeline --no-transfers, or leave --cuda-graph out",
         )
-    given = own_options(asked.options, name)
+    given = {}
+    for key, value in asked.options.items():  # torch:half is for that one alone
+        owner, colon, rest = key.partition(":") if ":" in key else ("", "", key)
+        if colon and owner not in RUNTIMES.names():
+            guess = near_miss(owner, RUNTIMES.names())
+            fix = f"--opt {guess}:{rest}={value}" if guess else f"--opt {rest}={value}"
+            raise UsageError(f"--opt {key} names no runtime", fix=fix)
+        if not colon or owner == name:
+            given[rest] = value
     if module.OPTIONS:  # a runtime of another package need not list them
         refuse_unknown_options(f"runtime {name}", given, module.OPTIONS)
     options = {**config.options_for(name), **given}
     if module.model_parts is not None:
         files, made_with = module.model_parts(reference.path, options)
         reference = with_parts(reference, files, made_with=made_with)
-    telemetry_s = None if asked.telemetry is None else seconds(asked.telemetry)
+    telemetry_s = None if asked.telemetry is None else fields.seconds(asked.telemetry)
     if telemetry_s is not None and telemetry_s < 0.001:
         raise UsageError("telemetry looks at most 1000 times a second", fix="--telemetry 100ms")
     clock = asked.lock_clocks
     if clock is not None and clock not in ("base", "max") and not clock.isdecimal():
         raise UsageError(f"--lock-clocks {clock} cannot be read", fix="base, max, or 1500 (in MHz)")
+    warmup = Warmup(until_steady=asked.until_steady)
+    if asked.warmup is not None or asked.warmup_iterations is not None:
+        warm_s = fields.seconds(asked.warmup) if asked.warmup is not None else None
+        floor = Length(seconds=warm_s, iterations=asked.warmup_iterations)
+        warmup = warmup.having(floor=floor, cap_s=max(warmup.cap_s, warm_s or 0.0))
+    stop = Length(seconds=3.0, iterations=LEAST_QUERIES)
+    if asked.duration is not None or asked.iterations is not None:
+        length = fields.seconds(asked.duration) if asked.duration is not None else None
+        if not length and asked.iterations is None:
+            raise UsageError("a duration of 0 s measures nothing", fix="--duration 3s")
+        stop = Length(seconds=length, iterations=asked.iterations or LEAST_QUERIES)
     spec = RunSpec(
         model=reference,
         runtime=name,
         shapes={key: tuple(shape) for key, shape in asked.shapes.items()},
         inputs=_inputs(asked),
-        warmup=_warmup(asked),
-        stop=_stop(asked),
+        warmup=warmup,
+        stop=stop,
         launches=asked.launches or 1,
         device=_device(asked.device),
         options=options,
         protocol=protocol,
         cuda_graph=asked.cuda_graph or ("on" if on_device else "off"),
         transfers=asked.transfers and not on_device,
-        gap_s=seconds(asked.gap) if asked.gap is not None else 0.0,
-        rate_hz=None if asked.rate is None else hertz(asked.rate),
+        gap_s=fields.seconds(asked.gap) if asked.gap is not None else 0.0,
+        rate_hz=None if asked.rate is None else fields.hertz(asked.rate),
         telemetry_s=telemetry_s,
         lock_clocks=clock,
         profile=module.DEFAULT_PROFILE if asked.profile is None else asked.profile,
     )
     same = {
         field.name: getattr(asked, field.name)
-        for field in fields_of(BenchRequest)
+        for field in fields.fields_of(BenchRequest)
         if field.name in RunSpec.__struct_fields__ and field.name not in MADE
     }
     return spec.having(**same)
 
 
 def side_spec(
-    request: VerbRequest,
-    model: File,
+    request: fields.VerbRequest,
+    model: fields.File,
     runtime: str | None,
     config: Config,
     *,
@@ -197,10 +214,10 @@ def side_spec(
     }
     if arguments := pick(getattr(request, "args", None), *place, what="--args"):
         own["extra_args"] = tuple(shlex.split(arguments))
-    return run_spec(converted(request, BenchRequest, **own), config)
+    return run_spec(fields.converted(request, BenchRequest, **own), config)
 
 
-def pick(given: PerSide | None, index: int, sides: int, *, what: str) -> str | None:
+def pick(given: fields.PerSide | None, index: int, sides: int, *, what: str) -> str | None:
     """The one value for all sides, or the side's own."""
     values = (given,) if given is None or isinstance(given, str | Path) else given
     if len(values) <= 1:
@@ -213,51 +230,15 @@ def pick(given: PerSide | None, index: int, sides: int, *, what: str) -> str | N
     return values[index]
 
 
-def own_options(options: Mapping[str, str], runtime: str) -> dict[str, str]:
-    """The options for a runtime: ``torch:half`` is for that one alone."""
-    found = {}
-    for key, value in options.items():
-        owner, colon, rest = key.partition(":") if ":" in key else ("", "", key)
-        if colon and owner not in RUNTIMES.names():
-            guess = near_miss(owner, RUNTIMES.names())
-            fix = f"--opt {guess}:{rest}={value}" if guess else f"--opt {rest}={value}"
-            raise UsageError(f"--opt {key} names no runtime", fix=fix)
-        if not colon or owner == runtime:
-            found[rest] = value
-    return found
-
-
-def _refuse_unable(name: str, module: Runtime, reference: ModelRef, asked: BenchRequest) -> None:
-    """Refuse a format or arguments that a runtime cannot take."""
-    other = first_choice(reference.format)
-    if reference.format not in ("unknown", *module.FORMATS):
-        fix = f"-r {other}" if other else None
-        if reference.format == "onnx" and "engine" in module.FORMATS:
-            build = f"trtbench build {shlex.quote(reference.name)}, and bench the engine"
-            fix = f"{build}; or {fix}" if fix else build
-        raise UsageError(
-            f"the runtime {name} does not execute {reference.format} files",
-            facts={"file": reference.name, "it executes": ", ".join(module.FORMATS)},
-            fix=fix,
-        )
-    if asked.extra_args and not module.TAKES_ARGUMENTS:
-        raise UsageError(
-            f"the runtime {name} takes no further arguments",
-            facts={"given": shlex.join(asked.extra_args)},
-            fix="one model at a time; trtbench sweep measures several, compare compares them",
-        )
-
-
 def refuse_other_precision(reference: ModelRef, precision: str | None) -> None:
     """Refuse to call an engine by another precision than the one it was built in."""
     built = precision_of_engine(reference) if precision is not None else None
-    if precision is None or built is None or fits(precision, types_of(built)):
-        return
-    raise UsageError(
-        f"{reference.name} was built in {built}, not in {precision}",
-        facts={"recorded in": f"{reference.path}.json"},
-        fix=f"leave --precision out, or trtbench build MODEL.onnx --precision {precision}",
-    )
+    if precision is not None and built is not None and not fits(precision, types_of(built)):
+        raise UsageError(
+            f"{reference.name} was built in {built}, not in {precision}",
+            facts={"recorded in": f"{reference.path}.json"},
+            fix=f"leave --precision out, or trtbench build MODEL.onnx --precision {precision}",
+        )
 
 
 def _inputs(asked: BenchRequest) -> InputSpec:
@@ -288,23 +269,3 @@ def _device(name: str | None) -> str | None:
     number = re.search(r"\d+", name)
     fix = f"--device cuda:{number[0] if number else 0}, or cpu"
     raise UsageError(f"{name!r} is no device", fix=fix)
-
-
-def _warmup(asked: BenchRequest) -> Warmup:
-    standard = Warmup(until_steady=asked.until_steady)
-    length, iterations = asked.warmup, asked.warmup_iterations
-    if length is None and iterations is None:
-        return standard
-    floor = Length(seconds=seconds(length) if length is not None else None, iterations=iterations)
-    return standard.having(floor=floor, cap_s=max(standard.cap_s, floor.seconds or 0.0))
-
-
-def _stop(asked: BenchRequest) -> Length:
-    """A length by time, by count or both."""
-    if asked.duration is None and asked.iterations is None:
-        return Length(seconds=3.0, iterations=LEAST_QUERIES)
-    length = seconds(asked.duration) if asked.duration is not None else None
-    if not length and asked.iterations is None:
-        raise UsageError("a duration of 0 s measures nothing", fix="--duration 3s")
-    least = LEAST_QUERIES if asked.iterations is None else asked.iterations
-    return Length(seconds=length, iterations=least)

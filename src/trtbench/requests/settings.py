@@ -16,17 +16,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from trtbench.core import safety
 from trtbench.core.errors import InputError, UsageError, meant, write_error
-from trtbench.core.safety import (
-    at_home,
-    check_tag,
-    clean_line,
-    mask,
-    mask_values,
-    read_bytes,
-    read_settings,
-    stranger,
-)
 from trtbench.core.spec import Value
 from trtbench.core.words import Scalar
 from trtbench.host.files import write_whole
@@ -82,8 +73,7 @@ class Config(ConfigFile, frozen=True, kw_only=True):
 
     store: str
     origins: dict[str, str] = {}
-    news: tuple[str, ...] = ()
-    """What a project's file sets and this user has not been shown before."""
+    news: tuple[str, ...] = ()  # what a project's file sets and this user has not been shown before
 
     def python_for(self, runtime: str) -> str | None:
         settings = self.runtimes.get(runtime)
@@ -101,11 +91,13 @@ class Config(ConfigFile, frozen=True, kw_only=True):
     def settings(self) -> dict[str, str]:
         """Every setting that has a value, by its dotted name, without secrets."""
         hidden = {
-            name: each.having(options=mask_values(each.options))
+            name: each.having(options=safety.mask_values(each.options))
             for name, each in self.runtimes.items()
         }
         shown = self.having(runtimes=hidden).flat()
-        return {k: mask(str(v)) if k in ("store", "runs") else str(v) for k, v in shown.items()}
+        return {
+            k: safety.mask(str(v)) if k in ("store", "runs") else str(v) for k, v in shown.items()
+        }
 
 
 def load_config(*, folder: Path | None = None, store: str | Path | None = None) -> Config:
@@ -113,7 +105,12 @@ def load_config(*, folder: Path | None = None, store: str | Path | None = None) 
     merged = ConfigFile()
     origins: dict[str, str] = {}
     news: list[str] = []
-    for path in _files((folder or Path.cwd()).absolute()):
+    folder = (folder or Path.cwd()).absolute()
+    found = [each / PROJECT_FILE for each in (folder, *folder.parents)]
+    found = [path for path in found if path.is_file()][:1]  # the nearest
+    with contextlib.suppress(RuntimeError):  # no home, no settings in it
+        found.insert(0, user_config_folder() / "config.toml")
+    for path in filter(Path.is_file, found):
         content = _read(path)
         runtimes = dict(merged.runtimes)
         for name, each in content.runtimes.items():
@@ -141,7 +138,7 @@ def load_config(*, folder: Path | None = None, store: str | Path | None = None) 
     if store is not None:
         merged, origins["store"] = merged.having(store=str(store)), "flag"
     if merged.machine is not None:
-        check_tag(merged.machine, where=origins["machine"])
+        safety.check_tag(merged.machine, where=origins["machine"])
     if merged.store is None:
         origins["store"] = "default"
         try:
@@ -166,33 +163,41 @@ def user_data_folder() -> Path:
     return (Path(base) if base else Path.home() / ".local" / "share") / "trtbench"
 
 
-def _files(folder: Path) -> list[Path]:
-    """The user's file and the nearest ``trtbench.toml`` at or above a folder."""
-    found = [each / PROJECT_FILE for each in (folder, *folder.parents)]
-    found = [path for path in found if path.is_file()][:1]
-    with contextlib.suppress(RuntimeError):  # no home, no settings in it
-        found.insert(0, user_config_folder() / "config.toml")
-    return [path for path in found if path.is_file()]
-
-
 def _read(path: Path) -> ConfigFile:
     """Read one file; its paths are relative to where it is."""
-    _refuse_strangers(path)
-    raw = read_settings(path)
+    try:
+        reason = safety.stranger(path)
+    except OSError as problem:
+        raise UsageError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
+    if reason is not None and _name(path) not in _read_trust().files:
+        raise UsageError(
+            f"the settings in {safety.clean_line(str(path))} are not yours, and are not used",
+            facts={"reason": reason, "they can": "run programs under your name"},
+            fix=f"trtbench doctor --trust {shlex.quote(str(path))}, after reading it; or remove it",
+        )
+    raw = safety.read_settings(path)
+    flags = {
+        field.name: field.type
+        for field in fields_of(BenchRequest)
+        if isinstance(field.about, Option) and field.about.setting
+    }
     try:
         content = msgspec.convert(raw, type=ConfigFile)
-        known = default_types()
-        for name, value in content.defaults.items():
-            if name not in known:
-                raise msgspec.ValidationError(
-                    f"Object contains unknown field `{name}` - at `$.defaults`"
-                )
-            try:
-                msgspec.convert(value, type=known[name])
-            except msgspec.ValidationError as problem:
-                raise msgspec.ValidationError(f"{problem} - at `$.defaults.{name}`") from None
+        known = [(name, kind, None) for name, kind in flags.items()]
+        defaults = msgspec.defstruct("Defaults", known, forbid_unknown_fields=True)
+        whole = msgspec.defstruct("Whole", [("defaults", defaults)])
+        msgspec.convert({"defaults": content.defaults}, type=whole)
     except msgspec.ValidationError as problem:
-        raise _invalid(path, str(problem)) from None
+        reason = str(problem)
+        place = reason.partition(" - at `$")[2].strip(".`")
+        fix: str | None = f"correct {place or path.name}; it is written in TOML"
+        if "unknown field" in reason:
+            kind = RuntimeSettings if place.startswith("runtimes") else ConfigFile
+            names = flags if place == "defaults" else kind.__struct_fields__
+            fix = meant(reason.split("`")[1], names)
+        raise UsageError(
+            f"{path} has a setting that cannot be used", facts={"reason": reason}, fix=fix
+        ) from None
     trusting = [name for name, each in content.runtimes.items() if "trust" in each.options]
     if trusting and path.name == PROJECT_FILE:  # it came together with the models
         raise UsageError(
@@ -204,7 +209,7 @@ def _read(path: Path) -> ConfigFile:
     def placed(text: str | None, *, program: bool = False) -> str | None:
         if text is None or is_url(text):
             return text
-        found = str(at_home(text))
+        found = str(safety.at_home(text))
         return found if program and "/" not in found else str(path.parent / found)
 
     return content.having(
@@ -217,36 +222,13 @@ def _read(path: Path) -> ConfigFile:
     )
 
 
-def default_types() -> dict[str, object]:
-    """The flags whose default a file may set, and their types."""
-    return {
-        field.name: field.type
-        for field in fields_of(BenchRequest)
-        if isinstance(field.about, Option) and field.about.setting
-    }
-
-
-def _invalid(path: Path, reason: str) -> UsageError:
-    place = reason.partition(" - at `$")[2].strip(".`")
-    if "unknown field" in reason:
-        kind = RuntimeSettings if place.startswith("runtimes") else ConfigFile
-        known = default_types() if place == "defaults" else kind.__struct_fields__
-        fix = meant(reason.split("`")[1], known)
-    else:
-        fix = f"correct {place or path.name}; it is written in TOML"
-    return UsageError(
-        f"{path} has a setting that cannot be used", facts={"reason": reason}, fix=fix
-    )
-
-
 # Settings of others: what a user trusted, and what was shown
 
 
 class Trusted(Value, frozen=True, kw_only=True):
     """What a user trusted, and was shown, of the settings of others; one file for each user."""
 
-    files: tuple[str, ...] = ()
-    """Settings that count though another user can change them."""
+    files: tuple[str, ...] = ()  # settings that count though another user can change them
     shown: dict[str, str] = {}
     """For each file of settings, a hash of the steering ones as they were shown last."""
 
@@ -278,23 +260,10 @@ def trusted_settings() -> tuple[str, ...]:
     return _read_trust().files
 
 
-def _refuse_strangers(path: Path) -> None:
-    try:
-        reason = stranger(path)
-    except OSError as problem:
-        raise UsageError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
-    if reason is not None and _name(path) not in _read_trust().files:
-        raise UsageError(
-            f"the settings in {clean_line(str(path))} are not yours, and are not used",
-            facts={"reason": reason, "they can": "run programs under your name"},
-            fix=f"trtbench doctor --trust {shlex.quote(str(path))}, after reading it; or remove it",
-        )
-
-
 def _news(path: Path, content: ConfigFile) -> list[str]:
     """What a project's file steers (code that is run, where runs go), once for each user."""
     steering = {
-        key: mask(str(value))
+        key: safety.mask(str(value))
         for key, value in content.flat().items()
         if key in ("store", "runs") or key.rpartition(".")[2] in _STEERING
     }
@@ -310,16 +279,16 @@ def _news(path: Path, content: ConfigFile) -> list[str]:
 
 
 def _name(path: Path) -> str:
-    return clean_line(str(path.resolve()))
+    return safety.clean_line(str(path.resolve()))
 
 
 def _read_trust() -> Trusted:
     """The user's own list; one that another user can write counts for nothing."""
     try:
         path = user_config_folder() / "trusted.json"
-        if stranger(path) is not None:
+        if safety.stranger(path) is not None:
             return Trusted()
-        return msgspec.json.decode(read_bytes(path), type=Trusted)
+        return msgspec.json.decode(safety.read_bytes(path), type=Trusted)
     except (OSError, RuntimeError, InputError, msgspec.MsgspecError):
         return Trusted()
 
@@ -327,13 +296,12 @@ def _read_trust() -> Trusted:
 def _write_trust(trusted: Trusted) -> None:
     try:
         folder = user_config_folder()
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_whole(folder / "trusted.json", msgspec.json.encode(trusted))
     except RuntimeError:
         raise UsageError(
             "there is no home folder to remember it in", fix="set XDG_CONFIG_HOME to a folder"
         ) from None
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_whole(folder / "trusted.json", msgspec.json.encode(trusted))
     except OSError as problem:
         raise write_error(folder / "trusted.json", problem) from None
 

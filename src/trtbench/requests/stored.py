@@ -9,17 +9,18 @@ from typing import Annotated, Literal
 from trtbench.core.safety import check_title
 from trtbench.requests.fields import (
     FILE,
-    LIST,
-    TIME,
     Argument,
     Duration,
     File,
+    FilterFields,
     Option,
+    StoreFields,
+    TagFields,
     Words,
     argument,
     option,
+    output_path,
 )
-from trtbench.requests.groups import FilterFields, StoreFields, TagFields
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,8 @@ class ImportRequest(TagFields, StoreFields):
 
     paths: Annotated[Sequence[File], Argument("Files, folders or patterns.", "PATH...")]
     _: KW_ONLY
-    output: File | None = option(
-        None,
-        "Also write the trtexec evaluation toolkit's files of the one run here.",
-        ("-o", "--output"),
-        kind=FILE,
-        metavar="DIR",
+    output: File | None = output_path(
+        None, "Also write the trtexec evaluation toolkit's files of the one run here.", "DIR"
     )
     again: bool = option(False, "Import files that were imported before.")
     pictures: bool = option(False, "Draw the layers, 0.4 s a run.")
@@ -41,9 +38,9 @@ class ImportRequest(TagFields, StoreFields):
     batch: int | None = option(None, "Items in one query, whatever is on record.", least=1)
     engine: File | None = option(None, "The engine that was run; it is hashed.", kind=FILE)
     warmup: Duration | None = option(
-        None, "Length of the warm-up to leave out, whatever the log says.", kind=TIME
+        None, "Length of the warm-up to leave out, whatever the log says."
     )
-    gpu: str | None = option(None, "The GPU it ran on, where no log tells.", metavar="NAME")
+    gpu: str | None = option(None, "The GPU it ran on, where no log says so.", metavar="NAME")
     tensorrt: str | None = option(None, "The version of TensorRT, such as 8.5.", metavar="VERSION")
     date: str | None = option(None, "When it was measured, such as 2024-05-17.", metavar="DAY")
     precision: str | None = option(
@@ -88,12 +85,11 @@ class ReportRequest(StoreFields):
         Sequence[File], Argument("Stored runs, or folders of runs or sweeps.", "RUN...|FOLDER")
     ]
     _: KW_ONLY
-    output: File = option("report", "Folder of the report.", ("-o", "--output"), kind=FILE)
+    output: File = output_path("report", "Folder of the report.")
     format: Words | None = option(
         None,
         "Comma separated, of html, md, json, csv, png and tex.  "
         "[default: html,md,json; with --brief: md]",
-        kind=LIST,
         metavar="FORMATS",
     )
     brief: bool = option(False, "A Markdown text short enough for a comment.")
@@ -113,8 +109,8 @@ class HistoryRequest(FilterFields, StoreFields):
     _: KW_ONLY
     least: int = option(2, "Only series of so many runs.", least=1)
     changes: bool = option(False, "Only series that changed.")
-    output: File | None = option(None, "Write a report here.", ("-o", "--output"), kind=FILE)
-    format: Words = option("html,md,json", "Of the report.", kind=LIST)
+    output: File | None = output_path(None, "Write a report here.")
+    format: Words = option("html,md,json", "Of the report.")
 
 
 @dataclass(frozen=True)

@@ -23,3 +23,8 @@ def session_opener(name: str) -> Callable[[RunSpec], Session]:
     if opener is None:
         raise UsageError(f"the runtime {name} gives no outputs", fix="-r NAME of another one")
     return opener
+
+
+def device_of(spec: RunSpec) -> str:
+    """Return the device that the runtime of a run measures on."""
+    return RUNTIMES.load(spec.runtime).device(spec)

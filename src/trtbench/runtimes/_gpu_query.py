@@ -1,9 +1,7 @@
-"""Queries on a GPU, one at a time or several in flight as in trtexec, and the memory they take.
+"""Queries on a GPU, one at a time or several in flight as in trtexec.
 
 Every call is bound before the loop. Spans come from pairs of events of one iteration, never from a
 common time line: CUDA gives single precision, which is exact over a query and not over a run.
-Memory is what is free on the whole device before and after a step: other processes are counted too,
-and a step after which more is free than before says nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trtbench.core.run import Scalar
 from trtbench.core.samples import Column
 from trtbench.host.cuda import Call, Cuda, CudaError
 
@@ -24,7 +21,6 @@ _NS = 1e-9
 Enqueue = Callable[[], object]
 """Puts the work of one query on its stream; ``False`` says that it was refused."""
 CopyMaker = Callable[[object], tuple[Call, ...]]
-"""Makes the copies of one direction, bound to a stream."""
 
 
 @dataclass(kw_only=True)
@@ -98,7 +94,6 @@ class SerialQuery:
         self.step = with_copies
 
     def take(self) -> None:
-        """Keep the spans of the query just done."""
         for name, read in self._spans.items():
             self._columns[name].append(read())
 
@@ -263,25 +258,3 @@ class _Slot:
         push((after - before) * _NS)
         for read in self._reads:
             push(read())
-
-
-class MemoryMeter:
-    """Free memory from the moment a device was opened."""
-
-    def __init__(self, cuda: Cuda) -> None:
-        self._cuda = cuda
-        self._free, total = cuda.memory()
-        self.facts: dict[str, Scalar] = {
-            "memory_free_opened_bytes": self._free,
-            "memory_total_bytes": total,
-        }
-        if cuda.facts().integrated:
-            self.facts["memory_of_host"] = True
-
-    def mark(self, name: str, *, parts: int = 1) -> None:
-        """Note as a fact what was taken since the last mark, for each of several equal parts."""
-        free, _ = self._cuda.memory()
-        taken, self._free = self._free - free, free
-        if taken >= 0 and parts:
-            self.facts[name] = taken // parts
-        self.facts["memory_free_bytes"] = free

@@ -1,9 +1,8 @@
 """The timed loop and what surrounds it: loading, the first query, warming up, the protocols.
 
-Warm-up lasts at least as long as asked, then until two windows agree; then the measurement, with
-nothing in the loop but the clock, the call, and two stores. With an open loop queries arrive when
-they are due, whether or not the one before is done: there is one server and one queue, and latency
-counts from the moment a query was due, so that waiting is not hidden.
+Warm-up lasts at least as long as requested, then until two windows agree. Nothing is in the loop
+but the clock, the call, and two stores. With an open loop queries arrive when they are due, whether
+or not the one before is done, and latency counts from then, so that waiting is not hidden.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain, repeat
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +28,7 @@ from trtbench.core.errors import TrtbenchError, UsageError
 from trtbench.core.jobs import BenchOutcome, Stage
 from trtbench.core.run import Fact, LaunchFacts, Scalar
 from trtbench.core.samples import Column, IterationTimes, times_from_columns
-from trtbench.core.spec import Arrivals, Length, RunSpec, TensorSpec, Warmup
+from trtbench.core.spec import Arrivals, Length, RunSpec, Warmup
 from trtbench.models.inputs import assumption
 from trtbench.runtimes._session import (
     Session,
@@ -70,15 +70,9 @@ class PreparedSession:
         return self.session.spans
 
     def outcome_of(self, facts: LaunchFacts, warm: LaunchFacts) -> BenchOutcome:
-        """Return what was measured, with how it was loaded and warmed up."""
-        facts = facts.having(
-            load_s=self.load_s,
-            first_s=self.first_s,
-            warmup_s=warm.warmup_s,
-            warmup_iterations=warm.warmup_iterations,
-            steady=warm.steady,
-        )
-        return self.outcome.having(facts=facts)
+        warmed = {"warmup_s": warm.warmup_s, "warmup_iterations": warm.warmup_iterations}
+        loaded = {"load_s": self.load_s, "first_s": self.first_s, "steady": warm.steady}
+        return self.outcome.having(facts=facts.having(**warmed, **loaded))
 
 
 def bench_session(
@@ -99,7 +93,6 @@ def bench_session(
     try:
         protocol = {"server": _server, "first": _first}.get(spec.protocol, _closed)
         outcome, times = protocol(prepared, spec, stage)
-        evidence = dict(outcome.evidence)
         if spec.profile:
             stage("profile")
             if folder is not None and (graph := session.describe()) is not None:
@@ -107,7 +100,7 @@ def bench_session(
             layers, gpu_s = session.profile_layers()
             facts = outcome.facts.having(profiled_gpu_s=gpu_s)
             outcome = outcome.having(layers=layers, facts=facts)
-        return outcome.having(evidence={**evidence, **session.look_back()}), times
+        return outcome.having(evidence={**outcome.evidence, **session.look_back()}), times
     finally:
         session.close()
 
@@ -127,17 +120,11 @@ def check_protocol(spec: RunSpec) -> None:
     if spec.rate_hz:
         seconds = spec.stop.seconds or 0.0
         queries = max(spec.rate_hz * seconds, spec.stop.iterations or 0)
-        if queries > MOST_QUERIES:
+        if queries > MOST_QUERIES or queries / spec.rate_hz > MOST_S:
             raise UsageError(
-                f"{queries:.3g} queries at {spec.rate_hz:g}/s are too many to plan",
-                facts={"most queries": MOST_QUERIES},
-                fix=f"--rate {MOST_QUERIES / (seconds or 1.0):g}/s or less, or a shorter "
-                "--duration",
-            )
-        if queries / spec.rate_hz > MOST_S:
-            raise UsageError(
-                f"{queries:.3g} queries at {spec.rate_hz:.3g}/s take more than a week",
-                fix="--rate 1/s or more",
+                f"{queries:.3g} queries at {spec.rate_hz:.3g}/s are too many, or take too long",
+                facts={"most queries": MOST_QUERIES, "longest": "a week"},
+                fix="another --rate, or a shorter --duration",
             )
     if spec.streams > 1 and spec.protocol in ("server", "first", "coldl2"):
         message = f"the protocol {spec.protocol} has one query at a time"
@@ -155,15 +142,18 @@ def prepare(open_session: Callable[[RunSpec], Session], spec: RunSpec) -> Prepar
     session = open_session(spec)
     load_s = time.perf_counter() - began
     try:
-        if spec.profile_index and not session.has_profiles:
-            raise UsageError(
-                "only engines have optimization profiles, and this is none",
-                fix="leave --profile-index out",
-            )
         drawn = spec.inputs.source is None
         settled, arrays = resolve_inputs(session.inputs, spec, limits=session.index_limits)
         session.bind(arrays)
-        first_s = first_query(session.first, settled, drawn=drawn)
+        began = time.perf_counter()
+        try:
+            session.first()
+        except TrtbenchError:
+            raise
+        except Exception as problem:  # runtimes share no base class for their exceptions
+            refuse_if_out_of_memory(problem)
+            raise unfit_inputs(problem, settled, drawn=drawn) from None
+        first_s = time.perf_counter() - began
         session.look()
         step = session.step()
         note = assumption(given_shapes(session.inputs, spec), settled) if drawn else None
@@ -190,19 +180,6 @@ def prepare(open_session: Callable[[RunSpec], Session], spec: RunSpec) -> Prepar
     )
 
 
-def first_query(step: Step, inputs: tuple[TensorSpec, ...], *, drawn: bool) -> float:
-    """Time the very first call; a model that cannot run on these inputs shows it here."""
-    began = time.perf_counter()
-    try:
-        step()
-    except TrtbenchError:
-        raise
-    except Exception as problem:  # runtimes share no base class for their exceptions
-        refuse_if_out_of_memory(problem)
-        raise unfit_inputs(problem, inputs, drawn=drawn) from None
-    return time.perf_counter() - began
-
-
 def warm_up(step: Step, warmup: Warmup) -> LaunchFacts:
     """Run until the floor is reached and the windows agree, or the cap is."""
     watch = WarmupWatch(warmup)
@@ -224,17 +201,14 @@ def _closed(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
     stage("warm-up")
     warm = warm_up(prepared.step, spec.warmup)
     stage("measure")
-    rests = _rests(spec.gap_s, seed=spec.inputs.seed)
+    # Gaps are drawn with this mean: fixed ones would fall in step with the machine.
+    generator = np.random.default_rng([spec.inputs.seed, 7])
+    rests = chain.from_iterable(
+        generator.exponential(spec.gap_s, 1000).tolist() for _ in repeat(None)
+    )
     pause = (lambda: time.sleep(next(rests))) if spec.gap_s else None
     times, facts = measure(prepared.step, spec.stop, spans=prepared.spans, pause=pause)
     return prepared.outcome_of(facts, warm), times
-
-
-def _rests(mean_s: float, *, seed: int) -> Iterator[float]:
-    """Draw gaps with this mean; a fixed one would fall in step with the machine."""
-    generator = np.random.default_rng([seed, 7])
-    while True:
-        yield from generator.exponential(mean_s, 1000).tolist()
 
 
 def measure(
@@ -242,17 +216,17 @@ def measure(
 ) -> tuple[IterationTimes, LaunchFacts]:
     """Time calls until every limit that is set has been reached."""
     after = pause
-    if spans is not None and not spans.overlapping:
-        after = take = spans.take
-        if pause is not None:
-
-            def both() -> None:
-                take()
-                pause()
-
-            after = both
     if spans is not None:
         spans.clear()
+        if not spans.overlapping:
+            after = take = spans.take
+            if pause is not None:
+
+                def both() -> None:
+                    take()
+                    pause()
+
+                after = both
 
     def loop() -> Stamps:
         stamps = timed_loop(step, stop, between=after)
@@ -289,7 +263,6 @@ def watched(loop: Callable[[], Stamps]) -> tuple[Stamps, LaunchFacts]:
 def _columns(
     starts: Nanoseconds, ends: Nanoseconds, spans: Spans | None
 ) -> dict[str, NDArray[np.generic]]:
-    """Put the host's clock and the spans of the device together."""
     columns: dict[str, NDArray[np.generic]] = dict(spans.columns()) if spans else {}
     if spans is None or not spans.overlapping:  # else the host saw calls, which are not queries
         columns["host"] = np.asarray((ends - starts) * _NS, np.float64)
@@ -394,10 +367,8 @@ def _server(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
         scheduled=scheduled, starts=starts, ends=ends, rate_hz=spec.rate_hz
     )
     outcome = prepared.outcome_of(facts, warm)
-    outcome = outcome.having(
-        evidence={**outcome.evidence, **evidence},
-        conditions={**outcome.conditions, "arrivals": Fact(value=spec.arrivals)},
-    )
+    conditions = {**outcome.conditions, "arrivals": Fact(value=spec.arrivals)}
+    outcome = outcome.having(evidence={**outcome.evidence, **evidence}, conditions=conditions)
     return outcome, times_from_columns({**_columns(starts, ends, spans), **columns})
 
 
@@ -423,7 +394,7 @@ def open_loop(
 ) -> tuple[Nanoseconds, Nanoseconds]:
     """Send every query when it is due by the clock, or at once when that has passed.
 
-    Gives when each was sent and when it was done; fewer than were due when it was given up.
+    Returns when each was sent and done; fewer than were due when it was given up.
     """
     clock = time.perf_counter_ns
     starts, ends = array("q"), array("q")
@@ -542,9 +513,8 @@ def sleep_until(target_ns: int) -> None:
 def waiter() -> Until:
     """Return what waits for a moment: the kernel's timer, then a short look at the clock.
 
-    Python's sleep is woken with the slack that Linux gives every thread, 50 µs, and on older
-    versions counts from when it was called. Here the moment itself is named, without slack; how
-    late the machine still wakes is measured, and that much is spent looking at the clock.
+    Python's sleep is woken with the slack that Linux gives every thread, 50 µs. Here the moment
+    itself is named, without slack; how late the machine still wakes is measured.
     """
     spin_ns, sleep, clock = spin_for_wakes(wake_delays_ns()), sleep_until, time.perf_counter_ns
 

@@ -51,6 +51,8 @@ class TurnSpec:
 
 Burst = Callable[[], tuple[float, float]]
 """Returns the device's seconds per query, and the host's seconds of the quickest enqueueing."""
+image_readers: list[Callable[[RunSpec, tuple[TensorSpec, ...]], Arrays]] = []
+"""What reads images that are inputs, set by the worker: runtimes know no tasks."""
 
 
 class Spans(Protocol):
@@ -83,15 +85,11 @@ class Session(ABC):
     conditions: dict[str, Fact]
     notes: tuple[str, ...] = ()
     evidence: Mapping[str, Scalar] = MappingProxyType({})
-    """Facts for the findings."""
     spans: Spans | None = None
     """What is known of each query beside the host's time; set by ``step``."""
 
     index_limits: Mapping[str, int] = MappingProxyType({})
     """Numbers that integers of an input stay below, where no file says."""
-
-    has_profiles: bool = False
-    """Whether what it runs has optimization profiles to change between."""
 
     versions: Mapping[str, str] = MappingProxyType({})
     """Of libraries that know better than their packages."""
@@ -153,17 +151,35 @@ def refuse_if_out_of_memory(problem: Exception) -> None:
 def resolve_inputs(
     tensors: tuple[TensorSpec, ...], spec: RunSpec, *, limits: Mapping[str, int] | None = None
 ) -> tuple[tuple[TensorSpec, ...], Arrays]:
-    """Settle every input's shape and give arrays for it, from a file or at random.
+    """Settle every input's shape and make arrays for it, from a file or at random.
 
+    Arrays of a file are cut to the batch, so that one file of items serves every batch size.
     ``limits`` are numbers that random integers stay below, where the session knows them.
     """
     _check_inputs(tensors, spec)
-    if spec.inputs.source is not None:
-        settled = given_shapes(tensors, spec)
-        arrays = _items_from_file(settled, spec)
-        return tuple(each.having(shape=arrays[each.name].shape) for each in settled), arrays
-    settled = _assumed(tensors, spec)
-    return settled, _random(settled, spec, limits or index_limits(spec.model, settled))
+    if spec.inputs.source is None:
+        settled = _assumed(tensors, spec)
+        return settled, _random(settled, spec, limits or index_limits(spec.model, settled))
+    settled = given_shapes(tensors, spec)
+    if spec.inputs.task is not None:
+        arrays = image_readers[0](spec, settled)
+    else:
+        cut = {
+            t.name
+            for t in settled
+            if spec.batch is not None and t.shape[:1] == (spec.batch,) and t.name not in spec.shapes
+        }
+        loose = [t.having(shape=(None, *t.shape[1:])) if t.name in cut else t for t in settled]
+        arrays = read_arrays(Path(spec.inputs.source), loose)
+        for name in cut:
+            count = len(arrays[name])
+            if count < (spec.batch or 0):
+                raise InputError(
+                    f"{name!r} holds {count} items, fewer than one batch of {spec.batch}",
+                    fix=f"--batch {count}" if count else None,
+                )
+            arrays[name] = arrays[name][: spec.batch]
+    return tuple(each.having(shape=arrays[each.name].shape) for each in settled), arrays
 
 
 def shapes_of_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> dict[str, tuple[int, ...]]:
@@ -189,7 +205,7 @@ def items_counted(
 ) -> dict[str, Scalar]:
     """Return the items of a query where a dimension that is not the first is called a batch.
 
-    Inputs that are one sequence each are one item, unless a batch was asked for. Sizes alone do
+    Inputs that are one sequence each are one item, unless a batch was requested. Sizes alone do
     not distinguish a batch of three from three colours; what is open at its front does.
     """
     items = items_by_name(declared, settled)
@@ -227,12 +243,11 @@ def _check_inputs(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
     known = [tensor.name for tensor in tensors]
     for name in (name for name in spec.shapes if name not in known):
         shape = "x".join(map(str, spec.shapes[name]))
+        near = known[0] if len(known) == 1 else name
         raise InputError(
             f"the model has no input called {name!r}",
             facts={"inputs": ", ".join(known)},
-            fix=f"--shape {known[0]}:{shape}"
-            if len(known) == 1
-            else meant(name, known, write=lambda word: f"--shape {word}:{shape}"),  # noqa: B023
+            fix=meant(near, known, write=lambda word: f"--shape {word}:{shape}"),  # noqa: B023
         )
     free = [t for t in tensors if t.shape and t.name not in spec.shapes]
     if free:
@@ -254,7 +269,7 @@ def _check_inputs(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
 def given_shapes(
     tensors: Sequence[TensorSpec], spec: RunSpec, *, fronts: Sequence[TensorSpec] | None = None
 ) -> tuple[TensorSpec, ...]:
-    """Fill in what was asked for, also where only a dimension of the same name was.
+    """Fill in what was requested, also where only a dimension of the same name was.
 
     ``fronts`` are the same tensors with dimensions settled that are before the batch.
     """
@@ -303,40 +318,9 @@ def demand_room_for_batch(tensors: Sequence[TensorSpec], *, batch: int | None) -
     tensor, fixed = leading[0]
     raise InputError(
         f"the batch of the input {tensor.name!r} is fixed at {fixed}",
-        facts={"asked for": f"--batch {batch}", "shape": text_from_shape(tensor.shape)},
+        facts={"requested": f"--batch {batch}", "shape": text_from_shape(tensor.shape)},
         fix=f"--batch {fixed}, or export the model with a dynamic batch",
     )
-
-
-ImageReader = Callable[[RunSpec, tuple[TensorSpec, ...]], Arrays]
-_image_readers: list[ImageReader] = []
-
-
-def prepare_images_with(reader: ImageReader) -> None:
-    """Set what reads images that are inputs; runtimes know no tasks."""
-    _image_readers[:] = [reader]
-
-
-def _items_from_file(settled: tuple[TensorSpec, ...], spec: RunSpec) -> Arrays:
-    """Read arrays and cut them to the batch, so that one file of items serves every batch size."""
-    assert spec.inputs.source is not None
-    if spec.inputs.task is not None:
-        return _image_readers[0](spec, settled)
-    cut = {
-        t.name
-        for t in settled
-        if spec.batch is not None and t.shape[:1] == (spec.batch,) and t.name not in spec.shapes
-    }
-    loose = [t.having(shape=(None, *t.shape[1:])) if t.name in cut else t for t in settled]
-    arrays = read_arrays(Path(spec.inputs.source), loose)
-    for name in cut:
-        count = len(arrays[name])
-        if count < (spec.batch or 0):
-            raise InputError(
-                f"{name!r} holds {count} items, fewer than one batch of {spec.batch}",
-                fix=f"--batch {count}" if count else None,
-            )
-    return {name: array[: spec.batch] if name in cut else array for name, array in arrays.items()}
 
 
 def _random(tensors: tuple[TensorSpec, ...], spec: RunSpec, limits: Mapping[str, int]) -> Arrays:
@@ -363,19 +347,15 @@ def unfit_inputs(
     reason = first_line(problem)
     shown = ", ".join(f"{each.name} {text_from_shape(each.shape)} {each.dtype}" for each in inputs)
     facts = {"reason": reason, "inputs": f"{shown}{', drawn at random' if drawn else ''}"}
-    flags = " ".join(f"--shape {shlex.quote(with_ones(each))}" for each in inputs)
-    if not drawn:
-        fix = f"data that the model takes, or other shapes: {flags}"
-    elif _NO_SUCH_ROW.search(reason) and any(
-        each.dtype.startswith(("int", "uint")) for each in inputs
-    ):
-        facts["integers"] = (
-            f"0 to {TOKEN_LIMIT - 1}, where the model does not say how many rows it has"
-        )
-        fix = "--inputs FILE (.npz) with numbers that the model has rows for"
-        fix = f"--range 0:99 (the last row), or {fix}" if ranged else fix
+    integers = any(each.dtype.startswith(("int", "uint")) for each in inputs)
+    if drawn and integers and _NO_SUCH_ROW.search(reason):
+        facts["integers"] = f"0 to {TOKEN_LIMIT - 1}, because the number of rows is not known"
+        fix = "--range 0:99 (the last row), or " if ranged else ""
+        fix += "--inputs FILE (.npz) with numbers that the model has rows for"
     else:
-        fix = f"--inputs FILE (.npz) with what the model takes, or other shapes: {flags}"
+        flags = " ".join(f"--shape {shlex.quote(with_ones(each))}" for each in inputs)
+        data = "--inputs FILE (.npz) with what" if drawn else "data that"
+        fix = f"{data} the model takes, or other shapes: {flags}"
     return InputError("the model does not run on these inputs", facts=facts, fix=fix)
 
 
@@ -385,15 +365,6 @@ ENOUGH_S = 2.0
 """Iterations thrown away, then kept: as many as fit into two seconds, within these bounds."""
 
 Row = tuple[str, float]
-
-
-def repeat_profiled(run: Callable[[], object], *, most: int = MOST) -> None:
-    """Run often enough for layers to be timed, warm-up included."""
-    until = time.monotonic() + ENOUGH_S
-    for number in range(1, WARMUP + most + 1):
-        run()
-        if number >= WARMUP + LEAST and time.monotonic() >= until:
-            return
 
 
 def profile_from_rows(iterations: Sequence[Sequence[Row]]) -> LayerProfile:

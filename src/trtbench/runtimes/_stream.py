@@ -20,7 +20,7 @@ from trtbench.analysis.pass_times import PARTS
 from trtbench.core.errors import InputError
 from trtbench.core.jobs import Stage
 from trtbench.core.results import InferOutcome, LoadedItem, Unreadable
-from trtbench.core.samples import AnyArray, Arrays
+from trtbench.core.samples import Arrays
 from trtbench.core.spec import RunSpec, TensorSpec
 from trtbench.core.units import text_from_shape
 from trtbench.host.arrays import ChunkWriter
@@ -89,8 +89,6 @@ def stream(
 
 
 class _Pass:
-    """One pass over all items."""
-
     def __init__(
         self, session: Session, source: ItemSource, decode: Decode | None, *, size: int
     ) -> None:
@@ -122,9 +120,8 @@ class _Pass:
         writer.flush()
         if len(self.unreadable) == count:
             first = self.unreadable[0]
-            raise InputError(
-                "no item can be read", facts={"items": count, first.name: first.reason}
-            )
+            facts = {"items": count, first.name: first.reason}
+            raise InputError("no item can be read", facts=facts)
         columns = {name: np.array(column) for name, column in self._columns.items()}
         np.savez(folder / TIMES, **columns)  # type: ignore[arg-type]
 
@@ -155,27 +152,48 @@ class _Pass:
                 fix=f"call an array {tensor.name}, as the input is called",
             )
         if tensor.name not in self._rows:
-            return _typed(items[0][tensor.name], tensor)
-        shapes = {np.shape(item[tensor.name]) for item in items}
-        if len(shapes) > 1:
-            raise InputError(
-                f"the items of a batch differ in size, for the input {tensor.name!r}",
-                facts={"sizes": ", ".join("x".join(map(str, each)) for each in sorted(shapes))},
-                fix="--batch 1, or a preparation that makes all items alike",
-            )
-        return _typed(np.stack([item[tensor.name] for item in items]), tensor)
+            values = np.asarray(items[0][tensor.name])
+        else:
+            shapes = {np.shape(item[tensor.name]) for item in items}
+            if len(shapes) > 1:
+                raise InputError(
+                    f"the items of a batch differ in size, for the input {tensor.name!r}",
+                    facts={"sizes": ", ".join("x".join(map(str, each)) for each in sorted(shapes))},
+                    fix="--batch 1, or a preparation that makes all items alike",
+                )
+            values = np.stack([item[tensor.name] for item in items])
+        if tensor.dtype == "bfloat16" and values.dtype.kind == "f":
+            # numpy has no bfloat16: its bits travel as uint16.
+            bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+            rounded = bits + 0x7FFF + ((bits >> 16) & 1)
+            return (rounded >> 16).astype(np.uint16)
+        if tensor.dtype.startswith(("str", "float8", "bfloat16")):
+            return np.ascontiguousarray(values)
+        return np.ascontiguousarray(values, dtype=tensor.dtype)
 
     def _infer(self, feed: Outputs, length: int) -> tuple[Outputs, int, float]:
-        """Run one batch; a model that takes no short one gets it filled up."""
+        """Run one batch; where a model takes no short one, its last item is repeated."""
+
+        def run(feed: Outputs, length: int) -> tuple[Outputs, int, float]:
+            self.session.bind(feed)
+            outputs, span = self.session.fetch_with_span()
+            return outputs, length, span
+
         try:
             if length == self.size or not fixed_batch(self.session.inputs):
                 try:
-                    return self._run(feed, length)
+                    return run(feed, length)
                 except InputError:
                     if length == self.size:
                         raise
             # The range an engine was built for may begin above the length of the last batch.
-            return self._run(self._filled(feed, self.size - length), self.size)
+            full = {
+                name: np.concatenate([each, np.repeat(each[-1:], self.size - length, axis=0)])
+                if name in self._rows
+                else each
+                for name, each in feed.items()
+            }
+            return run(full, self.size)
         except InputError:
             raise
         except Exception as problem:
@@ -186,20 +204,6 @@ class _Pass:
             )
             drawn = self.source.drawn
             raise unfit_inputs(problem, shown, drawn=drawn, ranged=drawn) from None
-
-    def _filled(self, feed: Outputs, missing: int) -> Outputs:
-        """Repeat the last item until a batch is full, in the inputs that have a row per item."""
-        return {
-            name: np.concatenate([each, np.repeat(each[-1:], missing, axis=0)])
-            if name in self._rows
-            else each
-            for name, each in feed.items()
-        }
-
-    def _run(self, feed: Outputs, length: int) -> tuple[Outputs, int, float]:
-        self.session.bind(feed)
-        outputs, span = self.session.fetch_with_span()
-        return outputs, length, span
 
     def _kept(self, outputs: Outputs, length: int, padded: int) -> Outputs:
         """Cut outputs to one row per item; those that hold none are left out if others do."""
@@ -229,31 +233,19 @@ class _Pass:
 def _size(tensors: tuple[TensorSpec, ...], spec: RunSpec, open_batch: int | None) -> int:
     """Count the items of a query; where none has rows of them, a query is an item."""
     rows = [each for each in tensors if has_rows(each, tensors)]
-    given = ((each.name, spec.shapes[each.name]) for each in rows if each.name in spec.shapes)
-    name, shape = next(given, ("", ()))
+    given = next((spec.shapes[each.name] for each in rows if each.name in spec.shapes), ())
     fixed = fixed_batch(tensors) if rows else 1
     if fixed is not None and spec.batch not in (None, fixed):
         message = "no input has a row per item in front, so that items run one by one"
-        fix = "leave --batch out, or export the model with a dynamic batch in front"
-        if shape[:1] == (fixed,):
-            wanted = "x".join(map(str, (spec.batch, *shape[1:])))
-            message = f"--shape says that the batch is {fixed}"
-            fix = f"--shape {name}:{wanted}, and leave --batch out"
-        elif rows:
-            message = f"the batch of the model is fixed at {fixed}"
-        raise InputError(message, facts={"asked for": f"--batch {spec.batch}"}, fix=fix)
-    return fixed or spec.batch or (shape[0] if shape else None) or open_batch or 1
-
-
-def _typed(values: AnyArray, tensor: TensorSpec) -> NDArray[np.generic]:
-    """Cast values to the type of an input; numpy has no bfloat16, its bits travel as uint16."""
-    if tensor.dtype == "bfloat16" and values.dtype.kind == "f":
-        bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-        rounded = bits + 0x7FFF + ((bits >> 16) & 1)
-        return (rounded >> 16).astype(np.uint16)
-    if tensor.dtype.startswith(("str", "float8", "bfloat16")):
-        return np.ascontiguousarray(values)
-    return np.ascontiguousarray(values, dtype=tensor.dtype)
+        if rows:
+            whose = "--shape" if given[:1] == (fixed,) else "the model"
+            message = f"the batch of {whose} is fixed at {fixed}"
+        raise InputError(
+            message,
+            facts={"requested": f"--batch {spec.batch}"},
+            fix="leave --batch out, or export the model with a dynamic batch in front",
+        )
+    return fixed or spec.batch or (given[0] if given else None) or open_batch or 1
 
 
 def _per_item(output: NDArray[np.generic], length: int, padded: int) -> NDArray[np.generic] | None:

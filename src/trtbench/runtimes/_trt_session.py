@@ -1,18 +1,26 @@
-"""What the runtimes ``tensorrt`` and ``tensorrt-rtx`` share: their options, a session, layer times.
+"""What the runtimes ``tensorrt`` and ``tensorrt-rtx`` share: an engine, its session, its layers.
 
 The session uses the part of TensorRT's API that 8.6 to 11 and TensorRT-RTX have in common. Before
 it is timed, its outputs are checked, and those of its CUDA graph are compared with a plain run.
+Types that numpy does not have are handled as raw bytes: ``trt.nptype`` knows none of them.
 """
 
 from __future__ import annotations
 
+import ctypes
+import math
+import os
+import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import util
+from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, SupportsInt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +31,14 @@ from trtbench.core.errors import (
     TrtbenchError,
     UnavailableError,
     UsageError,
+    reading,
     refuse_other_choice,
     refuse_unknown_options,
 )
 from trtbench.core.run import Fact, Scalar
 from trtbench.core.samples import Arrays, LayerProfile
-from trtbench.core.spec import RunSpec, TensorSpec
+from trtbench.core.spec import RunSpec, ShapeProfile, TensorSpec, Value
+from trtbench.core.units import text_from_shape
 from trtbench.host.cuda import (
     Call,
     CaptureError,
@@ -36,6 +46,7 @@ from trtbench.host.cuda import (
     CudaError,
     cuda_problem,
     index_of,
+    no_memory,
     open_cuda,
     runtime_module,
     schedule_flags,
@@ -44,15 +55,20 @@ from trtbench.host.early_context import variables
 from trtbench.host.tensorrt import (
     INSTALL,
     TITLES,
+    TYPES,
     Flavour,
+    Heard,
+    OutputRoom,
     activation_bytes,
     load,
+    make_logger,
     make_output_room,
+    version_numbers,
 )
 from trtbench.layers.join import denied_by, types_of_layers
 from trtbench.models.identity import index_limits, precision_of_engine
 from trtbench.models.inputs import random_inputs
-from trtbench.runtimes._gpu_query import Lane, MemoryMeter, Pipeline, SerialQuery, burst_of_queries
+from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries
 from trtbench.runtimes._loop import check_protocol
 from trtbench.runtimes._session import (
     ENOUGH_S,
@@ -65,26 +81,11 @@ from trtbench.runtimes._session import (
     Spans,
     profile_from_rows,
 )
-from trtbench.runtimes._trt_engine import (
-    Buffer,
-    Engine,
-    Port,
-    Unit,
-    array_from_bytes,
-    backwards,
-    bytes_of,
-    check_range,
-    ints,
-    judged,
-    load_engine,
-    new_context,
-    same,
-    with_shapes_of,
-)
 from trtbench.trtexec.exports import graph_from_json
+from trtbench.trtexec.version import HEADER_BYTES, PlanHeader, plan_from_bytes
 
 if TYPE_CHECKING:
-    from tensorrt import IRuntimeConfig
+    from tensorrt import ICudaEngine, IExecutionContext, ILogger, IRuntimeConfig, Runtime
 
 Outputs = dict[str, NDArray[np.generic]]
 
@@ -92,35 +93,324 @@ DEPTH = {"pipeline": 2, "gpu": 2, "coldl2": 2}
 """Queries in flight per context; one for the protocols that wait for each."""
 FRESH_SEED = 1_000_003
 """Of the inputs that a graph is checked with: others than those measured."""
+CLOSE = 1e-2
+"""Largest difference, of the largest value, between a graph and a plain run.
+
+Engines may add in another order from run to run; a graph that does not compute differs by far more.
+"""
+_NO_MEMORY = re.compile(r"out of memory|OutOfMemory|Requested amount of GPU memory", re.I)
+_OTHER_GPU = re.compile(r"incompatible device|compute capability|different (GPU|device)", re.I)
+_OTHER_VERSION = re.compile(r"Version tag|not compatible with this version|library version", re.I)
+_NO_PLUGIN = re.compile(r"find plugin|PluginCreator not found|plugin not found", re.I)
+_STDERR = Path("/dev/stderr")
+
+
+class Port(Value, frozen=True, kw_only=True):
+    name: str
+    is_input: bool
+    dtype: str
+    bits: int
+    shape: tuple[int, ...]
+    """-1 is a dimension that may change."""
+    on_host: bool = False
+    """A shape tensor: TensorRT reads its values on the host."""
+    packed_dim: int | None = None
+    """Dimension that the layout fills up to a multiple of ``packed``."""
+    packed: int = 1
+    range: ShapeProfile | None = None
+    """What the optimization profile in use allows; for inputs that may change."""
+
+    @property
+    def moves(self) -> bool:
+        return any(dim < 0 for dim in self.shape)
+
+    @property
+    def spec(self) -> TensorSpec:
+        shape = tuple(None if dim < 0 else dim for dim in self.shape)
+        return TensorSpec(name=self.name, dtype=self.dtype, shape=shape)
+
+    def size_bytes(self, shape: tuple[int, ...]) -> int:
+        """Count bytes of a tensor of this shape in the layout of the engine; one at least."""
+        dims = list(shape)
+        if self.packed_dim is not None and self.packed > 1:
+            dims[self.packed_dim] = -(-dims[self.packed_dim] // self.packed) * self.packed
+        return max(1, -(-math.prod(dims) * self.bits // 8))
+
+
+def ints(dims: Iterable[SupportsInt]) -> tuple[int, ...]:
+    return tuple(int(dim) for dim in dims)
+
+
+def ports_of(engine: ICudaEngine, trt: ModuleType, *, profile: int) -> tuple[Port, ...]:
+    ports = []
+    for name in [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]:
+        kind = engine.get_tensor_dtype(name)
+        known = TYPES.get(str(kind).rsplit(".", 1)[-1])
+        if known is None:
+            raise InputError(f"the tensor {name!r} has an unknown type", facts={"type": kind})
+        packed_dim = int(engine.get_tensor_vectorized_dim(name))
+        port = Port(
+            name=name,
+            is_input=engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT,
+            dtype=known[0],
+            bits=known[1],
+            shape=ints(engine.get_tensor_shape(name)),
+            on_host=engine.get_tensor_location(name) == trt.TensorLocation.HOST,
+            packed_dim=packed_dim if packed_dim >= 0 else None,
+            packed=max(1, int(engine.get_tensor_components_per_element(name))),
+        )
+        if port.is_input and not port.on_host and port.moves:
+            least, best, most = map(ints, engine.get_tensor_profile_shape(name, profile))
+            port = port.having(range=ShapeProfile(min=least, opt=best, max=most))
+        ports.append(port)
+    return tuple(ports)
+
+
+def bytes_of(array: NDArray[np.generic], port: Port, size: int) -> NDArray[np.uint8]:
+    """Lay an array out as the engine takes it; only plain layouts can be filled from one."""
+    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    if raw.nbytes != size and port.packed == 1:
+        raise InputError(
+            f"the input {port.name!r} has the wrong size",
+            facts={"bytes": raw.nbytes, "expected": size},
+        )
+    filled = np.zeros(size, np.uint8)
+    filled[: min(size, raw.nbytes)] = raw[:size]
+    return filled
+
+
+def array_from_bytes(
+    raw: NDArray[np.uint8], port: Port, shape: tuple[int, ...]
+) -> NDArray[np.generic]:
+    """Make an output as numpy can hold it: bfloat16 becomes float32, smaller types stay bytes.
+
+    Where its shape depends on the data, all there is room for, in one row.
+    """
+    if min(shape, default=0) < 0:
+        shape = (raw.nbytes * 8 // port.bits,)
+    if port.packed > 1 or port.bits < 8 or port.dtype.startswith("float8"):
+        return np.array(raw)
+    if port.dtype == "bfloat16":
+        values = (raw.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    else:
+        values = raw.view(np.dtype(port.dtype))
+    return np.array(values[: math.prod(shape)]).reshape(shape)
+
+
+def same(expected: NDArray[np.generic], found: NDArray[np.generic]) -> bool:
+    """Whether two runs of one engine on the same inputs gave the same."""
+    if expected.shape != found.shape:
+        return False
+    if expected.tobytes() == found.tobytes():
+        return True
+    if expected.dtype.kind != "f":
+        return False
+    a, b = expected.astype(np.float64), found.astype(np.float64)
+    if not np.array_equal(np.isfinite(a), np.isfinite(b)):
+        return False
+    a, b = a[np.isfinite(a)], b[np.isfinite(b)]
+    return bool(np.abs(a - b).max(initial=0.0) <= CLOSE * max(np.abs(a).max(initial=0.0), 1e-30))
+
+
+def judged(
+    before: dict[str, NDArray[np.generic]],
+    after: dict[str, NDArray[np.generic]],
+    *,
+    changed: bool = True,
+) -> dict[str, Scalar]:
+    """Return whether outputs are finite and, where inputs changed, whether they vary."""
+    floating = [name for name, array in before.items() if array.dtype.kind == "f" and array.size]
+    if not floating:
+        return {}
+    finite = all(bool(np.isfinite(before[name]).all()) for name in floating)
+    varies = any(before[name].tobytes() != after[name].tobytes() for name in floating)
+    return {"outputs_finite": finite, **({"outputs_vary": varies} if changed else {})}
+
+
+@dataclass
+class Buffer:
+    """One tensor: its place on the device, and its page-locked place on the host."""
+
+    port: Port
+    shape: tuple[int, ...]
+    device: int
+    host: NDArray[np.uint8]
+    room: OutputRoom | None = None
+    """Where the shape depends on the data: knows that of the last query."""
+
+    @property
+    def address(self) -> int:
+        return self.host.ctypes.data if self.port.on_host else self.device
+
+
+@dataclass
+class Unit:
+    context: IExecutionContext
+    stream: Any
+    handle: int
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    launch: Call | None = None
+    """Of the CUDA graph, once it is captured."""
+
+    def plain(self) -> Callable[[], object]:
+        return partial(self.context.execute_async_v3, self.handle)
+
+    def enqueue(self) -> Callable[[], object]:
+        return self.launch or self.plain()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """A loaded engine with what has to live as long as it does."""
+
+    trt: ModuleType
+    flavour: Flavour
+    version: str
+    engine: ICudaEngine
+    runtime: Runtime
+    logger: ILogger
+    heard: Heard
+    ports: tuple[Port, ...]
+    profile: int
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        return tuple(port for port in self.ports if port.is_input)
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        return tuple(port for port in self.ports if not port.is_input)
+
+
+def load_engine(spec: RunSpec, cuda: Cuda, *, flavour: Flavour) -> Engine:
+    path = Path(spec.model.path)
+    trt, abilities = load(flavour)
+    with reading(path):
+        data = path.read_bytes()
+    header, here = plan_from_bytes(data[:HEADER_BYTES], where=str(path)), abilities.version
+    if header.flavour != flavour:
+        raise InputError(
+            f"{path.name} is an engine of {TITLES[header.flavour]}, not of {TITLES[flavour]}",
+            fix=f"-r {header.flavour.replace('_', '-')}",
+        )
+    if header.plan_bytes is not None and header.plan_bytes > len(data):
+        raise InputError(
+            f"{path.name} is cut short",
+            facts={"bytes": len(data), "stated in its header": header.plan_bytes},
+            fix="copy or build it again",
+        )
+    if header.version and version_numbers(header.version)[0] != version_numbers(here)[0]:
+        raise _other_version(path, header, flavour=flavour, here=here)
+    heard = Heard()
+    # The log of the worker; a socket in its place cannot be opened.
+    log = Path(os.devnull) if _STDERR.is_socket() else _STDERR
+    verbose = spec.options.get("verbose") == "on"
+    logger = make_logger(trt, path=log, heard=heard, verbose=verbose)
+    # Engines may name plugins: TensorRT's own, and the user's.
+    initialise = getattr(trt, "init_libnvinfer_plugins", None)
+    if initialise is not None:
+        initialise(logger, "")
+    for library in filter(None, map(str.strip, spec.options.get("plugins", "").split(","))):
+        try:
+            ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
+        except OSError as problem:
+            raise InputError(
+                f"the plugin library {library} cannot be loaded", facts={"reason": problem}
+            ) from None
+    runtime = trt.Runtime(logger)
+    engine = runtime.deserialize_cuda_engine(data)
+    if engine is None:
+        raise _refused(path, header, cuda, heard, flavour=flavour, here=here)
+    profiles = max(1, int(engine.num_optimization_profiles))
+    if spec.profile_index >= profiles:
+        raise UsageError(
+            f"the engine has no optimization profile {spec.profile_index}",
+            facts={"profiles": f"0 to {profiles - 1}"},
+            fix=f"--profile-index {profiles - 1}",
+        )
+    return Engine(
+        trt=trt,
+        flavour=flavour,
+        version=here,
+        engine=engine,
+        runtime=runtime,
+        logger=logger,
+        heard=heard,
+        ports=ports_of(engine, trt, profile=spec.profile_index),
+        profile=spec.profile_index,
+    )
+
+
+def _other_version(
+    path: Path, header: PlanHeader, *, flavour: Flavour, here: str, **reason: str
+) -> InputError:
+    built = ".".join((header.version or "unknown").split(".")[:3])
+    return InputError(
+        f"the engine was built by {TITLES[flavour]} {built}, and {here} is installed here",
+        facts={
+            "engine": path.name,
+            "built by": header.version or "unknown",
+            "here": here,
+            **reason,
+        },
+        fix="build it here: trtbench build MODEL.onnx, or --python PATH of an interpreter with "
+        f"{TITLES[flavour]} {built}",
+    )
+
+
+def _refused(
+    path: Path, header: PlanHeader, cuda: Cuda, heard: Heard, *, flavour: Flavour, here: str
+) -> TrtbenchError:
+    """Return why an engine was not loaded, by the first error of TensorRT."""
+    cause = heard.cause() or "TensorRT does not say"
+    if _NO_MEMORY.search(cause):
+        free, total = cuda.memory()
+        return no_memory(path.stat().st_size, free=free, total=total)
+    if _OTHER_GPU.search(cause):
+        device = cuda.facts()
+        gpu = f"{device.name}, compute capability {device.compute_capability}"
+        return InputError(
+            "the engine was built for another GPU",
+            facts={"engine": path.name, "here": gpu, "reason": cause},
+            fix="build it on this GPU: trtbench build MODEL.onnx",
+        )
+    if _NO_PLUGIN.search(cause):
+        return InputError(
+            f"{path.name} needs a plugin that is not loaded",
+            facts={"reason": cause},
+            fix="--opt plugins=LIBRARY.so that has it",
+        )
+    numbers = version_numbers(header.version)[:3] if header.version else None
+    if _OTHER_VERSION.search(cause) or (numbers and numbers != version_numbers(here)[:3]):
+        return _other_version(path, header, flavour=flavour, here=here, reason=cause)
+    return InputError(
+        f"{path.name} is damaged or cut short",
+        facts={"bytes": path.stat().st_size, "reason": cause},
+        fix="copy or build it again",
+    )
 
 
 class TrtSession(Session):
     """An engine with its contexts, buffers and streams; everything is made before the loop."""
 
-    has_profiles = True
-
     def __init__(
-        self,
-        engine: Engine,
-        cuda: Cuda,
-        spec: RunSpec,
-        *,
-        memory: MemoryMeter,
-        config: IRuntimeConfig | None = None,
+        self, engine: Engine, cuda: Cuda, spec: RunSpec, config: IRuntimeConfig | None = None
     ) -> None:
-        self.engine, self._cuda, self._spec, self._memory = engine, cuda, spec, memory
+        self.engine, self._cuda, self._spec = engine, cuda, spec
         self._units: list[Unit] = []
-        self._units.append(self._unit(config))
-        self.engine = engine = with_shapes_of(engine, self._units[0].context)
-        memory.mark("memory_context_bytes")
-        for _ in range(spec.streams - 1):
+        for _ in range(spec.streams):
             self._units.append(self._unit(config))
-        memory.mark("memory_further_context_bytes", parts=spec.streams - 1)
+        ports = list(engine.ports)
+        for index, port in enumerate(ports):
+            if port.is_input and not port.moves:  # the engine may not know it, a context does
+                shape = ints(self._units[0].context.get_tensor_shape(port.name))
+                ports[index] = port.having(shape=shape) if min(shape, default=0) > 0 else port
+        self.engine = engine = replace(engine, ports=tuple(ports))
         self.inputs = tuple(port.spec for port in engine.inputs)
         self.outputs: tuple[TensorSpec, ...] = tuple(port.spec for port in engine.outputs)
         self.notes: tuple[str, ...] = ()
         self.versions = {engine.flavour: engine.version}
-        self.evidence: dict[str, Scalar] = {"activation_bytes": activation_bytes(engine.engine)}
+        self.evidence: dict[str, Scalar] = {}
         found: dict[str, Scalar] = {
             "transfers": spec.transfers,
             "cuda_graph": False,
@@ -141,6 +431,7 @@ class TrtSession(Session):
 
     def bind(self, arrays: Arrays) -> None:
         """Take inputs: set shapes, place buffers, and copy the inputs once."""
+        bound_before = bool(self._units[0].buffers)
         for unit in self._units:
             self._bind(unit, arrays)
         buffers = self._units[0].buffers
@@ -148,18 +439,9 @@ class TrtSession(Session):
             TensorSpec(name=port.name, dtype=port.dtype, shape=buffers[port.name].shape)
             for port in self.engine.outputs
         )
-        if "io_bytes" not in self.evidence:
-            self._compare_precision()
-        self.evidence["io_bytes"] = sum(each.host.nbytes for each in buffers.values())
-        self._memory.mark("memory_buffers_bytes", parts=len(self._units))
-
-    def _compare_precision(self) -> None:
-        """Compare the precision in the record beside an engine with the types of its layers.
-
-        Nothing is known where there is no record, and where the inspector reports no types, which
-        depends on how the engine was built.
-        """
-        label = precision_of_engine(self._spec.model)
+        # Compare the precision in the record of the engine with the types of its layers, which the
+        # inspector reports or not, depending on how the engine was built.
+        label = None if bound_before else precision_of_engine(self._spec.model)
         if label is None:
             return
         try:
@@ -181,8 +463,6 @@ class TrtSession(Session):
     def step(self) -> Callable[[], object]:
         """Make the queries of the protocol; a graph is captured and checked now."""
         self._check_outputs()
-        self._memory.mark("memory_modules_bytes")
-        self.evidence |= self._memory.facts
         transfers = self._spec.transfers
         lanes = [self._lane(unit) for unit in self._units]
         depth = DEPTH.get(self._spec.protocol, 1)
@@ -200,21 +480,15 @@ class TrtSession(Session):
         return burst_of_queries(self._cuda, lane, size=size, lead=lead)
 
     def fetch(self) -> Outputs:
-        """Run once and give the outputs by name."""
-        unit = self._units[0]
-        self._run(unit, unit.enqueue())
-        return self._outputs(unit)
+        return self.fetch_with_span()[0]
 
     def fetch_with_span(self) -> tuple[Outputs, float]:
         """Run once and give the outputs, and the seconds the GPU computed, copies left out."""
-        unit = self._units[0]
+        unit, cuda = self._units[0], self._cuda
         if self._marks is None:
-            begin, end = self._cuda.event(), self._cuda.event()
-            self._marks = (
-                self._cuda.record(begin, unit.stream),
-                self._cuda.record(end, unit.stream),
-                self._cuda.span(begin, end),
-            )
+            begin, end = cuda.event(), cuda.event()
+            records = cuda.record(begin, unit.stream), cuda.record(end, unit.stream)
+            self._marks = (*records, cuda.span(begin, end))
         before, after, read = self._marks
         enqueue = unit.enqueue()
 
@@ -235,9 +509,6 @@ class TrtSession(Session):
         heard: list[Row] = []
 
         class Profiler(trt.IProfiler):  # type: ignore[misc, name-defined]
-            def __init__(self) -> None:
-                trt.IProfiler.__init__(self)
-
             def report_layer_time(self, layer_name: str, ms: float) -> None:
                 heard.append((layer_name, ms * 1e-3))
 
@@ -282,10 +553,22 @@ class TrtSession(Session):
         self._cuda.close()
 
     def _unit(self, config: IRuntimeConfig | None) -> Unit:
+        """Make an execution context, if there is memory for it, with a stream."""
         stream = self._cuda.stream()
-        handle = int(stream)
-        context = new_context(self.engine, self._cuda, config=config)
-        profile = self.engine.profile
+        handle, profile = int(stream), self.engine.profile
+        needed = activation_bytes(self.engine.engine)
+        free, total = self._cuda.memory()
+        if needed is not None and needed > free:
+            raise no_memory(needed, free=free, total=total)
+        make = self.engine.engine.create_execution_context
+        context = make() if config is None else make(config)
+        if context is None:
+            cause = self.engine.heard.cause() or "TensorRT does not say"
+            if _NO_MEMORY.search(cause):
+                raise no_memory(needed or 0, free=free, total=total)
+            raise UnavailableError(
+                "no execution context can be made for the engine", facts={"reason": cause}
+            )
         taken = InputError(
             "the engine lets only one context use its optimization profile, and each of the "
             f"{self._spec.streams} streams needs one",
@@ -304,8 +587,21 @@ class TrtSession(Session):
     def _bind(self, unit: Unit, arrays: Arrays) -> None:
         engine = self.engine
         for port in engine.inputs:
-            shape = tuple(arrays[port.name].shape)
-            check_range(port, shape, profile=engine.profile)
+            shape, allowed = tuple(arrays[port.name].shape), port.range
+            if allowed is not None and any(
+                not low <= dim <= high
+                for low, dim, high in zip(allowed.min, shape, allowed.max, strict=True)
+            ):
+                least, most, best = map(text_from_shape, (allowed.min, allowed.max, allowed.opt))
+                raise InputError(
+                    f"the shape of {port.name!r} is outside of what the engine was built for",
+                    facts={
+                        "given": text_from_shape(shape),
+                        "allowed": f"{least} to {most}, best {best}",
+                        "profile": engine.profile,
+                    },
+                    fix=f"--shape {port.name}:{best}",
+                )
             if port.moves and unit.context.set_input_shape(port.name, shape) is False:
                 raise self._failure(f"TensorRT refuses the shape of {port.name!r}")
         for port in engine.inputs:
@@ -477,7 +773,9 @@ class TrtSession(Session):
                 continue
             buffer = unit.buffers[port.name]
             if self._spec.inputs.source is not None and "float" not in port.dtype:
-                buffer.host[:] = backwards(buffer.host, port)
+                if port.bits >= 8:
+                    elements = buffer.host.reshape(-1, port.bits // 8)
+                    buffer.host[:] = elements[::-1].copy().reshape(-1)
                 continue
             tensor = TensorSpec(name=port.name, dtype=port.dtype, shape=buffer.shape)
             try:
@@ -487,14 +785,13 @@ class TrtSession(Session):
             buffer.host[:] = bytes_of(array, port, buffer.host.nbytes)
 
     def _failure(self, message: str) -> TrtbenchError:
-        """Make an error with what TensorRT said about it."""
         cause = self.engine.heard.cause()
         return CudaError(message, facts={"reason": cause} if cause else {})
 
 
 OPTIONS = {
     "plugins": "plugin libraries, comma separated",
-    "verbose": "on or off: everything TensorRT has to say in the log (default: off)",
+    "verbose": "on or off: all messages of TensorRT in the log (default: off)",
 }
 TRAVELS = {"plugins": "files"}
 RTX_OPTIONS = {
@@ -524,23 +821,21 @@ def bursts(spec: RunSpec) -> bool:
 
 
 def early_context(spec: RunSpec) -> dict[str, str]:
-    """Have CUDA's context made while the worker imports."""
     return variables(index_of(device(spec)), schedule_flags(spin=spec.spin_wait))
 
 
 def load_library(flavour: Flavour) -> None:
-    """Import TensorRT and the bindings of CUDA, and touch no device."""
     runtime_module()
     load(flavour)
 
 
 def open_session(spec: RunSpec, *, flavour: Flavour) -> TrtSession:
-    """Load an engine with the options of a run; CUDA is asked first, TensorRT may crash without."""
+    """Load an engine with the options of a run; CUDA comes first, TensorRT may crash without."""
     check(spec, flavour=flavour)
 
-    # Loading the library takes as long as making CUDA's context, and the two do not meet.
+    # Loading the library takes as long as making CUDA's context, and the two are independent.
     def import_it() -> None:
-        with suppress(Exception):  # loading the engine will meet it again, and put it in words
+        with suppress(Exception):  # loading the engine meets it again, and reports it
             load(flavour)
 
     meanwhile = Thread(target=import_it, daemon=True)
@@ -555,17 +850,21 @@ def open_session(spec: RunSpec, *, flavour: Flavour) -> TrtSession:
         raise
     meanwhile.join()
     try:
-        memory = MemoryMeter(cuda)
-        engine = load_engine(spec, cuda, flavour=flavour)
-        memory.mark("memory_engine_bytes")
-        return TrtSession(engine, cuda, spec, memory=memory, config=_config(engine, spec))
+        engine, config = load_engine(spec, cuda, flavour=flavour), None
+        if flavour == "tensorrt_rtx":  # which makes kernels for the shapes in use before it runs
+            config = engine.engine.create_runtime_config()
+            wanted = spec.options.get("specialization", "eager")
+            refuse_other_choice("specialization", wanted, ("eager", "lazy", "none"))
+            strategies = getattr(engine.trt, "DynamicShapesKernelSpecializationStrategy", None)
+            if strategies is not None and hasattr(config, _STRATEGY):
+                setattr(config, _STRATEGY, getattr(strategies, wanted.upper()))
+        return TrtSession(engine, cuda, spec, config=config)
     except BaseException:
         cuda.close()
         raise
 
 
 def check(spec: RunSpec, *, flavour: Flavour) -> None:
-    """Refuse what TensorRT cannot do."""
     known = {**OPTIONS, **(RTX_OPTIONS if flavour == "tensorrt_rtx" else {})}
     refuse_unknown_options(f"runtime {spec.runtime}", spec.options, known)
     if spec.threads is not None:
@@ -573,16 +872,3 @@ def check(spec: RunSpec, *, flavour: Flavour) -> None:
             f"{TITLES[flavour]} has no threads to set", fix="leave --threads out; --streams N"
         )
     check_protocol(spec)
-
-
-def _config(engine: Engine, spec: RunSpec) -> IRuntimeConfig | None:
-    """Have TensorRT-RTX make kernels for the shapes in use before it runs."""
-    if engine.flavour != "tensorrt_rtx":
-        return None
-    strategies = getattr(engine.trt, "DynamicShapesKernelSpecializationStrategy", None)
-    config = engine.engine.create_runtime_config()
-    wanted = spec.options.get("specialization", "eager")
-    refuse_other_choice("specialization", wanted, ("eager", "lazy", "none"))
-    if strategies is not None and hasattr(config, _STRATEGY):
-        setattr(config, _STRATEGY, getattr(strategies, wanted.upper()))
-    return config

@@ -1,14 +1,12 @@
 """Two sides measured in turn: both in one process, or in two that hand each other the turn.
 
-The side that waits leaves the processor alone, and the side that runs runs as it would alone:
-sessions of one process share a pool of threads or stop theirs when a run ends, and two processes
-measure from the same core, with their pools' threads on the others. Blocks of queries alone, in
-the same launch, show whether it worked. The order within each pair is random and known to both
-sides beforehand, so that a turn is handed over by one byte and the parent sleeps.
+The idle side is kept quiet: sessions of one process share a pool of threads or stop theirs when a
+run ends, and two processes measure from the same core, with their pools' threads on the others.
+Blocks of queries alone, in the same launch, show whether it worked. The order within each pair is
+random and known to both sides beforehand, so that a turn is handed over by one byte.
 
 On a GPU single queries in turn would find it cold after each change of process and take twice as
-long; there bursts back to back, and series of queries, take turns. The side that waits sleeps in a
-read of the socket: it touches neither the processor nor the GPU.
+long; there bursts back to back, and series of queries, take turns.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import struct
 import threading
 import time
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +26,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.memory import METERED
 from trtbench.analysis.pacing import (
     SETTLE,
     Stretch,
@@ -80,7 +77,6 @@ OTHER_SIDE = "measured without a CUDA graph: the other side cannot be captured"
 
 AskClock = Callable[[], float | None]
 SpanRows = NDArray[np.int64]
-"""Start and end of each query, in nanoseconds."""
 
 
 class PartnerLost(TrtbenchError):
@@ -97,7 +93,7 @@ class Barrier:
         os.close(self.holds)
 
     def wait(self) -> bytes:
-        """Sleep until nobody holds it, and return the words left."""
+        """Sleep until no process holds it, and return the words left."""
         words = b""
         while part := os.read(self._waits, 100):
             words += part
@@ -107,8 +103,8 @@ class Barrier:
 class Neighbours:
     """Other launches that start at the same time: one has the machine, and the others sleep.
 
-    They come in groups. Those of one load one after the other, so that a place in this order finds
-    the GPU's memory as the same place of another group does; then they measure one after the other.
+    They come in groups, whose launches load one after the other, so that each place finds the GPU's
+    memory as the same place of another group does; then they measure one after the other.
     """
 
     def __init__(self, *ends: int) -> None:
@@ -154,19 +150,17 @@ class TurnPartner:
         self._socket.close()
 
     def meet(self) -> None:
-        """Wait until both sides are here."""
         self._send(_HELLO)
-        self._receive(_HELLO)
+        self._hear(1, _HELLO)
 
     def hand_over(self) -> None:
         self._send(_TURN)
 
     def wait(self) -> None:
-        self._receive(_TURN)
+        self._hear(1, _TURN)
 
     @contextmanager
     def slot(self, *, first: bool) -> Iterator[None]:
-        """Have the machine to oneself, one side after the other."""
         if not first:
             self.wait()
         yield
@@ -185,14 +179,10 @@ class TurnPartner:
         except OSError:
             raise PartnerLost("the other side ended too early") from None
 
-    def _receive(self, word: bytes) -> None:
-        if self._hear(len(word)) != word:
-            raise PartnerLost("the other side ended too early")
-
-    def _hear(self, size: int) -> bytes:
+    def _hear(self, size: int, expected: bytes | None = None) -> bytes:
         with suppress(OSError):
             heard = self._socket.recv(size, socket.MSG_WAITALL)
-            if len(heard) == size:
+            if len(heard) == size and expected in (None, heard):
                 return heard
         raise PartnerLost("the other side ended too early")
 
@@ -223,9 +213,14 @@ def _play_series(
     job: DuetJob, mine: int, stage: Stage, partner: TurnPartner, neighbours: Neighbours
 ) -> Result:
     """Measure this process's side: bursts in turn, then series of single queries in turn."""
-    spec = job.sides[mine]
+    spec, runtime = job.sides[mine], RUNTIMES.load(job.sides[mine].runtime)
     early_context.wait()  # before other libraries of CUDA come in, which may start anything
-    import_all(spec.runtime)
+    # Import what is used later too, so that no measurement waits for a file.
+    import numpy.random  # noqa: F401 - numpy itself waits until inputs are drawn
+
+    if runtime.load_library is not None:
+        with suppress(Exception):  # loading the model will meet it, and report it
+            runtime.load_library()
     neighbours.await_group()
     early_context.make_now()
     neighbours.await_load()
@@ -233,11 +228,20 @@ def _play_series(
     first = job.load_order % 2 == 0
     with partner.slot(first=first):
         prepared = _opened(spec)
-    prepared = _alike(prepared, spec, partner)
+    graph = prepared.session.conditions["cuda_graph"].value is True
+    if not partner.swap(float(graph)) and graph:  # then neither side has one
+        prepared.session.close()
+        prepared = _opened(spec.having(cuda_graph="off"))
+        notes = (*prepared.outcome.notes, OTHER_SIDE)
+        prepared = replace(prepared, outcome=prepared.outcome.having(notes=notes))
     neighbours.loads.let_go()
     with ExitStack() as held:
         held.callback(prepared.session.close)
-        clock = held.enter_context(sm_clock(spec)) if job.launch < CLOCKED else _unknown
+        clock = _unknown
+        if job.launch < CLOCKED:
+            held.enter_context(kept_open())
+            gpu = held.enter_context(opened(visible_index(index_of(runtime.device(spec)))))
+            clock = _unknown if gpu is None else gpu.sm_clock_hz
         gc.freeze()  # what is there stays: collecting before each series shall not look through it
         neighbours.turns.wait()  # until all have loaded, and the launch before is over
         stage("warm-up")
@@ -267,42 +271,11 @@ def _play_series(
     return outcome.having(  # what it takes to load was not measured, because others loaded too
         facts=outcome.facts.having(load_s=None, first_s=None),
         conditions={**outcome.conditions, "interleaved": Fact(value=how)},
-        evidence={n: fact for n, fact in outcome.evidence.items() if not n.startswith(METERED)},
     ), times
 
 
-def import_all(runtime: str) -> None:
-    """Import what is used later too, so that no measurement waits for a file."""
-    import numpy.random  # noqa: F401 - numpy itself waits until inputs are drawn
-
-    load_library = RUNTIMES.load(runtime).load_library
-    if load_library is not None:
-        with suppress(Exception):  # loading the model will meet it, and report it
-            load_library()
-
-
-@contextmanager
-def sm_clock(spec: RunSpec) -> Iterator[AskClock]:
-    """Keep NVML open to be asked for the SM clock of a spec's GPU."""
-    with kept_open():
-        index = visible_index(index_of(RUNTIMES.load(spec.runtime).device(spec)))
-        with opened(index) as gpu:
-            yield _unknown if gpu is None else gpu.sm_clock_hz
-
-
-def _unknown() -> None:
-    """Return no clock."""
-
-
-def _alike(prepared: PreparedSession, spec: RunSpec, partner: TurnPartner) -> PreparedSession:
-    """Go without a graph where the other side has none: else the sides are not comparable."""
-    graph = prepared.session.conditions["cuda_graph"].value is True
-    others = bool(partner.swap(float(graph)))
-    if others or not graph:
-        return prepared
-    prepared.session.close()
-    bare = _opened(spec.having(cuda_graph="off"))
-    return replace(bare, outcome=bare.outcome.having(notes=(*bare.outcome.notes, OTHER_SIDE)))
+def _unknown() -> float | None:
+    return None
 
 
 def _burst(prepared: PreparedSession, *, size: int, lead: int) -> Burst:
@@ -317,7 +290,7 @@ def in_turn(
 ) -> tuple[list[tuple[float, float]], list[float | None]]:
     """Do the work in each turn of this side, and sleep in the others; returns the clocks too.
 
-    The clock is asked for before the turn is handed over: it holds a while longer than the work.
+    The clock is read before the turn is handed over: it holds a while longer than the work.
     """
     found: list[tuple[float, float]] = []
     seen_hz: list[float | None] = []
@@ -390,7 +363,7 @@ def _play_both(job: DuetJob, stage: Stage) -> dict[int, Result]:
     if alike:
         alone = _alone_in_blocks(steps, plan, job, None)
     stage("measure")
-    turns = _turns(plan, job)
+    turns = order_of_turns(plan.settle + plan.pairs, seed=job.seed, launch=job.launch)
     spans = run_stretches(steps, stretches(turns), None)
     return {
         side: _result_duet(
@@ -423,14 +396,10 @@ def _play_side(job: DuetJob, mine: int, stage: Stage, partner: TurnPartner) -> R
             alone = blocks if alone is None else alone
         assert alone is not None
         stage("measure")
-        turns = _turns(plan, job)
+        turns = order_of_turns(plan.settle + plan.pairs, seed=job.seed, launch=job.launch)
         spans = run_stretches({mine: prepared.step}, stretches(turns), partner)[mine]
     how = "two processes in lock-step" + ("" if core is None else f" on core {core}")
     return _result_duet(prepared, spans, alone, plan, turns, mine, how=how)
-
-
-def _turns(plan: TurnPlan, job: DuetJob) -> NDArray[np.int64]:
-    return order_of_turns(plan.settle + plan.pairs, seed=job.seed, launch=job.launch)
 
 
 def _alone_in_blocks(
@@ -540,29 +509,23 @@ def _result_duet(
 def on_one_core() -> Iterator[int | None]:
     """Keep this thread on the fastest core it may use, and the process's others off it.
 
-    It is the same core for both processes: where each sits on one of its own, a whole launch
-    compares cores, and the same model against itself differed by 15 to 25 % from launch to launch.
-    A pool's thread that the kernel puts on that core makes a query twice as long, for a while. No
-    session may be opened here, because its threads would inherit the core.
+    It is the same core for both processes: with one each, a launch would compare cores, and the
+    same model against itself differed by 15 to 25 %. No session may be opened here, because its
+    threads would inherit the core.
     """
     allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
     if len(allowed) < 2:
         yield None
         return
     core = fastest_core(allowed)
-    own, *others = sorted(
-        (int(each.name) for each in Path("/proc/self/task").iterdir()),
-        key=lambda each: each != threading.get_native_id(),
-    )
-    _place([own], {core})
-    _place(others, allowed - {core})
+    own = threading.get_native_id()
+    threads = {own, *(int(each.name) for each in Path("/proc/self/task").iterdir())}
+    for thread in threads:
+        with suppress(OSError):  # it may have ended
+            os.sched_setaffinity(thread, {core} if thread == own else allowed - {core})
     try:
         yield core
     finally:
-        _place([own, *others], allowed)
-
-
-def _place(threads: Sequence[int], cores: Set[int]) -> None:
-    for thread in threads:
-        with suppress(OSError):  # it may have ended
-            os.sched_setaffinity(thread, cores)
+        for thread in threads:
+            with suppress(OSError):
+                os.sched_setaffinity(thread, allowed)

@@ -23,7 +23,6 @@ class Runtime(Protocol):
     """The module of a runtime. What has a value here may be left out."""
 
     FORMATS: tuple[ModelFormat, ...]
-    """Formats of models it executes."""
     OPTIONS: Mapping[str, str] = {}
     """What ``--opt key=value`` may set, with a line of help each."""
     TRAVELS: Mapping[str, str] = {}
@@ -35,11 +34,9 @@ class Runtime(Protocol):
     """The kind of engine it alone executes, by the engine's first bytes; empty is any."""
     DEFAULT_PROTOCOL: QueryProtocol = "serve"
     DEFAULT_PROFILE: bool = False
-    """Whether it times layers by default."""
     TIMES_LAYERS: bool = True
-    """Whether it can time layers at all."""
     TAKES_PRECISION: bool = True
-    """Whether it executes a model in the precision asked for; else the file decides."""
+    """Whether it executes a model in the requested precision; else the file decides."""
     TAKES_ARGUMENTS: bool = False
     """Whether arguments after ``--`` are handed on."""
     EXECUTES_ENGINES: bool = False

@@ -13,6 +13,7 @@ import os
 import re
 import shlex
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -43,13 +44,14 @@ from trtbench.host.files import temporary_name
 from trtbench.models.onnx_outline import few_bits, outline_of
 from trtbench.runtimes._loop import SERIAL, bench_session
 from trtbench.runtimes._session import (
+    ENOUGH_S,
+    LEAST,
     WARMUP,
     Row,
     Session,
     TurnSpec,
     profile_from_rows,
     refuse_if_out_of_memory,
-    repeat_profiled,
 )
 
 if TYPE_CHECKING:
@@ -57,7 +59,6 @@ if TYPE_CHECKING:
 
 Provider = str | tuple[str, dict[str, str]]
 TraceEvent = dict[str, Any]
-"""One event of ONNX Runtime's trace: a category, a name, when it began and how long it took."""
 
 FORMATS = ("onnx",)
 CHOSEN_FOR = {"onnx": 1}
@@ -74,11 +75,8 @@ OPTIONS = {
 CPU = "CPUExecutionProvider"
 ON_GPU = ("cuda", "tensorrt", "nvtensorrtrtx")
 """Providers whose tensors live in the memory of an NVIDIA GPU, by their short names."""
-_LEVELS = {
-    "disable": "ORT_DISABLE_ALL",
-    "basic": "ORT_ENABLE_BASIC",
-    "extended": "ORT_ENABLE_EXTENDED",
-    "all": "ORT_ENABLE_ALL",
+_LEVELS = {"disable": "ORT_DISABLE_ALL"} | {
+    level: f"ORT_ENABLE_{level.upper()}" for level in ("basic", "extended", "all")
 }
 _SPINNING = {
     "on": ("session.intra_op.allow_spinning", "1"),
@@ -115,14 +113,13 @@ LARGEST_BYTES = 1 << 30
 LARGEST_MODEL_BYTES = 1 << 28
 """A larger model is not loaded a second time only to look at it."""
 MOST_NAMED = 8
-_TENSORRT_TYPES = {"fp16": "FP16", "int8": "INT8", "bf16": "BF16"}
-"""Types that ONNX Runtime's TensorRT may be allowed beside those of the file."""
+_SHARED_POOL = "set_global_thread_pool_sizes"
+"""What ONNX Runtime from 1.23 on has: a pool for all sessions of a process."""
 _COMPUTES = re.compile(r"Conv|MatMul|Gemm|LSTM|GRU|RNN|Attention|Einsum")
 """Operators that multiply, fused ones too; those between them follow."""
 _PRECISIONS = {"float": "fp32", "float16": "fp16", "bfloat16": "bf16", "double": "fp64"}
 _MODEL_BYTES = re.compile(rb"^[\x08\x0a\x12\x1a\x22\x2a\x32\x3a\x42\x72\xa2]")
 """An ONNX file is a protobuf message: its first byte is the tag of one of ModelProto's fields."""
-_AGAIN = "copy or export the model again"
 _LOAD_FAILURES = (
     (
         r"Could not find an implementation for|is not a registered function/op|No Op registered",
@@ -133,7 +130,7 @@ _LOAD_FAILURES = (
         r"Protobuf parsing failed|INVALID_PROTOBUF|No graph was found|does not have a graph"
         r"|Missing opset",
         "{name} is damaged or cut short",
-        _AGAIN,
+        "copy or export the model again",
     ),
     (
         r"opset|IR version|ir_version",
@@ -171,17 +168,12 @@ def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> TurnSpec:
     """
     if device(spec) != "cpu" or spec.threads == 1 or spec.options.get("spinning") == "off":
         return TurnSpec(spec=spec)
-    pools = {(each.runtime, each.threads, each.options.get("spinning")) for each in together}
-    way = "shared" if len(pools) == 1 and _shares_pool() else "run"
-    spec = spec.having(options={**spec.options, "spinning": way})
-    return TurnSpec(spec=spec, like_alone=way == "shared")
-
-
-def _shares_pool() -> bool:
-    """Whether this ONNX Runtime has a pool for all sessions (from 1.23 on)."""
     import onnxruntime
 
-    return hasattr(onnxruntime, "set_global_thread_pool_sizes")
+    pools = {(each.runtime, each.threads, each.options.get("spinning")) for each in together}
+    way = "shared" if len(pools) == 1 and hasattr(onnxruntime, _SHARED_POOL) else "run"
+    spec = spec.having(options={**spec.options, "spinning": way})
+    return TurnSpec(spec=spec, like_alone=way == "shared")
 
 
 @cache
@@ -200,8 +192,7 @@ def check(spec: RunSpec) -> None:
             refuse_other_choice(key, spec.options[key], choices)
     if spec.protocol not in SERIAL or spec.cuda_graph == "on" or spec.streams != 1:
         raise UsageError(
-            "ONNX Runtime is measured one query at a time "
-            f"(protocol {', '.join(SERIAL)}; one stream, no graph)",
+            "ONNX Runtime is measured one query at a time: one stream, no CUDA graph",
             facts={"protocol": spec.protocol, "streams": spec.streams, "graph": spec.cuda_graph},
             fix="leave --cuda-graph and --streams out"
             if spec.protocol in SERIAL
@@ -215,15 +206,11 @@ def check(spec: RunSpec) -> None:
     if spec.precision is not None:
         raise UsageError(
             "ONNX Runtime runs a file in the types it has",
-            facts={"asked for": f"--precision {spec.precision}"},
             fix=f"trtbench quantize {shlex.quote(spec.model.name)} --precision {spec.precision} "
             "makes a file of it; or leave --precision out",
         )
-    impossible = {
-        "--no-transfers": not spec.transfers and not binds(spec),
-        "--spin-wait": spec.spin_wait,
-    }
-    for flag in (flag for flag, given in impossible.items() if given):
+    if spec.spin_wait or (not spec.transfers and not binds(spec)):
+        flag = "--spin-wait" if spec.spin_wait else "--no-transfers"
         raise UsageError(f"the runtime onnxruntime cannot do {flag}", fix=f"leave {flag} out")
 
 
@@ -233,7 +220,6 @@ def binds(spec: RunSpec) -> bool:
 
 
 def open_session(spec: RunSpec) -> OrtSession:
-    """Load a model with the options of a run."""
     check(spec)
     try:
         import onnxruntime
@@ -253,7 +239,17 @@ def open_session(spec: RunSpec) -> OrtSession:
         if hasattr(onnxruntime, "preload_dlls"):
             with suppress(OSError, RuntimeError):
                 onnxruntime.preload_dlls()
-    asked = _providers(onnxruntime, spec)
+    known = {_short_name(name): name for name in onnxruntime.get_available_providers()}
+    asked: list[Provider] = []
+    for name in _asked_for(spec):
+        if name not in known:
+            raise UnavailableError(
+                f"ONNX Runtime here has no execution provider {name!r}",
+                facts={"available": ", ".join(known)},
+                fix="pip install onnxruntime-gpu" if name in ON_GPU else None,
+            )
+        index = index_of(spec.device) if name in ON_GPU else 0
+        asked.append((known[name], {"device_id": str(index)}) if index else known[name])
     make = partial(onnxruntime.InferenceSession, spec.model.path, providers=asked)
     try:
         session = make(options, enable_fallback=0)
@@ -263,7 +259,18 @@ def open_session(spec: RunSpec) -> OrtSession:
             name = next(name for name in _asked_for(spec) if name in ON_GPU)
             raise _unavailable(onnxruntime, name, first_line(problem)) from None
         raise explain_load_failure(spec.model.path, str(problem)) from None
-    _demand_started(onnxruntime, session, asked)
+    started = [_short_name(name) for name in session.get_providers()]
+    for name in map(_short_name, asked):
+        # A provider that is a plug-in of its own may add to the name it is requested by.
+        if any(each.startswith(name) for each in started):
+            continue
+        # Load the library as ONNX Runtime did, to get the loader's message.
+        folder, reason = Path(str(onnxruntime.__file__)).parent / "capi", "the log may say more"
+        try:
+            ctypes.CDLL(str(folder / f"libonnxruntime_providers_{name}.so"))
+        except OSError as problem:
+            reason = str(problem)
+        raise _unavailable(onnxruntime, name, reason)
     if not binds(spec):
         # Opened again for the profiler, which slows every node down.
         return OrtSession(
@@ -289,7 +296,7 @@ def _session_options(onnxruntime: ModuleType, spec: RunSpec, *, trace: bool) -> 
         options.profile_file_prefix = str(temporary_name())
     if spec.threads:
         options.intra_op_num_threads = spec.threads
-    if given.get("spinning") == "shared" and _shares_pool():
+    if given.get("spinning") == "shared" and hasattr(onnxruntime, _SHARED_POOL):
         _make_shared_pool(spec.threads or 0)
         options.use_per_session_threads = False
     elif "spinning" in given:
@@ -310,7 +317,7 @@ def _short_name(provider: Provider) -> str:
 
 
 def _asked_for(spec: RunSpec) -> list[str]:
-    """List the short names a run asks for, in order of preference.
+    """List the short names of the requested providers, in order of preference.
 
     A device without providers says enough; the two together must agree.
     """
@@ -330,40 +337,6 @@ def _asked_for(spec: RunSpec) -> list[str]:
 
 def _on_gpu(spec: RunSpec) -> bool:
     return any(name in ON_GPU for name in _asked_for(spec))
-
-
-def _providers(onnxruntime: ModuleType, spec: RunSpec) -> list[Provider]:
-    """Return the full names of providers that are installed, with the number of the device."""
-    known = {_short_name(name): name for name in onnxruntime.get_available_providers()}
-    found: list[Provider] = []
-    for name in _asked_for(spec):
-        if name not in known:
-            raise UnavailableError(
-                f"ONNX Runtime here has no execution provider {name!r}",
-                facts={"available": ", ".join(known)},
-                fix="pip install onnxruntime-gpu" if name in ON_GPU else None,
-            )
-        index = index_of(spec.device) if name in ON_GPU else 0
-        found.append((known[name], {"device_id": str(index)}) if index else known[name])
-    return found
-
-
-def _demand_started(
-    onnxruntime: ModuleType, session: InferenceSession, asked: Sequence[Provider]
-) -> None:
-    """Refuse a session that runs without a provider it was asked for."""
-    started = [_short_name(name) for name in session.get_providers()]
-    for name in map(_short_name, asked):
-        # A provider that is a plug-in of its own may add to the name it is asked for by.
-        if any(each.startswith(name) for each in started):
-            continue
-        # Load the library as ONNX Runtime did, to get the loader's message.
-        folder = Path(str(onnxruntime.__file__)).parent / "capi"
-        try:
-            ctypes.CDLL(str(folder / f"libonnxruntime_providers_{name}.so"))
-        except OSError as problem:
-            raise _unavailable(onnxruntime, name, str(problem)) from None
-        raise _unavailable(onnxruntime, name, "its libraries load; the log may say more")
 
 
 def _unavailable(onnxruntime: ModuleType, provider: str, reason: str) -> UnavailableError:
@@ -401,8 +374,8 @@ def computing(
         settings = environment if isinstance(asked[0], str) else {}
         allowed = {  # a switch as ONNX Runtime reads it: a whole number that is not 0
             each
-            for each, word in _TENSORRT_TYPES.items()
-            if settings.get(f"ORT_TENSORRT_{word}_ENABLE", "").strip().lstrip("+-0")
+            for each in ("fp16", "int8", "bf16")
+            if settings.get(f"ORT_TENSORRT_{each.upper()}_ENABLE", "").strip().lstrip("+-0")
         }
         if allowed:
             return {"precision": Fact(value=name_of(held | allowed), source="implied")}
@@ -476,8 +449,11 @@ class OrtSession(Session):
         """Time every node in a second session, where the profiler is on."""
         if self._profiling is None:
             return super().profile_layers()
-        session = self._profiling()
-        repeat_profiled(partial(session.run, self._names, self._feed), most=MOST_TRACED)
+        session, until = self._profiling(), time.monotonic() + ENOUGH_S
+        for number in range(1, WARMUP + MOST_TRACED + 1):
+            session.run(self._names, self._feed)
+            if number >= WARMUP + LEAST and time.monotonic() >= until:
+                break
         return profile_from_rows(rows_of_runs(end_trace(session))[WARMUP:]), None
 
 
@@ -550,8 +526,8 @@ class BoundSession(OrtSession):
 
     def fetch(self) -> dict[str, NDArray[np.generic]]:
         self._bound_step(transfers=True)()
-        names = [tensor.name for tensor in self.outputs]
-        return dict(zip(names, self._binding.copy_outputs_to_cpu(), strict=True))
+        values = self._binding.copy_outputs_to_cpu()
+        return {tensor.name: each for tensor, each in zip(self.outputs, values, strict=True)}
 
 
 def _tensor(value: NodeArg) -> TensorSpec:
@@ -622,7 +598,6 @@ def types_of_trace(events: Iterable[TraceEvent], held: frozenset[str]) -> frozen
 
 
 def nodes_and_providers(events: Iterable[TraceEvent]) -> dict[str, str]:
-    """Return which provider ran each node, from the trace of one run."""
     return {
         event["name"].removesuffix(KERNEL): event["args"]["provider"]
         for event in events
@@ -640,14 +615,14 @@ def explain_load_failure(path: str, reason: str) -> InputError:
     text = head.decode("utf-8", "ignore")
     printable = all(c.isprintable() or c.isspace() for c in text)
     if not _MODEL_BYTES.match(head) or (len(text.encode()) >= len(head) - 3 and printable):
-        pointer = head.startswith(b"version https://git-lfs.")
         return InputError(
             f"{Path(path).name} is not an ONNX file",
             facts={"file": path, "it begins": repr(head[:24])[2:-1]},
-            fix="git lfs pull" if pointer else _AGAIN,
+            fix="git lfs pull"
+            if head.startswith(b"version https://git-lfs.")
+            else "copy or export the model again",
         )
     message, fix = next(what for words, *what in _LOAD_FAILURES if re.search(words, reason))
-    first = reason.strip().splitlines()[0] if reason.strip() else "no reason given"
-    return InputError(
-        message.format(name=Path(path).name), facts={"file": path, "reason": first}, fix=fix
-    )
+    first = reason.strip().partition("\n")[0] or "no reason given"
+    message = message.format(name=Path(path).name)
+    return InputError(message, facts={"file": path, "reason": first}, fix=fix)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import util
@@ -85,8 +85,7 @@ OPTIONS = {
 }
 TRAVELS = {"weights": "file", "factory": "code"}
 
-MARK = "trtbench:"
-WHOLE = f"{MARK}query"
+MARK, WHOLE = "trtbench:", "trtbench:query"
 _COMPILE = ("default", "reduce-overhead", "max-autotune")
 MODES_WITH_GRAPHS = _COMPILE[1:]
 """Modes of torch.compile that launch CUDA graphs of their own."""
@@ -114,12 +113,11 @@ def fix() -> str | None:
 
 
 def device(spec: RunSpec) -> str:
-    """Name a GPU unless the CPU is asked for; a missing GPU is reported when it is opened."""
+    """Name a GPU unless the CPU is requested; a missing GPU is reported when it is opened."""
     return spec.device or "cuda:0"
 
 
 def load_library() -> None:
-    """Import PyTorch."""
     import_torch()
 
 
@@ -151,7 +149,6 @@ def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> TurnSpec:
 
 
 def check(spec: RunSpec) -> None:
-    """Refuse what PyTorch cannot do."""
     refuse_unknown_options("runtime torch", spec.options, OPTIONS)
     if spec.precision not in (None, "fp32", "tf32", *_AUTOCAST):
         raise UsageError(
@@ -173,9 +170,7 @@ def check(spec: RunSpec) -> None:
                 else "leave --cuda-graph and --no-transfers out",
             )
         if spec.spin_wait:
-            raise UsageError(
-                "--spin-wait waits for a GPU, and the CPU has none", fix="leave it out"
-            )
+            raise UsageError("--spin-wait waits for a GPU", fix="leave it out")
         if spec.precision == "tf32" or spec.options.get("tf32") == "on":
             raise UsageError("TF32 is a type of the GPU", fix="leave it out, or --precision bf16")
     check_protocol(spec)
@@ -183,8 +178,6 @@ def check(spec: RunSpec) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class TorchSettings:
-    """How a module is executed."""
-
     compile: str | None
     half: bool
     autocast: str | None
@@ -224,16 +217,12 @@ def _switch(spec: RunSpec, key: str, *, default: bool = False) -> bool:
 def _number(options: Mapping[str, str], key: str, default: int, *, least: int = 0) -> int:
     value = options.get(key, str(default))
     if not value.isdecimal() or int(value) < least:
-        from_here = f" from {least} on" if least else ""
-        raise UsageError(
-            f"--opt {key} is a whole number{from_here}, not {value!r}",
-            fix=f"--opt {key}={max(least, default)}",
-        )
+        message = f"--opt {key} is a whole number from {least} on, not {value!r}"
+        raise UsageError(message, fix=f"--opt {key}={max(least, default)}")
     return int(value)
 
 
 def open_session(spec: RunSpec) -> CpuSession | CudaSession:
-    """Load a model with the options of a run."""
     settings = TorchSettings.of(spec)
     waiting = spec.options.get("waiting")
     if waiting is not None:
@@ -241,19 +230,16 @@ def open_session(spec: RunSpec) -> CpuSession | CudaSession:
         os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
     torch, wanted = import_torch(), device(spec)
     if wanted != "cpu":
-        number = index_of(wanted)
-        if not torch.cuda.is_available():
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if index_of(wanted) >= count:
             raise UnavailableError(
-                "PyTorch sees no CUDA device here",
-                facts={"torch": torch.__version__, "built for CUDA": torch.version.cuda or "no"},
-                fix="--device cpu",
-            )
-        count = torch.cuda.device_count()
-        if number >= count:
-            raise UnavailableError(
-                f"there is no device {wanted}",
-                facts={"devices": ", ".join(f"cuda:{index}" for index in range(count))},
-                fix="--device cuda:0",
+                f"PyTorch sees no device {wanted} here",
+                facts={
+                    "devices": ", ".join(f"cuda:{index}" for index in range(count)) or "none",
+                    "torch": torch.__version__,
+                    "built for CUDA": torch.version.cuda or "no",
+                },
+                fix="--device cuda:0" if count else "--device cpu",
             )
     torch.manual_seed(_number(spec.options, "seed", 0))
     loaded = load_model(
@@ -304,36 +290,34 @@ def inputs_of(loaded: LoadedModel, spec: RunSpec) -> tuple[TensorSpec, ...]:
             raise UsageError("the shapes of the model's inputs are not known", fix=names)
     half = _switch(spec, "half")
     dtypes = [word for word in spec.options.get("dtypes", "").split(",") if word]
-    found = []
     for index, tensor in enumerate(tensors):
         dtype = dtypes[min(index, len(dtypes) - 1)] if dtypes else tensor.dtype
-        found.append(tensor.having(dtype="float16" if half and dtype == "float32" else dtype))
-    return tuple(found)
+        tensors[index] = tensor.having(dtype="float16" if half and dtype == "float32" else dtype)
+    return tuple(tensors)
 
 
 def _image(tensor: TensorSpec, spec: RunSpec, loaded: LoadedModel) -> TensorSpec:
-    """Settle the shape of an image: as asked, else as the model was trained with."""
-    own = tensor.shape if len(tensor.shape) == 4 else ()
-    if tensor.shape and not own:
+    """Settle the shape of an image: as requested, else as the model was trained with."""
+    own = tensor.shape or ("batch", 3, None, None)
+    if len(own) != 4:
         raise UsageError(
             f"the input {tensor.name!r} is no image: imgsz and channels say nothing about it",
             facts={"shape": text_from_shape(tensor.shape)},
             fix=f"--shape {tensor.name}:...",
         )
-    if "imgsz" not in spec.options and not own:
-        raise UsageError("channels alone make no image", fix="--opt imgsz=224")
-    channels = own[1] if own else 3
+    front, channels, *sides = own
     if "channels" in spec.options:
         channels = _number(spec.options, "channels", 3, least=1)
-    sides = own[2:]
     if "imgsz" in spec.options:
-        sides = (_number(spec.options, "imgsz", 0, least=1),) * 2
-    shape = (own[0] if own else "batch", channels, *sides)
-    differs = (isinstance(a, int) and a != b for a, b in zip(own, shape, strict=False))
+        sides = [_number(spec.options, "imgsz", 0, least=1)] * 2
+    elif None in sides:
+        raise UsageError("channels alone make no image", fix="--opt imgsz=224")
+    shape = (front, channels, *sides)
+    differs = (isinstance(a, int) and a != b for a, b in zip(tensor.shape, shape, strict=False))
     if not loaded.suggested and any(differs):
         raise UsageError(
             f"the model takes images of {'x'.join(map(str, own[1:]))} and no others",
-            facts={"asked for": text_from_shape(shape[1:])},
+            facts={"requested": text_from_shape(shape[1:])},
             fix="leave --opt imgsz and --opt channels out",
         )
     return tensor.having(shape=shape)
@@ -373,13 +357,16 @@ class TorchSession(Session):
         self.index_limits = rows_of_tables(loaded.module, free)
         self.outputs: tuple[TensorSpec, ...] = ()
         self.notes = loaded.notes
-        self.evidence: dict[str, Scalar] = _structure(loaded.module)
-        self.conditions = self._conditions(loaded)
-
-    def _conditions(self, loaded: LoadedModel) -> dict[str, Fact]:
-        settings, spec = self._settings, self._spec
+        self.evidence: dict[str, Scalar] = {}
+        with suppress(AttributeError, RuntimeError):  # some kinds say nothing about their parts
+            held = [*loaded.module.parameters(), *loaded.module.buffers()]
+            self.evidence = {
+                "parameters": sum(int(each.numel()) for each in loaded.module.parameters()),
+                "parameter_bytes": int(sum(each.numel() * each.element_size() for each in held)),
+                "modules": sum(not list(each.children()) for each in loaded.module.modules()),
+            }
         # Types a model computes in by itself: of its weights, else of its inputs.
-        own = precisions_of(types_of_weights(loaded.module) or {each.dtype for each in self.inputs})
+        own = precisions_of(types_of_weights(loaded.module) or {each.dtype for each in inputs})
         precision = name_of(own) if own else None
         if settings.half:
             precision = "half"
@@ -408,22 +395,21 @@ class TorchSession(Session):
                 "cudnn_benchmark": settings.cudnn_benchmark,
                 "device": self._torch.cuda.get_device_name(self._device),
             }
-        facts = {key: Fact(value=value) for key, value in found.items()}
+        self.conditions = {key: Fact(value=value) for key, value in found.items()}
         if self._device.type == "cuda" and settings.compile in MODES_WITH_GRAPHS:
-            facts["cuda_graph"] = Fact(value=True, source="implied")
-        return facts
+            self.conditions["cuda_graph"] = Fact(value=True, source="implied")
 
     def _full_precision(self) -> str:
         return "tf32" if self._settings.tf32 else "fp32"
 
-    def _call(self) -> object:
-        return self._module(*self._tensors)
-
     def _forward(self) -> Callable[[], object]:
+        def call() -> object:
+            return self._module(*self._tensors)
+
         if self._settings.autocast is None:
-            return self._call
+            return call
         dtype = getattr(self._torch, self._settings.autocast)
-        kind, autocast, call = self._device.type, self._torch.autocast, self._call
+        kind, autocast = self._device.type, self._torch.autocast
 
         def forward() -> object:
             with autocast(kind, dtype=dtype):
@@ -435,12 +421,11 @@ class TorchSession(Session):
         return [leaf for leaf in flattened(result) if isinstance(leaf, self._torch.Tensor)]
 
     def _first_outputs(self, result: object) -> list[Tensor]:
-        """Name the tensors of a result, however deep they lie, and count graph breaks."""
+        """Name the tensors of a result, at any depth, and count graph breaks."""
         tensors = self._tensors_of(result)
         if not tensors:
-            raise InputError(
-                "the model gives no tensors", fix="wrap it in a module that returns tensors"
-            )
+            fix = "wrap it in a module that returns tensors"
+            raise InputError("the model returns no tensors", fix=fix)
         self.outputs = tuple(
             TensorSpec(name=f"output{index}", dtype=_dtype(tensor), shape=tuple(tensor.shape))
             for index, tensor in enumerate(tensors)
@@ -464,14 +449,42 @@ class TorchSession(Session):
         return tensor
 
     def look(self) -> None:
-        """Name the types that a query was seen to compute in: a model may cast by itself.
+        """Name the types that operators of a query multiply in: a model may cast by itself.
 
         What is compiled cannot be looked into.
         """
-        seen = types_seen(self._torch, self._forward()) if self._settings.compile is None else None
+        if self._settings.compile is not None:
+            return
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        seen: set[str] = set()
+        tensors_of = self._tensors_of
+
+        class Look(TorchDispatchMode):  # type: ignore[misc]
+            """Is called with every operator, after autocast has had its way."""
+
+            def __torch_dispatch__(
+                self,
+                func: OpOverload,
+                types: object,
+                args: tuple[object, ...] = (),
+                kwargs: dict[str, object] | None = None,
+            ) -> object:
+                name = func._schema.name
+                if packed := _PACKED.search(name):
+                    seen.add(f"int{packed[1] or 8}")
+                elif _COMPUTES.search(name):
+                    seen.update(precisions_of(map(_dtype, tensors_of(args))))
+                return func(*args, **(kwargs or {}))
+
+        try:
+            with Look():
+                self._forward()()
+        except Exception:  # some modules and operators cannot be looked into: their weights are
+            return
         if not seen:
             return
-        ran, half = name_of(seen), "half" if self._settings.half else "fp16"
+        ran, half = name_of(frozenset(seen)), "half" if self._settings.half else "fp16"
         named = {"fp16": half, "fp32": self._full_precision()}
         self.conditions["precision"] = Fact(value=named.get(ran, ran))
 
@@ -549,23 +562,7 @@ def _start(event: FunctionEvent) -> float:
     return float(event.time_range.start)
 
 
-def _structure(module: Module) -> dict[str, Scalar]:
-    """Count what a module is made of; some kinds say nothing about their parts."""
-    try:
-        parameters, buffers = list(module.parameters()), list(module.buffers())
-        leaves = sum(not list(each.children()) for each in module.modules())
-    except (AttributeError, RuntimeError):
-        return {}
-    held = sum(each.numel() * each.element_size() for each in (*parameters, *buffers))
-    return {
-        "parameters": sum(int(each.numel()) for each in parameters),
-        "parameter_bytes": int(held),
-        "modules": leaves,
-    }
-
-
 def flattened(result: object) -> list[Tensor]:
-    """List the leaves of nested lists, tuples and dicts, in order."""
     if isinstance(result, dict):
         result = list(result.values())
     if isinstance(result, (list, tuple)):
@@ -578,7 +575,6 @@ def _dtype(tensor: Tensor) -> str:
 
 
 def as_numpy(tensor: Tensor) -> NDArray[np.generic]:
-    """Convert a tensor to what numpy can hold: bfloat16 becomes float32."""
     tensor = tensor.detach().cpu()
     return np.array((tensor.float() if _dtype(tensor) == "bfloat16" else tensor).numpy())
 
@@ -586,38 +582,6 @@ def as_numpy(tensor: Tensor) -> NDArray[np.generic]:
 def precisions_of(types: Iterable[str]) -> frozenset[str]:
     """Name PyTorch's types as precisions; integers and booleans are none."""
     return frozenset(_PRECISIONS[each] for each in types if each in _PRECISIONS)
-
-
-def types_seen(torch: ModuleType, call: Callable[[], object]) -> frozenset[str]:
-    """Run a query and name the precisions that operators multiply in; empty where none is seen."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    seen: set[str] = set()
-
-    class Look(TorchDispatchMode):  # type: ignore[misc]
-        """Is called with every operator, after autocast has had its way."""
-
-        def __torch_dispatch__(
-            self,
-            func: OpOverload,
-            types: object,
-            args: tuple[object, ...] = (),
-            kwargs: dict[str, object] | None = None,
-        ) -> object:
-            name = func._schema.name
-            if packed := _PACKED.search(name):
-                seen.add(f"int{packed[1] or 8}")
-            elif _COMPUTES.search(name):
-                tensors = [each for each in flattened(args) if isinstance(each, torch.Tensor)]
-                seen.update(precisions_of(map(_dtype, tensors)))
-            return func(*args, **(kwargs or {}))
-
-    try:
-        with Look():
-            call()
-    except Exception:  # some modules and operators cannot be looked into: their weights are
-        return frozenset()
-    return frozenset(seen)
 
 
 def types_of_weights(module: Module) -> set[str]:
@@ -639,8 +603,6 @@ def types_of_weights(module: Module) -> set[str]:
 
 
 class CpuSession(TorchSession):
-    """A module on the CPU."""
-
     def bind(self, arrays: Arrays) -> None:
         self._tensors = [self._from_numpy(arrays[tensor.name]) for tensor in self.inputs]
 
@@ -664,7 +626,6 @@ class CudaSession(TorchSession):
         self._hosts: list[Tensor] = []
         self._results: list[Tensor] = []
         self._targets: list[Tensor] = []
-        self._graph: CUDAGraph | None = None
         self._lane: Lane | None = None
         self._events: Any = _Events(self._torch, spin=self._spec.spin_wait)
         self.spans: Spans | None = None
@@ -748,36 +709,34 @@ class CudaSession(TorchSession):
         return enqueue
 
     def _captured(self) -> Callable[[], object]:
-        """Capture a call in a graph; its outputs stay where the graph writes them."""
+        """Capture a call in a graph, or go on without one and a note.
+
+        Where a graph was demanded, that is an error. Outputs stay where the graph writes them.
+        """
         torch, forward = self._torch, self._forward()
         graph = torch.cuda.CUDAGraph()
+        facts: dict[str, str] = {}
         try:
             for _ in range(GRAPH_WARMUP):
                 forward()
             torch.cuda.synchronize()
             with torch.cuda.graph(graph, stream=self._stream):
                 result = forward()
-        except RuntimeError as problem:
-            return self._uncaptured(
-                "the work cannot be captured in a CUDA graph", first_line(problem)
-            )
-        self._results = self._tensors_of(result)
-        if self._replay_differs(graph, forward):
+        except RuntimeError as refusal:
+            problem = "the work cannot be captured in a CUDA graph"
+            facts = {"reason": first_line(refusal)}
+        else:
+            self._results = self._tensors_of(result)
+            if not self._replay_differs(graph, forward):
+                self.conditions["cuda_graph"] = Fact(value=True)
+                return graph.replay  # type: ignore[no-any-return]
             self.evidence["graph_outputs_differ"] = True
-            return self._uncaptured("the CUDA graph gives other results than the model itself")
-        self._graph = graph
-        self.conditions["cuda_graph"] = Fact(value=True)
-        return graph.replay  # type: ignore[no-any-return]
-
-    def _uncaptured(self, message: str, reason: str | None = None) -> Callable[[], object]:
-        """Go on without a graph, with a note; where one was demanded, that is an error."""
+            problem = "the CUDA graph gives other results than the model itself"
         if self._spec.cuda_graph == "on":
-            raise InputError(
-                message,
-                facts={"reason": reason} if reason else {},
-                fix="--cuda-graph auto, which measures without one",
-            ) from None
-        self.notes = (*self.notes, f"measured without a CUDA graph: {reason or message}")
+            fix = "--cuda-graph auto, which measures without one"
+            raise InputError(problem, facts=facts, fix=fix)
+        note = f"measured without a CUDA graph: {facts.get('reason', problem)}"
+        self.notes = (*self.notes, note)
         self.conditions["cuda_graph_fell_back"] = Fact(value=True)
         return self._eager()
 

@@ -20,7 +20,6 @@ from trtbench.core.spec import ModelRef, Protocol, RunSpec, ShapeProfile, Tensor
 from trtbench.core.units import text_from_shape
 from trtbench.host.process import (
     INSTALL,
-    Exit,
     ended_how,
     help_text,
     run_logged,
@@ -39,7 +38,6 @@ from trtbench.trtexec.conditions import (
     last_run,
     profile_metadata_from_log,
     reported_from_log,
-    tensors_from_log,
     warnings_from_log,
 )
 from trtbench.trtexec.exports import graph_from_json, profile_from_json
@@ -56,7 +54,6 @@ TAKES_ARGUMENTS = True
 DEFAULT_PROTOCOL: Protocol = "pipeline"
 """What trtexec does by default; it cannot do ``serve``."""
 DEFAULT_PROFILE = True
-"""Layers are timed too, in a pass of their own."""
 
 OPTIONS = {
     "binary": "path of trtexec (default: on PATH, or where NVIDIA's packages put it)",
@@ -99,32 +96,61 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
     binary = trtexec_binary(spec.options.get("binary"))
     abilities = abilities_from_help(help_text(binary), where=f"{binary} --help")
     command = _command(spec, binary, abilities, folder)
-    end = run_logged(command, log=folder / LOG, on_text=TrtexecProgress(spec, stage))
+    warmup_s = spec.warmup.floor.seconds or 0.0
+    reached, started, rest = "load", 0.0, ""
+
+    def watch(text: str) -> None:
+        """Name the stages by the log, and by time where that is silent."""
+        nonlocal reached, started, rest
+        rest = rest[-200:] + text
+        if reached == "load" and "Starting inference" in rest:
+            reached, started = "warm-up", time.monotonic()
+            stage(reached)
+        if reached == "warm-up" and (
+            time.monotonic() - started >= warmup_s or "Timing trace has" in rest
+        ):
+            reached = "measure"
+            stage(reached)
+        if reached == "measure" and spec.profile and "Explanations of the performance" in rest:
+            reached = "profile"
+            stage(reached)
+
+    end = run_logged(command, log=folder / LOG, on_text=watch)
     data = (folder / LOG).read_bytes()
     run = last_run(data, where=LOG)
-    _demand_success(end, data, run, spec, folder)
+    result = run.outcome if run is not None else None
+    files = ["times.json", *(["profile.json"] if spec.profile else [])]
+    missing = [name for name in files if not _has_content(folder / name)]
+    problem = None
+    if end.status != 0:
+        problem = ended_how(end) + (" although its log says PASSED" if result == "passed" else "")
+    elif result == "failed":
+        problem = "ended with status 0, but its log says FAILED"
+    elif missing:
+        problem = f"ended with status 0 and did not write {' and '.join(missing)}"
+    if problem is not None:
+        raise failure(f"trtexec {problem}", data=data, status=status_of(end))
     try:  # a damaged file is trtexec's failure, not the user's
         with open(folder / "times.json", "rb") as file:
-            warmup_ms = (spec.warmup.floor.seconds or 0.0) * 1e3
-            found = read_times(file, where="times.json", warmup_ms=warmup_ms)
+            found = read_times(file, where="times.json", warmup_ms=warmup_s * 1e3)
             times = times_from_file(found)
         if spec.profile:
             profile_from_json((folder / "profile.json").read_bytes(), where="profile.json")
         if _has_content(folder / "graph.json"):
             graph_from_json((folder / "graph.json").read_bytes(), where="graph.json")
-    except ParseError as problem:
+    except ParseError as damage:
         raise failure(
-            f"trtexec wrote a file that cannot be read: {problem.message}",
+            f"trtexec wrote a file that cannot be read: {damage.message}",
             data=data,
             status=status_of(end),
-            facts=dict(problem.facts),
+            facts=dict(damage.facts),
         ) from None
     if run is not None:
         profiled = json_from_value(profile_metadata_from_log(run))
         (folder / "profile.metadata.json").write_bytes(profiled)
-    if run is not None and spec.model.format == "onnx":
-        built = json_from_value(build_metadata_from_log(run))
-        (folder / "build.metadata.json").write_bytes(built)
+        if spec.model.format == "onnx":
+            built = json_from_value(build_metadata_from_log(run))
+            (folder / "build.metadata.json").write_bytes(built)
     for name in ("build.metadata.json", "build.log"):
         beside = Path(f"{spec.model.path}.{name}")
         if spec.model.format == "engine" and beside.is_file():
@@ -136,38 +162,9 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
     return outcome, times
 
 
-class TrtexecProgress:
-    """Names the stages of a trtexec that runs: by its log, and by time where that is silent."""
-
-    def __init__(self, spec: RunSpec, stage: Stage) -> None:
-        self._stage, self._profiles = stage, spec.profile
-        self._warmup_s = spec.warmup.floor.seconds or 0.0
-        self._reached = "load"
-        self._started = 0.0
-        self._rest = ""
-
-    def __call__(self, text: str) -> None:
-        self._rest = self._rest[-200:] + text
-        if self._reached == "load" and "Starting inference" in self._rest:
-            self._started = time.monotonic()
-            self._enter("warm-up")
-        if self._reached == "warm-up" and (
-            time.monotonic() - self._started >= self._warmup_s or "Timing trace has" in self._rest
-        ):
-            self._enter("measure")
-        summarised = "Explanations of the performance" in self._rest
-        if self._reached == "measure" and summarised and self._profiles:
-            self._enter("profile")
-
-    def _enter(self, stage: str) -> None:
-        self._reached = stage
-        self._stage(stage)
-
-
 def _command(
     spec: RunSpec, binary: str, abilities: TrtexecAbilities, folder: Path | str
 ) -> list[str]:
-    """Write the command line; a batch is written as shapes."""
     given, found = spec.options.get("version"), abilities.version
     if given and found and not f"{found}.".startswith(f"{given}."):
         raise UsageError(
@@ -180,19 +177,9 @@ def _command(
             facts={"trtexec": f"TensorRT {found}"},
             fix="leave the separate profile run on, or --no-profile",
         )
-    kept = {key: value for key, value in spec.options.items() if key != "version"}
-    passed_on = spec.having(options=kept, shapes=_shapes(spec))
-    return bench_command(passed_on, binary=binary, abilities=abilities, folder=folder)
-
-
-def _shapes(spec: RunSpec) -> dict[str, tuple[int, ...]]:
-    """Settle the shapes of an ONNX file, or of a batch, where the inputs are known.
-
-    trtexec would run every dynamic dimension with 1. Shapes that an engine was not built for are
-    refused before trtexec is started.
-    """
-    asked = spec.batch is not None or spec.model.format == "onnx"
-    tensors = inputs_of(spec.model, spec.profile_index) if asked else ()
+    # Settle the shapes of an ONNX file, or of a batch: trtexec would run open dimensions with 1.
+    by_batch = spec.batch is not None or spec.model.format == "onnx"
+    tensors = inputs_of(spec.model, spec.profile_index) if by_batch else ()
     settled = shapes_of_batch(tensors, spec) if tensors else {}
     spans = spans_of(spec.model, spec.profile_index)
     if spec.batch is not None:  # a batch that is fixed leaves the other dimensions open
@@ -208,7 +195,9 @@ def _shapes(spec: RunSpec) -> dict[str, tuple[int, ...]]:
                 facts={"least": text_from_shape(span.min), "most": text_from_shape(span.max)},
                 fix="build it with --shape-min and --shape-max around that shape",
             )
-    return shapes
+    kept = {key: value for key, value in spec.options.items() if key != "version"}
+    passed_on = spec.having(options=kept, shapes=shapes)
+    return bench_command(passed_on, binary=binary, abilities=abilities, folder=folder)
 
 
 def spans_of(model: ModelRef, profile: int = 0) -> dict[str, ShapeProfile]:
@@ -221,10 +210,7 @@ def spans_of(model: ModelRef, profile: int = 0) -> dict[str, ShapeProfile]:
 
 
 def inputs_of(model: ModelRef, profile: int = 0) -> tuple[TensorSpec, ...]:
-    """Return the inputs of a model without loading it; empty where they are not known.
-
-    Those of an engine are known by the profile it was built for, where a record lies beside it.
-    """
+    """Return the inputs of a model, an engine's by its record; empty where they are not known."""
     if model.format == "onnx":
         with suppress(InputError):  # trtexec says what is wrong with it
             return outline_of(Path(model.path)).inputs
@@ -237,28 +223,6 @@ def inputs_of(model: ModelRef, profile: int = 0) -> tuple[TensorSpec, ...]:
         for name, span in spans_of(model, profile).items()
         if span.opt
     )
-
-
-def _demand_success(
-    end: Exit, data: bytes, run: LogRun | None, spec: RunSpec, folder: Path
-) -> None:
-    """Refuse a run that did not leave what it was started for."""
-    result = run.outcome if run is not None else None
-    missing = [
-        name
-        for name, wanted in (("times.json", True), ("profile.json", spec.profile))
-        if wanted and not _has_content(folder / name)
-    ]
-    if end.status != 0:
-        although = " although its log says PASSED" if result == "passed" else ""
-        message = f"trtexec {ended_how(end)}{although}"
-    elif result == "failed":
-        message = "trtexec ended with status 0, but its log says FAILED"
-    elif missing:
-        message = f"trtexec ended with status 0 and did not write {' and '.join(missing)}"
-    else:
-        return
-    raise failure(message, data=data, status=status_of(end))
 
 
 def _has_content(path: Path) -> bool:
@@ -280,13 +244,12 @@ def _outcome(
     if spec.profile and not _has_content(folder / "graph.json"):
         notes.append("trtexec wrote no layer information")
     if run is None:
-        notes.append("the log of trtexec could not be understood: conditions are those asked for")
+        notes.append("the log of trtexec could not be understood: conditions are those requested")
         return BenchOutcome(facts=LaunchFacts(), reported=reported, notes=tuple(notes))
     warnings = [each.meaning for each in run.messages if each.level == "W" and each.meaning]
     notes += [f"trtexec warns: {meaning}" for meaning in warnings]
     loaded = [t for t in (run.facts.load_s, run.facts.deserialize_s) if t is not None]
     version = run.version or abilities.version
-    inputs = tensors_from_log(run, outputs=False)
     return BenchOutcome(
         facts=LaunchFacts(
             load_s=sum(loaded) if loaded else None,
@@ -294,14 +257,11 @@ def _outcome(
             warmup_iterations=run.warmup_queries,
             wall_s=run.summary.wall_s if run.summary else run.trace_s,
         ),
-        inputs=inputs,
-        outputs=tensors_from_log(run, outputs=True),
+        inputs=run.inputs,
+        outputs=run.outputs,
         conditions=conditions_from_log(run),
         versions={"tensorrt": version} if version else {},
         notes=tuple(dict.fromkeys(notes)),
         reported={**reported_from_log(run), **reported},
-        evidence={
-            **warnings_from_log(run),
-            **items_counted(declared, inputs, batch=spec.batch),
-        },
+        evidence=warnings_from_log(run) | items_counted(declared, run.inputs, batch=spec.batch),
     )

@@ -80,7 +80,6 @@ _UNLISTED = re.compile(
 _NO_SAMPLES = b"PK\5\6" + bytes(18)
 """An archive without members, as numpy writes it in twenty times the time."""
 DAMAGED = "damaged"
-"""The kind of an entry whose directory cannot be read: by this version, or at all."""
 
 
 class DamagedIndexError(StoreError):

@@ -1,7 +1,4 @@
-"""The index over run directories: tables and queries, through SQLAlchemy Core.
-
-An index is opened whatever state it is in: damaged, missing, or read-only.
-"""
+"""The index over run directories: tables and queries, through SQLAlchemy Core."""
 
 from __future__ import annotations
 
@@ -136,11 +133,24 @@ class Index:
         self._engine = engine_from_url(url)
         if url.startswith("sqlite"):
             self._demand_plain()
-        self._prepare()
-
-    def put(self, entry: Entry) -> None:
-        """Add an entry, or replace the one with its id."""
-        self.put_all([entry])
+        # One that has its tables needs no lock, and can be read-only.
+        with self._transaction(write=False) as connection:
+            version = _version(connection)
+        if version > SCHEMA:
+            raise StoreError(
+                "the store was written by a newer trtbench",
+                facts={"store": mask(self.url), "its version": version, "known here": SCHEMA},
+                fix="pip install --upgrade trtbench",
+            )
+        if version == SCHEMA:
+            return
+        with self._transaction(write=True) as connection:
+            lock_name(connection, "migration")
+            if (version := _version(connection)) == 0:  # else another process was quicker
+                _TABLES.create_all(connection)
+                connection.execute(_VERSION.insert().values(version=SCHEMA))
+            elif version < SCHEMA:
+                raise sqlite3.DatabaseError("the index is malformed: of an earlier version")
 
     def put_all(self, entries: Iterable[Entry]) -> None:
         """Add or replace entries, all or none; new ones count as made in this order."""
@@ -243,26 +253,6 @@ class Index:
         with self._transaction(write=False) as connection:
             return _entries(connection, query)
 
-    def _prepare(self) -> None:
-        """Make the tables of a new index; one that has them needs no lock, and can be read-only."""
-        with self._transaction(write=False) as connection:
-            version = _version(connection)
-        if version > SCHEMA:
-            raise StoreError(
-                "the store was written by a newer trtbench",
-                facts={"store": mask(self.url), "its version": version, "known here": SCHEMA},
-                fix="pip install --upgrade trtbench",
-            )
-        if version == SCHEMA:
-            return
-        with self._transaction(write=True) as connection:
-            lock_name(connection, "migration")
-            if (version := _version(connection)) == 0:  # else another process was quicker
-                _TABLES.create_all(connection)
-                connection.execute(_VERSION.insert().values(version=SCHEMA))
-            elif version < SCHEMA:
-                raise sqlite3.DatabaseError("the index is malformed: of an earlier version")
-
     @contextlib.contextmanager
     def _transaction(self, *, write: bool) -> Iterator[Connection]:
         """A transaction whose database errors are ours; without an error it is committed."""
@@ -288,10 +278,7 @@ class Index:
 
 
 def lock_name(connection: Connection, name: str) -> None:
-    """Keep others who ask for this name waiting until the transaction ends.
-
-    A transaction that writes to SQLite excludes all others anyway.
-    """
+    """Keep others who lock this name waiting until the transaction ends; SQLite does so anyway."""
     if connection.dialect.name == "postgresql":
         key = zlib.crc32(name.encode()) - 2**31  # the database wants signed 32 bits
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCKS - 2**31, key)))
@@ -315,14 +302,11 @@ def _numbers(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
 def _put(connection: Connection, entries: Sequence[Entry], numbers: Mapping[str, int]) -> None:
     """Write entries; their rows are locked before their tags are touched."""
     kept = [column.name for column in RUNS.columns if column.name not in _OWN]
-    rows = [
-        {
-            **{name: _value(getattr(entry, name)) for name in kept},
-            _INSTANT.name: instant_from_text(entry.created),
-            _NUMBER.name: numbers[entry.id],
-        }
-        for entry in entries
-    ]
+    rows = []
+    for entry in entries:
+        row: dict[str, object] = {name: _value(getattr(entry, name)) for name in kept}
+        own = {"instant_s": instant_from_text(entry.created), "number": numbers[entry.id]}
+        rows.append({**row, **own})
     # Only dialects have a statement that can replace a row.
     dialect = importlib.import_module(f"sqlalchemy.dialects.{connection.dialect.name}")
     new: PostgresqlInsert | SqliteInsert = dialect.insert(RUNS)

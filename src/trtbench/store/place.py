@@ -1,8 +1,4 @@
-"""Where a store is, and run directories on shared storage.
-
-A store is a folder or a URL of its index, with a place for runs. Shared storage is reached through
-fsspec; a run is sent whole, its record last.
-"""
+"""Where a store is, and run directories on shared storage, which fsspec reaches."""
 
 from __future__ import annotations
 

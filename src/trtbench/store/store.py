@@ -1,7 +1,4 @@
-"""A store: run directories, in a folder or on shared storage, and the index over them.
-
-Scores and checks of an artefact are kept in the store as well, by the hash of the artefact.
-"""
+"""A store: run directories, in a folder or on shared storage, and the index over them."""
 
 from __future__ import annotations
 
@@ -25,6 +22,7 @@ from trtbench.core.errors import (
 from trtbench.core.run import AnyRecord, FailedRun, Run, Scores, lowest_type, precision_of
 from trtbench.core.safety import check_id, check_name, check_tag
 from trtbench.core.spec import Value
+from trtbench.core.units import counted
 from trtbench.host.files import (
     forgotten,
     path_behind,
@@ -71,13 +69,11 @@ class Checkup(Value, frozen=True, kw_only=True):
     runs: int
     """Entries of the index after repair."""
     adopted: tuple[str, ...] = ()
-    """Runs on disk that the index lacked."""
     dropped: tuple[str, ...] = ()
     """Entries whose directory is gone, or belongs to another run."""
     damaged: dict[str, str] = {}
     """Runs that cannot be read, and why; their directories are left alone."""
     unfinished: tuple[str, ...] = ()
-    """Folders that were begun long ago and never finished."""
 
 
 class Store:
@@ -102,10 +98,8 @@ class Store:
         self._place = place_from_text(str(place), runs=runs, home=home)
         self.root, self.runs = self._place.root, self._place.runs
         self.address = address_from_text(str(place))
-        """Where the store is, whatever the working directory."""
         self.runs_address = address_from_text(runs) if runs is not None else None
         self.news: list[str] = []
-        """What was repaired when the store was opened."""
         self._describe, self._tell = describe, tell
         self._index: Index | None = None
         self._opening = threading.Lock()
@@ -158,13 +152,9 @@ class Store:
             index.put_all(found.values())
         except ReadOnlyIndexError:
             return [f"{len(folders)} runs are not in the index, which cannot be written"]
-        lines = [f"{each} cannot be read: {reason}" for each, reason in damaged.items()]
-        if count := len(found.keys() - damaged.keys()):
-            were = (
-                "run that the index lacked was" if count == 1 else "runs that the index lacked were"
-            )
-            lines.insert(0, f"{count} {were} taken in")
-        return lines
+        added = len(found.keys() - damaged.keys())
+        lines = [f"{counted(added, 'missing run')} added to the index"] if added else []
+        return lines + [f"{each} cannot be read: {reason}" for each, reason in damaged.items()]
 
     def _read_entries(
         self,
@@ -229,11 +219,12 @@ class Store:
         """Put a complete run directory into the index."""
         entry = entry_from_record(record, path=self._stored(path), cached=cached)
         if self._waiting is None:
-            self.index.put(entry)
+            self.index.put_all([entry])
             return entry
         self._waiting.append(entry)
         if len(self._waiting) >= MOST_WAITING:
-            self._put_waiting()
+            self.index.put_all(self._waiting)
+            self._waiting.clear()
         return entry
 
     @contextlib.contextmanager
@@ -247,13 +238,9 @@ class Store:
         try:
             yield
         finally:
-            self._put_waiting()
-            self._waiting = None
-
-    def _put_waiting(self) -> None:
-        if self._waiting:
-            self.index.put_all(self._waiting)
-            self._waiting.clear()
+            waiting, self._waiting = self._waiting, None
+            if waiting:
+                self.index.put_all(waiting)
 
     def publish(self, folder: Path) -> None:
         """Send what was changed in a run directory to shared storage, if the store has one."""
@@ -331,10 +318,7 @@ class Store:
             return False
 
     def remove(self, name: str) -> tuple[Path, tuple[str, ...]]:
-        """Delete a run's files and its entry; gives its folder, and the other files left in it.
-
-        Only a folder that is provably this run's is touched, whatever the index says.
-        """
+        """Delete a run's entry and its own files; gives its folder, and the files left in it."""
         entry = self.entry(name)
         folder = self._folder(entry)
         left: tuple[str, ...] = ()
@@ -370,19 +354,21 @@ class Store:
         return self.index.change(found.id, change) or found
 
     def reindex(self, describe: Describe) -> Checkup:
-        """Rebuild the index from the directories, and remove folders that were never finished.
-
-        A run that cannot be read, by this version or at all, stays in the index as damaged.
-        """
+        """Rebuild the index from the directories; runs that cannot be read stay as damaged."""
         known = {entry.id: entry for entry in self.open(adopting=False).find()}
-        outside = []  # directories that users put elsewhere
-        for entry in known.values():
+        if self._remote is None:
+            folders = list(run_directories(self.runs))
+        else:
+            for run_id in self._remote.waiting():
+                self._remote.send(run_id)
+            folders = [self._remote.fetch(run_id) for run_id in self._remote.ids()]
+        for entry in known.values():  # directories that users put elsewhere
             with contextlib.suppress(StoreError):
                 folder = self._folder(entry)
-                if folder.parent != self.runs and (folder / "run.json").is_file():
-                    outside.append(folder)
-        found, damaged = self._read_entries([*self._directories(), *outside], describe, known)
-        gone, _ = self._lost(entry for id_, entry in known.items() if id_ not in found)
+                if folder.parent != self.runs and (folder / RECORD).is_file():
+                    folders.append(folder)
+        found, damaged = self._read_entries(folders, describe, known)
+        gone = [id_ for id_, entry in known.items() if id_ not in found and self._is_gone(entry)]
         self.index.put_all(found.values())
         self.index.remove(*gone)
         unfinished = forgotten(self.runs)
@@ -396,38 +382,21 @@ class Store:
             unfinished=tuple(folder.name for folder in unfinished),
         )
 
-    def _lost(self, entries: Iterable[Entry]) -> tuple[list[str], dict[str, str]]:
-        """Ids of entries without a run, and of runs that cannot be read with the reason."""
-        gone: list[str] = []
-        damaged: dict[str, str] = {}
-        for entry in entries:
-            try:
-                folder = self._folder(entry)
-                may_be = folder.is_dir() and (folder.name == entry.id or (folder / RECORD).exists())
-                if may_be and read_record(folder).id == entry.id:
-                    continue
-            except StoreError:  # the path leads out of the store
-                gone.append(entry.id)
-                continue
-            except TrtbenchError as problem:
-                damaged[entry.id] = problem.message
-                continue
-            # A folder that is not found here may be on another machine.
-            inside = not Path(entry.path).is_absolute()
-            sees_all = not self._place.is_shared or (inside and self._remote is not None)
-            if sees_all or entry.host == platform.node():
-                gone.append(entry.id)
-        return gone, damaged
-
-    def _directories(self) -> Iterator[Path]:
-        """Every complete run of the store; what waited here to be sent is sent first."""
-        if self._remote is None:
-            yield from run_directories(self.runs)
-            return
-        for run_id in self._remote.waiting():
-            self._remote.send(run_id)
-        for run_id in self._remote.ids():
-            yield self._remote.fetch(run_id)
+    def _is_gone(self, entry: Entry) -> bool:
+        """Whether the run of an entry is nowhere; one that cannot be read is still there."""
+        try:
+            folder = self._folder(entry)
+            may_be = folder.is_dir() and (folder.name == entry.id or (folder / RECORD).exists())
+            if may_be and read_record(folder).id == entry.id:
+                return False
+        except StoreError:  # the path leads out of the store
+            return True
+        except TrtbenchError:
+            return False
+        # A folder that is not found here may be on another machine.
+        inside = not Path(entry.path).is_absolute()
+        sees_all = not self._place.is_shared or (inside and self._remote is not None)
+        return sees_all or entry.host == platform.node()
 
     def _stored(self, path: Path) -> str:
         try:
@@ -461,29 +430,23 @@ def judged_folder(store: Store, sha256: str, *, precision: str | None = None) ->
     return folder
 
 
-def known_folders(run: Run, store: Store) -> Sequence[Path]:
-    """Where scores and checks of a run's bytes may be: beside it, then by their hash."""
-    beside = [run.path] if run.path is not None and run.path.is_dir() else []
-    return [*beside, *_by_hash(run, store)]
-
-
-def _by_hash(run: Run, store: Store) -> list[Path]:
-    """Folders of the run's bytes in its precision; of an unknown precision, the only one."""
+def known_folders(run: Run, store: Store, *, beside: bool = True) -> Sequence[Path]:
+    """Where scores and checks of a run's bytes may be: beside it, then by hash and precision."""
     sha256, lowest = run.record.spec.model.sha256, lowest_type(precision_of(run.record))
-    if sha256 is None or not _is_id(sha256):
-        return []
-    root = store.root / JUDGED
-    if lowest is None:
+    root, folders = store.root / JUDGED, [run.path] if run.path is not None and beside else []
+    if sha256 is not None and _is_id(sha256) and lowest is not None:
+        folders += [root / f"{sha256}-{lowest}", root / sha256]
+    elif sha256 is not None and _is_id(sha256):
         found = [each for each in (root / sha256, *root.glob(f"{sha256}-*")) if each.is_dir()]
-        return found if len(found) == 1 else []
-    return [each for each in (root / f"{sha256}-{lowest}", root / sha256) if each.is_dir()]
+        folders += found if len(found) == 1 else []
+    return [each for each in folders if each.is_dir()]
 
 
 def known_scores(run: Run, store: Store) -> Scores | None:
     """Scores taken of a run's bytes before it was measured, in the same precision."""
-    for folder in _by_hash(run, store):
+    for folder in known_folders(run, store, beside=False):
         kept = kept_value(folder / SCORES, Scores)
-        same = kept is not None and kept.sha256 == run.record.spec.model.sha256
-        if kept is not None and same and kept.not_of(run.record) is None:
+        sha256 = run.record.spec.model.sha256
+        if kept is not None and kept.sha256 == sha256 and kept.not_of(run.record) is None:
             return kept
     return None

@@ -16,7 +16,6 @@ from typing import Any, Literal
 import msgspec
 
 from trtbench.analysis.sweep import quantities
-from trtbench.convert.conversions import input_shapes
 from trtbench.core.conditions import condition_from_text
 from trtbench.core.errors import (
     InputError,
@@ -28,13 +27,7 @@ from trtbench.core.errors import (
 )
 from trtbench.core.metrics import kinds
 from trtbench.core.run import Scalar
-from trtbench.core.safety import (
-    check_title,
-    file_name_from_text,
-    mask_values,
-    read_text,
-    read_toml,
-)
+from trtbench.core.safety import check_title, file_name_from_text, mask_values, read_text, read_toml
 from trtbench.core.samples import Arrays
 from trtbench.core.spec import Precision, Value
 from trtbench.core.units import text_from_shape
@@ -42,10 +35,15 @@ from trtbench.host.files import yaml_from_text
 from trtbench.models.identity import SUFFIXES
 from trtbench.models.inputs import is_open
 from trtbench.models.onnx_model import input_specs, load_onnx
-from trtbench.requests.convert import RecipeFields, build_settings
 from trtbench.requests.fields import File, Option, fields_of
-from trtbench.requests.measure import BenchRequest
-from trtbench.requests.sweep import AccuracyFields, AxisFields, SweepRequest, scalars
+from trtbench.requests.measure import (
+    AccuracyFields,
+    AxisFields,
+    BenchRequest,
+    SweepRequest,
+    scalars,
+)
+from trtbench.requests.models import RecipeFields, build_settings
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import completed
 
@@ -61,8 +59,7 @@ FLAGS = tuple(
 """Flags of ``trtbench bench`` that can be an axis of a sweep."""
 PREFIXES = ("opt.", "build.", "shape.")
 """Options of the runtime, fields of a build (``build.optimization_level``), dimensions."""
-MACHINE = "machine"
-"""The axis of machines, by part of their names or of their GPUs', for sweeps with an executor."""
+MACHINE = "machine"  # the axis of machines, by part of their names or of their GPUs
 SOURCE = ("weights", "factory", "trust")
 """How a PyTorch model is loaded: options of its runtime and settings of its export."""
 SETTLED = (
@@ -130,10 +127,8 @@ class Case(Value, frozen=True, kw_only=True):
     precision: Precision | None = None
     batch: int | None = None
     engine: EngineShapes | None = None
-    options: dict[str, Scalar] = {}
-    """What differs between cases."""
-    fixed: dict[str, Scalar] = {}
-    """Options that all cases have in common."""
+    options: dict[str, Scalar] = {}  # what differs between cases
+    fixed: dict[str, Scalar] = {}  # options that all cases have in common
 
     @property
     def settings(self) -> dict[str, Scalar]:
@@ -209,20 +204,6 @@ def matrix_from_file(path: Path) -> Matrix:
         task_settings={key: existing(value) for key, value in matrix.task_settings.items()},
         **{key: placed(getattr(matrix, key)) for key in ("data", "inputs", "calibration")},
     )
-
-
-def preset_names() -> list[str]:
-    """List the presets."""
-    folder = resources.files("trtbench.sweep") / "presets"
-    return sorted(Path(str(each)).stem for each in folder.iterdir() if each.name.endswith(".toml"))
-
-
-def matrix_from_preset(name: str) -> Matrix:
-    """Read one of the presets, each of which stands for a toolkit."""
-    message = f"there is no preset {name!r}"
-    refuse_unknown(name, preset_names(), message, listed="presets", flag="--preset")
-    path = Path(str(resources.files("trtbench.sweep") / "presets" / f"{name}.toml"))
-    return matrix_from_table(_table(path), where=f"preset {name}")
 
 
 def matrix_from_table(table: Mapping[str, object], *, where: str) -> Matrix:
@@ -328,15 +309,6 @@ def check_matrix(matrix: Matrix, *, where: str) -> None:
             raise UsageError(f"{where}: {rule}", fix=fix)
 
 
-def with_flags(matrix: Matrix, flags: Mapping[str, object]) -> Matrix:
-    """Replace values of a matrix by those of the command line."""
-    given = {key: value for key, value in flags.items() if value not in (None, (), [], {})}
-    options = given.pop("options", {})
-    assert isinstance(options, Mapping)
-    table = {**msgspec.to_builtins(matrix), **given, "options": {**matrix.options, **options}}
-    return matrix_from_table(table, where="the command line")
-
-
 def is_hub(model: str) -> bool:
     """Whether a name is a library's, like ``torchvision:resnet18``, and not a file's."""
     head, colon, _ = model.partition(":")
@@ -352,7 +324,13 @@ def matrix_from_request(request: SweepRequest) -> Matrix:
     ]
     if len(whole) > 1 or (whole and request.preset):
         raise UsageError("one file or one preset describes a sweep", fix="trtbench sweep --help")
-    matrix = matrix_from_preset(request.preset) if request.preset else Matrix()
+    matrix = Matrix()
+    if name := request.preset:
+        folder = Path(str(resources.files("trtbench.sweep") / "presets"))
+        presets = sorted(path.stem for path in folder.glob("*.toml"))
+        message = f"there is no preset {name!r}"
+        refuse_unknown(name, presets, message, listed="presets", flag="--preset")
+        matrix = matrix_from_table(_table(folder / f"{name}.toml"), where=f"preset {name}")
     for each in whole:
         if isinstance(each, Mapping):
             matrix = matrix_from_table(each, where="the matrix")
@@ -360,8 +338,7 @@ def matrix_from_request(request: SweepRequest) -> Matrix:
             matrix = matrix_from_file(Path(each))
     named = [str(each) for each in request.models if each not in whole]
     weights = None if request.weights == "default" else str(request.weights)
-    batches = scalars(request.batch)
-    for batch in batches:
+    for batch in scalars(request.batch):
         if not isinstance(batch, int) or isinstance(batch, bool) or batch < 0:
             raise UsageError(f"--batch {batch} is not a number", fix="--batch 1,8,32")
     options = {
@@ -372,40 +349,34 @@ def matrix_from_request(request: SweepRequest) -> Matrix:
         "launches": scalars(request.launches),
         "duration": scalars(request.duration),
     }
-    flags = AxisFields.__dataclass_fields__.keys() | AccuracyFields.__dataclass_fields__.keys()
-    same = [name for name in Matrix.__struct_fields__ if name in flags and name not in AXES]
-    return with_flags(
-        matrix,
-        {
-            **{name: getattr(request, name) for name in same},
-            **{name: scalars(getattr(request, name)) for name in AXES},
-            "models": [name if is_hub(name) else _absolute(name) for name in named],
-            "options": {name: values for name, values in options.items() if values},
-            "exclude": [*matrix.exclude, *request.exclude],
-            "task_settings": _task_settings(request, matrix),
-            **{
-                name: _absolute(getattr(request, name))
-                for name in ("data", "inputs", "calibration")
-            },
-            "shapes": {name: tuple(dims) for name, dims in request.shapes.items()},
-            "input_shape": list(request.input_shape),
-            "names": request.names,
-        },
-    )
+    words = {flag.key for flag in TASKS.load(request.task or matrix.task).FLAGS if flag.choices}
+    settings = {key: value for key, value in request.settings.items() if value is not None}
+    for key, value in settings.items():
+        if isinstance(value, str) and key not in words and Path(value).exists():
+            settings[key] = str(Path(value).absolute())
+    own_fields = AxisFields.__dataclass_fields__.keys() | AccuracyFields.__dataclass_fields__.keys()
+    same = [name for name in Matrix.__struct_fields__ if name in own_fields and name not in AXES]
+    flags = {
+        **{name: getattr(request, name) for name in same},
+        **{name: scalars(getattr(request, name)) for name in AXES},
+        "models": [name if is_hub(name) else _absolute(name) for name in named],
+        "exclude": [*matrix.exclude, *request.exclude],
+        "task_settings": {**matrix.task_settings, **settings} if settings else None,
+        **{name: _absolute(getattr(request, name)) for name in ("data", "inputs", "calibration")},
+        "shapes": {name: tuple(dims) for name, dims in request.shapes.items()},
+        "input_shape": list(request.input_shape),
+        "names": request.names,
+    }
+    table = {
+        **msgspec.to_builtins(matrix),
+        **{key: value for key, value in flags.items() if value not in (None, (), [], {})},
+        "options": {**matrix.options, **{name: own for name, own in options.items() if own}},
+    }
+    return matrix_from_table(table, where="the command line")
 
 
 def _absolute(name: File | None) -> str | None:
     return None if name is None else name if name == "random" else str(Path(name).absolute())
-
-
-def _task_settings(request: SweepRequest, matrix: Matrix) -> dict[str, object] | None:
-    flags = TASKS.load(request.task or matrix.task).FLAGS
-    given = {name: value for name, value in request.settings.items() if value is not None}
-    words = {flag.key for flag in flags if flag.choices}
-    for name, value in given.items():
-        if isinstance(value, str) and name not in words and Path(value).exists():
-            given[name] = str(Path(value).absolute())
-    return {**matrix.task_settings, **given} if given else None
 
 
 def refuse_more(request: SweepRequest) -> None:
@@ -463,18 +434,16 @@ def cases_from_matrix(
                 options=dict(zip(varied, values, strict=True)),
                 fixed=fixed,
             )
-            if not any(_matches(case, each) for each in matrix.exclude):
+            own = {**msgspec.structs.asdict(case), **case.settings, "network": case.network}
+            names = [key for key in own if key != "options"]
+            for key in (key for each in matrix.exclude for key in each if key != "options"):
+                message = f"exclude names {key!r}, which no case has"
+                refuse_unknown(key, names, message, listed="names")
+            if not any(
+                all(own[key] == value for key, value in each.items()) for each in matrix.exclude
+            ):
                 found.setdefault(msgspec.json.encode(case), case)
     return tuple(found.values())
-
-
-def _matches(case: Case, pattern: Mapping[str, Scalar]) -> bool:
-    values = {**msgspec.structs.asdict(case), **case.settings, "network": case.network}
-    names = [key for key in values if key != "options"]
-    for key in pattern:
-        if key != "options":
-            refuse_unknown(key, names, f"exclude names {key!r}, which no case has", listed="names")
-    return all(values[key] == value for key, value in pattern.items())
 
 
 def shapes_with(matrix: Matrix, dims: Dims, *, batch: int | None, onnx: Path | None) -> Shapes:
@@ -540,17 +509,6 @@ def judged_items(matrix: Matrix, onnx: Path | None) -> Shapes:
         for each in opened
         if each.name in item
     }
-
-
-def shapes_for_torch(matrix: Matrix, case: Case) -> Shapes:
-    """The shapes of a PyTorch model that runs without an export: those it would have there."""
-    found: Shapes = {}
-    for number, each in enumerate(input_shapes(exported_shapes(matrix, case))):
-        if any(dim < 1 for dim in each.shape[1:]):
-            return {}  # the runtime reports what is missing
-        first = case.batch or (each.shape[0] if each.shape[0] > 0 else 1)
-        found[each.name or f"input{number or ''}"] = (first, *each.shape[1:])
-    return found
 
 
 def exported_shapes(matrix: Matrix, case: Case) -> tuple[str, ...]:

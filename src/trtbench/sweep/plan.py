@@ -6,7 +6,7 @@ A step is named by the hash of all that goes into it: data, files, settings, ver
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -17,7 +17,7 @@ import msgspec
 from trtbench.analysis.sweep import is_one_table
 from trtbench.convert.builders import BUILDERS
 from trtbench.convert.calibration import RANDOM, settled_items
-from trtbench.convert.conversions import are_images
+from trtbench.convert.conversions import are_images, input_shapes
 from trtbench.core.errors import InputError, TrtbenchError, UnavailableError, UsageError
 from trtbench.core.properties import PROPERTIES
 from trtbench.core.run import Scalar
@@ -26,22 +26,13 @@ from trtbench.core.spec import ModelFormat, Precision, RunSpec, Value, Warmup
 from trtbench.host.images import SUFFIXES
 from trtbench.host.machine import library_versions, read_environment
 from trtbench.host.nvml import gpu_uuid
-from trtbench.models.identity import (
-    model_ref,
-    precision_of_engine,
-    sha256_of,
-)
+from trtbench.models.identity import model_ref, precision_of_engine, sha256_of
 from trtbench.models.inputs import batch_place
 from trtbench.models.onnx_outline import outline_of
 from trtbench.models.torch_models import code_of_factory, code_of_hub
 from trtbench.requests.fields import fields_of, seconds
 from trtbench.requests.measure import BenchRequest
-from trtbench.requests.run_spec import (
-    first_choice,
-    refuse_other_precision,
-    run_spec,
-    unusable,
-)
+from trtbench.requests.run_spec import first_choice, refuse_other_precision, run_spec, unusable
 from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.store import Store
@@ -57,7 +48,6 @@ from trtbench.sweep.matrix import (
     is_hub,
     judged_items,
     names_of_models,
-    shapes_for_torch,
     shapes_with,
 )
 from trtbench.sweep.records import Cache, StepKind, SweepStep
@@ -67,16 +57,11 @@ from trtbench.tasks.contract import calibrating, completed
 ARRAYS = {".npz", ".npy"}
 BEFORE: tuple[StepKind, ...] = ("export", "quantize", "build")
 """Steps that make what is measured, in their order."""
-CAST = ("fp16", "bf16", "int8", "fp8")
-"""Precisions that an ONNX file is cast or quantized to; FP32 is what it is."""
-RECIPE = 3
-"""Part of every key: a new number makes everything anew, when steps come to do other things."""
-TELEMETRY = "100ms"
-"""How often the GPU is read in a sweep that judges a task, in a pass of its own."""
-START_S = 1.0
-"""Starting a worker, importing its libraries and loading the model."""
-LOADING = (*SOURCE, "seed")
-"""Options of a PyTorch model that its export uses up."""
+CAST = ("fp16", "bf16", "int8", "fp8")  # what an ONNX file is cast or quantized to
+RECIPE = 3  # part of every key: a new number makes everything anew, when steps change
+TELEMETRY = "100ms"  # how often the GPU is read in a sweep that judges a task, in a pass of its own
+START_S = 1.0  # starting a worker, importing its libraries and loading the model
+LOADING = (*SOURCE, "seed")  # options of a PyTorch model that its export uses up
 
 
 def digest(value: object) -> str:
@@ -148,15 +133,12 @@ def builder_tools(builder: str, *, device: str, python: str | None) -> dict[str,
     uuid = gpu_uuid(device)
     on = next((each for each in gpus if each.uuid and each.uuid == uuid), gpus[0] if gpus else None)
     gpu = {"gpu": on.name, "driver": on.driver or ""} if on else {}
-    return {**gpu, **(packages_of(python) if python else BUILDERS.load(builder).tools())}
-
-
-def packages_of(python: str) -> dict[str, str]:
-    """Which TensorRT another interpreter has, by the packages installed beside it."""
-    path = at_home(python)
+    if not python:
+        return {**gpu, **BUILDERS.load(builder).tools()}
+    path = at_home(python)  # which has the TensorRT that is installed beside it
     places = path.absolute().parent.parent.glob("lib*/python3*/*-packages")
     names = {each.name for place in places for each in place.glob("[Tt]ensor[Rr][Tt]*-info")}
-    return {"python": str(path), "packages": " ".join(sorted(names))}
+    return {**gpu, "python": str(path), "packages": " ".join(sorted(names))}
 
 
 def source_format(model: str) -> ModelFormat:
@@ -188,25 +170,16 @@ def reason_of(problem: TrtbenchError) -> str:
     return f"{text} ({problem.fix.replace('--opt ', '--axis opt.')})"
 
 
-JudgedPlace = tuple[str, int]
-"""The step that judges a case, and which of its sides the case is."""
-
-
 @dataclass(kw_only=True)
 class PlannedCase:
     """A case, and the steps it needs."""
 
     case: Case
-    key: str
-    """By content: of the model's bytes too."""
-    chain: tuple[str, ...] = ()
-    """Keys of the steps that make what is measured, in order."""
-    shapes: Shapes
-    """Of its inputs, as far as they were given."""
-    refused: str | None = None
-    """Why it cannot be measured here."""
-    judged: JudgedPlace | None = None
-    """Where its accuracy is taken."""
+    key: str  # by content: of the model's bytes too
+    chain: tuple[str, ...] = ()  # keys of the steps that make what is measured, in order
+    shapes: Shapes  # of its inputs, as far as they were given
+    refused: str | None = None  # why it cannot be measured here
+    judged: tuple[str, int] | None = None  # the step of its accuracy, and which side there it is
 
     @property
     def name(self) -> str:
@@ -217,26 +190,54 @@ class PlannedCase:
         """What is measured: the result of its last step, or the model itself."""
         return self.chain[-1] if self.chain else self.case.model
 
-    @property
-    def items(self) -> Shapes:
-        """Shapes without the batch."""
-        return {name: dims[1:] for name, dims in self.shapes.items()}
 
+class SweepPlan:
+    """Cases, and the steps they share."""
 
-class _StepGraph:
-    """Grows case by case: the steps that each needs, and the reason where it cannot be measured."""
-
-    def __init__(self, matrix: Matrix, config: Config) -> None:
-        self._matrix, self._config = matrix, config
+    def __init__(self, matrix: Matrix, config: Config, *, elsewhere: bool) -> None:
+        self.matrix, self._config = matrix, config
+        self.elsewhere = elsewhere
+        """Whether the machines that measure plan the steps of their cases themselves."""
+        self.cases: tuple[PlannedCase, ...] = ()
+        self.one_table = False
+        """Whether every model has one case in each batch: then models are what is compared."""
         self.steps: dict[str, SweepStep] = {}
+        used = (matrix.data, matrix.calibration)
+        self._contents = {given: content_of(given) for given in used if given}
+        """Hashes of models and data, by the names they were given under."""
         self._sides: dict[str, Shapes] = {}
         self._inputs = data_digest(matrix.inputs) if matrix.inputs else None
-        self._calibration = self._calibration_digest() if matrix.calibration else None
-        used = (matrix.data, matrix.calibration)
-        self.contents = {given: content_of(given) for given in used if given}
+        self._calibration: str | None = None
+        if source := matrix.calibration:
+            task = TASKS.load(matrix.task)
+            if prepares(matrix) and task.read_beside is not None:
+                settings = {**preparing_of(matrix), "data": source}
+                beside = task.read_beside(calibrating(task.FLAGS, settings))
+                self._calibration = digest([data_digest(str(each)) for each in (source, *beside)])
+            else:
+                self._calibration = data_digest(source)
 
-    def planned(self, case: Case, *, lenient: bool, elsewhere: bool) -> PlannedCase:
+    @property
+    def refused(self) -> dict[int, str]:
+        """Cases that cannot be measured here, and why."""
+        return {place: each.refused for place, each in enumerate(self.cases) if each.refused}
+
+    def demand_same(self, *given: str | None) -> None:
+        """Refuse to go on with a model or with data that are no longer those of the plan."""
+        for each in given:
+            if each in self._contents and content_of(each) != self._contents[each]:
+                raise InputError(
+                    f"{Path(each).name} has changed since the sweep began",
+                    fix="give the command again once it is no longer being written",
+                )
+
+    def called(self, place: int) -> str:
+        """The name of a case's model, which no other model of the sweep has."""
+        return names_of_models(self.matrix.models)[self.cases[place].case.model]
+
+    def plan_case(self, case: Case, *, lenient: bool) -> PlannedCase:
         """Plan the steps a case needs, or note the reason why it cannot be measured."""
+        elsewhere = self.elsewhere
         problem = None if elsewhere else unusable(case.runtime, self._config, lenient=lenient)
         try:
             content = self._content(case.model)
@@ -262,8 +263,15 @@ class _StepGraph:
                 )
         source, chain = case.model, []
         if kind == "torch" and "torch" not in formats:
-            source, kind = self._export(case), "onnx"
-            chain.append(source)
+            loading = {k: v for k, v in case.own("opt.").items() if k in LOADING}
+            settings = {
+                "inputs": exported_shapes(self.matrix, case),
+                "loading": loading,
+                "files": files_named(loading),
+                "tools": _tools("torch"),
+            }
+            source = self._step("export", case, source, f"export {case.network}", settings)
+            chain, kind = [source], "onnx"
         if kind == "onnx" and case.runtime in BUILDERS.names() and "engine" in formats:
             needs_types = BUILDERS.load(case.runtime).needs_types
             options = {k: str(v) for k, v in case.own("opt.").items()}
@@ -281,32 +289,29 @@ class _StepGraph:
     def _shapes(self, case: Case) -> Shapes:
         file = _onnx(case)
         found = self._shapes_with(case, case.own("shape."))
-        if file is not None and self._matrix.inputs is None:
+        if file is not None and self.matrix.inputs is None:
             inputs = outline_of(file).inputs
             if not any(map(batch_place, inputs)):  # else bench finds the batch by its name
                 settled_items(inputs, found, model=file)  # refused before measuring
-        as_it_is = not found and "torch" in RUNTIMES.load(case.runtime).FORMATS
-        return shapes_for_torch(self._matrix, case) if as_it_is else found
+        if found or "torch" not in RUNTIMES.load(case.runtime).FORMATS:
+            return found
+        # A PyTorch model that runs without an export has the shapes it would have there.
+        for number, each in enumerate(input_shapes(exported_shapes(self.matrix, case))):
+            if any(dim < 1 for dim in each.shape[1:]):
+                return {}  # the runtime reports what is missing
+            first = case.batch or (each.shape[0] if each.shape[0] > 0 else 1)
+            found[each.name or f"input{number or ''}"] = (first, *each.shape[1:])
+        return found
 
     def _shapes_with(
         self, case: Case, dims: Mapping[str, Scalar], batch: int | None = None
     ) -> Shapes:
         """Shapes of a case; sides of images that a network leaves open are those of the task."""
         if case.model not in self._sides:
-            self._sides[case.model] = judged_items(self._matrix, _onnx(case))
+            self._sides[case.model] = judged_items(self.matrix, _onnx(case))
         known, front = self._sides[case.model], batch or case.batch or 1
-        given = shapes_with(self._matrix, dims, batch=case.batch, onnx=_onnx(case))
+        given = shapes_with(self.matrix, dims, batch=case.batch, onnx=_onnx(case))
         return {**{name: (each[0] or front, *each[1:]) for name, each in known.items()}, **given}
-
-    def _export(self, case: Case) -> str:
-        loading = {k: v for k, v in case.own("opt.").items() if k in LOADING}
-        settings = {
-            "inputs": exported_shapes(self._matrix, case),
-            "loading": loading,
-            "files": files_named(loading),
-            "tools": _tools("torch"),
-        }
-        return self._step("export", case, case.model, f"export {case.network}", settings)
 
     def _quantize(self, case: Case, source: str, *, keep_io: bool) -> str:
         settings = {
@@ -320,7 +325,7 @@ class _StepGraph:
         return self._step("quantize", case, source, title, settings)
 
     def _build(self, case: Case, source: str, *, is_typed: bool) -> str:
-        matrix, dynamic, dims = self._matrix, case.engine == "dynamic", case.own("shape.")
+        matrix, dynamic, dims = self.matrix, case.engine == "dynamic", case.own("shape.")
         batches = sorted(matrix.batch or (1,)) if dynamic else [case.batch or 1]
         middle = batches[len(batches) // 2]
         profile = (1, middle, batches[-1]) if dynamic else (middle, middle, middle)
@@ -352,27 +357,19 @@ class _StepGraph:
         title = f"build {case.network}, {case.precision or 'as it is'}, {batch}"
         return self._step("build", case, source, title, settings)
 
-    def _calibration_digest(self) -> str:
-        source, task = str(self._matrix.calibration), TASKS.load(self._matrix.task)
-        if not prepares(self._matrix) or task.read_beside is None:
-            return data_digest(source)
-        settings = {**preparing_of(self._matrix), "data": source}
-        beside = task.read_beside(calibrating(task.FLAGS, settings))
-        return digest([data_digest(each) for each in (source, *map(str, beside))])
-
     def _calibrated(self, needed: bool) -> dict[str, object]:
-        images = needed and prepares(self._matrix)
+        images = needed and prepares(self.matrix)
         return {
             "calibration": self._calibration if needed else None,
-            "prepared": {"task": self._matrix.task, **preparing_of(self._matrix)} if images else {},
+            "prepared": {"task": self.matrix.task, **preparing_of(self.matrix)} if images else {},
         }
 
-    def judge(self, cases: Sequence[PlannedCase], *, together: bool) -> None:
-        """Plan accuracies: a step for all sides of a model, or for all models where each is one.
+    def plan_accuracies(self) -> None:
+        """Plan a step for all sides of a model, or for all models where each is one.
 
         A side is an artefact on a runtime; cases that differ in their batch alone share it.
         """
-        matrix = self._matrix
+        matrix = self.matrix
         if matrix.data is None:
             return
         task = TASKS.load(matrix.task)
@@ -387,20 +384,20 @@ class _StepGraph:
             **({"names": matrix.names} if matrix.names != "case" else {}),
         }
         grouped: dict[str, dict[str, list[PlannedCase]]] = {}
-        for each in cases:
-            case, group = each.case, "" if together else each.case.model
+        for each in (each for each in self.cases if each.refused is None):
+            case = each.case
             side = digest({
                 "source": each.chain[-1] if each.chain else self._content(case.model),
                 "runtime": case.runtime,
                 "precision": _precision(case),
                 "options": judging_options(case),
-                "shapes": each.items,
+                "shapes": {name: dims[1:] for name, dims in each.shapes.items()},
             })  # fmt: skip
-            grouped.setdefault(group, {}).setdefault(side, []).append(each)
-        for group, sides in grouped.items():
+            group = grouped.setdefault("" if self.one_table else case.model, {})
+            group.setdefault(side, []).append(each)
+        for model, sides in grouped.items():
             case = next(iter(sides.values()))[0].case
-            what = case.network if group else f"{len(sides)} models"
-            title = f"accuracy of {what}"
+            title = f"accuracy of {case.network if model else f'{len(sides)} models'}"
             key = self._step("eval", case, case.model, title, {"sides": list(sides), **settings})
             for number, alike in enumerate(sides.values()):
                 for each in alike:
@@ -419,42 +416,47 @@ class _StepGraph:
         return key
 
     def _content(self, model: str) -> str:
-        if model not in self.contents:
-            self.contents[model] = content_of(model)
-        return self.contents[model]
+        if model not in self._contents:
+            self._contents[model] = content_of(model)
+        return self._contents[model]
 
+    def spec_of_case(self, place: int, model: Path | str) -> RunSpec:
+        """How a case is measured; the GPU is read by default where a task is judged on one."""
+        case, matrix = self.cases[place].case, self.matrix
+        words = {field.name for field in fields_of(BenchRequest) if field.type is str}
+        flags: dict[str, Any] = {}
+        if matrix.inputs is not None:
+            flags["inputs"] = matrix.inputs
+            if Path(matrix.inputs).suffix.lower() in SUFFIXES:  # an image, as those that are judged
+                flags |= {"task": matrix.task, "settings": preparing_of(matrix)}
+        for key, value in case.settings.items():
+            if key != MACHINE and not key.startswith(PREFIXES):
+                flags[key] = str(value) if key in words else value  # a clock of 1500 is a word here
+        if flags.get("telemetry") in ("off", False):
+            del flags["telemetry"]
+        spec = self._spec(place, model, flags)
+        on_gpu = RUNTIMES.load(case.runtime).device(spec).startswith("cuda")
+        if not on_gpu or matrix.data is None or "telemetry" in case.settings:
+            return spec
+        return self._spec(place, model, {**flags, "telemetry": TELEMETRY})
 
-@dataclass(frozen=True, kw_only=True)
-class SweepPlan:
-    """Cases, and the steps they share."""
+    def judging_spec(self, place: int, model: Path | str) -> RunSpec:
+        """How a case is run over data: in any batch, without what is for measuring only."""
+        options = judging_options(self.cases[place].case)
+        flags = {key: value for key, value in options.items() if not key.startswith(PREFIXES)}
+        return self._spec(place, model, {**flags, "profile": False}).having(batch=None)
 
-    matrix: Matrix
-    cases: tuple[PlannedCase, ...]
-    steps: dict[str, SweepStep]
-    contents: dict[str, str]
-    """Hashes of models and data, by the names they were given under."""
-    one_table: bool
-    """Whether every model has one case in each batch: then models are what is compared."""
-    elsewhere: bool = False
-    """Whether the machines that measure plan the steps of their cases themselves."""
-
-    @property
-    def refused(self) -> dict[int, str]:
-        """Cases that cannot be measured here, and why."""
-        return {place: each.refused for place, each in enumerate(self.cases) if each.refused}
-
-    def demand_same(self, *given: str | None) -> None:
-        """Refuse to go on with a model or with data that are no longer those of the plan."""
-        for each in given:
-            if each in self.contents and content_of(each) != self.contents[each]:
-                raise InputError(
-                    f"{Path(each).name} has changed since the sweep began",
-                    fix="give the command again once it is no longer being written",
-                )
-
-    def called(self, place: int) -> str:
-        """The name of a case's model, which no other model of the sweep has."""
-        return names_of_models(self.matrix.models)[self.cases[place].case.model]
+    def _spec(self, place: int, model: Path | str, flags: dict[str, Any]) -> RunSpec:
+        planned = self.cases[place]
+        case = planned.case
+        exported = any(self.steps[key].kind == "export" for key in planned.chain)
+        own = case.own("opt.").items()
+        request = BenchRequest(
+            model=model, runtime=case.runtime, batch=case.batch, shapes=planned.shapes,
+            precision=_precision(case),
+            options={k: str(v) for k, v in own if not exported or k not in LOADING}, **flags,
+        )  # fmt: skip
+        return run_spec(request, self._config)
 
 
 def plan_sweep(
@@ -470,87 +472,31 @@ def plan_sweep(
     Cases that are measured ``elsewhere`` have no steps here: an engine belongs to its GPU.
     ``only`` one of the cases is kept, of which others may share the steps.
     """
-    if not matrix.models:
-        raise UsageError(
-            "the sweep has no models", fix=matrix.note or "trtbench sweep model.onnx --batch 1,8"
-        )
-    cases = cases_from_matrix(matrix, runtime_of=_default_runtime, builds=BUILDERS.names())
-    if not cases:
-        raise UsageError(
-            "the sweep has no cases: everything is excluded", fix="leave an exclusion out"
-        )
-    graph = _StepGraph(matrix, config)
-    planned = [graph.planned(case, lenient=lenient, elsewhere=elsewhere) for case in cases]
-    one_table = is_one_table([(case.model, case.label) for case in cases])
-    if not elsewhere:
-        graph.judge([each for each in planned if each.refused is None], together=one_table)
-    return SweepPlan(
-        matrix=matrix,
-        cases=tuple(each for each in planned if only in (None, each.case)),
-        steps=graph.steps,
-        contents=graph.contents,
-        one_table=one_table,
-        elsewhere=elsewhere,
-    )
-
-
-def _default_runtime(model: str) -> str:
-    return first_choice(source_format(model)) or first_choice("onnx")
-
-
-def check_plan(
-    matrix: Matrix, *, config: Config, lenient: bool = False, elsewhere: bool = False
-) -> SweepPlan:
-    """Plan a sweep that is requested here; what needs other machines is refused without them."""
-    if not elsewhere and MACHINE in matrix.options:
+    if not elsewhere and only is None and MACHINE in matrix.options:
         raise UsageError(
             "an axis of machines needs others",
             fix="--executor ray --address HOST:6379, or --executor ssh --hosts FILE",
         )
-    return plan_sweep(matrix, config=config, lenient=lenient, elsewhere=elsewhere)
-
-
-def spec_of_case(plan: SweepPlan, place: int, model: Path | str, config: Config) -> RunSpec:
-    """How a case is measured; the GPU is read unasked where a task is judged on one."""
-    planned, matrix = plan.cases[place], plan.matrix
-    case = planned.case
-    words = {field.name for field in fields_of(BenchRequest) if field.type is str}
-    flags: dict[str, Any] = {}
-    if matrix.inputs is not None:
-        flags["inputs"] = matrix.inputs
-        if Path(matrix.inputs).suffix.lower() in SUFFIXES:  # an image, as those that are judged
-            flags |= {"task": matrix.task, "settings": preparing_of(matrix)}
-    for key, value in case.settings.items():
-        if key != MACHINE and not key.startswith(PREFIXES):
-            flags[key] = str(value) if key in words else value  # a clock of 1500 is a word there
-    if flags.get("telemetry") in ("off", False):
-        del flags["telemetry"]
-    spec = run_spec(_request(plan, planned, model, flags), config)
-    on_gpu = RUNTIMES.load(case.runtime).device(spec).startswith("cuda")
-    if not on_gpu or matrix.data is None or "telemetry" in case.settings:
-        return spec
-    return run_spec(_request(plan, planned, model, {**flags, "telemetry": TELEMETRY}), config)
-
-
-def judging_spec(plan: SweepPlan, place: int, model: Path | str, config: Config) -> RunSpec:
-    """How a case is run over data: in any batch, without what is for measuring only."""
-    planned = plan.cases[place]
-    options = judging_options(planned.case)
-    flags = {key: value for key, value in options.items() if not key.startswith(PREFIXES)}
-    request = _request(plan, planned, model, {**flags, "profile": False})
-    return run_spec(request, config).having(batch=None)
-
-
-def _request(
-    plan: SweepPlan, planned: PlannedCase, model: Path | str, flags: dict[str, Any]
-) -> BenchRequest:
-    case = planned.case
-    exported = any(plan.steps[key].kind == "export" for key in planned.chain)
-    options = {k: str(v) for k, v in case.own("opt.").items() if not exported or k not in LOADING}
-    return BenchRequest(
-        model=model, runtime=case.runtime, batch=case.batch, shapes=planned.shapes,
-        precision=_precision(case), options=options, **flags,
-    )  # fmt: skip
+    if not matrix.models:
+        raise UsageError(
+            "the sweep has no models", fix=matrix.note or "trtbench sweep model.onnx --batch 1,8"
+        )
+    cases = cases_from_matrix(
+        matrix,
+        runtime_of=lambda model: first_choice(source_format(model)) or first_choice("onnx"),
+        builds=BUILDERS.names(),
+    )
+    if not cases:
+        raise UsageError(
+            "the sweep has no cases: everything is excluded", fix="leave an exclusion out"
+        )
+    plan = SweepPlan(matrix, config, elsewhere=elsewhere)
+    plan.cases = tuple(plan.plan_case(case, lenient=lenient) for case in cases)
+    plan.one_table = is_one_table([(case.model, case.label) for case in cases])
+    if not elsewhere:
+        plan.plan_accuracies()
+    plan.cases = tuple(each for each in plan.cases if only in (None, each.case))
+    return plan
 
 
 class KindEstimate(Value, frozen=True, kw_only=True):
@@ -558,64 +504,48 @@ class KindEstimate(Value, frozen=True, kw_only=True):
 
     kind: str
     count: int
-    cached: int = 0
-    """Done before, and kept."""
-    seconds: float | None = None
-    """Of what is left to do; ``None`` when nothing is known about some of it."""
-    guessed: int = 0
-    """Jobs whose length comes from the settings, because nothing like them was done before."""
+    cached: int = 0  # done before, and kept
+    seconds: float | None = None  # of what is left to do; ``None`` where some of it is unknown
+    guessed: int = 0  # jobs whose length comes from the settings, without any like them before
 
 
 def estimate(plan: SweepPlan, *, store: Store, config: Config) -> tuple[KindEstimate, ...]:
     """Estimate every kind of work, in the order in which it is done, from what it took before."""
     cache = Cache(store)
-    history = cache.history()
-
-    def of_step(step: SweepStep) -> float | None:
-        same = [made for made in history if made.kind == step.kind]
-        network = [made for made in same if made.network == step.network]
-        exact = [made for made in network if made.precision == step.settings.get("precision")]
-        nearest = exact or network or same
-        return median(made.seconds for made in nearest) if nearest else None
-
-    def of_steps(kind: str) -> KindEstimate:
+    history, kinds = cache.history(), list[KindEstimate]()
+    for kind in (*BEFORE, "eval"):
         steps = [step for step in plan.steps.values() if step.kind == kind]
         left = [step for step in steps if cache.find(step) is None]
-        found = [of_step(step) for step in left]
-        known = [each for each in found if each is not None]
-        total = sum(known) if len(known) == len(found) else None
-        return KindEstimate(
-            kind=kind, count=len(steps), cached=len(steps) - len(left), seconds=total
-        )
-
+        total: float | None = 0.0
+        for step in left:
+            same = [made for made in history if made.kind == kind]
+            network = [made for made in same if made.network == step.network]
+            exact = [made for made in network if made.precision == step.settings.get("precision")]
+            took = [made.seconds for made in exact or network or same]
+            total = total + median(took) if took and total is not None else None
+        cached = len(steps) - len(left)
+        kinds.append(KindEstimate(kind=kind, count=len(steps), cached=cached, seconds=total))
     entries = store.index.find(kind="run")
-    times, guessed = [], 0
+    bench_s, count, guessed = 0.0, 0, 0
     for case in (each.case for each in plan.cases if each.refused is None):
         alike = [e for e in entries if e.runtime == case.runtime]
         alike = [e for e in alike if e.model.startswith(case.network)]
         alike.sort(key=lambda entry: entry.batch != (case.batch or 1))
-        guessed += not alike
-        times.append(bench_s(case, config=config, query_s=alike[0].median_s if alike else None))
+        query_s = (alike[0].median_s if alike else None) or 0.0
+        # Start, warm-up and the measured part of its launches.
+        given = {**config.defaults, **case.settings}
+        duration, iterations = given.get("duration"), given.get("iterations")
+        warmup_s = Warmup().floor.seconds or 0.0
+        if isinstance(own := case.settings.get("warmup"), str | int | float):
+            warmup_s = seconds(own)
+        length_s = 3.0 if duration is None and iterations is None else 0.0
+        if isinstance(duration, str | int | float):
+            length_s = seconds(duration)
+        measured_s = max(length_s, int(iterations or 0) * query_s)
+        bench_s += int(given.get("launches") or 1) * (START_S + warmup_s + measured_s)
+        count, guessed = count + 1, guessed + (not alike)
     rounds = plan.matrix.rounds
     bench = KindEstimate(
-        kind="bench",
-        count=rounds * len(times),
-        seconds=rounds * sum(times),
-        guessed=rounds * guessed,
+        kind="bench", count=rounds * count, seconds=rounds * bench_s, guessed=rounds * guessed
     )
-    every = [*map(of_steps, BEFORE), bench, of_steps("eval")]
-    return tuple(each for each in every if each.count)
-
-
-def bench_s(case: Case, *, config: Config, query_s: float | None) -> float:
-    """The expected length of a run: start, warm-up and the measured part of its launches."""
-    given = {**config.defaults, **case.settings}
-    duration, iterations = given.get("duration"), given.get("iterations")
-    warmup_s = Warmup().floor.seconds or 0.0
-    if isinstance(own := case.settings.get("warmup"), str | int | float):
-        warmup_s = seconds(own)
-    length_s = 3.0 if duration is None and iterations is None else 0.0
-    if isinstance(duration, str | int | float):
-        length_s = seconds(duration)
-    measured_s = max(length_s, int(iterations or 0) * (query_s or 0.0))
-    return int(given.get("launches") or 1) * (START_S + warmup_s + measured_s)
+    return tuple(each for each in (*kinds[:-1], bench, kinds[-1]) if each.count)

@@ -32,8 +32,7 @@ from trtbench.sweep.matrix import Matrix, check_matrix
 SWEEP = "sweep.json"
 JOURNAL = "journal.jsonl"
 SIGNED = "journal.lock"
-MADE = "made.json"
-"""Written last: a step whose folder lacks it was interrupted and is done again."""
+MADE = "made.json"  # written last: a step whose folder lacks it was interrupted and is done again
 
 StepKind = Literal["export", "quantize", "build", "eval"]
 
@@ -44,8 +43,7 @@ class SweepStep(Value, frozen=True, kw_only=True):
     key: str
     kind: StepKind
     title: str
-    source: str
-    """The key of the step whose result it takes, or a model as the user gave it."""
+    source: str  # the key of the step whose result it takes, or a model as the user gave it
     network: str
     settings: dict[str, Any] = {}
 
@@ -58,29 +56,19 @@ class Made(Value, frozen=True, kw_only=True):
     network: str
     title: str
     created: str
-    seconds: float
+    seconds: float = 0.0
     precision: str | None = None
-    file: str | None = None
-    """The model, in the same folder; ``None`` for an accuracy."""
+    file: str | None = None  # the model, in the same folder; ``None`` for an accuracy
     sha256: str | None = None
-    scores: tuple[Scores | None, ...] = ()
-    """Of every side that was judged; ``None`` where that failed."""
-    problems: tuple[str | None, ...] = ()
-    """Why a side has no scores."""
+    scores: tuple[Scores | None, ...] = ()  # of every side; ``None`` where judging failed
+    problems: tuple[str | None, ...] = ()  # why a side has no scores
     pictures: tuple[PictureValue, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def made_from_step(step: SweepStep, **more: object) -> Made:
     """The record of a step, with what it made."""
-    base = Made(
-        kind=step.kind,
-        key=step.key,
-        network=step.network,
-        title=step.title,
-        created=now(),
-        seconds=0.0,
-    )
+    base = Made(kind=step.kind, key=step.key, network=step.network, title=step.title, created=now())
     return base.having(**more)
 
 
@@ -124,13 +112,10 @@ class SweepOutline(Value, frozen=True, kw_only=True):
     """The content of ``sweep.json``: all that is needed to go on."""
 
     name: str
-    tag: str
-    """Every run of the sweep carries it."""
+    tag: str  # every run of the sweep carries it
     created: str
-    store: str
-    """Where its runs are, as ``--store`` takes it; a password in it is not kept."""
-    runs: str | None = None
-    """Where run directories are, when that was given separately."""
+    store: str  # where its runs are, as ``--store`` takes it; a password in it is not kept
+    runs: str | None = None  # where run directories are, when that was given separately
     matrix: Matrix
     lenient: bool = False
 
@@ -189,8 +174,7 @@ class JournalLine(Value, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that happened to a case in a round."""
 
     what: Literal["begin", "done", "failed"]
-    case: str
-    """The key of the case, by content."""
+    case: str  # the key of the case, by content
     round: int
     at: str
     run: str | None = None
@@ -208,8 +192,7 @@ class Journal:
         self.folder = folder
         self._path = folder / JOURNAL
         self._adding = threading.Lock()
-        self.notes: list[str] = []
-        """What was lost, and is measured again."""
+        self.notes: list[str] = []  # what was lost, and is measured again
         self.lines: list[JournalLine] = self._read()
 
     @contextmanager

@@ -14,26 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.accuracy.check import vanilla_name
-from trtbench.accuracy.evaluate import EVAL_JSON, EVAL_MD
+from trtbench.accuracy.evaluate import EVAL_JSON, EVAL_MD, size_of_model
 from trtbench.analysis.findings import SEVERITIES
 from trtbench.analysis.summary import summary_from_run
 from trtbench.analysis.sweep import SweepRow, with_front
-from trtbench.core.errors import TrtbenchError, writing
+from trtbench.core.errors import writing
 from trtbench.core.results import ShortView
 from trtbench.core.run import Environment, FailedRun, Finding, Run, Score
 from trtbench.core.safety import file_name_from_text
 from trtbench.core.samples import IterationTimes, join_launches, times_from_columns
 from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.host.files import write_output
-from trtbench.models.identity import still_there
-from trtbench.models.onnx_model import read_onnx
 from trtbench.report.renderers.md import markdown
 from trtbench.report.sections.sweep import csv_from_rows, document_from_sweep, json_from_rows
 from trtbench.store.directory import now
 from trtbench.store.store import Store
 from trtbench.sweep.matrix import Case
-from trtbench.sweep.run import Sweep
-from trtbench.sweep.steps import Judged, precision_that_ran
+from trtbench.sweep.run import Judged, Sweep, precision_that_ran
 from trtbench.workflows.report import write_report
 
 FORMATS = ("html", "png")
@@ -76,7 +73,19 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
         found = [run for each in ids if isinstance(run := store.load(each), Run)]
         if found:
             run = pooled(found, drop=sweep.outline.tag)
-            runs.append(replace(run, times=spooled(run.times, sweep.folder)))
+            times = run.times
+            if len(times) >= SPOOLED_ROWS:
+                # On the disk, from where the system reads what is needed: a sweep of a hundred
+                # cases would otherwise hold all that was ever measured in memory.
+                columns: dict[str, NDArray[np.generic]] = {}
+                for key, column in times.columns():
+                    with tempfile.TemporaryFile(dir=sweep.folder) as file:
+                        column.tofile(file)
+                        file.flush()
+                        kind, shape = column.dtype, column.shape
+                        columns[key] = np.memmap(file, dtype=kind, mode="r", shape=shape)
+                times = times_from_columns(columns)
+            runs.append(replace(run, times=times))
             remark = f"later: {text}" if text else sweep.remarks.get(place)
             rows.append(_row(case, run, [each.id for each in found], remark, name=name))
             continue
@@ -117,7 +126,10 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
     if runs and pictures:  # the first run carries those of all: a report shows each of them once
         runs[0] = replace(runs[0], extra={**runs[0].extra, "pictures": pictures})
     return Results(
-        rows=tuple(with_front(rows)), runs=tuple(runs), failed=tuple(failed), judged=sweep.judged
+        rows=tuple(with_front(rows)),
+        runs=tuple(runs),
+        failed=tuple(failed),
+        judged=tuple(sweep.judged),
     )
 
 
@@ -148,22 +160,6 @@ def pooled(runs: Sequence[Run], *, drop: str) -> Run:
     return replace(runs[0], record=record, times=join_launches(parts))
 
 
-def spooled(times: IterationTimes, folder: Path) -> IterationTimes:
-    """Move the samples of a long run to the disk, from where the system reads what is needed.
-
-    A sweep of a hundred cases would otherwise hold all that was ever measured in memory.
-    """
-    if len(times) < SPOOLED_ROWS:
-        return times
-    columns: dict[str, NDArray[np.generic]] = {}
-    for name, column in times.columns():
-        with tempfile.TemporaryFile(dir=folder) as file:
-            column.tofile(file)
-            file.flush()
-            columns[name] = np.memmap(file, dtype=column.dtype, mode="r", shape=column.shape)
-    return times_from_columns(columns)
-
-
 def _row(case: Case, run: Run, ids: list[str], remark: str | None, *, name: str) -> SweepRow:
     record, precision = run.record, precision_that_ran(case, run)
     others = [
@@ -174,7 +170,10 @@ def _row(case: Case, run: Run, ids: list[str], remark: str | None, *, name: str)
         )
         if asked is not None and ran not in (None, asked)
     ]
-    layers, parameters = _structure(run)
+    size, layers, parameters = size_of_model(record.spec.model, record.facts)
+    if run.graph is not None:
+        layers = len(run.graph.layers)
+        parameters = sum(layer.weights_count or 0 for layer in run.graph.layers) or None
     scores = run.extra.get("scores")
     found = scores if isinstance(scores, dict) else {}
     return SweepRow(
@@ -187,34 +186,12 @@ def _row(case: Case, run: Run, ids: list[str], remark: str | None, *, name: str)
         runs=tuple(ids),
         remark="; ".join(filter(None, [*others, remark])) or None,
         summary=summary_from_run(run),
-        size_bytes=record.spec.model.size_bytes or _whole(run, "parameter_bytes"),
+        size_bytes=size,
         layers=layers,
         parameters=parameters,
         scores={metric: score for metric, score in found.items() if isinstance(score, Score)},
         findings=run.findings,
     )
-
-
-def _structure(run: Run) -> tuple[int | None, int | None]:
-    """Count layers and parameters, by an engine's inspector, an ONNX file or PyTorch's modules."""
-    if run.graph is not None:
-        weights = sum(layer.weights_count or 0 for layer in run.graph.layers)
-        return len(run.graph.layers), weights or None
-    model = run.record.spec.model
-    if model.format != "onnx":
-        return _whole(run, "modules"), _whole(run, "parameters")
-    if not still_there(model):
-        return None, None
-    try:
-        read = read_onnx(Path(model.path))
-    except TrtbenchError:
-        return None, None
-    return len(read.nodes), read.parameters
-
-
-def _whole(run: Run, fact: str) -> int | None:
-    value = run.record.facts.get(fact)
-    return value if isinstance(value, int) else None
 
 
 def write_results(

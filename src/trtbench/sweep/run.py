@@ -1,4 +1,4 @@
-"""Carry out a sweep: prepare what cases share, measure in rounds, go on after interruptions.
+"""Carry out a sweep: do the steps that cases share, measure in rounds, judge, go on after any end.
 
 With an executor a case and all its steps go to another machine; both ends of that are here.
 """
@@ -10,61 +10,63 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
+from trtbench.accuracy.check import EvalSide, vanilla_name
+from trtbench.accuracy.evaluate import run_evaluation, scores_of, write_evaluation
 from trtbench.analysis.onnx_graph import RANDOM_DATA
-from trtbench.core.errors import (
-    InputError,
-    JobError,
-    StoreError,
-    TrtbenchError,
-    UnavailableError,
-)
-from trtbench.core.run import FailedRun, Run
+from trtbench.analysis.summary import summary_from_run
+from trtbench.convert.build import build_spec, run_build
+from trtbench.convert.calibration import settled_items
+from trtbench.convert.conversions import VIA, run_export, run_quantize
+from trtbench.core.errors import InputError, JobError, StoreError, TrtbenchError, UnavailableError
+from trtbench.core.run import UNKNOWN, FailedRun, Run, precision_in
 from trtbench.core.safety import file_name_from_text, mask
 from trtbench.core.spec import RunSpec, Value
 from trtbench.executors import cache_folder
-from trtbench.executors.contract import AGAIN
-from trtbench.executors.local import HERE
+from trtbench.executors.contract import AGAIN, HERE
 from trtbench.host.files import alone, temporary_folder
-from trtbench.measure.bench import run_bench
+from trtbench.measure.bench import run_bench, take_in, write_scores
 from trtbench.measure.remote import (
     InputFiles,
     needs_gpu,
     record_of,
     send_verb,
-    take_in,
     value_of_answer,
 )
+from trtbench.models.identity import identity_of
+from trtbench.models.onnx_model import input_specs, load_onnx
 from trtbench.requests.execution import Event, Execution
 from trtbench.requests.fields import fields_of
-from trtbench.requests.settings import Config, cached_from_run
-from trtbench.requests.sweep import SweepRequest
-from trtbench.runtimes import RUNTIMES
-from trtbench.store.directory import (
-    RECORD,
-    Cached,
-    new_id,
-    now,
-    read_record,
-    write_record,
+from trtbench.requests.measure import SweepRequest
+from trtbench.requests.models import (
+    BuildRequest,
+    EvalRequest,
+    ExportRequest,
+    QuantizeRequest,
+    build_settings,
 )
+from trtbench.requests.run_spec import first_choice
+from trtbench.requests.settings import Config, cached_from_run
+from trtbench.runtimes import RUNTIMES
+from trtbench.store.directory import RECORD, new_id, now, read_record, write_record
 from trtbench.store.store import Store
 from trtbench.sweep.matrix import MACHINE, Case, Matrix, check_matrix
 from trtbench.sweep.plan import (
     BEFORE,
     SweepPlan,
-    check_plan,
+    digest,
     plan_sweep,
+    prepares,
+    preparing_of,
     reason_of,
-    spec_of_case,
 )
 from trtbench.sweep.records import (
     Cache,
@@ -72,28 +74,21 @@ from trtbench.sweep.records import (
     Made,
     SweepOutline,
     SweepStep,
+    made_from_step,
     read_outline,
     write_outline,
 )
-from trtbench.sweep.steps import Judged, Jury, Workshop, do_step
+from trtbench.tasks import TASKS
 
-_RUN = "run"
-"""In what comes back from a machine."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """A run that was measured, and what a list shows of it."""
-
-    run: str
-    cached: Cached | None
+EVAL_BATCH = 32  # items at a time when accuracy is taken of a model that takes any number
+_RUN = "run"  # in what comes back from a machine
+_Product = tuple[Path, tuple[str, ...]]  # the file that a step made, and notes
 
 
 class Failure(NamedTuple):
     """Why a case has no numbers."""
 
-    stage: str | None
-    """Where it failed: a step, or bench; ``None`` of what was refused before."""
+    stage: str | None  # where it failed: a step, or bench; ``None`` of what was refused before
     reason: str
 
     @property
@@ -101,40 +96,19 @@ class Failure(NamedTuple):
         return f"{self.stage}: {self.reason}" if self.stage else self.reason
 
 
-@dataclass(kw_only=True)
-class SweepProgress:
-    """How far a sweep is; the command line draws it between jobs."""
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """An evaluation of a sweep: what it found, and the folder of its tables and pictures."""
 
-    plan: SweepPlan
-    found: dict[int, Found] = field(default_factory=dict)
-    """The newest run of each case; its samples are on the disk, and not kept here."""
-    failures: dict[int, Failure] = field(default_factory=dict)
-    doing: str = ""
-    done: int = 0
-    total: int = 0
-    measuring_since: float | None = None
-    measured: int = 0
-    """By this process, which may go on with what another began."""
-
-    @property
-    def left_s(self) -> float | None:
-        """Time to the end, by the mean time of those measured so far, waits for machines included.
-
-        ``None`` before the first.
-        """
-        if not self.measured or self.measuring_since is None:
-            return None
-        spent_s = time.monotonic() - self.measuring_since
-        return spent_s / self.measured * (self.total - self.done)
-
-
-WatchSweep = Callable[[SweepProgress], None]
+    folder: Path
+    made: Made
+    network: str  # what the first model of it is called in the sweep
 
 
 def start_sweep(
     matrix: Matrix, folder: Path, *, store: Store, lenient: bool = False
 ) -> SweepOutline:
-    """Write down what is asked for, before anything is done."""
+    """Write down what is requested, before anything is done."""
     folder = folder.absolute()
     outline = SweepOutline(
         name=folder.name,
@@ -156,17 +130,30 @@ def carry_out(
     config: Config,
     execution: Execution,
     retry_failed: bool = False,
-    watch: WatchSweep = lambda progress: None,
+    watch: Callable[[Sweep], None] = lambda sweep: None,
 ) -> Sweep:
     """Do what is left of a sweep; what is done stays done, however the last attempt ended."""
     folder = folder.absolute()
     outline = read_outline(folder)
     away = execution.executor.elsewhere
-    plan = check_plan(outline.matrix, config=config, lenient=outline.lenient, elsewhere=away)
+    plan = plan_sweep(outline.matrix, config=config, lenient=outline.lenient, elsewhere=away)
     journal = Journal(folder)
     with journal.held():
-        sweep = Sweep(folder, outline, plan, journal, store, config, execution, watch)
-        adopt_runs(journal, store)
+        kept = Cache(store)
+        sweep = Sweep(folder, outline, plan, journal, store, config, execution, kept, watch)
+        for line in journal.unfinished():  # runs that were stored before that could be noted
+            path = store.directory(str(line.run))
+            if not store.index.find(id_prefix=line.run):
+                if not (path / RECORD).is_file():
+                    continue
+                run = store.load(str(path))
+                cached = cached_from_run(run) if isinstance(run, Run) else None
+                store.add(run.record if isinstance(run, Run) else run, path=path, cached=cached)
+            run = store.load(str(line.run))
+            if isinstance(run, FailedRun):
+                journal.add("failed", line.case, line.round, run=line.run, reason=run.reason)
+            else:
+                journal.add("done", line.case, line.round, run=line.run)
         journal.forget_lost(lambda run: not store.holds(run))
         if retry_failed:
             journal.forget_failures()
@@ -176,105 +163,205 @@ def carry_out(
     return sweep
 
 
-def order_of(count: int, *, seed: int, number: int) -> list[int]:
-    """The shuffled cases of a round; the same seed gives the same order on every machine."""
-    places = list(range(count))
-    random.Random(f"{seed}:{number}").shuffle(places)
-    return places
-
-
+@dataclass
 class Sweep:
-    """A sweep that this process carries out: its plan, and what came of it."""
+    """A sweep that this process carries out: its plan, how far it is, and what came of it.
 
-    def __init__(
-        self,
-        folder: Path,
-        outline: SweepOutline,
-        plan: SweepPlan,
-        journal: Journal,
-        store: Store,
-        config: Config,
-        execution: Execution,
-        watch: WatchSweep = lambda progress: None,
-        cache: Cache | None = None,
-    ) -> None:
-        self.folder, self.outline, self.plan, self.journal = folder, outline, plan, journal
-        self._store, self._config, self._watch = store, config, watch
-        self._execution = replace(execution, tags=(*execution.tags, outline.tag))
-        self._shop = Workshop(
-            store=store,
-            config=config,
-            cache=cache or Cache(store),
-            matrix=outline.matrix,
-            execution=replace(execution, tags=(), executor=HERE),
-        )
+    The command line draws it between jobs.
+    """
+
+    folder: Path
+    outline: SweepOutline
+    plan: SweepPlan
+    journal: Journal
+    _store: Store
+    _config: Config
+    _execution: Execution
+    _kept: Cache
+    _watch: Callable[[Sweep], None] = lambda sweep: None
+    found: dict[int, tuple[str, float | None]] = field(default_factory=dict)
+    """Id and median of the newest run of each case; samples stay on the disk."""
+    judged: list[Judged] = field(default_factory=list)
+    doing: str = ""
+    done: int = 0
+    total: int = 0
+    _measuring_since: float | None = None
+    _measured: int = 0  # by this process, which may go on with what another began
+
+    def __post_init__(self) -> None:
+        self._here = replace(self._execution, tags=(), executor=HERE)
+        self._execution = replace(self._execution, tags=(*self._execution.tags, self.outline.tag))
         self._watching = threading.RLock()
         self._made: dict[str, Made] = {}
         self._broken: dict[str, Failure] = {}
         self._waiting: set[str] = set()
-        self.failures = {place: Failure(None, reason) for place, reason in plan.refused.items()}
+        self.failures = {k: Failure(None, reason) for k, reason in self.plan.refused.items()}
         """Why a case has no numbers, or no accuracy."""
-        ends = journal.ends().items()
+        ends = self.journal.ends().items()
         reported = {key: line.reason for (key, _), line in ends if line.what == "done"}
         self.remarks = {
-            place: text for place, each in enumerate(plan.cases) if (text := reported.get(each.key))
+            place: text
+            for place, each in enumerate(self.plan.cases)
+            if (text := reported.get(each.key))
         }
-        self.judged: tuple[Judged, ...] = ()
-        self._progress = SweepProgress(plan=plan, failures=self.failures)
 
     @property
-    def notes(self) -> list[str]:
-        """What of an earlier attempt was lost and measured again."""
-        return self.journal.notes
+    def left_s(self) -> float | None:
+        """Time to the end, by the mean time of those measured so far, waits for machines included.
+
+        ``None`` before the first.
+        """
+        if not self._measured or self._measuring_since is None:
+            return None
+        spent_s = time.monotonic() - self._measuring_since
+        return spent_s / self._measured * (self.total - self.done)
+
+    def _report(self, doing: str) -> None:
+        with self._watching:
+            self.doing = doing
+            self._watch(self)
 
     def prepare(self) -> None:
         """Do every step that a case waits for, once; a failed step fails its own cases only."""
         wanted = {key for each in self.plan.cases for key in each.chain}
-        for kind in BEFORE:
-            for key, step in self.plan.steps.items():
-                if step.kind == kind and key in wanted:
-                    self._prepare_one(step)
-
-    def _prepare_one(self, step: SweepStep) -> None:
-        failed = self._broken.get(step.source)
-        places = [k for k, each in enumerate(self.plan.cases) if step.key in each.chain]
-        if failed is None:
-            self._report(step.title)
-            try:
-                made = do_step(step, self._input(step.source), self._shop, self.plan)
-                self._made[step.key] = made
-                if note := next((each for each in made.notes if RANDOM_DATA in each), None):
-                    self.remarks.update(dict.fromkeys(places, note))
-                return
-            except StoreError:
-                raise
-            except TrtbenchError as problem:
-                failed = Failure(step.kind, reason_of(problem))
-        self._broken[step.key] = failed
-        for place in places:
-            self.failures[place] = failed
+        steps = [step for step in self.plan.steps.values() if step.key in wanted]
+        for step in sorted(steps, key=lambda each: BEFORE.index(each.kind)):
+            failed = self._broken.get(step.source)
+            places = [k for k, each in enumerate(self.plan.cases) if step.key in each.chain]
+            if failed is None:
+                self._report(step.title)
+                try:
+                    made = self._make(step, self._input(step.source))
+                    self._made[step.key] = made
+                    if note := next((each for each in made.notes if RANDOM_DATA in each), None):
+                        self.remarks.update(dict.fromkeys(places, note))
+                    continue
+                except StoreError:
+                    raise
+                except TrtbenchError as problem:
+                    failed = Failure(step.kind, reason_of(problem))
+            self._broken[step.key] = failed
+            self.failures.update(dict.fromkeys(places, failed))
 
     def _input(self, source: str) -> Path | str:
         made = self._made.get(source)
         if made is None or made.file is None:
             self.plan.demand_same(source)
             return source
-        return self._shop.cache.folder(self.plan.steps[source]) / made.file
+        return self._kept.folder(self.plan.steps[source]) / made.file
+
+    def _make(self, step: SweepStep, source: Path | str) -> Made:
+        """Do a step, or take its kept result; not kept when the source changed meanwhile."""
+        if (found := self._kept.find(step)) is not None:
+            return found
+        began, folder = time.monotonic(), self._kept.folder(step)
+        make = {"export": self._export, "quantize": self._quantize, "build": self._build}
+        file, notes = make[step.kind](step, source, folder)
+        self.plan.demand_same(step.source, self.plan.matrix.calibration)
+        made = made_from_step(
+            step,
+            seconds=time.monotonic() - began,
+            precision=step.settings.get("precision"),
+            file=file.name,
+            sha256=identity_of(file),
+            notes=notes,
+        )
+        return self._kept.keep(step, made)
+
+    def _export(self, step: SweepStep, source: Path | str, folder: Path) -> _Product:
+        loading = step.settings["loading"]
+        request = ExportRequest(
+            source=source,
+            output=folder / f"{step.network}.onnx",
+            input_shapes=step.settings["inputs"],
+            weights=loading.get("weights", "default"),
+            factory=loading.get("factory"),
+            trust=loading.get("trust") == "on",
+            seed=int(loading.get("seed", 0)),
+        )
+        python = self._config.python_for(first_choice("torch"))
+        sidecar = run_export(request, execution=replace(self._here, python=python))
+        return folder / sidecar.file, sidecar.notes
+
+    def _quantize(self, step: SweepStep, source: Path | str, folder: Path) -> _Product:
+        precision, execution = step.settings["precision"], self._here
+        calibrated = VIA[precision] != "cast"
+        request = QuantizeRequest(
+            model=source,
+            precision=precision,
+            output=folder / f"{step.network}.{precision}.onnx",
+            keep_io=step.settings["keep_io"],
+            calibration=(self.plan.matrix.calibration or "random") if calibrated else None,
+            shapes=step.settings["shapes"],
+            **self._preparing(calibrated),
+        )
+        if VIA[precision] == "modelopt":
+            execution = replace(execution, python=self._config.python_for("modelopt"))
+        sidecar = run_quantize(request, execution=execution)
+        return folder / sidecar.file, sidecar.notes
+
+    def _build(self, step: SweepStep, source: Path | str, folder: Path) -> _Product:
+        settings = step.settings
+        kind = ".dynamic" if settings["engine"] == "dynamic" else ""
+        precision = f".{settings['precision']}" if settings["precision"] else ""
+        # The least, the best and the largest shapes of inputs with open dimensions.
+        batches, model = settings["batches"], Path(source)
+        inputs = input_specs(load_onnx(model, weights=False))
+        ends = [settled_items(inputs, given, model=model)[0] for given in settings["shapes"]]
+        shapes: dict[str, Any] = {f"shapes_{end}": {} for end in ("min", "opt", "max")}
+        for place, tensor in enumerate(inputs):
+            if not tensor.is_static:
+                for own, batch, end in zip(shapes.values(), batches, ends, strict=True):
+                    rest = (dim for dim in end[place].shape[1:] if isinstance(dim, int))
+                    own[tensor.name] = (batch, *rest)
+            elif tensor.shape and tensor.shape[0] != batches[1]:
+                raise InputError(
+                    f"the batch of {tensor.name!r} is fixed at {tensor.shape[0]}, not {batches[1]}",
+                    fix="export the model with an open batch",
+                )
+        calibration = self.plan.matrix.calibration if settings["calibration"] else None
+        given: dict[str, Any] = {
+            **self._preparing(calibration is not None),
+            **shapes,
+            **build_settings({key: str(value) for key, value in settings["options"].items()}),
+        }
+        request = BuildRequest(
+            model=source,
+            output=folder / f"{step.network}{kind}{precision}.engine",
+            runtime=settings["builder"],
+            precision=settings["precision"],
+            calibration=calibration,
+            options={"typing": "strong"} if settings["typed"] else {},
+            **given,
+        )
+        spec = build_spec(request, self._config)
+        python = self._config.python_for(settings["builder"])
+        artefact = run_build(spec, execution=replace(self._here, python=python))
+        return Path(spec.output), artefact.notes
+
+    def _preparing(self, calibrated: bool) -> dict[str, Any]:
+        """Data for calibration are prepared as those that accuracies are taken on."""
+        matrix = self.plan.matrix
+        if not calibrated or not prepares(matrix):
+            return {}
+        return {"task": matrix.task, "settings": preparing_of(matrix)}
 
     def measure(self) -> None:
         """Measure every case in every round, in another random order each time."""
-        matrix, count, progress = self.outline.matrix, len(self.plan.cases), self._progress
-        progress.total = matrix.rounds * count
-        progress.measuring_since = time.monotonic()
+        matrix, cases = self.outline.matrix, self.plan.cases
+        self.total = matrix.rounds * len(cases)
+        self._measuring_since = time.monotonic()
         ends = self.journal.ends()
         for number in range(matrix.rounds):
+            order = list(range(len(cases)))
+            random.Random(f"{matrix.seed}:{number}").shuffle(order)  # the same on every machine
             todo = []
-            for place in order_of(count, seed=matrix.seed, number=number):
-                end = ends.get((self.plan.cases[place].key, number))
+            for place in order:
+                end = ends.get((cases[place].key, number))
                 if end is None:
                     todo.append(place)
                     continue
-                progress.done += 1
+                self.done += 1
                 if end.what == "failed":
                     self.failures[place] = Failure("bench", end.reason or "failed")
             work = partial(self._measure_one, number=number)
@@ -284,136 +371,235 @@ class Sweep:
     def _measure_one(self, place: int, number: int) -> None:
         """Measure a case; with an executor, several threads do this at the same time."""
         try:
-            if place not in self.failures:
-                self._measure(place, number)
+            if place in self.failures:
+                return
+            rounds, key = self.outline.matrix.rounds, self.plan.cases[place].key
+            name = self.plan.cases[place].name
+            self._report(f"round {number + 1}/{rounds}: {name}" if rounds > 1 else name)
+            run_id, began = new_id(), time.monotonic()
+            self.journal.add("begin", key, number, run=run_id)
+            try:
+                run = self.bench(place, run_id)
+            except StoreError:
+                raise
+            except TrtbenchError as problem:
+                self.journal.add("failed", key, number, reason=reason_of(problem))
+                self.failures[place] = Failure("bench", reason_of(problem))
+                return
+            remark = self.remarks.get(place) if self.plan.elsewhere else None
+            seconds = time.monotonic() - began
+            self.journal.add("done", key, number, run=run.id, reason=remark, seconds=seconds)
+            cached = cached_from_run(run)
+            with self._watching:
+                self._measured += 1
+                self.found[place] = (run.id, cached.median_s if cached else None)
         finally:
             with self._watching:
-                self._progress.done += 1
-
-    def _measure(self, place: int, number: int) -> None:
-        planned, progress = self.plan.cases[place], self._progress
-        rounds = self.outline.matrix.rounds
-        name, key = planned.name, planned.key
-        self._report(f"round {number + 1}/{rounds}: {name}" if rounds > 1 else name)
-        run_id, began = new_id(), time.monotonic()
-        self.journal.add("begin", key, number, run=run_id)
-        try:
-            run = self.bench(place, run_id)
-        except StoreError:
-            raise
-        except TrtbenchError as problem:
-            self.journal.add("failed", key, number, reason=reason_of(problem))
-            self.failures[place] = Failure("bench", reason_of(problem))
-            return
-        remark = self.remarks.get(place) if self.plan.elsewhere else None
-        seconds = time.monotonic() - began
-        self.journal.add("done", key, number, run=run.id, reason=remark, seconds=seconds)
-        with self._watching:
-            progress.measured += 1
-            progress.found[place] = Found(run=run.id, cached=cached_from_run(run))
+                self.done += 1
 
     def bench(self, place: int, run_id: str) -> Run:
         """Measure a case under a given id, here or, with all its steps, elsewhere."""
         planned = self.plan.cases[place]
         case = planned.case
-        execution = replace(self._execution, listen=partial(self._hear, case.name))
-        if self.plan.elsewhere:
-            self.plan.demand_same(case.model)
-            run, remark = _bench_elsewhere(
-                self.outline.matrix, case, run_id, self._store, execution
-            )
-            if remark:
-                self.remarks[place] = remark
-            return run
-        model = self._input(planned.source)
-        spec = spec_of_case(self.plan, place, model, self._config)
-        python = self._config.python_for(case.runtime)
-        execution = replace(execution, python=python, run_id=run_id)
-        return run_bench(spec, store=self._store, execution=execution)
+        lost: list[str] = []
 
-    def _hear(self, case: str, event: Event) -> None:
-        """Show that a case waits, begins again, or goes on; all its stages would be too many."""
-        self._execution.listen(event)
-        waits = event.kind in ("wait", "note")
-        if waits or (event.kind == "stage" and case in self._waiting):
-            (self._waiting.add if waits else self._waiting.discard)(case)
-            self._report(f"{case}: {event.text}")
+        def listen(event: Event) -> None:
+            """Show that a case waits, begins again, or goes on, but not all its stages."""
+            if event.text.endswith(AGAIN):
+                lost.append(event.text)
+            self._execution.listen(event)
+            waits = event.kind in ("wait", "note")
+            if waits or (event.kind == "stage" and case.name in self._waiting):
+                (self._waiting.add if waits else self._waiting.discard)(case.name)
+                self._report(f"{case.name}: {event.text}")
+
+        execution = replace(self._execution, listen=listen)
+        if not self.plan.elsewhere:
+            model = self._input(planned.source)
+            spec = self.plan.spec_of_case(place, model)
+            python = self._config.python_for(case.runtime)
+            execution = replace(execution, python=python, run_id=run_id)
+            return run_bench(spec, store=self._store, execution=execution)
+        self.plan.demand_same(case.model)
+        arguments, files = case_arguments(self.outline.matrix, case, run_id)
+        options = {key: str(value) for key, value in case.own("opt.").items()}
+        device, machine = (
+            None if (value := case.settings.get(key)) is None else str(value)
+            for key in ("device", MACHINE)
+        )
+        gpu = needs_gpu(case.model, case.runtime, device=device or None, options=options)
+        with temporary_folder() as own:
+            answer = send_verb(
+                "case", arguments, own, files=files, execution=execution, gpu=gpu,
+                title=case.name, machine=machine,
+            )  # fmt: skip
+            done = value_of_answer(answer, CaseDone, files=files, output=own)
+            measured = own / "output" / _RUN
+            record = record_of(run_id, measured)
+            with self._store.new_run(run_id) as target:
+                shutil.copytree(measured, target, dirs_exist_ok=True)
+                write_record(target, record.having(spec=done.spec, tags=execution.tags))
+            run = take_in(self._store, self._store.directory(run_id))
+        if remark := "; ".join(filter(None, [done.remark, *lost])):
+            self.remarks[place] = remark
+        return run
 
     def judge(self) -> None:
-        """Take accuracies last, so that they do not warm the machine."""
-        jury = Jury(self.plan, self.journal, self._shop, self.failures, input_of=self._input)
-        for step, sides in jury.trials():
+        """Take accuracies last, so that they do not warm the machine; problems are remarks."""
+        steps: dict[str, dict[int, list[int]]] = {}
+        for place, each in enumerate(self.plan.cases):
+            if each.judged is not None and place not in self.failures:
+                key, side = each.judged
+                steps.setdefault(key, {}).setdefault(side, []).append(place)
+        remarks: dict[int, str] = {}
+
+        def remark(places: Sequence[int], text: str) -> None:
+            for place in places:
+                before = remarks.get(place)
+                remarks[place] = f"{before}; {text}" if before else text
+
+        for key, sides in steps.items():
+            step, groups = self.plan.steps[key], list(sides.values())
             self._report(step.title)
-            jury.try_one(step, sides)
-        self.judged, self.remarks = tuple(jury.judged), {**self.remarks, **jury.remarks}
+            try:
+                problems = self._judge_one(step, groups, remark)
+            except StoreError:
+                raise
+            except TrtbenchError as problem:
+                problems = [reason_of(problem)] * len(groups)
+            for places, reason in zip(groups, problems, strict=True):
+                if reason is not None:
+                    remark(places, f"no accuracy: {reason}")
+        self.remarks |= remarks
         self._report("")
 
-    def _report(self, doing: str) -> None:
-        with self._watching:
-            self._progress.doing = doing
-            self._watch(self._progress)
+    def _judge_one(
+        self, step: SweepStep, groups: list[list[int]], remark: Callable[[Sequence[int], str], None]
+    ) -> Sequence[str | None]:
+        """Judge one step; ``groups`` are places of cases that share an artefact, for each of them.
 
-
-def adopt_runs(journal: Journal, store: Store) -> None:
-    """Take over runs that were stored before their process could note so."""
-    for line in journal.unfinished():
-        path = store.directory(str(line.run))
-        if not store.index.find(id_prefix=line.run):
-            if not (path / RECORD).is_file():
+        Returns the reason for each without scores.
+        """
+        plan, cases = self.plan, self.plan.cases
+        plan.demand_same(plan.matrix.data, cases[groups[0][0]].case.model)
+        runs: list[list[Run]] = []
+        for places in groups:
+            keys = {cases[place].key for place in places}
+            ids = [e.run for e in self.journal.lines if e.what == "done" and e.case in keys]
+            loaded = (self._store.load(run) for run in ids if run)
+            runs.append([run for run in loaded if isinstance(run, Run)])
+        firsts = [places[0] for places in groups]
+        sides = [self._side(*each, firsts) for each in zip(firsts, runs, strict=True)]
+        # Pictures that show latencies belong to the runs that measured them.
+        drawn = TASKS.load(plan.matrix.task).DRAWS_LATENCY
+        ids = [each.id for own in runs for each in own] if drawn else []
+        if ids or len(sides) != len(step.settings["sides"]):
+            named = [(side.label, side.spec.model.identity, side.spec.runtime) for side in sides]
+            step = step.having(key=digest({"step": step.key, "sides": named, "runs": ids}))
+        made = self._kept.find(step) or self._evaluate(step, sides)
+        called = plan.called(groups[0][0])
+        self.judged.append(Judged(folder=self._kept.folder(step), made=made, network=called))
+        for places, own, scores in zip(groups, runs, made.scores, strict=True):
+            if scores is None:
                 continue
-            found = store.load(str(path))
-            cached = cached_from_run(found) if isinstance(found, Run) else None
-            store.add(found.record if isinstance(found, Run) else found, path=path, cached=cached)
-        run = store.load(str(line.run))
-        if isinstance(run, FailedRun):
-            journal.add("failed", line.case, line.round, run=line.run, reason=run.reason)
-        else:
-            journal.add("done", line.case, line.round, run=line.run)
+            for finding in scores.findings:
+                remark(places, f"{finding.severity} {finding.code}: {finding.message}")
+            for run in own:
+                if (reason := scores.not_of(run.record)) is not None:
+                    remark(places, f"no accuracy: {reason}")
+                    continue
+                path = self._store.resolve(run.id)
+                write_scores(path, scores)
+                self._store.publish(path)
+        return made.problems
+
+    def _side(self, place: int, runs: list[Run], firsts: Sequence[int]) -> EvalSide:
+        """A side with the latency of its smallest batch.
+
+        It is called by its model or by its label, with its batch where others have the same.
+        """
+        plan, case = self.plan, self.plan.cases[place].case
+        smallest = min(runs, key=lambda run: run.record.items_per_query, default=None)
+        items = smallest.record.known_items if smallest else None
+        head = smallest and summary_from_run(smallest).head
+        label = case.label
+        if plan.matrix.names == "vanilla":
+            both = len({each.case.engine for each in plan.cases if each.case.engine}) > 1
+            label = vanilla_name(
+                case.runtime,
+                precision_that_ran(case, smallest) if smallest else case.precision,
+                engine=case.engine if both else None,
+                options=case.options,
+            )
+        if plan.one_table:
+            label = plan.called(place)
+        elif sum(plan.cases[each].case.label == case.label for each in firsts) > 1:
+            label = f"{label} batch {case.batch}"
+        model = self._input(plan.cases[place].source)
+        return EvalSide(
+            spec=plan.judging_spec(place, model),
+            python=self._config.python_for(case.runtime),
+            label=label,
+            latency_s=head.mean / items if head and items else None,
+        )
+
+    def _evaluate(self, step: SweepStep, sides: Sequence[EvalSide]) -> Made:
+        """Judge the very bytes that were measured, as ``trtbench eval`` does."""
+        began, matrix = time.monotonic(), self.plan.matrix
+        problems = [  # programs return no outputs
+            None
+            if RUNTIMES.load(side.spec.runtime).open_session is not None
+            else f"{side.spec.runtime} hands out no outputs to judge"
+            for side in sides
+        ]
+        usable = [place for place, problem in enumerate(problems) if problem is None]
+        if not usable:
+            return made_from_step(step, scores=(None,) * len(sides), problems=tuple(problems))
+        assert matrix.data is not None
+        most = matrix.profile[2] if matrix.profile else max(matrix.batch, default=EVAL_BATCH)
+        folder = self._kept.folder(step)
+        request = EvalRequest(
+            models=[sides[place].spec.model.path for place in usable],
+            task=matrix.task,
+            data=matrix.data,
+            settings=matrix.task_settings,
+            output=folder,
+        )
+        found = run_evaluation(
+            request,
+            store=self._store,
+            config=self._config,
+            execution=self._here,
+            open_batch=min(EVAL_BATCH, most),
+            sides=[sides[place] for place in usable],
+        )
+        scores = {usable[model.place]: scores_of(found, model) for model in found.models}
+        left = [place for place in usable if place not in scores]
+        for place, failed in zip(left, found.failed, strict=True):
+            problems[place] = failed.reason
+        made = made_from_step(
+            step,
+            seconds=time.monotonic() - began,
+            scores=tuple(scores.get(place) for place in range(len(sides))),
+            problems=tuple(problems),
+            pictures=found.pictures,
+            notes=found.all_notes,
+        )
+        write_evaluation(found, folder)
+        return made if found.failed else self._kept.keep(step, made)
+
+
+def precision_that_ran(case: Case, run: Run) -> str | None:
+    """The precision of what was measured, as the case calls it where that is right."""
+    ran = precision_in(run.record.conditions, asked=case.precision)
+    return ran or (UNKNOWN if case.precision is not None else None)
 
 
 class CaseDone(Value, frozen=True, kw_only=True):
-    """A case that was carried out; its run lies beside this, measured or failed."""
+    """A case that was carried out; its run is in the same folder, measured or failed."""
 
     spec: RunSpec
     remark: str | None = None
-
-
-def _bench_elsewhere(
-    matrix: Matrix, case: Case, run_id: str, store: Store, execution: Execution
-) -> tuple[Run, str | None]:
-    """Have a case carried out by an executor, and keep its run as if it had been measured here."""
-    arguments, files = case_arguments(matrix, case, run_id)
-    options = {key: str(value) for key, value in case.own("opt.").items()}
-    device, machine = case.settings.get("device"), case.settings.get(MACHINE)
-    gpu = needs_gpu(
-        case.model, case.runtime, device=str(device) if device else None, options=options
-    )
-    lost: list[str] = []
-
-    def listen(event: Event) -> None:
-        if event.text.endswith(AGAIN):
-            lost.append(event.text)
-        execution.listen(event)
-
-    with temporary_folder() as own:
-        answer = send_verb(
-            "case",
-            arguments,
-            own,
-            files=files,
-            execution=replace(execution, listen=listen),
-            gpu=gpu,
-            title=case.name,
-            machine=str(machine) if machine is not None else None,
-        )
-        done = value_of_answer(answer, CaseDone, files=files, output=own)
-        measured = own / "output" / _RUN
-        record = record_of(run_id, measured)
-        with store.new_run(run_id) as target:
-            shutil.copytree(measured, target, dirs_exist_ok=True)
-            write_record(target, record.having(spec=done.spec, tags=execution.tags))
-        run = take_in(store, store.directory(run_id))
-    return run, "; ".join(filter(None, [done.remark, *lost])) or None
 
 
 def case_arguments(matrix: Matrix, case: Case, run_id: str) -> tuple[dict[str, object], InputFiles]:
@@ -460,14 +646,14 @@ def carry_out_case(
     [planned] = plan.cases
     if planned.refused:
         raise JobError(planned.refused)
-    chain = planned.chain
-    store, cache = Store(folder / "store"), Cache(Store(cache_folder() / "store"))
+    store, kept = Store(folder / "store"), Cache(Store(cache_folder() / "store"))
     place = folder / "sweep"
     outline = start_sweep(matrix, place, store=store)
     journal = Journal(place)
-    work = Sweep(place, outline, plan, journal, store, config, execution, cache=cache)
+    work = Sweep(place, outline, plan, journal, store, config, execution, kept)
     # Cases that begin with the same step wait for each other, so that it is done once.
-    one_at_a_time = alone(cache_folder() / f".{chain[0][:16]}.lock") if chain else nullcontext()
+    first = next(iter(planned.chain), None)
+    one_at_a_time = alone(cache_folder() / f".{first[:16]}.lock") if first else nullcontext()
     with journal.held():
         with one_at_a_time:
             work.prepare()

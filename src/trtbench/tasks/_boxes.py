@@ -12,12 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from trtbench.analysis.coco import (
-    Letterbox,
-    Objects,
-    People,
-    boxes_from_corners,
-)
+from trtbench.analysis.coco import Letterbox, Objects, People, boxes_from_corners
 from trtbench.core.errors import InputError, UsageError, reading
 from trtbench.core.safety import MOST_BYTES, at_home, read_text
 from trtbench.core.samples import AnyArray, Arrays
@@ -62,7 +57,12 @@ class CocoFile:
                     self._ends.setdefault(end, set()).add(id)
             self._by_image: dict[object, list[JsonTable]] = {}
             for each in self.raw["annotations"]:
-                self._by_image.setdefault(each["image_id"], []).append(_with_box(each))
+                box, area = [float(side) for side in each["bbox"]], each.get("area")
+                area = float(math.prod(box[2:]) if area is None else area)
+                if len(box) != 4 or not all(map(math.isfinite, (*box, area))):
+                    raise ValueError(f"the box {box} and its area are no numbers")
+                own = {**each, "bbox": box, "area": area}
+                self._by_image.setdefault(each["image_id"], []).append(own)
         except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as problem:
             raise InputError(f"{path} lacks something", facts={"reason": repr(problem)}) from None
 
@@ -115,16 +115,6 @@ def _path_ends(path: str) -> list[str]:
     return ["/".join(parts[place:]) for place in range(len(parts))]
 
 
-def _with_box(annotation: JsonTable) -> JsonTable:
-    """Return an annotation with its area, that of the box where it has none."""
-    box = [float(side) for side in annotation["bbox"]]
-    area = annotation.get("area")
-    area = float(math.prod(box[2:]) if area is None else area)
-    if len(box) != 4 or not all(map(math.isfinite, (*box, area))):
-        raise ValueError(f"the box {box} and its area are no numbers")
-    return {**annotation, "bbox": box, "area": area}
-
-
 class Annotations(CocoFile):
     """COCO's key points: the people of every image."""
 
@@ -160,8 +150,7 @@ class Annotations(CocoFile):
 class CocoBoxes(CocoFile):
     """COCO's instances: ids of the categories in order, and their names by place."""
 
-    named = True
-    """Whether all categories are known, not only those that occur."""
+    named = True  # whether all categories are known, not only those that occur
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -278,8 +267,7 @@ class YoloData:
     root: Path
     paths: list[Path]
     names: Mapping[int, str]
-    lists: Sequence[Path] = ()
-    """Files that list images."""
+    lists: Sequence[Path] = ()  # files that list images
 
 
 def read_yolo_data(path: Path, split: str) -> YoloData:
@@ -353,8 +341,7 @@ SIZE = 640
 class DetectionImage(Loaded):
     """One decoded image, and how many classes its data set has."""
 
-    target: tuple[int, int] = (SIZE, SIZE)
-    """Height and width of the input."""
+    target: tuple[int, int] = (SIZE, SIZE)  # height and width of the input
     classes: int | None = None
 
 
@@ -371,15 +358,6 @@ def find_images_of(settings: Settings) -> YoloData:
     if path.suffix.lower() == LIST:
         return YoloData(root=path.parent, paths=_read_list(path), names={})
     return YoloData(root=path, paths=find_images(path) if path.is_dir() else [path], names={})
-
-
-def folders_beside(settings: Settings) -> list[Path]:
-    """List the folders that hold images and YOLO's labels, and files that list images."""
-    data = find_images_of(settings)
-    files = list(data.paths)
-    if not settings.get("annotations"):
-        files += [label_file(each, None, data.root) for each in data.paths]
-    return sorted({*(each.parent for each in files if each.parent.is_dir()), *data.lists})
 
 
 class DetectionImages(ImageFiles):
@@ -399,28 +377,27 @@ class DetectionImages(ImageFiles):
             interpolation="bilinear" if self._fit == "stretch" else SAMPLED,
         )  # fmt: skip
         data = find_images_of(settings)
-        self.paths, self.truth = data.paths, self._read_truth(data, settings)
-        self.names = names_below(data.root, self.paths)
-
-    def _read_truth(self, data: YoloData, settings: Settings) -> Truth | None:
-        if settings.get("unlabelled"):
-            return None
+        self.paths = data.paths
+        self.truth: Truth | None = None
         place = settings.get("annotations")
         folder = Path(str(place)) if place else None
-        if folder is not None and folder.suffix.lower() == ".json":
-            coco = CocoBoxes(folder)
-            self.paths, notes = coco.annotated(data.root, data.paths)
+        if settings.get("unlabelled"):
+            pass
+        elif folder is not None and folder.suffix.lower() == ".json":
+            self.truth = CocoBoxes(folder)
+            self.paths, notes = self.truth.annotated(data.root, data.paths)
             self.notes = (*self.notes, *notes)
-            return coco
-        if folder is not None and not folder.is_dir():
+        elif folder is not None and not folder.is_dir():
             raise InputError(f"{folder} is neither COCO's JSON nor a folder of YOLO's labels")
-        labels = YoloBoxes(data.paths, data.names, folder=folder, root=data.root)
-        if not labels.found and (folder is not None or data.names):
-            raise InputError(
-                "no image has a file of labels",
-                facts={"looked for": next(iter(labels.files.values()), "none")},
-            )
-        return labels if labels.found else None
+        else:
+            labels = YoloBoxes(data.paths, data.names, folder=folder, root=data.root)
+            self.truth = labels if labels.found else None
+            if not labels.found and (folder is not None or data.names):
+                raise InputError(
+                    "no image has a file of labels",
+                    facts={"looked for": next(iter(labels.files.values()), "none")},
+                )
+        self.names = names_below(data.root, self.paths)
 
     def load(self, index: int) -> Loaded:
         pixels = read_image(self.paths[index], channels=self._takes.channels)
@@ -448,8 +425,3 @@ class DetectionImages(ImageFiles):
             size = np.array(target if "shape" in name.lower() else target[::-1])
             arrays[name] = np.ones(2, np.float32) if "scale" in name.lower() else size
         return arrays
-
-    def objects(self, index: int) -> Objects:
-        """Return what is annotated in one image."""
-        assert self.truth is not None
-        return self.truth.boxes(self.paths[index])

@@ -41,7 +41,16 @@ What items share has that of the first, whatever batch a side takes."""
 def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
     """Open the items for a model with these inputs."""
     refuse_other_than_tensors(tensors)
-    settled = with_same_dims(tensors, [_settled(tensor, spec) for tensor in tensors])
+    settled = []
+    for tensor in tensors:  # dimensions the user gave; a batch in front stays as it is
+        given, shape = spec.shapes.get(tensor.name), tensor.shape
+        if given is not None and shape and batch_place(tensor):
+            tensor = tensor.having(shape=fitted(tensor, given))
+        elif given is not None and shape:
+            opened = tensor.having(shape=(None, *shape[1:]))
+            tensor = tensor.having(shape=(shape[0], *fitted(opened, given)[1:]))
+        settled.append(tensor)
+    settled = list(with_same_dims(tensors, settled))
     if feed.kind == "task":
         assert feed.task is not None
         source: DataSource = TASKS.load(feed.task).open_source(feed.settings, settled)
@@ -61,17 +70,6 @@ def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
         return RandomItems(feed, settled, known, rows, sides=sides_of(spec.model.path, settled))
     assert spec.inputs.source is not None
     return ArrayItems(Path(spec.inputs.source), settled, known, rows, limit=feed.count)
-
-
-def _settled(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
-    """Fill open dimensions with the values the user gave; a batch in front stays as it is."""
-    given = spec.shapes.get(tensor.name)
-    if given is None or not tensor.shape:
-        return tensor
-    if batch_place(tensor):
-        return tensor.having(shape=fitted(tensor, given))
-    opened = tensor.having(shape=(None, *tensor.shape[1:]))
-    return tensor.having(shape=(tensor.shape[0], *fitted(opened, given)[1:]))
 
 
 def open_feed_of_pass(feed: Feed, outcome: InferOutcome, *, spec: RunSpec) -> DataSource:
@@ -125,10 +123,10 @@ class RandomItems(DataSource):
         self.notes = (note,) if note else ()
 
     def load(self, index: int) -> LoadedItem:
-        return self._feed.seed * _ITEM_SEEDS + index
+        return self._feed.seed * _ITEM_SEEDS + self._place(index)
 
     def prepare(self, loaded: LoadedItem) -> Arrays:
-        shared = self.load(0) if self._rows else loaded
+        shared = self._feed.seed * _ITEM_SEEDS if self._rows else loaded
         return {
             item.name: self._draw(item, seed=loaded if item.name in self._rows else shared)
             for item in self._items
@@ -137,54 +135,45 @@ class RandomItems(DataSource):
     def _draw(self, item: TensorSpec, *, seed: int) -> Array:
         name = self._known[item.name]
         ends = self._feed.ranges.get(name, self._feed.ranges.get(""))
-        wanted = item.having(name=name)
-        if item.dtype not in ("bfloat16", "float16", "float32", "float64"):
-            limit = self._feed.limits.get(name)
-            values = _drawn(wanted, seed, limits={} if limit is None else {name: limit})
-            return values if ends is None else _in_whole_range(values, name, ends, limit=limit)
+        is_float = item.dtype in ("bfloat16", "float16", "float32", "float64")
         # A network in FP16 must see the values of the one in FP32, rounded.
-        plain = wanted.having(dtype="float32")
+        wanted = item.having(name=name, dtype="float32" if is_float else item.dtype)
         low, high = ends or (-3.0, 3.0)
-        if self._feed.distribution == "normal":
+        if is_float and self._feed.distribution == "normal":
             rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-            shape = tuple(int(dim) for dim in plain.shape if isinstance(dim, int))
+            shape = tuple(int(dim) for dim in wanted.shape if isinstance(dim, int))
             middle, deviation = (low + high) / 2, (high - low) / 6
             return (middle + deviation * rng.standard_normal(shape)).astype(np.float32)
-        values = _drawn(plain, seed, limits={}).astype(np.float32)
-        if ends is None:
+        limit = None if is_float else self._feed.limits.get(name)
+        try:
+            limits = {} if limit is None else {name: limit}
+            values = random_inputs((wanted,), seed=seed, limits=limits)[name]
+        except (ValueError, TypeError) as problem:
+            raise InputError(
+                f"random inputs cannot be drawn: {problem}", fix="--inputs data.npz"
+            ) from None
+        if is_float:
+            values = values.astype(np.float32)
+            if ends is None:
+                return values
+            if not math.isfinite(low) or not math.isfinite(high) or low >= high:
+                raise UsageError(
+                    f"random values from {low:g} to {high:g} have no meaning", fix="--range 0:1"
+                )
+            return (low + (high - low) * values.astype(np.float64)).astype(np.float32)
+        if ends is None or values.dtype.kind not in "iu" or has_meaning(name):
             return values
-        if not math.isfinite(low) or not math.isfinite(high) or low >= high:
+        # Integers without a known meaning are brought into the range, both ends included.
+        kind = np.iinfo(values.dtype.name)
+        least = max(math.ceil(low), 0 if limit is not None else kind.min)
+        most = min(math.floor(high), kind.max if limit is None else limit - 1)
+        if least > most:
             raise UsageError(
-                f"random values from {low:g} to {high:g} have no meaning", fix="--range 0:1"
+                f"there is no whole number from {low:g} to {high:g} for the input {name!r}",
+                facts={} if limit is None else {"it takes": f"0 to {limit - 1}"},
+                fix="--range 0:1",
             )
-        return (low + (high - low) * values.astype(np.float64)).astype(np.float32)
-
-
-def _drawn(tensor: TensorSpec, seed: int, *, limits: dict[str, int]) -> Array:
-    try:
-        return random_inputs((tensor,), seed=seed, limits=limits)[tensor.name]
-    except (ValueError, TypeError) as problem:
-        raise InputError(
-            f"random inputs cannot be drawn: {problem}", fix="--inputs data.npz"
-        ) from None
-
-
-def _in_whole_range(
-    values: Array, name: str, ends: tuple[float, float], *, limit: int | None
-) -> Array:
-    """Bring integers without a known meaning into a range, both ends included."""
-    if values.dtype.kind not in "iu" or has_meaning(name):
-        return values
-    kind = np.iinfo(values.dtype.name)
-    low = max(math.ceil(ends[0]), 0 if limit is not None else kind.min)
-    high = min(math.floor(ends[1]), kind.max if limit is None else limit - 1)
-    if low > high:
-        raise UsageError(
-            f"there is no whole number from {ends[0]:g} to {ends[1]:g} for the input {name!r}",
-            facts={} if limit is None else {"it takes": f"0 to {limit - 1}"},
-            fix="--range 0:1",
-        )
-    return (low + values.astype(np.int64) % (high - low + 1)).astype(values.dtype)
+        return (least + values.astype(np.int64) % (most - least + 1)).astype(values.dtype)
 
 
 class ArrayItems(DataSource):
@@ -199,14 +188,23 @@ class ArrayItems(DataSource):
         *,
         limit: int | None = None,
     ) -> None:
-        asked = [
+        wanted = [
             tensor.having(
                 name=known[tensor.name],
                 shape=(None, *tensor.shape[1:]) if tensor.name in rows else tensor.shape,
             )
             for tensor in tensors
         ]
-        arrays = _read(path, asked)
+        arrays = None
+        for dtype in (None, "float32", "float16", "float64"):  # another width than the input's
+            own = [
+                t.having(dtype=dtype) if dtype and t.dtype.startswith("float") else t
+                for t in wanted
+            ]
+            with contextlib.suppress(InputTypeError):
+                arrays = read_arrays(path, own)
+                break
+        arrays = read_arrays(path, wanted) if arrays is None else arrays
         self._arrays = {own: arrays[name] for own, name in known.items()}
         self._rows = rows
         counts = {name: len(self._arrays[name]) for name in self._rows}
@@ -220,24 +218,13 @@ class ArrayItems(DataSource):
         self.names = tuple(f"item {index}" for index in range(count))
 
     def load(self, index: int) -> LoadedItem:
-        return index
+        return self._place(index)
 
     def prepare(self, loaded: LoadedItem) -> Arrays:
         return {
             name: array[loaded] if name in self._rows else array
             for name, array in self._arrays.items()
         }
-
-
-def _read(path: Path, asked: list[TensorSpec]) -> dict[str, Array]:
-    """Read arrays; floating-point ones may have another width than the input."""
-    with contextlib.suppress(InputTypeError):
-        return read_arrays(path, asked)
-    for dtype in ("float32", "float16", "float64"):
-        other = [t.having(dtype=dtype) if t.dtype.startswith("float") else t for t in asked]
-        with contextlib.suppress(InputTypeError):
-            return read_arrays(path, other)
-    return read_arrays(path, asked)
 
 
 class TaskJudge:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,10 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-WHOLE = ("uint8", "int16", "uint16", "int32", "int64")
-"""Types of inputs that take pixels from 0 to 255."""
-SAMPLED = "linear, not antialiased"
-"""How images are scaled for letterboxing."""
+WHOLE = ("uint8", "int16", "uint16", "int32", "int64")  # types of inputs that take 0 to 255
+SAMPLED = "linear, not antialiased"  # how images are scaled for letterboxing
 SINGULAR = {"images": "image", "classes": "class", "have": "has", "truths": "truth"}
 NORMALIZE = (
     "imagenet, none (0 to 1), pixels (0 to 255), or MEAN/STD such as 0.5/0.5 or 104,117,123/1,1,1"
@@ -41,10 +38,8 @@ class Loaded:
     """One decoded image."""
 
     index: int
-    pixels: Pixels
-    """[height, width, channels]"""
-    geometry: Letterbox | None = None
-    """How it was put into the input; set by ``prepare``."""
+    pixels: Pixels  # [height, width, channels]
+    geometry: Letterbox | None = None  # how it was put into the input; set by ``prepare``
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,11 +48,9 @@ class ImageInput:
 
     name: str
     channels: int
-    size: tuple[int, int]
-    """Height and width."""
+    size: tuple[int, int]  # height and width
     channels_last: bool
-    is_bytes: bool
-    """Takes pixels from 0 to 255 as integers."""
+    is_bytes: bool  # takes pixels from 0 to 255 as integers
 
 
 class ImageFiles(DataSource):
@@ -69,10 +62,15 @@ class ImageFiles(DataSource):
 
     def settle(self, takes: ImageInput, normalize: str, **own: Scalar) -> None:
         """Set how images are prepared; bytes are not normalized."""
-        self._takes, self._normalize = takes, normalize
-        done = (
-            "pixels" if takes.is_bytes else normalization_name(normalize, channels=takes.channels)
-        )
+        self._takes, self._normalize, done = takes, normalize, "pixels"
+        if not takes.is_bytes:  # in one form, however it was given
+            own_parts = _normalization(normalize, channels=takes.channels)
+            parts = (part[:1] if np.ptp(part) == 0 else part for part in own_parts)
+            done = "/".join(",".join(f"{value:g}" for value in part.tolist()) for part in parts)
+            for name in ("imagenet", "pixels", "none"):
+                known = _normalization(name, channels=takes.channels)
+                if all(np.allclose(a, b, rtol=1e-6) for a, b in zip(own_parts, known, strict=True)):
+                    done = name
         ignored = takes.is_bytes and normalize not in ("none", "pixels")
         self.notes = (f"the network takes bytes: --normalize {normalize} is not done",) * ignored
         self.preparation = {**own, "colour": own.get("colour", "rgb"), "normalize": done}
@@ -94,10 +92,9 @@ class ImageFiles(DataSource):
         return read_image(self.paths[index], channels=3)
 
     def part(self, places: Sequence[int]) -> DataSource:
-        chosen = copy.copy(self)
+        chosen = super().part(places)
+        assert isinstance(chosen, ImageFiles)
         chosen.paths = [self.paths[place] for place in places]
-        chosen.names = tuple(self.names[place] for place in places)
-        chosen.labels = None if self.labels is None else self.labels[list(places)]
         return chosen
 
 
@@ -152,15 +149,14 @@ def chosen_item(names: Sequence[str], wanted: Scalar) -> int:
     if wanted is None:
         return 0
     text = Path(str(wanted)).as_posix()
-    forms: tuple[Callable[[str], str], ...] = (
-        str, lambda name: Path(name).name, lambda name: Path(name).stem,
-        lambda name: name.rpartition("[")[2].removesuffix("]"),
-    )  # fmt: skip
-    for form in forms:
+    forms = [
+        (name, Path(name).name, Path(name).stem, name.rpartition("[")[2].removesuffix("]"))
+        for name in names
+    ]
+    for own in zip(*forms, strict=True):
         for word in (text, Path(text).name):
-            found = [index for index, name in enumerate(names) if form(name) == word]
-            if len(found) == 1:
-                return found[0]
+            if own.count(word) == 1:
+                return own.index(word)
     guess = near_miss(text, names)
     raise UsageError(
         f"--show {text} names no item, or several",
@@ -231,17 +227,6 @@ def _normalization(text: str, *, channels: int) -> tuple[NDArray[np.float32], ND
     return mean, deviation
 
 
-def normalization_name(text: str, *, channels: int) -> str:
-    """Write a normalization in one form, however it was given."""
-    asked = _normalization(text, channels=channels)
-    for name in ("none", "pixels", "imagenet"):
-        known = _normalization(name, channels=channels)
-        if all(np.allclose(a, b, rtol=1e-6) for a, b in zip(asked, known, strict=True)):
-            return name
-    parts = (part[:1] if np.ptp(part) == 0 else part for part in asked)
-    return "/".join(",".join(f"{value:g}" for value in part.tolist()) for part in parts)
-
-
 def normalize_flag(default: str) -> Flag:
     return Flag(
         name="normalize", default=default, help=f"How pixels are normalised: {NORMALIZE}.",
@@ -250,11 +235,9 @@ def normalize_flag(default: str) -> Flag:
 
 
 COLUMN_IN = 3.2
-TITLES_IN = 0.2
-"""Height of one line of titles."""
+TITLES_IN = 0.2  # height of one line of titles
 DPI = 110
-SHOWN = 0.25
-"""Score from which boxes and people are counted."""
+SHOWN = 0.25  # score from which boxes and people are counted
 
 
 def grid(

@@ -11,21 +11,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.check import RANKS, ClassCheck, ClassTally, are_probabilities, ranking
+from trtbench.analysis.check import RANKS, ClassTally, RankRow, are_probabilities, ranking
 from trtbench.analysis.pass_times import PictureValue
-from trtbench.analysis.scores import (
-    agreement,
-    mcnemar,
-    per_class,
-    rank_of_label,
-    top_k,
-)
+from trtbench.analysis.scores import agreement, mcnemar, per_class, rank_of_label, top_k
 from trtbench.core.errors import InputError, UsageError, reading, refuse_unknown
 from trtbench.core.results import LoadedItem
 from trtbench.core.run import Scalar, Score
 from trtbench.core.safety import MOST_BYTES, read_text
 from trtbench.core.samples import AnyArray, Arrays
-from trtbench.core.spec import TensorSpec
 from trtbench.core.units import text_from_shape
 from trtbench.host.arrays import (
     DAMAGE,
@@ -75,15 +68,12 @@ FLAGS = (
 )  # fmt: skip
 
 SIZE = 224
-MARGIN = 256 / 224
-"""Images are scaled to this much more than is cut out of their centre."""
+MARGIN = 256 / 224  # images are scaled to this much more than is cut out of their centre
 LABELS = ("labels", "label", "targets", "y")
-SEQUENCE = 5
-"""Dimensions of (N, C, T, V, M), the skeleton sequences of ST-GCN."""
+SEQUENCE = 5  # dimensions of (N, C, T, V, M), the skeleton sequences of ST-GCN
 WORST = 8
 MOST_CLASSES = 10**9
-NO_CLASS = -1
-"""The best class of scores that are not numbers."""
+NO_CLASS = -1  # the best class of scores that are not numbers
 TOP = 5
 
 
@@ -226,9 +216,16 @@ class LabelledArrays(DataSource):
         if len(set(counts.values())) > 1:
             raise InputError("the arrays do not hold the same number of items", facts=counts)
         if labels is not None:
-            found = _read_labels(Path(labels))
+            refuse_missing(Path(labels))
+            try:
+                if labels.endswith(".npy"):
+                    found = one_array(Path(labels))
+                else:
+                    lines = read_text(Path(labels), most=MOST_BYTES).split()
+                    found = np.array([int(line) for line in lines], np.int64)
+            except DAMAGE as problem:
+                raise InputError(f"{labels} holds no labels", facts={"reason": problem}) from None
         count = next(iter(counts.values()))
-        self.labels = None
         if found is not None:
             given = found.reshape(-1)
             if given.size != count:
@@ -249,16 +246,27 @@ class LabelledArrays(DataSource):
                 fix="np.savez(file, images=..., labels=...), or --labels labels.npy",
             )
         self.names = tuple(f"{path.name}[{index}]" for index in range(count))
-        self.notes = tuple(
-            note for name, tensor in self._tensors.items()
-            for note in _check_shape(tensor, self._arrays[name].shape[1:])
-        )  # fmt: skip
+        for tensor in tensors:  # items of another shape are refused; sequences are cut or filled
+            wanted, have = tensor.shape[1:], self._arrays[tensor.name].shape[1:]
+            if len(wanted) == 3 and len(have) == 2:
+                have = (1, *have)
+            facts = {"input": f"{tensor.name} {wanted}", "items": str(have)}
+            if len(have) != len(wanted):
+                raise InputError("the items do not have the rank of the input", facts=facts)
+            cut = {1: "frames", 3: "people"} if len(wanted) + 1 == SEQUENCE else {}
+            for axis, (want, got) in enumerate(zip(wanted, have, strict=True)):
+                if not isinstance(want, int) or want <= 0 or want == got:
+                    continue
+                if axis not in cut:
+                    raise InputError("the items do not have the shape of the input", facts=facts)
+                note = f"{cut[axis]}: {got} in the data, {want} in the network; cut, or filled"
+                self.notes = (*self.notes, f"{note} with zeros")
 
     def load(self, index: int) -> LoadedItem:
-        return {name: array[index] for name, array in self._arrays.items()}
+        return {name: array[self._place(index)] for name, array in self._arrays.items()}
 
     def picture(self, index: int) -> NDArray[np.uint8] | None:
-        item = next(iter(self._arrays.values()))[index]
+        item = next(iter(self._arrays.values()))[self._place(index)]
         if item.ndim == 3 and item.shape[0] in (1, 3):
             item = item.transpose(1, 2, 0)
         if item.ndim == 2:
@@ -287,39 +295,6 @@ class LabelledArrays(DataSource):
                     item = np.pad(item, gap)
             arrays[name] = np.asarray(item, np.float32) if item.dtype.kind == "f" else item
         return arrays
-
-
-def _check_shape(tensor: TensorSpec, have: tuple[int, ...]) -> list[str]:
-    """Refuse items of another shape; note where sequences are cut or filled."""
-    wanted = tensor.shape[1:]
-    if len(wanted) == 3 and len(have) == 2:
-        have = (1, *have)
-    facts = {"input": f"{tensor.name} {wanted}", "items": str(have)}
-    if len(have) != len(wanted):
-        raise InputError("the items do not have the rank of the input", facts=facts)
-    differing = [
-        axis for axis, (want, got) in enumerate(zip(wanted, have, strict=True))
-        if isinstance(want, int) and want > 0 and want != got
-    ]  # fmt: skip
-    cut = {1: "frames", 3: "people"} if len(wanted) + 1 == SEQUENCE else {}
-    if not cut.keys() >= set(differing):
-        raise InputError("the items do not have the shape of the input", facts=facts)
-    return [
-        f"{cut[axis]}: {have[axis]} in the data, {wanted[axis]} in the network; cut, or filled "
-        "with zeros"
-        for axis in differing
-    ]
-
-
-def _read_labels(path: Path) -> AnyArray:
-    refuse_missing(path)
-    if path.suffix == ".npy":
-        return one_array(path)
-    try:
-        lines = read_text(path, most=MOST_BYTES).split()
-        return np.array([int(line) for line in lines], np.int64)
-    except DAMAGE as problem:
-        raise InputError(f"{path} holds no labels", facts={"reason": problem}) from None
 
 
 def _read_arrays(path: Path, tensors: Tensors) -> tuple[dict[str, AnyArray], AnyArray | None]:
@@ -404,8 +379,7 @@ def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) ->
 
 @dataclass(frozen=True, kw_only=True)
 class _Tally:
-    ranks: NDArray[np.int64]
-    """Of the labels; items whose scores are not numbers come after the last class."""
+    ranks: NDArray[np.int64]  # of the labels; items without numbers come after the last class
     best: NDArray[np.int64]
     confidence: NDArray[np.float64]
     classes: int
@@ -418,29 +392,51 @@ def judge(
     labels = source.labels
     assert labels is not None
     tallies = [_tally(model, labels, source) for model in models]
+    first = tallies[0]
     scores: list[tuple[Score, ...]] = []
-    pictures, lost = [], []
-    for number, (model, tally) in enumerate(zip(models, tallies, strict=True)):
-        top5 = [top_k(tally.ranks, k=TOP)] if tally.classes > TOP else []
-        alike = [_agreement(tallies[0], tally)] if number else []
-        scores.append((top_k(tally.ranks), *top5, *alike))
-        count = int((tally.best == NO_CLASS).sum())
-        if count:
-            lost.append(
-                f"{model.label}: scores of {count} items hold NaN or Inf; they count as wrong"
-            )
-        picture = _draw_worst(source, model, tally, labels, folder, number)
-        pictures += [picture] if picture else []
+    pairs: list[tuple[Scalar, ...]] = []
+    pictures: list[PictureValue] = []
     item, notes = shown_item(source.names, settings)
+    notes = (*source.notes, *notes)
+    for number, (model, tally) in enumerate(zip(models, tallies, strict=True)):
+        own = [top_k(tally.ranks), *([top_k(tally.ranks, k=TOP)] if tally.classes > TOP else [])]
+        if number:  # two models that name no class do not agree
+            same = agreement(first.best, np.where(tally.best == NO_CLASS, -2, tally.best))
+            own.append(same)
+            test = mcnemar(first.ranks <= 1, tally.ranks <= 1)
+            pairs.append((model.label, same.value, test.only_first, test.only_second, test.p,
+                          test.difference, test.interval.low, test.interval.high))  # fmt: skip
+        scores.append(tuple(own))
+        if count := int((tally.best == NO_CLASS).sum()):
+            lost = f"{model.label}: scores of {count} items hold NaN or Inf; they count as wrong"
+            notes = (*notes, lost)
+        # The mistakes a model is surest of.
+        wrong = np.flatnonzero(tally.ranks > 1)
+        worst = wrong[np.argsort(-tally.confidence[wrong], kind="stable")][:WORST]
+        if source.scores_only or not len(worst) or source.picture(int(worst[0])) is None:
+            continue
+        title = f"Mistakes {model.label} is surest of"
+        figure, axes = grid(-(-len(worst) // 4), min(len(worst), 4), title=title)
+        for axis, place in zip(axes, worst, strict=False):
+            best, sure = tally.best[place], tally.confidence[place]
+            said = "no class" if best == NO_CLASS else f"{best} ({sure:.0%})"
+            name = Path(source.names[place]).name
+            show(axis, source.picture(int(place)), f"{name}\n{said}, is {labels[place]}")
+        path = save(figure, folder / f"classification_worst_{number}.png")
+        pictures.append(PictureValue(path=str(path), title=title, model=number))
     tables = [_top_table(models, source, item), _class_table(models, tallies, labels, source)]
     if len(models) > 1:
-        tables[:0] = [_pair_table(models, tallies), *_rank_tables(models)]
+        heads = ("model", "agreement", "only first right", "only this right", "p", "difference",
+                 "low", "high")  # fmt: skip
+        title = f"Against {models[0].label}: McNemar's exact test on top-1"
+        compared = TaskTable(id="mcnemar", title=title, headings=heads, rows=tuple(pairs))
+        tables = [compared, *_rank_tables(models), *tables]
     return Judgement(
         scores=tuple(scores),
         method="top-k over all examples, ties to the lower class; Wilson's 95 % intervals",
         tables=tuple(tables),
         pictures=tuple(pictures),
-        notes=(*source.notes, *notes, *lost),
+        notes=notes,
     )
 
 
@@ -473,27 +469,6 @@ def _tally(model: Predicted, labels: NDArray[np.int64], source: DataSource) -> _
     )
 
 
-def _agreement(first: _Tally, other: _Tally) -> Score:
-    """Compute agreement on classes; two models that name none do not agree."""
-    return agreement(first.best, np.where(other.best == NO_CLASS, -2, other.best))
-
-
-def _pair_table(models: Sequence[Predicted], tallies: Sequence[_Tally]) -> TaskTable:
-    rows = []
-    for model, tally in zip(models[1:], tallies[1:], strict=True):
-        test = mcnemar(tallies[0].ranks <= 1, tally.ranks <= 1)
-        same = _agreement(tallies[0], tally)
-        rows.append((model.label, same.value, test.only_first, test.only_second, test.p,
-                     test.difference, test.interval.low, test.interval.high))  # fmt: skip
-    return TaskTable(
-        id="mcnemar",
-        title=f"Against {models[0].label}: McNemar's exact test on top-1",
-        headings=("model", "agreement", "only first right", "only this right", "p",
-                  "difference", "low", "high"),
-        rows=tuple(rows),
-    )  # fmt: skip
-
-
 def _class_table(
     models: Sequence[Predicted],
     tallies: Sequence[_Tally],
@@ -515,30 +490,6 @@ def _class_table(
     )
 
 
-def _draw_worst(
-    source: DataSource,
-    model: Predicted,
-    tally: _Tally,
-    labels: NDArray[np.int64],
-    folder: Path,
-    number: int,
-) -> PictureValue | None:
-    """Draw the mistakes a model is surest of."""
-    wrong = np.flatnonzero(tally.ranks > 1)
-    chosen = wrong[np.argsort(-tally.confidence[wrong], kind="stable")][:WORST]
-    if source.scores_only or not len(chosen) or source.picture(int(chosen[0])) is None:
-        return None
-    title = f"Mistakes {model.label} is surest of"
-    figure, axes = grid(-(-len(chosen) // 4), min(len(chosen), 4), title=title)
-    for axis, item in zip(axes, chosen, strict=False):
-        best = tally.best[item]
-        said = "no class" if best == NO_CLASS else f"{best} ({tally.confidence[item]:.0%})"
-        name = Path(source.names[item]).name
-        show(axis, source.picture(int(item)), f"{name}\n{said}, is {labels[item]}")
-    path = save(figure, folder / f"classification_worst_{number}.png")
-    return PictureValue(path=str(path), title=title, model=number)
-
-
 def _top_table(models: Sequence[Predicted], source: DataSource, item: int) -> TaskTable:
     """List the best classes of one item with their scores, a pair of columns for every model."""
     columns: list[list[Scalar]] = []
@@ -554,34 +505,26 @@ def _top_table(models: Sequence[Predicted], source: DataSource, item: int) -> Ta
 
 
 def _rank_tables(models: Sequence[Predicted]) -> list[TaskTable]:
-    """Compare every place of the ranking with the first model's, all others in one table."""
-    first = models[0]
-    alike = [(m.label, c) for m in models[1:] if (c := _check(first, m)) is not None]
-    if not alike:
-        return []
+    """Compare every place of the ranking with the first model's, all others in one table.
+
+    Models with other classes are left out.
+    """
+    first, heads, found = models[0], list[str](), list[Sequence[RankRow]]()
+    for other in models[1:]:
+        tally = ClassTally()
+        for start, arrays in first.chunks:
+            own = arrays["scores"].astype(np.float64)
+            theirs = other.chunks.rows(start, start + len(own))["scores"].astype(np.float64)
+            if own.shape != theirs.shape:
+                break
+            tally.add(own, theirs)
+        else:
+            found.append(tally.result().ranks)
+            heads += [f"{other.label} MAE", f"{other.label} disagree"]
     rows: list[tuple[Scalar, ...]] = []
-    for place in range(min(len(check.ranks) for _, check in alike)):
-        found = [check.ranks[place] for _, check in alike]
-        cells = [cell for row in found for cell in (row.mae, f"{100 * row.disagree:.2f} %")]
-        rows.append((place + 1, *cells))
-    heads = [f"{label} {what}" for label, _ in alike for what in ("MAE", "disagree")]
-    return [
-        TaskTable(
-            id="ranks",
-            title=f"Ranks against {first.label}: error of the score, and other class",
-            headings=("rank", *heads),
-            rows=tuple(rows),
-        )
-    ]
-
-
-def _check(first: Predicted, other: Predicted) -> ClassCheck | None:
-    """Compare the scores of two models; ``None`` where they have other classes."""
-    tally = ClassTally()
-    for start, arrays in first.chunks:
-        own = arrays["scores"].astype(np.float64)
-        theirs = other.chunks.rows(start, start + len(own))["scores"].astype(np.float64)
-        if own.shape != theirs.shape:
-            return None
-        tally.add(own, theirs)
-    return tally.result()
+    for place, row in enumerate(zip(*found, strict=False), start=1):
+        cells = (cell for each in row for cell in (each.mae, f"{100 * each.disagree:.2f} %"))
+        rows.append((place, *cells))
+    title = f"Ranks against {first.label}: error of the score, and other class"
+    table = TaskTable(id="ranks", title=title, headings=("rank", *heads), rows=tuple(rows))
+    return [table] if found else []

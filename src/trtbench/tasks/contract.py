@@ -6,12 +6,13 @@ run.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +28,7 @@ from trtbench.host.arrays import Chunks
 
 Settings = Mapping[str, Scalar]
 Tensors = Sequence[TensorSpec]
-TaskTable = TableValue
-"""Rows to show beside the scores."""
+TaskTable = TableValue  # rows to show beside the scores
 
 COMMON = ("data", "unlabelled")
 """Settings of every task: where the data is, and whether only its inputs are wanted."""
@@ -44,8 +44,7 @@ class Flag(Value, frozen=True, kw_only=True):
     kind: Literal["text", "whole", "number", "switch"] = "text"
     preprocessing: bool = False
     """Whether it matters for the inputs alone, and so for ``check --images`` too."""
-    to_calibrate: Scalar = None
-    """Its default for items to calibrate with."""
+    to_calibrate: Scalar = None  # its default for items to calibrate with
 
     @property
     def key(self) -> str:
@@ -80,15 +79,13 @@ class DataSource(ABC):
 
     names: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    drawn: bool = False
-    """At random, not read."""
-    scores_only: bool = False
-    """Whether pictures and intervals are left out: a search judges dozens of models."""
-    labels: NDArray[np.int64] | None = None
-    """The right class of every item, where items have one."""
+    drawn: bool = False  # at random, not read
+    scores_only: bool = False  # without pictures and intervals: a search judges dozens of models
+    labels: NDArray[np.int64] | None = None  # the right class of every item, where items have one
     class_names: Mapping[int, str] = MappingProxyType({})
     preparation: Mapping[str, Scalar] = MappingProxyType({})
     """What is done to an item before the network sees it, with every size and default filled in."""
+    _places: Sequence[int] | None = None
 
     @abstractmethod
     def load(self, index: int) -> object:
@@ -104,31 +101,15 @@ class DataSource(ABC):
 
     def part(self, places: Sequence[int]) -> DataSource:
         """Return a source of these items only, numbered anew."""
-        return _Part(self, places)
+        chosen = copy.copy(self)
+        chosen.names = tuple(self.names[place] for place in places)
+        chosen.labels = None if self.labels is None else self.labels[list(places)]
+        chosen._places = [self._place(place) for place in places]
+        return chosen
 
-
-class _Part(DataSource):
-    """Some items of another source, whose own members stay in sight."""
-
-    def __init__(self, source: DataSource, places: Sequence[int]) -> None:
-        self._source, self._places = source, list(places)
-        self.names = tuple(source.names[place] for place in self._places)
-        self.labels = None if source.labels is None else source.labels[self._places]
-        self.notes, self.class_names = source.notes, source.class_names
-        self.preparation, self.drawn = source.preparation, source.drawn
-        self.scores_only = source.scores_only
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["_source"], name)
-
-    def load(self, index: int) -> object:
-        return self._source.load(self._places[index])
-
-    def prepare(self, loaded: LoadedItem) -> Arrays:
-        return self._source.prepare(loaded)
-
-    def picture(self, index: int) -> NDArray[np.uint8] | None:
-        return self._source.picture(self._places[index])
+    def _place(self, index: int) -> int:
+        """Return the number of an item in the whole data."""
+        return index if self._places is None else self._places[index]
 
 
 def preparation_from_source(task: str, source: DataSource) -> dict[str, Scalar]:
@@ -142,18 +123,15 @@ class Predicted:
 
     label: str
     chunks: Chunks
-    latency_s: float | None = None
-    """Mean per item, warm, for the titles of pictures."""
+    latency_s: float | None = None  # mean per item, warm, for the titles of pictures
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
     """How right every model is."""
 
-    scores: tuple[tuple[Score, ...], ...]
-    """One row per model, in the order they were given."""
-    method: str
-    """How the numbers were computed, in a sentence."""
+    scores: tuple[tuple[Score, ...], ...]  # one row per model, in the order they were given
+    method: str  # how the numbers were computed, in a sentence
     tables: tuple[TaskTable, ...] = ()
     pictures: tuple[PictureValue, ...] = ()
     notes: tuple[str, ...] = ()

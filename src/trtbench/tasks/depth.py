@@ -57,8 +57,7 @@ if TYPE_CHECKING:
 SIZE = 518
 DRAWS_LATENCY = True
 KINDS = ("depth", "inverse", "disparity")
-MAP_NAMES = ("depth", "disp")
-"""Parts of names that networks give their map, where they return a confidence or intrinsics too."""
+MAP_NAMES = ("depth", "disp")  # parts of the names of maps, where there are other outputs too
 
 FLAGS = (
     Flag(name="gt",
@@ -220,74 +219,55 @@ def judge(
                 if difference := map_differences(resize_map(maps[0], shape), own):
                     tally.differences.append(difference)
     shown, notes = shown_item(source.names, settings)
-    return Judgement(
-        scores=tuple(_scores(tally) for tally in tallies),
-        method=rules.words if source.truths else "no ground truth: maps are compared only",
-        tables=tuple(_tables(tallies, source)),
-        pictures=_draw(source, tallies, rules, folder, shown=shown),
-        notes=(*source.notes, *notes, *_notes(tallies)),
-    )
-
-
-def _scores(tally: _Tally) -> tuple[Score, ...]:
-    columns = {name: [each[name] for each in tally.metrics] for name in DEPTH_METRICS}
-    for name in ("mae", "rmse", "max_error"):
-        columns[f"{name}_to_first"] = [each[name] for each in tally.differences]
-    return tuple(
-        Score(metric=name, value=float(np.mean(values)),
-              interval=mean_interval(np.array(values)), count=len(values))
-        for name, values in columns.items() if values
-    )  # fmt: skip
-
-
-def _tables(tallies: Sequence[_Tally], source: DataSource) -> list[TaskTable]:
-    tables = []
-    rows: tuple[tuple[Scalar, ...], ...]
-    if len(tallies) > 1:
-        names = next((list(t.differences[0]) for t in tallies if t.differences), [])
-        rows = tuple(
-            (tally.model.label, *(float(np.mean([d[n] for d in tally.differences])) for n in names))
-            for tally in tallies[1:]
-            if tally.differences
-        )
-        title = f"Maps against {tallies[0].model.label}, in parts of its range"
-        heads: tuple[str, ...] = ("model", *names)
-        tables.append(TaskTable(id="to_first", title=title, headings=heads, rows=rows))
-    rows = tuple(
-        (source.names[index], tally.model.label, each.valid, each.nonfinite,
-         *((each.metrics or {}).get(name) for name in DEPTH_METRICS), each.reason)
-        for tally in tallies
-        for index, each in tally.results.items()
-    )  # fmt: skip
-    if rows:
-        heads = ("image", "model", "valid", "not finite", *DEPTH_METRICS, "excluded")
-        tables.append(TaskTable(id="images", title="Every image", headings=heads, rows=rows))
-    return tables
-
-
-def _notes(tallies: Sequence[_Tally]) -> list[str]:
-    notes = []
+    notes = (*source.notes, *notes)
+    scores: list[tuple[Score, ...]] = []
+    rows: list[tuple[Scalar, ...]] = []
+    apart: list[tuple[Scalar, ...]] = []
     for tally in tallies:
-        label = tally.model.label
+        label, apart_by = tally.model.label, tally.differences
+        columns = {name: [each[name] for each in tally.metrics] for name in DEPTH_METRICS}
+        for name in ("mae", "rmse", "max_error"):
+            columns[f"{name}_to_first"] = [each[name] for each in apart_by]
+        scores.append(tuple(
+            Score(metric=name, value=float(np.mean(values)),
+                  interval=mean_interval(np.array(values)), count=len(values))
+            for name, values in columns.items() if values
+        ))  # fmt: skip
+        if apart_by:
+            means = (float(np.mean([each[name] for each in apart_by])) for name in apart_by[0])
+            apart.append((label, *means))
+        for index, each in tally.results.items():
+            values = ((each.metrics or {}).get(name) for name in DEPTH_METRICS)
+            name = source.names[index]
+            rows.append((name, label, each.valid, each.nonfinite, *values, each.reason))
         excluded = [each.reason for each in tally.results.values() if each.metrics is None]
         for reason in sorted({reason for reason in excluded if reason}):
-            count = excluded.count(reason)
-            notes.append(f"{label}: {counted(count, 'image')} excluded: {reason}")
-        lost = sum(each.nonfinite for each in tally.results.values())
-        if lost:
-            notes.append(f"{label}: {lost} valid pixels are not finite and were left out")
+            count = counted(excluded.count(reason), "image")
+            notes = (*notes, f"{label}: {count} excluded: {reason}")
+        if lost := sum(each.nonfinite for each in tally.results.values()):
+            notes = (*notes, f"{label}: {lost} valid pixels are not finite and were left out")
         if "the best fit is upside down" in excluded:
-            notes.append("does the network predict what --output-kind says?")
-    return notes
-
-
-def _draw(
-    images: DepthImages, tallies: Sequence[_Tally], rules: DepthRules, folder: Path, *, shown: int
-) -> tuple[PictureValue, ...]:
-    if images.scores_only:
-        return ()
-    path = save(_sheet(images, shown, tallies, rules), folder / "depth_comparison.png")
-    return (PictureValue(path=str(path), title=f"Depth: {images.names[shown]}"),)
+            notes = (*notes, "does the network predict what --output-kind says?")
+    tables = []
+    if len(tallies) > 1:
+        title = f"Maps against {tallies[0].model.label}, in parts of its range"
+        names = next((list(t.differences[0]) for t in tallies if t.differences), [])
+        heads: tuple[str, ...] = ("model", *names)
+        tables.append(TaskTable(id="to_first", title=title, headings=heads, rows=tuple(apart)))
+    if rows:
+        heads = ("image", "model", "valid", "not finite", *DEPTH_METRICS, "excluded")
+        tables.append(TaskTable(id="images", title="Every image", headings=heads, rows=tuple(rows)))
+    pictures: tuple[PictureValue, ...] = ()
+    if not source.scores_only:
+        path = save(_sheet(source, shown, tallies, rules), folder / "depth_comparison.png")
+        pictures = (PictureValue(path=str(path), title=f"Depth: {source.names[shown]}"),)
+    return Judgement(
+        scores=tuple(scores),
+        method=rules.words if source.truths else "no ground truth: maps are compared only",
+        tables=tuple(tables),
+        pictures=pictures,
+        notes=notes,
+    )
 
 
 def _sheet(images: DepthImages, index: int, tallies: Sequence[_Tally], rules: DepthRules) -> Figure:
@@ -309,23 +289,19 @@ def _sheet(images: DepthImages, index: int, tallies: Sequence[_Tally], rules: De
         if rules.output_kind == "depth":
             with np.errstate(divide="ignore"):
                 own = 1.0 / own
-        show(next(places), own, _title(tally, index), kind="map", shape=shape)
+        # A model, its latency, and its metrics: over all images, then on this one.
+        lines, latency_s = [tally.model.label], tally.model.latency_s
+        if latency_s:
+            lines.append(f"{text_from_seconds(latency_s)}, {1 / latency_s:.4g} FPS (mean)")
+        good, result = tally.metrics, tally.results.get(index)
+        if good:
+            mean = {name: float(np.mean([each[name] for each in good])) for name in good[0]}
+            count = "1 image" if len(good) == 1 else f"mean of {len(good)}"
+            lines.append(f"{_metrics(mean)}, {count}")
+        if result is not None and result.metrics is not None and len(good) > 1:
+            lines.append(f"this one: {_metrics(result.metrics)}")
+        show(next(places), own, "\n".join(lines), kind="map", shape=shape)
     return figure
-
-
-def _title(tally: _Tally, index: int) -> str:
-    """Name a model, its latency, and its metrics: over all images, then on this one."""
-    lines, latency_s = [tally.model.label], tally.model.latency_s
-    if latency_s:
-        lines.append(f"{text_from_seconds(latency_s)}, {1 / latency_s:.4g} FPS (mean)")
-    good, own = tally.metrics, tally.results.get(index)
-    if good:
-        mean = {name: float(np.mean([each[name] for each in good])) for name in good[0]}
-        count = "1 image" if len(good) == 1 else f"mean of {len(good)}"
-        lines.append(f"{_metrics(mean)}, {count}")
-    if own is not None and own.metrics is not None and len(good) > 1:
-        lines.append(f"this one: {_metrics(own.metrics)}")
-    return "\n".join(lines)
 
 
 def _metrics(metrics: Mapping[str, float]) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trtbench.analysis.coco import (
-    Matches,
+    BoxMatches,
     People,
     average_precision,
     corners_from_centres,
@@ -48,11 +47,9 @@ from trtbench.tasks.contract import (
     number,
 )
 
-COCO_VALUES = (56, 57)
-"""Values of a prediction with COCO's 17 points, raw and with a class."""
+COCO_VALUES = (56, 57)  # values of a prediction with COCO's 17 points, raw and with a class
 SIZE = 640
-RESAMPLES = 200
-"""Average precision is slow to resample; 200 draws settle an interval to a few per cent of it."""
+RESAMPLES = 200  # 200 draws settle an interval to a few per cent of it
 
 FLAGS = (
     Flag(name="annotations", help="COCO key point annotations (JSON)."),
@@ -98,78 +95,49 @@ def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) ->
 
     Rows are padded to the same number of people; those without a person have score -1.
     """
-    rows = _predictions(outputs)
-    found = [_people(each, item, settings) for each, item in zip(rows, loaded, strict=True)]
-    padded = np.full(
-        (len(found), int(number(settings, "max_people")), found[0].shape[1]), -1.0, np.float32
-    )
-    for row, people in enumerate(found):
-        padded[row, : len(people)] = people
-    return {"people": padded}
-
-
-def _predictions(outputs: Arrays) -> AnyArray:
-    """Find [batch, predictions, values] among the outputs."""
-    for output in outputs.values():
-        rows = np.asarray(output)
-        if rows.ndim != 3:
+    found: AnyArray | None = None  # [batch, predictions, values]
+    for array in map(np.asarray, outputs.values()):
+        if array.ndim != 3 or found is not None:
             continue
-        across, along = rows.shape[1], rows.shape[2]
+        across, along = array.shape[1], array.shape[2]
         raw = across > 5 and (across - 5) % 3 == 0 and (across in COCO_VALUES or across < along)
         if along in COCO_VALUES or (not raw and along > 6 and (along - 5) % 3 in (0, 1)):
-            return np.asarray(rows, np.float64)
-        if raw:
-            return np.asarray(rows.transpose(0, 2, 1), np.float64)
-    raise InputError(
-        "no output looks like those of YOLOv8-pose: [batch, 5 + 3 points, predictions]",
-        facts={name: text_from_shape(each.shape) for name, each in outputs.items()},
-    )
-
-
-def _people(rows: AnyArray, item: Loaded, settings: Settings) -> NDArray[np.float64]:
-    """Return score, box (x, y, width, height) and points of the people in one image."""
-    suppressed = (rows.shape[1] - 6) % 3 == 0  # corners, score, class: the network did it
-    rows = rows[rows[:, 4] >= number(settings, "conf")]
-    rows = rows[np.isfinite(rows).all(axis=1)]
-    boxes = rows[:, :4] if suppressed else corners_from_centres(rows)
-    most = int(number(settings, "max_people"))
-    order = (
-        np.argsort(-rows[:, 4], kind="stable")[:most]
-        if suppressed
-        else suppress(boxes, rows[:, 4], iou=number(settings, "iou"), most=most)
-    )
-    rows, boxes = rows[order], boxes[order]
-    values = rows.shape[1] - (6 if suppressed else 5)
-    # The number of points is given: numpy cannot infer it where there is no person.
-    points = rows[:, -values:].reshape(len(rows), values // 3, 3).copy()
-    assert item.geometry is not None
-    high, wide = item.pixels.shape[:2]  # where people end, too, as Ultralytics has it
-    x, y = item.geometry.undo(points[..., 0], points[..., 1])
-    points[..., 0], points[..., 1] = np.clip(x, 0, wide), np.clip(y, 0, high)
-    x, y = item.geometry.undo(boxes[:, 0::2], boxes[:, 1::2])
-    x, y = np.clip(x, 0, wide), np.clip(y, 0, high)
-    box = np.stack([x[:, 0], y[:, 0], x[:, 1] - x[:, 0], y[:, 1] - y[:, 0]], axis=1)
-    return np.concatenate([rows[:, 4:5], box, points.reshape(len(rows), values)], axis=1)
-
-
-def _people_from_row(row: AnyArray) -> People:
-    own = row[row[:, 0] >= 0].astype(np.float64)
-    boxes, no = own[:, 1:5], np.zeros(len(own), bool)
-    return People(
-        keypoints=own[:, 5:].reshape(len(own), (own.shape[1] - 5) // 3, 3),
-        boxes=boxes, areas=boxes[:, 2] * boxes[:, 3], scores=own[:, 0], ignored=no, crowd=no,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Tally:
-    people: list[People]
-    matches: list[Matches]
-
-    def right(self, index: int) -> int:
-        """Count the people of an image that are found, at OKS 0.5."""
-        own = self.matches[index]
-        return int((own.hits[0] & ~own.ignored[0]).sum())
+            found = np.asarray(array, np.float64)
+        elif raw:
+            found = np.asarray(array.transpose(0, 2, 1), np.float64)
+    if found is None:
+        raise InputError(
+            "no output looks like those of YOLOv8-pose: [batch, 5 + 3 points, predictions]",
+            facts={name: text_from_shape(each.shape) for name, each in outputs.items()},
+        )
+    most, width = int(number(settings, "max_people")), found.shape[2]
+    suppressed = (width - 6) % 3 == 0  # corners, score, class: the network did it
+    values = width - (6 if suppressed else 5)
+    padded = np.full((len(found), most, 5 + values), -1.0, np.float32)
+    item: Loaded
+    for place, (rows, item) in enumerate(zip(found, loaded, strict=True)):
+        rows = rows[rows[:, 4] >= number(settings, "conf")]
+        rows = rows[np.isfinite(rows).all(axis=1)]
+        boxes = rows[:, :4] if suppressed else corners_from_centres(rows)
+        order = (
+            np.argsort(-rows[:, 4], kind="stable")[:most]
+            if suppressed
+            else suppress(boxes, rows[:, 4], iou=number(settings, "iou"), most=most)
+        )
+        rows, boxes = rows[order], boxes[order]
+        # The number of points is given: numpy cannot infer it where there is no person.
+        points = rows[:, -values:].reshape(len(rows), values // 3, 3).copy()
+        assert item.geometry is not None
+        high, wide = item.pixels.shape[:2]  # where people end, too, as Ultralytics has it
+        x, y = item.geometry.undo(points[..., 0], points[..., 1])
+        points[..., 0], points[..., 1] = np.clip(x, 0, wide), np.clip(y, 0, high)
+        x, y = item.geometry.undo(boxes[:, 0::2], boxes[:, 1::2])
+        x, y = np.clip(x, 0, wide), np.clip(y, 0, high)
+        box = np.stack([x[:, 0], y[:, 0], x[:, 1] - x[:, 0], y[:, 1] - y[:, 0]], axis=1)
+        padded[place, : len(rows)] = np.concatenate(
+            [rows[:, 4:5], box, points.reshape(len(rows), values)], axis=1
+        )
+    return {"people": padded}
 
 
 def judge(
@@ -177,81 +145,84 @@ def judge(
 ) -> Judgement:
     """Compute OKS mAP of every model, and likeness to the first one."""
     assert isinstance(source, PoseImages)
-    annotations, count = source.annotations, len(source.names)
-    everyone = [
-        [_people_from_row(m.chunks.rows(i, i + 1)["people"][0]) for i in range(count)]
-        for m in models
-    ]
+    annotations = source.annotations
+    everyone: list[list[People]] = []
+    for model in models:
+        everyone.append([])
+        for index in range(len(source.names)):
+            row = model.chunks.rows(index, index + 1)["people"][0]
+            own = row[row[:, 0] >= 0].astype(np.float64)
+            boxes, no = own[:, 1:5], np.zeros(len(own), bool)
+            everyone[-1].append(People(
+                keypoints=own[:, 5:].reshape(len(own), (own.shape[1] - 5) // 3, 3),
+                boxes=boxes, areas=boxes[:, 2] * boxes[:, 3], scores=own[:, 0], ignored=no,
+                crowd=no,
+            ))  # fmt: skip
     points = {} if annotations is None else {"annotations": annotations.points}
     for model, people in zip(models, everyone, strict=True):
         points[model.label] = people[0].keypoints.shape[1]
     if len(set(points.values())) > 1:
         what = "networks" if annotations is None else "the network and the annotations"
         raise InputError(f"{what} do not have the same key points", facts=points)
-    sigmas = None if annotations is None else _sigmas(settings, annotations.points)
+    sigmas = default_sigmas(next(iter(points.values())))
+    if annotations is not None and (given := settings.get("sigmas")):
+        try:
+            sigmas = tuple(float(part) for part in str(given).split(","))
+        except ValueError:
+            sigmas = ()
+        if len(sigmas) != annotations.points or min(sigmas) <= 0:
+            raise UsageError(
+                f"--sigmas needs {annotations.points} positive numbers, one for each key point",
+                facts={"given": given},
+                fix="--sigmas 0.1,0.1,...",
+            )
     alike = [(), *(_likeness(everyone[0], other, sigmas) for other in everyone[1:])]
-    if annotations is None or sigmas is None:
+    if annotations is None:
         return Judgement(
             scores=tuple(alike), method="no annotations: models are compared only",
             notes=source.notes,
         )  # fmt: skip
     truths = [annotations.people(annotations.id_of(path)) for path in source.paths]
-    tallies = []
-    for people in everyone:
-        pairs = zip(people, truths, strict=True)
-        matches = [match(found, truth, sigmas) for found, truth in pairs]
-        tallies.append(_Tally(people=people, matches=matches))
-    resamples = 0 if source.scores_only else RESAMPLES
+    matches = [
+        [match(found, truth, sigmas) for found, truth in zip(people, truths, strict=True)]
+        for people in everyone
+    ]
+    rows = tuple(
+        (name, model.label, int(own.counted.sum()), len(found.scores),
+         int((own.hits[0, 0] & ~own.ignored[0, 0]).sum()))
+        for model, people, every in zip(models, everyone, matches, strict=True)
+        for name, found, own in zip(source.names, people, every, strict=True)
+    )  # fmt: skip
+    heads = ("image", "model", "people", "found", "right at OKS 0.5")
     nobody = "nobody is annotated in these images: there is no average precision"
     shown = ", ".join(f"{sigma:g}" for sigma in sigmas)
     return Judgement(
         scores=tuple(
-            (*_scores(tally, resamples), *other)
-            for tally, other in zip(tallies, alike, strict=True)
+            (*_scores(every, 0 if source.scores_only else RESAMPLES), *other)
+            for every, other in zip(matches, alike, strict=True)
         ),
         method="COCO's OKS average precision, 20 people per image; intervals by "
         f"{RESAMPLES} resamples; sigmas {shown}",
-        tables=(_image_table(source, models, tallies),),
-        notes=(
-            *source.notes, *([] if any((~p.ignored).any() for p in truths) else [nobody]),
-        ),
-    )  # fmt: skip
+        tables=(TaskTable(id="images", title="Every image", headings=heads, rows=rows),),
+        notes=(*source.notes, *([] if any((~p.ignored).any() for p in truths) else [nobody])),
+    )
 
 
-def _sigmas(settings: Settings, points: int) -> tuple[float, ...]:
-    given = settings.get("sigmas")
-    if not given:
-        return default_sigmas(points)
-    try:
-        sigmas = tuple(float(part) for part in str(given).split(","))
-    except ValueError:
-        sigmas = ()
-    if len(sigmas) != points or min(sigmas) <= 0:
-        raise UsageError(
-            f"--sigmas needs {points} positive numbers, one for each key point",
-            facts={"given": given},
-            fix="--sigmas 0.1,0.1,...",
-        )
-    return sigmas
-
-
-def _scores(tally: _Tally, resamples: int) -> tuple[Score, ...]:
-    count = len(tally.people)
-    values = average_precision(tally.matches)
+def _scores(matches: Sequence[BoxMatches], resamples: int) -> tuple[Score, ...]:
     intervals = statistic_intervals(
-        lambda weights: average_precision(tally.matches, weights=weights),
-        examples=count,
+        lambda weights: average_precision(matches, weights=weights),
+        examples=len(matches),
         resamples=resamples,
     )
     return tuple(
-        Score(metric=name, value=value, interval=intervals.get(name), count=count)
-        for name, value in values.items()
+        Score(metric=name, value=value, interval=intervals.get(name), count=len(matches))
+        for name, value in average_precision(matches).items()
         if not np.isnan(value)  # no person is annotated
     )
 
 
 def _likeness(
-    first: list[People], own: list[People], sigmas: tuple[float, ...] | None
+    first: list[People], own: list[People], sigmas: tuple[float, ...]
 ) -> tuple[Score, ...]:
     """Mean OKS of the first model's people with the most similar ones of this model."""
     values = []
@@ -261,23 +232,8 @@ def _likeness(
             continue
         points = reference.keypoints.copy()
         points[..., 2] = 1.0
-        similar = oks_matrix(
-            found, replace(reference, keypoints=points), sigmas or default_sigmas(points.shape[1])
-        )
+        similar = oks_matrix(found, replace(reference, keypoints=points), sigmas)
         values += list(similar.max(axis=0, initial=0.0)[sure])
     if not values:
         return ()
     return (Score(metric="oks_to_first", value=float(np.mean(values)), count=len(values)),)
-
-
-def _image_table(
-    source: DataSource, models: Sequence[Predicted], tallies: Sequence[_Tally]
-) -> TaskTable:
-    rows = tuple(
-        (name, model.label, tally.matches[index].people, len(tally.people[index].scores),
-         tally.right(index))
-        for model, tally in zip(models, tallies, strict=True)
-        for index, name in enumerate(source.names)
-    )  # fmt: skip
-    heads = ("image", "model", "people", "found", "right at OKS 0.5")
-    return TaskTable(id="images", title="Every image", headings=heads, rows=rows)

@@ -11,7 +11,6 @@ How a ``RunSpec`` maps, and what it cannot say:
 - ``stop`` holds leasts, as trtexec's own flags do; what it leaves out is left to trtexec.
 - ``precision`` belongs to weakly typed building, TensorRT 5 to 10. ``fp32`` means without TF32.
 - the runtime's own options: see ``RUN_OPTIONS`` and ``BUILD_OPTIONS``.
-
 """
 
 from __future__ import annotations
@@ -23,58 +22,21 @@ from pathlib import PurePath
 
 from trtbench.core.errors import UsageError, refuse_unknown_options
 from trtbench.core.spec import BuildSpec, Precision, RunSpec
-from trtbench.trtexec.version import (
-    TrtexecAbilities,
-    versions_with,
-)
+from trtbench.trtexec.version import TrtexecAbilities, versions_with
 
 TIMES, PROFILE, GRAPH = "times.json", "profile.json", "graph.json"
 MIB = 1 << 20
 
-RUN_OPTIONS = {
-    "avg_runs": "--avgRuns",
-    "percentile": "--percentile",
-    "sleep_time": "--sleepTime",
-    "load_inputs": "--loadInputs",
-}
+RUN_OPTIONS = {"avg_runs": "--avgRuns", "percentile": "--percentile",
+               "sleep_time": "--sleepTime", "load_inputs": "--loadInputs"}  # fmt: skip
 BUILD_OPTIONS = {"sparsity": "--sparsity", "avg_timing": "--avgTiming", "tempdir": "--tempdir"}
 """Options of a run and of a build that become a flag with the same value."""
 _SWITCHES = ("verbose", "plugins", "binary", "typing")
 """Options that are not simply a flag with a value; ``binary`` is the caller's."""
-_OWN_FLAGS = {
-    "--iterations": "--iterations N",
-    "--duration": "--duration 3s",
-    "--warmUp": "--warmup 200ms",
-    "--shapes": "--shape NAME:1x3x224x224",
-    "--device": "--device cuda:N",
-    "--infStreams": "--streams N",
-    "--idleTime": "--gap 10ms",
-    "--useProfile": "--profile-index N",
-    "--useCudaGraph": "--cuda-graph on",
-    "--noDataTransfers": "--no-transfers",
-    "--useSpinWait": "--spin-wait",
-    "--minShapes": "--shape-min NAME:1x3x224x224",
-    "--optShapes": "--shape-opt NAME:1x3x224x224",
-    "--maxShapes": "--shape-max NAME:1x3x224x224",
-    "--timingCacheFile": "--timing-cache FILE",
-    "--builderOptimizationLevel": "--optimization-level N",
-}
-"""The options of trtbench for the same, which then records it."""
-MODEL_FLAGS = dict.fromkeys(
-    ("--onnx", "--loadEngine", "--uff", "--model", "--deploy"),
-    "the model is the one that trtbench was given, whose hash is recorded",
-)
-DEVICE_FLAG = {"--device": "trtbench locks the GPU and records which one it is"}
+MODEL_FLAGS = ("--onnx", "--loadEngine", "--uff", "--model", "--deploy")
+"""The model is the one that trtbench was given, whose hash is recorded."""
 _PLUGINS = ("--plugins", "--staticPlugins", "--dynamicPlugins", "--setPluginsToSerialize")
-"""Flags that may be given once for each library."""
 _OLDER_NAMES = {"--streams": "--infStreams", "--buildOnly": "--skipInference"}
-_WEAK: dict[Precision, str] = {
-    "fp16": "--fp16",
-    "bf16": "--bf16",
-    "int8": "--int8",
-    "fp8": "--fp8",
-    "best": "--best",
-}
 
 
 def _own_options(
@@ -99,7 +61,7 @@ def _shapes_flag(flag: str, shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
 
 
 def _with_extra(
-    arguments: list[str], extra: Sequence[str], *, refused: Mapping[str, str] = MODEL_FLAGS
+    arguments: list[str], extra: Sequence[str], *, refused: Sequence[str] = MODEL_FLAGS
 ) -> list[str]:
     """Add what the user passes on: no flag twice, and none that trtbench must know itself."""
 
@@ -109,9 +71,7 @@ def _with_extra(
 
     passed = {flag_of(each): each for each in arguments[1:]}
     for each in extra:
-        flag = flag_of(each)
-        own = _OWN_FLAGS.get(flag)
-        fix = f"{own} before the --" if own else f"leave {each} out"
+        flag, fix = flag_of(each), f"leave {each} out, and use the option of trtbench"
         if flag in passed and flag not in _PLUGINS:
             raise UsageError(
                 f"{flag} is passed to trtexec already",
@@ -119,7 +79,7 @@ def _with_extra(
                 fix=fix,
             )
         if flag in refused:
-            raise UsageError(f"{flag} is not trtexec's alone to know: {refused[flag]}", fix=fix)
+            raise UsageError(f"{flag} cannot be passed on: trtbench records it", fix=fix)
         if flag.startswith("-"):
             passed[flag] = each
     return [*arguments, *extra]
@@ -131,10 +91,10 @@ def _precision_flags(precision: Precision, *, model: str, abilities: TrtexecAbil
         return []
     if precision == "fp32":
         return ["--noTF32"] if abilities.has("--noTF32") else []
-    flag = _WEAK[precision]
+    flag = f"--{precision}"
     if abilities.inverted:
         raise UsageError(
-            f"{precision} cannot be asked of TensorRT 11: networks are strongly typed, "
+            f"{precision} cannot be requested of TensorRT 11: networks are strongly typed, "
             "cast the model first",
             facts={"model": model, "needs": versions_with(flag)},
             fix=f"trtbench quantize {shlex.quote(model)} --precision {precision}",
@@ -190,7 +150,7 @@ def bench_command(
         if not number.isdecimal():
             raise UsageError(f"{spec.device!r} is not a CUDA device", fix="--device cuda:0")
         arguments.append(f"--device={number}")
-    return _with_extra(arguments, spec.extra_args, refused={**MODEL_FLAGS, **DEVICE_FLAG})
+    return _with_extra(arguments, spec.extra_args, refused=(*MODEL_FLAGS, "--device"))
 
 
 def _check_protocol(spec: RunSpec) -> None:
@@ -223,9 +183,9 @@ def _ms(seconds: float) -> int:
 
 
 def _exports(spec: RunSpec, *, abilities: TrtexecAbilities, folder: PurePath) -> list[str]:
-    separate = abilities.inverted or spec.separate_profile_run
     if not spec.profile:
         return [f"--exportTimes={folder / TIMES}"]
+    separate = abilities.inverted or spec.separate_profile_run
     if abilities.inverted and not spec.separate_profile_run:
         raise UsageError(
             "profiling inside the timed run cannot be expressed for TensorRT 11",
@@ -238,8 +198,7 @@ def _exports(spec: RunSpec, *, abilities: TrtexecAbilities, folder: PurePath) ->
     if abilities.has("--exportLayerInfo"):
         arguments.append(f"--exportLayerInfo={folder / GRAPH}")
     if separate and not abilities.inverted:
-        what = "a profile run of its own"
-        arguments.append(abilities.require("--separateProfileRun", what=what))
+        arguments.append(abilities.require("--separateProfileRun", what="a separate profile run"))
     return arguments
 
 
@@ -283,43 +242,16 @@ def build_command(
     for flag, end in (("--minShapes", "min"), ("--optShapes", "opt"), ("--maxShapes", "max")):
         arguments += _shapes_flag(flag, {name: getattr(p, end) for name, p in spec.shapes.items()})
     own = _own_options(spec.options, known=BUILD_OPTIONS, abilities=abilities)
-    arguments += _build_precision(spec, abilities=abilities)
-    arguments += _build_limits(spec, abilities=abilities)
-    if spec.detailed_layers and abilities.has("--profilingVerbosity"):
-        arguments.append("--profilingVerbosity=detailed")
-    elif spec.detailed_layers and abilities.has("--nvtxMode"):
-        arguments.append("--nvtxMode=verbose")
-    if abilities.has("--exportLayerInfo"):
-        arguments.append(f"--exportLayerInfo={PurePath(folder) / GRAPH}")
-    skip = "--skipInference" if abilities.has("--skipInference") else "--buildOnly"
-    arguments += [
-        *own,
-        abilities.require(skip, what="building without running"),
-        *_plugin_flags(spec.plugins, abilities=abilities),
-        *(["--verbose"] if spec.verbose else []),
-    ]
-    return _with_extra(arguments, spec.extra_args)
-
-
-def _build_precision(spec: BuildSpec, *, abilities: TrtexecAbilities) -> list[str]:
-    model, calibration = spec.model.path, []
+    model, is_strong = spec.model.path, spec.options.get("typing") == "strong"
+    if is_strong and not abilities.inverted:
+        arguments.append(abilities.require("--stronglyTyped", what="a strongly typed network"))
+    if not is_strong or spec.precision == "fp32":
+        precision = spec.precision or "fp32"
+        arguments += _precision_flags(precision, model=model, abilities=abilities)
     if spec.calibration_cache:
         fix = f"trtbench quantize {shlex.quote(model)} --precision int8"
         flag = abilities.require("--calib", what="a calibration cache", fix=fix)
-        calibration = [f"{flag}={spec.calibration_cache}"]
-    if spec.options.get("typing") != "strong":
-        precision = spec.precision or "fp32"
-        return [*_precision_flags(precision, model=model, abilities=abilities), *calibration]
-    strong = []
-    if not abilities.inverted:
-        strong = [abilities.require("--stronglyTyped", what="a strongly typed network")]
-    if spec.precision == "fp32":
-        strong += _precision_flags("fp32", model=model, abilities=abilities)
-    return strong + calibration
-
-
-def _build_limits(spec: BuildSpec, *, abilities: TrtexecAbilities) -> list[str]:
-    """Write limits of the build, and which kind of engine it makes."""
+        arguments.append(f"{flag}={spec.calibration_cache}")
     workspace = "--memPoolSize" if abilities.has("--memPoolSize") else "--workspace"
     pool = "workspace:" if workspace == "--memPoolSize" else ""
     mib = f"{pool}{(spec.workspace_bytes or 0) / MIB:.10g}"
@@ -335,9 +267,23 @@ def _build_limits(spec: BuildSpec, *, abilities: TrtexecAbilities) -> list[str]:
         (spec.refit, "--refit", None, "a refittable engine"),
         (spec.dla_core is not None, "--useDLACore", spec.dla_core, "DLA"),
     )  # fmt: skip
-    arguments = []
     for needed, flag, value, what in wanted:
         if needed:
-            abilities.require(flag, what=what)
-            arguments.append(flag if value is None else f"{flag}={value}")
-    return arguments + (["--allowGPUFallback"] if spec.dla_core is not None else [])
+            value = "" if value is None else f"={value}"
+            arguments.append(f"{abilities.require(flag, what=what)}{value}")
+    if spec.dla_core is not None:
+        arguments.append("--allowGPUFallback")
+    if spec.detailed_layers and abilities.has("--profilingVerbosity"):
+        arguments.append("--profilingVerbosity=detailed")
+    elif spec.detailed_layers and abilities.has("--nvtxMode"):
+        arguments.append("--nvtxMode=verbose")
+    if abilities.has("--exportLayerInfo"):
+        arguments.append(f"--exportLayerInfo={PurePath(folder) / GRAPH}")
+    skip = "--skipInference" if abilities.has("--skipInference") else "--buildOnly"
+    arguments += [
+        *own,
+        abilities.require(skip, what="building without running"),
+        *_plugin_flags(spec.plugins, abilities=abilities),
+        *(["--verbose"] if spec.verbose else []),
+    ]
+    return _with_extra(arguments, spec.extra_args)

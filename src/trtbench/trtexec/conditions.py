@@ -1,7 +1,4 @@
-"""What follows from a log: conditions, printed numbers, tensors, warnings, errors, metadata.
-
-Each condition a number depends on is stated, implied by the version, or unknown.
-"""
+"""What follows from a log; each condition is stated, implied by the version, or unknown."""
 
 from __future__ import annotations
 
@@ -11,11 +8,10 @@ from typing import TypeVar
 
 import msgspec
 
-from trtbench.core.errors import ParseError, ProgramError
+from trtbench.core.errors import ProgramError
 from trtbench.core.properties import SETTING_FLAGS
 from trtbench.core.run import Fact, Scalar, batch_that_ran
-from trtbench.core.spec import TensorSpec
-from trtbench.trtexec.log import log_from_text
+from trtbench.trtexec.log import read_log
 from trtbench.trtexec.log_values import (
     BuildFacts,
     BuildTrace,
@@ -53,7 +49,7 @@ def conditions_from_log(run: LogRun) -> dict[str, Fact]:
     elif major is not None and major >= 11:
         typing = _implied("strong")
     elif major is not None and not loads:
-        typing = Fact(value="weak") if run.facts.weak_typing_deprecated else _implied("weak")
+        typing = Fact(value="weak") if run.message("weak-typing") else _implied("weak")
     if _has_flag(run, "--noTF32"):
         tf32 = Fact(value=False)
     elif major is not None and major < 7:
@@ -146,9 +142,7 @@ def _batch(run: LogRun) -> Fact:
     stated = int(printed) if printed.isascii() and printed.isdigit() and len(printed) < 10 else None
     if stated is not None and stated > 1:
         return Fact(value=stated)
-    inputs, outputs = (
-        [each.shape for each in run.bindings if each.output is side] for side in (False, True)
-    )
+    inputs, outputs = ([each.shape for each in side] for side in (run.inputs, run.outputs))
     size = batch_that_ran(inputs, asked=None, outputs=outputs)
     if size is not None:
         return _implied(size)
@@ -156,11 +150,7 @@ def _batch(run: LogRun) -> Fact:
     return Fact(value=stated) if stated is not None and not explicit else UNKNOWN
 
 
-_DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn"}
-"""The log's names of types that numpy calls otherwise."""
-
 WARNED = "trtexec_warned."
-"""Beginning of the facts that hold its warnings; the rest is what kind each is."""
 
 CONCERNING = frozenset((
     "aux-streams", "clocks-not-locked", "d2h-bound", "device-mismatch", "enqueue-bound",
@@ -168,9 +158,6 @@ CONCERNING = frozenset((
     "streams-overlap", "throttled", "unstable", "weak-typing", "weights-converted",
 ))  # fmt: skip
 """Warnings that change what a number means."""
-
-UNKNOWN_DTYPE = "unknown"
-"""Up to TensorRT 10.14 the log does not state which type a binding has."""
 
 
 def reported_from_log(run: LogRun) -> dict[str, Scalar]:
@@ -201,16 +188,6 @@ def warnings_from_log(run: LogRun) -> dict[str, Scalar]:
     return found
 
 
-def tensors_from_log(run: LogRun, *, outputs: bool) -> tuple[TensorSpec, ...]:
-    """The inputs or the outputs with the shapes that were run."""
-    sides = [each for each in run.bindings if each.output == outputs]
-    dtypes = [(each.dtype or UNKNOWN_DTYPE).lower() for each in sides]
-    return tuple(
-        TensorSpec(name=each.name, dtype=_DTYPES.get(dtype, dtype), shape=each.shape)
-        for each, dtype in zip(sides, dtypes, strict=True)
-    )
-
-
 LAST_LINES = 20
 _LOOK_BYTES = 1 << 16
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -220,10 +197,7 @@ AFTERMATH = ("set-up-failed", "deserialize-failed")
 
 def last_run(data: bytes, *, where: str) -> LogRun | None:
     """Read the last run of a log; ``None`` when nothing in it is trtexec's."""
-    try:
-        return log_from_text(data, where=where)[-1]
-    except ParseError:
-        return None
+    return next(reversed(read_log(data, where=where).runs), None)
 
 
 def failure(
@@ -237,14 +211,11 @@ def failure(
         known["trtexec says"] = cause.text
         known |= {"meaning": cause.meaning} if cause.meaning else {}
         message = f"{message}: {cause.meaning or cause.text}"
-    return ProgramError(message, facts=known, program_status=status, log_tail=last_lines(data))
-
-
-def last_lines(data: bytes) -> tuple[str, ...]:
-    """The end of a log, without what would upset a terminal."""
-    lines = data[-_LOOK_BYTES:].decode("utf-8", "replace").split("\n")
-    shown = [_CONTROL.sub("\N{REPLACEMENT CHARACTER}", line.rstrip()) for line in lines]
-    return tuple(shown[:-1] if not shown[-1] else shown)[-LAST_LINES:]
+    lines = data[-_LOOK_BYTES:].decode("utf-8", "replace").rstrip("\n").split("\n")
+    tail = [_CONTROL.sub("\N{REPLACEMENT CHARACTER}", line.rstrip()) for line in lines]
+    return ProgramError(
+        message, facts=known, program_status=status, log_tail=tuple(tail[-LAST_LINES:])
+    )
 
 
 def cause_of_failure(run: LogRun) -> LogMessage | None:
@@ -282,11 +253,8 @@ def build_metadata_from_log(run: LogRun) -> MetadataTables:
     """
     document = _sections(run, BUILD_SECTIONS)
     facts = msgspec.to_builtins(run.facts)
-    facts["memory"] = list(facts["memory"])
-    # Zero bytes is a fact; None, False and an empty list say that nothing was printed.
-    document["build_facts"] = {
-        k: v for k, v in facts.items() if v is not None and v is not False and v not in ([], {})
-    }
+    # Zero bytes is a fact; None and no labels say that nothing was printed.
+    document["build_facts"] = {k: v for k, v in facts.items() if v is not None and v != {}}
     if run.trace is not None:
         layers = []
         for layer in run.trace.layers:  # with the few fastest tactics; tactics.csv has all
@@ -309,13 +277,9 @@ def build_metadata_from_log(run: LogRun) -> MetadataTables:
 def tactics_from_trace(trace: BuildTrace) -> Iterator[tuple[str | float | bool | None, ...]]:
     """Every tactic that was tried, under :data:`TACTICS`."""
     for layer in trace.layers:
-        chosen = layer.chosen
         for each in layer.tactics:
-            is_chosen = chosen is not None and (each.id, each.runner, each.operation) == (
-                chosen.id, chosen.runner, chosen.operation
-            )  # fmt: skip
-            yield (layer.name, each.runner, each.operation, each.id, each.name, each.time_ms,
-                   is_chosen)  # fmt: skip
+            found = (each.runner, each.operation, each.id, each.name, each.time_ms)
+            yield (layer.name, *found, each == layer.chosen)
 
 
 def profile_metadata_from_log(run: LogRun) -> MetadataTables:
@@ -413,11 +377,10 @@ def _converted(value: object, kind: type[T]) -> T | None:
 
 def _metric(values: list[object], labels: object) -> dict[str, float]:
     names = labels if isinstance(labels, list) else _POSITIONS.get(len(values), _STATISTICS)
-    pairs = {str(k): number(v) for k, v in zip(names, values, strict=False)}
     return {
-        name.removeprefix("percentile(").rstrip(")"): value
-        for name, value in pairs.items()
-        if value is not None
+        str(name).removeprefix("percentile(").rstrip(")"): value
+        for name, each in zip(names, values, strict=False)
+        if (value := number(each)) is not None
     }
 
 

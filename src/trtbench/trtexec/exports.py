@@ -1,8 +1,7 @@
 """What trtexec exports beside times: layer profiles, layer information, outputs, calibration.
 
-JSON is read as it is found in the wild: several documents in one file, ``nan``. Names of layers are
-not escaped by trtexec, so profiles in its own layout are read by their shape. Every failure is a
-``ParseError``.
+JSON is read as it is found: several documents in one file, ``nan``. trtexec does not escape names
+of layers, so profiles in its own layout are read by their shape.
 """
 
 from __future__ import annotations
@@ -13,21 +12,14 @@ import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from trtbench.core.errors import ParseError
-from trtbench.core.samples import (
-    EngineGraph,
-    LayerInfo,
-    LayerProfile,
-    LayerTime,
-    TensorInfo,
-)
+from trtbench.core.samples import EngineGraph, LayerInfo, LayerProfile, LayerTime, TensorInfo
 from trtbench.core.spec import Value
-from trtbench.trtexec.log_text import HEAD, encoding_of
+from trtbench.trtexec.log import HEAD, encoding_of
 from trtbench.trtexec.version import version_from_digits
 
 _STRICT = msgspec.json.Decoder()
@@ -83,7 +75,19 @@ def documents_from_json(data: bytes | str, *, where: str, expected: str) -> list
     try:
         return [_STRICT.decode(data)]
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        return list(_lenient(text_from_bytes(data, where=where, expected=expected), where))
+        text = text_from_bytes(data, where=where, expected=expected)
+    text = _LONE_SURROGATE.sub(r"\\ufffd", text)
+    position = after_space(text, 0)
+    try:
+        value_from_text(text, where=where, offset=position)
+    except ParseError:
+        text = with_json_words(text)
+    documents = []
+    while position < len(text):
+        value, position = value_from_text(text, where=where, offset=position)
+        documents.append(value)
+        position = after_space(text, position)
+    return documents
 
 
 def value_from_text(text: str, *, where: str, offset: int = 0) -> tuple[object, int]:
@@ -119,19 +123,6 @@ def with_json_words(text: str) -> str:
     return _BARE.sub(json_word, text)
 
 
-def _lenient(text: str, where: str) -> Iterator[object]:
-    text = _LONE_SURROGATE.sub(r"\\ufffd", text)
-    position = after_space(text, 0)
-    try:
-        value_from_text(text, where=where, offset=position)
-    except ParseError:
-        text = with_json_words(text)
-    while position < len(text):
-        value, position = value_from_text(text, where=where, offset=position)
-        yield value
-        position = after_space(text, position)
-
-
 def after_space(text: str, position: int) -> int:
     """The next place that is no white space."""
     match = _SPACE.match(text, position)
@@ -149,33 +140,20 @@ def number_from_value(value: object) -> float:
 
 
 _KEYS: dict[str, tuple[str, ...]] = {
-    "total_ms": ("timeMs", "time_ms", "totalMs", "total_ms", "total_time_ms"),
-    "average_ms": (
-        "averageMs", "avgMs", "average_ms", "avg_ms", "avg_time_ms", "mean_ms", "meanMs",
-    ),
-    "median_ms": ("medianMs", "median_ms"),
-    "min_ms": ("minMs", "min_ms", "min_time_ms"),
-    "max_ms": ("maxMs", "max_ms", "max_time_ms"),
-    "percentage": ("percentage", "percent_of_total", "percent"),
-}  # fmt: skip
-"""What tools call the times of a layer."""
+    "total": ("timeMs", "time_ms", "totalMs", "total_ms", "total_time_ms"),
+    "average": ("averageMs", "avgMs", "average_ms", "avg_ms", "avg_time_ms", "mean_ms", "meanMs"),
+    "median": ("medianMs", "median_ms"),
+    "min": ("minMs", "min_ms", "min_time_ms"),
+    "max": ("maxMs", "max_ms", "max_time_ms"),
+    "percent": ("percentage", "percent_of_total", "percent"),
+}
 _NAMES = ("name", "layerName", "layer_name", "layer")
 _NESTS = ("layers", "profile", "layer_times", "per_layer", "perLayer")
 _DEEPEST = 6
 
 
-class _Record(NamedTuple):
-    """One layer as found, in milliseconds; what was not found is nan."""
-
-    name: str
-    total_ms: float = math.nan
-    average_ms: float = math.nan
-    median_ms: float = math.nan
-    min_ms: float = math.nan
-    max_ms: float = math.nan
-    percentage: float = math.nan
-
-
+_Record = tuple[str, dict[str, float]]
+"""The name of a layer, and what was found of it in milliseconds."""
 _Found = tuple["int | None", list[_Record]]
 """The number of iterations, and the layers."""
 
@@ -184,16 +162,11 @@ def _candidates(value: object, *, depth: int = 0) -> Iterator[list[_Found]]:
     """Find the layer records of a decoded document, wherever they are nested."""
     if depth > _DEEPEST:
         return
-    if isinstance(value, list):
-        found = _records_in_list(value)
-        if found[1]:
-            yield [found]
-    elif isinstance(value, dict):
-        series = _records_in_series(value)
-        if series[1]:
-            yield [series]
-        inner = [value[name] for name in _NESTS if name in value] + list(value.values())
-        for each in inner:
+    found = _records_in_list(value) if isinstance(value, list) else _records_in_series(value)
+    if found[1]:
+        yield [found]
+    if isinstance(value, dict):
+        for each in [value[name] for name in _NESTS if name in value] + list(value.values()):
             for pairs in _candidates(each, depth=depth + 1):
                 yield [(count or _count(value), records) for count, records in pairs]
 
@@ -216,41 +189,39 @@ def _records_in_list(values: list[object]) -> _Found:
             field: next((number_from_value(row[key]) for key in keys if key in row), math.nan)
             for field, keys in _KEYS.items()
         }
-        if not (math.isnan(found["total_ms"]) and math.isnan(found["average_ms"])):
-            records.append(_Record(name, **found))
+        if not (math.isnan(found["total"]) and math.isnan(found["average"])):
+            records.append((name, found))
     return next(iter(headers), None), records
 
 
-def _records_in_series(value: dict[str, object]) -> _Found:
+def _records_in_series(value: object) -> _Found:
     """Read ``{layer: [ms per iteration]}``; a name that repeats fills one list several times."""
     series: dict[str, list[float]] = {}
-    for name, each in value.items():
+    for name, each in value.items() if isinstance(value, dict) else ():
         numbers = [number_from_value(number) for number in each] if isinstance(each, list) else []
         if not numbers or not all(map(math.isfinite, numbers)):
             return None, []
         series[str(name)] = numbers
     count = min(map(len, series.values()), default=0)
-    return count or None, [
-        _Record(
-            name=name,
-            total_ms=math.fsum(times),
-            average_ms=math.fsum(times) / count,
-            median_ms=float(np.median(times)),
-            min_ms=min(times),
-            max_ms=max(times),
-        )
-        for name, times in series.items()
-    ]
+    records = []
+    for name, times in series.items():
+        total = math.fsum(times)
+        found = {"total": total, "average": total / count, "median": float(np.median(times))}
+        records.append((name, found | {"min": min(times), "max": max(times)}))
+    return count or None, records
 
 
 EXPECTED = "the layers of trtexec --exportProfile"
 _OWN_LAYOUT = re.compile(r'\s*\[\s*\{ "(?:count|name)" : ')
-_COUNT = re.compile(r'\{\s*"count"\s*:\s*(\d{1,18})\s*\}')
 _NAME = re.compile(r'\{\s*"name" : "')
-_TIMES = re.compile(
-    r'"\s*,\s*"timeMs" : (\S+?), "averageMs" : (\S+?)(?:, "medianMs" : (\S+?))?'
-    r', "percentage" : ([^\s,}]+)((?:\s*,\s*"\w+" : [^\s,}]+)*)\s*\}'
+_TOKEN = re.compile(
+    r'(?P<open>\[)|(?P<close>\])|,|\{\s*"count"\s*:\s*(?P<count>\d{1,18})\s*\}'
+    r'|\{\s*"name" : "(?P<name>.*?)"\s*,\s*"timeMs" : (?P<total>\S+?)'
+    r', "averageMs" : (?P<average>\S+?)(?:, "medianMs" : (?P<median>\S+?))?'
+    r', "percentage" : (?P<percent>[^\s,}]+)(?:\s*,\s*"\w+" : [^\s,}]+)*\s*\}',
+    re.DOTALL,
 )
+_PRINTED = ("total", "average", "median", "percent")
 
 
 def profiles_from_json(data: bytes | str, *, where: str) -> tuple[LayerProfile, ...]:
@@ -280,85 +251,55 @@ def profile_from_json(data: bytes | str, *, where: str) -> LayerProfile:
 
 def _arrays(text: str, where: str) -> Iterator[_Found]:
     """Walk over arrays in trtexec's own layout, record by record."""
-    position = after_space(text, 0)
+    position, is_open = after_space(text, 0), False
+    count: int | None = None
+    records: list[_Record] = []
     while position < len(text):
-        if text[position] != "[":
-            raise _broken(text, position, "'[' or the end of the file", where)
-        count: int | None = None
-        records: list[_Record] = []
-        position = after_space(text, position + 1)
-        while True:
-            header = _COUNT.match(text, position)
-            if header:
-                count, position = int(header.group(1)), header.end()
-            elif text[position : position + 1] != "]" or count is not None:
-                record, position = _record(text, position, where)
-                records.append(record)
-            position = after_space(text, position)
-            mark = text[position : position + 1]
-            if mark not in ("]", ","):
-                raise _broken(text, position, "',' or ']' after a layer", where)
-            position = after_space(text, position + 1)
-            if mark == "]":
+        token = _TOKEN.match(text, position)
+        if token is None or is_open == (token["open"] is not None):
+            break
+        if token["name"] is not None:
+            if _NAME.search(token["name"]):  # the layer has no times
                 break
-        yield count, records
-
-
-def _record(text: str, position: int, where: str) -> tuple[_Record, int]:
-    opening = _NAME.match(text, position)
-    if not opening:
-        raise _broken(text, position, '{ "name" : ...', where)
-    closing = _TIMES.search(text, opening.end())
-    if not closing:
-        raise _broken(text, len(text), "the times of a layer", where)
-    if _NAME.search(text, opening.end(), closing.start()):
-        raise _broken(text, position, "a layer with its times", where)
-    fields = ("total_ms", "average_ms", "median_ms", "percentage")
-    times: dict[str, float] = {}
-    for field, token in zip(fields, closing.groups(), strict=False):
-        try:
-            times[field] = math.nan if token is None else float(token.replace("(ind)", ""))
-        except ValueError:
-            raise _broken(text, closing.start(), f"a number, not {token!r}", where) from None
-    return _Record(text[opening.end() : closing.start()], **times), closing.end()
-
-
-def _broken(text: str, position: int, expected: str, where: str) -> ParseError:
-    ended = position >= len(text)
-    return parse_error(
-        where,
-        what="is cut off" if ended else "is not a profile of trtexec",
-        place=place_in_text(text, position),
-        expected=expected,
-        found=quoted(text[position : position + 40]),
-        fix="let trtexec write it again with --exportProfile" if ended else None,
-    )
+            try:
+                times = {x: float((token[x] or "nan").replace("(ind)", "")) for x in _PRINTED}
+            except ValueError:
+                break
+            records.append((token["name"], times))
+        elif token["count"]:
+            count = int(token["count"])
+        elif token["close"]:
+            yield count, records
+        if token["open"] or token["close"]:
+            count, records, is_open = None, [], token["open"] is not None
+        position = after_space(text, token.end())
+    if is_open or position < len(text):
+        ended = text.rstrip("\0 \t\r\n")[-1:] != "]"
+        raise parse_error(
+            where,
+            what="is cut off" if ended else "is not a profile of trtexec",
+            place=place_in_text(text, position),
+            expected="an array of layers, each with its times",
+            found=quoted(text[position : position + 40]),
+            fix="let trtexec write it again with --exportProfile" if ended else None,
+        )
 
 
 def _profile(count: int | None, records: list[_Record], *, where: str) -> LayerProfile:
     """Fill in total or average from the other; what is not a number stays unknown."""
-
-    def seconds(value_ms: float) -> float | None:
-        return value_ms / 1e3 if math.isfinite(value_ms) else None
-
     calls, layers = count or 1, []
-    for record in records:
-        average = record.average_ms if math.isfinite(record.average_ms) else record.total_ms / calls
-        total = record.total_ms if math.isfinite(record.total_ms) else average * calls
-        if not math.isfinite(total) or not math.isfinite(average):
+    for name, times in records:
+        ms = {field: value for field, value in times.items() if math.isfinite(value)}
+        average = ms.get("average", ms.get("total", math.nan) / calls)
+        total = ms.get("total", average * calls)
+        if not math.isfinite(total):
             what, expected = "has a layer without a time", "timeMs or averageMs"
-            at = f"layer {record.name!r}"
-            raise parse_error(where, what=what, place=at, expected=expected)
+            raise parse_error(where, what=what, place=f"layer {name!r}", expected=expected)
+        share = ms["percent"] / 100 if "percent" in ms else None
+        known = {f"{key}_s": ms[key] / 1e3 for key in ("median", "min", "max") if key in ms}
+        average_s = average / 1e3
         layers.append(
-            LayerTime(
-                name=record.name,
-                total_s=total / 1e3,
-                average_s=average / 1e3,
-                median_s=seconds(record.median_ms),
-                min_s=seconds(record.min_ms),
-                max_s=seconds(record.max_ms),
-                share=record.percentage / 100 if math.isfinite(record.percentage) else None,
-            )
+            LayerTime(name=name, total_s=total / 1e3, average_s=average_s, share=share, **known)
         )
     total_s = math.fsum(layer.total_s for layer in layers)
     for place, layer in enumerate(layers):
@@ -384,7 +325,6 @@ _WORDINGS = [
     )
 ]
 _METADATA_SEPARATORS = re.compile("[\x1e\x1f]")
-"""Between layers, and between the parts of a Myelin fusion."""
 _ORIGIN = re.compile(r"\[ONNX Layer: (.*)\]\s*\Z", re.DOTALL)
 
 
@@ -421,21 +361,16 @@ def dtype_from_wording(wording: str | None) -> str | None:
     return next((name for pattern, name in _WORDINGS if pattern.search(text)), None)
 
 
-def origin_from_metadata(metadata: object) -> tuple[str, ...]:
-    """The ONNX nodes a layer came from, in order, each once."""
-    if not isinstance(metadata, str):
-        return ()
-    parts = (_ORIGIN.search(part) for part in _METADATA_SEPARATORS.split(metadata))
-    return tuple(dict.fromkeys(match.group(1) for match in parts if match))
-
-
 def _layer(value: object, index: int, *, where: str) -> LayerInfo:
     if isinstance(value, str):
         return LayerInfo(name=value)
     if not isinstance(value, dict) or not isinstance(value.get("Name"), str):
         what, expected = "has a layer without a name", "a name, or an object with Name"
         raise parse_error(where, what=what, place=f"Layers[{index}]", expected=expected)
-    stream, origin = value.get("StreamId"), origin_from_metadata(value.get("Metadata"))
+    stream, metadata = value.get("StreamId"), value.get("Metadata")
+    parts = _METADATA_SEPARATORS.split(metadata) if isinstance(metadata, str) else []
+    # The ONNX nodes a layer came from, in order, each once.
+    origin = tuple(dict.fromkeys(match[1] for part in parts if (match := _ORIGIN.search(part))))
     counts = [each.get("Count") for each in value.values() if isinstance(each, dict)]
     weights = [count for count in counts if isinstance(count, int)]  # and biases
     return LayerInfo(
@@ -482,7 +417,6 @@ def _text(value: object) -> str | None:
 
 EXPECTED_CALIBRATION = "a calibration cache: TRT-<version>-<algorithm>, then lines of 'tensor: hex'"
 INT8_STEPS = 127
-"""Largest value of a quantized tensor: the dynamic range is that many scales."""
 _HEADER = re.compile(r"TRT-(\d{1,9})-(\S.*?)\s*\Z")
 _HEX = re.compile(r"[0-9a-fA-F]{1,8}\Z")
 
@@ -508,7 +442,6 @@ class CalibrationCache(Value, frozen=True, kw_only=True):
 
     version: str | None
     """TensorRT that wrote it; ``None`` when the header's digits are of no known form."""
-    header: str
     algorithm: str
     scales: tuple[TensorScale, ...]
 
@@ -536,7 +469,6 @@ def calibration_from_text(data: bytes | str, *, where: str) -> CalibrationCache:
         scales.append(TensorScale(name=name, scale=scale))
     return CalibrationCache(
         version=version_from_digits(header[1]),
-        header=lines[0].strip(),
         algorithm=header[2],
         scales=tuple(scales),
     )
@@ -547,10 +479,7 @@ DECIMALS = 9
 
 
 def profile_json(profile: LayerProfile) -> bytes:
-    """Write ``profile.json``: the number of iterations, then every layer in execution order.
-
-    The shortest and the longest time, which trtexec does not write, are added where known.
-    """
+    """Write ``profile.json``, with minimum and maximum, which trtexec lacks, where known."""
 
     def ms(value_s: float | None) -> float | None:
         return None if value_s is None else round(value_s * 1e3, DECIMALS)

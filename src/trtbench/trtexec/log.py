@@ -1,48 +1,540 @@
 """Logs of trtexec, TensorRT 5 to 11: one :class:`LogRun` per run found in the text.
 
-``log_from_text`` reads bytes or text of any origin: terminal captures, notebooks, several
-runs one after another. Every line goes to exactly one place.
+First the lines of a log, whatever holds them: encodings, packed files, notebooks, JSON, prefixes.
+Then the runs in them; every line goes to exactly one place.
 """
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import datetime
 import functools
+import io
 import re
+import tempfile
+import zlib
 from collections import Counter, deque
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Any, BinaryIO, Literal, NamedTuple
+
+import msgspec
 
 from trtbench.core.errors import ParseError
 from trtbench.core.safety import mask, may_hold_secret
-from trtbench.trtexec.log_collect import (
+from trtbench.trtexec.log_values import (
     LONGEST_KEPT,
     TAIL,
+    BuildFacts,
     FactCollector,
+    LogRun,
+    LogSection,
+    LogText,
     MessageCollector,
+    Outcome,
     ProfileCollector,
     SummaryCollector,
     TraceCollector,
 )
-from trtbench.trtexec.log_text import (
-    HARD_BREAK,
-    Banner,
-    CommandLines,
-    LogLine,
-    Prefixes,
-    Source,
-    banner_from_text,
-    clean,
-    lines_from_line,
-    read_text,
+from trtbench.trtexec.version import number, version_from_digits, version_from_text
+
+MOST_UNPACKED = 512 << 20
+"""Bytes that are unpacked of one file; a small file may expand to far more."""
+LONGEST_LINE = 1 << 22
+LARGEST_DOCUMENT = 128 << 20
+MOST_BRACKETS, MOST_COMMAS = 2_000_000, 20_000_000
+"""In JSON: what is packed small may be lists of nothing, each of which takes memory."""
+MOST_LANES, MOST_NAMES, FEWEST_LINES = 64, 10_000, 3
+"""Programs whose interleaved lines are sorted apart, and the lines that each must have."""
+HEAD = 64 << 10
+LOOK = 200
+"""Characters of foreign prefix (container names, time stamps of a build server) to look past."""
+HARD_BREAK = "\f\f"
+"""Stands between texts that cannot be of one run, such as two cells of a notebook."""
+
+_CHUNK = 1 << 20
+_MAGIC = (b"\x1f\x8b\x08", b"BZh", b"\xfd7zXZ\x00")
+_ASCII = frozenset(b"\t\n\r\x1b" + bytes(range(0x20, 0x7F)))
+
+Source = BinaryIO | bytes | bytearray | memoryview | str
+
+
+def is_packed(stream: IO[bytes]) -> bool:
+    """Whether a stream is packed by gzip, bz2 or xz; it stays where it is."""
+    begin = stream.tell()
+    head = stream.read(6)
+    stream.seek(begin)
+    return head.startswith(_MAGIC)
+
+
+@contextlib.contextmanager
+def unpacked(stream: BinaryIO) -> Iterator[IO[bytes]]:
+    """Unpack a stream into a temporary file, up to where it is damaged or too long."""
+    import bz2
+    import gzip
+    import lzma
+
+    damage = (OSError, EOFError, ValueError, MemoryError, zlib.error, lzma.LZMAError)
+    begin = stream.tell()
+    magic = stream.read(2)
+    stream.seek(begin)
+    opening = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}[magic]
+    left = MOST_UNPACKED
+    with tempfile.TemporaryFile() as target:
+        with contextlib.suppress(*damage):  # what comes before it is a log all the same
+            inner = opening(stream, "rb")  # type: ignore[operator]
+            while left > 0 and (piece := inner.read1(min(_CHUNK, left))):
+                target.write(piece)
+                left -= len(piece)
+        target.seek(0)
+        yield target
+
+
+_EVIDENCE = re.compile(
+    rb"&&&& (?:RUNNING|PASSED|FAILED|WAIVED) "
+    rb"|=== Performance summary ==="
+    rb"|=== (?:Model|Build|Inference|Reporting|System) Options ==="
+    rb"|\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] (?:\[TRT\] )?\[[VIWEF]\]"
+    rb"|Average o(?:n|ver) \d+ runs? (?:is|-) "
+    rb"|Throughput: [\d.,e+]+ qps"
+    rb"|(?:Latency|Time): min ?= ?[\d.,e+-]+ ms"
+    rb"|\bmin: [\d.e+-]+ ms \(end to end"
+    rb"|\| \**(?:Throughput|Latency|GPU Compute Time)\** \| (?:min = )?[\d.,e+]+ (?:qps|ms)"
 )
-from trtbench.trtexec.log_values import (
-    BuildFacts,
-    LogRun,
-    LogSection,
-    LogText,
-    Outcome,
+
+
+def holds_log(data: bytes | bytearray | memoryview) -> bool:
+    """Whether bytes hold a line that only trtexec prints, in any encoding."""
+    found = bytes(data)
+    if b"\0" in found:
+        found = found.replace(b"\0", b"")  # what is left of UTF-16 is ASCII
+    for blank in (b"\xc2\xa0", b"\xa0"):  # no-break spaces of web pages
+        if blank in found:
+            found = found.replace(blank, b" ")
+    return _EVIDENCE.search(found) is not None
+
+
+def encoding_of(head: bytes) -> str | None:
+    """The encoding of a text by its first bytes; ``None`` when it is no text."""
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):  # what PowerShell's > writes
+        return "utf-16"
+    if head[:3] == b"\xef\xbb\xbf":
+        return "utf-8-sig"
+    look = head[: min(len(head), 2048) & ~1]
+    if b"\0" not in look.rstrip(b"\0"):
+        return "utf-8"
+    even, odd = look[::2].count(0), look[1::2].count(0)
+    half = max(1, len(look) // 2)
+    is_ascii = all(byte in _ASCII for byte in look[:64])
+    if not is_ascii and odd > 0.7 * half and even < 0.1 * half:
+        return "utf-16-le"
+    if not is_ascii and even > 0.7 * half and odd < 0.1 * half:
+        return "utf-16-be"
+    rest = head.replace(b"\0", b"")[:4096]
+    # With zeros in it: PowerShell's >> behind another's lines, or a hole of a disk.
+    return "utf-8" if sum(byte in _ASCII for byte in rest) > 0.97 * len(rest) else None
+
+
+_LIST = re.compile(r"\[\s*(?:[\[{\"\]]|-?\d+\.?\d*\s*[,\]])")
+"""How a JSON list begins and the prefix of a log line does not."""
+_SPOKEN = re.compile(
+    r"(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] |&&&& [A-Z]{6,7} |=== [A-Z][\w ]{3,40} ==="
+    r"|Average o(?:n|ver) \d|Throughput: \d|(?:Latency|Time): min = )"
 )
-from trtbench.trtexec.version import number, version_from_text
+_BEGUN = re.compile(
+    r"&&&& RUNNING |=== Performance summary ===|Average over \d+ runs? is |[Tt]hroughput: \d"
+)
+_PASSING = re.compile(
+    r"\d{2,4}[-/]\d\d[-/]\d{2,4}[T ]|\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?"
+    r"|(?<![\w.])\d+\.\d+(?![\w.])"
+    r"|\d+ ?[mun]?s\b|\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR|NOTICE|TRACE)\b|\bstd(?:out|err)\b"
+    r"|\b[IWEF](?=\d{4})|\b[OE]:|\b\d\d[OE][+ ]"
+)
+"""What changes in the prefix of one program: times, levels, streams."""
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def read_text(source: Source) -> tuple[Iterator[str], bool]:
+    """The lines of a text, whatever holds it, and whether they are the file's own, one by one."""
+    if isinstance(source, str):
+        source = source.encode("utf-8", "surrogatepass")
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        source = io.BytesIO(source)
+    stream: BinaryIO = source if source.seekable() else io.BytesIO(source.read(LARGEST_DOCUMENT))
+    if is_packed(stream):
+        return _lines_of_packed(stream), False
+    start = stream.tell()
+    head = stream.read(HEAD)
+    encoding = encoding_of(head) or "utf-8"
+    begin = head.decode(encoding, "replace").lstrip("\ufeff \t\r\n\0")
+    first, _, rest = begin.partition("\n")
+    is_document = begin[:1] == '"' or _LIST.match(begin) is not None
+    if begin[:1] == "{":  # unless it is one object a line
+        is_document = rest.lstrip()[:1] != "{" or not isinstance(_decoded(first), dict)
+    if is_document:
+        whole = head + stream.read(LARGEST_DOCUMENT)
+        found = _text_in_json(whole.decode(encoding, "replace").lstrip("\ufeff"))
+        if found is not None:
+            return _split(found), False
+
+    def again() -> Iterator[str]:
+        stream.seek(start)
+        return _decoded_lines(stream, encoding)
+
+    lanes = _lanes(again)
+    return (again(), True) if lanes is None else (_sorted_apart(again, *lanes), False)
+
+
+def _lines_of_packed(stream: BinaryIO) -> Iterator[str]:
+    with unpacked(stream) as plain:
+        if not is_packed(plain):
+            yield from read_text(plain)[0]  # type: ignore[arg-type]
+
+
+def _decoded_lines(stream: BinaryIO, encoding: str) -> Iterator[str]:
+    """Decode piece by piece; memory is bounded by a chunk and the longest line."""
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    rest, first = "", True
+    while chunk := stream.read(_CHUNK):
+        text = rest + decoder.decode(chunk)
+        if first:
+            text, first = text.lstrip("\ufeff"), False
+        if "\0" in text:  # holes of a disk that was cut off, or two encodings in one file
+            text = text.replace("\0", "")
+        if "\x1b" in text:
+            text = _COLOUR.sub("", text)
+        cut = text.rfind("\n") + 1
+        yield from _split(text[:cut])
+        rest = text[cut:][:LONGEST_LINE]
+    yield from _split(rest + decoder.decode(b"", True))
+
+
+def _split(text: str) -> Iterator[str]:
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    yield from lines
+
+
+def _lanes(again: Callable[[], Iterator[str]]) -> tuple[list[str], re.Pattern[str]] | None:
+    """Find the prefixes of several programs that wrote at once; ``None`` where only one did.
+
+    A prefix that comes back after another one is a name: no number or time does.
+    """
+    back: set[str] = set()
+    begun: dict[str, bool] = {}
+    before = None
+    for line in again():
+        begin = line[:600]
+        spoken = _SPOKEN.search(begin)
+        if spoken is None:
+            continue
+        if not spoken.start() or len(begun) > MOST_NAMES:
+            return None
+        name = _PASSING.sub("\0", begin[: spoken.start()])
+        if name != before and name in begun:
+            back.add(name)
+        begun[name] = begun.get(name, False) or _BEGUN.search(begin) is not None
+        before = name
+    if not 1 < len(back) <= MOST_LANES:
+        return None
+    passing = f"(?:{_PASSING.pattern})"
+    forms = [passing.join(map(re.escape, each.split("\0"))) for each in back]
+    names = re.compile("|".join(sorted(forms, key=len, reverse=True)))
+    spoke = Counter(_PASSING.sub("\0", match[0]) for match in map(names.match, again()) if match)
+    found = [name for name in begun if begun[name] and spoke[name] >= FEWEST_LINES]
+    return (found, names) if len(found) > 1 else None
+
+
+def _sorted_apart(
+    again: Callable[[], Iterator[str]], lanes: list[str], names: re.Pattern[str]
+) -> Iterator[str]:
+    """Read one log after the other; a line without a name belongs to the program before."""
+    for place, lane in enumerate(lanes):
+        if place:
+            yield HARD_BREAK
+        speaking = lanes[0]
+        for line in again():
+            match = names.match(line)
+            if match is not None:
+                name = _PASSING.sub("\0", match[0])
+                speaking = name if name in lanes else lanes[0]
+            if speaking == lane:
+                yield line[match.end() :] if match is not None else line
+
+
+_SAID = (
+    "log", "message", "MESSAGE", "Message", "msg", "line", "text", "event", "textPayload",
+    "@message", "short_message", "_raw", "body",
+)  # fmt: skip
+
+
+def _decoded(text: str) -> object:
+    try:
+        return msgspec.json.decode(text.encode("utf-8", "replace"))
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _text_in_json(text: str) -> str | None:
+    """The text inside a JSON document; ``None`` when it is none, such as JSON lines."""
+    if text.count("[") + text.count("{") > MOST_BRACKETS or text.count(",") > MOST_COMMAS:
+        return None
+    value = _decoded(text)
+    if value is None:
+        return None
+    cells = value.get("cells") if isinstance(value, dict) else None
+    blocks = map(_cell_text, cells) if isinstance(cells, list) else _texts_in(value)
+    return f"\n{HARD_BREAK}\n".join(blocks)
+
+
+def _cell_text(cell: object) -> str:
+    """What was typed in a cell, since that may be the command, then its outputs."""
+    if not isinstance(cell, dict):
+        return ""
+    shown = [_joined(cell.get("source", cell.get("input", ""))), "\n"]
+    outputs = cell.get("outputs")
+    for output in outputs if isinstance(outputs, list) else ():
+        data = output.get("data") if isinstance(output, dict) else None
+        if isinstance(data, dict):  # one result in several forms: take one
+            shown += [_joined(data.get("text/plain", "")), "\n"]
+        elif isinstance(output, dict):
+            shown.append(_joined(output.get("text", output.get("traceback", ""))))
+    return "".join(shown)
+
+
+def _joined(value: object) -> str:
+    parts = value if isinstance(value, list) else [value]
+    return "".join(each for each in parts if isinstance(each, str))
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    """Every text in a document that holds something of trtexec's."""
+    if isinstance(value, str):
+        if holds_log(value.encode("utf-8", "replace")):
+            inner = _text_in_json(value) if value.lstrip()[:1] in ("{", "[") else None
+            yield inner or value
+    elif isinstance(value, list):
+        said = [each if isinstance(each, str) else _message_in(each) for each in value]
+        lines = [each for each in said if each is not None]
+        text = ("" if lines and lines[0].endswith("\n") else "\n").join(lines)
+        if len(lines) == len(value) and holds_log(text.encode("utf-8", "replace")):
+            yield from _texts_in(text)
+        else:
+            for each in value:
+                yield from _texts_in(each)
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            again = isinstance(key, str) and key.endswith("_lines") and key[:-6] in value
+            yield from () if again else _texts_in(each)  # Ansible keeps stdout and stdout_lines
+
+
+def _message_in(found: object, depth: int = 3) -> str | None:
+    """The message in the record of a logger, which may lie a few objects down."""
+    if not isinstance(found, dict) or not depth:
+        return None
+    inner = (_message_in(each, depth - 1) for each in found.values())
+    texts = (found[key] for key in _SAID if isinstance(found.get(key), str))
+    return next((each for each in (*texts, *inner) if each is not None), None)
+
+
+class LogLine(NamedTuple):
+    """One line: its level (empty without a prefix), whether TensorRT printed it, and its text."""
+
+    level: str
+    library: bool
+    text: str
+    stamped: bool
+    stamp: str = ""
+
+
+class Banner(NamedTuple):
+    """A ``&&&&`` line."""
+
+    kind: str
+    tool: str
+    version: str | None
+    build: int | None
+    command: str
+
+
+_STAMPED = re.compile(
+    r"\[(\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d)\][ \t](\[TRT\][ \t])?\[([IWEVF])\][ \t]?"
+)
+_BARE = re.compile(r"(?:\[INFO\] ?)?\[([IWEVF])\](?: |$)")
+_ANCHOR = re.compile(
+    r"(?:\[[IWEVF]\] )?(?:&&&& (?:RUNNING|PASSED|FAILED|WAIVED) |=== [A-Z][\w() /-]{2,60} ===\s*$"
+    r"|Average o(?:n|ver) \d|(?:Throughput|Total Host Walltime|Total GPU Compute Time): \d"
+    r"|(?:(?:(?:End-to-End )?Host |[HD]2[HD] )?Latency|Enqueue Time|GPU Compute Time): min ?="
+    r"|(?:[Hh]ost [Ll]atency|GPU [Cc]ompute)\s*$"
+    r"|(?:deploy|engine|loadEngine|onnx|uff): \S+\.\w)"
+)
+_MARKS_BEFORE = re.compile(r"(?:[\s>|*#+~$!/:%;`'\"•│┃-]|\[INFO\] )*")
+_VARYING = re.compile(
+    r"(\b[0-9a-f]{12,64}\b|\d+|\s+|\b(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL|NOTICE|TRACE)\b"
+    r"|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b"
+    r"|\b[IWEF](?=\d{4,8} )|(?<=std(?:out|err) )[FP]\b)"
+)
+_ROW = re.compile(
+    r"\s*\|\s*\**(Throughput|(?:End-to-End Host |H2D |D2H )?Latency|Enqueue Time"
+    r"|(?:Total )?GPU Compute Time|Total Host Walltime)\**\s*\|([^|]{1,4000})\|\s*$"
+)
+_ANSI = re.compile(
+    r"\x1b[\]_P^][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)"  # links, titles and marks of terminals
+    r"|\x1b\[[0-9;?]{0,32}[ -/]{0,4}[@-~]|\x1b[@-Z\\-_]"
+)
+_ANSI_REST = re.compile(r"\[[0-9;]{0,12}m")
+"""Colours whose escape character got lost when the text was copied."""
+_BOLD = re.compile(r"\*\*([A-Za-z=\[][^*]{1,400})\*\*")
+_MARKS = str.maketrans(
+    {
+        **dict.fromkeys("\N{NO-BREAK SPACE}\u202f\u205f\u3000\ufffd", " "),
+        **dict.fromkeys(map(chr, range(0x2000, 0x200B)), " "),
+        **dict.fromkeys("\ufeff\u200b\u200c\u200d\u2060\N{SOFT HYPHEN}", None),
+        "\N{FULLWIDTH COLON}": ": ",
+        "\N{FULLWIDTH COMMA}": ", ",
+        "\N{FULLWIDTH EQUALS SIGN}": "=",
+        "\N{FULLWIDTH LEFT PARENTHESIS}": "(",
+        "\N{FULLWIDTH RIGHT PARENTHESIS}": ")",
+        "\N{FULLWIDTH PERCENT SIGN}": "%",
+    }
+)
+_BANNER = re.compile(
+    r"&&&& (RUNNING|PASSED|FAILED|WAIVED) (\S{1,80})"
+    r"(?: \[TensorRT[^\]\d]{0,20}v(\d{4,6})\])?(?: \[b(\d{1,9})\])?(?: # ?(.*)| ?\[[^\]]{0,30})?$"
+)
+_COMMAND = re.compile(r"([^\s`!(]*?trtexec(?:\.exe)?[\"']?)\s+(--?[A-Za-z].*|[\\^`]\s*)$")
+_GOES_ON = re.compile(r"(?:^|\s)[\\^`]\s*$")
+_SHELL = re.compile(r"\s(?:\d?>{1,2}&?\s?\S|\||&&|;|2>&1|&\s*$)|`|\s#\s")
+
+
+def lines_from_line(line: str) -> Iterable[str]:
+    """The lines that one line of a text stands for, mostly itself: JSON records hold others."""
+    if line[20:23] == "] [":
+        return (line,)  # begins with trtexec's own stamp
+    text = line.strip()
+    if text[:1] == "{" and text[-1:] == "}" and '"' in text:
+        found = _decoded(text)
+        said = _message_in(found)
+        said = f"\n{HARD_BREAK}\n".join(_texts_in(found)) if said is None else said
+        return said.rstrip("\r\n").splitlines() if said else (line,)
+    row = _ROW.match(line) if text[:1] == "|" else None
+    return (f"{row[1]}: {row[2].strip()}",) if row else (line,)
+
+
+def clean(line: str) -> str:
+    """Take colours, foreign blanks and closing marks off a line."""
+    line = line[:LONGEST_LINE]
+    if not line.isascii():
+        line = line.translate(_MARKS)
+    if "\x1b" in line:
+        line = _ANSI.sub("", line)
+    if "**" in line:
+        line = _BOLD.sub(r"\1", line)
+    line = line.rstrip(" \t│┃`")
+    if line[-1:] == "m" and "[" in line[-13:]:
+        line = _ANSI_REST.sub("", line)
+    return line
+
+
+class Prefixes:
+    """Takes off what other tools put before a line, once a stamp of trtexec's showed what it is."""
+
+    def __init__(self) -> None:
+        self._pattern: re.Pattern[str] | None = None
+        self._known: dict[str, re.Pattern[str]] = {}
+
+    def line(self, text: str) -> LogLine:
+        """Read one line."""
+        match = _STAMPED.search(text, 0, LOOK)
+        if match is not None:
+            begin, level, stamp = match.start(), match[3], match[1]
+            if begin:
+                self._learn(text, begin)
+            library, rest = match[2] is not None, text[match.end() :]
+            if begin and rest[-1:] in ("'", '"') and rest.count(rest[-1]) % 2:
+                rest = rest[:-1]  # the line was quoted with its prefix
+        else:
+            rest = self.without(text)
+            bare = _BARE.match(rest)
+            library, level, stamp = False, bare[1] if bare else "", ""
+            rest = rest[bare.end() :] if bare else rest
+        if level and rest.startswith("[TRT]"):
+            library, rest = True, rest[6:]
+        return LogLine(level, library, rest, match is not None, stamp)
+
+    def without(self, text: str) -> str:
+        """Take the prefix off a line that has no stamp of trtexec's."""
+        anchor = _ANCHOR.search(text, 0, LOOK)
+        begin = anchor.start() if anchor is not None else 0
+        is_row = text.lstrip()[:1] == "|" and text.rstrip()[-1:] == "|"
+        if begin and not is_row and _MARKS_BEFORE.fullmatch(text, 0, begin):
+            self._learn(text, begin)
+            return text[begin:]
+        match = self._pattern.match(text) if self._pattern is not None else None
+        return text[match.end() :] if match else text
+
+    def _learn(self, text: str, end: int) -> None:
+        match = self._pattern.match(text) if self._pattern is not None else None
+        if match is not None and match.end() == end:
+            return
+        # Numbers, blanks and words of time may differ in the prefix of another line.
+        body, pattern = text[:end].rstrip(), ""
+        for place, part in enumerate(_VARYING.split(body)):
+            if place % 2 == 0:
+                pattern += re.escape(part)
+            elif part.isspace():
+                pattern += r"\s+"
+            elif len(part) >= 12:
+                pattern += "[0-9a-f]+"
+            else:
+                pattern += r"\d+" if part.isdecimal() else "[A-Za-z]+"
+        pattern += rf"\s{{0,{end - len(body)}}}"
+        if pattern not in self._known and len(self._known) < 1000:
+            self._known[pattern] = re.compile(pattern)
+        self._pattern = self._known.get(pattern, self._pattern)
+
+
+def banner_from_text(text: str) -> Banner | None:
+    """Read a ``&&&& RUNNING``, ``PASSED``, ``FAILED`` or ``WAIVED`` line, wherever it begins."""
+    begin = text.find("&&&& ", 0, LOOK)
+    match = _BANNER.match(text, begin) if begin >= 0 else None
+    if match is None:
+        return None
+    kind, tool, digits, build, command = match.groups()
+    return Banner(
+        kind=kind,
+        tool=tool.rsplit(".", 1)[-1],
+        version=version_from_digits(digits or ""),
+        build=int(build) if build else None,
+        command=(command or "").strip(),
+    )
+
+
+class CommandLines:
+    """Finds ``trtexec --...`` typed above what it printed, over several lines if need be."""
+
+    def __init__(self) -> None:
+        self.waiting: str | None = None
+
+    def take(self, text: str) -> str | None:
+        """Take a line without a prefix of trtexec's; give a command once it is complete."""
+        if self.waiting is not None:
+            text = f"{self.waiting} {text.lstrip('> ').strip()}"
+        else:
+            match = _COMMAND.search(text[:4000]) if "trtexec" in text else None
+            if match is None:
+                return None
+            text = text[match.start() : 4000].strip()
+        self.waiting = None
+        if _GOES_ON.search(text) and len(text) < 20_000:
+            self.waiting = _GOES_ON.sub("", text).strip()
+            return None
+        cut = _SHELL.search(text)
+        return text[: cut.start()].strip() if cut else text
+
 
 MOST_RUNS = 10_000
 """Runs read from one log; a file of nothing but banners must not fill the memory."""
@@ -51,7 +543,6 @@ FIRST_YEAR = 2016
 _LONGEST_TITLE = 100
 _LONGEST_STAMP = len("[03/04/2025-05:06:07] [TRT] [I] ")
 _LONGEST_KNOWN = 250
-"""Characters of lines that are remembered: options and the like, which all logs have."""
 
 _HEADER = re.compile(r"=== (.{1,80}) ===\s*$")
 _PROFILE = re.compile(r"=== Profile \((\d{1,12}) iterations ?\) ===")
@@ -69,7 +560,6 @@ _CRASH = re.compile(
     r"\[[EF]\] |[Ss]egmentation fault|core dumped|Aborted|\bKilled\b|terminate called|[Aa]ssert"
     r"|Bus error|Traceback|SIG[A-Z]{3,5}|exit(?:ed with)? (?:code|status) [1-9]"
 )
-"""Last words of a process that did not end by itself."""
 _LEGACY = frozenset((
     "avgRuns", "batch", "calib", "deploy", "device", "engine", "iterations", "loadEngine",
     "model", "onnx", "output", "percentile", "saveEngine", "uff", "uffInput", "useDLACore",
@@ -125,14 +615,14 @@ def log_from_text(data: Source, *, where: str) -> tuple[LogRun, ...]:
 
 def read_log(data: Source, *, where: str) -> LogText:
     """Read every run in a text of any kind."""
-    text = read_text(data)
+    lines, as_in_file = read_text(data)
     reader = _TextReader(where=where)
     at = 0
-    for at, raw in enumerate(text.lines, start=1):
+    for at, raw in enumerate(lines, start=1):
         for line in lines_from_line(raw):
             reader.take(clean(line), at)
     reader.next_run(at + 1)
-    return LogText(tuple(reader.runs), at, text.as_in_file)
+    return LogText(tuple(reader.runs), at, as_in_file)
 
 
 class _TextReader:
@@ -161,7 +651,10 @@ class _TextReader:
                 self._banner(banner, raw, at)
                 return
         line = self.prefixes.line(raw)
-        if line.level != "V" and _is_suspect(raw, line):
+        # Of a line with only trtexec's stamp the rest may hold a secret.
+        begun = line.stamped and raw[20:21] == "]" and len(raw) - len(line.text) <= _LONGEST_STAMP
+        known = begun and len(raw) <= _LONGEST_KNOWN
+        if line.level != "V" and (_is_suspect(line.text) if known else may_hold_secret(raw)):
             raw = mask(raw)
             line = self.prefixes.line(raw)
         rest_of_cut = self.cut and not line.level
@@ -231,15 +724,7 @@ class _TextReader:
         return False
 
 
-def _is_suspect(raw: str, line: LogLine) -> bool:
-    """Whether a line may hold a secret; of a line with only trtexec's stamp the rest counts."""
-    begun = line.stamped and raw[20:21] == "]" and len(raw) - len(line.text) <= _LONGEST_STAMP
-    if begun and len(raw) <= _LONGEST_KNOWN:
-        return _known_suspect(line.text)
-    return may_hold_secret(raw)
-
-
-_known_suspect = functools.lru_cache(maxsize=4096)(may_hold_secret)
+_is_suspect = functools.lru_cache(maxsize=4096)(may_hold_secret)
 
 
 class _RunReader:
@@ -249,7 +734,6 @@ class _RunReader:
         self.outcome: Outcome | None = None
         self.version: str | None = None
         self.evidence = False
-        """Something only trtexec prints has been seen."""
         self.sections: list[tuple[str, list[tuple[str, str]]]] = []
         self.mode: Literal["section", "profile", "prose", "help"] | None = None
         self.section_stamped = False
@@ -257,7 +741,6 @@ class _RunReader:
         self.trace, self.messages = TraceCollector(), MessageCollector()
         self.profile: ProfileCollector | None = None
         self.counts: dict[str, Any] = {}
-        """Numbers of queries: fields of the run."""
         self.tf32 = self.helped = False
         self.last: deque[str] = deque(maxlen=TAIL)
         self.command: str | None = None
@@ -272,10 +755,7 @@ class _RunReader:
 
     @property
     def started(self) -> bool:
-        """Whether more than loose messages was seen.
-
-        Warnings go to stderr and overtake the banner when both end in one file.
-        """
+        """Whether more than loose messages was seen: those of stderr may come before the banner."""
         return bool(self.banner or self.sections or self.summary.averages or self.summary.metrics)
 
     @property
@@ -344,17 +824,13 @@ class _RunReader:
                 self.trace.take(line.text)
             return
         if level in ("W", "E", "F"):
-            self.messages.take(line)
+            self.messages.take(line.level, line.text)
             return
-        self._plain(line)
         if level == "I":
             self.messages.open = None  # what follows is not part of the last message
-
-    def _plain(self, line: LogLine) -> None:
-        """File an informational line or one without a prefix."""
         text = line.text
         if not text.strip():
-            self.mode = None if line.level else self.mode
+            self.mode = None if level else self.mode
             return
         if line.library:
             self.trace.phase(text)
@@ -362,31 +838,28 @@ class _RunReader:
             return
         header = _HEADER.match(text) if text.startswith("=== ") else None
         if header:
-            self._header(header[1], text, stamped=bool(line.level))
+            name, profile = header[1], _PROFILE.match(text)
+            self.headed = self.headed or name == "Performance summary"
+            if profile:
+                self.evidence, self.mode = True, "profile"
+                self.profile = ProfileCollector(iterations=int(profile[1]))
+            elif name.endswith(" Options") or name == "Device Information":
+                self.evidence, self.mode, self.section_stamped = True, "section", bool(level)
+                self.sections.append((name, []))
+            elif name.startswith("Explanations"):
+                self.mode = "prose"
+            else:
+                self.mode = "help" if name == "Help" and not level else None
             return
         if self.mode == "profile" and self.profile is not None and self.profile.take(text):
             return
-        if self.mode == "section" and bool(line.level) == self.section_stamped:
+        if self.mode == "section" and bool(level) == self.section_stamped:
             if text[0] not in _FIRST_AFTER_OPTIONS or not text.startswith(_AFTER_OPTIONS):
                 self._option(text)
                 return
             self.mode = None  # the blank line that ends the options was left out
         if self.mode not in ("prose", "help"):
             self._statement(text)
-
-    def _header(self, name: str, text: str, *, stamped: bool) -> None:
-        profile = _PROFILE.match(text)
-        self.headed = self.headed or name == "Performance summary"
-        if profile:
-            self.evidence, self.mode = True, "profile"
-            self.profile = ProfileCollector(iterations=int(profile[1]))
-        elif name.endswith(" Options") or name == "Device Information":
-            self.evidence, self.mode, self.section_stamped = True, "section", stamped
-            self.sections.append((name, []))
-        elif name.startswith("Explanations"):
-            self.mode = "prose"
-        else:
-            self.mode = "help" if name == "Help" and not stamped else None
 
     def _option(self, text: str) -> None:
         entries = self.sections[-1][1]
@@ -427,27 +900,22 @@ class _RunReader:
             if label.strip() in _LEGACY and self.sections[-1][0] == "Options":
                 self.sections[-1][1].append((label.strip(), value.strip()))
 
-    def _outcome(self) -> Outcome:
-        measured = self.summary.printed or self.summary.averages or self.profile is not None
-        if self.helped and not measured and self.outcome in (None, "passed", "waived"):
-            return "help"
-        if self.outcome is not None:
-            return self.outcome
-        if self.mode == "help":
-            return "help"
-        crashed = not measured and _CRASH.search(" ".join(list(self.last)[-3:]))
-        return "crashed" if crashed else "cut"
-
     def run(self) -> LogRun:
         """The run as a value."""
-        banner, messages = self.banner, tuple(self.messages.found.values())
-        codes = {each.code for each in messages}
+        banner, outcome = self.banner, self.outcome
+        measured = self.summary.printed or self.summary.averages or self.profile is not None
+        helped = self.helped and not measured and outcome in (None, "passed", "waived")
+        if helped or (outcome is None and self.mode == "help"):
+            outcome = "help"
+        elif outcome is None:
+            crashed = not measured and _CRASH.search(" ".join(list(self.last)[-3:]))
+            outcome = "crashed" if crashed else "cut"
         printed = banner.command if banner else None
         return LogRun(
             where=self.where,
             line=self.line,
             last_line=self.last_line,
-            outcome=self._outcome(),
+            outcome=outcome,
             tool=banner.tool if banner else "trtexec",
             version=self.version,
             build=banner.build if banner else None,
@@ -458,31 +926,23 @@ class _RunReader:
             first_stamp=self.first_stamp,
             last_stamp=self.last_stamp,
             sections=tuple(LogSection(name=name, entries=tuple(e)) for name, e in self.sections),
-            facts=BuildFacts(
-                **self.facts.values,
-                memory=tuple(self.facts.memory),
-                onnx=self.facts.onnx,
-                timing_cache_refused="timing-cache-refused" in codes,
-                weak_typing_deprecated="weak-typing" in codes,
-            ),
+            facts=BuildFacts(**self.facts.values, onnx=self.facts.onnx),
             trace=self.trace.trace(),
-            bindings=tuple(self.facts.bindings),
+            inputs=tuple(self.facts.tensors["input"]),
+            outputs=tuple(self.facts.tensors["output"]),
             **self.counts,
             averages=tuple(self.summary.averages),
             summary=self.summary.summary(),
             tf32_stated=self.tf32,
             profile=self.profile.profile() if self.profile else None,
-            messages=messages,
+            messages=tuple(self.messages.found.values()),
             layer_types=dict(self.layer_types),
             last_lines=tuple(self.last),
         )
 
 
 def time_of_log(run: LogRun) -> datetime.datetime | None:
-    """The local time at which a run ended; ``None`` when nothing sensible was printed.
-
-    TensorRT 6 counts months from zero.
-    """
+    """The local time at which a run ended, if one was printed; TensorRT 6 counts months from 0."""
     match = _STAMP.fullmatch(run.last_stamp or "")
     if match is None:
         return None

@@ -1,18 +1,18 @@
-"""What a log of trtexec states, as values; numbers are kept as they were printed."""
+"""What a log of trtexec states: values as printed, and the collectors that gather them."""
 
 from __future__ import annotations
 
 import functools
 import itertools
+import math
 import re
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from trtbench.core.samples import LayerProfile
-from trtbench.core.spec import Value
-from trtbench.trtexec.version import version_key
+from trtbench.core.samples import LayerProfile, LayerTime
+from trtbench.core.spec import TensorSpec, Value
+from trtbench.trtexec.version import number, version_key
 
 FASTEST = 3
-"""Tactics listed of each layer beside the one that was chosen."""
 
 Outcome = Literal["passed", "failed", "waived", "crashed", "cut", "help"]
 """How a run ended, as far as its log shows.
@@ -28,7 +28,6 @@ _PATH_FLAGS = frozenset((
     "--loadInputs", "--model", "--onnx", "--plugins", "--saveEngine", "--setPluginsToSerialize",
     "--staticPlugins", "--tempdir", "--timingCacheFile", "--uff",
 ))  # fmt: skip
-"""Flags whose values are paths, which may hold blanks."""
 _BEFORE_FLAG = re.compile(r"\s+(?=--?[A-Za-z])|\s+(?=[\"']--)")
 
 
@@ -52,11 +51,9 @@ class LayerTuning(Value, frozen=True, kw_only=True):
     """The one in the engine or, where its layers were not listed, the last one chosen."""
     tried: int = 0
     tried_within: int = 0
-    """Tactics of the operations inside, where the layer is a subgraph."""
     tactics: tuple[Tactic, ...] = ()
     """Each with the best of its times, the fastest first."""
     spent_s: float | None = None
-    """Time spent on tuning, where the log states it (from TensorRT 8.6 on)."""
     timed_ms: float = 0.0
     """Sum of the times of all tactics that were tried: one call of each."""
 
@@ -76,9 +73,7 @@ class BuildTrace(Value, frozen=True, kw_only=True):
     fusions: tuple[tuple[str, str, str], ...] = ()
     tactics_tried: int = 0
     tactics_within: int = 0
-    """Those of operations inside subgraphs, as their compiler lists them."""
     tactics_skipped: int = 0
-    """For want of workspace."""
 
 
 class LogSection(Value, frozen=True, kw_only=True):
@@ -89,7 +84,7 @@ class LogSection(Value, frozen=True, kw_only=True):
 
     def get(self, label: str) -> str | None:
         """The first value of a label, or ``None``."""
-        for name, value in self.entries:  # asked for often: half the time of a generator
+        for name, value in self.entries:  # called often: half the time of a generator
             if name == label:
                 return value
         return None
@@ -104,7 +99,6 @@ class PerformanceSummary(Value, frozen=True, kw_only=True):
     metrics: dict[str, dict[str, float]] = {}
     """Milliseconds by label and statistic: ``{"Latency": {"min": 0.3, "99%": 0.345}}``."""
     derived: bool = False
-    """True where only averages were printed: the means are taken over those."""
     generation: int | None = None
     """The major version whose wording this is, where no other prints like it."""
 
@@ -123,32 +117,12 @@ class TraceAverage(Value, frozen=True, kw_only=True):
     """In the wording of TensorRT 3 to 6, which times the call alone and copies nothing in it."""
 
 
-class MemoryLine(Value, frozen=True, kw_only=True):
-    """One line about memory in use, in bytes; a snapshot has no change."""
-
-    what: str
-    cpu_bytes: int | None = None
-    gpu_bytes: int | None = None
-    cpu_change_bytes: int | None = None
-    gpu_change_bytes: int | None = None
-
-
-class Binding(Value, frozen=True, kw_only=True):
-    """One input or output as the log announces it."""
-
-    name: str
-    output: bool
-    shape: tuple[int, ...] = ()
-    dtype: str | None = None
-
-
 class BuildFacts(Value, frozen=True, kw_only=True):
     """What a log states about building and loading the engine; ``None`` was not printed."""
 
     parse_s: float | None = None
     optimize_s: float | None = None
     generate_s: float | None = None
-    """The builder's own time, without serialization."""
     build_s: float | None = None
     load_s: float | None = None
     deserialize_s: float | None = None
@@ -157,21 +131,13 @@ class BuildFacts(Value, frozen=True, kw_only=True):
     context_bytes: int | None = None
     peak_cpu_bytes: int | None = None
     peak_gpu_bytes: int | None = None
-    peak_build_cpu_bytes: int | None = None
-    host_persistent_bytes: int | None = None
-    device_persistent_bytes: int | None = None
     scratch_bytes: int | None = None
     activation_bytes: int | None = None
     weights_bytes: int | None = None
-    calibration_s: float | None = None
     timing_cache: Literal["local", "global"] | None = None
     timing_cache_loaded_bytes: int | None = None
     timing_cache_saved_bytes: int | None = None
-    timing_cache_refused: bool = False
-    weak_typing_deprecated: bool = False
-    memory: tuple[MemoryLine, ...] = ()
     onnx: dict[str, str] = {}
-    """What the parser prints about the file: ``Opset version``, ``Producer name``, ..."""
 
 
 class LogMessage(Value, frozen=True, kw_only=True):
@@ -190,19 +156,15 @@ class LogRun(Value, frozen=True, kw_only=True):
 
     where: str
     line: int
-    """Line of the log the run begins at, from 1."""
     outcome: Outcome
     tool: str = "trtexec"
     version: str | None = None
     build: int | None = None
-    """Build number of banners from TensorRT 10.4 on (``[b26]``)."""
     command: str | None = None
     announced: bool = False
     """A ``RUNNING`` line was there, so the log is not an excerpt."""
     pasted_command: bool = False
-    """The command stood above the text and was not printed by trtexec."""
     title: str | None = None
-    """What somebody wrote above an excerpt."""
     last_line: int | None = None
     first_stamp: str | None = None
     """``03/04/2025-05:06:07``, in the local time of the machine."""
@@ -210,7 +172,8 @@ class LogRun(Value, frozen=True, kw_only=True):
     sections: tuple[LogSection, ...] = ()
     facts: BuildFacts = BuildFacts()
     trace: BuildTrace | None = None
-    bindings: tuple[Binding, ...] = ()
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs: tuple[TensorSpec, ...] = ()
     warmup_queries: int | None = None
     queries: int | None = None
     trace_s: float | None = None
@@ -220,7 +183,6 @@ class LogRun(Value, frozen=True, kw_only=True):
     profile: LayerProfile | None = None
     messages: tuple[LogMessage, ...] = ()
     layer_types: dict[str, int] = {}
-    """How often layer information in the log names a type: ``{"fp16": 40, "fp32": 2}``."""
     last_lines: tuple[str, ...] = ()
 
     @property
@@ -250,7 +212,7 @@ class LogRun(Value, frozen=True, kw_only=True):
     @property
     def arguments(self) -> tuple[str, ...]:
         """The command line in words; trtexec prints it without quotes, paths may hold blanks."""
-        return arguments_from_command(self.command or "")
+        return _arguments(self.command or "")
 
 
 class LogText(NamedTuple):
@@ -263,7 +225,7 @@ class LogText(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4096)
-def arguments_from_command(command: str) -> tuple[str, ...]:
+def _arguments(command: str) -> tuple[str, ...]:
     """Cut a command line into words: at blanks before a flag, and within what is no path."""
     words: list[str] = []
     for chunk in _BEFORE_FLAG.split(command.strip()):
@@ -276,3 +238,607 @@ def arguments_from_command(command: str) -> tuple[str, ...]:
         else:
             words += (word.replace('"', "").replace("'", "") for word in bare.split())
     return tuple(word for word in words if word)
+
+
+MOST_KEPT = 1000
+"""Lines of each kind that are kept, and different messages; counts go on."""
+LONGEST_KEPT = 4000
+TAIL = 20
+MOST_TENSORS = 10_000
+MOST_AVERAGES = 200_000
+MOST_LAYERS, MOST_FUSIONS = 20_000, 20_000
+MOST_TACTICS = 200_000
+"""Tactics kept by name in one build; those beyond are counted. A network has some thousands."""
+MIB = 1 << 20
+
+_N = r"([-+]?[\d.]{1,40}(?:e[-+]?\d{1,4})?)"
+_SIZE, _SIZE_OR_NONE = rf"{_N} (\w{{1,5}})", rf"{_N} ?(\w{{0,5}})"
+_UNITS = {"B": 1, "bytes": 1, "": 1, "KiB": 1 << 10, "MiB": MIB, "MB": MIB, "GiB": 1 << 30}
+"""trtexec before 8.2 wrote MB and meant MiB."""
+_PASSES = ("optimize_s", "generate_s")
+"""The builder of TensorRT 10 passes over the network several times: the sum is kept."""
+_SHAPE = r"(.{1,2000}?) with dimensions ([\dx]{0,400})(?: and type (\w{1,20}))?"
+_FACT_LINES = (
+    ("parse_s", rf"Finished parsing network model\. Parse time: {_N}"),
+    ("optimize_s", rf"Graph optimization time: {_N} seconds"),
+    ("generate_s", rf"Engine generation completed in {_N} seconds"),
+    ("build_s", rf"Engine built in {_N} sec"),
+    ("load_s", rf"Engine loaded in {_N} sec"),
+    ("deserialize_s", rf"Engine deserialized in {_N} sec"),
+    ("engine_bytes", rf"Created engine with size: {_SIZE}"),
+    ("loaded_engine_bytes", rf"Loaded engine size: {_SIZE}"),
+    ("context_bytes", rf"Created execution context with device memory size: {_SIZE}"),
+    ("scratch_bytes", rf"Total Scratch Memory: {_SIZE_OR_NONE}"),
+    ("scratch_bytes", rf"Max Scratch Memory: {_SIZE_OR_NONE}"),
+    ("activation_bytes", rf"Total Activation Memory: {_SIZE_OR_NONE}"),
+    ("weights_bytes", rf"Total Weights Memory: {_SIZE_OR_NONE}"),
+    ("timing_cache_loaded_bytes", rf"Loaded {_N} (bytes) of timing cache from"),
+    ("timing_cache_saved_bytes", rf"Saved {_N} (bytes) of timing cache to"),
+    (
+        "peak",
+        r"\[MemUsageStats\] Peak memory usage of TRT CPU/GPU memory allocators: "
+        rf"CPU {_N} MiB, GPU {_N} MiB",
+    ),
+    ("binding", rf"Created (input|output) binding for {_SHAPE}"),
+    ("binding", rf"(Input) binding for {_SHAPE}"),
+    ("binding", rf"(Output) binding for {_SHAPE}"),
+    ("timing_cache", r"(Local) timing cache in use"),
+    ("timing_cache", r"(Global) timing cache in use"),
+    *(
+        ("onnx", rf"({label}): *(.{{0,2000}})$")
+        for label in (
+            "Input filename", "ONNX IR version", "Opset version", "Producer name",
+            "Producer version", "Domain", "Model version", "Doc string",
+        )
+    ),
+)  # fmt: skip
+_FACTS: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+for _field, _text in _FACT_LINES:
+    _word = re.sub(r"[\\()]", "", _text.split(" ", 1)[0])
+    _FACTS.setdefault(_word, []).append((_field, re.compile(_text)))
+_DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn"}
+_SAID_BY_LIBRARY = {"onnx": True, "timing_cache": True, "binding": False}
+
+
+class FactCollector:
+    """Gathers the single lines that state a fact about building, loading or running."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.onnx: dict[str, str] = {}
+        self.tensors: dict[str, list[TensorSpec]] = {"input": [], "output": []}
+
+    def take(self, text: str, *, library: bool) -> bool:
+        """Take a line; returns whether it stated a fact."""
+        for field, pattern in _FACTS.get(text.split(" ", 1)[0], ()):
+            match = pattern.match(text)
+            if match is None or _SAID_BY_LIBRARY.get(field, library) is not library:
+                continue
+            if field.endswith("_s"):
+                seconds = number(match[1])
+                if field in _PASSES and seconds is not None:
+                    seconds += self.values.get(field) or 0.0
+                self.values[field] = seconds
+            elif field.endswith("_bytes"):
+                self.values[field] = _bytes(match[1], match[2])
+            elif field == "peak":
+                self.values["peak_cpu_bytes"] = _bytes(match[1], "MiB")
+                self.values["peak_gpu_bytes"] = _bytes(match[2], "MiB")
+            elif field == "timing_cache":
+                self.values[field] = match[1].lower()
+            elif field == "onnx":
+                self.onnx[match[1]] = match[2].strip()
+            elif len(side := self.tensors[match[1].lower()]) < MOST_TENSORS:
+                shape = tuple(int(part) for part in match[3].split("x") if 0 < len(part) < 19)
+                # Up to TensorRT 10.14 the log does not state which type a binding has.
+                dtype = (match[4] or "unknown").lower()
+                dtype = _DTYPES.get(dtype, dtype)
+                side.append(TensorSpec(name=match[2], dtype=dtype, shape=shape))
+            return True
+        return False
+
+
+def _bytes(amount: str, unit: str) -> int | None:
+    value = number(amount)
+    if value is None or not abs(value) < 2**62:  # also refuses nan
+        return None
+    return int(value * _UNITS.get(unit, 1))
+
+
+class ProfileCollector:
+    """Gathers a printed table of layer times; from TensorRT 8.6.1 on the name stands last."""
+
+    def __init__(self, *, iterations: int) -> None:
+        self.iterations = iterations
+        self.rows: list[LayerTime] = []
+        self.columns = 0
+        self.name_last = False
+
+    def take(self, text: str) -> bool:
+        """Take a line; returns whether it belonged to the table."""
+        words = text.split()
+        if not self.columns:
+            if "Layer" not in (words[:1] + words[-1:]):
+                return False
+            self.name_last = words[-1] == "Layer"
+            self.columns = 4 if any(word.startswith("Median") for word in words) else 3
+            return True
+        if not words:
+            return False
+        if self.name_last:
+            *cells, name = text.split(None, self.columns)
+        else:
+            name, *cells = text.rsplit(None, self.columns)
+        values = [value for cell in cells if (value := number(cell)) is not None]
+        if not len(values) == len(cells) == self.columns:
+            return False
+        total, average, *middle, percent = values
+        self.rows.append(
+            LayerTime(
+                name=name.strip(),
+                total_s=total * 1e-3,
+                average_s=average * 1e-3,
+                median_s=middle[0] * 1e-3 if middle else None,
+                share=None if math.isnan(percent) else percent / 100,
+            )
+        )
+        return True
+
+    def profile(self) -> LayerProfile | None:
+        """The table without its last row ``Total``, or ``None`` when it has no rows."""
+        ends = bool(self.rows) and self.rows[-1].name == "Total"
+        rows = tuple(self.rows[:-1] if ends else self.rows)
+        return LayerProfile(count=self.iterations, layers=rows) if rows else None
+
+
+KNOWN: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("enqueue-bound", ("bound by Enqueue Time",),
+     "the host needs about as long to launch a query as the GPU needs to compute it, so "
+     "throughput measures the host; a CUDA graph removes most of that cost"),
+    ("h2d-bound", ("bound by host-to-device transfers",),
+     "copying the inputs takes as long as computing, so throughput measures the bus"),
+    ("d2h-bound", ("bound by device-to-host transfers",),
+     "copying the outputs takes as long as computing, so throughput measures the bus"),
+    ("unstable", ("GPU compute time is unstable",),
+     "compute times scatter more than trtexec accepts; clocks, another process or too few "
+     "queries are the usual causes, and the mean is not a good summary"),
+    ("graph-capture-failed", ("not permitted under CUDA graph capture mode",
+                              "CUDA graph capture on the stream has failed"),
+     "the CUDA graph could not be captured and trtexec went on without one: the numbers are "
+     "those of plain launches although a graph was requested"),
+    ("aux-streams", ("auxiliary streams, so the",),
+     "layers ran in parallel on several streams: their times add up to more than the engine "
+     "takes"),
+    ("clocks-not-locked", ("locking GPU clock frequency",),
+     "clocks were free to move; lock them to compare runs"),
+    ("throttled", ("throttl", "Throttl"),
+     "the GPU lowered its clocks while it was measured, for heat or power: it can be faster"),
+    ("timing-cache-refused", ("timing cache will not be used", "Myelin error from unknown graph"),
+     "the timing cache belongs to another TensorRT, GPU or driver and was ignored: tactics "
+     "were timed afresh, so the build took longer and may have chosen differently"),
+    ("weak-typing", ("eakly-typed networks have been deprecated", "eakly typed networks"),
+     "precision flags let the builder choose types; TensorRT 11 no longer does that, the types "
+     "must be in the model"),
+    ("tf32", ("TF32 is enabled by default",),
+     "FP32 layers may compute in TF32 with a 10-bit mantissa on Ampere and later"),
+    ("unknown-option", ("Unknown option",),
+     "this version of trtexec does not know a flag it was given, and runs nothing"),
+    ("deprecated-flag", ("flag has been deprecated",),
+     "a flag is on its way out; the next major version may refuse it"),
+    ("version-mismatch", ("incompatible serialization version", "Version tag does not match",
+                          "engine plan file is not compatible with this version"),
+     "the engine was written by another version or flavour of TensorRT; build it again here or "
+     "build it version compatible"),
+    ("device-mismatch", ("generated on an incompatible device",),
+     "the engine was built for another GPU architecture; build it on this one"),
+    ("device-mismatch", ("Using an engine plan file across different models of devices",),
+     "the engine was built on another GPU model; it may run slower than one built here"),
+    ("engine-damaged", ("plan->header.size == blobSize", "kPLAN_MAGIC_TAG"),
+     "the file is damaged, or is not an engine this TensorRT can read"),
+    ("deserialize-failed", ("Engine deserialization failed", "Got invalid engine"),
+     "the engine could not be loaded"),
+    ("plugin-missing", ("getPluginCreator could not find plugin",
+                       "Plugin not found",
+                       "Cannot find plugin"),
+     "the model needs a plugin that is not loaded; give its library"),
+    ("parse-failed", ("Failed to parse", "Parsing model failed", "While parsing node"),
+     "the model file could not be read by the parser"),
+    ("shape-mismatch", ("dimension mismatch", "does not satisfy any optimization profiles"),
+     "an input was given a shape the engine was not built for"),
+    ("out-of-memory", ("out of memory", "OutOfMemory"), "the device has not enough free memory"),
+    ("tactic-memory", ("due to insufficient memory on requested size",),
+     "the builder skipped a tactic because the workspace is too small for it"),
+    ("shape-assumed", ("no shapes were provided", "Shape missing for input with dynamic shape"),
+     "a dynamic input had no shape, so trtexec chose one, usually batch 1"),
+    ("no-calibrator", ("Calibrator is not being used",),
+     "INT8 was requested without calibration: scales are made up, speed counts, results do not"),
+    ("calibrator-ignored", ("Calibrator won't be used in explicit precision",),
+     "the model carries its own quantisation, so the calibrator is not used"),
+    ("int64-weights", ("generated with INT64 weights",),
+     "64-bit weights were narrowed to 32 bits; harmless for shapes and indices that fit"),
+    ("weights-clamped", ("outside the range of INT32 was clamped",),
+     "some 64-bit constants did not fit into 32 bits and were cut; results may differ"),
+    ("weights-converted", ("issues when converting weights between types",
+                           "subnormal FP16 values", "smallest positive FP16 subnormal"),
+     "some weights do not fit the lower precision; results may lose accuracy"),
+    ("library-mismatch", ("TensorRT was linked against",),
+     "a CUDA library of another version than TensorRT was made for is loaded; speed may differ"),
+    ("streams-overlap", ("inference streams",),
+     "queries of several streams overlap: only throughput has a meaning, latencies do not"),
+    ("set-up-failed", ("Inference set up failed", "Engine set up failed",
+                       "Failed to create engine"), "trtexec stopped before it ran anything"),
+    ("no-file", ("Could not open", "Error opening"), "a file could not be opened"),
+    ("cuda-error", ("Cuda failure", "CUDA initialization failure"),
+     "a CUDA call failed; the driver or the device is at fault"),
+)  # fmt: skip
+"""Code, pieces of the text and meaning of warnings and errors; the first that fits counts."""
+
+
+class MessageCollector:
+    """Warnings and errors in order of appearance, repeated ones counted."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, str], LogMessage] = {}
+        self.open: tuple[str, str] | None = None
+
+    def take(self, level: str, line: str) -> None:
+        """Take a warning or an error; an indented one continues the one before."""
+        text = line.strip()[:LONGEST_KEPT]
+        before = self.found.get(self.open) if self.open is not None else None
+        if line.startswith("  ") and before is not None and self.open is not None:
+            if len(before.text) < LONGEST_KEPT and text not in before.text:
+                self.found[self.open] = before.having(text=f"{before.text} {text}")
+            return
+        self.open = (level, text)
+        same = self.found.get(self.open)
+        if same is not None:
+            self.found[self.open] = same.having(count=same.count + 1)
+        elif len(self.found) < MOST_KEPT:
+            known = (each for each in KNOWN if any(piece in text for piece in each[1]))
+            code, _, meaning = next(known, (None, (), None))
+            new = LogMessage(level=level, text=text, code=code, meaning=meaning)
+            self.found[self.open] = new
+
+
+METRICS = (
+    "Latency", "End-to-End Host Latency", "Enqueue Time", "H2D Latency", "GPU Compute Time",
+    "D2H Latency",
+)  # fmt: skip
+"""Labels of TensorRT 8 and later; older wordings are filed under the same ones."""
+_BLOCKS = {
+    "host latency": "Latency",
+    "enqueue time": "Enqueue Time",
+    "gpu compute": "GPU Compute Time",
+}
+"""Headings of TensorRT 7, whose numbers stand on lines of their own; 7.0 writes some small."""
+_TOTALS = {
+    "Throughput": ("throughput_qps", "qps"),
+    "throughput": ("throughput_qps", "qps"),
+    "Total Host Walltime": ("wall_s", "s"),
+    "walltime": ("wall_s", "s"),
+    "Total GPU Compute Time": ("gpu_total_s", "s"),
+    "total compute time": ("gpu_total_s", "s"),
+}
+_V = r"([-+\w.]{1,40})"
+_TOTAL = re.compile(
+    rf"\s*{_V} ?(qps|s)(?![\w.])(?:\W*$|\s{{2,}}\S{{1,80}}$| \[[^\]]{{1,80}}\]$|\s*\||[,;\"<]\S)"
+)
+"""With what loggers put behind: the file and line that spoke, or its name."""
+_PAIR = re.compile(
+    r"(min|max|mean|median|percentile\([\d.]{1,20}%\))[ \t]{0,8}=[ \t]{0,8}([-+\w.]{1,40}?)"
+    r"[ \t]{0,8}ms(?!\w)"
+)
+_BLOCK_LINE = re.compile(
+    rf"(min|max|mean|median|percentile): {_V} ms(?: at ([\d.]{{1,20}})%)?"
+    rf"(?: \(end to end {_V} ms(?: at [\d.]{{1,20}}%)?\))?(?:\W*$|\s{{2,}}\S{{1,80}}$)"
+)
+_TRACE = re.compile(
+    rf"Average on (\d{{1,12}}) runs - GPU latency: {_V} ms(?: - Host latency: {_V} ms)?"
+    rf"(?: \((?:end to end {_V} ms)?(?:, )?(?:enqueue {_V} ms)?\))?"
+)
+_AVERAGE = re.compile(
+    rf"Average over (\d{{1,12}}) runs? is {_V} ms(?: \(host walltime is {_V} ms"
+    rf"(?:, ([\d.]{{1,20}})% percentile time is {_V}(?: ms)?)?\))?"
+)
+
+
+class SummaryCollector:
+    """Gathers the performance summary and the trace averages of one run."""
+
+    def __init__(self) -> None:
+        self.totals: dict[str, float] = {}
+        self.metrics: dict[str, dict[str, float]] = {}
+        self.averages: list[TraceAverage] = []
+        self.block: str | None = None
+
+    @property
+    def printed(self) -> bool:
+        """Whether a performance summary was seen, as against averages of a trace."""
+        return bool(self.metrics or self.totals)
+
+    def repeats(self, text: str) -> bool:
+        """Whether a line gives a number that this summary has, so that it is another's."""
+        heading = _block_of(text)
+        if heading is not None:
+            return heading in self.metrics
+        other = SummaryCollector()
+        other.take(text)
+        has_metric = not self.metrics.keys().isdisjoint(other.metrics)
+        return has_metric or not self.totals.keys().isdisjoint(other.totals)
+
+    def take(self, text: str) -> bool:
+        """Take a line; returns whether it belonged to a summary."""
+        if text.startswith("Average o"):
+            trace, legacy = _TRACE.match(text), _AVERAGE.match(text)
+            match = trace or legacy
+            gpu = number(match[2]) if match else None
+            if match is None or gpu is None:
+                return False
+            host, second, third = (number(each) if each else None for each in match.groups()[2:])
+            line = TraceAverage(runs=int(match[1]), gpu_ms=gpu, host_ms=host)
+            if trace:
+                line = line.having(end_to_end_ms=second, enqueue_ms=third)
+            else:
+                percent = f"{match[4]}%" if match[4] else None
+                line = line.having(percentile=percent, percentile_ms=third, legacy=True)
+            if len(self.averages) < MOST_AVERAGES:
+                self.averages.append(line)
+            return True
+        block = _block_of(text)
+        if block is not None:
+            self.block = block
+            return True
+        label, colon, rest = text.partition(":")
+        if not colon or len(label) > 40:
+            return False
+        if label in METRICS:
+            pairs = ((name, number(value)) for name, value in _PAIR.findall(rest[:20_000]))
+            found = {
+                name.removeprefix("percentile(").rstrip(")"): value
+                for name, value in pairs
+                if value is not None
+            }
+            if found:
+                self.metrics[label] = found
+            return bool(found)
+        if label in _TOTALS:
+            field, unit = _TOTALS[label]
+            match = _TOTAL.match(rest)
+            value = number(match[1]) if match and match[2] == unit else None
+            if value is not None:
+                self.totals[field] = value
+            return value is not None
+        match = _BLOCK_LINE.match(text) if self.block is not None else None
+        value = number(match[2]) if match else None
+        if match is None or value is None or self.block is None:
+            return False
+        if match[1] == "percentile" and match[3] is None:
+            return False  # cut off before it says which
+        key = f"{match[3]}%" if match[1] == "percentile" else match[1]
+        if key in self.metrics.get(self.block, {}):
+            self.block = None  # of a block whose heading was lost
+            return False
+        self.metrics.setdefault(self.block, {})[key] = value
+        whole = number(match[4]) if match[4] else None
+        if whole is not None:
+            self.metrics.setdefault("End-to-End Host Latency", {})[key] = whole
+        return True
+
+    def summary(self) -> PerformanceSummary | None:
+        """The summary, or means over averages where only those were printed; else ``None``."""
+        if self.printed:
+            # TensorRT 7 multiplies by the batch, which it takes for 0 when it is explicit.
+            return PerformanceSummary(
+                throughput_qps=self.totals.get("throughput_qps") or None,
+                wall_s=self.totals.get("wall_s"),
+                gpu_total_s=self.totals.get("gpu_total_s"),
+                metrics=self.metrics,
+            )
+        if not self.averages:
+            return None
+        legacy = [line for line in self.averages if line.legacy]
+        lines = legacy or self.averages
+        named = {"GPU Compute Time": "gpu_ms", "Latency": "host_ms"}
+        named |= {"End-to-End Host Latency": "end_to_end_ms", "Enqueue Time": "enqueue_ms"}
+        if legacy:  # the wall time of a call, in which nothing is copied
+            named = {"GPU Compute Time": "gpu_ms", "Host": "host_ms"}
+        runs = sum(line.runs for line in lines) or 1
+        metrics: dict[str, dict[str, float]] = {}
+        for label, field in named.items():
+            values = [getattr(line, field) for line in lines]
+            if None in values:
+                continue
+            mean_ms = values[0]  # a single one as printed, to the last digit
+            if len(lines) > 1:
+                mean_ms = sum(v * line.runs for v, line in zip(values, lines, strict=True)) / runs
+            metrics[label] = {"mean": mean_ms}
+        # Of several groups the largest: no more than that share of all calls took longer.
+        metrics["GPU Compute Time"] |= {
+            label: max(x.percentile_ms or 0.0 for x in lines if x.percentile == label)
+            for label in dict.fromkeys(line.percentile for line in lines)
+            if label
+        }
+        generation = None if not legacy else 6 if "Host" in metrics else 4
+        return PerformanceSummary(metrics=metrics, derived=True, generation=generation)
+
+
+def _block_of(text: str) -> str | None:
+    return _BLOCKS.get(text.rstrip(" \t\"'$\\`*+").lower()) if len(text) < 40 else None
+
+
+_NUMBER = r"([\d.eE+-]{1,30})"
+_KIND = r"\(([\w-]{1,80})(?:\[\w{1,30}\])?\)"
+_ID = r"(0x[0-9a-fA-F]{1,16}|-?\d{1,20})"
+_RUNNER = re.compile(rf"-{{5,}} Timing (?:Runner: )?(.{{1,2000}}?) ?{_KIND}\s*$")
+_SET_NAME = re.compile(r"Set Tactic Name: (\S{1,400}) Tactic: (\S{1,40})")
+_TACTIC = re.compile(rf"Tactic(?: Name: (\S{{1,400}}) Tactic)?:? ?{_ID},? [Tt]ime:? {_NUMBER}")
+_SKIPPED = re.compile(rf"Tactic:? ?{_ID},? skipped|Skipping tactic")
+_SPENT = re.compile(rf"(.{{1,2000}}?) {_KIND} profiling completed in {_NUMBER} s")
+_CHOSE = re.compile(r">{5,} Chose Runner Type: (\S{1,80}) Tactic: (\S{1,40})")
+_FUSION = re.compile(r"(\w{3,80}): [Ff]using (.{1,1000}) (?:with|into) (.{1,1000})")
+_INNER = re.compile(r" \(\w{1,40}\)\s+(?:Autotuning op (.{1,400}?): \[|(\d{1,9}), (.{1,2000}))")
+"""What the compiler of a subgraph prints: the name of an operation, or a row of its table."""
+_PHASES = {
+    "Graph construction": re.compile(rf"Graph construction completed in {_NUMBER} s"),
+    "Graph optimization": re.compile(rf"Graph optimization time: {_NUMBER} s"),
+    "Tactic selection": re.compile(rf"Formats and tactics selection completed in {_NUMBER} s"),
+    "Subgraph compilation": re.compile(rf"Subgraph compilation completed in {_NUMBER} s"),
+    "Stream splitting": re.compile(rf"\[MS\] Multi stream splitting completed in {_NUMBER} s"),
+}
+_PHASE_STARTS = ("Graph ", "Formats and tactics", "Subgraph compilation", "[MS] Multi")
+_FINAL = re.compile(rf"Layer\((\w{{1,80}})\): (.{{1,4000}}?), Tactic: {_ID},")
+
+_Key = tuple[str, str, "str | None"]
+
+
+class _Layer:
+    def __init__(self, runner: str) -> None:
+        self.runner = runner
+        self.chosen: str | None = None
+        self.tried = self.within = 0
+        self.timed_ms = 0.0
+        self.spent_s: float | None = None
+        self.tactics: dict[_Key, tuple[str | None, float]] = {}
+
+
+class TraceCollector:
+    """Reads the verbose lines of TensorRT itself; memory is bounded, however long the log."""
+
+    def __init__(self) -> None:
+        self.layers: dict[str, _Layer] = {}
+        self.current: _Layer | None = None
+        self.final: dict[str, tuple[str, str]] = {}
+        self.phases: dict[str, float] = {}
+        self.fusions: dict[tuple[str, str, str], None] = {}
+        self.names: dict[str, str] = {}
+        """Names of tactics, which TensorRT 8.0 to 8.5 print on lines of their own."""
+        self.kernels: dict[str, str] = {}
+        self.tried = self.within = self.skipped = self.kept = 0
+        self.runner = ""
+        self.operation: str | None = None
+
+    def take(self, text: str) -> None:
+        """Take one verbose line."""
+        begin = text[:5]
+        if begin in ("Tacti", "Skipp"):
+            match = _TACTIC.match(text)
+            self.tried += match is not None
+            self.skipped += match is None and _SKIPPED.match(text) is not None
+            time_ms = number(match[3]) if match else None
+            if self.current is not None and match is not None and time_ms is not None:
+                self.current.tried += 1
+                self.current.timed_ms += time_ms
+                name = match[1] or self.names.get(match[2])
+                self._keep(self.current, (self.runner, match[2], None), name, time_ms)
+        elif begin == "-----":
+            if match := _RUNNER.match(text):
+                self.current, self.runner = self._layer(match[1], match[2]), match[2]
+                self.operation = None
+        elif begin == ">>>>>":
+            match = _CHOSE.match(text)
+            if match and self.current is not None:
+                self.current.runner, self.current.chosen = match[1], match[2]
+        elif begin[:2] == " (":
+            self._inner(text)
+        elif " Set Tactic Name: " in text:
+            match = _SET_NAME.search(text)
+            if match and len(self.names) < MOST_TACTICS:
+                self.names[match[2]] = match[1]
+        elif "profiling completed" in text:
+            match = _SPENT.match(text)
+            layer = self._layer(match[1], match[2]) if match else None
+            seconds = number(match[3]) if match else None
+            if layer is not None and seconds is not None:
+                layer.spent_s = (layer.spent_s or 0.0) + seconds
+        elif "using " in text:
+            match = _FUSION.match(text)
+            if match and len(self.fusions) < MOST_FUSIONS:
+                self.fusions.setdefault((match[1], match[2], match[3]))
+        elif text.startswith(_PHASE_STARTS):
+            self.phase(text)
+
+    def phase(self, text: str) -> None:
+        """Add the time of a phase; a build of several passes has it several times."""
+        for name, pattern in _PHASES.items():
+            match = pattern.match(text)
+            seconds = number(match[1]) if match else None
+            if seconds is not None:
+                self.phases[name] = self.phases.get(name, 0.0) + seconds
+
+    def take_final(self, text: str) -> None:
+        """Take a line that lists a layer of the finished engine."""
+        match = _FINAL.match(text)
+        if match and len(self.final) < MOST_LAYERS:
+            self.final[match[2]] = (match[1], match[3])
+
+    def _layer(self, name: str, runner: str) -> _Layer | None:
+        found = self.layers.get(name)
+        if found is None and len(self.layers) < MOST_LAYERS:
+            found = self.layers[name] = _Layer(runner)
+        return found
+
+    def _inner(self, text: str) -> None:
+        """Read a line of a subgraph's compiler: tactic, time, two ratios, kernel, hash."""
+        match = _INNER.match(text)
+        if match is None or self.current is None:
+            return
+        if match[1]:
+            self.operation = match[1]
+            return
+        row = [each.strip() for each in match[3].split(",")]
+        time_ms = number(row[0])
+        if self.operation is None or time_ms is None or len(row) < 4:
+            return
+        self.within += 1
+        self.current.within += 1
+        id = row[4] if len(row) > 4 and row[4] else match[2]
+        self._keep(self.current, (self.runner, id, self.operation), row[3], time_ms)
+
+    def _keep(self, layer: _Layer, key: _Key, name: str | None, time_ms: float) -> None:
+        known = layer.tactics.get(key)
+        if known is None and self.kept >= MOST_TACTICS:
+            return
+        if known is None or time_ms < known[1]:
+            # Names come again and again; one of each is enough.
+            one = self.kernels.setdefault(name, name) if name is not None else None
+            layer.tactics[key] = (one or (known[0] if known else None), time_ms)
+            self.kept += known is None
+
+    def trace(self) -> BuildTrace | None:
+        """All that was gathered, ``None`` when the log was not verbose."""
+        if not (self.layers or self.final or self.fusions or self.phases):
+            return None
+        return BuildTrace(
+            layers=tuple(map(self._tuning, dict.fromkeys((*self.final, *self.layers)))),
+            phases_s=dict(self.phases),
+            fusions=tuple(self.fusions),
+            tactics_tried=self.tried,
+            tactics_within=self.within,
+            tactics_skipped=self.skipped,
+        )
+
+    def _tuning(self, name: str) -> LayerTuning:
+        runner, id = self.final.get(name, (None, None))
+        found = self.layers.get(name)
+        if found is None:
+            return LayerTuning(name=name, runner=runner, chosen=Tactic(id=id) if id else None)
+        runner, id = runner or found.runner, id or found.chosen
+        tactics = sorted(
+            (
+                Tactic(id=each, name=name, time_ms=ms, runner=kind, operation=operation)
+                for (kind, each, operation), (name, ms) in found.tactics.items()
+            ),
+            key=lambda each: each.time_ms or 0.0,
+        )
+        same = [each for each in tactics if each.id == id and each.operation is None]
+        named = [each for each in same if each.runner == runner]  # runners may share an id
+        return LayerTuning(
+            name=name,
+            runner=runner,
+            chosen=None if id is None else next(iter(named or same), Tactic(id=id)),
+            tried=found.tried,
+            tried_within=found.within,
+            tactics=tuple(tactics),
+            spent_s=found.spent_s,
+            timed_ms=found.timed_ms,
+        )

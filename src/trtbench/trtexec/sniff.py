@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import BinaryIO, Literal
 
-from trtbench.trtexec.log_text import encoding_of, holds_log, stream_holds_log, unpacked
-from trtbench.trtexec.times import KNOWN_KEYS, column_of, milliseconds_of
+from trtbench.trtexec.log import encoding_of, holds_log, is_packed, unpacked
+from trtbench.trtexec.times import KNOWN_KEYS, meaning_of
 from trtbench.trtexec.version import flavour_of
 
 FileKind = Literal[
@@ -18,6 +18,7 @@ FileKind = Literal[
 
 HEAD_BYTES = 64 * 1024
 """How much of a file to give; less works too, but long layer names may hide the keys."""
+_PIECE_BYTES, _OVERLAP_BYTES = 1 << 20, 512
 _ONNX_FIELDS = b"\x12\x1a\x22\x2a\x32\x3a\x42"
 """What follows the IR version in a model: producer, domain, version, documentation, graph."""
 _CALIBRATION = re.compile(r"TRT-\d+-\S+\s*(?:[\r\n]|\Z)")
@@ -44,10 +45,7 @@ _JSON_KINDS: tuple[tuple[FileKind, str], ...] = (
 )
 """The first row whose keys are all there decides."""
 _CSV_KINDS: dict[str, FileKind] = {
-    "latency_ms": "toolkit-series",
-    "enqueue_ms": "toolkit-series",
-    "compute_ms": "toolkit-series",
-    "end_to_end_ms": "toolkit-series",
+    **dict.fromkeys(("latency_ms", "enqueue_ms", "compute_ms", "end_to_end_ms"), "toolkit-series"),
     "percentile,latency_ms": "toolkit-table",
     "name,avg_time_ms,min_time_ms,max_time_ms,calls,percent_of_total": "toolkit-layers",
     "metric,min,max,mean,median,p90,p95,p99": "toolkit-table",
@@ -79,17 +77,22 @@ def kind_of(data_head: bytes, *, name: str) -> FileKind:
 
 def kind_of_stream(stream: BinaryIO, *, name: str) -> tuple[FileKind, bytes]:
     """The kind of a file and its first bytes; a log may begin far down in it."""
-    packed = unpacked(stream)
-    if packed is not None:
-        kind, head = kind_of_stream(packed, name=name)  # type: ignore[arg-type]
+    if is_packed(stream):
+        with unpacked(stream) as plain:
+            if is_packed(plain):
+                return "unknown", plain.read(HEAD_BYTES)
+            kind, head = kind_of_stream(plain, name=name)  # type: ignore[arg-type]
         return ("log" if kind == "log" else "unknown"), head
     head = stream.read(HEAD_BYTES)
     if is_archive(head):
         return _kind_of_name(name), head
     kind = kind_of(head, name=name)
-    is_text = head and encoding_of(head) is not None
-    if kind == "unknown" and is_text and stream_holds_log(stream):
-        return "log", head
+    rest = b""
+    is_text = kind == "unknown" and head and encoding_of(head) is not None
+    while is_text and (piece := stream.read(_PIECE_BYTES)):
+        if holds_log(rest + piece):
+            return "log", head
+        rest = piece[-_OVERLAP_BYTES:]
     return kind, head
 
 
@@ -110,7 +113,7 @@ def _kind_of_json(text: str, *, name: str) -> FileKind:
     if keys & _METADATA_KEYS:
         return "metadata"
     # Rows or columns of durations, in a unit that their names state.
-    timed = [key for key in keys if column_of(key) is not None and milliseconds_of(key) is not None]
+    timed = [key for key in keys if None not in meaning_of(key)]
     listed = (re.search(rf'"{re.escape(key)}"\s*:\s*\[', text) for key in timed)
     if timed and (_ROWS.match(text) or any(listed)):
         return "times"

@@ -9,11 +9,9 @@
 | ``8.5`` | 8.5 to 11    | the same keys as 8.4                             | left out     |
 | ``other`` | other tools | durations only                                  | unknown      |
 
-A file that is cut off is an error, never a shorter file: the facts say how many rows were read.
-
-trtexec writes every row with the same keys, so a decoder for just these keys reads many rows at
-once; rows that differ are read one by one, with ``nan`` and ``inf``. Files are read piece by piece:
-one of any size needs little memory beyond its columns.
+A file that is cut off is an error, never a shorter file. trtexec writes every row with the same
+keys, so a decoder for just these keys reads many rows at once, piece by piece; rows that differ are
+read one by one.
 """
 
 from __future__ import annotations
@@ -68,7 +66,6 @@ _UNITS = {
     "milliseconds": 1.0, "microseconds": 1e-3, "nanoseconds": 1e-6, "seconds": 1e3, "msec": 1.0,
     "usec": 1e-3, "ms": 1.0, "us": 1e-3, "ns": 1e-6, "s": 1e3,
 }  # fmt: skip
-"""Milliseconds in what a key ends with, the longest ending first."""
 _NOT_LETTERS = re.compile(r"[^a-z0-9]")
 _SECONDS_ALONE = re.compile(r"(?:[^a-zA-Z0-9]s\W?|[a-z0-9]S)\Z")
 """A single s is a unit only where it stands apart: ``gpu_s``, not the plural ``gpus``."""
@@ -80,25 +77,15 @@ def duration_names(keys: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, (printed, _) in _DURATIONS.items():
         key = next((key for key in printed if key in given), None)
-        key = key or next((key for key in given if column_of(key) == name), None)
+        key = key or next((key for key in given if meaning_of(key)[0] == name), None)
         if key is not None:
             found[name] = key
     return found
 
 
-def column_of(key: str) -> str | None:
-    """The column a key stands for, whatever its spelling and unit."""
-    return _meaning(key)[0]
-
-
-def milliseconds_of(key: str) -> float | None:
-    """The milliseconds in a key's unit, ``None`` where it names none."""
-    return _meaning(key)[1]
-
-
 @functools.cache
-def _meaning(key: str) -> tuple[str | None, float | None]:
-    """Read ``GPU compute (ms)``, ``gpuComputeMs`` and ``gpu_compute_us`` by word and unit."""
+def meaning_of(key: str) -> tuple[str | None, float | None]:
+    """The column of ``GPU compute (ms)``, ``gpuComputeMs``, ``gpu_us``, and its milliseconds."""
     plain = _NOT_LETTERS.sub("", key.lower().replace("µ", "u"))
     for ending, factor in (*_UNITS.items(), ("", None)):
         if ending == "s" and not _SECONDS_ALONE.search(key):
@@ -125,7 +112,6 @@ Words = NDArray[np.uint64]
 _PAIR = re.compile(rb'"([^"\\:]+)"\s*:\s*([^\s,{}\[\]":]+)')
 _NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+|inf|nan)\Z")
 _LONGEST_GAP = 64
-"""Text between two numbers; the longest of trtexec has 22 bytes."""
 _PADDING = b" " * 16
 """Words are loaded up to 16 bytes beyond a number."""
 _POWERS = 10.0 ** np.arange(9)
@@ -240,14 +226,22 @@ def _numbers(text: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) ->
     words: NDArray[np.uint64] = np.ndarray((len(text) - 7,), "<u8", text, strides=(1,))
     first = words[starts]
     length = (ends - starts).view(np.uint64)
-    whole = np.minimum(_first_dot(first), length)
+    # Bytes before the first dot of each word; a large number if there is none.
+    other = first ^ _DOTS
+    zero = (other - _ONES) & ~other & _HIGH
+    lowest = zero & (~zero + _ONE)
+    dot = ((lowest.astype(np.float64).view(np.uint64) >> _B52) - _BIAS) >> _B3
+    whole = np.minimum(dot, length)
     places = np.maximum(length - whole, _ONE) - _ONE
     shift = places << _B3
     left = (first ^ _ZEROS) << (_B64 - (whole << _B3))
     right = (words[starts + whole.view(np.int64) + 1] ^ _ZEROS) << (_B64 - shift)
     digits = (left >> shift) | right
     exponents = np.minimum(places, _EIGHT).view(np.int64)
-    values: Column = _eight_digits(digits).astype(np.float64) / _POWERS[exponents]
+    # Eight decimal digits per word are added up, the first digit in the lowest byte.
+    pairs = digits * _TEN + (digits >> _B8)
+    sums = ((pairs & _PAIRS) * _UPPER + ((pairs >> _B16) & _PAIRS) * _LOWER) >> _B32
+    values: Column = sums.astype(np.float64) / _POWERS[exponents]
 
     odd = (((digits + _ABOVE_NINE) | digits) & _HIGH) != 0
     leading_zero = (length == _TEN) & (whole == _ONE) & (left == 0) & ~odd  # 0.00292969
@@ -258,23 +252,6 @@ def _numbers(text: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) ->
             return None
         values[index] = float(token)
     return values
-
-
-def _first_dot(words: Words) -> Words:
-    """How many bytes stand before the first dot of each word; a large number if none."""
-    other = words ^ _DOTS
-    zero = (other - _ONES) & ~other & _HIGH
-    lowest = zero & (~zero + _ONE)
-    exponent = lowest.astype(np.float64).view(np.uint64) >> _B52
-    return (exponent - _BIAS) >> _B3  # type: ignore[no-any-return,unused-ignore]
-
-
-def _eight_digits(digits: Words) -> Words:
-    """Add up eight decimal digits per word, the first digit in the lowest byte."""
-    pairs = digits * _TEN + (digits >> _B8)
-    upper = (pairs & _PAIRS) * _UPPER
-    lower = ((pairs >> _B16) & _PAIRS) * _LOWER
-    return (upper + lower) >> _B32  # type: ignore[no-any-return,unused-ignore]
 
 
 class RowTable:
@@ -319,12 +296,12 @@ class ArrayReader:
     """Reads ``[ {..}, {..} ] [ {..} ] ...`` from a stream: one table for each array."""
 
     def __init__(self, source: BinaryIO, *, where: str, head: bytes) -> None:
-        self._source = source
-        self._size = _size(source)
-        self._where = where
-        self._buffer = head
-        self._position = 0
-        self._passed = 0
+        self._source, self._where, self._buffer = source, where, head
+        self._position = self._passed = self._size = 0
+        with contextlib.suppress(OSError, AttributeError):  # a pipe has no size
+            here = source.tell()
+            self._size = source.seek(0, io.SEEK_END) - here
+            source.seek(here)
         self._layout: Layout | None = None
         self._differs_until = 0
         """Up to this byte of the file rows are read one by one."""
@@ -335,6 +312,7 @@ class ArrayReader:
         np.empty(_KEPT_BYTES, np.uint8)
         while self._next_byte():
             self._expect(b"[", "'[' (an array of rows) or the end of the file")
+            self._position += 1
             held = len(self._buffer) - self._position
             left = max(self._size - self._passed - self._position, held)
             rows = self._buffer.count(b"}", self._position) + 1
@@ -343,8 +321,8 @@ class ArrayReader:
             while self._next_byte() != b"]":
                 if self.tables[-1].rows:
                     self._expect(b",", "',' or ']' after a row")
-                if self._next_byte() != b"{":
-                    raise self._broken("'{' (a row)")
+                    self._position += 1
+                self._expect(b"{", "'{' (a row)")
                 self._read_rows(self.tables[-1])
             self._position += 1
         return self.tables
@@ -408,7 +386,6 @@ class ArrayReader:
     def _expect(self, byte: bytes, expected: str) -> None:
         if self._next_byte() != byte:
             raise self._broken(expected)
-        self._position += 1
 
     def _broken(self, expected: str) -> ParseError:
         at = self._buffer[self._position : self._position + 40]
@@ -422,17 +399,6 @@ class ArrayReader:
             facts={"rows read": rows},
             fix="let trtexec write it again with --exportTimes" if not at else None,
         )
-
-
-def _size(stream: BinaryIO) -> int:
-    try:
-        here = stream.tell()
-        stream.seek(0, io.SEEK_END)
-        size = stream.tell()
-        stream.seek(here)
-    except (OSError, AttributeError):  # a pipe
-        return 0
-    return size - here
 
 
 def _row_from_json(text: bytes, *, strict: bool = False) -> dict[str, object] | None:
@@ -453,39 +419,16 @@ _DEEPEST = 6
 EXPECTED, _NOT_TIMES = "the rows of trtexec --exportTimes", "is not a times file of trtexec"
 
 
-def tables_from_stream(stream: BinaryIO, *, where: str) -> list[RowTable]:
-    """Read arrays piece by piece, other layouts as a whole."""
-    head = stream.read(PIECE_BYTES)
-    if head[:2] in (b"\xff\xfe", b"\xfe\xff", b"\xef\xbb"):
-        text = text_from_bytes(head + stream.read(), where=where, expected=EXPECTED)
-        stream = io.BytesIO(text.encode("utf-8", "replace"))
-        head = stream.read(PIECE_BYTES)
-    first = head.lstrip(b" \t\r\n\0")[:1]
-    if first == b"[":
-        return ArrayReader(stream, where=where, head=head).read()
-    if first != b"{":
-        text_from_bytes(head, where=where, expected=EXPECTED)  # empty and binary files
-        raise parse_error(where, what=_NOT_TIMES, place="byte 0", expected=EXPECTED)
-    documents = documents_from_json(head + stream.read(), where=where, expected=EXPECTED)
-    return [_table_in(each, where=where) for each in documents]
-
-
-def _table_in(document: object, *, where: str) -> RowTable:
-    for rows in _candidates(document, depth=0):
-        if rows.rows and duration_names(rows.keys):
-            return rows
-    what, expected = "has no iteration times", "rows with computeMs or latencyMs"
-    raise parse_error(where, what=what, place="the whole document", expected=expected)
-
-
 def _candidates(value: object, *, depth: int) -> Iterator[RowTable]:
+    """Find the tables of durations in a decoded document, wherever they are nested."""
     if depth > _DEEPEST:
         return
+    table = RowTable()
     if isinstance(value, list) and all(isinstance(row, dict) for row in value):
-        table = RowTable()
         for row in value:
             table.add_row(row)
-        yield table
+        if table.rows and duration_names(table.keys):
+            yield table
     elif isinstance(value, dict):
         # Columns of equal length, {key: [numbers]}, are a table.
         lists = {key: each for key, each in value.items() if isinstance(each, list) and each}
@@ -493,7 +436,6 @@ def _candidates(value: object, *, depth: int) -> Iterator[RowTable]:
         if wanted:
             length = len(lists[next(iter(wanted.values()))])
             equal = {key: each for key, each in lists.items() if len(each) == length}
-            table = RowTable()
             columns = [[number_from_value(v) for v in each] for each in equal.values()]
             table.add(tuple(equal), np.array(columns).T)
             yield table
@@ -514,7 +456,6 @@ STAMPS = {
     for phase, name in (("enqueue", "Enq"), ("h2d", "H2d"), ("gpu", "Compute"), ("d2h", "D2h"))
     for end in _ENDS
 }
-"""Columns of stamps and the keys they have had since TensorRT 8.0."""
 _IN_OUT = {f"{end}_{k}": f"{end}{v}Ms" for k, v in (("h2d", "In"), ("d2h", "Out")) for end in _ENDS}
 _SWAPPED = {
     f"{end}_{k}": f"{end}{v}Ms" for k, v in (("enqueue", "In"), ("h2d", "Enq")) for end in _ENDS
@@ -555,10 +496,7 @@ class TimesArray:
 
     @property
     def enqueue_resolution_s(self) -> float | None:
-        """How coarse enqueue times are that come from stamps of six digits; ``None`` if finer.
-
-        At 5 s a stamp is a multiple of 0.01 ms, which is often longer than the enqueue itself.
-        """
+        """How coarse enqueue times are that come from stamps of six digits; ``None`` if finer."""
         stamps = self.stamps_ms.get("end_enqueue")
         if stamps is None or not len(stamps):
             return None
@@ -609,13 +547,36 @@ def read_times(
     write warm-up rows. 8.4 and 8.5 have the same keys: an array that begins in the first half
     of those 200 ms shows its warm-up. If the rule leaves nothing, there was no such warm-up.
     """
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        source = io.BytesIO(source)
-    tables = tables_from_stream(source, where=where)
-    arrays = tuple(_array(table, warmup_ms, where=where) for table in tables)
+    stream = io.BytesIO(source) if isinstance(source, (bytes, bytearray, memoryview)) else source
+    head = stream.read(PIECE_BYTES)
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff", b"\xef\xbb"):
+        text = text_from_bytes(head + stream.read(), where=where, expected=EXPECTED)
+        stream = io.BytesIO(text.encode("utf-8", "replace"))
+        head = stream.read(PIECE_BYTES)
+    first = head.lstrip(b" \t\r\n\0")[:1]
+    if first == b"[":
+        tables = ArrayReader(stream, where=where, head=head).read()
+    elif first == b"{":
+        data = head + stream.read()
+        documents = documents_from_json(data, where=where, expected=EXPECTED)
+        tables = [next(_candidates(each, depth=0), RowTable()) for each in documents]
+    else:
+        text_from_bytes(head, where=where, expected=EXPECTED)  # empty and binary files
+        raise parse_error(where, what=_NOT_TIMES, place="byte 0", expected=EXPECTED)
+    arrays = []
+    for table in tables:
+        columns = table.columns()
+        for name, key in duration_names(columns).items():
+            factor = meaning_of(key)[1]
+            if factor not in (None, 1.0):  # latencyUs, latency_s
+                columns[_KEYS[name]] = columns.pop(key) * factor
+        if table.rows and not duration_names(columns):
+            expected, found = "rows with computeMs or latencyMs", ", ".join(list(columns)[:6])
+            raise parse_error(where, what=_NOT_TIMES, place="row 1", expected=expected, found=found)
+        arrays.append(without_warmup(columns, warmup_ms))
     if not any(len(array) for array in arrays):
         raise parse_error(where, what="has no rows", place="the whole file", expected=EXPECTED)
-    return TimesFile(arrays=arrays)
+    return TimesFile(arrays=tuple(arrays))
 
 
 def times_from_file(file: TimesFile) -> IterationTimes:
@@ -625,20 +586,29 @@ def times_from_file(file: TimesFile) -> IterationTimes:
     different things (a batch sweep), take them one by one. Phases that were not run (h2d and
     d2h all exactly zero: transfers were off) are absent, and so are rows of inf or nan.
     """
-    launches = [_times(each) for each in file.arrays if len(each)]
+    launches = []
+    for array in file.arrays:
+        if not len(array):
+            continue
+        names = duration_names(array.columns)
+        measured = np.ones(len(array), bool)  # rows whose durations are all numbers
+        for key in names.values():
+            measured &= np.isfinite(array.columns[key])
+        keep = slice(None) if measured.all() else measured
+        spans = {name: array.columns[key][keep] for name, key in names.items()}
+        stamps = {name: column[keep] for name, column in array.stamps_ms.items()}
+        if "enqueue" not in spans and {"start_enqueue", "end_enqueue"} <= stamps.keys():
+            spans["enqueue"] = stamps["end_enqueue"] - stamps["start_enqueue"]
+        if not any(spans[name].any() for name in ("h2d", "d2h") if name in spans):
+            spans = {name: span for name, span in spans.items() if name not in ("h2d", "d2h")}
+        columns: dict[str, NDArray[np.generic]] = {
+            name: column / 1e3 for name, column in (*spans.items(), *stamps.items())
+        }
+        begin = stamps.get("start_h2d", stamps.get("start_gpu"))
+        if begin is not None and len(begin):
+            columns["start"] = (begin - begin[0]) / 1e3
+        launches.append(times_from_columns(columns))
     return launches[0] if len(launches) == 1 else join_launches(launches)
-
-
-def _array(table: RowTable, warmup_ms: float | None, *, where: str) -> TimesArray:
-    columns = table.columns()
-    for name, key in duration_names(columns).items():
-        factor = milliseconds_of(key)
-        if factor not in (None, 1.0):  # latencyUs, latency_s
-            columns[_KEYS[name]] = columns.pop(key) * factor
-    if table.rows and not duration_names(columns):
-        expected, found = "rows with computeMs or latencyMs", ", ".join(list(columns)[:6])
-        raise parse_error(where, what=_NOT_TIMES, place="row 1", expected=expected, found=found)
-    return without_warmup(columns, warmup_ms)
 
 
 def without_warmup(columns: dict[str, Column], warmup_ms: float | None) -> TimesArray:
@@ -667,33 +637,10 @@ def without_warmup(columns: dict[str, Column], warmup_ms: float | None) -> Times
     )
 
 
-def _times(array: TimesArray) -> IterationTimes:
-    measured = np.ones(len(array), bool)  # rows whose durations are all numbers
-    for key in duration_names(array.columns).values():
-        measured &= np.isfinite(array.columns[key])
-    keep = slice(None) if measured.all() else measured
-    spans = {name: array.columns[key][keep] for name, key in duration_names(array.columns).items()}
-    stamps = {name: column[keep] for name, column in array.stamps_ms.items()}
-    if "enqueue" not in spans and {"start_enqueue", "end_enqueue"} <= stamps.keys():
-        spans["enqueue"] = stamps["end_enqueue"] - stamps["start_enqueue"]
-    if not any(spans[name].any() for name in ("h2d", "d2h") if name in spans):
-        spans = {name: span for name, span in spans.items() if name not in ("h2d", "d2h")}
-    columns: dict[str, NDArray[np.generic]] = {
-        name: column / 1e3 for name, column in (*spans.items(), *stamps.items())
-    }
-    begin = stamps.get("start_h2d", stamps.get("start_gpu"))
-    if begin is not None and len(begin):
-        columns["start"] = (begin - begin[0]) / 1e3
-    return times_from_columns(columns)
-
-
 def statistics_as_printed(
     columns: Mapping[str, Column], *, warmup_ms: float
 ) -> dict[str, dict[str, float]]:
-    """Extremes and median as trtexec prints them, in milliseconds; empty for other columns.
-
-    Its means are left out: they are sums in single precision, off by percents in long runs.
-    """
+    """Extremes and median as trtexec prints them, in ms; its means are in single precision."""
     names, starts = duration_names(columns), columns.get("startComputeMs")
     if starts is None or not names.keys() >= {"h2d", "gpu", "d2h"}:
         return {}
@@ -704,8 +651,8 @@ def statistics_as_printed(
     h2d, gpu, d2h = (columns[names[name]][first:] for name in ("h2d", "gpu", "d2h"))
     return {
         label: {
-            "min": float(np.min(span)),
-            "max": float(np.max(span)),
+            "min": float(span.min()),
+            "max": float(span.max()),
             "median": float(np.median(span)),
         }
         for label, span in (("GPU Compute Time", gpu), ("Latency", h2d + gpu + d2h))

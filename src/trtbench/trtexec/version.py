@@ -1,8 +1,4 @@
-"""TensorRT versions: how they are printed, what trtexec of each can do, the header of an engine.
-
-TensorRT 11 turned three defaults round and removed weak typing, so the same experiment needs
-other flags there; ``TrtexecAbilities.inverted`` says which side of that change a trtexec is on.
-"""
+"""TensorRT versions: how they are printed, what trtexec of each can do, headers of engines."""
 
 from __future__ import annotations
 
@@ -210,11 +206,9 @@ class PlanHeader(Value, frozen=True, kw_only=True):
     flavour: Flavour
     version: str | None
     """Major, minor, patch and build; ``None`` when the bytes are empty."""
-    serialization: int
     plan_bytes: int | None = None
     weight_bytes: int | None = None
     compute_capabilities: tuple[str, ...] = ()
-    """Devices a TensorRT-RTX plan was built for."""
 
 
 def flavour_of(head: bytes) -> Flavour | None:
@@ -235,16 +229,12 @@ def plan_from_bytes(head: bytes, *, where: str) -> PlanHeader:
         }
         what = "is not an engine" if flavour is None else "is cut off"
         raise ParseError(f"{where} {what}", facts=facts)
-    (serialization,) = struct.unpack_from("<I", head, 4)
     parts = head[24:28]
     version = ".".join(map(str, parts)) if any(parts) else None
-    header = PlanHeader(flavour=flavour, version=version, serialization=serialization)
+    header = PlanHeader(flavour=flavour, version=version)
     if flavour == "tensorrt":
         return header
     plan_bytes, mask, weight_bytes = struct.unpack_from("<16xQ8xI20xQ", head)
-    names = (name for bit, name in enumerate(_RTX_CAPABILITIES) if mask >> bit & 1)
-    return header.having(
-        plan_bytes=plan_bytes,
-        weight_bytes=weight_bytes,
-        compute_capabilities=tuple(names),
-    )
+    names = tuple(name for bit, name in enumerate(_RTX_CAPABILITIES) if mask >> bit & 1)
+    header = header.having(plan_bytes=plan_bytes, weight_bytes=weight_bytes)
+    return header.having(compute_capabilities=names)

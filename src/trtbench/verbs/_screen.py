@@ -53,45 +53,37 @@ class Talk(LiveDrawing):
         super().__init__()
         self._title = title = clean_line(title)
         self._spoke = -math.inf
-        self._drawn = self._bar = self._progress() if self._console.is_terminal else None
-        self._task = self._bar.add_task(title, total=1.0, stage="") if self._bar else None
+        self._bar: Progress | None = None
+        if self._console.is_terminal:
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+            self._drawn = self._bar = Progress(
+                TextColumn("{task.description}", markup=False),
+                BarColumn(bar_width=24),
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[stage]}", markup=False),
+                console=self._console,
+                auto_refresh=False,
+                transient=True,
+            )
+            self._task = self._bar.add_task(title, total=1.0, stage="")
 
     def __call__(self, event: Event) -> None:
         """Redraw on an event only: between events the terminal sleeps, as the parent does."""
         if event.kind in ("note", "wait"):
             self._console.print(clean_text(event.text), markup=False, soft_wrap=True)
             return
-        if self._bar is None or self._task is None:
-            self._line(event)
-            return
-        if event.kind == "stage":
-            self._bar.update(self._task, completed=event.done, stage=_stage(event))
-        self._bar.refresh()
-
-    def _line(self, event: Event) -> None:
-        """Write a line now and then: a log wants to know what is going on, not every step."""
+        length = f" ({text_from_seconds(event.seconds, digits=2)})" if event.seconds else ""
+        stage = clean_line(event.text) + length
         now = time.monotonic()
-        if event.kind == "stage" and now - self._spoke >= PLAIN_S:
+        if self._bar is not None:
+            if event.kind == "stage":
+                self._bar.update(self._task, completed=event.done, stage=stage)
+            self._bar.refresh()
+        elif event.kind == "stage" and now - self._spoke >= PLAIN_S:
+            # A line now and then: a log wants to know what is going on, not every step.
             self._spoke = now
-            self._console.print(f"{self._title}: {_stage(event)}", markup=False, soft_wrap=True)
-
-    def _progress(self) -> Progress:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        return Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[stage]}", markup=False),
-            console=self._console,
-            auto_refresh=False,
-            transient=True,
-        )
-
-
-def _stage(event: Event) -> str:
-    length = f" ({text_from_seconds(event.seconds, digits=2)})" if event.seconds else ""
-    return clean_line(event.text) + length
+            self._console.print(f"{self._title}: {stage}", markup=False, soft_wrap=True)
 
 
 def say(text: str) -> None:
@@ -142,7 +134,7 @@ def show_job(job: object, lines: Sequence[str] = (), *, as_json: bool) -> None:
 
 def show_conversion(sidecar: Sidecar, output: Path, *, as_json: bool) -> None:
     """Show what was made and how far it is from its source."""
-    from trtbench.report.sections.build import document_from_conversion
+    from trtbench.report.sections.environment import document_from_conversion
 
     if as_json:
         import msgspec

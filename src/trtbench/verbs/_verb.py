@@ -23,7 +23,7 @@ from trtbench.requests.fields import Argument, VerbRequest, fields_of, option
 
 if TYPE_CHECKING:
     from trtbench.requests.execution import Execution, Listener
-    from trtbench.requests.groups import StoreFields, TimeoutFields
+    from trtbench.requests.fields import StoreFields, TimeoutFields
     from trtbench.requests.settings import Config
     from trtbench.store.store import Store
 
@@ -118,8 +118,7 @@ class Verb(Generic[R, T, V]):
 
     request: type[R]
     run: Callable[[R, Caller], T]
-    show: Callable[[T, R, V], int | None]
-    """Shows a result; gives the exit status where it is not 0."""
+    show: Callable[[T, R, V], int | None]  # shows a result; gives the exit status where it is not 0
     view: type[V]
     plan: Callable[[R, V, Caller], None] | None = None
     each: Callable[[R, V], list[R]] | None = None
@@ -191,8 +190,9 @@ def request_from_arguments(
     if rest and places and fields[places[-1]].item is not None:
         given[places[-1]], rest = arguments[len(places) - 1 :], ()
     old = {
-        word.removeprefix("--").replace("-", "_"): field.name
+        word: field.name
         for field in fields.values()
+        if isinstance(field.about, Argument)
         for word in field.about.was
     }
     named = {old.get(name, name): value for name, value in named.items()}
@@ -214,15 +214,6 @@ def refuse_unwritable(folder: Path, *, flag: str = "-o") -> None:
         facts={"reason": f"{place} is {'read-only' if place.is_dir() else 'no folder'}"},
         fix=f"give another place with {flag}",
     )
-
-
-MODEL_SUFFIXES = (".onnx", ".engine", ".plan", ".trt", ".pt", ".pth", ".ts", ".pt2")
-
-
-def is_model(word: str) -> bool:
-    """Whether a word of a command line names a model."""
-    named = word.partition(":")[0] in ("torchvision", "timm", "ultralytics", "torch.hub")
-    return named or word.lower().endswith(MODEL_SUFFIXES)
 
 
 def help_parts(text: str) -> tuple[str, str, str]:

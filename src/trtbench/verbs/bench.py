@@ -47,7 +47,7 @@ class BenchView(PlanView):
 
 
 def run(request: BenchRequest, caller: Caller) -> Run:
-    from trtbench.measure.load import check_search, measured
+    from trtbench.measure.bench import check_search, measured
 
     config = caller.settings(request.store)
     spec = spec_from_request(request, config)
@@ -76,14 +76,12 @@ def show_run(run: Run, *, as_json: bool, explain: bool = True, alone: bool = Tru
     """Show a run; a search for a rate stands for the run it ended with, or before it."""
     if as_json:
         from trtbench.analysis.summary import summary_from_run
-        from trtbench.report.run_facts import memory_of
 
-        about = {"load": run.load, "memory": memory_of(run)}
         found = {"run": run.record, "path": str(run.path), "summary": summary_from_run(run)}
-        print_json({**found, **about})
+        print_json({**found, "load": run.load})
         return
     if run.load is not None:
-        from trtbench.report.sections.load import document_from_load
+        from trtbench.report.sections.sweep import document_from_load
 
         draw(document_from_load(run.load, run))
         if alone:
@@ -96,7 +94,7 @@ def show_run(run: Run, *, as_json: bool, explain: bool = True, alone: bool = Tru
 def plan(request: BenchRequest, view: PlanView, caller: Caller) -> None:
     spec = spec_from_request(request, caller.settings(request.store))
     if request.slo is not None:
-        from trtbench.measure.load import check_search
+        from trtbench.measure.bench import check_search
 
         check_search(spec, request.slo, output=request.output)
     show_plan(spec, as_json=view.as_json, checked=request.slo is not None)

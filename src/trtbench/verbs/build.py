@@ -18,7 +18,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtbench.requests.convert import BuildRequest
+from trtbench.requests.models import BuildRequest
 from trtbench.verbs._screen import say, show_job, show_value
 from trtbench.verbs._verb import Caller, PlanView, Verb, python_function
 
@@ -36,7 +36,7 @@ def run(request: BuildRequest, caller: Caller) -> Artefact:
 
 
 def show(artefact: Artefact, request: BuildRequest, view: PlanView) -> None:
-    from trtbench.report.sections.build import document_from_artefact
+    from trtbench.report.sections.environment import document_from_artefact
 
     show_value(artefact, document_from_artefact, as_json=view.as_json)
     for note in artefact.notes:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtbench.core.errors import BrokenRuleError
-from trtbench.requests.accuracy import CheckRequest
+from trtbench.requests.models import CheckRequest
 from trtbench.verbs._screen import draw, print_json
 from trtbench.verbs._verb import Caller, JsonView, Verb, python_function, refuse_unwritable
 
@@ -69,12 +69,12 @@ def judge(checked: Checked, request: CheckRequest) -> None:
 
 
 def show(checked: Checked, request: CheckRequest, view: JsonView) -> None:
-    from trtbench.measure.jobs import refuse_failed
+    from trtbench.measure.bench import refuse_failed
 
     if view.as_json:
         print_json({"check": checked})
     else:
-        from trtbench.report.sections.checks import document_from_check
+        from trtbench.report.sections.accuracy import document_from_check
 
         draw(document_from_check(checked))
     judge(checked, request)

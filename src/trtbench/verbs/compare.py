@@ -5,10 +5,10 @@ compared as they are. -r and --python are given once for all sides or once per s
 without a candidate, the sides are one model.
 
 With --builds N, ONNX files are built so many times, because a builder times kernels while it
-chooses them, and each build is a draw. One model alone: bytes, layers, kernels, outputs and
+chooses them, and each build is a draw. One model alone: bytes, layers, kernels and
 latency are each the same or different, and the spread between builds says how many builds a
 claim needs. One model with two runtimes, or two interpreters that have two versions of TensorRT:
-speed is judged over builds, outputs are compared. Two models: networks are judged by
+speed is judged over builds (trtbench check compares outputs). Two models: networks are judged by
 pairs of builds.
 
 With --why two runs of one model are explained: each condition in which they differ is listed with
@@ -45,7 +45,7 @@ from trtbench.verbs._screen import draw, print_json, say, show_value
 from trtbench.verbs._verb import Caller, JsonView, Verb, python_function, refuse_unwritable
 
 if TYPE_CHECKING:
-    from trtbench.analysis.builds import Lottery, NetworksCompared, Upgrade
+    from trtbench.analysis.builds import Lottery, NetworksCompared
     from trtbench.analysis.stored_comparison import Ladder
     from trtbench.core.results import Compared, Comparison
 
@@ -68,7 +68,7 @@ class CompareView(JsonView):
     )
 
 
-def run(request: WhyRequest, caller: Caller) -> Pairs | Lottery | Upgrade | Ladder:
+def run(request: WhyRequest, caller: Caller) -> Pairs | Lottery | Ladder:
     if not request.why:
         return compared(request, caller)
     if len(request.candidates) != 1:
@@ -80,7 +80,7 @@ def run(request: WhyRequest, caller: Caller) -> Pairs | Lottery | Upgrade | Ladd
     return explained(ExplainRequest(**sides, store=request.store), caller)
 
 
-def compared(request: CompareRequest, caller: Caller) -> Pairs | Lottery | Upgrade:
+def compared(request: CompareRequest, caller: Caller) -> Pairs | Lottery:
     from trtbench.compare.compare import compare
 
     config = caller.settings(request.store)
@@ -103,93 +103,77 @@ def explained(request: ExplainRequest, caller: Caller) -> Ladder:
     return ladder_from_runs(*(named_run(str(e), store) for e in (request.run, request.against)))
 
 
-def show(found: Pairs | Lottery | Upgrade | Ladder, request: WhyRequest, view: CompareView) -> None:
-    from trtbench.analysis.builds import Lottery, NetworksCompared, Upgrade
+def show(found: Pairs | Lottery | Ladder, request: WhyRequest, view: CompareView) -> None:
+    from trtbench.analysis.builds import Lottery, NetworksCompared
     from trtbench.analysis.stored_comparison import Ladder
-    from trtbench.report.sections.verdicts import (
-        document_from_comparisons,
-        document_from_ladder,
-        document_from_lottery,
-        document_from_networks,
-        document_from_upgrade,
-    )
+    from trtbench.compare.compare import csv_name, write_comparison
+    from trtbench.report.sections import verdicts
 
     if isinstance(found, Lottery):
-        show_value(found, document_from_lottery, as_json=view.as_json)
-        return
-    if isinstance(found, Upgrade):
-        show_value(found, document_from_upgrade, as_json=view.as_json)
+        show_value(found, verdicts.document_from_lottery, as_json=view.as_json)
         return
     if isinstance(found, Ladder):
         from trtbench.workflows.engines import labels_of
 
         labels = labels_of(str(request.baseline), str(request.candidates[0]))
-        document = document_from_ladder(found, labels)
+        document = verdicts.document_from_ladder(found, labels)
         print_json(document.data) if view.as_json else draw(document)
         return
     networks = [each for each in found if isinstance(each, NetworksCompared)]
     pairs = [each for each in found if not isinstance(each, NetworksCompared)]
     if view.as_json:
-        printed = [_plain(each) for each in found]
+        printed: list[dict[str, object]] = [
+            {
+                "comparison": each.comparison,
+                "mode": each.mode,
+                "interference": each.interference,
+                "builds": None,
+            }
+            for each in found
+        ]
+        for each, printing in zip(networks, printed, strict=False):
+            printing["builds"] = (each.baseline, each.candidate)
         print_json(printed[0] if len(printed) == 1 else printed)
     elif networks:
-        draw(document_from_networks(networks))
+        draw(verdicts.document_from_networks(networks))
     else:
-        draw(document_from_comparisons(pairs))
-    _write(pairs, Path(request.output_dir), view)
-
-
-def _plain(each: Compared | NetworksCompared) -> dict[str, object]:
-    from trtbench.core.results import Compared
-
-    apart = isinstance(each, Compared)
-    return {
-        "comparison": each.comparison,
-        "mode": each.mode,
-        "interference": each.interference if apart else None,
-        "builds": None if apart else (each.baseline, each.candidate),
-    }
-
-
-def _write(found: Sequence[Compared], folder: Path, view: CompareView) -> None:
-    from trtbench.compare.compare import csv_name, write_comparison
-
-    if view.output_name and len(found) > 1:
+        draw(verdicts.document_from_comparisons(pairs))
+    if view.output_name and len(pairs) > 1:
         raise UsageError(
             "--output-name names one table, and there are several candidates",
             fix="leave --output-name out: each table is named after its candidate",
         )
     taken: set[str] = set()
-    for each in found:
-        models = (run.record.spec.model.name for run in (each.baseline, each.candidate))
+    for pair in pairs:
+        models = (run.record.spec.model.name for run in (pair.baseline, pair.candidate))
         name = view.output_name or csv_name(*models)
         if name in taken:  # one model on several devices
-            name = f"{name.removesuffix('.csv')}_{each.candidate.id}.csv"
+            name = f"{name.removesuffix('.csv')}_{pair.candidate.id}.csv"
         taken.add(name)
-        path = write_comparison(each, folder / name)
-        say(f"table {path}, runs {each.baseline.id} and {each.candidate.id}")
+        path = write_comparison(pair, Path(request.output_dir) / name)
+        say(f"table {path}, runs {pair.baseline.id} and {pair.candidate.id}")
 
 
 def first_comparison(request: CompareRequest, caller: Caller) -> Comparison:
-    from trtbench.analysis.builds import Lottery, Upgrade
-
-    found = compared(request, caller) if request.candidates or request.builds is None else None
-    if found is None or isinstance(found, Lottery | Upgrade):
+    if request.builds is not None and len(request.models) == 1:
         raise UsageError(
             "several builds of one model are no comparison of two",
             fix=f"trtbench.compare_builds({str(request.baseline)!r}, builds={request.builds})",
         )
+    found = compared(request, caller)
+    assert isinstance(found, Sequence)
     return found[0].comparison
 
 
-def builds_of_one(request: CompareRequest, caller: Caller) -> Lottery | Upgrade:
-    from trtbench.analysis.builds import Lottery, Upgrade
+def builds_of_one(request: CompareRequest, caller: Caller) -> Lottery | NetworksCompared:
+    from trtbench.analysis.builds import Lottery, NetworksCompared
 
     if request.candidates or request.builds is None:
         raise UsageError("compare_builds compares builds of one model", fix="builds=5")
     found = compared(request, caller)
-    assert isinstance(found, Lottery | Upgrade)
-    return found
+    one = found if isinstance(found, Lottery) else found[0]
+    assert isinstance(one, Lottery | NetworksCompared)
+    return one
 
 
 BUILDS = """Build one model several times, and compare the engines.

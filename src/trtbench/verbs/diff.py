@@ -20,8 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from trtbench.requests.fields import FILE, Argument, File, VerbRequest, option
-from trtbench.requests.groups import StoreFields
+from trtbench.requests.fields import (
+    FILE,
+    Argument,
+    File,
+    StoreFields,
+    VerbRequest,
+    option,
+    output_path,
+)
 from trtbench.verbs._screen import draw, print_json, say, write
 from trtbench.verbs._verb import Caller, JsonView, Verb, python_function
 
@@ -37,10 +44,7 @@ class EngineSourceFields(VerbRequest):
     """What else is known of an engine."""
 
     onnx: File | None = option(
-        None,
-        "The model it was built of, for FLOPs and asked types.",
-        kind=FILE,
-        stays="read where layers are shown",
+        None, "Its model, for FLOPs and requested types.", kind=FILE, stays="read on this machine"
     )
     gpu: str | None = option(None, "Take the roofline of this GPU: 'NVIDIA H200'.", metavar="NAME")
 
@@ -71,19 +75,23 @@ class DiffView(LayersView):
     """What is shown of two engines."""
 
     why: bool = option(False, "Rank the causes why B is not faster than A.")
-    output: File | None = option(
-        None, "Write all rows to FILE.csv or .json.", ("-o", "--output"), kind=FILE
-    )
+    output: File | None = output_path(None, "Write all rows to FILE.csv or .json.")
 
 
 def run(request: DiffRequest, caller: Caller) -> tuple[EngineSource, EngineSource]:
-    from trtbench.workflows.engines import two_engines
+    from trtbench.workflows.engines import engine_from_words
 
     store, _ = caller.opened(request)
-    return two_engines(request.a, request.b, store=store, onnx=request.onnx, gpu=request.gpu)
+
+    def read(side: str) -> EngineSource:
+        words = [side] if Path(side).exists() else [part for part in side.split(",") if part]
+        return engine_from_words(words, store=store, onnx=request.onnx, gpu=request.gpu)
+
+    return read(str(request.a)), read(str(request.b))
 
 
 def show(engines: tuple[EngineSource, EngineSource], request: DiffRequest, view: DiffView) -> None:
+    from trtbench.host.files import write_output
     from trtbench.layers.diff import difference, rows_from_diff
     from trtbench.report.sections.layers import document_from_diff, document_from_why
     from trtbench.workflows import engines as layers
@@ -99,14 +107,15 @@ def show(engines: tuple[EngineSource, EngineSource], request: DiffRequest, view:
     diff = difference(a, b)
     rows = rows_from_diff(diff)
     if view.output:
-        say(f"written: {layers.write_rows(rows, Path(view.output))}")
+        text = layers.rows_text(rows, ending=Path(view.output).suffix)
+        say(f"written: {write_output(Path(view.output), text)}")
     gpu_s = (engines[0].facts.gpu_s, engines[1].facts.gpu_s)
     notes = layers.notes_of(*engines, diff, ("A", "B"))
     document = document_from_diff(diff, labels, top=view.most, gpu_s=gpu_s, notes=notes)
     if view.as_json:
         print_json(document.data)
     elif view.as_csv:
-        write(layers.csv_of(rows))
+        write(layers.rows_text(rows))
     else:
         draw(document)
 

@@ -71,10 +71,7 @@ def settle_trust(request: DoctorRequest, view: DoctorView) -> list[DoctorRequest
         write(clean_line(f"{view.distrust} is {'no longer' if found else 'not'} trusted"))
     elif view.trusted:
         names = settings.trusted_settings()
-        for name in names:
-            write(name)
-        if not names:
-            say("nothing of other users is trusted")
+        write("\n".join(names)) if names else say("nothing of other users is trusted")
     else:
         return [request]
     return []

@@ -22,15 +22,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtbench.requests.accuracy import EvalRequest
+from trtbench.requests.models import EvalRequest
 from trtbench.verbs._screen import say, show_value
 from trtbench.verbs._verb import Caller, JsonView, Verb, python_function, refuse_unwritable
 
 if TYPE_CHECKING:
     from trtbench.analysis.pass_times import Evaluation
     from trtbench.report.document import Document
-
-SHOWN_ROWS = 10
 
 
 def run(request: EvalRequest, caller: Caller) -> Evaluation:
@@ -47,18 +45,16 @@ def run(request: EvalRequest, caller: Caller) -> Evaluation:
 
 
 def show(evaluation: Evaluation, request: EvalRequest, view: JsonView) -> None:
-    from trtbench.measure.jobs import refuse_failed
+    from trtbench.measure.bench import refuse_failed
+    from trtbench.report.sections.accuracy import document_from_evaluation
 
-    show_value(evaluation, _document, as_json=view.as_json)
+    def document(evaluation: Evaluation) -> Document:
+        return document_from_evaluation(evaluation, rows=10).with_figures(())
+
+    show_value(evaluation, document, as_json=view.as_json)
     for label, ids in evaluation.joined.items():
         say(f"{label}: joined to {', '.join(ids[:5])}{' ...' if len(ids) > 5 else ''}")
     refuse_failed(evaluation.failed, what="not all models could be evaluated")
-
-
-def _document(evaluation: Evaluation) -> Document:
-    from trtbench.report.sections.accuracy import document_from_evaluation
-
-    return document_from_evaluation(evaluation, rows=SHOWN_ROWS).with_figures(())
 
 
 verb = Verb(EvalRequest, run, show, JsonView, task="all")

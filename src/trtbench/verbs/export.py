@@ -17,7 +17,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtbench.requests.convert import ExportRequest
+from trtbench.requests.models import ExportRequest
 from trtbench.verbs._screen import print_json, show_conversion
 from trtbench.verbs._verb import Caller, PlanView, Verb, python_function
 

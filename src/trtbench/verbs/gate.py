@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtbench.core.errors import EXIT_BROKEN
-from trtbench.requests.fields import FILE, File, option
+from trtbench.requests.fields import File, output_path
 from trtbench.requests.measure import GateRequest
 from trtbench.verbs._screen import draw, say, write
 from trtbench.verbs._verb import Caller, JsonView, Verb, python_function, refuse_unwritable
@@ -39,12 +39,7 @@ if TYPE_CHECKING:
 class GateView(JsonView):
     """Where the files go."""
 
-    output: File = option(
-        "artifacts/gate",
-        "Folder of gate.json, gate.junit.xml and gate.md.",
-        ("-o", "--output"),
-        kind=FILE,
-    )
+    output: File = output_path("artifacts/gate", "Folder of gate.json, gate.junit.xml and gate.md.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,7 +61,7 @@ class Gates:
 
 def run(request: GateRequest, caller: Caller) -> Gates:
     from trtbench.compare.gate import gate, requests_from_file, rules_from_request
-    from trtbench.measure.jobs import Failures
+    from trtbench.measure.bench import Failures
     from trtbench.workflows.runs import baseline_run
 
     rules_from_request(request)  # what cannot be read is refused before anything is opened
@@ -94,7 +89,7 @@ def run(request: GateRequest, caller: Caller) -> Gates:
 
 def show(found: Gates, request: GateRequest, view: GateView) -> int | None:
     from trtbench.compare.gate import append_summary, write_gate_files
-    from trtbench.measure.jobs import refuse_failed
+    from trtbench.measure.bench import refuse_failed
     from trtbench.report.sections.verdicts import document_from_gates
 
     gates, failed = found.gates, found.failed
@@ -113,7 +108,7 @@ def show(found: Gates, request: GateRequest, view: GateView) -> int | None:
 
 
 def judged(request: GateRequest, caller: Caller) -> Gate | list[Gate]:
-    from trtbench.measure.jobs import refuse_failed
+    from trtbench.measure.bench import refuse_failed
 
     found = run(request, caller)
     refuse_failed(found.failed, what="some models could not be checked against their rules")

@@ -27,13 +27,18 @@ if TYPE_CHECKING:
 
 
 def run(request: HistoryRequest, caller: Caller) -> History:
-    from trtbench.workflows.runs import read_history, write_history
+    from trtbench.core.errors import writing
+    from trtbench.report.compose import write_document
+    from trtbench.report.sections.history import document_from_series
+    from trtbench.workflows.runs import read_history
 
     store, _ = caller.opened(request)
     found = read_history(request, store=store)
     if request.output is not None and found.series:
-        formats = words_from_text(request.format)
-        paths = write_history(found, Path(request.output), formats=formats)
+        folder, formats = Path(request.output), words_from_text(request.format)
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            paths = write_document(document_from_series(found.series), folder, formats=formats)
         caller.say(f"written: {', '.join(map(str, paths))}")
     return found
 

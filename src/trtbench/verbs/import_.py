@@ -46,7 +46,17 @@ def show(result: ImportResult, request: ImportRequest, view: JsonView) -> int | 
     for warning in result.warnings:
         say(f"warning: {warning}")
     if view.as_json:
-        print_json(_plain(result))
+        from trtbench.importing.files import plain
+
+        runs = [
+            {
+                **vars(each),
+                "path": str(each.path) if each.path else None,
+                "files": [plain(path) for path in each.files],
+            }
+            for each in result.runs
+        ]
+        print_json({**vars(result), "runs": runs, "written": list(map(str, result.written))})
     else:
         from trtbench.report.listings import document_from_import
 
@@ -54,26 +64,11 @@ def show(result: ImportResult, request: ImportRequest, view: JsonView) -> int | 
     if result.written:
         say(f"{counted(len(result.written), 'file')} in {request.output}")
     known = sum(each.known_as is not None for each in result.runs)
-    runs = counted(len(result.runs) - known, "run")
+    new = counted(len(result.runs) - known, "run")
     again = f", {known} known already (--again imports them once more)" if known else ""
-    made = f"{runs} {'would be ' if request.dry_run else ''}imported{again}"
+    made = f"{new} {'would be ' if request.dry_run else ''}imported{again}"
     say(f"{made}, {counted(len(result.unused), 'file')} not used")
     return None if result.complete and result.runs else EXIT_FAILED
-
-
-def _plain(result: ImportResult) -> dict[str, object]:
-    from trtbench.importing.files import plain
-
-    runs = [
-        {
-            **vars(each),
-            "path": str(each.path) if each.path else None,
-            "files": [plain(path) for path in each.files],
-        }
-        for each in result.runs
-    ]
-    written = [str(path) for path in result.written]
-    return {**vars(result), "runs": runs, "written": written}
 
 
 verb = Verb(ImportRequest, run, show, JsonView)

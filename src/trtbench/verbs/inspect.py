@@ -1,8 +1,8 @@
-"""Show what a model, an engine, a file or a run holds.
+"""Show what a model, an engine or a file holds.
 
-FILE is an ONNX file, an engine of any TensorRT, a JSON file of trtexec, a calibration cache, a
-run directory, or a run by its id. Operations count a multiply-add as two. Traffic is what nodes
-read and write when nothing is fused; fused traffic is weights, inputs and outputs alone.
+FILE is an ONNX file, an engine of any TensorRT, a JSON file or a log of trtexec, or a calibration
+cache. Operations count a multiply-add as two. Traffic is what nodes read and write when nothing is
+fused; fused traffic is weights, inputs and outputs alone.
 
 Examples:
   trtbench inspect model.onnx --batch 8
@@ -16,12 +16,10 @@ Examples:
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from trtbench.core.errors import UsageError
-from trtbench.requests.fields import SHAPES, Argument, File, Shapes, option
-from trtbench.requests.groups import StoreFields
+from trtbench.requests.fields import Argument, File, Shapes, VerbRequest, option
 from trtbench.verbs._screen import draw, print_json, write
 from trtbench.verbs._verb import Caller, JsonView, Verb, python_function
 
@@ -30,14 +28,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class InspectRequest(StoreFields):
-    """Show what a model, an engine, a file of trtexec or a run holds."""
+class InspectRequest(VerbRequest):
+    """Show what a model, an engine or a file of trtexec holds."""
 
-    file: Annotated[File, Argument("A file, a run directory, or a run by its id.", "FILE")]
+    file: Annotated[File, Argument("A model, an engine, or a file of trtexec.", "FILE")]
     _: KW_ONLY
     batch: int | None = option(None, "Open leading dimensions, for estimates.", least=1)
     shapes: Shapes = option(
-        {}, "Shape of one input, for estimates; repeat for several.", ("--shape",), kind=SHAPES
+        {}, "Shape of one input, for estimates; repeat for several.", ("--shape",)
     )
 
 
@@ -58,14 +56,8 @@ class InspectView(JsonView):
 def run(request: InspectRequest, caller: Caller) -> Inspection:
     from trtbench.workflows.inspect import inspect
 
-    # A file needs no store, which may be somebody else's or read-only.
-    store = None if Path(request.file).exists() else caller.opened(request)[0]
-    return inspect(
-        request.file,
-        store=store,
-        shapes={name: tuple(dims) for name, dims in request.shapes.items()},
-        batch=request.batch,
-    )
+    shapes = {name: tuple(dims) for name, dims in request.shapes.items()}
+    return inspect(request.file, shapes=shapes, batch=request.batch)
 
 
 def show(found: Inspection, request: InspectRequest, view: InspectView) -> None:
@@ -80,11 +72,11 @@ def show(found: Inspection, request: InspectRequest, view: InspectView) -> None:
             raise UsageError("there is no table in this file", fix="--json shows what there is")
         write(csv_from_lines(table.columns, table.rows))
         return
-    from trtbench.analysis.inspection import first_layers
     from trtbench.report.listings import document_from_inspection
 
-    shown = first_layers(found, view.top)
-    draw(document_from_inspection(shown, layers=view.layers or view.top is not None))
+    if view.top is not None and found.layers is not None:
+        found = found.having(layers=found.layers.having(rows=found.layers.rows[: view.top]))
+    draw(document_from_inspection(found, layers=view.layers or view.top is not None))
 
 
 verb = Verb(InspectRequest, run, show, InspectView)

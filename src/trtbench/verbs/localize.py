@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtbench.core.errors import BrokenRuleError
-from trtbench.requests.accuracy import LocalizeRequest
+from trtbench.requests.models import LocalizeRequest
 from trtbench.verbs._screen import say, show_value
 from trtbench.verbs._verb import Caller, JsonView, Verb, python_function, refuse_unwritable
 
@@ -40,7 +40,7 @@ def run(request: LocalizeRequest, caller: Caller) -> Localization:
 
 
 def show(result: Localization, request: LocalizeRequest, view: JsonView) -> None:
-    from trtbench.report.sections.checks import document_from_localized
+    from trtbench.report.sections.accuracy import document_from_localized
 
     show_value(result, document_from_localized, as_json=view.as_json)
     made = (result.repaired,) if result.repaired else ()

@@ -28,14 +28,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from trtbench.core.errors import EXIT_BROKEN
 from trtbench.requests.fields import (
     FILE,
-    WRITTEN_HERE,
     Argument,
+    ExecutorFields,
     File,
+    StoreFields,
+    TagFields,
     VerbRequest,
     converted,
     option,
+    output_path,
 )
-from trtbench.requests.groups import ExecutorFields, StoreFields, TagFields
 from trtbench.requests.measure import BenchRequest, RunFields
 from trtbench.verbs._screen import draw, print_json, say, write
 from trtbench.verbs._verb import Caller, PlanView, Verb, python_function
@@ -47,8 +49,6 @@ if TYPE_CHECKING:
 
     from trtbench.core.run import Run
     from trtbench.workflows.engines import EngineSource
-
-TABLES = (".csv", ".json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,9 +88,7 @@ class LayerRowFields(VerbRequest):
     )
     filter: str | None = option(None, "Only layers or nodes that fit.", metavar="PATTERN")
     sort: Literal["time", "order", "roofline"] | None = option(
-        None,
-        "Slowest first, as they run, or farthest from the roofline first (default: time; in "
-        "Python: order).",
+        None, "Slowest first, as they run, or by roofline (default: time; in Python: order)."
     )
 
 
@@ -110,20 +108,17 @@ class LayersRequest(LayerRowFields, EngineSourceFields, StoreFields):
 class SourceRequest(LayerRowFields, EngineSourceFields, ProfileRequest):
     """A model to profile, or where its layers are already."""
 
-    output: File | None = option(
-        None,
-        "Folder for the run; or all layers as FILE.csv or .json.",
-        ("-o", "--output"),
-        kind=FILE,
-        stays=WRITTEN_HERE,
+    output: File | None = output_path(
+        None, "Folder for the run; or all layers as FILE.csv or .json."
     )
 
     @property
     def table(self) -> Path | None:
         """The file that all layers are written to."""
         path = Path(self.output) if self.output else None
-        is_table = path and (path.suffix in TABLES or not is_measured(str(self.model)))
-        return path if is_table else None
+        if path and (path.suffix in (".csv", ".json") or not is_measured(str(self.model))):
+            return path
+        return None
 
 
 def run(request: SourceRequest, caller: Caller) -> EngineSource:
@@ -138,15 +133,16 @@ def run(request: SourceRequest, caller: Caller) -> EngineSource:
 
 def measured(request: ProfileRequest, caller: Caller) -> Run:
     """Measure a model and its layers, or read the stored run of that name."""
-    from trtbench.measure.bench import profile_model, stored_profile
+    from trtbench.measure.bench import profiled, run_bench
+    from trtbench.store.directory import demand_finished
 
     config = caller.settings(request.store)
     if not is_measured(str(request.model)):
-        return stored_profile(str(request.model), store=caller.store(config))
+        return profiled(demand_finished(caller.store(config).load(str(request.model))))
     asked = _bench_request(request)
     spec = spec_from_request(asked, config)
     with caller.executing(asked, config, spec.model.name, runtime=spec.runtime) as execution:
-        run = profile_model(spec, store=caller.store(config), execution=execution)
+        run = profiled(run_bench(spec, store=caller.store(config), execution=execution))
     for note in run.record.notes:
         caller.say(f"note: {note}")
     caller.say(f"run {run.id} in {run.path}")
@@ -190,20 +186,21 @@ def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int
     document = layers.layers_document(engine, top=view.most, **chosen)  # type: ignore[arg-type]
     rows = layers.layer_rows(engine, **chosen)  # type: ignore[arg-type]
     if request.table:
-        say(f"written: {layers.write_rows(rows, request.table)}")
+        text = layers.rows_text(rows, ending=request.table.suffix)
+        say(f"written: {write_output(request.table, text)}")
     stored = engine.run if engine.run is not None and engine.run.path is not None else None
     if view.as_json:
         of_run = {"run": stored.id, "path": str(stored.path)} if stored else {}
         print_json({**of_run, **document.data})
     elif view.as_csv:
-        write(layers.csv_of(rows))
+        write(layers.rows_text(rows))
     else:
         if stored is not None:
             draw(document_from_run(stored))
         draw(document)
     if view.draw:
         svg = svg_from_engine(engine.table, title=engine.label, colour=view.colour)
-        say(f"drawn: {layers.write_drawing(svg, Path(view.draw))}")
+        say(f"drawn: {write_output(Path(view.draw), svg)}")
     if not results:
         return None
     if view.junit:

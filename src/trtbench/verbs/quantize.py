@@ -21,7 +21,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtbench.requests.convert import QuantizeRequest
+from trtbench.requests.models import QuantizeRequest
 from trtbench.verbs._screen import print_json, say, show_conversion
 from trtbench.verbs._verb import Caller, PlanView, Verb, python_function
 

@@ -13,19 +13,38 @@ Examples:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from trtbench.core.errors import UsageError
 from trtbench.core.units import counted
+from trtbench.requests.fields import words_from_text
 from trtbench.requests.stored import ReportRequest
 from trtbench.verbs._screen import write
 from trtbench.verbs._verb import Caller, Verb, View, python_function
 
 
 def run(request: ReportRequest, caller: Caller) -> list[Path]:
-    from trtbench.workflows.report import report_from_request
+    from trtbench.core.plugins import optional_library
+    from trtbench.workflows.report import FORMATS, load_runs, write_report
 
     store, _ = caller.opened(request)
-    runs, failed, paths = report_from_request(request, store=store)
+    runs, failed = load_runs([str(name) for name in request.names], store=store)
+    formats: Sequence[str] = ("md",) if request.brief else FORMATS
+    if request.format is not None:
+        formats = words_from_text(request.format)
+    if request.brief and set(formats) - {"md"}:
+        raise UsageError("a brief report is a text in Markdown", fix="--brief --format md")
+    if "png" in formats:  # pictures alone: without what draws them nothing is left
+        optional_library("matplotlib")
+    paths = write_report(
+        runs,
+        Path(request.output),
+        failed=failed,
+        title=request.title,
+        formats=formats,
+        brief=request.brief,
+    )
     bad = f", {len(failed)} failed" if failed else ""
     files = counted(len(paths), "file")
     caller.say(f"{counted(len(runs), 'run')}{bad}, {files} in {request.output}")

@@ -14,14 +14,13 @@ Examples:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from trtbench.core.errors import EXIT_FAILED, UsageError
 from trtbench.core.units import counted
-from trtbench.requests.fields import FILE, Argument, File, Option, argument, option
-from trtbench.requests.groups import StoreFields
+from trtbench.requests.fields import FILE, Argument, File, Option, StoreFields, argument, option
 from trtbench.requests.stored import ExportRunsRequest, RunsRequest
 from trtbench.verbs._screen import draw, print_json, say, show_value, write
 from trtbench.verbs._verb import AnyVerb, Caller, JsonView, Verb, View, python_function
@@ -30,7 +29,6 @@ from trtbench.verbs.bench import show_run
 if TYPE_CHECKING:
     from trtbench.analysis.summary import Summary
     from trtbench.core.run import FailedRun, Run
-    from trtbench.store.directory import Entry
     from trtbench.store.store import Checkup
     from trtbench.workflows.export import Exported
     from trtbench.workflows.runs import Entries
@@ -39,9 +37,12 @@ SHOWN = 50
 
 
 def run(request: RunsRequest, caller: Caller) -> Entries:
-    from trtbench.workflows.runs import Entries, entries_from_request
+    from trtbench.workflows.runs import Entries, list_runs
 
-    return Entries(entries_from_request(request, store=caller.opened(request)[0]))
+    store, _ = caller.opened(request)
+    kind: Literal["failed"] | None = "failed" if request.failed else None
+    limit = SHOWN if request.limit is None and caller.on_terminal else request.limit
+    return Entries(list_runs(store, request, kind=kind, limit=limit))
 
 
 def show(entries: Entries, request: RunsRequest, view: JsonView) -> None:
@@ -54,12 +55,8 @@ def show(entries: Entries, request: RunsRequest, view: JsonView) -> None:
         say("no runs; measure one with: trtbench bench model.onnx")
         return
     draw(document_from_entries(entries))
-    if request.limit == len(entries):
+    if len(entries) == (SHOWN if request.limit is None else request.limit):
         say(f"the newest {len(entries)}; --limit 0 shows all")
-
-
-def _limited(request: RunsRequest, view: JsonView) -> list[RunsRequest]:
-    return [replace(request, limit=SHOWN) if request.limit is None else request]
 
 
 @dataclass(frozen=True)
@@ -95,15 +92,10 @@ class TagRequest(StoreFields):
     remove: bool = option(False, "Take the tags away instead.")
 
 
-def run_tag(request: TagRequest, caller: Caller) -> Entry:
-    store, tags = caller.opened(request)[0], tuple(request.tags)
-    if request.remove:
-        return store.tag(request.name, drop=tags)
-    return store.tag(request.name, add=tags)
-
-
-def show_tag(entry: Entry, request: TagRequest, view: View) -> None:
-    say(f"run {entry.id} has the tags: {', '.join(entry.tags) or 'none'}")
+def run_tag(request: TagRequest, caller: Caller) -> None:
+    way = "drop" if request.remove else "add"
+    entry = caller.opened(request)[0].tag(request.name, **{way: tuple(request.tags)})
+    caller.say(f"run {entry.id} has the tags: {', '.join(entry.tags) or 'none'}")
 
 
 @dataclass(frozen=True)
@@ -133,10 +125,6 @@ def run_remove(request: RemoveRequest, caller: Caller) -> None:
 
 def run_path(request: NameRequest, caller: Caller) -> Path:
     return caller.opened(request)[0].resolve(request.name)
-
-
-def show_path(path: Path, request: NameRequest, view: View) -> None:
-    write(path)
 
 
 @dataclass(frozen=True)
@@ -192,10 +180,10 @@ def show_reindex(found: Checkup, request: ReindexRequest, view: View) -> int | N
 
 def run_export(request: ExportRunsRequest, caller: Caller) -> Exported:
     from trtbench.workflows.export import export_runs
-    from trtbench.workflows.runs import chosen_entries
+    from trtbench.workflows.runs import list_runs
 
     store, _ = caller.opened(request)
-    entries = chosen_entries(request, store=store)
+    entries = [store.entry(name) for name in request.names] or list_runs(store, request)
     with caller.progress("export") as listen:
         return export_runs(
             entries,
@@ -226,12 +214,15 @@ WITHIN: dict[str, AnyVerb] = {
         NameRequest, run_show, show_one, JsonView,
         doc="Show one run with its statistics and findings.",
     ),
-    "tag": Verb(TagRequest, run_tag, show_tag, View, doc="Add tags to a run, or remove some."),
+    "tag": Verb(TagRequest, run_tag, _nothing, View, doc="Add tags to a run, or remove some."),
     "rm": Verb(
         RemoveRequest, run_remove, _nothing, View,
         doc="Delete runs: their own files, and their folders where nothing else is in them.",
     ),
-    "path": Verb(NameRequest, run_path, show_path, View, doc="Print the folder of a run."),
+    "path": Verb(
+        NameRequest, run_path, lambda path, *_: write(path), View,
+        doc="Print the folder of a run.",
+    ),
     "series": Verb(
         SeriesRequest, run_series, _nothing, View,
         doc="""Write times.json and the CSV files with a line for every sample.
@@ -263,7 +254,7 @@ WITHIN: dict[str, AnyVerb] = {
     ),
 }  # fmt: skip
 
-verb = Verb(RunsRequest, run, show, JsonView, each=_limited, within=WITHIN)
+verb = Verb(RunsRequest, run, show, JsonView, within=WITHIN)
 runs = python_function(RunsRequest, run)
 export_runs = python_function(ExportRunsRequest, run_export, doc=WITHIN["export"].doc)
 

@@ -1,8 +1,8 @@
 """Write a web site over all runs.
 
-It has search, filters, a page per model, and any two runs compared. It needs no server: open
-index.html from the disk, or copy the folder to any web server. What is shown is in the address,
-so that links can be sent. Called again, it writes only what is new.
+An index lists all runs, to be searched and sorted, and each has a page. It needs no server: open
+index.html from the disk, or copy the folder to any web server. Called again, it writes only what
+is new.
 
 Examples:
   trtbench site
@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 from trtbench.core.safety import check_title
 from trtbench.core.units import counted
-from trtbench.requests.fields import FILE, File, option
-from trtbench.requests.groups import StoreFields
+from trtbench.requests.fields import FILE, File, StoreFields, option
 from trtbench.verbs._screen import say
 from trtbench.verbs._verb import Caller, Verb, View, python_function
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SiteRequest(StoreFields):
-    """Write a web site over all runs: search, filters, a page per model."""
+    """Write a web site over all runs: an index to search and sort, a page per run."""
 
     output: File = option("artifacts/site", "Folder of the site.", ("-o", "--output"), kind=FILE)
     title: str = option("Benchmarks", "What the site is called.")
@@ -46,18 +45,16 @@ def run(request: SiteRequest, caller: Caller) -> SiteMade:
     store, _ = caller.opened(request)
     with caller.progress("site") as listen:
 
-        def tell(done: int, total: int) -> None:
-            if done % 50 == 0:
-                listen(Event(kind="stage", text=f"run {done} of {total}", done=done / total))
+        def progress(done: int, total: int) -> None:
+            listen(Event(kind="stage", text=f"run {done} of {total}", done=done / total))
 
-        return write_site(store, Path(request.output), title=request.title, tell=tell)
+        return write_site(store, Path(request.output), title=request.title, progress=progress)
 
 
 def show(made: SiteMade, request: SiteRequest, view: View) -> None:
     for problem in made.problems:
         say(f"cannot be read: {problem}")
-    runs, pages = counted(made.runs, "run"), counted(made.pages, "page")
-    say(f"{runs}, {made.written} written anew, {pages}: {made.index}")
+    say(f"{counted(made.runs, 'run')}, {made.written} written anew: {made.index}")
 
 
 verb = Verb(SiteRequest, run, show, View)

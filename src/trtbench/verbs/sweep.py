@@ -33,19 +33,17 @@ from typing import TYPE_CHECKING
 from trtbench.core.errors import EXIT_BROKEN, JobError, UsageError, refuse_unknown
 from trtbench.core.safety import clean_line, mask
 from trtbench.core.units import text_from_long_time, text_from_seconds
-from trtbench.requests.fields import LIST, Words, option, words_from_text
-from trtbench.requests.sweep import SweepRequest
+from trtbench.requests.fields import Words, option, words_from_text
+from trtbench.requests.measure import SweepRequest
 from trtbench.verbs._screen import LiveDrawing, draw, print_json, say
 from trtbench.verbs._verb import Caller, PlanView, Verb, python_function
 
 if TYPE_CHECKING:
-    from trtbench.analysis.sweep import Chosen
     from trtbench.requests.settings import Config
-    from trtbench.store.store import Store
     from trtbench.sweep.matrix import Matrix
     from trtbench.sweep.plan import SweepPlan
     from trtbench.sweep.result import Results
-    from trtbench.sweep.run import SweepProgress
+    from trtbench.sweep.run import Sweep
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +52,7 @@ class ChoiceRequest(SweepRequest):
 
     where: str | None = option(None, "Show what meets this, the best first.", metavar="CONDITION")
     best: str = option(
-        "items",
-        "What the best has most of, or least: items, median, size, top1.",
-        metavar="NAME",
+        "items", "What the best has most of, or least: items, median, size, top1.", metavar="NAME"
     )
 
 
@@ -64,7 +60,7 @@ class ChoiceRequest(SweepRequest):
 class SweepView(PlanView):
     """What is written and shown of a sweep."""
 
-    format: Words = option("html,png", "Of the report; none leaves it out.", kind=LIST)
+    format: Words = option("html,png", "Of the report; none leaves it out.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,13 +73,29 @@ class Swept:
 
 
 def run(request: SweepRequest, caller: Caller) -> Swept:
+    from trtbench.sweep.matrix import refuse_more, sweep_folder
+    from trtbench.sweep.records import SWEEP, config_of_sweep, read_outline
     from trtbench.sweep.result import results_from_sweep
-    from trtbench.sweep.run import carry_out
+    from trtbench.sweep.run import carry_out, start_sweep
 
-    folder, store, config = _started(request, caller)
+    config = caller.settings(request.store)
+    folder = Path(given) if (given := request.resume or request.output) is not None else None
+    begun = folder is not None and (folder / SWEEP).is_file() and not caller.on_terminal
+    if request.resume is not None:
+        refuse_more(request)
+    if folder is not None and (request.resume is not None or begun):  # in the store it began in
+        store_given = None if request.store is None else str(request.store)
+        config = config_of_sweep(folder, config, given=store_given)
+        _check_choice(request, read_outline(folder.absolute()).matrix)
+        store = caller.store(config)
+    else:
+        plan = _planned(request, config)
+        store = caller.store(config)
+        folder = sweep_folder(request, plan.matrix)
+        start_sweep(plan.matrix, folder, store=store, lenient=_is_lenient(request))
     with (
         caller.executing(request, config, None) as execution,
-        Board() if caller.on_terminal else nullcontext(_unwatched) as board,
+        Board() if caller.on_terminal else nullcontext(lambda progress: None) as board,
     ):
         try:
             sweep = carry_out(
@@ -94,41 +106,14 @@ def run(request: SweepRequest, caller: Caller) -> Swept:
             again = " and the same --executor" if request.executor else ""
             caller.say(f"go on with: trtbench sweep --resume {shlex.quote(str(folder))}{again}")
             raise
-    for note in sweep.notes:
+    for note in sweep.journal.notes:
         caller.say(f"note: {note}")
     title = sweep.outline.matrix.title or f"Sweep {sweep.outline.name}"
     return Swept(results=results_from_sweep(sweep, store=store), folder=folder, title=title)
 
 
-def _unwatched(progress: SweepProgress) -> None:
-    pass
-
-
 def results(request: SweepRequest, caller: Caller) -> Results:
     return run(request, caller).results
-
-
-def _started(request: SweepRequest, caller: Caller) -> tuple[Path, Store, Config]:
-    """Plan and begin a sweep, or find the one to go on with, in the store it began in."""
-    from trtbench.sweep.matrix import refuse_more, sweep_folder
-    from trtbench.sweep.records import SWEEP, config_of_sweep, read_outline
-    from trtbench.sweep.run import start_sweep
-
-    config = caller.settings(request.store)
-    folder = Path(given) if (given := request.resume or request.output) is not None else None
-    begun = folder is not None and (folder / SWEEP).is_file() and not caller.on_terminal
-    if request.resume is not None:
-        refuse_more(request)
-    if folder is not None and (request.resume is not None or begun):
-        store_given = None if request.store is None else str(request.store)
-        config = config_of_sweep(folder, config, given=store_given)
-        _check_choice(request, read_outline(folder.absolute()).matrix)
-        return folder, caller.store(config), config
-    plan = _planned(request, config)
-    store = caller.store(config)
-    folder = sweep_folder(request, plan.matrix)
-    start_sweep(plan.matrix, folder, store=store, lenient=_is_lenient(request))
-    return folder, store, config
 
 
 def _check_choice(request: SweepRequest, matrix: Matrix) -> None:
@@ -144,15 +129,13 @@ def _is_lenient(request: SweepRequest) -> bool:
 
 
 def _planned(request: SweepRequest, config: Config) -> SweepPlan:
-    from trtbench.requests.execution import is_elsewhere
     from trtbench.sweep.matrix import matrix_from_request
-    from trtbench.sweep.plan import check_plan
+    from trtbench.sweep.plan import plan_sweep
 
     matrix = matrix_from_request(request)
     _check_choice(request, matrix)
-    return check_plan(
-        matrix, config=config, lenient=_is_lenient(request), elsewhere=is_elsewhere(request)
-    )
+    is_elsewhere = request.executor is not None
+    return plan_sweep(matrix, config=config, lenient=_is_lenient(request), elsewhere=is_elsewhere)
 
 
 def plan(request: SweepRequest, view: PlanView, caller: Caller) -> None:
@@ -176,18 +159,32 @@ def plan(request: SweepRequest, view: PlanView, caller: Caller) -> None:
 
 
 def show(found: Swept, request: ChoiceRequest, view: SweepView) -> int | None:
-    from trtbench.report.sections.sweep import document_from_sweep
+    import msgspec
+
+    from trtbench.analysis.sweep import choose, quantities
+    from trtbench.core.conditions import condition_from_text
+    from trtbench.core.metrics import kinds
+    from trtbench.report.sections.sweep import document_from_sweep, json_from_rows
     from trtbench.sweep.result import write_results
 
     results, folder = found.results, found.folder
     formats = () if view.format == "none" else words_from_text(view.format)
     paths = write_results(results, folder, title=found.title, formats=formats)
-    where, by = request.where or "", request.best
-    chosen, where = _chosen(results, where, by) if where else (None, where)
+    where, best, chosen = request.where or "", request.best, None
+    if where:
+        names = quantities(results.rows)
+        unknown = f"--best {best} is no quantity"
+        refuse_unknown(best, names, unknown, listed="quantities", flag="--best")
+        condition = condition_from_text(where, names=names, kinds=kinds(names))
+        chosen, where = choose(results.rows, condition, by=best), condition.text
     if view.as_json:
-        _print_json(results, folder, chosen)
+        document = msgspec.json.decode(json_from_rows(results.rows, title=folder.name))
+        document |= {"folder": str(folder)}
+        if chosen is not None:
+            document |= {"chosen": [row.runs for row in chosen.rows], "unknown": chosen.unknown}
+        print_json(document)
     else:
-        draw(document_from_sweep(results.rows, chosen=chosen, where=where, by=by))
+        draw(document_from_sweep(results.rows, chosen=chosen, where=where, by=best))
     pictures = [path for path in paths if path.suffix == ".png"]
     shown = f"; {len(pictures)} pictures in {pictures[0].parent.name}/" if pictures else ""
     say(f"wrote {len(paths)} files to {folder}; start with {paths[0].name}{shown}")
@@ -198,30 +195,6 @@ def show(found: Swept, request: ChoiceRequest, view: SweepView) -> int | None:
     return None
 
 
-def _chosen(results: Results, where: str, best: str) -> tuple[Chosen, str]:
-    """Choose what meets a condition, and say how that was understood."""
-    from trtbench.analysis.sweep import choose, quantities
-    from trtbench.core.conditions import condition_from_text
-    from trtbench.core.metrics import kinds
-
-    names = quantities(results.rows)
-    refuse_unknown(best, names, f"--best {best} is no quantity", listed="quantities", flag="--best")
-    condition = condition_from_text(where, names=names, kinds=kinds(names))
-    return choose(results.rows, condition, by=best), condition.text
-
-
-def _print_json(results: Results, folder: Path, chosen: Chosen | None) -> None:
-    import msgspec
-
-    from trtbench.report.sections.sweep import json_from_rows
-
-    document = msgspec.json.decode(json_from_rows(results.rows, title=folder.name))
-    document |= {"folder": str(folder)}
-    if chosen is not None:
-        document |= {"chosen": [row.runs for row in chosen.rows], "unknown": chosen.unknown}
-    print_json(document)
-
-
 class Board(LiveDrawing):
     """The progress of a sweep on stderr: a line per case, on a terminal also what is running."""
 
@@ -229,29 +202,27 @@ class Board(LiveDrawing):
         from rich.live import Live
 
         super().__init__()
-        terminal = self._console.is_terminal
-        self._drawn = self._live = (
-            Live(console=self._console, auto_refresh=False, transient=True) if terminal else None
-        )
+        live = Live(console=self._console, auto_refresh=False, transient=True)
+        self._drawn = self._live = live if self._console.is_terminal else None
         self._said: set[str] = set()
 
-    def __call__(self, progress: SweepProgress) -> None:
+    def __call__(self, sweep: Sweep) -> None:
         """Redraw between jobs only: while a child measures, this process sleeps."""
-        for place, failure in progress.failures.items():
-            self._say(f"failed: {progress.plan.cases[place].name}: {failure.text}")
-        for place, found in progress.found.items():
-            median = text_from_seconds(found.cached.median_s) if found.cached else "–"
-            self._say(f"done: {progress.plan.cases[place].name}: {median} ({found.run})")
-        left = progress.left_s
+        for place, failure in sweep.failures.items():
+            self._say(f"failed: {sweep.plan.cases[place].name}: {failure.text}")
+        for place, (run, median_s) in sweep.found.items():
+            median = "–" if median_s is None else text_from_seconds(median_s)
+            self._say(f"done: {sweep.plan.cases[place].name}: {median} ({run})")
+        left = sweep.left_s
         rest = f" · about {text_from_long_time(left)} left" if left is not None else ""
-        count = f"[{progress.done}/{progress.total}]" if progress.total else "[prepare]"
+        count = f"[{sweep.done}/{sweep.total}]" if sweep.total else "[prepare]"
         if self._live:
             from rich.text import Text
 
-            line = f"{count} {progress.doing or 'finishing'}{rest}"
+            line = f"{count} {sweep.doing or 'finishing'}{rest}"
             self._live.update(Text(mask(clean_line(line))), refresh=True)
-        elif progress.doing:
-            self._say(f"{count} {progress.doing}{rest}")
+        elif sweep.doing:
+            self._say(f"{count} {sweep.doing}{rest}")
 
     def _say(self, text: str) -> None:
         if text not in self._said:

@@ -2,15 +2,14 @@
 
 Two networks are compared by several builds of each, in pairs: the two builds of a pair choose their
 kernels from one timing cache of their own, so that layers which both networks have get the same
-kernels; what the draw of kernels does is then seen over pairs, and counts against a verdict. Two
-versions of TensorRT are compared by several builds of one network by each.
+kernels; what the draw of kernels does is then seen over pairs, and counts against a verdict.
+Two versions of TensorRT, or two builders, share no timing cache: their builds do not pair.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,38 +17,22 @@ from typing import Any
 
 import numpy as np
 
-from trtbench.accuracy.check import run_check
-from trtbench.analysis.builds import (
-    Aspect,
-    Draw,
-    Lottery,
-    NetworksCompared,
-    Upgrade,
-    UpgradeSide,
-    bytes_aspect,
-    graph_aspects,
-    latency_aspect,
-    spread_of,
-    verdict_over_builds,
-    verdict_over_pairs,
-)
+from trtbench.analysis import builds
 from trtbench.analysis.verdict import incomparable
 from trtbench.compare.compare import csv_name
 from trtbench.convert.build import build_spec, refuse_without_builder, run_build
 from trtbench.convert.builders import BUILDERS
 from trtbench.core.errors import TrtbenchError, UsageError
-from trtbench.core.results import Artefact, Comparison, Verdict
+from trtbench.core.results import Artefact, Comparison
 from trtbench.core.run import Run
-from trtbench.core.samples import EngineGraph
 from trtbench.core.spec import RunSpec
 from trtbench.host.workers import can_import, check_interpreter
 from trtbench.measure.bench import measure_in_rounds
 from trtbench.models.identity import model_ref
-from trtbench.requests.accuracy import CheckRequest
-from trtbench.requests.convert import BuildRequest, build_settings
 from trtbench.requests.execution import Execution
 from trtbench.requests.fields import converted
 from trtbench.requests.measure import BenchRequest, CompareRequest
+from trtbench.requests.models import BuildRequest, build_settings
 from trtbench.requests.run_spec import default_runtime, pick, run_spec
 from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES
@@ -57,15 +40,10 @@ from trtbench.store.store import Store
 from trtbench.workflows.inspect import read_graph
 
 TAG = "builds"
-Recipe = tuple[BuildRequest, str, str | None]
-BUILDING = 0.6
-"""Part of the progress bar that building takes; the rest is measured."""
-LAUNCHES, DURATION = 3, "1s"
-"""Of every engine that is compared, unless the request says otherwise."""
-RANDOM = 16
+BUILDING = 0.6  # part of the progress bar that building takes; the rest is measured
+LAUNCHES, DURATION = 3, "1s"  # of every engine that is compared, unless the request says otherwise
 PAIRED = "pairs of builds, each with one timing cache of its own"
 UNPAIRED = "builds that have nothing in common"
-NO_OUTPUTS = Aspect(name="outputs", same=None, text="not compared: trtbench check compares outputs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,27 +54,12 @@ class Built:
     artefact: Artefact
     python: str | None = None
 
-    @property
-    def engine(self) -> Path:
-        return Path(self.artefact.path)
-
-    @property
-    def graph(self) -> EngineGraph | None:
-        """The layers beside the engine; ``None`` where they cannot be read."""
-        try:
-            return read_graph(self.engine)
-        except (OSError, TrtbenchError):
-            return None
-
-    def runtime(self, config: Config, *, with_outputs: bool = False) -> str:
+    def runtime(self, config: Config) -> str:
         """Choose what runs the engine: what built it, where that runs engines too."""
         name = self.artefact.spec.runtime
-        runs = name in RUNTIMES.names()
-        if not runs or not (self.python or RUNTIMES.load(name).available() is None):
-            name = default_runtime(model_ref(self.engine), config) or name
-        if with_outputs and RUNTIMES.load(name).open_session is None:
-            name = default_runtime(model_ref(self.engine), config, with_outputs=True) or name
-        return name
+        if name in RUNTIMES.names() and (self.python or RUNTIMES.load(name).available() is None):
+            return name
+        return default_runtime(model_ref(Path(self.artefact.path)), config) or name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,35 +67,20 @@ class Measured:
     """The runs of engines, in their order, or why there are none."""
 
     runs: tuple[Run, ...] = ()
-    metric: str | None = None
+    metric: str = "gpu"
     reason: str | None = None
-
-    def half(self, place: int) -> Measured:
-        """Return the runs of one side of two, which have as many each."""
-        count = len(self.runs) // 2
-        return replace(self, runs=self.runs[place * count : (place + 1) * count])
-
-    def verdict(
-        self, one: Lottery, other: Lottery, *, margin: float, paired: bool = False
-    ) -> Verdict:
-        """Judge two sides by their builds, or say why nothing can be judged."""
-        metric = self.metric or "gpu"
-        if self.reason is not None:
-            return incomparable(metric, reason=f"the engines were not measured: {self.reason}")
-        judge = verdict_over_pairs if paired else verdict_over_builds
-        return judge(one.draws, other.draws, metric=metric, margin=margin)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Builds:
-    """Builds engines, measures them and compares them: all that ``--builds`` asks for."""
+    """Builds engines, measures them and compares them: all that ``--builds`` needs."""
 
     request: CompareRequest
     store: Store
     config: Config
     execution: Execution
 
-    def compare(self) -> Lottery | Upgrade | list[NetworksCompared]:
+    def compare(self) -> builds.Lottery | list[builds.NetworksCompared]:
         """Compare builds of one model, of one model by two builders or versions, or of networks."""
         names = self.request.models
         for name in names:
@@ -141,12 +89,79 @@ class Builds:
                     f"{name} is not an ONNX file, and --builds builds what it compares",
                     fix="leave --builds out to compare engines as they are",
                 )
-        if self.request.candidates:
-            return [self._networks(number) for number in range(1, len(names))]
-        if len(names) > 2:
-            raise UsageError("--builds compares two runtimes or versions", fix="name two")
+        if len(names) > 1:
+            return [self._pair(number) for number in range(1, len(names))]
+        # Kernels are timed anew for every build, unless a timing cache is named for all.
+        alone = "timing_cache" not in self._settings
+        if self._side("runtime", 0) is None and self._side("python", 0) is None:
+            refuse_without_builder(self.config, self._settings.get("options", {}))
         folder = Path(self.request.output_dir) / f"{Path(names[0]).stem}.builds"
-        return self._upgrade(folder) if len(names) == 2 else self._lottery(folder)
+
+        def wanted(_: int, number: int) -> BuildRequest:
+            engine = folder / f"build-{number}.engine"
+            return self._wanted(0, engine, runtime=self._side("runtime", 0), no_timing_cache=alone)
+
+        (built,) = self._build((0,), wanted)
+        rest = replace(self, execution=self.execution.part(BUILDING, 1.0))
+        return judged(built, rest.measure(built))
+
+    def _pair(self, number: int) -> builds.NetworksCompared:
+        """Build the baseline and a candidate A B, then B A, and so on, and judge them."""
+        places, names = (0, number), self.request.models
+        runtimes = [self._side("runtime", place) for place in places]
+        pythons = [self._side("python", place) for place in places]
+        for python in filter(None, pythons):
+            check_interpreter(python)
+        alike = runtimes[0] == runtimes[1] and pythons[0] == pythons[1]
+        is_one_model = not self.request.candidates
+        title = csv_name(names[0], names[number]).removesuffix(".csv")
+        if is_one_model:
+            title = Path(names[0]).stem
+            if not all(runtimes):
+                common = builder_of_both([python or sys.executable for python in pythons])
+                runtimes = [name or common for name in runtimes]
+        folder = Path(self.request.output_dir) / f"{title}.builds"
+
+        def wanted(side: int, pair: int) -> BuildRequest:
+            engine = folder / f"{'ab'[side]}-{pair}.engine"
+            request = self._wanted(places[side], engine, runtime=runtimes[side])
+            if not alike:
+                return replace(request, no_timing_cache=True, timing_cache=None)
+            cache = folder / f"pair-{pair}.timing.cache"
+            if side == 1 - pair % 2:  # the first of its pair
+                cache.unlink(missing_ok=True)
+            if BUILDERS.load(build_spec(request, self.config).runtime).TIMING_CACHE:
+                request = replace(request, timing_cache=request.timing_cache or cache)
+            return request
+
+        built = self._build(places, wanted)
+        used = {each.artefact.spec.runtime for side in built for each in side}
+        paired = alike and all(BUILDERS.load(name).TIMING_CACHE for name in used)
+        measured = self.measure([*built[0], *built[1]])
+        count = len(measured.runs) // 2
+        halves = measured.runs[:count], measured.runs[count:]
+        first, second = (
+            judged(side, replace(measured, runs=runs))
+            for side, runs in zip(built, halves, strict=True)
+        )
+        if measured.reason is not None:
+            reason = f"the engines were not measured: {measured.reason}"
+            verdict = incomparable(measured.metric, reason=reason)
+        else:
+            verdict = builds.verdict_over_builds(
+                first.draws,
+                second.draws,
+                metric=measured.metric,
+                margin=self.request.margin_part,
+                paired=paired,
+            )
+        comparison = Comparison(
+            baseline=first.model, candidate=second.model, design="builds", verdicts=(verdict,)
+        )
+        mode = PAIRED if paired else UNPAIRED
+        return builds.NetworksCompared(
+            baseline=first, candidate=second, comparison=comparison, mode=mode
+        )
 
     @cached_property
     def _settings(self) -> dict[str, Any]:
@@ -157,121 +172,29 @@ class Builds:
         values = getattr(self.request, given)
         return pick(values, place, len(self.request.models), what=f"--{given}")
 
-    def _lottery(self, folder: Path) -> Lottery:
-        """Build the same engine several times and compare all that can be compared.
-
-        Kernels are timed anew for every build, unless a timing cache is named: it is shared by all.
-        """
-        if self._side("runtime", 0) is None and self._side("python", 0) is None:
-            refuse_without_builder(self.config, self._settings.get("options", {}))
-
-        def recipe(_: int, number: int) -> Recipe:
-            alone = "timing_cache" not in self._settings
-            return self._recipe(
-                0, folder / f"build-{number}.engine", str(number), no_timing_cache=alone
-            )
-
-        (built,) = self._build(recipe, 1)
-        rest = replace(self, execution=self.execution.part(BUILDING, 1.0))
-        outputs = rest.outputs(built, folder)
-        return judged(built, rest.measure(built), outputs)
-
-    def _networks(self, number: int) -> NetworksCompared:
-        """Build the baseline and a candidate A B, then B A, and so on.
-
-        Every pair starts with an empty timing cache.
-        """
-        names = self.request.models
-        title = csv_name(names[0], names[number]).removesuffix(".csv")
-        folder = Path(self.request.output_dir) / f"{title}.builds"
-
-        def recipe(side: int, pair: int) -> Recipe:
-            cache = folder / f"pair-{pair}.timing.cache"
-            if side == 1 - pair % 2:  # the first of its pair
-                with suppress(FileNotFoundError):
-                    cache.unlink()
-            engine = folder / f"{'ab'[side]}-{pair}.engine"
-            place, label = (number if side else 0), f"{'AB'[side]}{pair}"
-            request, label, python = self._recipe(place, engine, label)
-            if BUILDERS.load(build_spec(request, self.config).runtime).TIMING_CACHE:
-                request = replace(request, timing_cache=request.timing_cache or cache)
-            return request, label, python
-
-        built = self._build(recipe, 2)
-        runtimes = {each.artefact.spec.runtime for side in built for each in side}
-        paired = all(BUILDERS.load(name).TIMING_CACHE for name in runtimes)
-        measured = self.measure([*built[0], *built[1]])
-        first, second = (judged(built[k], measured.half(k), NO_OUTPUTS) for k in (0, 1))
-        margin = self.request.margin_part
-        verdict = measured.verdict(first, second, paired=paired, margin=margin)
-        comparison = Comparison(
-            baseline=first.model, candidate=second.model, design="builds", verdicts=(verdict,)
-        )
-        mode = PAIRED if paired else UNPAIRED
-        return NetworksCompared(baseline=first, candidate=second, comparison=comparison, mode=mode)
-
-    def _upgrade(self, folder: Path) -> Upgrade:
-        """Build with both versions, in turn; measure all engines in rounds; compare everything."""
-        runtimes = [self._side("runtime", place) for place in (0, 1)]
-        pythons = [
-            self._side("python", place) or self.config.python_for(name or "") or sys.executable
-            for place, name in enumerate(runtimes)
-        ]
-        for python in pythons:
-            check_interpreter(python)
-        names = ["old", "new"] if runtimes[0] == runtimes[1] else [str(name) for name in runtimes]
-        common = None if all(runtimes) else builder_of_both(pythons)
-
-        def recipe(side: int, number: int) -> Recipe:
-            engine = folder / f"{('old', 'new')[side]}-{number}.engine"
-            label, alone = (
-                f"{names[side]} {number}",
-                {"no_timing_cache": True, "timing_cache": None},
-            )
-            request, _, _ = self._recipe(side, engine, label, **alone)
-            return replace(request, runtime=request.runtime or common), label, pythons[side]
-
-        built = self._build(recipe, 2)
-        measured = self.measure([*built[0], *built[1]])
-        old, new = (
-            UpgradeSide(
-                name=names[k],
-                python=pythons[k],
-                version=built[k][0].artefact.tensorrt,
-                builds=judged(
-                    built[k], measured.half(k), self.outputs(built[k], folder / f"outputs-{k}")
-                ),
-            )
-            for k in (0, 1)
-        )
-        return Upgrade(
-            model=str(self.request.baseline),
-            old=old,
-            new=new,
-            verdict=measured.verdict(old.builds, new.builds, margin=self.request.margin_part),
-            outputs=self.outputs([built[0][0], *built[1]], folder / "outputs"),
-        )
-
-    def _recipe(self, place: int, engine: Path, label: str, **changes: object) -> Recipe:
+    def _wanted(self, place: int, engine: Path, **changes: object) -> BuildRequest:
         """What to build for a side: the request's own flags, and those of ``--build``."""
-        fixed = {"model": self.request.models[place], "runtime": self._side("runtime", place)}
-        settings = {**fixed, "output": engine, **self._settings, **changes}
-        return converted(self.request, BuildRequest, **settings), label, self._side("python", place)
+        settings = {"model": self.request.models[place], "output": engine, **self._settings}
+        return converted(self.request, BuildRequest, **{**changes, **settings})
 
-    def _build(self, recipe: Callable[[int, int], Recipe], sides: int) -> list[list[Built]]:
+    def _build(
+        self, places: Sequence[int], wanted: Callable[[int, int], BuildRequest]
+    ) -> list[list[Built]]:
         """Build every side so many times, there and back; each build fills its part of the bar."""
-        built: list[list[Built]] = [[] for _ in range(sides)]
+        built: list[list[Built]] = [[] for _ in places]
         count = self.request.builds or 2
-        total = sides * count
+        total = len(places) * count
         for number in range(1, count + 1):
-            for side in range(sides) if number % 2 else reversed(range(sides)):
-                request, label, python = recipe(side, number)
-                spec = build_spec(request, self.config)
+            sides = range(len(places))
+            for side in sides if number % 2 else reversed(sides):
+                spec = build_spec(wanted(side, number), self.config)
                 done = sum(map(len, built))
                 ends = BUILDING * done / total, BUILDING * (done + 1) / total
                 part = self.execution.part(*ends, name=f"build {done + 1}/{total}")
-                python = python or part.python or self.config.python_for(spec.runtime)
+                python = self._side("python", places[side]) or part.python
+                python = python or self.config.python_for(spec.runtime)
                 artefact = run_build(spec, execution=replace(part, python=python))
+                label = f"{'AB'[side] if len(places) > 1 else ''}{number}"
                 built[side].append(Built(label=label, artefact=artefact, python=python))
         return built
 
@@ -285,7 +208,7 @@ class Builds:
             bench = converted(
                 request,
                 BenchRequest,
-                model=each.engine,
+                model=Path(each.artefact.path),
                 runtime=name,
                 device=pick(request.device, 0, 1, what="--device"),
                 precision=None,
@@ -310,85 +233,43 @@ class Builds:
         every = all(run.times.gpu is not None for run in runs)
         return Measured(runs=tuple(runs), metric="gpu" if every else runs[0].times.headline)
 
-    def outputs(self, built: Sequence[Built], folder: Path) -> Aspect:
-        """Run every different engine on the same inputs and compare outputs with the first's."""
-        different = list({each.artefact.sha256: each for each in reversed(built)}.values())[::-1]
-        first, *others = different
-        if not others:
-            return Aspect(name="outputs", same=True, text="all engines are one file")
-        request = converted(
-            self.request,
-            CheckRequest,
-            reference=first.engine,
-            candidates=tuple(each.engine for each in others),
-            runtime=tuple(each.runtime(self.config, with_outputs=True) for each in different),
-            python=tuple(each.python or "" for each in different)
-            if any(each.python for each in built)
-            else None,
-            random=RANDOM,
-            options={},
-            output=folder / "outputs",
-            task=None,
-            timeout=None,
-        )
-        own = replace(self.execution, python=None)
-        try:
-            found = run_check(request, store=self.store, config=self.config, execution=own)
-        except TrtbenchError as problem:
-            return Aspect(name="outputs", same=None, text=f"not compared: {problem.message}")
-        checks = [check for each in found.candidates for check in each.checks]
-        if found.failed or not checks:
-            reason = found.failed[0].reason if found.failed else "no output is of both"
-            return Aspect(name="outputs", same=None, text=f"not compared: {reason}")
-        if all(check.identical for check in checks):
-            words = f"identical to the last bit on {found.items} random inputs"
-            return Aspect(name="outputs", same=True, text=words)
-        worst = max(
-            checks, key=lambda check: check.rel_l2 if check.rel_l2 is not None else float("inf")
-        )
-        floor = ""
-        if found.floor is not None:
-            steady = all(getattr(each, "identical", False) for each in found.floor)
-            floor = f"; one engine {'agrees with' if steady else 'differs from'} itself"
-            floor += "" if steady else " too"
-        size = "nothing finite" if worst.rel_l2 is None else f"relative L2 {worst.rel_l2:.2g}"
-        words = f"differ by up to {size} ({worst.output}) on {found.items} random inputs{floor}"
-        return Aspect(name="outputs", same=False, text=words)
 
-
-def judged(built: Sequence[Built], measured: Measured, outputs: Aspect) -> Lottery:
+def judged(built: Sequence[Built], measured: Measured) -> builds.Lottery:
     """Put together what is known of several builds."""
-    graphs = [each.graph for each in built]
-    metric, runs = measured.metric, measured.runs or [None] * len(built)
-    draws = tuple(
-        Draw(
-            label=each.label,
-            engine=each.artefact.path,
-            sha256=each.artefact.sha256,
-            size_bytes=each.artefact.size_bytes,
-            build_s=each.artefact.build_s or each.artefact.wall_s,
-            layers=len(graph.layers) if graph else None,
-            run=run.id if run else None,
-            launches_s=tuple(float(np.median(column)) for column in run.times.by_launch(metric))
-            if run and metric
-            else (),
+    graphs, draws = [], []
+    for place, each in enumerate(built):
+        try:
+            graphs.append(read_graph(Path(each.artefact.path)))
+        except (OSError, TrtbenchError):
+            graphs.append(None)
+        run = measured.runs[place] if measured.runs else None
+        columns = run.times.by_launch(measured.metric) if run else ()
+        draws.append(
+            builds.Draw(
+                label=each.label,
+                engine=each.artefact.path,
+                sha256=each.artefact.sha256,
+                size_bytes=each.artefact.size_bytes,
+                build_s=each.artefact.build_s or each.artefact.wall_s,
+                layers=len(graphs[-1].layers) if graphs[-1] else None,
+                run=run.id if run else None,
+                launches_s=tuple(float(np.median(column)) for column in columns),
+            )
         )
-        for each, run, graph in zip(built, runs, graphs, strict=True)
-    )
-    spread = spread_of(draws)
+    spread = builds.spread_of(draws)
     if spread is not None:
-        latency = latency_aspect(spread)
+        latency = builds.latency_aspect(spread)
     else:
         words = f"not measured: {measured.reason or 'one build has no spread'}"
-        latency = Aspect(name="latency", same=None, text=words)
+        latency = builds.Aspect(name="latency", same=None, text=words)
     first = built[0].artefact
-    return Lottery(
+    return builds.Lottery(
         model=first.spec.model.path,
         builder=f"{first.spec.runtime} {first.tensorrt or ''}".rstrip(),
         command=first.command,
-        metric=metric,
-        draws=draws,
-        aspects=(bytes_aspect(draws), *graph_aspects(graphs), outputs, latency),
+        metric=measured.metric if measured.runs else None,
+        draws=tuple(draws),
+        aspects=(builds.bytes_aspect(draws), *builds.graph_aspects(graphs), latency),
         spread=spread,
         notes=tuple(dict.fromkeys(note for each in built for note in each.artefact.notes)),
     )

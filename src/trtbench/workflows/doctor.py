@@ -38,15 +38,14 @@ LIBRARIES = (
 )  # fmt: skip
 
 
-class Check(Value, frozen=True, kw_only=True):
+class Check(Value, frozen=True):
     """The state of one part."""
 
     name: str
     status: Status
     detail: str
     fix: str | None = None
-    origin: str | None = None
-    """Where a setting came from; ``None`` for everything else."""
+    origin: str | None = None  # where a setting came from; `None` for everything else
 
 
 class CheckGroup(Value, frozen=True, kw_only=True):
@@ -76,28 +75,39 @@ def diagnose() -> Diagnosis:
     from trtbench.requests.settings import load_config
 
     settings: dict[str, str] = {}
-    shown: list[Check] = []
     try:
         config = load_config()
         settings = config.settings()
-        for name, value in sorted(settings.items()):
-            check = _check(name, "info", value)
-            shown.append(check.having(origin=config.origins.get(name)))
+        shown = [
+            Check(name, "info", value, origin=config.origins.get(name))
+            for name, value in sorted(settings.items())
+        ]
     except TrtbenchError as error:
         facts = "; ".join(f"{name} {value}" for name, value in error.facts.items())
         detail = f"{error.message} ({facts})" if facts else error.message
-        shown = [_check("trtbench.toml", "broken", detail, error.fix)]
+        shown = [Check("trtbench.toml", "broken", detail, error.fix)]
+    extras = []
+    for name, extra in EXTRAS.items():
+        whole = all(importlib.util.find_spec(each) for each in extra.packages)
+        fix = None if whole else f"pip install 'trtbench[{name}]'"
+        extras.append(Check(name, "ok" if whole else "missing", extra.adds, fix))
+    trtexec = programs.find_trtexec()
+    tool = Check("trtexec", "ok", str(trtexec))
+    if trtexec is None:
+        places = " or ".join(["PATH", *map(str, programs.TRTEXEC_FOLDERS)])
+        fix = "sudo apt install libnvinfer-bin, or put trtexec on PATH"
+        tool = Check("trtexec", "missing", f"not on {places}", fix)
     gpus = nvml.gpus()
     named: dict[str, Iterable[Check]] = {
         "Python and packages": _packages(gpus),
         WORKING: [_runtime(name, settings=settings) for name in RUNTIMES.names()],
         "GPU and driver": _gpus(gpus),
-        "extras": _extras(),
-        "tools": [_trtexec()],
+        "extras": extras,
+        "tools": [tool],
         # Code of a plug-in is run whenever it is listed or chosen.
         "code of other packages": [
-            _check(f"{each.noun} {each.name}", "info",
-                   f"{each.value}, of {each.package} {each.version} in {each.folder}")
+            Check(f"{each.noun} {each.name}", "info",
+                  f"{each.value}, of {each.package} {each.version} in {each.folder}")
             for each in foreign_plug_ins()
         ],
         "store": [_store(settings.get("store"))],
@@ -106,14 +116,10 @@ def diagnose() -> Diagnosis:
     return Diagnosis(groups=tuple(CheckGroup(name=n, checks=tuple(c)) for n, c in named.items()))
 
 
-def _check(name: str, status: Status, detail: str, fix: str | None = None) -> Check:
-    return Check(name=name, status=status, detail=detail, fix=fix)
-
-
 def _packages(gpus: tuple[Gpu, ...]) -> Iterable[Check]:
-    yield _check("Python", "ok", f"{platform.python_version()}, {sys.executable}")
+    yield Check("Python", "ok", f"{platform.python_version()}, {sys.executable}")
     found = versions.library_versions(("trtbench", *LIBRARIES))
-    yield _check("trtbench", "ok", found.get("trtbench", "not installed"))
+    yield Check("trtbench", "ok", found.get("trtbench", "not installed"))
     # CUDA packages must not be newer than the driver's CUDA.
     cuda = next((gpu.cuda for gpu in gpus if gpu.cuda), None)
     older = cuda is not None and int(cuda.partition(".")[0]) < 13
@@ -126,23 +132,15 @@ def _packages(gpus: tuple[Gpu, ...]) -> Iterable[Check]:
         provided = versions.distribution_versions(name)
         if not provided:
             fix = f"pip install {requirements.get(name, name)}"
-            yield _check(name, "missing", "not installed", fix)
+            yield Check(name, "missing", "not installed", fix)
         elif name == "onnxruntime" and len(provided) > 1:
-            detail = (
-                f"{' and '.join(provided)} are both installed, and overwrite each other's files"
-            )
+            both = " and ".join(provided)
+            detail = f"{both} are both installed, and overwrite each other's files"
             fix = f"pip uninstall -y {' '.join(provided)} && pip install {list(provided)[-1]}"
-            yield _check(name, "broken", detail, fix)
+            yield Check(name, "broken", detail, fix)
         else:
             package, version = next(iter(provided.items()))
-            yield _check(name, "ok", version if package == name else f"{version} ({package})")
-
-
-def _extras() -> Iterable[Check]:
-    for name, extra in EXTRAS.items():
-        whole = all(importlib.util.find_spec(each) for each in extra.packages)
-        fix = None if whole else f"pip install 'trtbench[{name}]'"
-        yield _check(name, "ok" if whole else "missing", extra.adds, fix)
+            yield Check(name, "ok", version if package == name else f"{version} ({package})")
 
 
 def _runtime(name: str, *, settings: dict[str, str]) -> Check:
@@ -153,10 +151,10 @@ def _runtime(name: str, *, settings: dict[str, str]) -> Check:
         where = f" ({python})"
         fix = f"{python} -m {fix}" if fix and fix.startswith("pip ") else fix
     if answer.problem is not None:
-        return _check(name, "broken", f"{answer.problem}{where}", fix)
+        return Check(name, "broken", f"{answer.problem}{where}", fix)
     if answer.reason is not None:
-        return _check(name, "missing", f"{answer.reason}{where}", fix)
-    return _check(name, "ok", f"works here{where}")
+        return Check(name, "missing", f"{answer.reason}{where}", fix)
+    return Check(name, "ok", f"works here{where}")
 
 
 def _gpus(gpus: tuple[Gpu, ...]) -> Iterable[Check]:
@@ -165,12 +163,26 @@ def _gpus(gpus: tuple[Gpu, ...]) -> Iterable[Check]:
         fix = "install the driver: sudo ubuntu-drivers install, or https://www.nvidia.com/drivers"
         if container(root=Path("/")):
             fix = "start the container with --gpus all (needs the NVIDIA container toolkit)"
-        yield _check("driver", "missing", problem, fix)
+        yield Check("driver", "missing", problem, fix)
         return
     driver, cuda = gpus[0].driver or "unknown version", gpus[0].cuda or "unknown"
-    yield _check("driver", "ok", f"{driver}, CUDA {cuda}")
+    yield Check("driver", "ok", f"{driver}, CUDA {cuda}")
     for index, gpu in enumerate(gpus):
-        yield from _gpu(index, gpu)
+        parts, name = nvml.slices(index), f"GPU {index}"
+        signs = nvml.sharing(gpu.uuid) if gpu.uuid else {}
+        if not signs.get("mig"):
+            shared = "shared by MPS" if signs.get("mps") else None
+            exclusive = "takes one process at a time" if signs.get("exclusive") else None
+            yield Check(name, "ok", _gpu_text(gpu, shared, exclusive))
+        elif not parts:
+            detail = f"{_gpu_text(gpu)}, in MIG mode without a slice: nothing can run on it"
+            fix = f"sudo nvidia-smi mig -i {index} -lgip lists sizes, -cgi SIZE -C makes a slice"
+            yield Check(name, "broken", detail, f"{fix}; or sudo nvidia-smi -i {index} -mig 0")
+        else:  # CUDA opens slices, not the whole
+            yield Check(name, "ok", _gpu_text(gpu, f"{len(parts)} MIG slices"))
+            for number, part in enumerate(parts):
+                seen = f"CUDA_VISIBLE_DEVICES={part.uuid}" if part.uuid else None
+                yield Check(f"{name} slice {number}", "ok", _gpu_text(part, seen))
     words = {
         "mps_daemon": "its daemon's pipes are in {}",
         "mps_thread_percentage": "{} % of the SMs (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE)",
@@ -178,30 +190,7 @@ def _gpus(gpus: tuple[Gpu, ...]) -> Iterable[Check]:
     }
     # Whether programs that are started from here use MPS, and with what share.
     if mps := [words[name].format(value) for name, value in mps_settings().items()]:
-        yield _check("MPS", "info", ", ".join(mps))
-
-
-def _gpu(index: int, gpu: Gpu) -> Iterable[Check]:
-    """A GPU, and each MIG slice of it: CUDA opens these, not the whole."""
-    parts, name = nvml.slices(index), f"GPU {index}"
-    signs = nvml.sharing(gpu.uuid) if gpu.uuid else {}
-    if not signs.get("mig"):
-        shared = "shared by MPS" if signs.get("mps") else None
-        exclusive = "takes one process at a time" if signs.get("exclusive") else None
-        yield _check(name, "ok", _gpu_text(gpu, shared, exclusive))
-    elif not parts:
-        yield _check(
-            name,
-            "broken",
-            f"{_gpu_text(gpu)}, in MIG mode without a slice: nothing can run on it",
-            f"sudo nvidia-smi mig -i {index} -lgip lists sizes, -cgi SIZE -C makes a slice; or "
-            f"sudo nvidia-smi -i {index} -mig 0",
-        )
-    else:
-        yield _check(name, "ok", _gpu_text(gpu, f"{len(parts)} MIG slices"))
-        for number, part in enumerate(parts):
-            seen = f"CUDA_VISIBLE_DEVICES={part.uuid}" if part.uuid else None
-            yield _check(f"{name} slice {number}", "ok", _gpu_text(part, seen))
+        yield Check("MPS", "info", ", ".join(mps))
 
 
 def _gpu_text(gpu: Gpu, *further: str | None) -> str:
@@ -213,33 +202,23 @@ def _gpu_text(gpu: Gpu, *further: str | None) -> str:
     return ", ".join(filter(None, (gpu.name, capability, memory, limit, use, *further)))
 
 
-def _trtexec() -> Check:
-    found = programs.find_trtexec()
-    if found is not None:
-        return _check("trtexec", "ok", str(found))
-    places = " or ".join(["PATH", *map(str, programs.TRTEXEC_FOLDERS)])
-    fix = "sudo apt install libnvinfer-bin, or put trtexec on PATH"
-    return _check("trtexec", "missing", f"not on {places}", fix)
-
-
 def _store(location: str | None) -> Check:
     if location is None:
-        return _check("store", "info", "not known without a configuration")
+        return Check("store", "info", "not known without a configuration")
     if "://" in location:
-        return _check("store", "info", f"{location}, not tried")
+        return Check("store", "info", f"{location}, not tried")
     path = at_home(location)
     existing = next(p for p in (path, *path.absolute().parents) if os.path.lexists(p))
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         fix = f"chmod u+rwx {existing}, or set another one: export TRTBENCH_STORE=DIR"
-        return _check("store", "broken", f"{path} cannot be written", fix)
+        return Check("store", "broken", f"{path} cannot be written", fix)
     free = f"{text_from_bytes(shutil.disk_usage(existing).free)} free"
     if existing == path:
-        return _check("store", "ok", f"{path}, {free}")
-    return _check("store", "info", f"{path}, made by the first run, {free}")
+        return Check("store", "ok", f"{path}, {free}")
+    return Check("store", "info", f"{path}, made by the first run, {free}")
 
 
-TIMEOUT_S = 60.0
-"""A large library on a cold disk takes half a minute to import; longer is a hang."""
+TIMEOUT_S = 60.0  # A large library on a cold disk takes half a minute to import; longer is a hang
 
 _CODE = """
 import importlib.util as u, sys
@@ -260,7 +239,7 @@ class ProbeAnswer(Value, frozen=True, kw_only=True):
 
 
 def probe(name: str, *, python: str = sys.executable, timeout_s: float = TIMEOUT_S) -> ProbeAnswer:
-    """Ask a runtime in a fresh process of the interpreter that would run it."""
+    """Load a runtime in a fresh process of the interpreter that would run it."""
     package = Path(__file__).resolve().parents[1]
     code = _CODE.format(init=str(package / "__init__.py"), folder=str(package))
     heard: dict[str, str | None] = {}
@@ -275,8 +254,8 @@ def probe(name: str, *, python: str = sys.executable, timeout_s: float = TIMEOUT
                 on_line=lambda line: heard.update(msgspec.json.decode(line)),
             )
         except OSError as problem:
-            said = f"the interpreter {python} does not start: {problem.strerror}"
-            return ProbeAnswer(problem=said)
+            reason = f"the interpreter {python} does not start: {problem.strerror}"
+            return ProbeAnswer(problem=reason)
         last = next(reversed(tail(log)), "no output")
     if "reason" in heard or "problem" in heard:
         return msgspec.convert(heard, type=ProbeAnswer)
@@ -294,17 +273,17 @@ def probe(name: str, *, python: str = sys.executable, timeout_s: float = TIMEOUT
 
 def answer(name: str, *, events: int) -> None:
     """Answer in the child: first the fix, then whether it works."""
+
+    def say(**parts: str | None) -> None:
+        os.write(events, msgspec.json.encode(parts) + b"\n")
+
     try:
         module = RUNTIMES.load(name)
-        _say(events, fix=module.fix())
-        _say(events, reason=module.available())
+        say(fix=module.fix())
+        say(reason=module.available())
     except TrtbenchError as problem:
         reason = problem.facts.get("reason")
-        _say(events, problem=f"{problem.message}: {reason}" if reason else problem.message)
+        say(problem=f"{problem.message}: {reason}" if reason else problem.message)
     except (Exception, SystemExit) as problem:
         line = str(problem).partition("\n")[0]
-        _say(events, problem=f"{type(problem).__name__}: {line}".removesuffix(": "))
-
-
-def _say(events: int, **parts: str | None) -> None:
-    os.write(events, msgspec.json.encode(parts) + b"\n")
+        say(problem=f"{type(problem).__name__}: {line}".removesuffix(": "))

@@ -10,48 +10,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, UsageError
 from trtbench.core.run import Run
 from trtbench.core.samples import EngineGraph
-from trtbench.host.files import write_output
-from trtbench.importing.files import (
-    FoundFile,
-    TimesShelf,
-    data_of,
-    found_from_path,
-    parts_from_file,
-    plain,
-)
+from trtbench.importing import files
 from trtbench.importing.make import Stated, run_from_draft
-from trtbench.importing.match import Draft, drafts_from_parts
+from trtbench.layers import diff
+from trtbench.layers import table as tables
 from trtbench.layers.cost import costs_from_model, peak_of, with_rates
-from trtbench.layers.diff import (
-    EngineDiff,
-    Row,
-    Why,
-    reconcile,
-    rows_from_groups,
-    rows_from_layers,
-    why,
-)
 from trtbench.layers.join import join_layers
-from trtbench.layers.table import (
-    EngineFacts,
-    Layer,
-    LayerTable,
-    facts_from_run,
-    groups_of,
-    matching,
-    precision_truth,
-)
 from trtbench.measure.bench import way_to_layers
 from trtbench.models.identity import source_of
 from trtbench.models.onnx_model import read_onnx
 from trtbench.report.document import Document
 from trtbench.report.renderers.csv import csv_from_lines
-from trtbench.report.sections.layers import (
-    document_from_layers,
-)
+from trtbench.report.sections.layers import document_from_layers
 from trtbench.requests.fields import File
 from trtbench.store.directory import RECORD, demand_finished, read_run
 from trtbench.store.store import Store
@@ -59,11 +33,7 @@ from trtbench.trtexec.exports import graph_from_json
 
 NOT_KEPT = "(files)"
 USED = ("profile", "layers", "log", "times", "metadata", "device", "toolkit-layers")
-"""Kinds of files that tell something of layers or of the whole around them."""
-_EXPORT = (
-    "trtexec --exportProfile=profile.json --exportLayerInfo=graph.json "
-    "--profilingVerbosity=detailed"
-)
+"""Kinds of files with facts of layers or of the whole around them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,57 +41,67 @@ class EngineSource:
     """The layers of one engine, and the run they were timed in where there is one."""
 
     label: str
-    table: LayerTable
-    facts: EngineFacts
+    table: tables.LayerTable
+    facts: tables.EngineFacts
     run: Run | None = None
-    notes: tuple[str, ...] = ()
-    """How the files were taken, for the reader to check."""
+    notes: tuple[str, ...] = ()  # how the files were taken, for the reader to check
 
 
 def engine_from_words(
     source: Sequence[File], *, store: Store | None, onnx: File | None = None, gpu: str | None = None
 ) -> EngineSource:
     """Read an engine from a run, a folder, or files; an ONNX file may be among them."""
-    found: list[FoundFile] = []
+    found: list[files.FoundFile] = []
     names: list[str] = []
+    folders: list[Path] = []
     for path in map(Path, source):
         if path.is_file():
-            found.append(found_from_path(path, named=True))
+            found.append(files.found_from_path(path, named=True))
         elif path.is_dir() and not (path / RECORD).is_file():
+            folders.append(path)
             found += _readable(path)
         else:
             names.append(str(path))
-    models = [each.path for each in found if each.kind == "onnx"]
-    model = Path(onnx) if onnx else next(iter(models), None)
+    models = [Path(onnx)] if onnx else [each.path for each in found if each.kind == "onnx"]
+    model = models[0] if models else None
     others = [each for each in found if each.kind != "onnx"]
-    if not names:
-        folders = [path for path in map(Path, source) if path.is_dir()]
-        first = next(iter([*folders, *(each.path for each in others)]), Path())
-        return _from_files(others, model, gpu, label=plain(first.absolute().name))
-    if others or len(names) > 1:
+    if names and (others or len(names) > 1):
         raise UsageError(
             f"layers are of one engine, and {names[0]} is not the only name",
             fix="name one run, or the files of one; trtbench diff A B compares two",
         )
-    run = named_run(names[0], store)
-    if run.layers is None and run.graph is None:
-        raise UsageError(
-            f"the run {run.id} has neither layer times nor layer information",
-            fix=way_to_layers(run),
+    if names:
+        run = named_run(names[0], store)
+        if run.layers is None and run.graph is None:
+            raise UsageError(
+                f"the run {run.id} has neither layer times nor layer information",
+                fix=way_to_layers(run),
+            )
+        return engine_from_run(run, model=model, gpu=gpu)
+    drafts, beside = _drafts(others)
+    # Layer information of another engine too: joining says that it does not fit.
+    part = next((draft.parts["graph"] for draft in drafts if "graph" in draft.parts), None)
+    graph = (
+        graph_from_json(files.data_of(part.file), where=files.plain(part.file.path))
+        if part
+        else None
+    )
+    is_measured = bool(drafts) and drafts[0].measured
+    made = run_from_draft(drafts[0], Stated(), run_id=NOT_KEPT) if is_measured else None
+    if graph is None and (made is None or made.layers is None):
+        known = ", ".join(files.plain(each.path) for each in others) or "none that is known"
+        raise InputError(
+            "the files hold no layers of an engine",
+            facts={"files": known},
+            fix="trtbench profile MODEL.engine, or trtexec --exportProfile=profile.json "
+            "--exportLayerInfo=graph.json --profilingVerbosity=detailed",
         )
-    return engine_from_run(run, model=model, gpu=gpu)
-
-
-def run_from_files(names: Sequence[str]) -> Run:
-    """Make the run that files are of, without keeping it."""
-    found = [found_from_path(Path(name), named=True) for name in names]
-    beside = _beside(found[0]) if len(found) == 1 else []
-    drafts = [draft for draft in _drafts([*found, *beside]) if draft.measured]
-    if len(drafts) != 1:
-        raise UsageError(
-            f"the files are of {len(drafts)} runs, not of one", fix="name the files of one run"
-        )
-    return run_from_draft(drafts[0], Stated(), run_id=NOT_KEPT)
+    first = [*folders, *(each.path for each in others)][0]
+    engine = _engine(files.plain(first.absolute().name), made, graph, model, gpu)
+    if not beside:
+        return engine
+    ends = (files.plain(each.path.name).removeprefix(f"{others[0].key}.") for each in beside)
+    return replace(engine, notes=(f"read together with {', '.join(ends)}",))
 
 
 def engine_from_run(run: Run, *, model: Path | None = None, gpu: str | None = None) -> EngineSource:
@@ -130,11 +110,22 @@ def engine_from_run(run: Run, *, model: Path | None = None, gpu: str | None = No
     return _engine(run.id, run, run.graph, Path(source.path) if source else model, gpu)
 
 
-def _from_files(
-    found: Sequence[FoundFile], model: Path | None, gpu: str | None, *, label: str
-) -> EngineSource:
-    beside = _beside(found[0]) if len(found) == 1 else []
-    drafts = sorted(_drafts([*found, *beside]), key=lambda draft: not draft.measured)
+def _drafts(found: Sequence[files.FoundFile]) -> tuple[list[files.Draft], list[files.FoundFile]]:
+    """What files hold, what was measured first; one file brings along those of the same name."""
+    beside = []
+    if len(found) == 1:
+        (one,) = found
+        beside = [
+            each
+            for each in _readable(one.folder)
+            if each.kind in USED
+            and each.kind != one.kind
+            and each.key == one.key
+            and each.path.resolve() != one.path.resolve()
+        ]
+    shelf = files.TimesShelf()
+    parts = [part for each in (*found, *beside) for part in files.parts_from_file(each, shelf)]
+    drafts = sorted(files.drafts_from_parts(parts, shelf), key=lambda draft: not draft.measured)
     measured = [draft for draft in drafts if draft.measured]
     if len(measured) > 1:
         names = {next(iter(each.parts.values())).file.path.name for each in measured}
@@ -143,57 +134,25 @@ def _from_files(
             facts={"files": ", ".join(sorted(names))},
             fix="name the files of one run, or import them all: trtbench import FILES",
         )
-    # Layer information of another engine too: joining says that it does not fit.
-    part = next((draft.parts["graph"] for draft in drafts if "graph" in draft.parts), None)
-    graph = graph_from_json(data_of(part.file), where=plain(part.file.path)) if part else None
-    run = run_from_draft(measured[0], Stated(), run_id=NOT_KEPT) if measured else None
-    if graph is None and (run is None or run.layers is None):
-        raise InputError(
-            "the files hold no layers of an engine",
-            facts={"files": ", ".join(plain(each.path) for each in found) or "none that is known"},
-            fix=f"trtbench profile MODEL.engine, or {_EXPORT}",
-        )
-    engine = _engine(label, run, graph, model, gpu)
-    if not beside:
-        return engine
-    ends = (plain(each.path.name).removeprefix(f"{found[0].key}.") for each in beside)
-    return replace(engine, notes=(f"read together with {', '.join(ends)}",))
+    return drafts, beside
 
 
-def _drafts(found: Sequence[FoundFile]) -> list[Draft]:
-    shelf = TimesShelf()
-    parts = [part for each in found for part in parts_from_file(each, shelf)]
-    return drafts_from_parts(parts, shelf)
-
-
-def _readable(folder: Path) -> Iterator[FoundFile]:
+def _readable(folder: Path) -> Iterator[files.FoundFile]:
     for path in sorted(folder.iterdir()):
         if not path.is_file():
             continue
         try:
-            found = found_from_path(path, named=False)
+            found = files.found_from_path(path, named=False)
         except InputError:
             continue
         if found.kind in (*USED, "onnx"):
             yield found
 
 
-def _beside(found: FoundFile) -> list[FoundFile]:
-    """Find the files in the same folder that bear the same name."""
-    return [
-        each
-        for each in _readable(found.folder)
-        if each.kind in USED
-        and each.kind != found.kind
-        and each.key == found.key
-        and each.path.resolve() != found.path.resolve()
-    ]
-
-
 def _engine(
     label: str, run: Run | None, graph: EngineGraph | None, model: Path | None, gpu: str | None
 ) -> EngineSource:
-    facts, costs = facts_from_run(run) if run else EngineFacts(), None
+    facts, costs = tables.facts_from_run(run) if run else tables.EngineFacts(), None
     if model is not None:
         shapes = {
             each.name: tuple(dim for dim in each.shape if isinstance(dim, int))
@@ -215,21 +174,9 @@ def _engine(
     return EngineSource(label=label, table=with_rates(table, peak), facts=facts, run=run)
 
 
-def two_engines(
-    a: File, b: File, *, store: Store | None, onnx: File | None = None, gpu: str | None = None
-) -> tuple[EngineSource, EngineSource]:
-    """Read both sides; several files of one side are joined by commas."""
-
-    def read(side: str) -> EngineSource:
-        words = [side] if Path(side).exists() else [part for part in side.split(",") if part]
-        return engine_from_words(words, store=store, onnx=onnx, gpu=gpu)
-
-    return read(str(a)), read(str(b))
-
-
-def why_of(a: EngineSource, b: EngineSource) -> Why:
+def why_of(a: EngineSource, b: EngineSource) -> diff.Why:
     """Find causes; both sides must have been profiled."""
-    found = why(a.table, b.table, baseline=a.facts, candidate=b.facts)
+    found = diff.why(a.table, b.table, baseline=a.facts, candidate=b.facts)
     if found is None:
         missing = a if not a.table.timed else b
         raise InputError(
@@ -247,24 +194,21 @@ def labels_of(a: File, b: File) -> tuple[str, str]:
 
 
 def notes_of(
-    a: EngineSource, b: EngineSource, diff: EngineDiff, names: tuple[str, str]
+    a: EngineSource, b: EngineSource, found: diff.EngineDiff, names: tuple[str, str]
 ) -> tuple[str, ...]:
     """The remarks on two engines and on what was compared of them."""
     own = [f"{name}: {x}" for name, side in zip(names, (a, b), strict=True) for x in side.notes]
     gpus = (a.facts.gpu, b.facts.gpu)
     if all(gpus) and gpus[0] != gpus[1]:
-        return (*own, *diff.notes, f"the sides ran on different GPUs: {gpus[0]} and {gpus[1]}")
-    return (*own, *diff.notes)
-
-
-TOP = 20
+        return (*own, *found.notes, f"the sides ran on different GPUs: {gpus[0]} and {gpus[1]}")
+    return (*own, *found.notes)
 
 
 def chosen_layers(
-    engine: EngineSource, *, pattern: str | None = None, sort: str = "time", top: int | None = TOP
-) -> tuple[Layer, ...]:
+    engine: EngineSource, *, pattern: str | None, sort: str, top: int | None
+) -> tuple[tables.Layer, ...]:
     """Choose layers by pattern, put them in order and keep the first so many."""
-    layers = matching(engine.table.layers, pattern) if pattern else engine.table.layers
+    layers = tuple(x for x in engine.table.layers if not pattern or tables.fits(x, pattern))
     if pattern and not layers:
         raise UsageError(
             f"no layer and no node fits {pattern!r}", fix="patterns take * and ?: '/layer3/*'"
@@ -278,12 +222,7 @@ def chosen_layers(
 
 
 def layers_document(
-    engine: EngineSource,
-    *,
-    by: str | None = None,
-    pattern: str | None = None,
-    sort: str = "time",
-    top: int | None = TOP,
+    engine: EngineSource, *, by: str | None, pattern: str | None, sort: str, top: int | None
 ) -> Document:
     """Describe the layers of an engine."""
     facts, table = engine.facts, engine.table
@@ -292,15 +231,9 @@ def layers_document(
         table,
         chosen_layers(engine, pattern=pattern, sort=sort, top=top),
         facts=facts,
-        truth=precision_truth(table, asked=facts.asked),
-        sums=reconcile(
-            table,
-            facts.gpu_s,
-            profiled_gpu_s=facts.profiled_gpu_s,
-            cuda_graph=facts.cuda_graph,
-            host_s=facts.host_s,
-        ),
-        groups=groups_of(table, by, top=top) if by else (),
+        truth=tables.precision_truth(table, asked=facts.asked),
+        sums=diff.reconcile(table, facts),
+        groups=tables.groups_of(table, by, top=top) if by else (),
         by=by,
         notes=engine.notes,
         created=engine.run.record.created if engine.run else "",
@@ -308,44 +241,32 @@ def layers_document(
 
 
 def layer_rows(
-    engine: EngineSource, *, by: str | None = None, pattern: str | None = None, sort: str = "order"
-) -> list[Row]:
+    engine: EngineSource, *, by: str | None, pattern: str | None, sort: str
+) -> list[diff.Row]:
     """List all layers, or groups of them, as plain rows."""
     if by is not None:
-        return rows_from_groups(groups_of(engine.table, by), by=by)
-    return rows_from_layers(chosen_layers(engine, pattern=pattern, sort=sort, top=None))
+        return diff.rows_from_groups(tables.groups_of(engine.table, by), by=by)
+    return diff.rows_from_layers(chosen_layers(engine, pattern=pattern, sort=sort, top=None))
 
 
-def csv_of(rows: Sequence[Row]) -> str:
-    """Write rows as CSV."""
+def rows_text(rows: Sequence[diff.Row], *, ending: str = ".csv") -> str | bytes:
+    """Write rows as CSV or JSON."""
+    if ending.lower() == ".json":
+        return json_from_value(list(rows))
+    if ending.lower() != ".csv":
+        raise UsageError(f"rows are written as .csv or .json, not {ending!r}", fix="-o FILE.csv")
     names = list(rows[0]) if rows else []
     return csv_from_lines(names, ([row[name] for name in names] for row in rows))
-
-
-def write_rows(rows: Sequence[Row], path: Path) -> Path:
-    """Write rows to a file; its ending says how."""
-    ending = path.suffix.lower()
-    if ending == ".csv":
-        return write_output(path, csv_of(rows))
-    if ending == ".json":
-        from trtbench.core.codec import json_from_value
-
-        return write_output(path, json_from_value(list(rows)))
-    raise UsageError(f"{path.name} does not say how to write it", fix="end it in .csv or .json")
-
-
-def write_drawing(svg: str, path: Path) -> Path:
-    """Write an SVG to a file."""
-    if path.suffix.lower() != ".svg":
-        raise UsageError(f"{path.name} is no name for a drawing", fix=f"{path.stem}.svg")
-    return write_output(path, svg)
 
 
 def named_run(name: str, store: Store | None) -> Run:
     """Read a run by its name or folder, or make one of trtexec's files, joined by commas."""
     words = [part for part in name.split(",") if part]
     if words and all(Path(word).is_file() for word in words):
-        return run_from_files(words)
+        drafts, _ = _drafts([files.found_from_path(Path(word), named=True) for word in words])
+        if not drafts or not drafts[0].measured:
+            raise UsageError("the files hold no run", fix="name the files of one run")
+        return run_from_draft(drafts[0], Stated(), run_id=NOT_KEPT)
     if (Path(name) / RECORD).is_file():
         return demand_finished(read_run(Path(name)))
     if store is None or Path(name).suffix in (".json", ".log", ".txt", ".csv"):

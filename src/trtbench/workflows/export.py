@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 from trtbench.analysis.summary import summary_from_run
-from trtbench.core.errors import InputError, StoreError, UsageError, write_error
+from trtbench.core.errors import InputError, StoreError, write_error
 from trtbench.core.plugins import optional_library
 from trtbench.core.properties import graph_of, setting_of
 from trtbench.core.results import ShortView
@@ -22,20 +22,9 @@ from trtbench.requests.execution import Event, Listener, silent
 from trtbench.store.directory import Entry, own_files
 from trtbench.store.store import Store
 
-if TYPE_CHECKING:
-    from mlflow.tracking import MlflowClient
-
 RUNS, SAMPLES = "runs.parquet", "samples.parquet"
-TARGETS = ("parquet", "mlflow")
-EXPERIMENT = "trtbench"
-
-SHOWN = (0.9, 0.95, 0.99)
-
 ID_TAG = "trtbench.id"
 """By this an MLflow run is known again: what was exported is not exported twice."""
-
-COLUMNS = ("start", *DURATIONS)
-
 Row = dict[str, Any]
 
 
@@ -53,18 +42,16 @@ def export_runs(
     entries: Iterable[Entry],
     *,
     store: Store,
-    to: str,
+    to: Literal["parquet", "mlflow"],
     output: str,
-    experiment: str = EXPERIMENT,
+    experiment: str = "trtbench",
     listen: Listener = silent,
 ) -> Exported:
     """Write runs to a folder of Parquet files, or to an MLflow server or folder."""
     chosen = sorted(entries, key=lambda entry: (entry.created, entry.id))
     if to == "parquet":
         return _to_parquet(chosen, store, Path(output), listen)
-    if to == "mlflow":
-        return _to_mlflow(chosen, store, output, experiment, listen)
-    raise UsageError(f"runs cannot be exported to {to!r}", fix=f"--to {' or '.join(TARGETS)}")
+    return _to_mlflow(chosen, store, output, experiment, listen)
 
 
 def row_from_run(entry: Entry, run: Run | FailedRun) -> Row:
@@ -121,7 +108,7 @@ def metrics_from_run(run: Run) -> dict[str, float]:
                 found[f"{name}_{statistic}_s"] = getattr(column, statistic)
             found[f"{name}_count"] = None if column.reported else float(column.count)
             for each in column.quantiles:
-                if each.q in SHOWN:
+                if each.q in (0.9, 0.95, 0.99):
                     found[f"{name}_p{each.q * 100:g}_s"] = each.value
     launches = run.record.launches
     for field in ("load_s", "first_s", "energy_j", "peak_memory_bytes"):
@@ -153,7 +140,7 @@ def _to_parquet(entries: list[Entry], store: Store, folder: Path, listen: Listen
     arrow, parquet = (optional_library("pyarrow"), optional_library("pyarrow.parquet"))
     problems: list[str] = []
     rows: list[Row] = []
-    columns = [(name, arrow.float64()) for name in COLUMNS]
+    columns = [(name, arrow.float64()) for name in ("start", *DURATIONS)]
     schema = arrow.schema([("run", arrow.string()), ("launch", arrow.int32()), *columns])
     partial = {name: folder / f".{name}.partial" for name in (RUNS, SAMPLES)}
     try:
@@ -189,6 +176,7 @@ def _to_mlflow(
 ) -> Exported:
     """Log runs to an MLflow tracking server or folder, with their files as artefacts."""
     tracking = optional_library("mlflow.tracking")
+    entities = importlib.import_module("mlflow.entities")
     refused: type[Exception] = importlib.import_module("mlflow.exceptions").MlflowException
     problems: list[str] = []
     known: set[str] = set()
@@ -206,7 +194,29 @@ def _to_mlflow(
                 break
         new = [entry for entry in entries if entry.id not in known]
         for entry, run in _loaded(new, store, problems, listen):
-            _log_run(client, place, entry, run)
+            row = row_from_run(entry, run)
+            metrics = metrics_from_run(run) if isinstance(run, Run) else {}
+            instant_ms = int((row["instant_s"] or 0.0) * 1e3)
+            parts = (row["model"], row["runtime"], row["precision"], f"batch {row['batch']}")
+            title = " ".join(str(part) for part in parts if part)
+            key = client.create_run(place, start_time=instant_ms, run_name=title).info.run_id
+            parameters = [
+                entities.Param(name, str(value)[:500])
+                for name, value in row.items()
+                if name not in metrics and value not in (None, "")
+            ]
+            values = [entities.Metric(_safe(k), v, instant_ms, 0) for k, v in metrics.items()]
+            client.log_batch(key, params=parameters, metrics=values)
+            folder = run.path if isinstance(run, Run) else None
+            for file in own_files(folder) if folder else ():
+                below = str(PurePath(file).parent)
+                path = str(Path(folder or "", file))
+                client.log_artifact(key, path, None if below == "." else below)
+            for tag in filter(None, row["tags"].split(",")):
+                client.set_tag(key, _safe(f"tag.{tag}"), "true")
+            client.set_tag(key, ID_TAG, entry.id)  # last, when all the rest is there
+            status = "FINISHED" if entry.kind == "run" else "FAILED"
+            client.set_terminated(key, status=status, end_time=instant_ms)
             count += 1
     except OSError as problem:
         raise StoreError(
@@ -220,33 +230,6 @@ def _to_mlflow(
         ) from None
     skipped = len(entries) - len(new)
     return Exported(runs=count, skipped=skipped, problems=tuple(problems), where=mask(uri))
-
-
-def _log_run(client: MlflowClient, experiment: str, entry: Entry, run: Run | FailedRun) -> None:
-    """Log one run; the tag by which it is known again is set last, when all the rest is there."""
-    entities = importlib.import_module("mlflow.entities")
-    row = row_from_run(entry, run)
-    metrics = metrics_from_run(run) if isinstance(run, Run) else {}
-    instant_ms = int((row["instant_s"] or 0.0) * 1e3)
-    parts = (row["model"], row["runtime"], row["precision"], f"batch {row['batch']}")
-    title = " ".join(str(part) for part in parts if part)
-    key = client.create_run(experiment, start_time=instant_ms, run_name=title).info.run_id
-    parameters = [
-        entities.Param(name, str(value)[:500])
-        for name, value in row.items()
-        if name not in metrics and value not in (None, "")
-    ]
-    values = [entities.Metric(_safe(k), v, instant_ms, 0) for k, v in metrics.items()]
-    client.log_batch(key, params=parameters, metrics=values)
-    folder = run.path if isinstance(run, Run) else None
-    for name in own_files(folder) if folder else ():
-        below = str(PurePath(name).parent)
-        client.log_artifact(key, str(Path(folder or "", name)), None if below == "." else below)
-    for tag in filter(None, row["tags"].split(",")):
-        client.set_tag(key, _safe(f"tag.{tag}"), "true")
-    client.set_tag(key, ID_TAG, entry.id)
-    status = "FINISHED" if entry.kind == "run" else "FAILED"
-    client.set_terminated(key, status=status, end_time=instant_ms)
 
 
 def _safe(name: str) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
-from typing import Any
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -14,55 +15,28 @@ from trtbench.analysis.findings import findings_over_batches
 from trtbench.compare.compare import comparison_from_runs
 from trtbench.compare.turns import paired
 from trtbench.core import safety as boundary
-from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, StoreError, TrtbenchError, UsageError, writing
-from trtbench.core.plugins import optional_library
 from trtbench.core.results import Comparison, ShortView
-from trtbench.core.run import AnyRecord, FailedRun, Run
+from trtbench.core.run import FailedRun, Run
 from trtbench.core.spec import Value
 from trtbench.formats.toolkit import report_keys
 from trtbench.host.files import write_output
 from trtbench.models.identity import kept_value
 from trtbench.report.compose import RENDERERS, document_from_runs, write_document
-from trtbench.report.listings import is_reported
-from trtbench.report.site import (
-    BLOCKING,
-    DATA,
-    assets,
-    failed_data,
-    file_names,
-    pages_from_networks,
-    row_from_record,
-    run_data,
-    script_from_data,
-    series_data,
-    shared_figures,
-)
-from trtbench.requests.fields import words_from_text
-from trtbench.requests.stored import HistoryRequest, ReportRequest
-from trtbench.store.directory import (
-    RECORD,
-    SCORES,
-    now,
-    read_record,
-    read_run,
-    run_directories,
-    unreadable_run,
-)
+from trtbench.report.listings import document_from_entries
+from trtbench.report.renderers import html
+from trtbench.store import directory
 from trtbench.store.store import Store, known_folders, known_scores
 from trtbench.version import __version__
-from trtbench.workflows.runs import read_history
 
-SWEEP = "sweep.json"
-"""In a folder: it is that of a sweep, whose runs are in a store."""
+SWEEP = "sweep.json"  # in a folder: it is that of a sweep, whose runs are in a store
 FORMATS = ("html", "md", "json")
 PICTURES = ("*.png", "*.jpg", "*.jpeg", "*.webp")
 KEPT_PICTURES = ("depth_comparison.png",)
 BESIDE = {"output_comparison": "output_diff.json", "checks": "checks.json"}
 
 
-BUILD_METADATA = "build.metadata.json"
-"""What a log says of the build, beside an imported run."""
+BUILD_METADATA = "build.metadata.json"  # what a log says of the build, beside an imported run
 
 
 class _Outline(Value, frozen=True, kw_only=True):
@@ -80,38 +54,38 @@ def load_runs(names: Sequence[str], *, store: Store) -> tuple[list[Run], list[Fa
     found: list[Run | FailedRun] = []
     for name in names:
         folder = Path(name)
-        inside = _folders(folder, store) if folder.is_dir() else []
+        sweep = kept_value(folder / SWEEP, _Outline) if folder.is_dir() else None
+        if sweep is not None:
+            entries = store.index.find(tag=sweep.tag, kind="run")
+            if not entries:
+                raise UsageError(
+                    f"the runs of the sweep in {folder} are not in this store",
+                    facts={"this store": store.address, "its store": sweep.store},
+                    fix=f"--store {sweep.store}",
+                )
+            inside = [store.path(entry) for entry in reversed(entries)]
+        elif folder.is_dir():
+            inside = list(directory.run_directories(folder)) or list(
+                directory.run_directories(folder / "runs")
+            )
+        else:
+            inside = []
         for each in inside or [folder]:
             try:
-                found.append(read_run(each) if inside else store.load(name))
+                found.append(directory.read_run(each) if inside else store.load(name))
             except TrtbenchError as problem:
-                alone = len(names) == 1 and not inside
-                if alone or (isinstance(problem, UsageError) and not inside):
+                if not inside and (len(names) == 1 or isinstance(problem, UsageError)):
                     raise
-                found.append(unreadable_run(each, problem.message))
+                found.append(directory.unreadable_run(each, problem.message))
     runs = {run.id: with_files(run, store=store) for run in found if isinstance(run, Run)}
     failed = {run.id: run for run in found if isinstance(run, FailedRun)}
     return list(runs.values()), list(failed.values())
 
 
-def _folders(folder: Path, store: Store) -> list[Path]:
-    sweep = kept_value(folder / SWEEP, _Outline)
-    if sweep is None:
-        return list(run_directories(folder)) or list(run_directories(folder / "runs"))
-    found = store.index.find(tag=sweep.tag, kind="run")
-    if not found:
-        raise UsageError(
-            f"the runs of the sweep in {folder} are not in this store",
-            facts={"this store": store.address, "its store": sweep.store},
-            fix=f"--store {sweep.store}",
-        )
-    return [store.path(entry) for entry in reversed(found)]
-
-
 def with_files(run: Run, *, store: Store | None = None) -> Run:
-    """Take in what is known of a run: output differences, checks, pictures, the engine's build.
+    """Add what is known of a run: output differences, checks, pictures, the engine's build.
 
-    What lies beside the run comes before what the store knows of the same bytes.
+    Files in the folder of the run come before what the store knows of the same bytes.
     """
     extra: dict[str, object] = {}
     known = known_folders(run, store) if store else [run.path] if run.path else []
@@ -119,39 +93,29 @@ def with_files(run: Run, *, store: Store | None = None) -> Run:
         for key, name in BESIDE.items():
             if key not in extra and (content := _json(folder / name)) is not None:
                 extra[key] = content
-        if "pictures" not in extra and (pictures := _pictures(folder)):
+        below = folder / "pictures"
+        found = [folder / name for name in KEPT_PICTURES]
+        if not below.is_symlink():
+            found += sorted(path for pattern in PICTURES for path in below.glob(pattern))
+        # A link in the folder of a run could name any file of whoever makes the report.
+        pictures = [path for path in found if path.is_file() and not path.is_symlink()]
+        if pictures and "pictures" not in extra:
             extra["pictures"] = [
-                each if folder == run.path else str(folder / each) for each in pictures
+                str(path.relative_to(folder) if folder == run.path else path) for path in pictures
             ]
     if store and "scores" not in run.extra and (scores := known_scores(run, store)):
         extra |= scores.as_extra()
-    if (build := _build(run)) is not None:
-        extra["build"] = build
+    model = run.record.spec.model
+    if model.format == "engine":
+        with suppress(InputError):  # a record that was not requested must not stop a report
+            record = _json(Path(f"{model.path}.json"))
+            # Any JSON file could be named by a record of somebody else's, or be of other bytes.
+            digest = record.get("sha256") if isinstance(record, dict) else None
+            if digest and digest == model.sha256:
+                extra["build"] = record
     if run.path is not None and (logged := _json(run.path / BUILD_METADATA)) is not None:
         extra["build_log"] = logged
     return replace(run, extra={**extra, **run.extra}) if extra else run
-
-
-def report_from_request(
-    request: ReportRequest, *, store: Store
-) -> tuple[list[Run], list[FailedRun], list[Path]]:
-    """Write the report that is asked for; returns the runs in it, and its files."""
-    runs, failed = load_runs([str(name) for name in request.names], store=store)
-    usual = ("md",) if request.brief else FORMATS
-    asked = usual if request.format is None else words_from_text(request.format)
-    if request.brief and set(asked) - {"md"}:
-        raise UsageError("a brief report is a text in Markdown", fix="--brief --format md")
-    if "png" in asked:  # pictures alone were asked for: without what draws them nothing is left
-        optional_library("matplotlib")
-    paths = write_report(
-        runs,
-        Path(request.output),
-        failed=failed,
-        title=request.title,
-        formats=asked,
-        brief=request.brief,
-    )
-    return runs, failed, paths
 
 
 def write_report(
@@ -201,38 +165,10 @@ def _json(path: Path) -> object | None:
     return content
 
 
-def _pictures(folder: Path) -> list[str]:
-    found = [folder / name for name in KEPT_PICTURES]
-    found += sorted(path for pattern in PICTURES for path in (folder / "pictures").glob(pattern))
-    # A link in the folder of a run could name any file of whoever makes the report.
-    linked = (folder / "pictures").is_symlink()
-    return [
-        str(path.relative_to(folder))
-        for path in found
-        if path.is_file() and not path.is_symlink() and not (linked and path.parent != folder)
-    ]
-
-
-def _build(run: Run) -> object | None:
-    """Read the record beside the engine, unless it speaks of other bytes than were measured."""
-    model = run.record.spec.model
-    if model.format != "engine":
-        return None
-    try:
-        record = _json(Path(f"{model.path}.json"))
-    except InputError:
-        return None  # a record that nobody asked for must not stop a report
-    # Any JSON file could be named by a record of somebody else's.
-    digest = record.get("sha256") if isinstance(record, dict) else None
-    return record if digest and digest == model.sha256 else None
-
-
-SiteRow = dict[str, Any]
-RUNS = "data/runs"
-MARK = "data/made-by.txt"
-"""Says which version wrote the files of runs; another version writes them anew."""
-BEGUN = "begun"
-LEAST_SERIES = 2
+SITE_MARK = "made-by.txt"
+"""Says which version wrote the pages of runs; another version writes them anew."""
+SITE_FIGURES = ("latency_series", "per_layer_time")
+"""Charts on the page of a run: drawing all takes too long for a thousand runs."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -242,9 +178,8 @@ class SiteMade(ShortView):
     index: Path
     runs: int
     written: int
-    pages: int
     problems: tuple[str, ...]
-    """Runs that could not be read; they are rows with the reason."""
+    """Runs that could not be read; they are rows with the reason on their page."""
 
 
 def write_site(
@@ -252,109 +187,56 @@ def write_site(
     folder: Path,
     *,
     title: str = "Benchmarks",
-    tell: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> SiteMade:
-    """Write pages and data for every run of a store."""
+    """Write an index of all runs and a page for each; a page newer than its run stays."""
     entries = store.index.find()
     if not entries:
         raise UsageError("the store has no runs", fix="trtbench bench model.onnx")
-    try:
-        made_by = (folder / MARK).read_text()
-    except OSError:
-        made_by = None
-    # Files of these names are replaced: they must not be somebody else's.
-    own = (Path(name).parts[0] for name in ("index.html", "assets", MARK))
-    if made_by is None and any((folder / name).exists() for name in own):
+    mark, pages, index = folder / SITE_MARK, folder / "runs", folder / "index.html"
+    made_by = mark.read_text() if mark.is_file() else None
+    if made_by is None and (index.exists() or pages.exists()):
         raise UsageError(
             f"{folder} holds something that is no site of trtbench", fix="give a new folder with -o"
         )
+    rows: list[directory.Entry] = []
+    links: dict[str, str] = {}
+    problems: list[str] = []
+    written = 0
     with writing(folder):
-        (folder / RUNS).mkdir(parents=True, exist_ok=True)
+        pages.mkdir(parents=True, exist_ok=True)
         if made_by is None:
-            write_output(folder / MARK, BEGUN)
-        rows: list[SiteRow] = []
-        problems: list[str] = []
-        written = 0
+            write_output(mark, "begun")
         for number, entry in enumerate(entries):
-            tell(number, len(entries))
-            try:
-                record: AnyRecord = read_record(store.path(entry))
-                fresh = made_by != __version__
-                data = _changed_data(store.path(entry), record, folder, fresh=fresh)
-                written += data is not None
-            except TrtbenchError as problem:
-                problems.append(f"{entry.id}: {problem.message}")
-                name = boundary.file_name_from_text(entry.id)
-                record = unreadable_run(Path(name), problem.message)
-                data = failed_data(record)
-            if data is not None:
-                script = script_from_data("trtbenchRun", data)
-                write_output(folder / RUNS / f"{record.id}.js", script)
-            rows.append(
-                row_from_record(
-                    record,
-                    median_s=entry.median_s,
-                    items_per_s=entry.items_per_s,
-                    reported=is_reported(entry),
-                )
-            )
+            progress(number, len(entries))
+            source = store.path(entry)
+            page = pages / f"{boundary.file_name_from_text(entry.id)}.html"
+            files = (source / name for name in (directory.RECORD, directory.SCORES))
+            parts = [file for file in files if file.is_file()]
+            current = made_by == __version__ and parts and page.is_file()
+            made = page.stat().st_mtime_ns if current else 0
+            if not current or any(part.stat().st_mtime_ns >= made for part in parts):
+                try:
+                    run = directory.read_run(source)
+                    written += 1
+                except TrtbenchError as problem:
+                    problems.append(f"{entry.id}: {problem.message}")
+                    run = directory.unreadable_run(Path(page.stem), problem.message)
+                    entry = entry.having(kind="failed")
+                if isinstance(run, Run):
+                    document = document_from_runs([with_files(run)])
+                else:
+                    document = document_from_runs([], failed=[run])
+                write_output(page, html.page(document.with_figures(SITE_FIGURES)))
+            rows.append(entry)
+            links[entry.id] = f"runs/{quote(page.name)}"
         if len(problems) == len(rows):
             raise StoreError("no run of the store can be read", fix="trtbench runs reindex")
-        known = {row["id"] for row in rows}
-        for path in (folder / RUNS).glob("*.js"):
-            if path.stem not in known:
+        known = {unquote(Path(each).name) for each in links.values()}
+        for path in pages.glob("*.html"):
+            if path.name not in known:
                 path.unlink()
-        pages = _write_pages(store, folder, rows, title)
-        write_output(folder / MARK, __version__)
-    index = folder / "index.html"
-    return SiteMade(
-        index=index, runs=len(rows), written=written, pages=pages, problems=tuple(problems)
-    )
-
-
-def _changed_data(
-    source: Path, record: AnyRecord, folder: Path, *, fresh: bool
-) -> dict[str, object] | None:
-    """Read what the file of one run holds, unless it is there and newer than that."""
-    target = folder / RUNS / f"{record.id}.js"
-    if not fresh and target.is_file():
-        made = target.stat().st_mtime_ns
-        parts = (source / name for name in (RECORD, SCORES))
-        if all(part.stat().st_mtime_ns < made for part in parts if part.is_file()):
-            return None
-    run = read_run(source)
-    return run_data(run) if isinstance(run, Run) else failed_data(run)
-
-
-def _write_pages(store: Store, folder: Path, rows: list[SiteRow], title: str) -> int:
-    created = now()
-    networks = {row["id"]: row["network"] for row in rows}
-    names = file_names(sorted(set(networks.values())))
-    history = read_history(HistoryRequest(least=LEAST_SERIES), store=store)
-    data = {
-        "title": title,
-        "created": created,
-        "runs": rows,
-        "pages": {name: file for file, name in names.items()},
-        "series": [
-            series_data(each, network=networks[each.points[0].run])
-            for each in history.series
-            if all(point.run in networks for point in each.points)
-        ],
-        "blocking": list(BLOCKING),
-        "figures": shared_figures(),
-    }
-    pages = pages_from_networks(names, site=title, created=created, runs=len(rows))
-    (folder / "assets").mkdir(exist_ok=True)
-    contents = {
-        **{name: text.encode() for name, text in pages.items()},
-        **assets(),
-        DATA: script_from_data("trtbenchSite", data),
-        "data/runs.json": json_from_value(rows),
-    }
-    for name, content in contents.items():
-        write_output(folder / name, content)
-    for stale in folder.glob("model-*.html"):
-        if stale.name not in pages:
-            stale.unlink()
-    return len(pages)
+        listed = document_from_entries(rows).having(title=title, created=directory.now())
+        write_output(index, html.page(listed, links=links))
+        write_output(mark, __version__)
+    return SiteMade(index=index, runs=len(rows), written=written, problems=tuple(problems))

@@ -7,70 +7,42 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from msgspec.structs import asdict
 
-from trtbench.analysis.history import (
-    Point,
-    Series,
-    SeriesKey,
-    best_point,
-    facts_from_record,
-    instant,
-    key_from_record,
-    series_from_points,
-)
+from trtbench.analysis import history
 from trtbench.compare.compare import side_in_turn, stored_run
-from trtbench.core.errors import TrtbenchError, UsageError, writing
+from trtbench.core.errors import TrtbenchError, UsageError
 from trtbench.core.plugins import optional_library
 from trtbench.core.properties import run_alike
 from trtbench.core.results import ShortView
 from trtbench.core.run import FailedRun, RunRecord, batch_that_ran, notebook_page
 from trtbench.host.machine import read_environment
-from trtbench.report.compose import write_document
 from trtbench.report.listings import document_from_entries
 from trtbench.report.renderers.terminal import text
-from trtbench.report.sections.history import document_from_series
-from trtbench.requests.fields import converted
-from trtbench.requests.groups import FilterFields
+from trtbench.requests.fields import FilterFields
 from trtbench.requests.measure import GateRequest
 from trtbench.requests.settings import Config, cached_from_run
-from trtbench.requests.stored import ExportRunsRequest, HistoryRequest, RunsRequest
+from trtbench.requests.stored import HistoryRequest
 from trtbench.store.directory import RECORD, Entry, read_record
 from trtbench.store.store import TAG, Checkup, Store
-
-_AGO = re.compile(r"(\d+)d")
-
-
-def entries_from_request(request: RunsRequest, *, store: Store) -> list[Entry]:
-    """List the entries that are asked for, newest first."""
-    kind: Literal["failed"] | None = "failed" if request.failed else None
-    return list_runs(store, request, model=request.model, kind=kind, limit=request.limit)
-
-
-def chosen_entries(request: ExportRunsRequest, *, store: Store) -> list[Entry]:
-    """List the runs that are named, or else all that the filters let through."""
-    if request.names:
-        return [store.entry(name) for name in request.names]
-    return entries_from_request(converted(request, RunsRequest), store=store)
 
 
 def list_runs(
     store: Store,
     wanted: FilterFields,
     *,
-    model: str | None = None,
     kind: Literal["run", "failed"] | None = None,
     limit: int | None = None,
 ) -> list[Entry]:
     """List entries, newest first; days are given as ``2026-11-15``, ``today`` or ``7d``."""
     last = day_from_text(wanted.until) + datetime.timedelta(days=1) if wanted.until else None
     return store.index.find(
-        model=model,
+        model=getattr(wanted, "model", None),
         runtime=wanted.runtime,
         tag=wanted.tag,
         since=day_from_text(wanted.since).isoformat() if wanted.since else None,
@@ -88,7 +60,7 @@ def day_from_text(text: str) -> datetime.date:
     if text == "yesterday":
         return today - datetime.timedelta(days=1)
     try:
-        if match := _AGO.fullmatch(text):
+        if match := re.fullmatch(r"(\d+)d", text):
             return today - datetime.timedelta(days=int(match[1]))
         return datetime.date.fromisoformat(text)
     except (ValueError, OverflowError):
@@ -114,7 +86,6 @@ def reindex_store(store: Store, folders: tuple[Path, ...] = ()) -> Checkup:
     return store.reindex(cached_from_run)
 
 
-WIDTH = 80
 MOST_SHOWN = 20
 
 
@@ -124,8 +95,9 @@ class Entries(list[Entry]):
     def __repr__(self) -> str:
         if not self:
             return "no runs"
-        shown = text(document_from_entries(self[:MOST_SHOWN]), width=WIDTH).rstrip()
-        return shown + self._more()
+        shown = text(document_from_entries(self[:MOST_SHOWN]), width=80).rstrip()
+        left = len(self) - MOST_SHOWN
+        return f"{shown}\nand {left} more" if left > 0 else shown
 
     def _repr_html_(self) -> str:
         rows: list[list[str]] = []
@@ -141,12 +113,7 @@ class Entries(list[Entry]):
         frame["created"] = pandas.to_datetime(frame["created"], utc=True, format="ISO8601")
         return frame.set_index("id")
 
-    def _more(self) -> str:
-        left = len(self) - MOST_SHOWN
-        return f"\nand {left} more" if left > 0 else ""
 
-
-LAST, BEST = "last", "best"
 APART = "interleaved"
 """A condition of runs that were one side of a comparison; they make series of their own."""
 
@@ -155,15 +122,15 @@ APART = "interleaved"
 class History(ShortView):
     """Series, those with changes first, and how many runs could not take part."""
 
-    series: tuple[Series, ...]
+    series: tuple[history.Series, ...]
     left_out: dict[str, int]
 
 
 def read_history(request: HistoryRequest, *, store: Store) -> History:
     """Group the requested runs into series over time and find their changes."""
     left_out: dict[str, int] = {}
-    groups = _groups(list_runs(store, request, model=request.model, kind="run"), store, left_out)
-    found = [series_from_points(key, points) for key, points in groups]
+    groups = _groups(list_runs(store, request, kind="run"), store, left_out)
+    found = [history.series_from_points(key, points) for key, points in groups]
     kept = [
         series
         for series in found
@@ -176,7 +143,7 @@ def read_history(request: HistoryRequest, *, store: Store) -> History:
 def baseline_run(request: GateRequest, *, store: Store, config: Config) -> str:
     """The stored run a candidate is compared with: ``last``, ``best`` or ``tag:NAME``."""
     how, candidate = request.baseline or "", str(request.candidate)
-    if how not in (LAST, BEST) and not how.startswith(TAG):
+    if how not in ("last", "best") and not how.startswith(TAG):
         raise UsageError(
             f"--baseline {how} cannot be read", fix="--baseline last, best or tag:NAME"
         )
@@ -184,7 +151,7 @@ def baseline_run(request: GateRequest, *, store: Store, config: Config) -> str:
     tag = how.removeprefix(TAG) if how.startswith(TAG) else None
     tagged = [p for each in comparable for p in each.points if tag in p.tags]
     if tagged:
-        return max(tagged, key=lambda point: instant(point.created)).run
+        return max(tagged, key=lambda point: history.instant(point.created)).run
     if not comparable or tag is not None:
         what = f"with the tag {tag!r} " if tag is not None else ""
         raise UsageError(
@@ -195,29 +162,20 @@ def baseline_run(request: GateRequest, *, store: Store, config: Config) -> str:
             },
             fix="trtbench history, or name a run with --against",
         )
-    return best_point(comparable[0]).run if how == BEST else comparable[0].points[-1].run
+    return history.best_point(comparable[0]).run if how == "best" else comparable[0].points[-1].run
 
 
-def write_history(found: History, folder: Path, *, formats: Sequence[str]) -> list[Path]:
-    """Write series, changes and pictures as a document."""
-    if not found.series:
-        raise UsageError("there is no history to write", fix="trtbench runs")
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        return write_document(document_from_series(found.series), folder, formats=formats)
-
-
-def _comparable(request: GateRequest, store: Store, config: Config) -> list[Series]:
+def _comparable(request: GateRequest, store: Store, config: Config) -> list[history.Series]:
     """The series that a candidate would continue, the likeliest first."""
     candidate = str(request.candidate)
     stored = stored_run(candidate, store)
     if stored is not None:
-        key = key_from_record(stored.record)
+        key = history.key_from_record(stored.record)
         groups = _groups(store.index.find(model=key.model, kind="run"), store, {})
-        before = instant(stored.record.created)
+        before = history.instant(stored.record.created)
         points = [p for mine, ps in groups if mine == key for p in ps if p.run != stored.id]
-        points = [p for p in points if instant(p.created) <= before]
-        return [series_from_points(key, points)] if points else []
+        points = [p for p in points if history.instant(p.created) <= before]
+        return [history.series_from_points(key, points)] if points else []
     spec, _ = side_in_turn(request, candidate, config, place=(-1, 2))
     batch = spec.batch or batch_that_ran(spec.shapes.values(), asked=None)
     here = read_environment(command=None, folder=Path.cwd(), label=config.machine).kind
@@ -231,29 +189,31 @@ def _comparable(request: GateRequest, store: Store, config: Config) -> list[Seri
             and run_alike(record.spec, spec, history=True)
         ):
             entries.append(entry)
-    found = [series_from_points(key, points) for key, points in _groups(entries, store, {})]
-    found.sort(key=lambda each: (APART in each.key.settings, -instant(each.points[-1].created)))
+    found = [history.series_from_points(key, points) for key, points in _groups(entries, store, {})]
+    found.sort(
+        key=lambda each: (APART in each.key.settings, -history.instant(each.points[-1].created))
+    )
     return found
 
 
 def _groups(
     entries: Iterable[Entry], store: Store, left_out: dict[str, int]
-) -> list[tuple[SeriesKey, list[Point]]]:
-    groups: dict[str, tuple[SeriesKey, list[Point]]] = {}
+) -> list[tuple[history.SeriesKey, list[history.Point]]]:
+    groups: dict[str, tuple[history.SeriesKey, list[history.Point]]] = {}
     for entry in entries:
         record = _record(entry, store)
         if record is None or not entry.median_s:
             why = "no median" if record is not None else "no record"
             left_out[why] = left_out.get(why, 0) + 1
             continue
-        key = key_from_record(record)
-        point = Point(
+        key = history.key_from_record(record)
+        point = history.Point(
             run=entry.id,
             created=record.created,
             median_s=entry.median_s,
             items_per_s=entry.items_per_s,
             tags=entry.tags,
-            facts=facts_from_record(record),
+            facts=history.facts_from_record(record),
         )
         groups.setdefault(repr(key), (key, []))[1].append(point)
     return list(groups.values())

@@ -1,15 +1,11 @@
-"""What the tool itself thinks of a result: the honesty checklist as code.
-
-One rule is one function and one row of a table. Knows values only; a rule whose evidence is
-absent says nothing.
-"""
+"""The checklist on results as code: one rule is one function and one row of a table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from trtbench.analysis.findings import rules
-from trtbench.analysis.findings.evidence import Evidence, Rule, evidence_from_run
+from trtbench.analysis.findings.evidence import Evidence, Rule, evidence_from_run, spaced
 from trtbench.analysis.summary import Summary
 from trtbench.core.properties import series_key
 from trtbench.core.run import Finding, Run
@@ -63,9 +59,10 @@ def findings_over_batches(runs: Sequence[Run]) -> dict[str, tuple[Finding, ...]]
 
 def rule_table() -> str:
     """Write the table of rules in Markdown."""
-    head = ["| id | what | severity | fires when | source |", "|---|---|---|---|---|"]
-    rows = (
-        f"| {rule.code} | {rule.title} | {rule.severity} | {rule.condition} | {rule.source} |"
-        for rule in RULES
-    )
-    return "\n".join([*head, *rows]) + "\n"
+    rows = ["| id | what | severity | fires when | source |", "|---|---|---|---|---|"]
+    for rule in RULES:
+        words = " ".join((rule.check.__doc__ or "").split()).partition(" Source: ")
+        condition, source = words[0].removesuffix("."), words[2].removesuffix(".")
+        fires = spaced(condition.format(**rule.limits))
+        rows.append(f"| {rule.code} | {rule.title} | {rule.severity} | {fires} | {source} |")
+    return "\n".join(rows) + "\n"

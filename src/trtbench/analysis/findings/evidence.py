@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
-from trtbench.analysis.history import Segmentation, segment_launches
+from trtbench.analysis.history import Segmentation, segment
 from trtbench.analysis.summary import Summary, summary_from_samples
 from trtbench.core.results import Comparison, Unreadable, VerdictKind
 from trtbench.core.run import (
@@ -33,16 +34,12 @@ class PairFacts(Value, frozen=True, kw_only=True):
     comparison: Comparison | None = None
     accept: tuple[str, ...] = ()
     baseline_clock_hz: float | None = None
-    candidate_clock_hz: float | None = None
-    """Median SM clocks while each side ran."""
+    candidate_clock_hz: float | None = None  # median SM clocks while each side ran
     in_time: VerdictKind | None = None
-    in_cycles: VerdictKind | None = None
-    """Verdicts on GPU time, and on the same counted in clock cycles."""
-    interference: dict[str, float] = {}
-    """Per side, the median interleaved over the median alone."""
+    in_cycles: VerdictKind | None = None  # verdicts on GPU time, in seconds and in cycles
+    interference: dict[str, float] = {}  # per side, the median interleaved over the median alone
     one_process: bool = False
-    position_effects: tuple[float, ...] = ()
-    """Per launch, ln of the time in second over first place of a pair."""
+    position_effects: tuple[float, ...] = ()  # per launch, ln of second over first place
     comparisons: int = 1
 
 
@@ -66,8 +63,7 @@ class Evidence:
     """How images were prepared, for calibration and for the evaluation."""
     unreadable: tuple[Unreadable, ...] = ()
     items: int = 0
-    crashed: str | None = None
-    """How a builder ended that had reported success."""
+    crashed: str | None = None  # how a builder ended that had reported success
     pair: PairFacts | None = None
 
     @property
@@ -79,23 +75,8 @@ class Evidence:
         """The GPU of the run, where its machine has one."""
         return gpu_of(self.record) if self.record else None
 
-    @property
-    def on_gpu(self) -> bool:
-        """Whether the run used a GPU: GPU time or telemetry was seen."""
-        present = bool(self.record and self.record.environment.gpus)
-        return present and (self.median("gpu") is not None or bool(self.telemetry))
-
-    @property
-    def interleaved(self) -> bool:
-        """Whether the times come from a duet, in which drift hits both sides alike."""
-        comparison = self.pair.comparison if self.pair else None
-        return comparison is not None and comparison.design == "duet"
-
     def peaks(self) -> tuple[float | None, float | None]:
-        """FLOP/s and bytes/s of the GPU, by its data sheet.
-
-        Of several types that may compute, the fastest one is the limit.
-        """
+        """FLOP/s (of the fastest type that may compute) and bytes/s, by the GPU's data sheet."""
         ceiling = peak_of(self.gpu.name, sm_count=self.gpu.sm_count) if self.gpu else None
         if ceiling is None:
             return None, None
@@ -120,20 +101,11 @@ class Evidence:
 
     def fact(self, key: str) -> float | None:
         """Number among the facts of the run or of its machine."""
-        value = self._recorded(key)
+        value = self.recorded(key)
         return float(value) if isinstance(value, (int, float)) else None
 
-    def flag(self, key: str) -> bool | None:
-        """Yes or no among the facts of the run or of its machine."""
-        value = self._recorded(key)
-        return value if isinstance(value, bool) else None
-
-    def text(self, key: str) -> str | None:
-        """Word among the facts of the run or of its machine."""
-        value = self._recorded(key)
-        return value if isinstance(value, str) else None
-
-    def _recorded(self, key: str) -> Scalar:
+    def recorded(self, key: str) -> Scalar:
+        """Fact of the run or of its machine; ``None`` where it is not known."""
         if self.record is None:
             return None
         return self.record.facts.get(key, self.record.environment.extra.get(key))
@@ -145,7 +117,7 @@ def evidence_from_run(run: Run, *, summary: Summary | None = None) -> Evidence:
         record=run.record,
         times=run.times,
         summary=summary or summary_from_samples(run),
-        segments=tuple(segment_launches(run.times)) if len(run.times) else (),
+        segments=tuple(map(segment, run.times.by_launch(run.times.headline) if run.times else ())),
         telemetry=run.telemetry,
         layers=run.layers,
         graph=run.graph,
@@ -173,26 +145,10 @@ class Rule:
 
     code: str
     title: str
-    severity: Severity
-    """The usual one; a rule may say another where the table says so."""
+    severity: Severity  # the usual one; a rule may say another where the table says so
     concerns: str | None
     limits: dict[str, float]
-    check: RuleCheck
-    """Its docstring is the condition, with limits in braces, and the source."""
-
-    @property
-    def condition(self) -> str:
-        """When the rule fires, with its limits filled in."""
-        return spaced(self._words(0).format(**self.limits))
-
-    @property
-    def source(self) -> str:
-        """Where the limits come from."""
-        return self._words(1)
-
-    def _words(self, part: int) -> str:
-        parts = (self.check.__doc__ or "Source:").split("Source:")
-        return " ".join(parts[part].split()).removesuffix(".")
+    check: RuleCheck  # its docstring is the condition, with limits in braces, and the source
 
     def findings(self, evidence: Evidence) -> list[Finding]:
         """Look at the evidence."""
@@ -216,11 +172,7 @@ def rule(
     code: str, title: str, severity: Severity, concerns: str | None = None, **limits: float
 ) -> Callable[[RuleCheck], Rule]:
     """Make a rule of a function; the keywords are its limits."""
-
-    def make(check: RuleCheck) -> Rule:
-        return Rule(code, title, severity, concerns, limits, check)
-
-    return make
+    return partial(Rule, code, title, severity, concerns, limits)
 
 
 def spaced(text: str) -> str:

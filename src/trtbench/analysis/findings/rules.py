@@ -1,9 +1,4 @@
-"""The rules of the checklist, each a function that looks at the evidence.
-
-The clock and the outputs: H01 to H03, H12, H20 to H22. The samples: H13 to H18, H41. What was run
-and how: H26, H29 to H44, H46 to H51. The machine: H04 to H10, H31. Comparisons: H06, H24, H25, H27,
-H28, H32 to H34, H43, H45.
-"""
+"""The rules of the checklist, each a function that looks at the evidence."""
 
 from __future__ import annotations
 
@@ -35,7 +30,6 @@ from trtbench.core.run import (
     precision_of,
     types_of,
 )
-from trtbench.core.spec import RunSpec
 from trtbench.core.units import instant_from_text, text_from_seconds
 from trtbench.layers.join import layer_types
 
@@ -54,13 +48,9 @@ def faster_than_light(e: Evidence, at: Limits) -> Iterator[Hit]:
     ):
         if time_s and work and peak and work / time_s / peak > at[limit]:
             share = work / time_s / peak
-            yield Hit(
-                f"the {column} time would need {share:.1f} times the peak {name}: "
-                "it is a timing error",
-                {"share_of_peak": share},
-                "synchronise before the clock stops; --protocol serve does",
-                column,
-            )
+            needs = f"the {column} time would need {share:.1f} times the peak {name}"
+            remedy = "synchronise before the clock stops; --protocol serve does"
+            yield Hit(f"{needs}: it is a timing error", {"share_of_peak": share}, remedy, column)
 
 
 @rule("H02", "missing synchronisation", "error", "host",
@@ -70,18 +60,17 @@ def missing_sync(e: Evidence, at: Limits) -> Iterator[Hit]:
     than {slack_us:.0f} µs below the sum of copies and GPU work; a warning when latency stays
     within {flat:.0%} over {batches:.0f} times the batch at more than {peak:.0%} of the peak.
     Source: TensorRT issue 3493; ArtTRT's 6 ms at every batch."""
+    remedy = "wait for the stream before reading the clock: --protocol serve"
     points, (peak, _) = sorted(e.batches), e.peaks()
     if len(points) > 1 and (flops := points[0][2]) and peak:
         (least, first_s, _), (most, last_s, _) = points[0], points[-1]
         share = flops * most / max(1, least) / last_s / peak
         flat = abs(last_s / first_s - 1) <= at["flat"] and most >= at["batches"] * least
         if flat and share > at["peak"]:
-            yield Hit(
-                f"batch {most} takes as long as batch {least}: probably only the launch was timed",
-                {"batch": most, "share_of_peak": share},
-                "wait for the stream before reading the clock: --protocol serve",
-                severity="warning",
-            )
+            message = f"batch {most} takes as long as batch {least}"
+            message += ": probably only the launch was timed"
+            evidence = {"batch": most, "share_of_peak": share}
+            yield Hit(message, evidence, remedy, severity="warning")
     host, gpu = e.median("host"), e.median("gpu")
     if host is None or gpu is None:
         return
@@ -89,11 +78,8 @@ def missing_sync(e: Evidence, at: Limits) -> Iterator[Hit]:
     serial = e.record is not None and protocol_of(e.record) == "serve"
     overlaps = serial and host < spans - at["slack_us"] * 1e-6
     if overlaps or host < at["identity"] * gpu:
-        yield Hit(
-            "the host clock stopped before the GPU had finished",
-            {"host_ms": host * 1e3, "device_ms": spans * 1e3},
-            "wait for the stream before reading the clock: --protocol serve",
-        )
+        message = "the host clock stopped before the GPU had finished"
+        yield Hit(message, {"host_ms": host * 1e3, "device_ms": spans * 1e3}, remedy)
 
 
 @rule("H03", "outputs wrong or not computed", "error")
@@ -101,13 +87,10 @@ def outputs_wrong(e: Evidence, at: Limits) -> Iterator[Hit]:
     """a non-finite output, or equal outputs for two different inputs; a warning when a CUDA
     graph, replayed on new inputs, gave other outputs than the model and was left out.
     Source: a wrong result has no speed."""
-    if e.flag("outputs_finite") is False:
-        yield Hit(
-            "the outputs hold NaN or infinity: the time of a wrong result means nothing",
-            {"outputs_finite": False},
-            "trtbench check MODEL ENGINE",
-        )
-    if e.flag("outputs_vary") is False:
+    if e.recorded("outputs_finite") is False:
+        message = "the outputs hold NaN or infinity: the time of a wrong result means nothing"
+        yield Hit(message, {"outputs_finite": False}, "trtbench check MODEL ENGINE")
+    if e.recorded("outputs_vary") is False:
         yield Hit(
             "two different inputs gave bit-equal outputs: either nothing was computed, or "
             "the network gives a constant (outputs that underflow to zero in FP16 do)",
@@ -115,7 +98,7 @@ def outputs_wrong(e: Evidence, at: Limits) -> Iterator[Hit]:
             "trtbench check MODEL ENGINE tells which; with random weights, use real ones or "
             "--precision fp32",
         )
-    if e.flag("graph_outputs_differ"):
+    if e.recorded("graph_outputs_differ"):
         yield Hit(
             "a CUDA graph of it, replayed on new inputs, gives other outputs than the "
             "model itself: it was measured without one, and must not be served with one",
@@ -143,24 +126,19 @@ def timer_floor(e: Evidence, at: Limits) -> Iterator[Hit]:
     host = e.median("host")
     floor = max(known(launch.timer_floor_s for launch in e.launches), default=0.0)
     if host is not None and host < at["floor"] * floor:
-        yield Hit(
-            f"one query lasts only {host / floor:.0f} times the clock's own cost",
-            {"median_us": host * 1e6, "floor_us": floor * 1e6},
-            "measure a larger --batch, so that one query lasts longer",
-        )
+        message = f"one query lasts only {host / floor:.0f} times the clock's own cost"
+        evidence = {"median_us": host * 1e6, "floor_us": floor * 1e6}
+        yield Hit(message, evidence, "measure a larger --batch, so that one query lasts longer")
     if e.times is None or e.summary is None:
         return
     least = at["share"] * (e.median(e.summary.headline) or 0.0)
     for name, column in e.times.durations().items():
         (step, equal), median = quantum(column), e.median(name) or 0.0
-        coarse = step is not None and equal > at["equal"] and step > at["quantum"] * median
-        if step and coarse and median > least:
-            yield Hit(
-                f"{name} moves in steps of {step * 1e6:.2g} µs, {step / median:.1%} of its median",
-                {"step_us": step * 1e6, "equal_share": equal},
-                "use --protocol gpu with more --iterations, or a larger --batch",
-                name,
-            )
+        if step and equal > at["equal"] and step > at["quantum"] * median and median > least:
+            message = f"{name} moves in steps of {step * 1e6:.2g} µs"
+            message += f", {step / median:.1%} of its median"
+            remedy = "use --protocol gpu with more --iterations, or a larger --batch"
+            yield Hit(message, {"step_us": step * 1e6, "equal_share": equal}, remedy, name)
 
 
 @rule("H20", "bound by the host", "warning", "gpu", enqueue=0.8, rest=0.2)
@@ -172,53 +150,31 @@ def host_bound(e: Evidence, at: Limits) -> Iterator[Hit]:
     graph = e.condition("cuda_graph") is True
     remedy = "fewer, larger layers or a larger --batch" if graph else "--cuda-graph on"
     if gpu and enqueue is not None and enqueue > at["enqueue"] * gpu:
-        yield Hit(
-            f"launching takes {enqueue / gpu:.0%} of the GPU time: the GPU may wait",
-            {"enqueue_ms": enqueue * 1e3, "gpu_ms": gpu * 1e3},
-            remedy,
-        )
+        message = f"launching takes {enqueue / gpu:.0%} of the GPU time: the GPU may wait"
+        yield Hit(message, {"enqueue_ms": enqueue * 1e3, "gpu_ms": gpu * 1e3}, remedy)
     elif gpu and host and (rest := 1 - e.device_s(gpu) / host) > at["rest"]:
-        yield Hit(
-            f"{rest:.0%} of the host time is neither copy nor GPU work",
-            {"host_ms": host * 1e3, "spans_ms": e.device_s(gpu) * 1e3},
-            f"{remedy}; --spin-wait",
-            "host",
-        )
+        message = f"{rest:.0%} of the host time is neither copy nor GPU work"
+        evidence = {"host_ms": host * 1e3, "spans_ms": e.device_s(gpu) * 1e3}
+        yield Hit(message, evidence, f"{remedy}; --spin-wait", "host")
 
 
 @rule("H21", "bound by transfers", "warning", "h2d", share=0.3)
 def transfer_bound(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """a copy takes at least as long as the GPU work; a note above {share:.0%} of host time, with
-    pageable memory, or with a PCIe link below its best.
-    Source: trtexec; NVML."""
+    """a copy takes at least as long as the GPU work; a note above {share:.0%} of host time, or
+    with pageable memory.
+    Source: trtexec."""
     gpu, host = e.median("gpu"), e.median("host") or e.median("latency")
     copies = {name: copy for name in ("h2d", "d2h") if (copy := e.median(name)) is not None}
     for name, copy in copies.items():
         if gpu and (copy >= gpu or (host and copy > at["share"] * host)):
             part = f"is {copy / (host or copy):.0%} of the whole"
-            yield Hit(
-                f"{name} {part if copy < gpu else 'takes as long as the GPU work'}",
-                {f"{name}_ms": copy * 1e3, "gpu_ms": gpu * 1e3},
-                "keep data on the device, copy less, or --protocol pipeline to overlap copies",
-                name,
-                severity=None if copy >= gpu else "note",
-            )
+            message = f"{name} {part if copy < gpu else 'takes as long as the GPU work'}"
+            evidence = {f"{name}_ms": copy * 1e3, "gpu_ms": gpu * 1e3}
+            remedy = "keep data on the device, copy less, or --protocol pipeline to overlap copies"
+            yield Hit(message, evidence, remedy, name, severity=None if copy >= gpu else "note")
     if copies and e.condition("memory") == "pageable":
-        yield Hit(
-            "copies come from pageable memory, which is slower and blocks the caller",
-            {"memory": "pageable"},
-            "use pinned buffers",
-            severity="note",
-        )
-    link = (e.gpu.pcie_gen, e.gpu.pcie_width) if e.gpu else (None, None)
-    best = (e.gpu.pcie_gen_max, e.gpu.pcie_width_max) if e.gpu else (None, None)
-    if copies and any(have and most and have < most for have, most in zip(link, best, strict=True)):
-        yield Hit(
-            f"the PCIe link runs at gen {link[0]} x{link[1]}, its best is gen {best[0]} x{best[1]}",
-            {"pcie_gen": link[0], "pcie_width": link[1]},
-            "check the slot and that the link was read under load",
-            severity="note",
-        )
+        message = "copies come from pageable memory, which is slower and blocks the caller"
+        yield Hit(message, {"memory": "pageable"}, "use pinned buffers", severity="note")
 
 
 @rule("H22", "layers do not add up", "note", "layers", note=0.05, warning=0.15)
@@ -231,15 +187,11 @@ def layer_sum(e: Evidence, at: Limits) -> Iterator[Hit]:
     off = total / gpu - 1 if gpu and total else 0.0
     if gpu and abs(off) > at["note"]:
         why = "profiling runs layers one by one" if off > 0 else "gaps and reformats are not listed"
-        yield Hit(
-            f"layers sum to {off:+.0%} of the GPU time: {why}",
-            {"layers_ms": total * 1e3, "gpu_ms": gpu * 1e3},
-            "read layer times as shares, not as milliseconds of the real run",
-            severity="warning" if abs(off) > at["warning"] else None,
-        )
-
-
-TAILS = (0.9, 0.95, 0.99, 0.999)
+        message = f"layers sum to {off:+.0%} of the GPU time: {why}"
+        evidence = {"layers_ms": total * 1e3, "gpu_ms": gpu * 1e3}
+        remedy = "read layer times as shares, not as milliseconds of the real run"
+        severity: Severity | None = "warning" if abs(off) > at["warning"] else None
+        yield Hit(message, evidence, remedy, severity=severity)
 
 
 @rule("H23", "the profiler changed the run", "note", "layers", share=0.05)
@@ -249,11 +201,8 @@ def profiler_effect(e: Evidence, at: Limits) -> Iterator[Hit]:
     gpu, profiled = e.median("gpu"), known(launch.profiled_gpu_s for launch in e.launches)
     off = float(np.median(profiled)) / gpu - 1 if gpu and profiled else 0.0
     if abs(off) > at["share"]:
-        yield Hit(
-            f"with the profiler attached the GPU time was {off:+.0%}",
-            {"change": off},
-            "keep profile and latency runs apart (the default)",
-        )
+        message = f"with the profiler attached the GPU time was {off:+.0%}"
+        yield Hit(message, {"change": off}, "keep profile and latency runs apart (the default)")
 
 
 @rule("H13", "too few samples", "note", launches=5)
@@ -264,29 +213,22 @@ def too_few(e: Evidence, at: Limits) -> Iterator[Hit]:
     comparison = e.pair.comparison if e.pair else None
     counted: list[tuple[int, str | None]] = []
     if e.summary is not None and e.summary.columns:
-        head = e.summary.column(e.summary.headline)
-        missing = [each for each in head.quantiles if each.value is None and each.q in TAILS]
+        head, tails = e.summary.column(e.summary.headline), (0.9, 0.95, 0.99, 0.999)
+        missing = [each for each in head.quantiles if each.value is None and each.q in tails]
         if missing:
-            names = ", ".join(quantile.name for quantile in missing)
-            yield Hit(
-                f"{names} not shown: {head.count} samples, as correlated as these, are too few",
-                {quantile.name: quantile.needed for quantile in missing},
-                f"--iterations {missing[-1].needed}",
-                missing[0].name,
-            )
+            needed = {quantile.name: quantile.needed for quantile in missing}
+            lacking = f"{head.count} samples, as correlated as these, are too few"
+            remedy = f"--iterations {missing[-1].needed}"
+            yield Hit(f"{', '.join(needed)} not shown: {lacking}", needed, remedy, missing[0].name)
         if e.summary.launches > 1:
             counted.append((e.summary.launches, e.summary.headline))
     if comparison is not None and comparison.design != "apart":
         counted.append((len(comparison.effects), None))
     for count, concerns in counted:
         if 0 < count < at["launches"]:
-            yield Hit(
-                f"{count} launches give only a rough interval",
-                {"launches": count},
-                f"--launches {at['launches']:.0f}",
-                concerns,
-                severity="warning",
-            )
+            message = f"{count} launches give only a rough interval"
+            remedy = f"--launches {at['launches']:.0f}"
+            yield Hit(message, {"launches": count}, remedy, concerns, severity="warning")
 
 
 @rule("H14", "one launch only", "warning")
@@ -294,12 +236,9 @@ def one_launch(e: Evidence, at: Limits) -> Iterator[Hit]:
     """all samples come from a single process.
     Source: 97 to 99 % of the variance lies between launches, measured."""
     if e.summary is not None and e.summary.columns and e.summary.launches == 1:
-        yield Hit(
-            "one launch: another one may differ by more than any interval within it",
-            {"launches": 1, "samples": e.summary.columns[0].count},
-            "--launches 5",
-            e.summary.headline,
-        )
+        message = "one launch: another one may differ by more than any interval within it"
+        evidence = {"launches": 1, "samples": e.summary.columns[0].count}
+        yield Hit(message, evidence, "--launches 5", e.summary.headline)
 
 
 @rule("H15", "not stationary", "warning", change=0.01, thirds=0.02)
@@ -309,16 +248,14 @@ def not_stationary(e: Evidence, at: Limits) -> Iterator[Hit]:
     sides were interleaved).
     Source: Barrett et al. 2017."""
     column = e.summary.headline if e.summary else None
-    severity: Severity | None = "note" if e.interleaved else None
+    comparison = e.pair.comparison if e.pair else None
+    duet = comparison is not None and comparison.design == "duet"  # drift hits both sides alike
+    severity: Severity | None = "note" if duet else None
     capped = sum(launch.steady is False for launch in e.launches)
     if capped:
-        yield Hit(
-            f"warm-up of {capped} launches ended without being steady",
-            {"unsteady_warmups": capped},
-            "--warmup 10s --duration 10s, or find what else runs on the machine",
-            column,
-            severity,
-        )
+        message = f"warm-up of {capped} launches ended without being steady"
+        remedy = "--warmup 10s --duration 10s, or find what else runs on the machine"
+        yield Hit(message, {"unsteady_warmups": capped}, remedy, column, severity)
     if column is None or e.times is None or not len(e.times):
         return
     moved = [s for s in e.segments if s.kind != "flat" and s.largest_change > at["change"]]
@@ -332,14 +269,11 @@ def not_stationary(e: Evidence, at: Limits) -> Iterator[Hit]:
         return
     change = max((segment.largest_change for segment in moved), default=0.0)
     kinds = ", ".join(sorted({segment.kind for segment in moved})) or "drift"
-    yield Hit(
-        f"the level moved while measuring ({kinds}): "
-        f"by {max(change, abs(drift)):.1%} in {max(len(moved), 1)} of {len(launches)} launches",
-        {"largest_change": change, "last_third_vs_first": drift},
-        "--warmup 5s, a quiet machine, or trtbench compare for a ratio",
-        column,
-        severity,
-    )
+    found = f"{max(change, abs(drift)):.1%} in {max(len(moved), 1)} of {len(launches)} launches"
+    message = f"the level moved while measuring ({kinds}): by {found}"
+    evidence = {"largest_change": change, "last_third_vs_first": drift}
+    remedy = "--warmup 5s, a quiet machine, or trtbench compare for a ratio"
+    yield Hit(message, evidence, remedy, column, severity)
 
 
 @rule("H17", "two modes", "warning", separation=4, minor=0.05, gap=0.01)
@@ -350,24 +284,16 @@ def bimodal(e: Evidence, at: Limits) -> Iterator[Hit]:
     if e.times is None or not len(e.times):
         return
     splits = (modes(part) for part in e.times.by_launch(e.times.headline))
-    found = [
-        each
-        for each in splits
-        if each is not None
-        and each.separation > at["separation"]
-        and each.minor_share >= at["minor"]
-        and each.gap > at["gap"]
-    ]
+    distinct = [each for each in splits if each and each.separation > at["separation"]]
+    found = [x for x in distinct if x.minor_share >= at["minor"] and x.gap > at["gap"]]
     if found:
         clearest = max(found, key=lambda split: split.separation)
-        share = clearest.minor_share
-        yield Hit(
-            f"two kinds of iterations: {text_from_seconds(clearest.low)} and "
-            f"{text_from_seconds(clearest.high)} ({share * 100:.0f} % in the rarer)",
-            {"low_ms": clearest.low * 1e3, "high_ms": clearest.high * 1e3, "minor_share": share},
-            "read both modes, not the mean; look for clock steps or a neighbour",
-            e.times.headline,
-        )
+        low, high, share = clearest.low, clearest.high, clearest.minor_share
+        message = f"two kinds of iterations: {text_from_seconds(low)} and {text_from_seconds(high)}"
+        message += f" ({share * 100:.0f} % in the rarer)"
+        evidence = {"low_ms": low * 1e3, "high_ms": high * 1e3, "minor_share": share}
+        remedy = "read both modes, not the mean; look for clock steps or a neighbour"
+        yield Hit(message, evidence, remedy, e.times.headline)
 
 
 @rule("H18", "heavy tail", "note", "p99", p99=1.5, max=5)
@@ -381,11 +307,9 @@ def heavy_tail(e: Evidence, at: Limits) -> Iterator[Hit]:
     if head.median > 0 and (far or head.max > at["max"] * head.median):
         column, largest = e.times.durations()[head.column], head.max / head.median
         shown = ", ".join(f"#{i} {column[i] / head.median:.1f}×" for i in worst(column))
-        yield Hit(
-            f"heavy tail: the slowest query took {largest:.1f} times the median",
-            {"max_over_median": largest, "worst": shown},
-            "look at what happened then: garbage collection, throttling, another process",
-        )
+        message = f"heavy tail: the slowest query took {largest:.1f} times the median"
+        remedy = "look at what happened then: garbage collection, throttling, another process"
+        yield Hit(message, {"max_over_median": largest, "worst": shown}, remedy)
 
 
 @rule("H19", "samples are not independent", "note", tau=10)
@@ -396,12 +320,10 @@ def autocorrelated(e: Evidence, at: Limits) -> Iterator[Hit]:
         return
     head = e.summary.column(e.summary.headline)
     if head.effective and head.count / head.effective > at["tau"]:
-        yield Hit(
-            f"{head.count} samples are worth {head.effective:.0f} independent ones",
-            {"tau": head.count / head.effective, "effective": head.effective},
-            "more launches instead of more iterations: --launches 5",
-            head.column,
-        )
+        message = f"{head.count} samples are worth {head.effective:.0f} independent ones"
+        evidence = {"tau": head.count / head.effective, "effective": head.effective}
+        remedy = "more launches instead of more iterations: --launches 5"
+        yield Hit(message, evidence, remedy, head.column)
 
 
 @rule("H41", "still loading or compiling", "warning", "gpu", first=5, times=1.5)
@@ -414,19 +336,14 @@ def still_loading(e: Evidence, at: Limits) -> Iterator[Hit]:
         if len(part) >= 10 * first and (median := float(np.median(part))) > 0:
             ratios.append(float(np.min(part[:first])) / median)
     if e.times is not None and max(ratios) > at["times"]:
-        yield Hit(
-            f"the first measured iterations took {max(ratios):.1f} times the median: "
-            "something was still loading",
-            {"first_over_median": max(ratios)},
-            "--warmup 5s; CUDA_MODULE_LOADING=EAGER",
-            e.times.headline,
-        )
+        took = f"the first measured iterations took {max(ratios):.1f} times the median"
+        evidence = {"first_over_median": max(ratios)}
+        remedy = "--warmup 5s; CUDA_MODULE_LOADING=EAGER"
+        yield Hit(f"{took}: something was still loading", evidence, remedy, e.times.headline)
     if e.condition("specialization") == "lazy":
-        yield Hit(
-            "TensorRT-RTX compiles kernels in the background: times step down in mid-run",
-            {"specialization": "lazy"},
-            "--opt specialization=eager, which compiles before the first query",
-        )
+        message = "TensorRT-RTX compiles kernels in the background: times step down in mid-run"
+        remedy = "--opt specialization=eager, which compiles before the first query"
+        yield Hit(message, {"specialization": "lazy"}, remedy)
 
 
 SHARED_TYPES = {"best": (), "tf32": ("fp32", "tf32"), "fp32": ("fp32", "tf32")}
@@ -442,40 +359,30 @@ def precision_label(e: Evidence, at: Limits) -> Iterator[Hit]:
     if e.record is None:
         return
     label = precision_of(e.record) or e.record.spec.precision
-    if (claimed := e.text("claimed_precision")) is not None:
+    if (claimed := e.recorded("claimed_precision")) is not None:
         ran = precision_of(e.record)
-        yield Hit(
-            f"{claimed} by what is on record, but nothing of it computes in that: {ran}",
-            {"claimed": claimed, "ran": ran},
-            "build or convert it again, or remove the record beside it",
-        )
+        message = f"{claimed} by what is on record, but nothing of it computes in that: {ran}"
+        evidence = {"claimed": claimed, "ran": ran}
+        yield Hit(message, evidence, "build or convert it again, or remove the record beside it")
     if label is None:
         return
-    if (computed := e.text("computes_in")) is not None:
-        yield Hit(
-            f"the file holds {label}, and nothing of it was computed in that: {computed}",
-            {"held": label, "ran": computed},
-            "another processor or runtime, or trtbench inspect for what keeps it from it",
-            "host",
-        )
+    if (computed := e.recorded("computes_in")) is not None:
+        message = f"the file holds {label}, and nothing of it was computed in that: {computed}"
+        remedy = "another processor or runtime, or trtbench inspect for what keeps it from it"
+        yield Hit(message, {"held": label, "ran": computed}, remedy, "host")
     fact = e.record.conditions.get("precision")
     if fact is not None and fact.source == "recorded":
-        yield Hit(
-            f"{label} is what the record beside the engine says; nothing that ran tells",
-            {"claimed": label},
-            "trtbench build tells the types of layers; trtbench profile ENGINE shows them",
-            severity="note",
-        )
+        message = f"{label} is what the record beside the engine says; no measurement confirms it"
+        remedy = "trtbench build records the types of layers; trtbench profile ENGINE shows them"
+        yield Hit(message, {"claimed": label}, remedy, severity="note")
     types = layer_types(e.graph) if e.graph else Counter()
     wanted = SHARED_TYPES.get(label, tuple(types_of(label)))
     share = sum(types[name] for name in wanted) / max(1, sum(types.values()))
     if types and wanted and share < at["share"]:
         shown = ", ".join(f"{count} {name}" for name, count in types.most_common())
-        yield Hit(
-            f"labelled {label}, but only {share:.0%} of the layers run in it",
-            {"layers": shown, "share": share},
-            "build from a typed ONNX, or rename it; trtbench inspect ENGINE shows layers",
-        )
+        message = f"labelled {label}, but only {share:.0%} of the layers run in it"
+        remedy = "build from a typed ONNX, or rename it; trtbench inspect ENGINE shows layers"
+        yield Hit(message, {"layers": shown, "share": share}, remedy)
 
 
 @rule("H29", "part of the model ran elsewhere", "warning", "host")
@@ -484,19 +391,13 @@ def fallback(e: Evidence, at: Limits) -> Iterator[Hit]:
     Source: ONNX Runtime."""
     nodes, breaks = e.fact("fallback_nodes"), e.fact("graph_breaks")
     if nodes:
-        names = e.text("fallback_names")
-        yield Hit(
-            f"{nodes:.0f} nodes ran on the CPU instead of the device asked for"
-            + (f": {names}" if names else ""),
-            {"fallback_nodes": nodes},
-            "replace them in the model, or accept the copies they cost",
-        )
+        message = f"{nodes:.0f} nodes ran on the CPU instead of the device asked for"
+        message += f": {names}" if (names := e.recorded("fallback_names")) else ""
+        remedy = "replace them in the model, or accept the copies they cost"
+        yield Hit(message, {"fallback_nodes": nodes}, remedy)
     if breaks:
-        yield Hit(
-            f"the compiled model has {breaks:.0f} graph breaks: parts ran eagerly",
-            {"graph_breaks": breaks},
-            "TORCH_LOGS=graph_breaks shows where",
-        )
+        message = f"the compiled model has {breaks:.0f} graph breaks: parts ran eagerly"
+        yield Hit(message, {"graph_breaks": breaks}, "TORCH_LOGS=graph_breaks shows where")
 
 
 @rule("H30", "unrealistic input", "note")
@@ -505,16 +406,13 @@ def input_data(e: Evidence, at: Limits) -> Iterator[Hit]:
     Source: power and sparsity depend on data."""
     if e.record is None or e.record.provenance != "measured":
         return
-    constant = e.flag("inputs_constant")
+    constant = e.recorded("inputs_constant")
     files = {"load_inputs", "loadInputs"} & options_of(e.record).keys()
     read = e.record.spec.inputs.source or files
     if constant or not read:
         what = "constant" if constant else "random"
-        yield Hit(
-            f"{what} input, the same every time: real data may differ in power",
-            {"input": what},
-            "--inputs data.npz",
-        )
+        message = f"{what} input, the same every time: real data may differ in power"
+        yield Hit(message, {"input": what}, "--inputs data.npz")
 
 
 @rule("H36", "latency not under load", "note", "p99", late=0.01)
@@ -524,22 +422,15 @@ def not_under_load(e: Evidence, at: Limits) -> Iterator[Hit]:
     Source: wrk2; perf_analyzer 1 %."""
     late = e.fact("late_share") or 0.0
     if e.fact("offered_hz") is not None and late > at["late"]:
-        yield Hit(
-            f"{late:.1%} of the requests were sent late by the sender "
-            "itself, which counts in their latency",
-            {"late_share": late},
-            "keep a core free for the sender: fewer --threads, no other work",
-            "host",
-            severity="warning",
-        )
+        message = f"{late:.1%} of the requests were sent late by the sender itself"
+        message += ", which counts in their latency"
+        remedy = "keep a core free for the sender: fewer --threads, no other work"
+        yield Hit(message, {"late_share": late}, remedy, "host", severity="warning")
     protocol = protocol_of(e.record) if e.record is not None else None
     if protocol in ("serve", "pipeline", "gpu") and e.fact("offered_hz") is None:
-        yield Hit(
-            "queries came as fast as they were answered: what users of a busy service "
-            "wait comes on top",
-            {"protocol": protocol},
-            "--protocol server --rate 100/s",
-        )
+        message = "queries came as fast as they were answered"
+        message += ": what users of a busy service wait comes on top"
+        yield Hit(message, {"protocol": protocol}, "--protocol server --rate 100/s")
 
 
 @rule("H37", "overloaded", "error", "host", achieved=0.95)
@@ -550,14 +441,11 @@ def overloaded(e: Evidence, at: Limits) -> Iterator[Hit]:
     offered, achieved = e.fact("offered_hz"), e.fact("achieved_hz")
     if not offered or achieved is None:
         return
-    grows = e.flag("queue_grows")
+    grows = e.recorded("queue_grows")
     if grows or (grows is None and achieved / offered < at["achieved"]):
-        yield Hit(
-            f"overloaded: {achieved / offered:.1%} of the offered rate was served; "
-            "latency has no meaning",
-            {"offered_hz": offered, "achieved_hz": achieved},
-            f"--rate {0.8 * achieved:.3g}/s",
-        )
+        message = f"overloaded: {achieved / offered:.1%} of the offered rate was served"
+        evidence = {"offered_hz": offered, "achieved_hz": achieved}
+        yield Hit(f"{message}; latency has no meaning", evidence, f"--rate {0.8 * achieved:.3g}/s")
 
 
 @rule("H38", "energy window too short or in doubt", "warning", "energy", updates=100, apart=0.05)
@@ -575,14 +463,12 @@ def energy_window(e: Evidence, at: Limits) -> Iterator[Hit]:
     apart = abs(integral_j - counter_j) / counter_j if counter_j and integral_j is not None else 0
     if apart > at["apart"]:
         why.append(f"counter and power samples are {apart:.0%} apart")
-    if e.flag("energy_part_time_sensor"):
+    if e.recorded("energy_part_time_sensor"):
         why.append("the sensor sees only part of the time")
     if why:
-        yield Hit(
-            f"energy is uncertain: {'; '.join(why)}",
-            {"window_s": window_s, "update_s": update_s},
-            f"--duration {max(10.0, at['updates'] * (update_s or 0.1)):.0f}s",
-        )
+        message = f"energy is uncertain: {'; '.join(why)}"
+        remedy = f"--duration {max(10.0, at['updates'] * (update_s or 0.1)):.0f}s"
+        yield Hit(message, {"window_s": window_s, "update_s": update_s}, remedy)
 
 
 @rule("H39", "what a memory number counts", "note", "memory")
@@ -590,11 +476,9 @@ def memory_meaning(e: Evidence, at: Limits) -> Iterator[Hit]:
     """telemetry holds the memory of the whole device.
     Source: NVML counts per process and per device."""
     if any(each.memory_used_bytes is not None for each in e.telemetry):
-        yield Hit(
-            "the memory in the telemetry is that of the whole device, not of the engine",
-            {"scope": "device"},
-            "trtbench inspect ENGINE shows what the engine itself needs",
-        )
+        message = "the memory in the telemetry is that of the whole device, not of the engine"
+        evidence = {"scope": "device"}
+        yield Hit(message, evidence, "trtbench inspect ENGINE shows what the engine itself needs")
 
 
 @rule("H44", "imported numbers", "warning", step=0.05)
@@ -616,12 +500,9 @@ def imported(e: Evidence, at: Limits) -> Iterator[Hit]:
     median, column = e.median("enqueue"), e.times.enqueue if e.times is not None else None
     step = quantum(column)[0] if column is not None else None
     if step and median and step > at["step"] * median:
-        yield Hit(
-            f"enqueue times come from printed stamps, in steps of {step / median:.0%}",
-            {"step_us": step * 1e6, "median_us": median * 1e6},
-            "read no more than their order of magnitude",
-            "enqueue",
-        )
+        message = f"enqueue times come from printed stamps, in steps of {step / median:.0%}"
+        evidence = {"step_us": step * 1e6, "median_us": median * 1e6}
+        yield Hit(message, evidence, "read no more than their order of magnitude", "enqueue")
 
 
 @rule("H47", "the tool that measured warned", "warning")
@@ -636,12 +517,10 @@ def tool_warned(e: Evidence, at: Limits) -> Iterator[Hit]:
             continue
         kind = key[len(_WARNED) :]
         meaning, _, said = value.partition("; trtexec: ")
-        yield Hit(
-            f"trtexec warned: {meaning}",
-            {"kind": kind, "said": said},
-            _WARNING_REMEDIES.get(kind, "read its log around this line"),
-            severity="note" if kind in _ON_THE_ENGINE else None,
-        )
+        message = f"trtexec warned: {meaning}"
+        evidence = {"kind": kind, "said": said}
+        remedy = _WARNING_REMEDIES.get(kind, "read its log around this line")
+        yield Hit(message, evidence, remedy, severity="note" if kind in _ON_THE_ENGINE else None)
 
 
 _WARNED = "trtexec_warned."
@@ -659,12 +538,6 @@ _WARNING_REMEDIES = {
 }
 
 
-_REMEDIES = {
-    "batch": "leave --batch out, or build or export with a dynamic batch",
-    "precision": "trtbench build MODEL.onnx --precision, and measure that engine",
-}
-
-
 class Contradiction(NamedTuple):
     """A property that was requested and ran otherwise; ``ran`` is ``None`` where not known."""
 
@@ -678,36 +551,27 @@ def contradictions(record: RunRecord) -> tuple[Contradiction, ...]:
     spec = record.spec
     checked = [each.name for each in PROPERTIES if each.checked]
     ran = {tensor.name: "x".join(map(str, tensor.shape)) for tensor in record.inputs}
-    found = [
+    found: list[tuple[str, Scalar, Scalar]] = [
         ("batch", spec.batch, record.batch),
         ("precision", spec.precision, precision_of(record)),
-        *(
-            (f"shape of {name}", "x".join(map(str, shape)), ran.get(name))
-            for name, shape in spec.shapes.items()
-            if record.inputs
-        ),
-        *(
-            (key, _asked(spec, key), known_value(record.conditions.get(key)))
-            for key in checked
-            if not is_passed_on(record, key)
-        ),
-        *((key, value, options_of(record)[key]) for key, value in spec.options.items()),
     ]
+    for name, shape in spec.shapes.items() if record.inputs else ():
+        found.append((f"shape of {name}", "x".join(map(str, shape)), ran.get(name)))
+    for key in checked:
+        value: Scalar = getattr(spec, key)
+        if key == "protocol" and not spec.transfers and value in ("pipeline", "gpu"):
+            value = None  # they differ in the graph alone, which is looked at by itself
+        if key == "cuda_graph":  # one that fell back has a rule of its own
+            value = False if value == "off" else None
+        if not is_passed_on(record, key):
+            found.append((key, value, known_value(record.conditions.get(key))))
+    found += [(key, value, options_of(record)[key]) for key, value in spec.options.items()]
     silent = checked if record.provenance == "measured" else [*checked, "batch", "precision"]
     return tuple(
         Contradiction(what, str(asked), None if value is None else str(value))
         for what, asked, value in found
         if asked is not None and asked != value and not (value is None and what in silent)
     )
-
-
-def _asked(spec: RunSpec, key: str) -> Scalar:
-    value: Scalar = getattr(spec, key)
-    if key == "protocol" and not spec.transfers and value in ("pipeline", "gpu"):
-        return None  # they differ in the graph alone, which is looked at by itself
-    if key == "cuda_graph":  # one that fell back has a rule of its own
-        return False if value == "off" else None
-    return value
 
 
 @rule("H46", "ran otherwise than asked", "warning")
@@ -717,11 +581,12 @@ def asked_and_ran(e: Evidence, at: Limits) -> Iterator[Hit]:
     Source: what the session or the program reports."""
     for each in contradictions(e.record) if e.record is not None else ():
         ran = f"{each.ran} ran" if each.ran is not None else "what ran is not known"
-        yield Hit(
-            f"{each.what} {each.asked} was asked for, and {ran}",
-            {"asked": each.asked, "ran": each.ran},
-            _REMEDIES.get(each.what, f"leave the {each.what} out, or use another runtime"),
-        )
+        message = f"{each.what} {each.asked} was asked for, and {ran}"
+        remedy = {
+            "batch": "leave --batch out, or build or export with a dynamic batch",
+            "precision": "trtbench build MODEL.onnx --precision, and measure that engine",
+        }.get(each.what, f"leave the {each.what} out, or use another runtime")
+        yield Hit(message, {"asked": each.asked, "ran": each.ran}, remedy)
 
 
 @rule("H48", "calibrated with other images than judged", "error")
@@ -731,19 +596,16 @@ def prepared_alike(e: Evidence, at: Limits) -> Iterator[Hit]:
     Source: INT8 scales of ImageNet's mean 0 and deviation 1: top-1 43 % where 70 % is right."""
     calibrated, judged = e.preparation
     other = [key for key in {**calibrated, **judged} if calibrated.get(key) != judged.get(key)]
-    # What one side does not tell may be the same, and another task may prepare alike.
+    # What one side does not record may be the same, and another task may prepare alike.
     if not {*calibrated} & {*judged} & {*other} - {"task"}:
         return
     before, now = (
         ", ".join(f"{key} {side.get(key, 'none')}" for key in other)
         for side in (calibrated, judged)
     )
-    yield Hit(
-        f"{e.model} was calibrated with images prepared otherwise: {before} there, {now} here",
-        {"calibrated": before, "judged": now},
-        "quantize or build again with the --task and the flags of this evaluation",
-        e.model,
-    )
+    message = f"{e.model} was calibrated with images prepared otherwise: {before} there, {now} here"
+    remedy = "quantize or build again with the --task and the flags of this evaluation"
+    yield Hit(message, {"calibrated": before, "judged": now}, remedy, e.model)
 
 
 @rule("H49", "kept from a builder that crashed", "warning")
@@ -752,12 +614,10 @@ def crashed_builder(e: Evidence, at: Limits) -> Iterator[Hit]:
     fresh process loads and runs the engine.
     Source: trtexec 8.6.0 with a timing cache on an H200: SIGSEGV after PASSED."""
     if e.crashed is not None:
-        yield Hit(
-            f"trtexec {e.crashed} after it had said PASSED; a fresh process loads and runs "
-            "the engine, so it was kept",
-            {"builder": e.crashed},
-            "--no-timing-cache, or another version of TensorRT",
-        )
+        message = f"trtexec {e.crashed} after it had said PASSED"
+        message += "; a fresh process loads and runs the engine, so it was kept"
+        remedy = "--no-timing-cache, or another version of TensorRT"
+        yield Hit(message, {"builder": e.crashed}, remedy)
 
 
 @rule("H50", "scores without some items", "warning")
@@ -766,13 +626,10 @@ def items_left_out(e: Evidence, at: Limits) -> Iterator[Hit]:
     Source: Pillow's own error on each file."""
     if e.unreadable:
         count, first = len(e.unreadable), e.unreadable[0]
-        yield Hit(
-            f"{count} of {e.items} items could not be read and are not in the "
-            f"scores: {first.name} ({first.reason})",
-            {"unreadable": count, "items": e.items},
-            "repair them, or take them out of the folder",
-            e.model,
-        )
+        message = f"{count} of {e.items} items could not be read and are not in the scores"
+        message += f": {first.name} ({first.reason})"
+        remedy = "repair them, or take them out of the folder"
+        yield Hit(message, {"unreadable": count, "items": e.items}, remedy, e.model)
 
 
 @rule("H51", "set by the environment", "warning")
@@ -787,19 +644,16 @@ def set_by_environment(e: Evidence, at: Limits) -> Iterator[Hit]:
         found = [(each, text) for each, text in known if each.decides is decides]
         if found:
             effects = "; ".join(f"{text} ({each.effect})" for each, text in found)
-            yield Hit(
-                f"the environment sets {effects}",
-                {"variables": " ".join(text for _, text in found)},
-                "unset them, or set them wherever the model is used too",
-                severity=None if decides else "note",
-            )
+            message = f"the environment sets {effects}"
+            evidence = {"variables": " ".join(text for _, text in found)}
+            remedy = "unset them, or set them wherever the model is used too"
+            yield Hit(message, evidence, remedy, severity=None if decides else "note")
 
 
 LOCK = "lock the clock: sudo nvidia-smi -lgc MIN,MAX (and -rgc afterwards)"
-LIMITING_REASONS = 0xE8
-"""HW slowdown 0x8, SW thermal 0x20, HW thermal 0x40, HW power brake 0x80 (NVML)."""
+LIMITING_REASONS = 0xE8  # HW slowdown 0x8, SW thermal 0x20, HW thermal 0x40, power brake 0x80
 LIMITING_COUNTERS = ("power", "thermal", "board", "reliability", "power_brake")
-"""``low_utilization`` and ``sync_boost`` also grow on an idle GPU and tell nothing."""
+"""``low_utilization`` and ``sync_boost`` also grow on an idle GPU."""
 
 
 @rule("H04", "held back by power or heat", "warning", "gpu", warning=0.01, error=0.10)
@@ -816,18 +670,14 @@ def limited(e: Evidence, at: Limits) -> Iterator[Hit]:
     worst, share = max(shares.items(), key=lambda item: item[1], default=("", 0.0))
     seen = [s for s in e.telemetry if (s.event_reasons or 0) & LIMITING_REASONS]
     if share > at["warning"]:
-        yield Hit(
-            f"the GPU was limited by {worst.replace('_', ' ')} for {share:.0%} of the time",
-            {f"{name}_share": share for name, share in shares.items()},
-            "cool it, raise the power limit, or lock a lower clock: nvidia-smi -lgc MIN,MAX",
-            severity="error" if share > at["error"] else None,
-        )
+        message = f"the GPU was limited by {worst.replace('_', ' ')} for {share:.0%} of the time"
+        evidence = {f"{name}_share": share for name, share in shares.items()}
+        remedy = "cool it, raise the power limit, or lock a lower clock: nvidia-smi -lgc MIN,MAX"
+        yield Hit(message, evidence, remedy, severity="error" if share > at["error"] else None)
     elif seen:
-        yield Hit(
-            f"the GPU reported a slowdown in {len(seen)} of {len(e.telemetry)} looks",
-            {"reasons": hex(seen[0].event_reasons or 0), "looks": len(seen)},
-            "cool it or check the power supply: nvidia-smi -q -d PERFORMANCE",
-        )
+        message = f"the GPU reported a slowdown in {len(seen)} of {len(e.telemetry)} looks"
+        remedy = "cool it or check the power supply: nvidia-smi -q -d PERFORMANCE"
+        yield Hit(message, {"reasons": hex(seen[0].event_reasons or 0), "looks": len(seen)}, remedy)
 
 
 @rule("H05", "the clock moved", "note", "gpu", note=0.02, warning=0.05, least=0.75)
@@ -836,33 +686,25 @@ def clock_drift(e: Evidence, at: Limits) -> Iterator[Hit]:
     {warning:.0%}), or fell by more than {warning:.0%} while a launch was timed (warning); an
     error below {least:.0%} of the default clock.
     Source: nvbench 75 %; depth-anything-win 5 %."""
-    drop = e.fact("sm_clock_drop") or 0.0
+    drop, longer = e.fact("sm_clock_drop") or 0.0, f"{LOCK}, or warm up longer: --warmup 5s"
     if drop > at["warning"]:
-        yield Hit(
-            f"the SM clock fell by {drop:.0%} while the times were taken",
-            {"drop": drop},
-            f"{LOCK}, or warm up longer: --warmup 5s",
-            severity="warning",
-        )
+        message = f"the SM clock fell by {drop:.0%} while the times were taken"
+        yield Hit(message, {"drop": drop}, longer, severity="warning")
     clocks = known(sample.sm_clock_hz for sample in e.telemetry)
     if len(clocks) < 2:
         return
     median, spread = float(np.median(clocks)), max(clocks) - min(clocks)
     default = e.gpu.sm_clock_default_hz if e.gpu else None
     if default and median < at["least"] * default:
-        yield Hit(
-            f"the SM clock was {median / 1e6:.0f} MHz, {median / default:.0%} of default",
-            {"clock_mhz": median / 1e6, "default_mhz": default / 1e6},
-            "wait until the GPU has cooled down and measure again",
-            severity="error",
-        )
+        message = f"the SM clock was {median / 1e6:.0f} MHz, {median / default:.0%} of default"
+        evidence = {"clock_mhz": median / 1e6, "default_mhz": default / 1e6}
+        remedy = "wait until the GPU has cooled down and measure again"
+        yield Hit(message, evidence, remedy, severity="error")
     elif spread > at["note"] * median:
-        yield Hit(
-            f"the SM clock moved by {spread / median:.0%} while measuring",
-            {"min_mhz": min(clocks) / 1e6, "max_mhz": max(clocks) / 1e6},
-            f"{LOCK}, or warm up longer: --warmup 5s",
-            severity="warning" if spread > at["warning"] * median else None,
-        )
+        message = f"the SM clock moved by {spread / median:.0%} while measuring"
+        evidence = {"min_mhz": min(clocks) / 1e6, "max_mhz": max(clocks) / 1e6}
+        severity: Severity | None = "warning" if spread > at["warning"] * median else None
+        yield Hit(message, evidence, longer, severity=severity)
 
 
 @rule("H07", "clocks not locked", "note", "gpu", cov=0.025)
@@ -882,32 +724,22 @@ def gpu_shared(e: Evidence, at: Limits) -> Iterator[Hit]:
     Source: NVML; TensorRT issue 2289."""
     mine = f"gpu{gpu_number(e.record) if e.record else 0}"
     others, before = e.fact(f"{mine}_processes"), e.fact(f"{mine}_utilisation") or 0.0
-    why = [name for name in ("display", "mig", "mps") if e.flag(f"{mine}_{name}")]
+    why = [name for name in ("display", "mig", "mps") if e.recorded(f"{mine}_{name}")]
     if others:
         why.append(f"{others:.0f} other processes")
     if before > at["util"]:
         why.append(f"{before:.0%} busy before the start")
-    if why and e.on_gpu:
-        yield Hit(
-            f"the GPU is shared: {', '.join(why)}",
-            {"processes": others, "utilisation_before": before},
-            "stop the others (nvidia-smi shows them) or choose another: --device cuda:1",
-        )
+    used = e.median("gpu") is not None or bool(e.telemetry)
+    if why and used and e.record is not None and e.record.environment.gpus:
+        message = f"the GPU is shared: {', '.join(why)}"
+        remedy = "stop the others (nvidia-smi shows them) or choose another: --device cuda:1"
+        yield Hit(message, {"processes": others, "utilisation_before": before}, remedy)
 
 
-@rule(
-    "H09",
-    "the CPU is contended",
-    "warning",
-    "host",
-    switches=10,
-    steal=0.01,
-    spare=1,
-    pressure=0.05,
-)
+@rule("H09", "the CPU is contended", "warning", "host", switches=10, steal=0.01, pressure=0.05)
 def cpu_contended(e: Evidence, at: Limits) -> Iterator[Hit]:
     """more than {switches:.0f} involuntary context switches per second, steal above {steal:.0%},
-    load above cores - {spare:.0f}, CPU pressure above {pressure:.0%}, or a container's CPU quota
+    load above cores - 1, CPU pressure above {pressure:.0%}, or a container's CPU quota
     stopped the process.
     Source: /proc/stat, getrusage, /proc/pressure, cpu.stat."""
     machine = e.record.environment if e.record else None
@@ -928,7 +760,7 @@ def cpu_contended(e: Evidence, at: Limits) -> Iterator[Hit]:
     limits = {
         "switches_per_s": (at["switches"], "pushed off its core {:.0f} times a second"),
         "steal": (at["steal"], "{:.1%} of CPU time stolen by the hypervisor"),
-        "load": (cores - at["spare"], f"load {{:.1f}} on {cores} cores before the run"),
+        "load": (cores - 1, f"load {{:.1f}} on {cores} cores before the run"),
         "pressure": (at["pressure"], "tasks waited for a CPU {:.0%} of the time"),
         "throttled_s": (0.0, "the container's CPU quota stopped the process for {:.2g} s"),
     }
@@ -938,11 +770,8 @@ def cpu_contended(e: Evidence, at: Limits) -> Iterator[Hit]:
         if evidence.get(key, -math.inf) > limit
     ]
     if why:
-        yield Hit(
-            f"the CPU was contended: {'; '.join(why)}",
-            evidence,
-            "stop other work or raise the quota; or trtbench compare, where it hits both alike",
-        )
+        remedy = "stop other work or raise the quota; or trtbench compare, where it hits both alike"
+        yield Hit(f"the CPU was contended: {'; '.join(why)}", evidence, remedy)
 
 
 @rule("H10", "CPU speed not fixed", "note", "host")
@@ -956,16 +785,14 @@ def cpu_frequency(e: Evidence, at: Limits) -> Iterator[Hit]:
     governor = f"governor {machine.cpu_governor}" if machine.cpu_governor else None
     found = {
         governor or "no frequency information": machine.cpu_governor != "performance",
-        "turbo on": e.flag("turbo"),
-        "hyper-threads shared": e.flag("smt"),
+        "turbo on": e.recorded("turbo"),
+        "hyper-threads shared": e.recorded("smt"),
         "virtual machine": machine.virtual_machine,
     }
     if why := [words for words, holds in found.items() if holds]:
-        yield Hit(
-            f"the CPU may change its speed: {', '.join(why)}",
-            {"governor": machine.cpu_governor, "turbo": e.flag("turbo")},
-            "sudo cpupower frequency-set -g performance; or compare ratios, not times",
-        )
+        message = f"the CPU may change its speed: {', '.join(why)}"
+        remedy = "sudo cpupower frequency-set -g performance; or compare ratios, not times"
+        yield Hit(message, {"governor": machine.cpu_governor, "turbo": e.recorded("turbo")}, remedy)
 
 
 @rule("H31", "thread settings", "warning", "host")
@@ -976,11 +803,8 @@ def threads(e: Evidence, at: Limits) -> Iterator[Hit]:
     cores = e.record.environment.cpu_physical_cores if e.record else None
     count = (e.record.spec.threads if e.record else None) or 0
     if cores and count > cores:
-        yield Hit(
-            f"{count} threads on {cores} physical cores",
-            {"threads": count, "physical_cores": cores},
-            f"--threads {cores}",
-        )
+        message = f"{count} threads on {cores} physical cores"
+        yield Hit(message, {"threads": count, "physical_cores": cores}, f"--threads {cores}")
     if e.pair is None:
         return
     sides = (e.pair.baseline, e.pair.candidate)
@@ -990,18 +814,14 @@ def threads(e: Evidence, at: Limits) -> Iterator[Hit]:
         for side in sides
     ]
     if e.pair.one_process and all(spinning):
-        yield Hit(
-            "two spinning thread pools share one process",
-            {"spinning": "on", "one_process": True},
-            "--opt spinning=off, or --threads 1, which needs no pool",
-        )
+        message = "two spinning thread pools share one process"
+        remedy = "--opt spinning=off, or --threads 1, which needs no pool"
+        yield Hit(message, {"spinning": "on", "one_process": True}, remedy)
     counts = [side.spec.threads for side in sides]
     if sides[0].spec.runtime == sides[1].spec.runtime and counts[0] != counts[1]:
-        yield Hit(
-            f"the sides use different thread counts: {counts[0]} against {counts[1]}",
-            {"baseline": counts[0], "candidate": counts[1]},
-            "give both the same --threads",
-        )
+        message = f"the sides use different thread counts: {counts[0]} against {counts[1]}"
+        evidence = {"baseline": counts[0], "candidate": counts[1]}
+        yield Hit(message, evidence, "give both the same --threads")
 
 
 def _hits(e: Evidence, code: str, *, remedy: str) -> Iterator[Hit]:
@@ -1009,21 +829,17 @@ def _hits(e: Evidence, code: str, *, remedy: str) -> Iterator[Hit]:
     if e.pair is None:
         return
     sides = (e.pair.baseline, e.pair.candidate)
-    across = across_devices(*sides)
+    two_devices = across_devices(*sides) is not None
     for each in differences(*sides, accept=e.pair.accept):
         if each.code != code:
             continue
-        allowed = across is not None and each.blocking and each.of_machine
+        allowed = two_devices and each.blocking and each.of_machine
         grave: Severity = "warning" if allowed else "error"
-        yield Hit(
-            f"compared across devices: {each.message}" if allowed else each.message,
-            {"baseline": each.baseline, "candidate": each.candidate},
-            _ACROSS if allowed else remedy.format(key=each.key),
-            severity=grave if each.blocking else "note",
-        )
-
-
-_ACROSS = "read the ratio as one of two devices; to judge a change, measure both on one"
+        message = f"compared across devices: {each.message}" if allowed else each.message
+        evidence = {"baseline": each.baseline, "candidate": each.candidate}
+        across = "read the ratio as one of two devices; to judge a change, measure both on one"
+        advice = across if allowed else remedy.format(key=each.key)
+        yield Hit(message, evidence, advice, severity=grave if each.blocking else "note")
 
 
 @rule("H06", "clocks differ between the sides", "warning", "gpu", apart=0.01)
@@ -1035,18 +851,13 @@ def clocks_differ(e: Evidence, at: Limits) -> Iterator[Hit]:
         return
     one, other = e.pair.baseline_clock_hz, e.pair.candidate_clock_hz
     if one and other and abs(other / one - 1) > at["apart"]:
-        yield Hit(
-            f"the SM clock was {one / 1e6:.0f} MHz on one side, {other / 1e6:.0f} MHz on the other",
-            {"baseline_mhz": one / 1e6, "candidate_mhz": other / 1e6},
-            LOCK,
-        )
+        first, second = one / 1e6, other / 1e6
+        message = f"the SM clock was {first:.0f} MHz on one side, {second:.0f} MHz on the other"
+        yield Hit(message, {"baseline_mhz": first, "candidate_mhz": second}, LOCK)
     in_time, in_cycles = e.pair.in_time, e.pair.in_cycles
     if in_time is not None and in_cycles is not None and in_time != in_cycles:
-        yield Hit(
-            f"GPU time is {in_time} in seconds, {in_cycles} in cycles: a clock effect",
-            {"in_time": in_time, "in_cycles": in_cycles},
-            LOCK,
-        )
+        message = f"GPU time is {in_time} in seconds, {in_cycles} in cycles: a clock effect"
+        yield Hit(message, {"in_time": in_time, "in_cycles": in_cycles}, LOCK)
     yield from _hits(e, "H06", remedy="lock the clocks alike on both sides")
 
 
@@ -1057,12 +868,9 @@ def graph_on_one_side(e: Evidence, at: Limits) -> Iterator[Hit]:
     yield from _hits(e, "H24", remedy="--cuda-graph on for both, or --accept {key}")
     wanted = e.record is not None and e.record.spec.cuda_graph == "on"
     if wanted and e.condition("cuda_graph") is False:
-        yield Hit(
-            "a CUDA graph was requested, and none was used: the capture failed",
-            {"requested": True, "used": False},
-            "see the log for what could not be captured",
-            "gpu",
-        )
+        message = "a CUDA graph was requested, and none was used: the capture failed"
+        evidence = {"requested": True, "used": False}
+        yield Hit(message, evidence, "see the log for what could not be captured", "gpu")
 
 
 @rule("H25", "shapes or protocol differ", "error")
@@ -1077,9 +885,8 @@ def tf32_on_one_side(e: Evidence, at: Limits) -> Iterator[Hit]:
     """TF32 allowed on one side only (TensorRT on by default; PyTorch off for matmul, on for
     cuDNN).
     Source: TensorRT and PyTorch documentation."""
-    yield from _hits(
-        e, "H27", remedy="build with --precision fp32, which leaves TF32 out, or --accept tf32"
-    )
+    remedy = "build with --precision fp32, which leaves TF32 out, or --accept tf32"
+    yield from _hits(e, "H27", remedy=remedy)
 
 
 @rule("H28", "different machines or versions", "error")
@@ -1103,11 +910,8 @@ def interference(e: Evidence, at: Limits) -> Iterator[Hit]:
     if max(ratios) / min(ratios) - 1 > at["share"] or max(ratios) - 1 > at["most"]:
         by_itself = f"; alone it is {alone.ratio - 1:+.1%}" if alone and alone.ratio else ""
         sides = " and ".join(f"the {side} by {ratio - 1:+.0%}" for side, ratio in moved.items())
-        yield Hit(
-            f"taking turns moved {sides}{by_itself}",
-            moved,
-            "the ratio holds for sides in turn; --mode launches has each alone",
-        )
+        remedy = "the ratio holds for sides in turn; --mode launches has each alone"
+        yield Hit(f"taking turns moved {sides}{by_itself}", moved, remedy)
 
 
 @rule("H33", "the order matters", "warning", level=0.99)
@@ -1116,11 +920,9 @@ def order_effect(e: Evidence, at: Limits) -> Iterator[Hit]:
     Source: duet design; none found where it was looked for."""
     estimate = trimmed(e.pair.position_effects) if e.pair else None
     if estimate is not None and estimate.df >= 1 and estimate.p < 1 - at["level"]:
-        yield Hit(
-            f"running second in a pair changes the time by {estimate.mean:+.2%}",
-            {"effect": estimate.mean, "p": estimate.p},
-            "random order cancels it; --mode launches has no pairs at all",
-        )
+        message = f"running second in a pair changes the time by {estimate.mean:+.2%}"
+        evidence = {"effect": estimate.mean, "p": estimate.p}
+        yield Hit(message, evidence, "random order cancels it; --mode launches has no pairs at all")
 
 
 @rule("H34", "many comparisons", "note")
@@ -1128,11 +930,9 @@ def many_comparisons(e: Evidence, at: Limits) -> Iterator[Hit]:
     """more than one candidate: probabilities are corrected by Holm's rule.
     Source: multiplicity."""
     if e.pair is not None and e.pair.comparisons > 1:
-        yield Hit(
-            f"{e.pair.comparisons} comparisons at once, corrected by Holm's rule",
-            {"comparisons": e.pair.comparisons},
-            "compare fewer candidates, or more launches",
-        )
+        message = f"{e.pair.comparisons} comparisons at once, corrected by Holm's rule"
+        evidence = {"comparisons": e.pair.comparisons}
+        yield Hit(message, evidence, "compare fewer candidates, or more launches")
 
 
 @rule("H43", "faster and less accurate", "warning", "accuracy")
@@ -1141,11 +941,10 @@ def less_accurate(e: Evidence, at: Limits) -> Iterator[Hit]:
     Source: a speed-up at unequal accuracy is half a result."""
     metric, low, high = e.lost
     if low > 0:
-        yield Hit(
-            f"the candidate loses {low:.3g} to {high:.3g} of {metric}: show it beside the speed-up",
-            {"drop_low": low, "drop_high": high},
-            "compare at equal accuracy, or say both numbers",
-        )
+        message = f"the candidate loses {low:.3g} to {high:.3g} of {metric}"
+        message += ": show it beside the speed-up"
+        remedy = "compare at equal accuracy, or say both numbers"
+        yield Hit(message, {"drop_low": low, "drop_high": high}, remedy)
 
 
 @rule("H45", "numbers age", "note", days=7)
@@ -1156,8 +955,5 @@ def aged(e: Evidence, at: Limits) -> Iterator[Hit]:
     times = known(instant_from_text(record.created) for record in sides)
     days = (max(times) - min(times)) / 86400 if len(times) == 2 else 0.0
     if days > at["days"]:
-        yield Hit(
-            f"measured {days:.0f} days apart: machines change",
-            {"days": days},
-            "measure both now: trtbench compare A B",
-        )
+        message = f"measured {days:.0f} days apart: machines change"
+        yield Hit(message, {"days": days}, "measure both now: trtbench compare A B")

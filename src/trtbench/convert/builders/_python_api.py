@@ -15,10 +15,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from trtbench.convert.builders._precision import (
     FLAGS,
@@ -46,24 +47,22 @@ from trtbench.host.machine import distribution_versions
 from trtbench.host.tensorrt import (
     TITLES,
     TYPES,
+    USES,
     Abilities,
+    CacheKey,
     Flavour,
     Heard,
+    ScaleCache,
+    TimingCache,
     abilities_of_version,
+    driver_problem,
     inspect_engine,
     keep_until_exit,
     load,
+    make_calibrator,
     make_logger,
     make_monitor,
     version_numbers,
-)
-from trtbench.host.tensorrt_build import (
-    USES,
-    CacheKey,
-    ScaleCache,
-    TimingCache,
-    driver_problem,
-    make_calibrator,
 )
 from trtbench.models.identity import model_ref
 from trtbench.models.inputs import refuse_open, unknown_input, with_ones
@@ -76,7 +75,6 @@ if TYPE_CHECKING:
         IBuilder,
         IBuilderConfig,
         IHostMemory,
-        ILogger,
         INetworkDefinition,
         IOptimizationProfile,
         ITensor,
@@ -93,47 +91,26 @@ OPTIONS = {
 }
 """What ``--opt key=value`` may set."""
 ASSUMED: dict[Flavour, str] = {"tensorrt": "11.0", "tensorrt_rtx": "1.7"}
-NEEDS_GPU = "TensorRT needs a GPU to build; TensorRT-RTX does not"
 LOG, GRAPH = "build.log", "graph.json"
-BANNER = "&&&& RUNNING TensorRT.trtbench # trtbench build"
-"""What the reader of trtexec's logs begins with; the lines that follow are the same."""
-_LOGGED = ("peak_cpu_bytes", "peak_gpu_bytes", "scratch_bytes", "weights_bytes", "optimize_s")
-
-PARSER_HINTS = (
-    (
-        r"plugin not found|no importer registered|unsupported operator|not supported yet",
-        "an operator this parser does not know: {plugin}, a newer version, or export the model "
-        "without it",
-    ),
-    (
-        r"zero.?point|dequantizelinear.*int32|int32.*dequantizelinear",
-        "quantize symmetrically: trtbench quantize {model} --precision int8 --calibration DATA",
-    ),
-    (
-        r"static|dynamic|shape|dims|dimension|rank",
-        "fix the shapes when exporting, or simplify the model (onnxsim) so that they are known",
-    ),
-)
+PARSER_HINTS = {
+    r"plugin not found|no importer registered|unsupported operator|not supported yet": "an "
+    "operator this parser does not know: {plugin}, a newer version, or export the model without it",
+    r"zero.?point|dequantizelinear.*int32|int32.*dequantizelinear": "quantize symmetrically: "
+    "trtbench quantize {model} --precision int8 --calibration DATA",
+    r"static|dynamic|shape|dims|dimension|rank": "fix the shapes when exporting, or simplify the "
+    "model (onnxsim) so that they are known",
+}
 """What to try, by what the parser says; the first that fits."""
-BUILD_HINTS = (
-    (
-        r"symboladdress for (?:cublas|cudnn)|(?:cublas|cudnn)\S* could not be loaded",
-        "install cuBLAS and cuDNN as this TensorRT names them, or do without their kernels: "
-        "--opt tactic_sources=none",
-    ),
-    (
-        r"workspace|insufficient memory|no tactics|any implementation for node|out.?of.?memory",
-        "give more scratch memory (--workspace 4GiB), or leave --workspace out",
-    ),
-    (
-        r"hw-specific datatypes",
-        "leave out the targets that lack the type: bf16 needs sm_80, fp8 needs sm_89",
-    ),
-    (r"fp32 gemm is not supported", "--target sm_80 or newer, or --precision fp16"),
-    (r"optimization profile", "--shape-min, --shape-opt and --shape-max for every dynamic input"),
-)
-
-
+BUILD_HINTS = {
+    r"symboladdress for (?:cublas|cudnn)|(?:cublas|cudnn)\S* could not be loaded": "install cuBLAS "
+    "and cuDNN as this TensorRT names them, or do without their kernels: --opt tactic_sources=none",
+    r"workspace|insufficient memory|no tactics|any implementation for node|out.?of.?memory": "give "
+    "more scratch memory (--workspace 4GiB), or leave --workspace out",
+    r"hw-specific datatypes": "leave out the targets that lack the type: bf16 needs sm_80, fp8 "
+    "needs sm_89",
+    r"fp32 gemm is not supported": "--target sm_80 or newer, or --precision fp16",
+    r"optimization profile": "--shape-min, --shape-opt and --shape-max for every dynamic input",
+}
 RTX_LACKS = {
     "tactic_sources": ("--opt tactic_sources", "its kernels are its own"),
     "hardware_compatible": ("--hardware-compatible", "--target names the GPUs"),
@@ -144,9 +121,6 @@ RTX_LACKS = {
     "calibration_cache": ("--calibration-cache", "it has no calibrators"),
 }
 """What TensorRT-RTX would ignore or fail at, and why."""
-_TARGET = re.compile(r"(?:sm_?)?(\d{1,2})\.?(\d)\Z", re.IGNORECASE)
-_PRINTED = {"FLOAT": "Float", "HALF": "Half", "INT8": "Int8", "INT32": "Int32", "BOOL": "Bool"}
-"""As the engine inspector words them."""
 
 
 def plan_lines(spec: BuildSpec, *, flavour: Flavour) -> list[str]:
@@ -154,7 +128,7 @@ def plan_lines(spec: BuildSpec, *, flavour: Flavour) -> list[str]:
     title, notes = TITLES[flavour], []
     version = spec.options.get("version")
     if version is not None:
-        notes.append(f"for {title} {version}, as asked for")
+        notes.append(f"for {title} {version}, as requested")
     else:
         version = next(iter(distribution_versions(flavour.replace("_", "-")).values()), None)
     if version is None:
@@ -167,7 +141,7 @@ def plan_lines(spec: BuildSpec, *, flavour: Flavour) -> list[str]:
     refuse_unknown_options(f"builder {spec.runtime}", spec.options, OPTIONS)
     plan = precision_plan(spec, outline.carried, abilities=abilities)
     steps = [
-        *([plan.step.text] if plan.step else []),
+        *([plan.step] if plan.step else []),
         f"parse {spec.model.name} (opset {outline.opset}) with {abilities.title}",
     ]
     if plan.calibrate:
@@ -181,7 +155,7 @@ def plan_lines(spec: BuildSpec, *, flavour: Flavour) -> list[str]:
 
 
 def reproduce_line(spec: BuildSpec) -> str:
-    """The command that asks for the same build again."""
+    """The command that repeats a build."""
     words = ["trtbench", "build", spec.model.path, "-o", spec.output]
     words += ["-r", spec.runtime.replace("_", "-")]
     valued = {
@@ -261,7 +235,13 @@ class BuildWork:
         trt, spec, abilities, plan = self.trt, self.spec, self.abilities, self.plan
         logger = make_logger(trt, path=self.folder / LOG, heard=self.heard, verbose=spec.verbose)
         if not abilities.targets:
-            self._load_plugins(logger)
+            trt.init_libnvinfer_plugins(logger, "")
+            registry = trt.get_plugin_registry()
+            for path in spec.plugins:
+                if not Path(path).is_file():
+                    raise InputError(f"there is no plugin library {path}")
+                if registry.load_library(os.fspath(Path(path).absolute())) is None:
+                    raise InputError(f"the plugin library {path} cannot be loaded")
         builder = trt.Builder(logger)
         for flag, name in (("FP16", "platform_has_fast_fp16"), ("INT8", "platform_has_fast_int8")):
             known = flag in plan.flags and abilities.has(f"Builder.{name}")
@@ -313,16 +293,6 @@ class BuildWork:
         found = inspect_engine(trt, logger, data, shapes=shapes) if loads else None
         self._describe(network, found)
 
-    def _load_plugins(self, logger: ILogger) -> None:
-        """Register NVIDIA's plugins and load the libraries of others."""
-        self.trt.init_libnvinfer_plugins(logger, "")
-        registry = self.trt.get_plugin_registry()
-        for path in self.spec.plugins:
-            if not Path(path).is_file():
-                raise InputError(f"there is no plugin library {path}")
-            if registry.load_library(os.fspath(Path(path).absolute())) is None:
-                raise InputError(f"the plugin library {path} cannot be loaded")
-
     def _configure(self, config: IBuilderConfig) -> None:
         """Write everything but profiles and caches into the configuration."""
         trt, spec, abilities = self.trt, self.spec, self.abilities
@@ -364,7 +334,7 @@ class BuildWork:
         facts = {"known": " ".join(f"sm_{name[2:]}" for name in names)}
         config.num_compute_capabilities = len(spec.targets)
         for index, text in enumerate(spec.targets):
-            match = _TARGET.match(text.strip())
+            match = re.match(r"(?:sm_?)?(\d{1,2})\.?(\d)\Z", text.strip(), re.IGNORECASE)
             name = f"SM{match[1]}{match[2]}" if match else ""
             if name not in names:
                 message = f"{text!r} is no GPU that {abilities.title} knows"
@@ -381,7 +351,8 @@ class BuildWork:
             text, index = str(problem.desc()), int(problem.node())
             if hasattr(problem, "node_name"):
                 name, operator = problem.node_name() or "", problem.node_operator() or ""
-        if index >= 0 and (node := self.outline.node(index)) is not None:
+        if 0 <= index < len(self.outline.nodes):
+            node = self.outline.nodes[index]
             operator, name = operator or node.operator, name or node.name or node.outputs[0]
         facts: dict[str, object] = {"model": model.name}
         if operator:
@@ -435,12 +406,29 @@ class BuildWork:
                         facts={"data": values.shape, "input": shapes[name]},
                     )
             items = len(feeds) * batch
-        scales = self._scale_cache(feeds)
+        method, given = spec.calibration_method, spec.calibration_cache
+        if feeds:  # the cache of this very calibration
+            key = CacheKey(
+                model=spec.model.sha256 or model_ref(Path(spec.model.path)).sha256 or "",
+                data=feeds_sha256(feeds),
+                batch=batch,
+                algorithm=method,
+                tensorrt=self.abilities.version,
+                prepared=spec.prepared,
+            )
+            name = f"{key.model[:12]}-{key.data[:12]}-b{batch}-{method}-{key.tensorrt}.cache"
+            path = Path(given) if given else cache_folder() / "calibration" / name
+            scales = ScaleCache(path, key=key)
+        elif given is not None and Path(given).is_file():  # taken as it is
+            scales = ScaleCache(Path(given), key=None)
+        else:
+            raise UsageError(
+                f"there is no calibration cache {given}", fix="--calibration DATA.npz makes one"
+            )
 
         def report(done: int, count: int) -> None:
             self.stage.progress(0.0, f"calibrating, batch {done + 1} of {count}")
 
-        method = spec.calibration_method
         calibrator = make_calibrator(
             self.trt, algorithm=method, cache=scales, feeds=feeds, report=report
         )
@@ -464,28 +452,6 @@ class BuildWork:
 
         return finish
 
-    def _scale_cache(self, feeds: Sequence[FeedArrays]) -> ScaleCache:
-        """The cache of this very calibration; one that was named without data is taken as it is."""
-        spec = self.spec
-        given = spec.calibration_cache
-        if not feeds:
-            if given is None or not Path(given).is_file():
-                raise UsageError(
-                    f"there is no calibration cache {given}", fix="--calibration DATA.npz makes one"
-                )
-            return ScaleCache(Path(given), key=None)
-        key = CacheKey(
-            model=spec.model.sha256 or model_ref(Path(spec.model.path)).sha256 or "",
-            data=feeds_sha256(feeds),
-            batch=len(next(iter(feeds[0].values()))),
-            algorithm=spec.calibration_method,
-            tensorrt=self.abilities.version,
-            prepared=spec.prepared,
-        )
-        name = f"{key.model[:12]}-{key.data[:12]}-b{key.batch}-{key.algorithm}-{key.tensorrt}.cache"
-        path = Path(given) if given else cache_folder() / "calibration" / name
-        return ScaleCache(path, key=key)
-
     def _serialize(
         self, builder: IBuilder, network: INetworkDefinition, config: IBuilderConfig
     ) -> IHostMemory:
@@ -493,7 +459,7 @@ class BuildWork:
         before = {}
         if self.abilities.has("IBuilderConfig.progress_monitor"):
             config.progress_monitor = make_monitor(
-                self.trt, tell=self.stage.progress, cancelled=self.cancelled.is_set
+                self.trt, report=self.stage.progress, cancelled=self.cancelled.is_set
             )
             if threading.current_thread() is threading.main_thread():
                 # TensorRT asks whether to go on: a signal ends the build at its next step.
@@ -529,7 +495,7 @@ class BuildWork:
             shown = (f"{each.name} {each.dtype} " + text_from_shape(each.shape) for each in tensors)
             self.facts[f"{kind}s"] = ", ".join(shown)
         if found is None:
-            (self.folder / GRAPH).write_bytes(json_from_value(layers_of(network)))
+            (self.folder / GRAPH).write_bytes(json_from_value(_layers(network)))
             self.facts["layers_from"] = "network"
             return
         text, facts = found
@@ -543,10 +509,10 @@ class BuildWork:
         if not kinds:
             return
         self.facts["layer_outputs"] = ", ".join(f"{kind} {n}" for kind, n in kinds.most_common())
-        asked = self.spec.precision
-        if asked in FLAGS and asked not in kinds and self.plan.typing == "weak":
+        wanted = self.spec.precision
+        if wanted in FLAGS and wanted not in kinds and self.plan.typing == "weak":
             self.notes.append(
-                f"{asked} was allowed, and the builder chose it for no layer: this engine "
+                f"{wanted} was allowed, and the builder chose it for no layer: this engine "
                 f"computes in {kinds.most_common(1)[0][0]}"
             )
 
@@ -562,25 +528,49 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage, flavour: Flavour) -> B
             f"{abilities.title} is installed here, not {given}",
             fix="leave --opt version out, or --python PATH of an interpreter that has it",
         )
-    refuse_ineffective(spec, abilities=abilities)
+    if spec.targets and not abilities.targets:
+        raise UsageError(
+            f"{abilities.title} builds for the GPU of this machine, not for a target",
+            fix="-r tensorrt-rtx, or leave --target out",
+        )
+    for name, (flag, reason) in RTX_LACKS.items() if abilities.targets else ():
+        value = spec.options.get(name) if name in OPTIONS else getattr(spec, name)
+        if value is not None and value is not False and value != ():
+            raise UsageError(
+                f"{flag} has no effect with {abilities.title}: {reason}", fix=f"leave {flag} out"
+            )
     refuse_unknown_options(f"builder {spec.runtime}", spec.options, OPTIONS)
     plan = precision_plan(spec, outline.carried, abilities=abilities)
-    gpu = _demand_gpu(spec, abilities)
+    missing = driver_problem()  # looked for before TensorRT does, because that may crash
+    if missing is not None and not abilities.targets:
+        raise UnavailableError(
+            "TensorRT needs a GPU to build; TensorRT-RTX does not",
+            facts={"here": missing},
+            fix="build where a GPU is, or -r tensorrt-rtx",
+        )
+    if missing is not None and (spec.refit or spec.strip_weights):
+        flag = "--refit" if spec.refit else "--strip-weights"
+        raise UnavailableError(
+            f"{abilities.title} needs a GPU for {flag}",
+            facts={"here": missing},
+            fix=f"leave {flag} out, or build where a GPU is",
+        )
     work = BuildWork(spec, trt, abilities, plan, outline, folder, stage)
     for text in too_new(outline, abilities=abilities):
         work.notes.append(text)
         stage.progress(0.0, text)
     prepared = prepare_model(spec, plan, folder=folder, stage=stage)
     work.notes += prepared.notes
-    work.build(prepared.path, gpu=gpu)
+    work.build(prepared.path, gpu=missing is None)
     facts: dict[str, Scalar] = {}
-    try:  # TensorRT's own lines state memory, times and sizes
+    with suppress(OSError, ParseError):  # TensorRT's own lines state memory, times and sizes
         text = (folder / LOG).read_text(encoding="utf-8", errors="replace")
-        runs = log_from_text(f"{BANNER}\n{text}", where=LOG)
-    except (OSError, ParseError):
-        runs = ()
-    if runs:  # without a GPU its allocators print zero, which is not a measurement
-        values = {name: getattr(runs[-1].facts, name, None) for name in _LOGGED}
+        # What the reader of trtexec's logs begins with; the lines that follow are the same.
+        banner = "&&&& RUNNING TensorRT.trtbench # trtbench build"
+        logged = log_from_text(f"{banner}\n{text}", where=LOG)[-1:]
+        names = ("peak_cpu_bytes", "peak_gpu_bytes", "scratch_bytes", "weights_bytes", "optimize_s")
+        values = {name: getattr(run.facts, name, None) for run in logged for name in names}
+        # Without a GPU its allocators print zero, which is not a measurement.
         facts = {name: value for name, value in values.items() if value}
     facts |= work.facts
     build_s = facts.pop("build_s", None)
@@ -603,41 +593,6 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage, flavour: Flavour) -> B
     )
 
 
-def refuse_ineffective(spec: BuildSpec, *, abilities: Abilities) -> None:
-    """Refuse what this flavour would ignore: no flag is ever silently without effect."""
-    if not abilities.targets:
-        if spec.targets:
-            raise UsageError(
-                f"{abilities.title} builds for the GPU of this machine, not for a target",
-                fix="-r tensorrt-rtx, or leave --target out",
-            )
-        return
-    for name, (flag, reason) in RTX_LACKS.items():
-        value = spec.options.get(name) if name in OPTIONS else getattr(spec, name)
-        if value is not None and value is not False and value != ():
-            raise UsageError(
-                f"{flag} has no effect with {abilities.title}: {reason}", fix=f"leave {flag} out"
-            )
-
-
-def _demand_gpu(spec: BuildSpec, abilities: Abilities) -> bool:
-    """Look for a driver before TensorRT does, because that may crash; whether there is one."""
-    missing = driver_problem()
-    if missing is None:
-        return True
-    if not abilities.targets:
-        raise UnavailableError(
-            NEEDS_GPU, facts={"here": missing}, fix="build where a GPU is, or -r tensorrt-rtx"
-        )
-    if spec.refit or spec.strip_weights:
-        flag = "--refit" if spec.refit else "--strip-weights"
-        raise UnavailableError(
-            f"{abilities.title} needs a GPU for {flag}", facts={"here": missing},
-            fix=f"leave {flag} out, or build where a GPU is",
-        )  # fmt: skip
-    return False
-
-
 def _profile(
     builder: IBuilder, network: INetworkDefinition, ranges: Mapping[str, ShapeProfile]
 ) -> IOptimizationProfile:
@@ -651,7 +606,7 @@ def _profile(
     return profile
 
 
-def tensors_of(network: INetworkDefinition, kind: Literal["input", "output"]) -> list[TensorSpec]:
+def tensors_of(network: INetworkDefinition, kind: str) -> list[TensorSpec]:
     """The inputs or outputs of a network; a dimension of -1 may change."""
     inputs = kind == "input"
     found = []
@@ -664,13 +619,16 @@ def tensors_of(network: INetworkDefinition, kind: Literal["input", "output"]) ->
     return found
 
 
-def layers_of(network: INetworkDefinition) -> dict[str, object]:
+def _layers(network: INetworkDefinition) -> dict[str, object]:
     """The network's layers in the form of the engine inspector, before any is fused."""
+
+    # As the engine inspector words them.
+    words = {"FLOAT": "Float", "HALF": "Half", "INT8": "Int8", "INT32": "Int32", "BOOL": "Bool"}
 
     def edge(tensor: ITensor) -> dict[str, object]:
         name = str(getattr(tensor.dtype, "name", tensor.dtype))
-        kind = _PRINTED.get(name, name)
-        return {"Name": tensor.name, "Dimensions": list(_dims(tensor)), "Format/Datatype": kind}
+        dims = list(_dims(tensor))
+        return {"Name": tensor.name, "Dimensions": dims, "Format/Datatype": words.get(name, name)}
 
     layers = []
     for number in range(network.num_layers):
@@ -686,8 +644,7 @@ def layers_of(network: INetworkDefinition) -> dict[str, object]:
                 "Metadata": layer.metadata,
             }
         )
-    tensors = [*tensors_of(network, "input"), *tensors_of(network, "output")]
-    names = [each.name for each in tensors]
+    names = [t.name for kind in ("input", "output") for t in tensors_of(network, kind)]
     return {"Layers": layers, "Bindings": names, "Source": "network before optimization"}
 
 
@@ -698,10 +655,9 @@ def _dims(tensor: ITensor) -> tuple[int, ...]:
         return ()
 
 
-def _hint(
-    table: Sequence[tuple[str, str]], text: str, *, model: str, plugin: str = ""
-) -> str | None:
-    found = next((hint for pattern, hint in table if re.search(pattern, text.lower())), None)
+def _hint(table: Mapping[str, str], text: str, *, model: str, plugin: str = "") -> str | None:
+    fits = (hint for pattern, hint in table.items() if re.search(pattern, text.lower()))
+    found = next(fits, None)
     return found.format(model=shlex.quote(model), plugin=plugin) if found else None
 
 

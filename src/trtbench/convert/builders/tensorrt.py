@@ -8,8 +8,7 @@ from functools import partial
 from trtbench.convert.builders import _python_api
 from trtbench.core.spec import BuildSpec
 from trtbench.host.machine import library_versions
-from trtbench.host.tensorrt import INSTALL
-from trtbench.host.tensorrt_build import driver_problem
+from trtbench.host.tensorrt import INSTALL, driver_problem
 
 LIBRARY = "tensorrt"
 CHOSEN = 2

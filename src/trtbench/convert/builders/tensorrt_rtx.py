@@ -12,8 +12,7 @@ from trtbench.host.tensorrt import INSTALL
 
 LIBRARY = "tensorrt_rtx"
 CHOSEN = 3
-TIMING_CACHE = False
-"""Kernels are chosen when the engine runs; there is nothing to time."""
+TIMING_CACHE = False  # kernels are chosen when the engine runs; there is nothing to time
 
 command_lines = partial(_python_api.plan_lines, flavour="tensorrt_rtx")
 build = partial(_python_api.build, flavour="tensorrt_rtx")

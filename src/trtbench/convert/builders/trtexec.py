@@ -27,7 +27,6 @@ from trtbench.core.run import Scalar
 from trtbench.core.spec import BuildSpec
 from trtbench.host.process import (
     INSTALL,
-    Exit,
     ended_how,
     help_text,
     run_logged,
@@ -44,7 +43,6 @@ from trtbench.trtexec.conditions import (
     failure,
     last_run,
 )
-from trtbench.trtexec.log_values import LogRun
 from trtbench.trtexec.version import (
     HEADER_BYTES,
     TrtexecAbilities,
@@ -92,12 +90,12 @@ def tools() -> dict[str, str]:
 
 def needs_types(options: Mapping[str, str]) -> bool:
     """Whether trtexec takes no precisions, as that of TensorRT 11."""
-    return _only_typed(trtexec_binary(options.get("binary")))
+    return _abilities(trtexec_binary(options.get("binary"))).inverted
 
 
 @cache
-def _only_typed(binary: str) -> bool:
-    return abilities_from_help(help_text(binary), where=f"{binary} --help").inverted
+def _abilities(binary: str) -> TrtexecAbilities:
+    return abilities_from_help(help_text(binary), where=f"{binary} --help")
 
 
 def device(spec: BuildSpec) -> str:
@@ -113,14 +111,12 @@ def command_lines(spec: BuildSpec) -> list[str]:
     plan = _types_plan(spec, abilities=target.abilities)
     step = plan.step if plan is not None else None
     model = Path(f"{spec.output}.{spec.precision}.onnx") if step else None
-    typed = _typed_spec(spec, plan, model=model) if plan is not None else spec
-    command = build_command(
-        _passed_on(typed), binary=target.binary, abilities=target.abilities, folder=folder
-    )
+    typed = _passed_on(spec, plan, model=model)
+    command = build_command(typed, binary=target.binary, abilities=target.abilities, folder=folder)
     named = [each.replace(str(folder / GRAPH), f"{spec.output}.{GRAPH}") for each in command]
     notes = [target.note] if target.note else []
     notes += [f"# {text}" for text in _warnings(spec, typed, target.abilities.version)]
-    notes += [f"# 1. {step.text}"] if step else []
+    notes += [f"# 1. {step}"] if step else []
     return [*notes, shlex.join(named)]
 
 
@@ -128,13 +124,13 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     """Build one engine; its log, metadata and layers are left in the folder."""
     stage("load")
     binary = trtexec_binary(spec.options.get("binary"))
-    abilities = abilities_from_help(help_text(binary), where=f"{binary} --help")
-    typed, prepared = spec, PreparedModel(path=Path(spec.model.path))
+    abilities = _abilities(binary)
+    prepared = PreparedModel(path=Path(spec.model.path))
     plan = _types_plan(spec, abilities=abilities)
     if plan is not None:
         prepared = prepare_model(spec, plan, folder=folder, stage=stage)
-        typed = _typed_spec(spec, plan, model=prepared.path)
-    command = build_command(_passed_on(typed), binary=binary, abilities=abilities, folder=folder)
+    typed = _passed_on(spec, plan, model=prepared.path)
+    command = build_command(typed, binary=binary, abilities=abilities, folder=folder)
     warnings = _warnings(spec, typed, abilities.version)
     for text in warnings:
         stage.progress(0.0, text)
@@ -146,25 +142,54 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
         if PARSED in rest and PARSED not in before:
             stage("build")
 
-    end = run_logged(command, log=log, on_text=watch)
+    end, engine = run_logged(command, log=log, on_text=watch), Path(spec.output)
     data = log.read_bytes()
     run = last_run(data, where=LOG)
     # It may write the engine, say PASSED and crash on the way out: the engine counts.
     crashed = end.signal is not None and run is not None and run.outcome == "passed"
-    _demand_success(end, data, Path(spec.output), tolerant=crashed)
-    if run is not None:
-        document = json_from_value(build_metadata_from_log(run))
-        (folder / METADATA).write_bytes(document)
-    made = _outcome(run, abilities, command, folder)
-    shown = made.command
+    if end.status != 0 and not crashed:
+        raise failure(f"trtexec {ended_how(end)}", data=data, status=status_of(end))
+    if not engine.is_file() or engine.stat().st_size == 0:
+        message = "trtexec ended with status 0 and did not write the engine"
+        raise failure(message, data=data, status=0)
+    with open(engine, "rb") as file:
+        head = file.read(HEADER_BYTES)
+    try:
+        plan_from_bytes(head, where=engine.name)
+    except ParseError as problem:
+        raise failure(f"trtexec wrote no engine: {problem.message}", data=data, status=0) from None
+    shown = shlex.join(command)
     for ending in prepared.files:  # the typed model by the name it is kept under
-        shown = shown and shown.replace(str(prepared.path), f"{spec.output}{ending}")
-    return made.having(
+        shown = shown.replace(str(prepared.path), f"{spec.output}{ending}")
+    outcome = BuildOutcome(
         command=shown,
-        files={**made.files, **prepared.files},
-        notes=(*warnings, *prepared.notes, *made.notes),
-        findings=findings_from_evidence(Evidence(crashed=ended_how(end))) if crashed else (),
+        version=abilities.version,
+        notes=(*warnings, *prepared.notes, "the log of trtexec could not be understood"),
     )
+    if run is not None:
+        (folder / METADATA).write_bytes(json_from_value(build_metadata_from_log(run)))
+        conditions = conditions_from_log(run)
+        warned = [
+            f"trtexec warns: {each.meaning}"
+            for each in run.messages
+            if each.level == "W" and each.meaning and each.code != "timing-cache-new"
+        ]
+        facts: dict[str, Scalar] = {
+            name: value
+            for name, value in msgspec.structs.asdict(run.facts).items()
+            if isinstance(value, int | float | str) and value is not False
+        }
+        outcome = outcome.having(
+            version=run.version or abilities.version,
+            build_s=run.facts.build_s,
+            conditions={name: conditions[name] for name in ("typing", "precision", "tf32")},
+            facts=facts,
+            notes=(*warnings, *prepared.notes, *dict.fromkeys(warned)),
+            findings=findings_from_evidence(Evidence(crashed=ended_how(end))) if crashed else (),
+        )
+    names = {".build.log": LOG, ".build.metadata.json": METADATA, ".graph.json": GRAPH}
+    files = {ending: name for ending, name in names.items() if (folder / name).is_file()}
+    return outcome.having(files={**files, **prepared.files})
 
 
 def _warnings(spec: BuildSpec, typed: BuildSpec, version: str | None) -> tuple[str, ...]:
@@ -182,72 +207,6 @@ def _warnings(spec: BuildSpec, typed: BuildSpec, version: str | None) -> tuple[s
     return tuple(found)
 
 
-def _passed_on(spec: BuildSpec) -> BuildSpec:
-    """The spec without options that are not trtexec's; what it has no flags for is refused."""
-    refused = {
-        "several optimization profiles": spec.more_profiles,
-        "calibration with data": spec.calibration,
-        "other GPUs as targets": spec.targets,
-    }
-    for what, given in refused.items():
-        if given:
-            quantize = f"trtbench quantize {shlex.quote(spec.model.path)} --precision int8"
-            raise UsageError(
-                f"trtexec cannot be asked for {what}",
-                facts={"asked for": given},
-                fix=f"-r tensorrt, or first: {quantize} --calibration {shlex.quote(str(given))}"
-                if given is spec.calibration
-                else None,
-            )
-    kept = {key: value for key, value in spec.options.items() if key != "version"}
-    return spec.having(options=kept)
-
-
-def _demand_success(end: Exit, data: bytes, engine: Path, *, tolerant: bool) -> None:
-    if end.status != 0 and not tolerant:
-        raise failure(f"trtexec {ended_how(end)}", data=data, status=status_of(end))
-    if not engine.is_file() or engine.stat().st_size == 0:
-        message = "trtexec ended with status 0 and did not write the engine"
-        raise failure(message, data=data, status=0)
-    with open(engine, "rb") as file:
-        head = file.read(HEADER_BYTES)
-    try:
-        plan_from_bytes(head, where=engine.name)
-    except ParseError as problem:
-        raise failure(f"trtexec wrote no engine: {problem.message}", data=data, status=0) from None
-
-
-def _outcome(
-    run: LogRun | None, abilities: TrtexecAbilities, command: list[str], folder: Path
-) -> BuildOutcome:
-    names = {".build.log": LOG, ".build.metadata.json": METADATA, ".graph.json": GRAPH}
-    files = {ending: name for ending, name in names.items() if (folder / name).is_file()}
-    text = shlex.join(command)
-    if run is None:
-        note = "the log of trtexec could not be understood"
-        return BuildOutcome(command=text, version=abilities.version, files=files, notes=(note,))
-    facts: dict[str, Scalar] = {
-        name: value
-        for name, value in msgspec.structs.asdict(run.facts).items()
-        if isinstance(value, int | float | str) and value is not False
-    }
-    conditions = conditions_from_log(run)
-    warnings = [
-        each.meaning
-        for each in run.messages
-        if each.level == "W" and each.meaning and each.code != "timing-cache-new"
-    ]
-    return BuildOutcome(
-        command=text,
-        version=run.version or abilities.version,
-        build_s=run.facts.build_s,
-        conditions={name: conditions[name] for name in ("typing", "precision", "tf32")},
-        facts=facts,
-        files=files,
-        notes=tuple(f"trtexec warns: {meaning}" for meaning in dict.fromkeys(warnings)),
-    )
-
-
 def _types_plan(spec: BuildSpec, *, abilities: TrtexecAbilities) -> PrecisionPlan | None:
     """The plan of a precision that the types of the model must carry; ``None`` for a mere flag."""
     typed = abilities.inverted or spec.options.get("typing") == "strong"
@@ -258,16 +217,32 @@ def _types_plan(spec: BuildSpec, *, abilities: TrtexecAbilities) -> PrecisionPla
     return precision_plan(spec, carried, abilities=known)
 
 
-def _typed_spec(spec: BuildSpec, plan: PrecisionPlan, *, model: Path | None = None) -> BuildSpec:
+def _passed_on(spec: BuildSpec, plan: PrecisionPlan | None, *, model: Path | None) -> BuildSpec:
     """The spec for trtexec, without what the types of the model say by now."""
-    strong = plan.typing == "strong"
-    quantized = plan.step is None or plan.step.precision in QUANTIZED
-    used = ("calibration_items",) if quantized else ()  # which trtexec itself must not see
+    strong = plan is not None and plan.typing == "strong"
+    quantized = plan is not None and (plan.step is None or spec.precision in QUANTIZED)
+    calibration = None if quantized else spec.calibration
+    refused = {
+        "several optimization profiles": spec.more_profiles,
+        "calibration with data": calibration,
+        "other GPUs as targets": " ".join(spec.targets),
+    }
+    for what, given in refused.items():
+        if given:
+            quantize = f"trtbench quantize {shlex.quote(spec.model.path)} --precision int8"
+            raise UsageError(
+                f"trtexec has no flag for {what}",
+                facts={"requested": given},
+                fix=f"-r tensorrt, or first: {quantize} --calibration {shlex.quote(str(given))}"
+                if given is calibration
+                else None,
+            )
+    used = ("version", *(("calibration_items",) if quantized else ()))  # not trtexec's own
     options = {key: value for key, value in spec.options.items() if key not in used}
     reference = spec.model.having(path=str(model)) if model else spec.model
     return spec.having(
         model=reference,
         precision=None if strong else spec.precision,
-        calibration=None if quantized else spec.calibration,
+        calibration=calibration,
         options={**options, "typing": "strong"} if strong else options,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import gzip
 from collections import Counter
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib import resources
 from io import BytesIO
@@ -33,13 +34,7 @@ if TYPE_CHECKING:
 FILE = "report.html"
 OPEN_ROWS = 200
 """Rows of a table that stand in the page as text; the rest is unpacked when it is wanted."""
-FILTER_FROM = 8
-"""Rows from which a table gets a field to search it."""
-LONG_CELL = 40
-"""Letters from which a cell is broken into lines."""
-MOST_FINDINGS = 12
 PICTURE_PX = 1400
-LEVEL = 6
 
 
 def render(document: Document, folder: Path) -> list[Path]:
@@ -47,9 +42,16 @@ def render(document: Document, folder: Path) -> list[Path]:
     return [write_output(folder / FILE, page(document))]
 
 
-def page(document: Document) -> str:
-    """Write the document as one page."""
-    document = document if png.can_draw() else document.with_figures(())
+def page(document: Document, *, links: Mapping[str, str] | None = None) -> str:
+    """Write the document as one page; the first cell of a row may be a link to another."""
+    links = links or {}
+    charts_drawn = {}
+    if not png.can_draw():
+        document = document.with_figures(())
+    elif figures := document.figures():
+        from trtbench.report.renderers._matplotlib import svg_from_figure
+
+        charts_drawn = {figure.id: svg_from_figure(figure) for figure in figures}
     counts: Counter[str] = Counter(
         item.finding.severity
         for block in document.blocks()
@@ -58,7 +60,8 @@ def page(document: Document) -> str:
     )
     more = {
         table.id: [
-            [[cell.shown, _sortable(cell)] for cell in row] for row in table.rows[OPEN_ROWS:]
+            [links.get(row[0].shown), [[cell.shown, _sortable(cell)] for cell in row]]
+            for row in table.rows[OPEN_ROWS:]
         ]
         for table in document.tables()
         if len(table.rows) > OPEN_ROWS
@@ -68,12 +71,13 @@ def page(document: Document) -> str:
         .get_template("report.html.j2")
         .render(
             document=document,
+            links=links,
             version=__version__,
             severities={name: counts[name] for name in SEVERITIES if counts[name]},
             css=asset("report.css"),
             js="".join(asset(name) for name in ("tables.js", "report.js")),
             palette=charts.TOKENS,
-            charts={figure.id: png.svg_text(figure) for figure in document.figures()},
+            charts=charts_drawn,
             rows=packed(msgspec.json.encode(more)),
             json=packed(msgspec.json.encode(json.plain_value(document))),
         )
@@ -82,7 +86,7 @@ def page(document: Document) -> str:
 
 def packed(data: bytes) -> str:
     """Pack bytes into letters that stand safely in any page."""
-    return base64.b64encode(gzip.compress(data, LEVEL, mtime=0)).decode()
+    return base64.b64encode(gzip.compress(data, 6, mtime=0)).decode()
 
 
 def data_url(picture: Picture) -> str | None:
@@ -107,11 +111,6 @@ def data_url(picture: Picture) -> str | None:
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 
-def _cleaned(value: object) -> object:
-    """Make visible what would turn a line of the page around; what we wrote ourselves stays."""
-    return clean_text(value) if type(value) is str else value
-
-
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -119,25 +118,22 @@ def _environment() -> Environment:
     environment = Environment(
         loader=FunctionLoader(asset),
         autoescape=True,
-        finalize=_cleaned,
+        # Text that would turn a line of the page around is made visible; our own markup stays.
+        finalize=lambda value: clean_text(value) if type(value) is str else value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
+    filters: dict[str, Callable[..., object]] = {
         "kind": lambda block: type(block).__name__,
         "paragraphs": lambda text: text.split("\n\n"),
         "sortable": _sortable,
-        "evidence": _evidence,
+        "evidence": lambda value: text_from_number(value) if isinstance(value, float) else value,
         "count": text_from_count,
         "data_url": data_url,
     }
-    environment.globals |= {
-        "open_rows": OPEN_ROWS,
-        "long_cell": LONG_CELL,
-        "filter_from": FILTER_FROM,
-        "most_findings": MOST_FINDINGS,
-    }
+    environment.filters |= filters
+    environment.globals |= {"open_rows": OPEN_ROWS}
     return environment
 
 
@@ -152,7 +148,3 @@ def _sortable(cell: Cell) -> float | int | str | None:
     if isinstance(cell.value, bool) or cell.text is None:
         return None if isinstance(cell.value, (str, bool)) else cell.value
     return cell.value if isinstance(cell.value, (int, float)) else None
-
-
-def _evidence(value: object) -> str:
-    return text_from_number(value) if isinstance(value, float) else str(value)

@@ -14,7 +14,6 @@ from trtbench.core.units import text_from_count, text_from_number
 from trtbench.host.files import write_output
 from trtbench.report.document import (
     Block,
-    Cards,
     Code,
     Document,
     Figure,
@@ -33,8 +32,6 @@ FILE = "report.md"
 INCLUDES = ("png",)
 """Formats whose files this one writes too, because it points at them."""
 
-FOLDED_FROM = 15
-"""Longer tables are folded away."""
 MOST_ROWS = 200
 """GitHub refuses to render files above half a megabyte."""
 OPEN_FINDINGS = 12
@@ -42,9 +39,7 @@ OPEN_FINDINGS = 12
 NAMED = 8
 """Runs named of those that have a finding, each with its message where these differ."""
 BRIEF = ("verdicts", "summary", "findings", "failures", "accuracy")
-BRIEF_ROWS = 10
-"""A brief report fits on one screen."""
-BRIEF_FINDINGS = 5
+"""Sections of a brief report, which fits on one screen."""
 
 ICONS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~$!])")
@@ -72,7 +67,7 @@ def markdown(document: Document, *, level: int = 1) -> str:
         if section.title:
             parts.append(f"{'#' * (level + 1)} {escape(section.title)}")
         for block in _first_blocks(section) if brief else section.blocks:
-            parts += _block(block, rows=BRIEF_ROWS if brief else MOST_ROWS)
+            parts += _block(block, rows=10 if brief else MOST_ROWS)
     return "\n\n".join(parts) + "\n"
 
 
@@ -95,7 +90,7 @@ def _first_blocks(section: Section) -> Iterator[Block]:
             grave = [each for each in block.items if each.finding.severity != "note"]
             short = tuple(
                 FindingOf(each.finding.having(evidence={}), title=short_title(each))
-                for each in grave[:BRIEF_FINDINGS]
+                for each in grave[:5]
             )
             if short:
                 yield FindingList(short)
@@ -104,7 +99,7 @@ def _first_blocks(section: Section) -> Iterator[Block]:
                 yield Text(f"{text_from_count(left)} more {are} in the whole report.")
         else:
             yield block.having(caption=None) if isinstance(block, Table) else block
-        if isinstance(block, (Table, Cards)):
+        if isinstance(block, Table):
             return
 
 
@@ -122,12 +117,6 @@ def _block(block: Block, *, rows: int, folded: bool = False) -> Iterable[str]:
         yield "\n".join(lines[:OPEN_FINDINGS])
         if more := lines[OPEN_FINDINGS:]:
             yield from _folded(f"{text_from_count(len(more))} more findings", ["\n".join(more)])
-    elif isinstance(block, Cards):
-        yield "\n".join(
-            f"- {escape(card.title)}: **{escape(card.value)}**"
-            + (f" ({escape(card.detail)})" if card.detail else "")
-            for card in block.items
-        )
     elif isinstance(block, Code):
         longest = max((len(run) for run in re.findall(r"`+", block.text)), default=0)
         fence = "`" * max(3, longest + 1)
@@ -152,7 +141,7 @@ def _table(table: Table, *, rows: int, fold: bool) -> list[str]:
         parts.append(f"*{left} more rows are left out here; the csv and json formats have them.*")
     if table.caption:
         parts.append(f"*{escape(table.caption)}*")
-    folded = fold and len(table.rows) > FOLDED_FROM
+    folded = fold and len(table.rows) > 15
     return _folded(f"{text_from_count(len(table.rows))} rows", parts) if folded else parts
 
 

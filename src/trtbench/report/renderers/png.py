@@ -43,10 +43,3 @@ def png_bytes(figure: Figure) -> bytes:
     from trtbench.report.renderers._matplotlib import png_from_figure
 
     return png_from_figure(figure)
-
-
-def svg_text(figure: Figure) -> str:
-    """Draw one figure as SVG for a page."""
-    from trtbench.report.renderers._matplotlib import svg_from_figure
-
-    return svg_from_figure(figure)

@@ -21,7 +21,6 @@ from trtbench.core.safety import clean_line, clean_text
 from trtbench.host.files import write_output
 from trtbench.report.document import (
     Block,
-    Cards,
     Cell,
     Code,
     Details,
@@ -37,11 +36,8 @@ from trtbench.report.document import (
 FILE = "report.txt"
 FILE_COLUMNS = 100
 GAP = 2
-LEAST_NAME = 20
-"""Names are not shortened below this: they would still differ, but no longer be recognized."""
-LEAST_PROSE = 20
-LEAST_NAMES, MOST_NAMES = 10, 20
-"""Letters of a fact's name: blocks of short names line up, a longer one stands alone."""
+LEAST = 20
+"""Columns are not made narrower: shortened names would still differ, but not be recognized."""
 STYLES = {"good": "green", "bad": "red", "unclear": "yellow", "plain": ""}
 SEVERITIES = {"note": "dim", "warning": "yellow", "error": "bold red"}
 
@@ -57,7 +53,7 @@ def render(document: Document, folder: Path) -> list[Path]:
 
 def text(document: Document, *, width: int | None) -> str:
     """Write the document as plain text; without a width nothing is broken or left out."""
-    # In a notebook rich would show each line by itself, beside what it is asked to write.
+    # In a notebook rich would show each line by itself, too.
     console = Console(file=io.StringIO(), color_system=None, force_jupyter=False)
     _print(console, lines(document, width=width))
     return str(console.file.getvalue())  # type: ignore[attr-defined]
@@ -109,12 +105,6 @@ def _block(block: Block, width: int | None) -> Iterator[Line]:
         if block.caption:
             yield from _prose(block.caption, width)
         yield from (Line(f"  {line}") for line in clean_text(block.text).splitlines())
-    elif isinstance(block, Cards):
-        pairs = []
-        for card in block.items:
-            words = f"{card.value} ({card.detail})" if card.detail else card.value
-            pairs.append((card.title, Cell(None, words, card.tone)))
-        yield from _facts(pairs, width)
     elif isinstance(block, Details):
         yield from _prose(block.summary, width, style="bold")
         for inner in block.blocks:
@@ -182,6 +172,10 @@ def _widths(
 
     Without a width, as in a pipe, every column is as wide as it wants to be.
     """
+
+    def total(widths: dict[int, int], places: Sequence[int]) -> int:
+        return sum(widths[place] for place in places) + GAP * (len(places) - 1)
+
     filled = _filled(texts, len(heads))
     wanted, least = {}, {}
     for place in filled:
@@ -190,29 +184,25 @@ def _widths(
         longest = (cell_len(line) for each in column for line in each.split("\n"))
         wanted[place] = narrow = max(title, max(longest, default=0))
         if head.fit == "wrap":
-            narrow = max(LEAST_PROSE, title)
+            narrow = max(LEAST, title)
         elif head.fit == "shorten" and width is not None:  # names must still differ
-            narrow, different = max(LEAST_NAME, title), set(column)
+            narrow, different = max(LEAST, title), set(column)
             while len({shortened_to(each, narrow) for each in different}) < len(different):
                 narrow += 1
         least[place] = min(wanted[place], narrow)
-    if width is None or _total(wanted, filled) <= width:
+    if width is None or total(wanted, filled) <= width:
         return wanted
     places = [place for place in filled if heads[place].rank == 0]
-    if _total(least, places) > width:
+    if total(least, places) > width:
         return None
     for place in sorted(filled, key=lambda place: heads[place].rank):
-        if place not in places and _total(least, [*places, place]) <= width:
+        if place not in places and total(least, [*places, place]) <= width:
             places.append(place)
     shown = {place: wanted[place] for place in places}
-    while _total(shown, places) > width:  # the widest column that can gives a character
+    while total(shown, places) > width:  # the widest column that can gives a character
         giving = [place for place in places if shown[place] > least[place]]
         shown[max(giving, key=lambda place: (shown[place], -place))] -= 1
     return shown
-
-
-def _total(widths: dict[int, int], places: Sequence[int]) -> int:
-    return sum(widths[place] for place in places) + GAP * (len(places) - 1)
 
 
 def shortened_to(text: str, width: int) -> str:
@@ -274,8 +264,8 @@ def _facts(
     pairs: Sequence[tuple[str, Cell]], width: int | None, *, indent: int = 0
 ) -> Iterator[Line]:
     names = [clean_line(name) for name, _ in pairs]
-    least = 0 if indent else LEAST_NAMES
-    column = max([least, *(min(cell_len(name), MOST_NAMES) for name in names)])
+    # Blocks of short names line up, a longer one stands alone.
+    column = max([0 if indent else 10, *(min(cell_len(name), 20) for name in names)])
     margin = indent + column + GAP
     for name, (_, cell) in zip(names, pairs, strict=True):
         room = width - margin if width else None

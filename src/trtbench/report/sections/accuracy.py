@@ -1,7 +1,10 @@
-"""Accuracy: scores of evaluations and runs, against latency, with pictures of the worst cases.
+"""How right outputs are: scores, differences from a reference, and layers that cost accuracy.
 
+For the screens of ``eval``, ``check`` and ``localize`` and for sections of reports.
 ``run.extra["scores"]`` as ``run_facts`` says; ``run.extra["pictures"]`` is a sequence of paths, or
 of mappings with ``path`` and optionally ``title`` and ``caption``, relative to the run's folder.
+``run.extra["checks"]`` is a sequence of mappings (or values), one per output, with ``output`` and
+any numbers; ``run.extra["output_comparison"]`` is the content of ``output_diff.json``.
 """
 
 from __future__ import annotations
@@ -10,21 +13,37 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
+from trtbench.analysis.check import ClassCheck, OutputCheck
+from trtbench.analysis.localize import cause
 from trtbench.analysis.onnx_graph import words_from_preparation
+from trtbench.analysis.scores import sqnr_from_rel_l2
 from trtbench.analysis.sweep import pareto_front
 from trtbench.core.metrics import is_share
+from trtbench.core.results import (
+    Localization,
+    Localized,
+    NodeGroup,
+    Numbers,
+)
 from trtbench.core.run import Run, Scalar, Score
 from trtbench.core.units import (
+    MISSING,
     counted,
+    text_from_fraction,
+    text_from_number,
     text_from_seconds,
     unit_for_seconds,
+    with_minus,
 )
 from trtbench.report.charts import Axis, Line, curves, line
 from trtbench.report.document import (
     Block,
     Cell,
+    Code,
     Column,
     Document,
     Figure,
@@ -34,7 +53,10 @@ from trtbench.report.document import (
     Table,
     Text,
     capitalized,
+    cell_of,
     column,
+    document_from_blocks,
+    key_values,
     note_lines,
     score_column,
     section_of,
@@ -42,19 +64,20 @@ from trtbench.report.document import (
 )
 from trtbench.report.run_facts import (
     file_stem,
-    headline_summary,
+    flat_facts,
     headline_title,
     named,
     score_text,
     scores_of,
-    text_from_score,
+    summary_of,
 )
 
 if TYPE_CHECKING:
+    from trtbench.analysis.check import Checked
     from trtbench.analysis.pass_times import Evaluated, Evaluation, TableValue
 
-
 ORDER = 80
+
 
 PARTS = (
     ("load", "load_s", "Load", 4),
@@ -72,27 +95,25 @@ PARTS_MEANING = (
 MOST_PICTURES = 12
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif")
 SHOWN_ROWS = 50
-MOST_MARKS = 40
-MOST_TEXTS = 8
-"""Names that fit beside the marks of the front."""
-FAR = 4
-"""Latencies further apart than this have a logarithmic axis, or the fast ones would be one blot."""
 
 
 def make(runs: Sequence[Run]) -> list[Section]:
-    """Make every section of this file that has something to say."""
-    return [section for section in (make_pareto(runs), make_accuracy(runs)) if section]
+    """Show scores against latency, every score with its interval, pictures, and checks."""
+    made = (
+        section_of("pareto", "Accuracy against latency", _pareto(runs)),
+        section_of("accuracy", "Accuracy", _accuracy(runs)),
+        section_of("checks", "Numeric checks", _checks(runs)),
+    )
+    return [section for section in made if section]
 
 
-def make_accuracy(runs: Sequence[Run]) -> Section | None:
-    """List every score of every run with its interval, and show the pictures runs carry."""
+def _accuracy(runs: Sequence[Run]) -> Iterator[Block]:
     rows = [(label, score) for label, run in named(runs) for score in scores_of(run).values()]
 
     def end(name: str, row: tuple[str, Score]) -> Cell:
         value = getattr(row[1] if name == "value" else row[1].interval, name, None)
         return Cell(value, score_text(row[1], value))
 
-    blocks: list[Block] = []
     if rows:
         columns = (
             column("run", get=0),
@@ -103,53 +124,24 @@ def make_accuracy(runs: Sequence[Run]) -> Section | None:
             column("count", "Examples", lambda row: row[1].count, "count"),
         )
         caption = "Low and high: the interval of the score, as the evaluation states it."
-        blocks.append(table("accuracy", rows, columns, caption=caption))
-    pictures = list(_run_pictures(runs))
-    blocks += pictures[:MOST_PICTURES]
-    if len(pictures) > MOST_PICTURES:
-        blocks.append(Text(f"{MOST_PICTURES} of {len(pictures)} pictures are shown."))
-    return section_of("accuracy", "Accuracy", blocks)
-
-
-def _run_pictures(runs: Sequence[Run]) -> Iterator[Picture]:
+        yield table("accuracy", rows, columns, caption=caption)
     taken: set[str] = set()
-    seen: set[Path] = set()
+    pictures: dict[Path, Picture] = {}
     for label, run in named(runs):
         carried = run.extra.get("pictures", ())
         for each in carried if isinstance(carried, (list, tuple)) else ():
             facts = each if isinstance(each, Mapping) else {"path": each}
             path = (run.path or Path()) / str(facts.get("path", ""))
-            if path.suffix.lower() not in SUFFIXES or path in seen or not path.is_file():
-                continue
-            seen.add(path)
-            yield Picture(
-                id=file_stem(path.stem, taken=taken),
-                title=str(facts.get("title") or path.stem.replace("_", " ")),
-                path=str(path),
-                caption=str(facts.get("caption") or label),
-            )
-
-
-# ---- accuracy against latency
-
-
-def make_pareto(runs: Sequence[Run]) -> Section | None:
-    """Draw the metric most runs have against the latency per item, and the front."""
-    counts = Counter(metric for run in runs for metric in scores_of(run))
-    if not counts:
-        return None
-    metric = counts.most_common(1)[0][0]
-    points = [
-        _Point(label, f"run:{index}", head.typical / items, score)
-        for index, (label, run) in enumerate(named(runs))
-        if (head := headline_summary(run))
-        and (score := scores_of(run).get(metric))
-        and (items := run.record.known_items)
-    ]
-    if len(points) < 2 or len({(point.per_item_s, point.score) for point in points}) < 2:
-        return None
-    figure = _pareto_figure(points[:MOST_MARKS], metric, runs)
-    return section_of("pareto", "Accuracy against latency", (figure,))
+            if path.suffix.lower() in SUFFIXES and path not in pictures and path.is_file():
+                pictures[path] = Picture(
+                    id=file_stem(path.stem, taken=taken),
+                    title=str(facts.get("title") or path.stem.replace("_", " ")),
+                    path=str(path),
+                    caption=str(facts.get("caption") or label),
+                )
+    yield from list(pictures.values())[:MOST_PICTURES]
+    if len(pictures) > MOST_PICTURES:
+        yield Text(f"{MOST_PICTURES} of {len(pictures)} pictures are shown.")
 
 
 class _Point(NamedTuple):
@@ -159,7 +151,20 @@ class _Point(NamedTuple):
     score: Score
 
 
-def _pareto_figure(points: Sequence[_Point], metric: str, runs: Sequence[Run]) -> Figure:
+def _pareto(runs: Sequence[Run]) -> Iterator[Figure]:
+    """Draw the metric most runs have against the latency per item, and the front."""
+    counts = Counter(metric for run in runs for metric in scores_of(run))
+    metric = counts.most_common(1)[0][0] if counts else ""
+    points = [
+        _Point(label, f"run:{index}", head.typical / items, score)
+        for index, (label, run) in enumerate(named(runs))
+        if (head := summary_of(run).head)
+        and (score := scores_of(run).get(metric))
+        and (items := run.record.known_items)
+    ]
+    if len(points) < 2 or len({(point.per_item_s, point.score) for point in points}) < 2:
+        return
+    points = points[:40]
     times = [point.per_item_s for point in points]
     unit, scale = unit_for_seconds(min(times))
     declared = points[0].score.declared
@@ -173,19 +178,19 @@ def _pareto_figure(points: Sequence[_Point], metric: str, runs: Sequence[Run]) -
     lines: list[Line] = []
     if len(best) > 1:
         x, y = [each.per_item_s / scale for each in best], [each.score.value for each in best]
-        texts = [each.name for each in best] if len(best) <= MOST_TEXTS else ()
+        texts = [each.name for each in best] if len(best) <= 8 else ()  # more would not fit
         lines.append(line("Pareto front", "front", x, y, "dotted", scale=1 / whole, texts=texts))
     for point in points:
         x, y = [point.per_item_s / scale], [point.score.value]
         ends = [point.score.interval] if point.score.interval else ()
         lines.append(line(point.name, point.role, x, y, "mark", scale=1 / whole, ends=ends))
-    far = max(times) > FAR * min(times)
+    far = max(times) > 4 * min(times)  # on a linear axis the fast ones would be one blot
     axis = Axis(f"{headline_title(runs)}, median per item", unit, "log" if far else "linear")
     caption = f"Best is the {'lower' if declared.better == 'low' else 'upper'} left."
     if not best:
         caption = f"No front: it is not declared whether a low or a high {metric} is better."
     chart = curves(axis, Axis(metric, "%" if share else None), lines)
-    return Figure("pareto", f"{metric} against latency", chart, caption)
+    yield Figure("pareto", f"{metric} against latency", chart, caption)
 
 
 # ---- evaluations
@@ -216,12 +221,9 @@ def document_from_evaluation(evaluation: Evaluation, *, rows: int = SHOWN_ROWS) 
         listed = table("unreadable", lost[:rows], columns, caption=more)
         title = "Items that could not be read"
         sections.append(Section("unreadable", title, (listed,)))
-    shown = (each for each in evaluation.tables if each.rows)
-    sections += [_task_section(each, rows) for each in shown]
-    pictures = tuple(
-        Picture(Path(each.path).stem, each.title, each.path) for each in evaluation.pictures
-    )
-    if pictures:
+    sections += [_task_section(each, rows) for each in evaluation.tables if each.rows]
+    if found := evaluation.pictures:
+        pictures = tuple(Picture(Path(each.path).stem, each.title, each.path) for each in found)
         sections.append(Section("pictures", "Worst cases", pictures))
     title = f"{evaluation.task.capitalize()} on {Path(evaluation.data).name}"
     return Document(title=title, sections=tuple(sections))
@@ -232,8 +234,13 @@ def _score_table(evaluation: Evaluation) -> Table:
         found = model.score(metric)
         if found is None:
             return Cell()
+        scale, unit = (100.0, " %") if found.declared.is_share else (1.0, "")
+        text = text_from_number(scale * found.value) + unit
+        if found.interval is not None:
+            low, high = scale * found.interval.low, scale * found.interval.high
+            text = f"{scale * found.value:.4g}{unit} ({low:.4g} to {high:.4g}{unit})"
         examples = "" if found.count == model.items else f", {found.count} examples"
-        return Cell(found.value, text_from_score(found) + examples)
+        return Cell(found.value, text + examples)
 
     def latency(name: str, model: Evaluated) -> Cell:
         part = model.split.parts[name]
@@ -302,3 +309,334 @@ def _task_section(found: TableValue, most: int) -> Section:
     more = f"{most} of {count} rows; all are in eval.json." if count > most else None
     listed = table(found.id, found.rows[:most], columns, caption=more)
     return Section(found.id, found.title, (listed,))
+
+
+TITLES = {
+    "nan": "NaN", "rmse": "RMSE", "rel_l2": "Rel. L2", "sqnr_db": "SQNR (dB)", "kl": "KL (nats)",
+    "kl_max": "KL, max", "top5_agreement": "Top-5 sets",
+}  # fmt: skip
+SHOWN_GROUPS = 10
+
+
+def _checks(runs: Sequence[Run]) -> list[Block]:
+    """Put the checks of all outputs into one table, and list each run's output comparison."""
+
+    def cell(value: Scalar) -> Cell:
+        if isinstance(value, bool):
+            return Cell(value, "yes" if value else "no")
+        return Cell(value, f"{value:.4g}" if isinstance(value, float) else None)
+
+    rows = []
+    blocks: list[Block] = []
+    for number, (label, run) in enumerate(named(runs), start=1):
+        checks = run.extra.get("checks")
+        for each in checks if isinstance(checks, (list, tuple)) else ():
+            if facts := dict(flat_facts(msgspec.to_builtins(each))):
+                rows.append({"run": label, **facts})
+        if pairs := list(flat_facts(run.extra.get("output_comparison")))[:60]:
+            blocks.append(Text(f"Comparison of outputs, {label}:"))
+            cells = ((name, cell(value)) for name, value in pairs)
+            blocks.append(key_values(f"output_comparison_{number}", cells))
+
+    def fact(name: str) -> Column:
+        numeric = any(type(row.get(name)) in (int, float) for row in rows)
+        title = TITLES.get(name, name.replace("_", " ").capitalize())
+        return column(name, title, lambda row: cell(row.get(name)), "right" if numeric else None)
+
+    if rows:
+        names = list(dict.fromkeys(name for row in rows for name in row))[:14]
+        blocks.insert(0, table("checks", rows, map(fact, names)))
+    return blocks
+
+
+# ---- check
+
+
+def document_from_check(checked: Checked) -> Document:
+    """Describe every candidate's outputs, ranks, tolerances and worst inputs."""
+    rows = [(each, check) for each in checked.candidates for check in each.checks]
+    blocks: list[Block] = [Text(f"{checked.reference.runtime}, on {checked.inputs}.")]
+    if checked.preparation:
+        blocks.append(Text(f"Images: {words_from_preparation(checked.preparation)}."))
+    if checked.floor is None:
+        reason = checked.floor_reason
+        blocks.append(Text(f"Repeatability of the reference was not measured: {reason}."))
+    for check in checked.floor or ():
+        far = f"max {_text(check.max_abs)}, rel. L2 {_text(check.rel_l2)}"
+        words = f"differs between runs of the reference by {far}"
+        same = "the reference is deterministic"
+        blocks.append(Text(f"{check.output}: {same if check.identical else words}."))
+    blocks += [
+        Text(f"{each.model} could not be run: {each.reason}", "bad") for each in checked.failed
+    ]
+    caption = None
+    if rows:
+        limit = f"|t - r| <= {rows[0][1].atol:g} + {rows[0][1].rtol:g} |r|"
+        caption = f"Close: share of all elements with {limit}; r is the reference."
+    blocks.append(table("check", rows, _check_columns(), caption=caption))
+    sections = [Section("check", "", (*blocks, *_rank_tables(checked)))]
+    for number, each in enumerate(checked.candidates):
+        unmatched = (f"only one side has the output {name}" for name in each.unmatched)
+        blocks = [*note_lines(unmatched, tone="unclear"), *note_lines(each.notes)]
+        blocks += [block for check in each.checks for block in _output(check)]
+        side = each.side
+        title = f"{side.model.name} · {side.runtime} · {text_from_seconds(side.seconds, digits=3)}"
+        sections.append(Section(f"candidate-{number}", title, tuple(blocks)))
+    title = f"Check against {checked.reference.model.name}"
+    return Document(title=title, sections=tuple(sections))
+
+
+def _check_columns() -> Iterator[Column]:
+    def of_output(key: str, title: str, rank: int, kind: str = ".4g") -> Column:
+        return column(key, title, lambda row: getattr(row[1], key), kind, rank=rank)
+
+    def match(row: Any) -> float | None:
+        return row[1].classes.argmax_match if row[1].classes else None
+
+    yield column("model", get=lambda row: row[0].side.model.name)
+    yield column("output", "Output", lambda row: row[1].output, fit="shorten", rank=3)
+    yield column("close", "Close", lambda x: Cell(x[1].close, _percent(x[1].close, 3)), "right")
+    yield of_output("max_abs", "Max abs", 1)
+    yield of_output("mean_abs", "Mean abs", 5)
+    yield of_output("max_rel", "Max rel", 8)
+    yield of_output("mean_rel", "Mean rel", 9)
+    yield of_output("rmse", "RMSE", 7)
+    yield of_output("rel_l2", "Rel. L2", 2)
+    yield column("sqnr_db", "SQNR", lambda row: _decibels(row[1].sqnr_db), "right", rank=1)
+    yield of_output("cosine", "Cosine", 6, ".7g")
+    yield of_output("nan", "NaN", 2, "right")
+    yield of_output("inf", "Inf", 2, "right")
+    yield column("argmax_match", "Same best class", match, "percent", rank=4)
+
+
+def _output(check: OutputCheck) -> Iterator[Block]:
+    name, classes = check.output, check.classes
+    if check.note:
+        yield Text(f"{name}: {check.note}", "bad")
+    odd = []
+    if check.reference_nonfinite:
+        odd.append(f"{check.reference_nonfinite} values of the reference are not finite")
+    if check.misshapen and not check.note:
+        odd.append(
+            f"{check.misshapen} of {check.items} inputs give another shape than the reference; "
+            "they match nothing and are left out of means"
+        )
+    if classes is not None and classes.unranked:
+        odd.append(f"{classes.unranked} of {classes.items} inputs have no best class: NaN or Inf")
+    if classes is not None and classes.mixed:
+        odd.append("one side gives probabilities, the other scores before softmax")
+    yield from (Text(f"{name}: {words}", "unclear") for words in odd)
+    if check.identical:
+        yield Text(f"{name}: equal to the reference's everywhere")
+        return
+    if classes is not None:
+        span = classes.argmax_interval
+        yield Text(
+            f"{name}: same best class {_percent(classes.argmax_match)} "
+            f"({_percent(span.low)} to {_percent(span.high)}), "
+            f"top-5 sets {_percent(classes.top5_agreement)}, "
+            f"KL {_text(classes.kl)} nats (max {_text(classes.kl_max)})"
+        )
+    for worst in check.worst[:3]:
+        words = f"shape {worst.shapes}"
+        if worst.shapes is None:
+            far = f"rel. L2 {_text(worst.rel_l2)}, max {_text(worst.max_abs)}"
+            words = f"{far}, not finite {worst.nonfinite}"
+        yield Text(f"worst of {name}: {worst.name} ({words})")
+
+
+def _rank_tables(checked: Checked) -> Iterator[Table]:
+    """Compare candidates rank by rank: the best classes of the first input, and all inputs."""
+    outputs: dict[str, list[tuple[str, ClassCheck]]] = {}
+    for each in checked.candidates:
+        for check in each.checks:
+            if check.classes is not None:
+                side = (each.side.model.name, check.classes)
+                outputs.setdefault(check.output, []).append(side)
+
+    def at(rows: Sequence[Any], key: str, title: str, field: str, kind: str) -> Column:
+        def read(place: int) -> Any:
+            return getattr(rows[place], field) if place < len(rows) else None
+
+        return column(key, title, read, kind, fit="wrap")
+
+    rank = column("rank", "Rank", lambda place: place + 1, "right")
+    for number, (output, sides) in enumerate(outputs.items()):
+        first = sides[0][1]
+        # Where some input has no best class, not all are of the same input.
+        if len(sides) > 1 and not any(each.unranked for _, each in sides):
+            reference = (checked.reference.model.name, first.top_reference)
+            columns = [rank]
+            for k, (name, top) in enumerate((reference, *((n, each.top) for n, each in sides))):
+                columns.append(at(top, f"score_{k}", f"{name} score", "score", ".4g"))
+                columns.append(at(top, f"class_{k}", f"{name} class", "label", "right"))
+            caption = f"Best classes of {output} of the first input: score and class side by side."
+            count = len(first.top_reference)
+            yield table(f"top_{number}", range(count), columns, caption=caption)
+        columns = [rank]
+        for k, (name, classes) in enumerate(sides):
+            of = f"{name} " if len(sides) > 1 else ""
+            columns.append(at(classes.ranks, f"mae_{k}", f"{of}MAE", "mae", ".3g"))
+            columns.append(at(classes.ranks, f"other_{k}", f"{of}disagree", "disagree", "percent"))
+        caption = f"Ranks of {output} over all inputs: error of the score, and other class."
+        count = min(len(each.ranks) for _, each in sides)
+        yield table(f"ranks_{number}", range(count), columns, caption=caption)
+
+
+def _text(value: float | None) -> str:
+    return cell_of(value, ".4g").shown
+
+
+def _percent(part: float | None, digits: int = 2) -> str:
+    return text_from_fraction(part, digits=digits)
+
+
+def _decibels(value: float | None, *, signed: bool = False) -> Cell:
+    rounded = None if value is None else round(value, 1) + 0.0  # no minus before a zero
+    return Cell(value, cell_of(rounded, "+.1f dB" if signed else ".1f dB").text)
+
+
+# ---- localize
+
+
+def document_from_localized(result: Localization) -> Document:
+    """Describe which layers cost a model its accuracy: the answer, the ranking, the repair."""
+    found = result.found
+    way = "each by itself" if found.one_by_one else "by bisection"
+    types = " and ".join(dict.fromkeys(group.type for group in found.groups))
+    groups = f"{counted(len(found.groups), 'group')} of nodes in {types}, restored {way}"
+    took = text_from_seconds(found.seconds, digits=2)
+    notes = []
+    if (left := len(found.groups) - SHOWN_GROUPS) > 0:
+        notes.append(f"{left} more groups are in the files.")
+    if found.met and found.kept:
+        least = "none of them can be left out"
+        words = least if found.minimal else "time was up before it was tried with fewer"
+        notes.append(f"Kept for {found.where}: {_some(found.kept)}; {words}.")
+    if found.stand_in:
+        notes.append(
+            "FP16 and BF16 are computed in FP32 here and rounded after every node, as tensor "
+            "cores do; ONNX Runtime's CPU by itself leaves roundings out."
+        )
+    if found.unmatched:
+        names = _some(found.unmatched)
+        notes.append(f"Not found in the candidate, so part of what follows them: {names}.")
+    blocks: list[Block] = [
+        Text(answer(result), "bad" if found.met is False else "plain"),
+        Text(f"{groups}: {found.trials} models on {result.inputs}, in {took}."),
+        _models(result),
+        _ranking(found),
+        *(Text(note, "unclear") for note in (*notes, *found.notes)),
+        *(
+            Code(command, caption=f"To make such a model from the reference, {tool}:")
+            for tool, command in result.commands.items()
+        ),
+    ]
+    title = f"{Path(result.candidate).name} against {Path(result.reference).name}"
+    return document_from_blocks("localize", blocks, title=title)
+
+
+def answer(result: Localization) -> str:
+    """Say in a sentence what breaks the model, and what keeping it out of that type gives."""
+
+    found = result.found
+
+    def value(numbers: Numbers) -> str:
+        name = "SQNR" if found.metric == "sqnr_db" else found.metric
+        return f"{name} {_shown(found.metric, numbers)}"
+
+    worst = found.groups[0]
+    if found.met and not found.kept:
+        return f"Nothing to repair: {value(found.candidate)} meets {found.where}."
+    added = "" if worst.added is None else f" (adds rel. L2 {worst.added:.2g})"
+    why = f"{worst.node} {cause(worst) or f'loses most in {worst.type}{added}'}"
+    was = [] if found.metric == "sqnr_db" else [_shown(found.metric, found.candidate)]
+    if odd := int(found.candidate.get("nonfinite") or 0):
+        was.append(f"{odd} values not finite")
+    before = f"(was {', '.join(was) or _shown(found.metric, found.candidate)})"
+    if found.met:
+        kept = f"{_some(found.kept)} kept in full precision"
+        return f"{why}; {kept}: {value(found.repaired)} {before}."
+    if found.met is False:
+        reason = f"all groups restored give {value(found.all_restored)}"
+        return (
+            f"{why}. No repair meets {found.where}: {reason if found.in_time else 'time was up'}."
+        )
+    restored = f"; restored: {value(worst.restored)} {before}" if worst.restored else ""
+    return f"{why}{restored}."
+
+
+def _shown(metric: str, numbers: Numbers) -> str:
+    if metric == "sqnr_db" and numbers.get(metric) is None and numbers.get("rel_l2") == 0:
+        return "equal"
+    return _metric_text(metric, numbers.get(metric))
+
+
+def _metric_text(metric: str, value: float | None, *, signed: bool = False) -> str:
+    if value is None:
+        return MISSING
+    if metric == "sqnr_db":
+        return _decibels(value, signed=signed).shown
+    if is_share(metric):
+        return text_from_fraction(value, signed=signed)
+    return with_minus(f"{value:+.4g}" if signed else f"{value:.4g}")
+
+
+def _models(result: Localization) -> Table:
+    found = result.found
+    sides: list[tuple[str, Numbers]] = [
+        (Path(result.reference).name, found.reference),
+        (Path(result.candidate).name, found.candidate),
+        ("all groups restored", found.all_restored),
+    ]
+    if found.kept:
+        sides.append(
+            (Path(result.repaired).name if result.repaired else "repaired", found.repaired)
+        )
+
+    def sqnr(row: tuple[str, Numbers]) -> Cell:
+        itself = row[1] is found.reference
+        return Cell(row[1].get("sqnr_db"), "" if itself else _shown("sqnr_db", row[1]))
+
+    def metric(row: tuple[str, Numbers]) -> Cell:
+        return Cell(row[1].get(found.metric), _shown(found.metric, row[1]))
+
+    other = [] if found.metric == "sqnr_db" else [column("metric", found.metric, metric, "right")]
+    columns = [
+        column("model", get=0),
+        *other,
+        column("sqnr_db", "SQNR", sqnr, "right"),
+        column("nonfinite", "Not finite", lambda x: int(x[1].get("nonfinite") or 0), "d", rank=1),
+    ]
+    return table("models", sides, columns)
+
+
+def _ranking(found: Localized) -> Table:
+    def there(group: NodeGroup) -> Cell:
+        return _decibels(None if group.rel_l2 is None else sqnr_from_rel_l2(group.rel_l2))
+
+    def gain(group: NodeGroup) -> Cell:
+        return Cell(group.gain, _metric_text(found.metric, group.gain, signed=True))
+
+    def restored(group: NodeGroup) -> Cell:
+        return Cell(group.restored.get(found.metric), _shown(found.metric, group.restored))
+
+    columns = [
+        column("node", "Node", fit="shorten"),
+        column("op", "Op", rank=4),
+        column("restored", "Restored", restored, "right"),
+        column("gain", "Gain", gain, "right"),
+        column("boundary_db", "SQNR there", there, "right", rank=1),
+        column("added", "Adds rel. L2", kind=".3g", rank=5),
+        column("nonfinite", "Not finite", kind="right", rank=6),
+        column("cause", "Range", lambda group: cause(group) or "", fit="wrap", rank=2),
+    ]
+    caption = (
+        "Restored: the whole model with this group alone in full precision. "
+        "SQNR there: behind the group, as it is."
+    )
+    return table("ranking", found.groups[:SHOWN_GROUPS], columns, caption=caption)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (" ..." if len(names) > 8 else "")

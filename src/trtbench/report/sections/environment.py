@@ -1,33 +1,58 @@
-"""Where the runs took place, what differed between them, and how the numbers were made."""
+"""Where runs took place and how their models and numbers were made.
+
+For the screens of ``build``, ``export`` and ``quantize`` and for sections of reports. Runs carry
+the record beside an engine as ``extra["build"]`` and what the log of its build says as
+``extra["build_log"]``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from trtbench.analysis.onnx_graph import words_from_preparation
+from trtbench.analysis.scores import is_unusual
 from trtbench.analysis.summary import SAMPLE_LEVEL
 from trtbench.core.properties import protocol_of
-from trtbench.core.run import Run, RunRecord
-from trtbench.core.units import text_from_count
+from trtbench.core.results import Artefact, Sidecar, TensorDiff
+from trtbench.core.run import Environment, Run
+from trtbench.core.units import (
+    text_from_bytes,
+    text_from_count,
+    text_from_seconds,
+)
 from trtbench.report.document import (
     Block,
     Cell,
     Code,
     Column,
     Details,
+    Document,
+    KeyValues,
     Section,
+    Table,
     Text,
     capitalized,
+    cell_of,
     column,
+    document_from_blocks,
     key_values,
     section_of,
     table,
 )
-from trtbench.report.run_facts import facts_from_environment, named, summary_of
+from trtbench.report.run_facts import (
+    flat_facts,
+    named,
+    shortened,
+    summary_of,
+    title_of_key,
+    value_text,
+)
 
 ORDER = 90
 
-OPEN_COMMANDS = 4
-"""More commands than this are folded away."""
+
 PROTOCOLS = {
     "serve": "one query at a time: each is sent when the one before has been answered",
     "pipeline": "two queries in flight on separate copy and compute streams",
@@ -37,6 +62,7 @@ PROTOCOLS = {
     "server": "queries arrive on a schedule, and latency counts from the scheduled start",
     "first": "load, first inference and time to steady state",
 }
+IMPORTED = "runs were imported from files of another tool; their settings are those on record."
 SPANS = ("wall time", "sum of host times", "device stamps")
 STATISTICS = (
     "Percentiles are observed samples (nearest rank). Samples of one process depend on one "
@@ -64,42 +90,216 @@ def make(runs: Sequence[Run]) -> list[Section]:
     if shared:
         blocks.append(key_values("environment", ((name, Cell(first[name])) for name in shared)))
     if differing := [name for name in names if name not in shared]:
-
-        def fact(name: str) -> Column:
-            return column(name, name, lambda row: row[1].get(name))
-
-        columns = (column("Run", "Run", lambda row: row[0]), *map(fact, differing))
+        rows = [(label, *map(each.get, differing)) for label, each in facts.items()]
+        columns = [column(name, name, place) for place, name in enumerate(("Run", *differing))]
         caption = "What differed between the runs."
-        blocks.append(table("environment_differences", facts.items(), columns, caption=caption))
+        blocks.append(table("environment_differences", rows, columns, caption=caption))
     commands = dict.fromkeys(run.record.environment.command for run in runs)
     codes = tuple(Code(text) for text in commands if text)
     folded = Details(f"The {len(codes)} commands", codes)
-    blocks += codes if len(codes) <= OPEN_COMMANDS else (folded,)
+    blocks += codes if len(codes) <= 4 else (folded,)
     # Words that suit a paper.
-    records = [run.record for run in runs]
+    kinds = list(dict.fromkeys(protocol_of(run.record) for run in runs))
+    words = "; ".join(f"{kind}: {PROTOCOLS[kind]}" for kind in kinds)
+    protocols = f"All runs follow the protocol {words}."
+    if len(kinds) > 1:
+        protocols = f"Numbers of different protocols are not comparable. {capitalized(words)}."
+    if count := sum(run.record.provenance == "imported" for run in runs):
+        who = "All" if count == len(runs) else f"{text_from_count(count)} of {len(runs)}"
+        protocols += f" {who} {IMPORTED}"
     seen = {name for run in runs for name in run.times.durations()}
     about = "; ".join(text for name, text in COLUMNS.items() if name in seen)
-    sentence = f"{capitalized(about)}." if about else ""
-    paragraphs = (_protocols(records), sentence, _statistics(runs))
-    methods = Text("\n\n".join(filter(None, paragraphs)))
-    environment = section_of("environment", "Environment", blocks)
-    return [*([environment] if environment else []), Section("methods", "Methods", (methods,))]
-
-
-def _protocols(records: Sequence[RunRecord]) -> str:
-    kinds = list(dict.fromkeys(protocol_of(record) for record in records))
-    words = "; ".join(f"{kind}: {PROTOCOLS[kind]}" for kind in kinds)
-    text = f"All runs follow the protocol {words}."
-    if len(kinds) > 1:
-        text = f"Numbers of different protocols are not comparable. {capitalized(words)}."
-    count = sum(record.provenance == "imported" for record in records)
-    who = "All" if count == len(records) else f"{text_from_count(count)} of {len(records)}"
-    origin = "runs were imported from files of another tool; their settings are those on record."
-    return f"{text} {who} {origin}" if count else text
-
-
-def _statistics(runs: Sequence[Run]) -> str:
     sources = {summary_of(run).throughput_from for run in runs}
     spans = " or ".join(each for each in SPANS if each in sources)
     rate = f" Throughput is the number of queries divided by {spans}." if spans else ""
-    return STATISTICS + rate
+    paragraphs = (protocols, f"{capitalized(about)}." if about else "", STATISTICS + rate)
+    methods = Text("\n\n".join(filter(None, paragraphs)))
+    environment = section_of("environment", "Environment", blocks)
+    made = (_build(runs), environment, Section("methods", "Methods", (methods,)))
+    return [section for section in made if section]
+
+
+def facts_from_environment(environment: Environment) -> dict[str, str]:
+    """Name what is known about a machine, in the order people ask; unknown facts are left out."""
+    e = environment
+    known: dict[str, object] = {
+        "Host": e.host,
+        "Operating system": e.os,
+        "CPU": e.cpu,
+        "Cores": e.cpu_cores,
+        "Physical cores": e.cpu_physical_cores,
+        "CPU governor": e.cpu_governor,
+        "Virtual machine": e.virtual_machine,
+        "Memory": e.memory_bytes and text_from_bytes(e.memory_bytes),
+        "Load before (1, 5, 15 min)": e.load_before
+        and " ".join(f"{each:.2f}" for each in e.load_before),
+    }
+    for index, gpu in enumerate(e.gpus):
+        name = f"GPU {index}" if len(e.gpus) > 1 else "GPU"
+        clock, limit = gpu.sm_clock_max_hz, gpu.power_limit_w
+        known |= {
+            name: gpu.name,
+            f"{name} memory": gpu.memory_bytes and text_from_bytes(gpu.memory_bytes),
+            f"{name} driver": gpu.driver,
+            f"{name} CUDA": gpu.cuda,
+            f"{name} compute capability": gpu.compute_capability,
+            f"{name} highest SM clock": clock and f"{clock / 1e6:.0f} MHz",
+            f"{name} power limit": limit and f"{limit:g} W",
+        }
+    known |= {"Python": e.python, **dict(sorted(e.versions.items())), "Git commit": e.git_commit}
+    for key, value in e.extra.items():
+        title = re.sub(r"\b(cpu|gpu|mig|mps|smt)", lambda m: m[0].upper(), title_of_key(key))
+        known[title[:1].upper() + title[1:]] = None if value is None else value_text(key, value)
+    return {name: str(value) for name, value in known.items() if value is not None}
+
+
+MOST_LAYERS = 24
+MOST_NODES = 4
+
+
+def _build(runs: Sequence[Run]) -> Section | None:
+    """List the facts of the record of each build, and the layers that took longest to tune."""
+    rows: list[tuple[str, dict[str, Any]]] = []
+    records: dict[str, KeyValues] = {}  # each engine once, by the first run of it
+    for label, run in named(runs):
+        build, log = run.extra.get("build"), run.extra.get("build_log")
+        engine = run.record.spec.model.sha256 or run.record.spec.model.path
+        if isinstance(build, Mapping) and engine not in records:
+            pairs: list[tuple[str, Cell | str]] = [("engine", label)]
+            for key, value in list(flat_facts(build))[:60]:
+                text = shortened(value, length=120) if isinstance(value, str) else None
+                cell = Cell(value, text or value_text(key, value))
+                pairs.append((title_of_key(key).replace(".", " · "), cell))
+            records[engine] = key_values(f"build_{len(records)}", pairs)
+        # The layers of ``build.metadata.json`` whose tactics took longest to try.
+        layers = _mapping(_mapping(log).get("build_trace")).get("layers")
+        found = layers if isinstance(layers, list) else []
+        tried = [each for each in found if isinstance(each, dict) and each.get("tried")]
+        tried.sort(key=lambda each: -cost_s(each))
+        rows += [(label, each) for each in tried[:MOST_LAYERS]]
+    blocks: list[Block] = [_tactic_table(rows)] if rows else []
+    return section_of("build", "Build", [*blocks, *list(records.values())[:8]])
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def cost_s(layer: Mapping[str, Any]) -> float:
+    """Give the time spent on a layer or, unknown, that of one call of each tactic."""
+    spent = _number(layer.get("spent_s"))
+    return spent if spent is not None else (_number(layer.get("timed_ms")) or 0.0) / 1e3
+
+
+def _tactic_table(rows: Sequence[tuple[str, dict[str, Any]]]) -> Table:
+    def chosen(row: tuple[str, dict[str, Any]]) -> str:
+        tactic = _mapping(row[1].get("chosen"))
+        return shortened(str(tactic.get("name") or tactic.get("id") or ""), length=80)
+
+    def tried(row: tuple[str, dict[str, Any]]) -> int:
+        """Count the tactics tried, those of operations inside of the layer too."""
+        return int(sum(_number(row[1].get(key)) or 0 for key in ("tried", "tried_within")))
+
+    columns = (
+        column("engine", "Engine", lambda row: shortened(row[0], length=48)),
+        column("layer", "Layer", lambda row: shortened(str(row[1]["name"]), length=80)),
+        column("runner", "Runner", lambda row: str(row[1].get("runner") or "")),
+        column("tried", "Tactics tried", tried, "count"),
+        column("spent_s", "Time spent", lambda row: cost_s(row[1]), "time"),
+        column("chosen", "Tactic chosen", chosen),
+    )
+    caption = (
+        "The layers whose tactics took longest to try. Where the log does not say how long "
+        "that was, one call of every tactic is counted."
+    )
+    return table("build_tactics", rows, columns, caption=caption)
+
+
+# ---- what build, export and quantize made
+
+
+def document_from_artefact(artefact: Artefact) -> Document:
+    """Describe an engine that was built."""
+    facts, asked = artefact.conditions, artefact.spec.precision
+    flavour = facts.get("flavour")
+    rtx = flavour is not None and flavour.value == "tensorrt_rtx"
+    built = facts["precision"].value if "precision" in facts else None
+    precision = str(built or (f"unknown, {asked} was requested" if asked else "unknown"))
+    if "typing" in facts and facts["typing"].value == "weak":
+        precision += " (weak: the builder chooses)"
+    took, whole = (text_from_seconds(each) for each in (artefact.build_s, artefact.wall_s))
+    version = artefact.tensorrt or "of an unknown version"
+    pairs = {
+        "engine": artefact.path,
+        "size": f"{text_from_bytes(artefact.size_bytes)}, sha256 {artefact.sha256[:12]}",
+        "built by": f"TensorRT{'-RTX' * rtx} {version}",
+        "precision": precision,
+        "built in": f"{took} (with everything {whole})",
+        "other files": ", ".join(artefact.files) or "none",
+    }
+    found = [f"{each.severity} {each.code}: {each.message}" for each in artefact.findings]
+    lines = (Text(line, "unclear") for line in found)
+    return document_from_blocks("artefact", [key_values("facts", pairs.items()), *lines])
+
+
+def document_from_conversion(sidecar: Sidecar, *, size_bytes: int) -> Document:
+    """Describe an ONNX file that was exported, cast or quantized."""
+    blocks: list[Block] = [key_values("facts", _conversion(sidecar, size_bytes))]
+    if sidecar.difference:
+        caption = f"on {sidecar.compared_on}"
+        blocks.append(table("difference", sidecar.difference, _diff_columns(), caption=caption))
+    warnings = list(sidecar.notes)
+    if sidecar.unverified:
+        warnings.append(f"not compared with its source: {sidecar.unverified}")
+    for diff in sidecar.difference:
+        if is_unusual(diff, precision=sidecar.precision or "fp32"):
+            low = f"SQNR {diff.sqnr_db or 0:.1f} dB is low for {sidecar.precision}"
+            what = f"{diff.nonfinite} values are not finite" if diff.nonfinite else diff.note or low
+            warnings.append(f"{diff.name}: {what}")
+    blocks += [Text(line, "unclear") for line in warnings]
+    return document_from_blocks("artefact", blocks)
+
+
+def _conversion(sidecar: Sidecar, size_bytes: int) -> Iterator[tuple[str, str]]:
+    how = " ".join(filter(None, (sidecar.method, sidecar.exporter)))
+    yield "made", f"{sidecar.precision} by {how} in {text_from_seconds(sidecar.seconds, digits=2)}"
+    size = text_from_bytes(size_bytes)
+    yield "file", f"{size}, opset {sidecar.opset}, sha256 {sidecar.sha256[:12]}"
+    if sidecar.changed:
+        yield "changed", ", ".join(f"{count} {op}" for op, count in sidecar.changed.items())
+    reasons: dict[str, list[str]] = {}
+    for node, reason in sidecar.kept.items():
+        reasons.setdefault(reason, []).append(node)
+    for reason, nodes in reasons.items():
+        more = f" and {len(nodes) - MOST_NODES} more" if len(nodes) > MOST_NODES else ""
+        yield "kept", f"{', '.join(nodes[:MOST_NODES])}{more} ({reason})"
+    data = sidecar.calibration
+    if data is not None:
+        batches = f"{data.batches} batches of {data.batch}"
+        yield "calibration", f"{data.items} items in {batches} from {data.source}, seed {data.seed}"
+        if data.preprocessing:
+            yield "images", words_from_preparation(data.preprocessing)
+
+
+def _diff_columns() -> Iterator[Column]:
+    def sqnr(diff: TensorDiff) -> Cell:
+        return Cell(diff.sqnr_db, "exact") if diff.rel_l2 == 0 else cell_of(diff.sqnr_db, ".1f dB")
+
+    def close(diff: TensorDiff) -> Cell:
+        if diff.close is None:
+            return Cell()
+        words = f"{diff.close * 100:.2f} % (rtol {diff.rtol:g}, atol {diff.atol:g})"
+        return Cell(diff.close, words)
+
+    yield column("output", "Output", "name", fit="shorten")
+    yield column("rel_l2", "Rel. L2", kind=".2e")
+    yield column("sqnr_db", "SQNR", sqnr, "right")
+    yield column("cosine", "Cosine", kind=".7f", rank=1)
+    yield column("max_abs", "Max |Δ|", kind=".3g", rank=2)
+    yield column("mean_abs", "Mean |Δ|", kind=".3g", rank=5)
+    yield column("close", "Close", close, "right", rank=3)
+    yield column("nonfinite", "Not finite", kind="d", rank=4)

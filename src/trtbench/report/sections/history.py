@@ -30,25 +30,20 @@ from trtbench.report.charts import Axis, curves, line
 from trtbench.report.document import (
     Block,
     Cell,
-    Column,
     Document,
     Figure,
-    Read,
     Section,
     Text,
     column,
+    duration_cell,
     section_of,
     table,
 )
-from trtbench.report.run_facts import file_stem, headline_summary
+from trtbench.report.run_facts import file_stem, summary_of
 
 ORDER = 88
 
-LEAST_RUNS = 3
-MOST_CURVES = 6
 BARS = "▁▂▃▄▅▆▇█"
-LETTERS = 40
-"""Of the sparkline of a series."""
 MOST_SERIES = 60
 """Charts in one document; more take long to draw and are hardly looked at."""
 CAPTION = (
@@ -62,7 +57,7 @@ def make(runs: Sequence[Run]) -> Section | None:
     """Draw every measurement that was repeated over time, and list the changes of its level."""
     groups: dict[SeriesKey, list[Point]] = {}
     for run in runs:
-        head, record = headline_summary(run), run.record
+        head, record = summary_of(run).head, run.record
         if head and instant_from_text(record.created) is not None:
             facts, value = facts_from_record(record), head.typical
             point = Point(run=run.id, created=record.created, median_s=value, facts=facts)
@@ -70,11 +65,11 @@ def make(runs: Sequence[Run]) -> Section | None:
     found = [
         series_from_points(key, points)
         for key, points in groups.items()
-        if len({point.created for point in points}) >= LEAST_RUNS
+        if len({point.created for point in points}) >= 3
     ]
     taken: set[str] = set()
     blocks: list[Block] = []
-    for each in sorted(found, key=lambda series: not series.changes)[:MOST_CURVES]:
+    for each in sorted(found, key=lambda series: not series.changes)[:6]:
         blocks += _series_blocks(each, file_stem(each.key.name, taken=taken))
     return section_of("history", "History", blocks)
 
@@ -95,17 +90,21 @@ def document_from_series(series: Sequence[Series]) -> Document:
 
 def _series_blocks(series: Series, name: str) -> Iterator[Block]:
     first, last = series.points[0], series.points[-1]
-    yield figure_from_series(series, name)
+    yield _figure(series, name)
+    # The newest values as block characters.
+    shown = series.values[-40:]
+    low, high = min(shown), max(shown)
+    bars = BARS[3] * len(shown)
+    if high > low:
+        bars = "".join(BARS[min(int((v - low) / (high - low) * len(BARS)), 7)] for v in shown)
     words = (
-        f"{_sparkline(series.values)}  {counted(len(series.points), 'run')}, {first.created[:10]} "
+        f"{bars}  {counted(len(series.points), 'run')}, {first.created[:10]} "
         f"to {last.created[:10]}, now {text_from_duration(last.median_s)}"
     )
     yield Text(words if series.changes else f"{words}, no change of level")
-    if series.changes:
-        yield table(f"changes_{name}", series.changes, _change_columns(series))
+    if not series.changes:
+        return
 
-
-def _change_columns(series: Series) -> tuple[Column, ...]:
     def size(change: HistoryChange) -> Cell:
         part = change.at.change
         text = text_from_fraction(part, digits=1, signed=True)
@@ -115,35 +114,20 @@ def _change_columns(series: Series) -> tuple[Column, ...]:
         found = (f"{each.name}: {each.before} → {each.after}" for each in change.causes)
         return "; ".join(found) or "nothing that was recorded"
 
-    def level(name: str) -> Read:
-        def cell(change: HistoryChange) -> Cell:
-            value = getattr(change.at, name)
-            return Cell(value, text_from_duration(value))
-
-        return cell
-
-    return (
+    columns = (
         column("created", "Since", lambda x: Cell(x.created, x.created[:16].replace("T", " "))),
         column("change", get=size),
-        column("before", "Before", level("before"), "right"),
-        column("after", "After", level("after"), "right"),
+        column("before", "Before", lambda x: duration_cell(x.at.before), "right"),
+        column("after", "After", lambda x: duration_cell(x.at.after), "right"),
         column("p", "p", "at.p", ".1g", rank=4),
         column("confirmed", "Confirmed", lambda x: "yes" if x.at.confirmed else "not yet", rank=1),
         column("causes", "What changed around it", causes, fit="wrap", rank=2),
         column("run", "First run", rank=3),
     )
+    yield table(f"changes_{name}", series.changes, columns)
 
 
-def _sparkline(values: Sequence[float]) -> str:
-    """Draw a series with block characters, newest at the right."""
-    shown = values[-LETTERS:]
-    low, high = min(shown), max(shown)
-    if high <= low:
-        return BARS[3] * len(shown)
-    return "".join(BARS[min(int((v - low) / (high - low) * len(BARS)), 7)] for v in shown)
-
-
-def figure_from_series(series: Series, name: str) -> Figure:
+def _figure(series: Series, name: str) -> Figure:
     """Describe runs over time with their levels and changes, as a chart."""
     values = sorted(series.values)
     unit, scale = unit_for_seconds(values[len(values) // 2])

@@ -1,14 +1,17 @@
-"""Latencies of runs: distribution and course, percentiles, statistics side by side, phases."""
+"""Latencies of runs: distribution, course, percentiles and phases, and the GPU meanwhile."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from statistics import fmean
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.core.properties import protocol_of, streams_of
 from trtbench.core.run import Run
 from trtbench.core.samples import Column
 from trtbench.core.units import counted, text_from_duration, unit_for_seconds
@@ -26,15 +29,26 @@ from trtbench.report.charts import (
     curves,
     line,
 )
-from trtbench.report.document import Block, Figure, Section, Table, Text, section_of
+from trtbench.report.document import (
+    Block,
+    Figure,
+    Section,
+    Table,
+    Text,
+    column,
+    section_of,
+    table,
+)
+from trtbench.report.document import (
+    Column as TableColumn,
+)
 from trtbench.report.run_facts import (
     PHASES,
-    headline_column,
-    headline_summary,
+    QUANTITIES,
+    Quantity,
     headline_title,
-    labels_from_runs,
+    joules_per_item,
     named,
-    overlapping,
     summary_of,
     words_on_protocols,
 )
@@ -42,19 +56,18 @@ from trtbench.report.sections.summary import statistics_of
 
 ORDER = 30
 
+FIGURES = (
+    ("gpu_utilization", "The GPU while it was measured", QUANTITIES[:4]),
+    ("gpu_power", "Power and temperature", QUANTITIES[4:]),
+)
+
 MOST_PANELS = 6
 MOST_CURVES = 12
 MOST_BOXES = 40
 MOST_PHASES = 24
-MOST_OUTLIERS = 60
-MOST_RINGS = 80
-POINTS = 160
 WIDE = 20.0
 """Latencies that differ by more than this factor are drawn on a log scale."""
-BINS = (20, 120)
 STACKED = ("h2d", "gpu", "d2h")
-MOST_POINTS = 1500
-MIDDLE = (0.05, 0.95)
 ROOM = 2.0
 """Beyond the middle 90 %, a chart shows so many of their widths, and says what it cuts off.
 
@@ -64,51 +77,61 @@ WIDE_RANGE = 6.0
 
 
 def make(runs: Sequence[Run]) -> list[Section]:
-    """Make every section of this file that has something to say."""
-    made = (make_latency(runs), make_percentiles(runs), make_phases(runs))
-    return [section for section in made if section]
-
-
-def make_latency(runs: Sequence[Run]) -> Section | None:
-    """Draw histograms, box plots of all runs, and the series over time."""
-    blocks: list[Block] = []
-    rows = [
-        _Row(name, f"run:{index}", run, samples)
-        for index, (name, run) in enumerate(named(runs))
-        if len(samples := headline_column(run))
-    ]
+    """Draw distribution, course and percentiles of every run, its phases, and the GPU."""
+    rows = []
+    for index, (name, run) in enumerate(named(runs)):
+        samples = run.times.durations().get(run.times.headline, np.empty(0))
+        if np.isfinite(samples).any():
+            rows.append(_Row(name, f"run:{index}", run, samples[np.isfinite(samples)]))
+    latency: list[Block] = []
+    percentiles: list[Block] = []
     if rows:
         # All charts share the unit that suits most of the runs.
         unit, scale = unit_for_seconds(float(np.median([np.median(row.samples) for row in rows])))
-        for row in rows:
-            row.samples = row.samples / scale
+        rows = [row._replace(samples=row.samples / scale) for row in rows]
         if (count := len(rows)) > MOST_PANELS:
             note = (
                 f"Histograms and series show the first {MOST_PANELS} of {count} runs, box plots "
                 f"the first {min(MOST_BOXES, count)}; tables show all."
             )
-            blocks.append(Text(note))
-        first = rows[:MOST_PANELS]
-        blocks += [
-            _histogram(first, unit, scale),
+            latency.append(Text(note))
+        latency += [
+            _histogram(rows[:MOST_PANELS], unit, scale),
             _box_plot(rows[:MOST_BOXES], unit, scale),
-            _series(first, unit),
+            _series(rows[:MOST_PANELS], unit),
         ]
-    return section_of("latency", "Latency", blocks)
+        percentiles.append(_percentile_curve(rows[:MOST_CURVES], unit))
+    caption = (
+        "Percentiles by nearest rank. A percentile is left out, with the number of samples it "
+        "needs, where the effective samples do not support a 95 % interval for it."
+    )
+    percentiles += [
+        each.having(caption=" ".join(filter(None, (caption, each.caption))))
+        for each in statistics_of(dict(named(runs)), id="percentiles", every=True)
+        if isinstance(each, Table)
+    ]
+    made = (
+        section_of("latency", "Latency", latency),
+        section_of("percentiles", "Percentiles", percentiles),
+        section_of("phases", "Phases", _phases(runs)),
+        section_of("telemetry", "Telemetry", _telemetry(runs)),
+    )
+    return [section for section in made if section]
 
 
-class _Row:
+class _Row(NamedTuple):
     """A run with its name, its colour and its samples, in the unit of the charts."""
 
-    def __init__(self, name: str, role: str, run: Run, samples: Column) -> None:
-        self.name, self.role, self.run, self.samples = name, role, run, samples
+    name: str
+    role: str
+    run: Run
+    samples: Column
 
     def beyond(self, axis: Axis, scale: float) -> str | None:
         """Say what lies outside the drawn range."""
         low, high = axis.low or 0.0, axis.high or 0.0
-        outside = (self.samples < low) | (self.samples > high)
+        count = int(np.count_nonzero((self.samples < low) | (self.samples > high)))
         longest = text_from_duration(float(self.samples.max()) * scale)
-        count = int(np.count_nonzero(outside))
         return f"{counted(count, 'sample')} outside, max {longest}" if count else None
 
 
@@ -116,7 +139,7 @@ def _ends(columns: Sequence[Column]) -> tuple[float, float]:
     """A range that shows nearly all samples and lets no single one squeeze the rest."""
     ends = []
     for samples in columns:
-        low, high = (float(q) for q in np.quantile(samples, MIDDLE))
+        low, high = (float(q) for q in np.quantile(samples, (0.05, 0.95)))
         room = ROOM * (high - low)
         ends.append((max(float(samples.min()), low - room), min(float(samples.max()), high + room)))
     low, high = min(low for low, _ in ends), max(high for _, high in ends)
@@ -133,13 +156,13 @@ def _axis(rows: Sequence[_Row], unit: str) -> Axis:
 
 def _histogram(rows: Sequence[_Row], unit: str, scale: float) -> Figure:
     axis = _axis(rows, unit)
-    count = int(np.clip(max(len(row.samples) for row in rows) // 5, *BINS)) + 1
+    count = int(np.clip(max(len(row.samples) for row in rows) // 5, 20, 120)) + 1
     space = np.geomspace if axis.scale == "log" else np.linspace
     edges = space(axis.low or 0.0, axis.high or 0.0, count)
     groups = []
     for row in rows:
         marks = []
-        if (head := headline_summary(row.run)) is not None:
+        if (head := summary_of(row.run).head) is not None:
             text = text_from_duration(head.median, bounds=head.median_interval)
             marks.append(Mark(head.median / scale, f"median {text}", role="median"))
             tail = head.quantile(0.99)
@@ -163,9 +186,8 @@ def _box_plot(rows: Sequence[_Row], unit: str, scale: float) -> Figure:
         low, high = float(inside.min()), float(inside.max())
         far = (row.samples < low) | (row.samples > high)
         outside = np.sort(row.samples[far & (row.samples <= (axis.high or 0.0))])
-        most = min(MOST_OUTLIERS, len(outside))
-        shown = tuple(outside[np.linspace(0, len(outside) - 1, most).astype(int)].tolist())
-        beyond = row.beyond(axis, scale)
+        kept = np.linspace(0, len(outside) - 1, min(60, len(outside))).astype(int)
+        shown, beyond = tuple(outside[kept].tolist()), row.beyond(axis, scale)
         boxes.append(Box(row.name, row.role, low, q1, median, q3, high, shown, beyond))
     title = "Runs side by side" if len(boxes) > 1 else "Latency as a box"
     words = "Box: quartiles and median. Whiskers: last sample within 1.5 box lengths."
@@ -175,16 +197,37 @@ def _box_plot(rows: Sequence[_Row], unit: str, scale: float) -> Figure:
 
 def _series(rows: Sequence[_Row], unit: str) -> Figure:
     by_time = all(row.run.times.start is not None and row.run.times.launch is None for row in rows)
-    panels = tuple(_series_panel(row, by_time=by_time) for row in rows)
+    panels = []
+    for row in rows:
+        times, values = row.run.times, row.samples
+        finite = np.isfinite(times.durations()[times.headline])
+        x = np.flatnonzero(finite).astype(float)
+        if by_time and times.start is not None:
+            x = times.start[finite]
+        low, high = _ends([values])
+        inside = np.flatnonzero((values >= low) & (values <= high))
+        above = np.flatnonzero(values > high)
+        shown = inside[_thinned(values[inside], 1500)]
+        lines = [line(row.name, row.role, x[shown], values[shown], "points")]
+        if len(above):
+            at = x[above[_thinned(values[above], 80)]]
+            lines.append(line("above the range", "outlier", at, [high] * len(at), "beyond"))
+        stretches = np.array_split(np.arange(len(values)), max(1, min(60, len(values) // 8)))
+        medians = [float(np.median(values[part])) for part in stretches]
+        middles = np.interp([float(part.mean()) for part in stretches], np.arange(len(x)), x)
+        lines.append(line("running median", "median", middles, medians))
+        launch = np.zeros(len(x)) if times.launch is None else times.launch[finite]
+        marks = tuple(Mark(float(x[k + 1]), "") for k in np.flatnonzero(np.diff(launch)))
+        panels.append(Panel(row.name, low, high, lines=tuple(lines), marks=marks))
     seconds = Axis("Time since the measurement began", "s")
-    x = seconds if by_time else Axis("Sample, in order of time")
-    chart = Lines(x, Axis(headline_title([row.run for row in rows]), unit), panels)
+    axis = seconds if by_time else Axis("Sample, in order of time")
+    chart = Lines(axis, Axis(headline_title([row.run for row in rows]), unit), tuple(panels))
     caption = "Triangles lie above the drawn range; the unbroken line is the running median."
     caption += " Each run has its own range." if len(panels) > 1 else ""
     return Figure("latency_series", "Latency over time", chart, caption)
 
 
-def thinned(samples: Column, most: int = MOST_POINTS) -> NDArray[np.int64]:
+def _thinned(samples: Column, most: int) -> NDArray[np.int64]:
     """Positions to draw: the lowest and highest of every stretch, so no spike is lost."""
     if len(samples) <= most:
         return np.arange(len(samples))
@@ -195,105 +238,51 @@ def thinned(samples: Column, most: int = MOST_POINTS) -> NDArray[np.int64]:
     return np.array(sorted(chosen))
 
 
-def _series_panel(row: _Row, *, by_time: bool) -> Panel:
-    times = row.run.times
-    finite = np.isfinite(times.durations()[times.headline])
-    start, launch, values = times.start, times.launch, row.samples
-    x = start[finite] if by_time and start is not None else np.flatnonzero(finite).astype(float)
-    low, high = _ends([values])
-    inside, above = (
-        np.flatnonzero((values >= low) & (values <= high)),
-        np.flatnonzero(values > high),
-    )
-    shown = inside[thinned(values[inside])]
-    lines = [line(row.name, row.role, x[shown], values[shown], "points")]
-    if len(above):
-        at = x[above[thinned(values[above], MOST_RINGS)]]
-        lines.append(line("above the range", "outlier", at, [high] * len(at), "beyond"))
-    stretches = np.array_split(np.arange(len(values)), max(1, min(60, len(values) // 8)))
-    medians = [float(np.median(values[part])) for part in stretches]
-    middles = np.interp([float(part.mean()) for part in stretches], np.arange(len(x)), x)
-    lines.append(line("running median", "median", middles, medians))
-    marks: tuple[Mark, ...] = ()
-    if launch is not None:
-        borders = np.flatnonzero(np.diff(launch[finite])) + 1
-        marks = tuple(Mark(float(x[at]), "") for at in borders)
-    return Panel(row.name, low, high, lines=tuple(lines), marks=marks)
-
-
-# ---- percentiles
-
-
-def make_percentiles(runs: Sequence[Run]) -> Section | None:
-    """Draw the percentile curve and list the percentiles of every column of every run."""
-    caption = (
-        "Percentiles by nearest rank. A percentile is left out, with the number of samples it "
-        "needs, where the effective samples do not support a 95 % interval for it."
-    )
-    blocks = [
-        each.having(caption=" ".join(filter(None, (caption, each.caption))))
-        for each in statistics_of(dict(named(runs)), id="percentiles", every=True)
-        if isinstance(each, Table)
-    ]
-    return section_of("percentiles", "Percentiles", [*_percentile_curve(runs), *blocks])
-
-
-def _percentile_curve(runs: Sequence[Run]) -> Iterator[Figure]:
-    every = zip(labels_from_runs(runs), runs, map(headline_column, runs), strict=True)
-    chosen = [(f"run:{k}", *each) for k, each in enumerate(every) if len(each[2])][:MOST_CURVES]
-    if not chosen:
-        return
-    unit, scale = unit_for_seconds(float(np.median([np.median(each[3]) for each in chosen])))
+def _percentile_curve(rows: Sequence[_Row], unit: str) -> Figure:
     lines = []
-    for role, name, run, samples in chosen:
-        ordered = np.sort(samples) / scale
-        count, head = len(ordered), headline_summary(run)
+    for row in rows:
+        ordered = np.sort(row.samples)
+        count, head = len(ordered), summary_of(row.run).head
         # A two-sided 95 % interval for a quantile q exists from ln(0.025) / ln(q) samples on.
         supported = math.exp(math.log(0.025) / max(head.effective if head else 1.0, 1.0))
         # Evenly spaced on the axis they are drawn on, where the last sample of n lies at log10(n).
-        shares = 1 - 10 ** -np.linspace(0, math.log10(max(count, 2)), POINTS)
+        shares = 1 - 10 ** -np.linspace(0, math.log10(max(count, 2)), 160)
         values = ordered[np.clip(np.ceil(shares * count).astype(int) - 1, 0, count - 1)]
         sure = shares <= supported
         unsure = ~sure
         if sure.any():
             unsure[np.flatnonzero(sure)[-1]] = True
-            lines.append(line(name, role, shares[sure], values[sure]))
+            lines.append(line(row.name, row.role, shares[sure], values[sure]))
         if unsure.any():
-            label = None if sure.any() else name
-            lines.append(line(label, role, shares[unsure], values[unsure], "dotted"))
+            label = None if sure.any() else row.name
+            lines.append(line(label, row.role, shares[unsure], values[unsure], "dotted"))
     known = [y for each in lines for y in each.y if y is not None]
     wide = min(known) > 0 and max(known) / min(known) > WIDE
-    drawn = [run for _, _, run, _ in chosen]
+    drawn = [row.run for row in rows]
     y = Axis(headline_title(drawn), unit, "log" if wide else "linear")
     words = "Where a curve is dotted, too few independent samples support it."
-    chart = curves(Axis("Percentile", scale="tail"), y, lines)
     caption = " ".join(filter(None, (words, words_on_protocols(drawn))))
-    yield Figure("percentiles", "Latency by percentile", chart, caption)
+    chart = curves(Axis("Percentile", scale="tail"), y, lines)
+    return Figure("percentiles", "Latency by percentile", chart, caption)
 
 
-# ---- phases
-
-
-def make_phases(runs: Sequence[Run]) -> Section | None:
+def _phases(runs: Sequence[Run]) -> Iterator[Figure]:
     """Stack the phases of every run that saw more than one; others have nothing to divide."""
     found = [(label, run, _phase_means(run)) for label, run in named(runs)]
     rows = [row for row in found if len(row[2]) > 1]
     if not rows:
-        return None
+        return
     caption = "Means, because only means add up; the percentiles above have the medians."
-    if any(overlapping(run) for _, run, _ in rows):
+    if any(streams_of(r.record) > 1 or protocol_of(r.record) == "pipeline" for _, r, _ in rows):
         caption += " With several streams queries overlap: bars are longer than the time between "
         caption += "answers."
     if len(rows) > MOST_PHASES:
         caption += f" The first {MOST_PHASES} of {len(rows)} runs."
     means = [each for *_, each in rows[:MOST_PHASES]]
     spans = [sum(each.get(name, 0.0) for name in STACKED) for each in means]
-    rest = [
-        max(0.0, each["host"] - span) if "host" in each else None
-        for each, span in zip(means, spans, strict=True)
-    ]
-    longest = max(max(each.get("host", 0.0), s) for each, s in zip(means, spans, strict=True))
-    unit, scale = unit_for_seconds(longest)
+    pairs = list(zip(means, spans, strict=True))
+    rest = [max(0.0, each["host"] - span) if "host" in each else None for each, span in pairs]
+    unit, scale = unit_for_seconds(max(max(each.get("host", 0.0), span) for each, span in pairs))
     parts = [(PHASES[name], name, [each.get(name) for each in means]) for name in STACKED]
     groups = tuple(
         bar_group(name, role, values, scale=scale)
@@ -302,8 +291,7 @@ def make_phases(runs: Sequence[Run]) -> Section | None:
     )
     axis = Axis("Mean time per query", unit, low=0)
     chart = Bars(axis, "Run", tuple(label for label, *_ in rows[:MOST_PHASES]), groups)
-    figure = Figure("phases", "Where the time of a query goes", chart, caption)
-    return section_of("phases", "Phases", [figure])
+    yield Figure("phases", "Where the time of a query goes", chart, caption)
 
 
 def _phase_means(run: Run) -> dict[str, float]:
@@ -318,3 +306,50 @@ def _phase_means(run: Run) -> dict[str, float]:
         if name in shown and np.isfinite(samples).any()
     }
     return means if "gpu" in means else {}
+
+
+def _telemetry(runs: Sequence[Run]) -> Iterator[Block]:
+    """Draw every quantity that was sampled over time, and list its mean."""
+    seen = [(k, label, run) for k, (label, run) in enumerate(named(runs)) if run.telemetry]
+    for id, title, quantities in FIGURES:
+        panels = []
+        for quantity in quantities:
+            lines = []
+            for index, label, run in seen[:6]:
+                shown = run.telemetry[:: -(-len(run.telemetry) // 1200)]
+                values = quantity.values(shown)
+                if any(value is not None for value in values):
+                    x = [each.at_s - shown[0].at_s for each in shown]
+                    lines.append(line(label, f"run:{index}", x, values))
+            if lines:
+                top = max(value for each in lines for value in each.y if value is not None)
+                # A range that is no wider than the noise makes the noise look like a step.
+                high, axis = quantity.highest or top * 1.08 or 1.0, quantity.axis
+                panels.append(Panel(quantity.title, 0.0, high, axis, tuple(lines)))
+        if panels:
+            x_axis = Axis("Time since the first sample", "s")
+            chart = Lines(x_axis, panels[0].y or Axis(""), tuple(panels))
+            outside = "Sampled from outside the measuring process."
+            yield Figure(id, title, chart, f"{outside} Memory is that of the whole device.")
+
+    def mean(quantity: Quantity) -> TableColumn:
+        def value(row: tuple[int, str, Run]) -> float | None:
+            values = [each for each in quantity.values(row[2].telemetry) if each is not None]
+            return fmean(values) if values else None
+
+        return column(quantity.key, quantity.axis.label, value, "number")
+
+    def energy(row: tuple[int, str, Run]) -> float | None:
+        return joules_per_item(row[2])
+
+    columns = (
+        column("run", get=1),
+        column("looks", "Samples", lambda row: len(row[2].telemetry), "right"),
+        *map(mean, QUANTITIES),
+        column("energy_per_item_j", "Energy per item (J)", energy, "number"),
+    )
+    caption = "Means of the samples; energy from the device's own counter, or the sampled power."
+    if any(protocol_of(run.record) == "coldl2" for *_, run in seen):
+        caption += " With coldl2 it includes emptying the cache, which its times do not."
+    if seen:
+        yield table("telemetry", seen, columns, caption=caption)

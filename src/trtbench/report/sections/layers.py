@@ -58,75 +58,49 @@ from trtbench.report.run_facts import named, shortened
 ORDER = 60
 
 TOP = 30
-MOST_FIGURES = 6
-MOST_PAIRS = 3
-"""Runs that are compared with the first; a report of many runs has tables enough."""
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8", "fp8")
 
 UNMET_SHOWN = 5
-SHOWN_CAUSES = 6
 LEAST = 0.01
 """Share of the difference below which a cause is not worth a paragraph."""
 
 
 def make(runs: Sequence[Run]) -> Section | None:
     """Show the slowest layers of each profiled run, their kinds, and all of them folded away."""
-    profiled = [
-        (number, label, run, join_layers(run.layers, run.graph))
-        for number, (label, run) in enumerate(named(runs), 1)
-        if (run.layers and run.layers.layers) or (run.graph and run.graph.detailed)
-    ]
-    blocks: list[Block] = []
-    for place, (number, label, run, joined) in enumerate(profiled):
+    return section_of("layers", "Layers", _run_blocks(runs))
+
+
+def _run_blocks(runs: Sequence[Run]) -> Iterator[Block]:
+    drawn = 0
+    for number, (label, run) in enumerate(named(runs), 1):
+        profile = run.layers if run.layers and run.layers.layers else None
+        detailed = run.graph is not None and run.graph.detailed
+        if not profile and not detailed:
+            continue
+        # A run alone needs no name and no number.
         name, suffix = ("", "") if len(runs) == 1 else (label, f"_{number}")
-        blocks += _run_blocks(run, joined, name, suffix, drawn=place < MOST_FIGURES)
-    timed = [(label, run, joined) for _, label, run, joined in profiled if joined.timed]
-    for number, other in enumerate(timed[1 : 1 + MOST_PAIRS], 2):
-        blocks += _pair_blocks(timed[0], other, suffix="" if len(timed) == 2 else f"_{number}")
-    return section_of("layers", "Layers", blocks)
-
-
-def _run_blocks(
-    run: Run, joined: LayerTable, name: str, suffix: str, *, drawn: bool
-) -> Iterator[Block]:
-    """Describe the layers of one run; a run alone needs no name and no suffix."""
-    profile = run.layers if run.layers and run.layers.layers else None
-    of = f": {shortened(name)}" if name else ""
-    if profile:
-        count = text_from_count(profile.count) if profile.count else "an unknown number of"
-        yield Text(
-            f"{f'{name}: ' if name else ''}{text_from_count(len(profile.layers))} layers, averages "
-            f"per inference over {count} inferences, measured in a separate pass. Profiling slows "
-            "inference down, so the sum is larger than the latency, and layers that run in "
-            "parallel count twice."
-        )
-        if drawn:
-            title = f"The slowest layers{of}"
-            yield layers_figure(profile, id=f"per_layer_time{suffix}", title=title)
-    facts = facts_from_run(run)
-    rated = with_rates(joined, peak_of(facts.gpu, sm_count=facts.sm_count))
-    if run.graph and run.graph.detailed:
-        yield _group_table(groups_of(rated, "kind"), by="kind", id=f"layer_kinds{suffix}")
-    if profile:
-        ordered = sorted(rated.layers, key=lambda layer: -layer.seconds)
-        every = _layer_table(ordered, rated, id=f"layers{suffix}")
-        yield Details(f"All {text_from_count(len(ordered))} layers{of}", (every,))
-
-
-def _pair_blocks(
-    one: tuple[str, Run, LayerTable], other: tuple[str, Run, LayerTable], *, suffix: str
-) -> Iterator[Block]:
-    (label_a, run_a, a), (label_b, run_b, b) = one, other
-    diff = engine_diff.difference(a, b)
-    if not any(each.by != "none" for each in diff.changes):
-        return  # different networks: nothing can be aligned
-    yield Text(
-        f"A is {label_a}, B is {label_b}. Layers are aligned by the ONNX nodes they came from, "
-        "then by name, then by position."
-    )
-    yield from totals(diff, (facts_from_run(run_a).gpu_s, facts_from_run(run_b).gpu_s))
-    every = changes_table(diff, top=None, id=f"layers_diff{suffix}")
-    yield Details(f"All layers of {label_a} and {label_b} side by side", (every,))
+        of = f": {shortened(name)}" if name else ""
+        drawn += 1
+        if profile:
+            count = text_from_count(profile.count) if profile.count else "an unknown number of"
+            yield Text(
+                f"{f'{name}: ' if name else ''}{text_from_count(len(profile.layers))} layers, "
+                f"averages per inference over {count} inferences, measured in a separate pass. "
+                "Profiling slows inference down, so the sum is larger than the latency, and "
+                "layers that run in parallel count twice."
+            )
+            if drawn <= 6:
+                title = f"The slowest layers{of}"
+                yield layers_figure(profile, id=f"per_layer_time{suffix}", title=title)
+        facts = facts_from_run(run)
+        peak = peak_of(facts.gpu, sm_count=facts.sm_count)
+        rated = with_rates(join_layers(run.layers, run.graph), peak)
+        if detailed:
+            yield _group_table(groups_of(rated, "kind"), by="kind", id=f"layer_kinds{suffix}")
+        if profile:
+            ordered = sorted(rated.layers, key=lambda layer: -layer.seconds)
+            every = _layer_table(ordered, rated, id=f"layers{suffix}")
+            yield Details(f"All {text_from_count(len(ordered))} layers{of}", (every,))
 
 
 def layers_figure(
@@ -184,8 +158,8 @@ def document_from_layers(
         rows = {"groups": engine_diff.rows_from_groups(groups, by=by)}
     sections = (
         section_of(first.id, "", [first]),
-        section_of("precision", "By precision", precision_blocks(truth)),
-        section_of("sums", "Breakdown", sums_blocks(layers, sums) if sums is not None else ()),
+        section_of("precision", "By precision", _precision_blocks(truth)),
+        section_of("sums", "Breakdown", _sums_blocks(layers, sums) if sums is not None else ()),
         section_of("notes", "", note_lines(dict.fromkeys(remarks))),
     )
     version = f"TensorRT {facts.tensorrt}" if facts.tensorrt else None
@@ -269,7 +243,7 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
     return table(id, shown, columns, caption=f"{len(shown)}{of} layers, {times}", unit=unit)
 
 
-def precision_blocks(truth: PrecisionTruth) -> Iterator[Block]:
+def _precision_blocks(truth: PrecisionTruth) -> Iterator[Block]:
     """Write which types compute, what stayed wide, and what conversions cost."""
     pairs: list[tuple[str, Cell]] = []
     flops = sum(each.flops or 0 for each in truth.types)
@@ -298,7 +272,7 @@ def precision_blocks(truth: PrecisionTruth) -> Iterator[Block]:
         )
 
 
-def sums_blocks(layers: LayerTable, sums: Reconciliation) -> Iterator[Block]:
+def _sums_blocks(layers: LayerTable, sums: Reconciliation) -> Iterator[Block]:
     """Write how the layers add up to the GPU time."""
     if sums.gpu_s is None:
         whole = "how long a query takes without it was not measured"
@@ -315,7 +289,7 @@ def sums_blocks(layers: LayerTable, sums: Reconciliation) -> Iterator[Block]:
     ]
 
     def size(row: tuple[str, float | None, str, str]) -> Cell | Time:
-        return Time(row[1]) if row[1] is not None else Cell(None, "unknown")
+        return Cell(None, "unknown") if row[1] is None else Time(row[1])
 
     columns = (
         column("part", "", 0),
@@ -338,9 +312,26 @@ def document_from_diff(
     notes: Sequence[str] = (),
 ) -> Document:
     """Describe the difference of two engines, as a screen and as data."""
+    pairs = []
+    for name, value, gpu in zip(("A", "B"), (diff.a_s, diff.b_s), gpu_s, strict=True):
+        whole = f", {text_from_duration(gpu)} of GPU time in all" if gpu is not None else ""
+        pairs.append((name, Cell(value, f"{text_from_duration(value)} in layers{whole}")))
+    if diff.delta_s is not None and diff.a_s:
+        change = text_from_change(diff.delta_s / diff.a_s, digits=1)
+        words = f"{text_from_difference(diff.delta_s)} ({change})"
+        pairs.append(("difference", Cell(diff.delta_s, words)))
+        words = f"{text_from_share(diff.explained)} is in layers that both have, or in conversions"
+        pairs.append(("explained", Cell(diff.explained, words)))
+    blocks: list[Block] = [key_values("totals", pairs)]
+    alone = []
+    for side in ("a", "b"):
+        if found := [each for each in diff.only(side) if each.a_s or each.b_s]:
+            seconds = text_from_duration(sum(each.a_s + each.b_s for each in found))
+            alone.append(f"only in {side.upper()}: {counted(len(found), 'layer')}, {seconds}")
+    blocks += [Text("; ".join(alone))] if alone else []
     sections = (
-        section_of("totals", "", totals(diff, gpu_s)),
-        section_of("changes", "", [changes_table(diff, top=top)]),
+        section_of("totals", "", blocks),
+        section_of("changes", "", [_changes_table(diff, top=top)]),
         section_of("notes", "", note_lines(notes)),
     )
     return Document(
@@ -359,29 +350,7 @@ def document_from_diff(
     )
 
 
-def totals(diff: EngineDiff, gpu_s: tuple[float | None, float | None]) -> Iterator[Block]:
-    """Write both sums, their difference and how much of it is accounted for."""
-    pairs = []
-    for name, value, gpu in zip(("A", "B"), (diff.a_s, diff.b_s), gpu_s, strict=True):
-        whole = f", {text_from_duration(gpu)} of GPU time in all" if gpu is not None else ""
-        pairs.append((name, Cell(value, f"{text_from_duration(value)} in layers{whole}")))
-    if diff.delta_s is not None and diff.a_s:
-        change = text_from_change(diff.delta_s / diff.a_s, digits=1)
-        words = f"{text_from_difference(diff.delta_s)} ({change})"
-        pairs.append(("difference", Cell(diff.delta_s, words)))
-        words = f"{text_from_share(diff.explained)} is in layers that both have, or in conversions"
-        pairs.append(("explained", Cell(diff.explained, words)))
-    yield key_values("totals", pairs)
-    alone = []
-    for side in ("a", "b"):
-        if found := [each for each in diff.only(side) if each.a_s or each.b_s]:
-            seconds = text_from_duration(sum(each.a_s + each.b_s for each in found))
-            alone.append(f"only in {side.upper()}: {counted(len(found), 'layer')}, {seconds}")
-    if alone:
-        yield Text("; ".join(alone))
-
-
-def changes_table(diff: EngineDiff, *, top: int | None, id: str = "changes") -> Table:
+def _changes_table(diff: EngineDiff, *, top: int | None) -> Table:
     """List aligned layers side by side, those that changed most first."""
     moved = [each for each in diff.changes if each.a_s or each.b_s or diff.delta_s is None]
     shown = moved[:top]
@@ -420,7 +389,7 @@ def changes_table(diff: EngineDiff, *, top: int | None, id: str = "changes") -> 
     )
     left = len(moved) - len(shown)
     caption = f"{left} layers that changed less are not shown" if left else None
-    return table(id, shown, columns, caption=caption, unit=unit)
+    return table("changes", shown, columns, caption=caption, unit=unit)
 
 
 # ---- why one engine is not faster than another
@@ -438,7 +407,7 @@ def document_from_why(
     causes = list(found.causes)
     if not show_all:
         matter = (e for e in causes if e.seconds is None or (e.share or 0.0) >= LEAST)
-        causes = list(matter)[:SHOWN_CAUSES]
+        causes = list(matter)[:6]
     sections = [section_of("totals", "", _why_totals(found))]
     for number, cause in enumerate(causes, 1):
         title = f"{number}. {cause.title} (seen, not timed)"

@@ -29,6 +29,7 @@ from trtbench.report.document import (
     FindingOf,
     Section,
     Text,
+    Time,
     column,
     document_from_blocks,
     duration_cell,
@@ -37,30 +38,22 @@ from trtbench.report.document import (
     table,
 )
 from trtbench.report.run_facts import (
+    QUANTITIES,
     REPORTED,
     column_title,
     device_names,
-    headline_summary,
-    memory_of,
     of_head,
     quantile,
     quantile_cell,
     summary_of,
-    typical_time,
-    words_from_memory,
     words_on_protocols,
 )
 from trtbench.report.sections.findings import TITLES, is_usual, usual_words
-from trtbench.report.sections.telemetry import QUANTITIES
 
 ORDER = 10
 
-LINE_OF_NAMES = 58
-"""Letters that are left for names of findings in a line of a terminal."""
 SCREEN_QUANTILES = {0.9: 1, 0.95: 8, 0.99: 2}
 """Percentiles that a screen shows, with the ranks of their columns."""
-WHOLE = ("host", "latency", "end_to_end")
-"""Columns that time whole queries."""
 OTHERWISE = "H46"
 """Says that something else ran than was requested: it is shown in full."""
 SEVERITIES = ("error", "warning", "note")
@@ -68,7 +61,7 @@ SEVERITIES = ("error", "warning", "note")
 
 def make(runs: Sequence[Run]) -> Section | None:
     """Say what was measured and how sure it is, and list every run in a row."""
-    heads = [headline_summary(run) for run in runs]
+    heads = [summary_of(run).head for run in runs]
     unit = common_unit(head.typical for head in heads if head)
     samples = text_from_count(sum(len(run.times) for run in runs))
     models = len({model_name(run.record) for run in runs})
@@ -82,13 +75,21 @@ def make(runs: Sequence[Run]) -> Section | None:
         mark = "" if head.typical_of == "median" else f" ({head.typical_of})"
         return Cell(cell.value, f"{cell.text}{mark}")
 
+    def half_width(run: Run) -> Cell:
+        """Half the interval of the median; one launch says nothing about the next: it has none."""
+        summary = summary_of(run)
+        interval = summary.head.median_interval if summary.head else None
+        if interval is None or interval.high <= 0 or summary.launches < 2:
+            return Cell()
+        return Cell(interval.half_width, f"{interval.half_width * 100:.2g} %")
+
     # What is looked up first comes first, in sight on a small screen.
     columns = [
         column("model", "Model", lambda run: model_name(run.record)),
         column("precision", get=lambda run: precision_of(run.record)),
         column("batch", get="record.batch"),
         column("median_s", get=of_head(typical)),
-        column("median_half_width", "± (95 %)", _half_width, "right"),
+        column("median_half_width", "± (95 %)", half_width, "right"),
         column("p99_s", "p99", of_head(lambda head: quantile(head.quantile(0.99))), "right"),
         column("items_per_s", get=lambda run: summary_of(run).items_per_s),
         column("runtime", get="record.spec.runtime"),
@@ -111,15 +112,6 @@ def make(runs: Sequence[Run]) -> Section | None:
     return section_of("summary", "Summary", [Text(text), listed])
 
 
-def _half_width(run: Run) -> Cell:
-    """Half the interval of the median; one launch says nothing about the next, so it has none."""
-    head = headline_summary(run)
-    interval = head.median_interval if head else None
-    known = interval and interval.high > 0 and summary_of(run).launches > 1
-    width = interval.half_width if interval and known else None
-    return Cell(width, None if width is None else f"{width * 100:.2g} %")
-
-
 # ---- one run
 
 
@@ -128,7 +120,8 @@ def document_from_run(run: Run, *, explain: bool = True) -> Document:
     facts = list(facts_of(run))
     found = finding_blocks(run.findings) if explain else brief_findings(run.findings)
     blocks = [*statistics_of({"": run}), *([key_values("facts", facts)] if facts else []), *found]
-    return document_from_blocks("run", blocks, title=title_of(run), created=run.record.created)
+    title, created = title_of_record(run.record), run.record.created
+    return document_from_blocks("run", blocks, title=title, created=created)
 
 
 def document_from_failure(failed: FailedRun) -> Document:
@@ -138,11 +131,6 @@ def document_from_failure(failed: FailedRun) -> Document:
         blocks.append(Code("\n".join(failed.log_tail), "text"))
     title = f"{failed.spec.model.name} · {failed.spec.runtime}"
     return document_from_blocks("failure", blocks, title=title, created=failed.created)
-
-
-def title_of(run: Run) -> str:
-    """What was measured and how, in one line."""
-    return title_of_record(run.record)
 
 
 def statistics_of(
@@ -168,8 +156,10 @@ def statistics_of(
 
         return column(f"p{100 * q:g}_s", f"p{100 * q:g}", cell, "right", rank=rank)
 
+    whole = ("host", "latency", "end_to_end")  # columns that time whole queries
+
     def fps(row: tuple[str, ColumnSummary]) -> float | None:
-        return 1 / row[1].mean if row[1].column in WHOLE and row[1].mean > 0 else None
+        return 1 / row[1].mean if row[1].column in whole and row[1].mean > 0 else None
 
     def effective(row: tuple[str, ColumnSummary]) -> int | None:
         return None if row[1].reported else math.floor(row[1].effective)
@@ -185,7 +175,7 @@ def statistics_of(
     columns = (
         *([side] if every or len(sides) > 1 else ()),
         column("column", "Time", lambda row: column_title(row[1]), fit="shorten"),
-        column("median_s", get=lambda row: typical_time(row[1])),
+        column("median_s", get=lambda row: Time(row[1].typical, row[1].median_interval)),
         time("mean", "Mean", 4),
         time("std", "Std", 7),
         time("min", "Min", 5),
@@ -223,7 +213,7 @@ def brief_findings(findings: Sequence[Finding]) -> tuple[Block, ...]:
         )
         if titles:
             said = list(titles)
-            while len(said) > 1 and len(", ".join(said)) > LINE_OF_NAMES:
+            while len(said) > 1 and len(", ".join(said)) > 58:  # letters left in a line
                 said.pop()
             more = [f"{len(titles) - len(said)} more"] if len(titles) > len(said) else []
             lines.append((f"{severity}s", ", ".join([*said, *more])))
@@ -259,7 +249,9 @@ def facts_of(run: Run) -> Iterator[tuple[str, str]]:
         warmup = "" if first.warmup_s is None else f", warm-up {length} ({steady})"
         load, query = (text_from_seconds(each, digits=3) for each in (first.load_s, first.first_s))
         yield "startup", f"load {load}, first inference {query}{warmup}"
-    yield from words_from_memory(memory_of(run))
+    taken = record.facts.get("gpu_memory_bytes")
+    if isinstance(taken, int):
+        yield "memory", f"{text_from_bytes(taken)} of the GPU, once loaded and run"
     means = (
         f"{each.title} {text_from_number(fmean(values))} {each.unit}"
         for each in QUANTITIES

@@ -1,25 +1,39 @@
-"""Sweeps: what one would do, a row for every case it did, the best of them, and all as files."""
+"""Runs at several settings: against batch and rate of arrivals, and the cases of sweeps.
+
+For the screens of ``bench --slo`` and ``sweep`` and for sections of reports.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trtbench.analysis.load import point_from_runs
 from trtbench.analysis.summary import ColumnSummary
 from trtbench.analysis.sweep import Chosen, SweepRow, compares_models, quantities, quantities_of
 from trtbench.core.codec import json_from_value
-from trtbench.core.properties import network_name
-from trtbench.core.run import Run, precision_of
+from trtbench.core.properties import (
+    PROPERTIES,
+    model_name,
+    network_name,
+    series_key,
+    title_of_record,
+)
+from trtbench.core.run import Decision, LoadSearch, RatePoint, Run, precision_of
 from trtbench.core.units import (
+    common_unit,
     text_from_duration,
+    text_from_fraction,
     text_from_long_time,
     text_from_rate,
+    text_from_seconds,
     unit_for_seconds,
 )
-from trtbench.report.charts import Axis, Bars, bar_group
+from trtbench.report.charts import Axis, Bars, Line, Mark, bar_group, curves, line
 from trtbench.report.document import (
     Block,
     Cell,
@@ -30,8 +44,11 @@ from trtbench.report.document import (
     Table,
     Text,
     Time,
+    Tone,
+    cell_of,
     column,
     document_from_blocks,
+    key_values,
     note_lines,
     score_column,
     section_of,
@@ -39,11 +56,12 @@ from trtbench.report.document import (
 )
 from trtbench.report.renderers.csv import csv_from_lines
 from trtbench.report.run_facts import (
-    headline_summary,
+    file_stem,
     headline_title,
     labels_from_runs,
     quantile_cell,
     shortened,
+    summary_of,
     words_on_protocols,
 )
 from trtbench.report.sections.findings import gather, short_title
@@ -52,22 +70,206 @@ from trtbench.report.sections.layers import PRECISIONS
 if TYPE_CHECKING:
     from trtbench.sweep.plan import KindEstimate, SweepPlan
 
+ORDER = 70
 
-ORDER = 75
+
+MOST_CURVES = 8
+MOST_FIGURES = 8
+STATISTIC = "p99"
+MEDIAN = "p50"
+"""By nearest rank, as all percentiles of a bound are."""
+FAR = 3
+"""Times the highest latency: a bound further up would leave no room for the curve."""
+BATCH_AXIS = Axis("Batch size", "items", "log2")
+RATE_AXIS = Axis("Throughput", "items/s", low=0)
+
+
+def make(runs: Sequence[Run]) -> list[Section]:
+    """Draw throughput against batch, latency against the rate of arrivals, and whole sweeps."""
+    made = (
+        section_of("throughput", "Throughput", _throughput(runs)),
+        section_of("load", "Load", _load(runs)),
+        section_of("sweep", "Sweep", _bars(runs)),
+    )
+    return [section for section in made if section]
+
+
+def _throughput(runs: Sequence[Run]) -> Iterator[Figure]:
+    """Draw items per second against batch for each model measured at several."""
+    groups: dict[tuple[str, ...], list[Run]] = {}
+    for run in runs:
+        if summary_of(run).head and summary_of(run).items_per_s and run.record.batch:
+            # Engines of fixed batch are one file per batch of one network; without a precision,
+            # only the files distinguish networks.
+            network = network_name(run.record) if precision_of(run.record) else None
+            key = series_key(run.record, leave_out=("batch",), model=network)
+            groups.setdefault(key, []).append(run)
+    series = {
+        key: sorted(members, key=lambda run: run.record.items_per_query)
+        for key, members in groups.items()
+        if len({run.record.batch for run in members}) > 1
+    }
+    # A series is named by the parts in which it differs from others; one alone by its model.
+    differing = [len(set(parts)) > 1 for parts in zip(*series, strict=True)]
+    networks: dict[str, list[Line]] = {}
+    for key, same in series.items():
+        name = " · ".join(p for p, differs in zip(key, differing, strict=True) if differs and p)
+        x = [run.record.items_per_query for run in same]
+        y = [summary_of(run).items_per_s for run in same]
+        curve = line(name or key[0], f"run:{runs.index(same[0])}", x, y, "both")
+        networks.setdefault(network_name(same[0].record), []).append(curve)
+    taken: set[str] = set()
+    for network, lines in list(networks.items())[:MOST_FIGURES]:
+        id = f"inference_throughput_vs_batch_size_{file_stem(network, taken=taken)}"
+        title = f"Throughput against batch size: {shortened(network)}"
+        more = len(lines) > MOST_CURVES
+        caption = f"{MOST_CURVES} of {len(lines)} series; the summary has all." if more else None
+        chart = curves(BATCH_AXIS, RATE_AXIS, lines[:MOST_CURVES])
+        yield Figure(id, title, chart, caption)
+
+
+def _load(runs: Sequence[Run]) -> Iterator[Block]:
+    """Show every search, and p99 and median against the rate of models measured at several."""
+    taken: set[str] = set()
+    for run in runs:
+        if run.load is not None:
+            name = f"{model_name(run.record)}, {run.load.slo.text}"
+            stem = file_stem(f"{model_name(run.record)} {run.load.slo.statistic}", taken=taken)
+            yield from _search_blocks(run.load, stem=stem, name=shortened(name))
+    # Runs that are alike but for the rate; runs of two machines are never alike.
+    quiet = [each for each in PROPERTIES if each.quiet]
+    same = [each.name for each in quiet if len({each.text(run.record) for run in runs}) == 1]
+    groups: dict[tuple[str, ...], dict[float, list[Run]]] = {}
+    for run in runs:
+        rate = run.record.spec.rate_hz
+        if rate is not None and run.times.host is not None and len(run.times):
+            key = series_key(run.record, leave_out=("rate_hz", *same))
+            groups.setdefault(key, {}).setdefault(rate, []).append(run)
+    for key, rates in groups.items():
+        if len(rates) > 1:
+            points = [point_from_runs(rates[rate]) for rate in sorted(rates)]
+            stem, name = file_stem(key[0], taken=taken), " · ".join(filter(None, key))
+            id = f"latency_vs_rate_{stem}"
+            yield rate_figure(points, statistic=STATISTIC, id=id, name=shortened(name))
+            yield rate_table(points, statistic=STATISTIC, id=f"rates_{stem}", bounded=False)
+
+
+def document_from_load(search: LoadSearch, run: Run) -> Document:
+    """Describe a search for the highest rate under a bound, the answer first."""
+    parts = title_of_record(run.record).split(" · ")
+    title = " · ".join([*parts[:-1], f"load, {run.record.spec.arrivals} arrivals"])
+    created = run.record.created
+    return document_from_blocks("load", _search_blocks(search), title=title, created=created)
+
+
+def _search_blocks(search: LoadSearch, *, stem: str = "", name: str = "") -> Iterator[Block]:
+    """Show the answer, every rate, and the curve; of several searches each has a stem."""
+    end = f"_{stem}" if stem else ""
+    yield key_values(f"load{end}", _answer(search))
+    if not search.points:
+        return
+    statistic = search.slo.statistic
+    yield rate_table(search.points, statistic=statistic, id=f"rates{end}")
+    id, limit = f"latency_vs_rate{end}", search.slo.limit_s
+    yield rate_figure(search.points, statistic=statistic, limit_s=limit, id=id, name=name)
+
+
+def _answer(search: LoadSearch) -> Iterator[tuple[str, Cell]]:
+    def rate(value: float) -> str:
+        return text_from_rate(value, digits=3)
+
+    highest, above, bound = search.highest_hz, search.next_hz, search.slo.text
+    if highest is None:
+        why = f": {search.slo.statistic} {text_from_seconds(search.lone_s)} without any load"
+        if search.points:
+            why = f"; {rate(search.points[0].rate_hz)} was the lowest"
+        yield "highest rate", Cell(None, f"no rate meets {bound}{why}", "bad")
+    else:
+        part = highest / search.capacity_hz if search.capacity_hz else None
+        words, beyond = rate(highest), ""
+        if search.at_least:
+            words, beyond = f"{words} or more", " (no higher rate was to be tried)"
+        elif above is not None:
+            broken = search.broken_hz
+            unclear = [] if broken == above else [f"{rate(above)} is unclear"]
+            refused = [] if broken is None else [f"{rate(broken)} does not"]
+            beyond = f" ({', '.join(unclear + refused)})"
+        share = text_from_fraction(part, digits=0)
+        text = f"{words} meets {bound}{beyond}, {share} of the capacity"
+        yield "highest rate", Cell(highest, text, "good")
+    if not search.complete:
+        yield "search", Cell(None, "ended early: other rates would have followed", "unclear")
+    if search.likely_hz is not None and not search.at_least:
+        likely = f"{rate(search.likely_hz)}, where the curve crosses the bound"
+        yield "best guess", Cell(search.likely_hz, likely)
+    capacity = f"{text_from_rate(search.capacity_hz)}, one query after the other"
+    yield "capacity", Cell(search.capacity_hz, capacity)
+
+
+def rate_table(
+    points: Sequence[RatePoint], *, statistic: str, id: str = "rates", bounded: bool = True
+) -> Table:
+    """List every rate with its percentile and what was decided; of a bounded median no other."""
+    words: dict[Decision, tuple[str, Tone]] = {
+        "accepted": ("met", "good"), "refused": ("missed", "bad"), "unclear": ("unclear",) * 2,
+    }  # fmt: skip
+
+    def decision(each: RatePoint) -> Cell:
+        word, tone = words[each.decision]
+        text = "overloaded" if each.overloaded else word if bounded else "ok"
+        return Cell(each.decision, text, tone)
+
+    columns = [
+        column("rate_hz", "Rate", kind="rate"),
+        column("achieved_hz", "Served", kind="rate", rank=3),
+        column("median_s", rank=2),
+        column(f"{statistic}_s", statistic, lambda x: Time(x.percentile_s, x.interval), "right"),
+        column("decision", "Bound" if bounded else "Load", decision),
+        column("windows", "Windows", lambda each: len(each.windows), "right", rank=4),
+        column("samples", "Queries", kind="right", rank=5),
+        column("late_share", "Sent late", kind="percent", rank=6),
+    ]
+    shown = columns[:2] + columns[3:] if statistic == MEDIAN else columns
+    return table(id, points, shown, unit=common_unit(each.percentile_s for each in points))
+
+
+def rate_figure(
+    points: Sequence[RatePoint],
+    *,
+    statistic: str,
+    limit_s: float | None = None,
+    id: str = "latency_vs_rate",
+    name: str = "",
+) -> Figure:
+    """Draw the percentile and the median against the rate; overloaded rates are left out."""
+    borne = [each for each in points if not each.overloaded] or list(points)
+    most_s = max(each.percentile_s for each in borne)
+    unit, scale = unit_for_seconds(most_s)
+    x = [each.rate_hz for each in borne]
+    tails, ends = [each.percentile_s for each in borne], [each.interval for each in borne]
+    lines = [line(statistic, "run:0", x, tails, "both", scale=scale, ends=ends)]
+    if statistic != MEDIAN:
+        medians = [each.median_s for each in borne]
+        lines.append(line("median", "run:1", x, medians, "both", scale=scale))
+    near = limit_s is not None and limit_s <= FAR * most_s
+    drawn = [Mark(limit_s / scale, "bound", "y")] if limit_s is not None and near else []
+    rates = Axis("Rate of arrivals", "queries/s", low=0)
+    times = Axis("Latency from when a query was due", unit, low=0)
+    title = f"Latency against load: {name}" if name else "Latency against load"
+    return Figure(id, title, curves(rates, times, lines, marks=drawn))
+
 
 MOST_BARS = 24
-DENSE = 0.6
-"""Of all pairs of network and kind; with fewer, groups of bars are mostly gaps."""
 
 
-def make(runs: Sequence[Run]) -> Section | None:
+def _bars(runs: Sequence[Run]) -> Iterator[Figure]:
     """Draw runs by network, batch and precision, where at least two of these differ."""
-    chosen = [run for run in runs if headline_summary(run)]
+    chosen = [run for run in runs if summary_of(run).head]
     batches = {run.record.batch for run in chosen}
-    kinds = {(precision_of(run.record), run.record.spec.runtime) for run in chosen}
+    types = {(precision_of(run.record), run.record.spec.runtime) for run in chosen}
     networks = {network_name(run.record) for run in chosen}
-    if sum(len(each) > 1 for each in (batches, kinds, networks)) < 2:
-        return None
+    if sum(len(each) > 1 for each in (batches, types, networks)) < 2:
+        return
 
     def order(run: Run) -> tuple[str, int, str, int]:
         record, kind = run.record, precision_of(run.record)
@@ -75,12 +277,9 @@ def make(runs: Sequence[Run]) -> Section | None:
         return network_name(record), record.items_per_query, record.spec.runtime, rank
 
     roles = {run.id: f"run:{index}" for index, run in enumerate(runs)}
-    return section_of("sweep", "Sweep", [_bars(sorted(chosen, key=order), roles)])
-
-
-def _bars(runs: Sequence[Run], roles: dict[str, str]) -> Figure:
-    """Draw the mean times by network and batch, or a bar for each run where few of these meet."""
-    heads = {run.id: head.mean for run in runs if (head := headline_summary(run))}
+    # The mean times by network and batch, or a bar for each run where few of these meet.
+    runs = sorted(chosen, key=order)
+    heads = {run.id: head.mean for run in runs if (head := summary_of(run).head)}
     unit, scale = unit_for_seconds(float(np.median(list(heads.values()))))
 
     def kind(run: Run) -> str:
@@ -94,7 +293,8 @@ def _bars(runs: Sequence[Run], roles: dict[str, str]) -> Figure:
     means = {(place(run), kind(run)): heads[run.id] for run in runs}
     kinds = {kind(run): roles[run.id] for run in reversed(runs)}  # a kind keeps its colour
     title = "Network and batch"
-    if len(means) < len(runs) or len(means) < DENSE * len(rows) * len(kinds):
+    # With few of all pairs of network and kind, groups of bars would be mostly gaps.
+    if len(means) < len(runs) or len(means) < 0.6 * len(rows) * len(kinds):
         title, rows = "Run", list(labels_from_runs(runs))
         kinds = {"mean": roles[runs[0].id]}
         means = {(row, "mean"): heads[run.id] for row, run in zip(rows, runs, strict=True)}
@@ -106,7 +306,7 @@ def _bars(runs: Sequence[Run], roles: dict[str, str]) -> Figure:
     chart = Bars(axis, title, tuple(rows[:MOST_BARS]), groups, stacked=False)
     first = f"The first {MOST_BARS} of {len(rows)}." if len(rows) > MOST_BARS else None
     caption = " ".join(filter(None, (first, words_on_protocols(runs)))) or None
-    return Figure("inference_time_bar_all", "Inference time of all", chart, caption)
+    yield Figure("inference_time_bar_all", "Inference time of all", chart, caption)
 
 
 # ---- the sweep command
@@ -208,23 +408,14 @@ def _case_columns(rows: Sequence[SweepRow]) -> Iterator[Column]:
         return quantile_cell(head.quantile(0.99), unit_for_seconds(head.median)) if head else Cell()
 
     def rate(row: SweepRow) -> Cell:
-        value = row.summary.items_per_s if row.summary else None
-        return Cell(value, text_from_rate(value))
+        return cell_of(row.summary.items_per_s if row.summary else None, "rate")
 
-    def score(metric: str) -> Callable[[SweepRow], Cell]:
-        def cell(row: SweepRow) -> Cell:
-            found = row.scores.get(metric)
-            if found is None:
-                return Cell()
-            share = found.declared.is_share
-            return Cell(
-                found.value, f"{100 * found.value:.2f} %" if share else f"{found.value:.4g}"
-            )
-
-        return cell
-
-    def known(name: str) -> bool:
-        return any(getattr(row, name) is not None for row in rows)
+    def score(metric: str, row: SweepRow) -> Cell:
+        found = row.scores.get(metric)
+        if found is None:
+            return Cell()
+        share = found.declared.is_share
+        return Cell(found.value, f"{100 * found.value:.2f} %" if share else f"{found.value:.4g}")
 
     if len({row.batch for row in rows}) > 1 or any(row.batch not in (None, 1) for row in rows):
         yield column("batch")
@@ -238,9 +429,9 @@ def _case_columns(rows: Sequence[SweepRow]) -> Iterator[Column]:
     if any(row.size_bytes for row in rows):
         yield column("size_bytes")
     for place, metric in enumerate(dict.fromkeys(name for row in rows for name in row.scores)):
-        yield score_column(metric, place, score(metric))
+        yield score_column(metric, place, partial(score, metric))
     for name in ("layers", "parameters"):
-        if known(name):
+        if any(getattr(row, name) is not None for row in rows):
             yield column(name, name.capitalize(), kind="count", rank=8)
 
 

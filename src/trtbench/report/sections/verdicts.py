@@ -1,8 +1,8 @@
 """What is faster, by how much, and how sure that is: comparisons, builds, gates and the demo.
 
-One set of functions for the screens of ``compare``, ``lottery``, ``upgrade``, ``gate``,
-``explain`` and ``demo`` and for the section of reports. ``run.extra["comparisons"]`` is a sequence
-of ``Comparison`` values with the run as candidate.
+One set of functions for the screens of ``compare``, ``gate`` and ``demo`` and for the section of
+reports. ``run.extra["comparisons"]`` is a sequence of ``Comparison`` values with the run as
+candidate.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from trtbench.analysis.builds import Aspect, Draw, Lottery
 from trtbench.analysis.stored_comparison import COUNTS, Ladder
-from trtbench.analysis.summary import guide_speedup
 from trtbench.analysis.verdict import in_cycles, sentence, would_tell
-from trtbench.core.properties import model_name
+from trtbench.core.properties import model_name, title_of_record
 from trtbench.core.results import Comparison, GateResult, Verdict
-from trtbench.core.run import Run, known_value, precision_of
+from trtbench.core.run import Run, Scores, known_value, precision_of
 from trtbench.core.units import (
     Ends,
     counted,
@@ -31,8 +30,6 @@ from trtbench.core.units import (
 )
 from trtbench.report.document import (
     Block,
-    Card,
-    Cards,
     Cell,
     Column,
     Document,
@@ -57,15 +54,13 @@ from trtbench.report.run_facts import (
     score_text,
     scores_of,
     summary_of,
-    typical_time,
 )
 from trtbench.report.sections.findings import gather
-from trtbench.report.sections.summary import finding_blocks, statistics_of, title_of
+from trtbench.report.sections.summary import finding_blocks, statistics_of
 
 if TYPE_CHECKING:
-    from trtbench.analysis.builds import NetworksCompared, Upgrade, UpgradeSide
+    from trtbench.analysis.builds import NetworksCompared
     from trtbench.core.results import Compared, Failed, Gate
-    from trtbench.workflows.demo import Demo
 
 
 ORDER = 5
@@ -73,8 +68,6 @@ ORDER = 5
 TONES: dict[str, Tone] = {"faster": "good", "slower": "bad", "same": "plain"}
 """Of verdicts; the others are unclear."""
 UNDECIDED = ("unclear", "incomparable")
-MOST_CARDS = 8
-SHOWN_METRICS = 2
 DESIGNS = {
     "duet": "interleaved",
     "bursts": "bursts and series interleaved",
@@ -92,7 +85,7 @@ MODES = {
 
 
 def make(runs: Sequence[Run]) -> Section | None:
-    """Put the headline of every comparison on a card, and all verdicts into one table."""
+    """Say the headline of every comparison, and put all verdicts into one table."""
     labels = {run.id: label for label, run in named(runs)}
     found = []
     for run in runs:
@@ -116,17 +109,15 @@ def make(runs: Sequence[Run]) -> Section | None:
         column("measured", "Measured", lambda row: DESIGNS[row[2].design]),
     )
     by_id = {run.id: run for run in runs}
-    cards = Cards(tuple(_card(*each, by_id) for each in found[:MOST_CARDS]))
     findings = gather((name, finding) for name, _, each in found for finding in each.findings)
-    blocks: list[Block] = [cards, table("verdicts", rows, columns)]
-    return section_of("verdicts", "Verdicts", [*blocks, *([findings] if findings else [])])
+    blocks: list[Block] = [_headline(*each, by_id) for each in found[:8]]
+    blocks += [table("verdicts", rows, columns), *([findings] if findings else [])]
+    return section_of("verdicts", "Verdicts", blocks)
 
 
-def _change(verdict: Verdict) -> float | None:
-    return None if verdict.ratio is None else verdict.ratio - 1
-
-
-def _card(candidate: str, baseline: str, comparison: Comparison, by_id: Mapping[str, Run]) -> Card:
+def _headline(
+    candidate: str, baseline: str, comparison: Comparison, by_id: Mapping[str, Run]
+) -> Text:
     """Say what is faster, by how much, how sure that is, and whether accuracy is kept."""
     verdict = comparison.verdicts[0]
     sides = {
@@ -145,7 +136,8 @@ def _card(candidate: str, baseline: str, comparison: Comparison, by_id: Mapping[
             accuracy.append(f"{' and '.join(sorted(codes))} found in the {side}: see findings")
     title = f"{candidate} against {baseline}"
     if verdict.ratio is None or verdict.kind in UNDECIDED:
-        return Card(title, verdict.kind, "; ".join((sentence(verdict), *accuracy)), "unclear")
+        detail = "; ".join((sentence(verdict), *accuracy))
+        return Text(f"{title}: {verdict.kind} ({detail})", "unclear")
     rate = verdict.metric == "throughput"
     speed = verdict.ratio if rate else 1 / verdict.ratio
     times = f"{speed:.2f} × as fast" if speed >= 1 else f"{1 / speed:.2f} × as slow"
@@ -156,7 +148,7 @@ def _card(candidate: str, baseline: str, comparison: Comparison, by_id: Mapping[
         facts.append(f"{level} {interval_text(verdict, digits=1)}")
     facts.append(f"measured {DESIGNS[comparison.design]}, {verdict.launches} launches")
     value = "as fast" if verdict.kind == "same" else times
-    return Card(title, value, "; ".join((*facts, *accuracy)), TONES[verdict.kind])
+    return Text(f"{title}: {value} ({'; '.join((*facts, *accuracy))})", TONES[verdict.kind])
 
 
 # ---- comparisons
@@ -164,11 +156,16 @@ def _card(candidate: str, baseline: str, comparison: Comparison, by_id: Mapping[
 
 def document_from_comparisons(found: Sequence[Compared]) -> Document:
     """Describe every candidate against the baseline, and where there are several, all in a row."""
+
+    def typical(each: Compared) -> Time | None:
+        head = summary_of(each.candidate).head
+        return Time(head.typical, head.median_interval) if head else None
+
     sections = [_comparison(each, number) for number, each in enumerate(found)]
     if len(found) > 1:
         columns = (
             column("candidate", "Candidate", lambda each: _names(each)[0], fit="shorten"),
-            column("median_s", get=lambda each: of_head(typical_time)(each.candidate)),
+            column("median_s", get=typical),
             *_verdict_columns(lambda each: each.comparison.verdicts[0]),
         )
         blocks = (table("ranking", found, columns),)
@@ -190,13 +187,17 @@ def _verdict_columns(of: Callable[[Any], Verdict] = lambda row: row) -> Iterator
         words = f"{verdict.kind}, across devices" if verdict.across_devices else verdict.kind
         return Cell(verdict.kind, words, TONES.get(verdict.kind, "unclear"))
 
+    def change(row: Any) -> float | None:
+        ratio = of(row).ratio
+        return None if ratio is None else ratio - 1
+
     def interval(row: Any) -> Cell:
         verdict = of(row)
         level = f"{verdict.interval.level * 100:g} %: " if verdict.interval else ""
         return Cell(None, level + interval_text(verdict))
 
     yield column("verdict", "Verdict", kind)
-    yield column("change", get=lambda row: _change(of(row)))
+    yield column("change", get=change)
     yield column("interval", "Interval", interval, rank=1)
 
 
@@ -222,16 +223,30 @@ def reasons(verdicts: Sequence[Verdict], *, what: str = "launches") -> Iterator[
 def _comparison(compared: Compared, number: int) -> Section:
     sides = {"baseline": compared.baseline, "candidate": compared.candidate}
     verdicts = compared.comparison.verdicts
-    facts = [*((side, title_of(run)) for side, run in sides.items()), *_design(compared)]
-    worth = list(_worth(compared))
+    titles = ((side, title_of_record(run.record)) for side, run in sides.items())
     errors = (
         finding.having(concerns=side)  # a wrong result has no speed
         for side, run in sides.items()
         for finding in run.findings
         if finding.severity == "error"
     )
+    # The speed-up where there is one, and the least difference seen.
+    worth = []
+    head = verdicts[0]
+    if head.kind in ("faster", "slower") and head.ratio and head.interval is not None:
+        low, high = sorted(1 / end for end in (head.interval.low, head.interval.high))
+        worth.append(("speed-up", f"{1 / head.ratio:.3f}x, {low:.3f}x to {high:.3f}x"))
+    times = [run.times.host for run in sides.values()]
+    rates = {verdict.kind for verdict in verdicts if verdict.metric == "throughput"}
+    if times[0] is not None and times[1] is not None and rates & {"faster", "slower"}:
+        speedup = float(times[0].mean() / times[1].mean())
+        gained = text_from_change(speedup - 1, digits=1)  # in FPS, as ST-GCN's guide has it
+        worth.append(("of means", f"{speedup:.3f}x, FPS {gained}"))
+    if compared.comparison.detectable is not None:
+        size = text_from_fraction(compared.comparison.detectable)
+        worth.append(("detectable", f"smallest detectable difference {size} (80 % power)"))
     blocks: list[Block] = [
-        key_values(f"sides_{number}", facts),
+        key_values(f"sides_{number}", [*titles, *_design(compared)]),
         *statistics_of(sides, id=f"statistics_{number}"),
         verdict_table(verdicts, id=f"verdicts_{number}"),
         *reasons(verdicts),
@@ -276,24 +291,6 @@ def _design(compared: Compared) -> Iterator[tuple[str, str]]:
     alone = compared.comparison.alone
     if alone is not None and alone.ratio is not None and alone.interval is not None:
         yield "alone", f"{text_from_change(alone.ratio - 1)}, {interval_text(alone, digits=1)}"
-
-
-def _worth(compared: Compared) -> Iterator[tuple[str, str]]:
-    """State the speed-up where there is one, and the least difference seen."""
-    verdicts = compared.comparison.verdicts
-    head = verdicts[0]
-    if head.kind in ("faster", "slower") and head.ratio and head.interval is not None:
-        ends = sorted(1 / end for end in (head.interval.low, head.interval.high))
-        yield "speed-up", f"{1 / head.ratio:.3f}x, {ends[0]:.3f}x to {ends[1]:.3f}x"
-    rates = next((verdict for verdict in verdicts if verdict.metric == "throughput"), None)
-    first, second = compared.baseline.times.host, compared.candidate.times.host
-    if first is not None and second is not None and rates and rates.kind in ("faster", "slower"):
-        numbers = guide_speedup(first, second)
-        gained = text_from_change(numbers["fps_improvement_percent"] / 100, digits=1)
-        yield "of means", f"{numbers['speedup']:.3f}x, FPS {gained}"
-    if compared.comparison.detectable is not None:
-        size = text_from_fraction(compared.comparison.detectable)
-        yield "detectable", f"smallest detectable difference {size} (80 % power)"
 
 
 # ---- several builds of one network, of two, or by two versions
@@ -341,40 +338,17 @@ def document_from_networks(found: Sequence[NetworksCompared]) -> Document:
     return Document(sections=tuple(sections))
 
 
-def document_from_upgrade(found: Upgrade) -> Document:
-    """Describe two versions: one verdict, then outputs and every build."""
-
-    def version(side: UpgradeSide) -> str:
-        unknown = "" if side.version else " of an unknown version"
-        return f"{side.name}: {side.builds.builder}{unknown}, {side.python}"
-
-    pairs: list[tuple[str, Cell | str]] = [
-        ("old", version(found.old)),
-        ("new", version(found.new)),
-        ("outputs", _aspect(found.outputs)),
-    ]
-    blocks: list[Block] = [
-        verdict_table([found.verdict]),
-        *reasons([found.verdict], what="builds"),
-        key_values("versions", pairs),
-        *_sides(found.old.builds, found.new.builds, 0),
-    ]
-    title = f"{_file_name(found.model)}: {found.new.name} against {found.old.name}"
-    return document_from_blocks("upgrade", blocks, title=title)
-
-
 def _builds_table(found: Lottery, *, id: str = "builds") -> Table:
     """List every build with its time and how it differs from the first."""
     first = found.draws[0].typical_s
 
-    def change(draw: Draw) -> Cell:
-        value = draw.typical_s / first - 1 if draw.typical_s and first else None
-        return Cell(value, text_from_change(value))
+    def change(draw: Draw) -> float | None:
+        return draw.typical_s / first - 1 if draw.typical_s and first else None
 
     columns = (
         column("build", "Build", "label"),
         column("median_s", get="typical_s"),
-        column("change", "Against 1st", change, "right", rank=1),
+        column("change", "Against 1st", change, "change", rank=1),
         column("build_s", "Built in", kind="seconds", rank=2),
         column("size_bytes", "Size", kind="bytes", rank=3),
         column("layers", "Layers", kind="right", rank=5),
@@ -452,7 +426,8 @@ def document_from_gates(found: Sequence[Gate], failed: Sequence[Failed] = ()) ->
             sides = {"candidate": each.candidate}
             if each.compared is not None:
                 sides = {"baseline": each.compared.baseline, **sides}
-            facts = [(side, f"{title_of(run)}, run {run.id}") for side, run in sides.items()]
+            titles = ((side, title_of_record(run.record), run.id) for side, run in sides.items())
+            facts = [(side, f"{title}, run {id}") for side, title, id in titles]
             where = each.candidate.record.environment
             names = (where.label, *(gpu.name for gpu in where.gpus), where.cpu)
             facts.append(("machine", ", ".join(filter(None, names))))
@@ -525,15 +500,17 @@ def document_from_ladder(ladder: Ladder, labels: tuple[str, str]) -> Document:
 # ---- the demo
 
 
-def document_from_demo(found: Demo) -> Document:
-    """Describe what the demo measured and judged."""
+def document_from_demo(
+    runs: Sequence[Run], scores: Mapping[str, Scores], compared: Mapping[int, Compared]
+) -> Document:
+    """Describe what the demo measured and judged, by precision and by batch size."""
 
     def rate(run: Run) -> Cell:
         value = summary_of(run).items_per_s
         return Cell(value, text_from_rate(value, what="items"))
 
     def top1(run: Run) -> float:
-        return found.scores[precision_of(run.record) or ""].scores[0].value
+        return scores[precision_of(run.record) or ""].scores[0].value
 
     p99 = of_head(lambda head: quantile_cell(head.quantile(0.99), unit_for_seconds(head.median)))
     columns = (
@@ -546,13 +523,13 @@ def document_from_demo(found: Demo) -> Document:
         column("top1", "Top-1", top1, "percent", rank=1),
         column("size_bytes", get="record.spec.model.size_bytes"),
     )
-    sections = [Section("runs", "", (table("demo", found.runs, columns),))]
-    for batch, compared in found.compared.items():
-        verdicts = compared.comparison.verdicts[:SHOWN_METRICS]
+    sections = [Section("runs", "", (table("demo", runs, columns),))]
+    for batch, each in compared.items():
+        verdicts = each.comparison.verdicts[:2]
         blocks: tuple[Block, ...] = (
             verdict_table(verdicts, id=f"verdicts_{batch}"),
             *reasons(verdicts),
         )
         sections.append(Section(f"batch-{batch}", f"INT8 against FP32, batch {batch}", blocks))
-    created = max(run.record.created for run in found.runs)
+    created = max(run.record.created for run in runs)
     return Document(created=created, sections=tuple(sections))

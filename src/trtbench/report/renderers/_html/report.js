@@ -82,11 +82,13 @@
       this.complete = true;
       const more = JSON.parse(await unpackOnce("rows"))[this.id] ?? [];
       const right = this.heads.map((head) => head.classList.contains("right"));
-      for (const cells of more) {
+      for (const [address, cells] of more) {
         const row = document.createElement("tr");
         cells.forEach(([text, value], place) => {
           const cell = document.createElement("td");
-          cell.textContent = text;
+          const link = place === 0 && address ? document.createElement("a") : null;
+          if (link) { link.href = address; cell.append(link); }
+          (link ?? cell).textContent = text;
           if (right[place]) cell.className = "right";
           else if (text.length > 40) cell.className = "long";
           if (value !== null) cell.dataset.v = value;

@@ -1,0 +1,199 @@
+"""Files of zip and tar archives, taken out one at a time into a folder, within bounds."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import tarfile
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, BinaryIO, NamedTuple
+
+from trtbench.core.errors import InputError
+from trtbench.core.safety import check_name, clean_line, file_name_from_text
+from trtbench.trtexec.log import encoding_of, is_packed, unpacked
+from trtbench.trtexec.sniff import HEAD_BYTES, is_archive, kind_of
+
+MOST_MEMBERS, MOST_BYTES = 10_000, 2 << 30
+"""What all archives of one command may hold together."""
+
+MOST_RATIO, RATIO_FROM_BYTES = 300, 16 << 20
+"""Packed logs are a tenth to a hundredth of their size; anything that expands more is refused."""
+
+_MOST_DIRECTORY_BYTES, _MOST_HEADER_BYTES = 64 << 20, 16 << 20
+_TAIL_BYTES = (1 << 16) + 98
+"""The end of a zip file's directory is followed by a comment of 64 KiB at most."""
+
+_EARLIEST_S, _LATEST_S = 11 * 365 * 86400.0, 2.0**33
+"""Zip files state 1980 where the time is unknown."""
+
+_DAMAGE = (
+    zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, ValueError, NotImplementedError,
+    RuntimeError, OverflowError, MemoryError,
+)  # fmt: skip
+
+
+class Member(NamedTuple):
+    """A file of an archive: its name in there, if any, and its path or why it was left."""
+
+    name: str
+    path: Path | None
+    reason: str = ""
+
+
+class _Packed(NamedTuple):
+    name: str
+    modified_s: float
+    open: Callable[[], IO[bytes] | None]
+    reason: str = ""
+
+
+class TooMuchError(InputError):
+    """An archive holds more than is taken out of one."""
+
+
+class Unpacking:
+    """Takes files out of archives into a folder; its bounds hold for all of them together."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._bytes, self._members, self._archives = MOST_BYTES, MOST_MEMBERS, 0
+
+    def members(self, path: Path, shown: str) -> Iterator[Member]:
+        """Take out the files of an archive, packed as a whole or not.
+
+        An archive that is damaged, or holds too much, is an ``InputError`` after its first files.
+        """
+        self._archives += 1
+        place, archive = self._folder / str(self._archives), path
+        self._allowed = max(RATIO_FROM_BYTES, MOST_RATIO * path.stat().st_size)
+        place.mkdir(parents=True)
+        try:
+            with open(path, "rb") as file:
+                if is_packed(file):
+                    archive = place / path.stem
+                    with unpacked(file) as content:
+                        self._write(archive, content, shown, path.name)
+            with open(archive, "rb") as file:
+                head = file.read(HEAD_BYTES)
+            if not is_archive(head):  # one packed file
+                shutil.copystat(path, archive)
+                yield Member("", archive)
+                return
+            for each in _in_zip(archive, shown) if head[:2] == b"PK" else _in_tar(archive):
+                self._members -= 1
+                if self._members < 0:
+                    raise _too_much(shown, "files", each.name)
+                yield self._member(each, place / "files", shown, path.stat().st_mtime)
+        except _DAMAGE as problem:
+            raise InputError(
+                f"{shown} is damaged",
+                facts={"reason": clean_line(str(problem) or type(problem).__name__)},
+                fix="copy it again",
+            ) from None
+
+    def _member(self, each: _Packed, place: Path, shown: str, archived_s: float) -> Member:
+        name, reason = clean_line(each.name).removeprefix("./"), each.reason
+        try:
+            relative = check_name(each.name.replace("\\", "/"))
+            stream = None if reason else each.open()
+            if stream is None:
+                return Member(name, None, reason)
+            with stream:
+                unwanted = _unwanted(each.name, stream.read(HEAD_BYTES))
+            if unwanted is not None:
+                return Member(name, None, unwanted)
+            target = place / relative
+            while target.exists():  # a name that comes again
+                target = target.parent / "again" / file_name_from_text(target.name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self._write(target, each.open(), shown, each.name)
+            is_known = _EARLIEST_S < each.modified_s < _LATEST_S
+            os.utime(target, (modified := each.modified_s if is_known else archived_s, modified))
+            return Member(name, target)
+        except TooMuchError:
+            raise
+        except InputError as problem:
+            return Member(name, None, problem.message)
+        except _DAMAGE as problem:
+            return Member(name, None, f"damaged: {clean_line(str(problem))}")
+        except (FileExistsError, NotADirectoryError):
+            return Member(name, None, "its name is that of a folder, too")
+
+    def _write(self, target: Path, stream: Any, shown: str, name: str) -> None:
+        with stream, open(target, "xb") as file:
+            while piece := stream.read(1 << 20):
+                self._bytes -= len(piece)
+                self._allowed -= len(piece)
+                if min(self._allowed, self._bytes) < 0:
+                    raise _too_much(shown, "bytes", name)
+                file.write(piece)
+
+
+def _too_much(shown: str, what: str, first: str) -> TooMuchError:
+    return TooMuchError(
+        f"{shown} holds more {what} than are taken out",
+        facts={"not read": f"from {clean_line(first)} on"},
+        fix="unpack it, and import the folder",
+    )
+
+
+def _in_zip(path: Path, shown: str) -> Iterator[_Packed]:
+    # A directory of members that would fill the memory is refused before it is read.
+    with open(path, "rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+        tail = file.read(_TAIL_BYTES)
+    at, large = tail.rfind(b"PK\5\6"), tail.rfind(b"PK\6\6")
+    size = tail[large + 40 : large + 48] if large >= 0 else tail[at + 12 : at + 16]
+    if int.from_bytes(size, "little") > _MOST_DIRECTORY_BYTES:
+        raise _too_much(shown, "files", "the first")
+    with zipfile.ZipFile(path) as archive:
+        for each in archive.infolist():
+            if each.is_dir():
+                continue
+            try:
+                modified_s = time.mktime((*each.date_time, 0, 0, -1))
+            except (ValueError, OverflowError):
+                modified_s = 0.0
+            reason = "encrypted; unpack it with its password" if each.flag_bits & 1 else ""
+            yield _Packed(each.filename, modified_s, partial(archive.open, each), reason)
+
+
+class _Careful:
+    """A tar file of which no header may ask for more than is sensible at once."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.seek, self.tell = file.seek, file.tell
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= _MOST_HEADER_BYTES:
+            raise tarfile.ReadError("a header that is too long")
+        return self._file.read(size)
+
+
+def _in_tar(path: Path) -> Iterator[_Packed]:
+    with open(path, "rb") as file, tarfile.open(fileobj=_Careful(file), mode="r:") as archive:  # type: ignore[call-overload]
+        for each in archive:
+            if not each.isdir():
+                # A sparse member states a large size and holds nothing.
+                is_file = each.isreg() and not each.issparse()
+                content = partial(archive.extractfile, each)
+                reason = "" if is_file else "a link, or no regular file"
+                yield _Packed(each.name, float(each.mtime), content, reason)
+
+
+def _unwanted(name: str, head: bytes) -> str | None:
+    """Why a file of an archive is not read; a model is large, and other binary data is no log."""
+    kind = kind_of(head, name=name)
+    if kind in ("onnx", "plan"):
+        return "a model; unpack the archive to have it beside its runs"
+    if is_archive(head):
+        return "an archive within an archive; unpack it, and import the folder"
+    packed = is_packed(io.BytesIO(head))
+    return "" if kind == "unknown" and not packed and encoding_of(head) is None else None

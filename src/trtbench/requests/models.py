@@ -1,0 +1,404 @@
+"""Requests of the verbs that make and judge models: export to localize."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, Literal
+
+from trtbench.core.errors import UsageError, near_miss
+from trtbench.core.words import Scalar
+from trtbench.requests.fields import (
+    FILE,
+    PROFILES,
+    Argument,
+    DeviceFields,
+    Duration,
+    ExecutorFields,
+    File,
+    Fraction,
+    Kind,
+    Option,
+    OptionFields,
+    Pairs,
+    PrecisionFields,
+    PythonFields,
+    ShapeFields,
+    Shapes,
+    SideFields,
+    Size,
+    SourceFields,
+    StoreFields,
+    TaskFields,
+    TimeoutFields,
+    VerbRequest,
+    WaitFields,
+    Words,
+    argument,
+    fields_of,
+    option,
+    output_path,
+    seconds,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MakingTimeFields(TimeoutFields):
+    """How long making may take: hours, so no setting for launches counts."""
+
+    timeout: Duration | None = option(None, "Give up after this long, e.g. 30min.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageTaskFields(TaskFields):
+    """How images to calibrate with are prepared."""
+
+    task: str | None = option(
+        None,
+        "Prepares images for calibration as it does for judging (classification, detection, "
+        "depth, pose); adds its flags (see --task NAME --help).",
+        metavar="NAME",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineFields(VerbRequest):
+    """Which shapes an engine is built for, what it is like, and where its INT8 scales come from."""
+
+    shapes_min: Shapes | Sequence[Shapes] = option(
+        (),
+        "Least shape of one input; repeat for several inputs, or the same one for more profiles.",
+        ("--shape-min",),
+        kind=PROFILES,
+    )
+    shapes_opt: Shapes | Sequence[Shapes] = option(
+        (), "Shape to optimise for, likewise.", ("--shape-opt",), kind=PROFILES
+    )
+    shapes_max: Shapes | Sequence[Shapes] = option(
+        (), "Largest shape, likewise.", ("--shape-max",), kind=PROFILES
+    )
+    input_shapes: Sequence[str] = option(
+        (),
+        "Shape of the input, -1 for a batch of 1 to 256 (best at 128); or NAME:-1x3x224x224.",
+        ("--input-shape",),
+        metavar="-1 3 224 224",
+    )
+    workspace: Size | None = option(None, "Limit of scratch memory, e.g. 4GiB.", axis=True)
+    optimization_level: int | None = option(None, "0 (quick) to 5.", least=0, most=5, axis=True)
+    timing_cache: File | None = option(
+        None,
+        "Timings of kernels to reuse and add to (default: beside the engine).",
+        metavar="FILE",
+        travels="cache",
+    )
+    no_timing_cache: bool = option(False, "Time every kernel anew and keep nothing.")
+    target: Words = option(
+        (), "GPUs to build for (TensorRT-RTX; default: all).", metavar="sm_86,sm_89"
+    )
+    version_compatible: bool = option(False, "Let later TensorRT versions load it.", axis=True)
+    hardware_compatible: bool = option(False, "Let other GPUs (Ampere+) run it.", axis=True)
+    strip_weights: bool = option(False, "Leave weights out of the engine.", axis=True)
+    refit: bool = option(False, "Let weights be replaced later.", axis=True)
+    plugins: Sequence[File] = option(
+        (), "Plugin library.", ("--plugin",), metavar="FILE", travels="file"
+    )
+    dla_core: int | None = option(None, "Build for this deep learning accelerator.", axis=True)
+    verbose: bool = option(False, "Everything the builder has to say in the log.")
+    calibration: File | None = option(
+        None, "INT8: .npz by input, image folder, or random.", metavar="DATA", travels="calibration"
+    )
+    calibration_method: Literal["entropy2", "minmax"] | None = option(
+        None, "How scales are found (default entropy2)."
+    )
+    calibration_cache: File | None = option(
+        None, "Scales for INT8 (TensorRT 5 to 10).", metavar="FILE", travels="file"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuilderOptionFields(VerbRequest):
+    """What only one builder knows."""
+
+    options: Pairs = option({}, "An option of the builder itself; repeat for several.", ("--opt",))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeFields(
+    PrecisionFields, ShapeFields, EngineFields, ImageTaskFields, BuilderOptionFields,
+):  # fmt: skip
+    """Build options."""
+
+    runtime: str | None = option(
+        None,
+        "What builds (default: trtexec, or TensorRT's or TensorRT-RTX's Python API where "
+        "only that is).",
+        ("-r", "--runtime"),
+        metavar="NAME",
+    )
+    extra_args: tuple[str, ...] = argument(
+        (), "Passed on to builders that are programs: trtexec.", "EXTRA", rest=True, travels="as-is"
+    )
+
+
+@dataclass(frozen=True)
+class BuildRequest(RecipeFields, PythonFields, MakingTimeFields, WaitFields, ExecutorFields):
+    """Build an engine from an ONNX file in a fresh process."""
+
+    model: Annotated[File, Argument("An ONNX file.", "MODEL", kind=FILE, travels="model")]
+    _: KW_ONLY
+    output: File | None = output_path(None, "The engine to write.")
+
+
+def build_settings(pairs: Pairs) -> dict[str, Any]:
+    """Read ``workspace=4GiB`` and the like as fields of a build; unknown ones are refused."""
+    import msgspec
+
+    known = {each.name: each for each in fields_of(RecipeFields) if isinstance(each.about, Option)}
+    words = {"on": "true", "yes": "true", "off": "false", "no": "false"}
+    found: dict[str, Any] = {}
+    for key, value in pairs.items():
+        text, field = str(value), known.get(key.replace("-", "_"))
+        if field is None or field.name in ("settings", "options"):
+            near = near_miss(key, known)
+            fix = f"{near}={text}" if near else "trtbench build --help lists them"
+            raise UsageError(f"a build has no setting {key}", fix=fix)
+        kind = field.about.kind
+        if kind is not None and kind.read is not None:
+            found[field.name] = kind.read((text,))
+        elif field.type is bool or field.type is int:
+            try:
+                text = words.get(text.lower(), text)
+                found[field.name] = msgspec.convert(text, field.type, strict=False)
+            except msgspec.ValidationError:
+                is_switch = field.type is bool
+                what = "neither on nor off" if is_switch else "no whole number"
+                fix = f"{field.name}={'on' if is_switch else 1}"
+                raise UsageError(f"{field.name}={value} is {what}", fix=fix) from None
+        else:
+            found[field.name] = (text,) if field.item is not None else text
+    return found
+
+
+@dataclass(frozen=True)
+class ExportRequest(SourceFields, PythonFields, MakingTimeFields):
+    """Export a PyTorch model to ONNX, check it, and compare it with PyTorch."""
+
+    source: Annotated[
+        File,
+        Argument(
+            "torchvision:NAME, timm:NAME, ultralytics:NAME, torch.hub:REPO/NAME, or a file.",
+            "SOURCE",
+        ),
+    ]
+    _: KW_ONLY
+    output: File | None = output_path(None, "The ONNX file (default: NAME.onnx).")
+    input_shapes: Sequence[str] = option(
+        (),
+        "-1 3 224 224, images:-1x3x224x224 or ids:-1x128:int64; -1 may change. Repeatable.",
+        ("--input-shape",),
+        metavar="[NAME:]DIMS[:TYPE]",
+    )
+    opset: int | None = option(None, "ONNX opset (default: the exporter's).", least=9)
+    target: str | None = option(
+        None, "tensorrt-8.6, tensorrt-10, tensorrt-11 or tensorrt-rtx.", ("--for",), metavar="NAME"
+    )
+    exporter: Literal["dynamo", "legacy"] | None = option(None, "By default, what the opset needs.")
+    half: bool = option(False, "Export in FP16.")
+    seed: int = option(0, "Of weights and inputs.")
+
+
+@dataclass(frozen=True)
+class QuantizeRequest(ImageTaskFields, PythonFields, MakingTimeFields, ExecutorFields):
+    """Cast or quantize an ONNX file, and compare the result with it on other inputs."""
+
+    model: Annotated[File, Argument("An ONNX file.", "MODEL", kind=FILE, travels="model")]
+    _: KW_ONLY
+    precision: Annotated[
+        Literal["fp16", "bf16", "int8", "fp8"],
+        Option("fp16 and bf16 are casts; int8 and fp8 are quantized with Q/DQ nodes."),
+    ]
+    output: File | None = output_path(None, "Default: MODEL.PRECISION.onnx.")
+    keep_io: bool = option(False, "Leave inputs and outputs in FP32 (casts).")
+    inputs: File | None = option(
+        None, "Take the difference on these (.npz, .npy).", metavar="FILE", travels="file"
+    )
+    shapes: Shapes = option(
+        {}, "Shape of random data where the model leaves it open.", ("--shape",)
+    )
+    calibration: File | None = option(
+        None, "A folder of images, .npz, .npy, or random.", metavar="DATA", travels="calibration"
+    )
+    method: Literal["minmax", "entropy", "percentile"] = option("entropy", "How scales are found.")
+    percentile: float = option(99.99, "For --method percentile.")
+    items: int = option(256, "Items at most.", least=1)
+    batch: int | None = option(None, "Items per batch (default 8).", least=1)
+    seed: int = option(0, "Of order and random data.")
+    per_channel: bool = option(True, "Scales of weights.", ("--per-channel/--per-tensor",))
+    exclude: Sequence[str] = option(
+        (), "Leave a node alone; a pattern with * and ? names several. Repeatable.", metavar="NODE"
+    )
+    keep: Sequence[str] = option((), "The same, for casts: stays FP32.", metavar="NODE")
+    operators: Sequence[str] = option((), "Quantize only these.", ("--op",), metavar="KIND")
+    via: Literal["onnxruntime", "modelopt"] | None = option(
+        None, "What quantizes (default: onnxruntime for int8, modelopt for fp8)."
+    )
+    rest: Literal["fp32", "fp16"] = option("fp32", "Type of what is not quantized (modelopt).")
+
+
+IMAGES_TASK = "classification"
+
+
+def span(value: Range) -> tuple[float, float]:
+    """Read ``0:1``; a pair of numbers stays one."""
+    text = value if isinstance(value, str) else f"{value[0]}:{value[1]}"
+    low, _, high = text.partition(":")
+    try:
+        found = float(low), float(high)
+    except ValueError:
+        raise UsageError(f"--range {text} cannot be read", fix="--range 0:1") from None
+    if not found[0] < found[1]:
+        raise UsageError(f"--range {text} is empty", fix="--range 0:1")
+    return found
+
+
+RANGE = Kind(metavar="LOW:HIGH", python='two numbers, or text such as "0:1"', check=span)  # type: ignore[arg-type]
+Range = Annotated[str | tuple[float, float], RANGE]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningFields(SideFields, ShapeFields, DeviceFields, OptionFields, TimeoutFields, WaitFields):
+    """How models are run for the sake of their outputs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedFields(VerbRequest):
+    """What the sides are run on: a file, images, or else random items."""
+
+    random: int = option(1000, "N random inputs, from a seed.", least=1)
+    distribution: Literal["uniform", "normal"] = option("uniform", "Of random inputs.")
+    range: Range | None = option(None, "Where random inputs lie (0:1; whole numbers: 0:999).")
+    seed: int = option(0, "Of random inputs.", least=0)
+    inputs: File | None = option(None, "Inputs from .npz or .npy.", metavar="FILE", travels="file")
+    images: File | None = option(
+        None, "Images, with the preprocessing of --task.", metavar="FOLDER", travels="data"
+    )
+    task: str | None = option(
+        None, "Whose preprocessing images get (default: classification).", metavar="NAME"
+    )
+    limit: int | None = option(None, "Only the first N inputs.", least=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.inputs and self.images:
+            raise UsageError(
+                "--inputs and --images exclude each other", fix="leave one of them out"
+            )
+        if self.task and not (self.images or getattr(self, "data", None)):
+            raise UsageError("--task says how images are prepared", fix="--images FOLDER")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToleranceFields(VerbRequest):
+    """When outputs count as right."""
+
+    rtol: float = option(1e-3, "Relative tolerance; |reference| scales it.", least=0)
+    atol: float = option(1e-8, "Absolute tolerance.", least=0)
+    classes: bool | None = option(
+        None, "Whether outputs are scores of classes (default: by their shape)."
+    )
+    floor: Literal["auto", "on", "off"] = option("auto", "Run the reference twice, against itself.")
+    expect: Sequence[str] = option(
+        (), "Status 3 unless this holds: 'max_abs<=0.1'.", metavar="CONDITION", stays="judged here"
+    )
+
+
+@dataclass(frozen=True)
+class CheckRequest(
+    FeedFields, ToleranceFields, RunningFields, TaskFields, ExecutorFields, StoreFields
+):
+    """Run every side on the same inputs and compare each candidate with the reference."""
+
+    reference: Annotated[
+        File, Argument("The model that counts as right.", "REFERENCE", travels="model")
+    ]
+    candidates: Sequence[File] = argument(
+        (), "Models that are compared with it.", "[CANDIDATES]...", needed=False, travels="model"
+    )
+    _: KW_ONLY
+    output: File = output_path("artifacts/check", "Folder of tables, pictures and worst inputs.")
+
+    @property
+    def preparing_task(self) -> str | None:
+        """The task whose preprocessing images get; ``None`` without images."""
+        return (self.task or IMAGES_TASK) if self.images else None
+
+    @property
+    def preparing(self) -> dict[str, Scalar]:
+        """The settings of that task."""
+        if not self.images:
+            return {}
+        return {**self.settings, "data": str(self.images), "unlabelled": True}
+
+
+@dataclass(frozen=True)
+class EvalRequest(RunningFields, PrecisionFields, TaskFields, ExecutorFields, StoreFields):
+    """Evaluate models on data with known answers, each through its own runtime."""
+
+    models: Annotated[Sequence[File], Argument("Files to evaluate.", "MODELS...", travels="model")]
+    _: KW_ONLY
+    names: Literal["file", "vanilla"] = option(
+        "file", "Call models by their files, or Vanilla and TRT fp16, as ArtTRT does."
+    )
+    output: File = output_path("artifacts/eval", "Folder of tables and pictures.")
+    task: Annotated[
+        str,
+        Option(
+            "classification, detection, depth, pose; with --help shows its flags.", metavar="NAME"
+        ),
+    ]
+    data: Annotated[
+        File, Option("Images, an .npz with labels, or a data.yaml.", metavar="PATH", travels="data")
+    ]
+    limit: int | None = option(None, "Only the first N items.", least=1)
+    warmup: Fraction = option("10%", "Batches at the start whose times do not count.")
+
+    @property
+    def judging(self) -> dict[str, Scalar]:
+        """The settings of the task."""
+        return {**self.settings, "data": str(self.data)}
+
+
+@dataclass(frozen=True)
+class LocalizeRequest(FeedFields, ShapeFields, TimeoutFields, WaitFields, TaskFields, StoreFields):
+    """Find the layers that cost a low-precision model its accuracy, and the fewest to keep."""
+
+    reference: Annotated[File, Argument("The model in full precision, as ONNX.", "REFERENCE")]
+    candidate: Annotated[File, Argument("The same in low precision, as ONNX.", "CANDIDATE")]
+    _: KW_ONLY
+    data: File | None = option(
+        None, "Data with answers: judge by the metric of --task.", metavar="PATH"
+    )
+    random: int = option(64, "N random inputs, from a seed, without data.", least=1)
+    limit: int | None = option(256, "Only the first N inputs.", least=1)
+    repair: bool = option(False, "Keep the fewest layers in full precision that meet --where.")
+    where: str | None = option(
+        None,
+        "What a repair has to meet: 'top1>=baseline-0.5', 'sqnr>=30dB' (default: 0.5 % of "
+        "the metric, or the usual SQNR of the type).",
+        metavar="CONDITION",
+    )
+    max_time: Duration = option("5min", "Search no longer than this; long networks by bisection.")
+    output: File = output_path("artifacts/localize", "Folder of the tables and the repaired model.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.data and not self.task:
+            raise UsageError("--data is judged by a task", fix="--task classification")
+        if self.data and (self.inputs or self.images):
+            raise UsageError(
+                "--data excludes --inputs and --images", fix="leave --inputs and --images out"
+            )
+        if self.where and not self.repair:
+            raise UsageError("--where says what a repair has to meet", fix="--repair")
+        if seconds(self.max_time) <= 0:
+            raise UsageError("a search of 0 s finds nothing", fix="--max-time 5min")
