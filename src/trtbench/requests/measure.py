@@ -115,7 +115,7 @@ class TurnFields(VerbRequest):
 
     launches: int | None = option(
         None,
-        "Fresh launches of both sides (default 10, of slow models 5; of a model alone, in a "
+        "Fresh launches of both sides (default 10, of slow models 4; of a model alone, in a "
         "gate: 5).",
         metavar="N",
         least=1,
@@ -125,7 +125,7 @@ class TurnFields(VerbRequest):
     )
     pairs: int | None = option(
         None,
-        "Iterations of each side per launch, in turn (default: what fits in 0.4 s, 12 to 200).",
+        "Iterations of each side per launch, in turn (default: what fits in 0.4 s, 8 to 200).",
         metavar="N",
         least=10,
     )

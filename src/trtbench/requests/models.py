@@ -325,7 +325,7 @@ class CheckRequest(
         (), "Models that are compared with it.", "[CANDIDATES]...", needed=False, travels="model"
     )
     _: KW_ONLY
-    output: File = output_path("artifacts/check", "Folder of tables, pictures and worst inputs.")
+    output: File = output_path("artifacts/check", "Folder of the tables and worst inputs.")
 
     @property
     def preparing_task(self) -> str | None:
