@@ -1,8 +1,8 @@
-"""The far end of an executor: ``python -m trtbench.node request.json outdir [events]``.
+"""Runs a job that another machine sent: ``python -m trtbench.node request.json outdir [events]``.
 
-Measures one run as ``trtbench bench`` does, with the locks, the environment and the counters of the
-machine it is on, and leaves the run's directory, or ``error.json``, in the folder. With ``-`` for
-events it writes them to standard output, and ends when standard input does: the sender is gone.
+Measures as ``trtbench bench`` does, with the locks, the environment and the counters of this
+machine, and writes the run directory, or ``error.json``, to the folder. If events is ``-``, they go
+to standard output, and the process exits when standard input closes, because the sender is gone.
 """
 
 from __future__ import annotations
@@ -41,19 +41,20 @@ VERBS = ("build", "check", "evaluate", "quantize")
 
 
 def main(arguments: list[str]) -> int:
-    """Carry out one job; the status is 0 when there is a run, failed ones included."""
+    """Run one job; returns 0 if it left a run, even a failed one, else 3."""
     path, folder = Path(arguments[0]).absolute(), Path(arguments[1]).absolute()
     notify = _notifier(arguments[2] if len(arguments) > 2 else None, folder)
     job = None
     try:
         job = value_from_json(boundary.read_bytes(path), RemoteJob, where=str(path))
-        _carry_out(job, folder, notify)
+        _run_job(job, folder, notify)
     except TrtbenchError as problem:
         if isinstance(problem, JobError) and (folder / RUN / "run.json").is_file():
             return 0  # a failed run is a run
         reported = ReportedError.of(problem)
         if job is not None:
-            reported = msgspec.convert(_hidden(reported, job, folder), type=ReportedError)
+            plain = _without_local_paths(reported, job, folder)
+            reported = msgspec.convert(plain, type=ReportedError)
     except Exception as problem:
         traceback.print_exc()
         reported = ReportedError(kind="bug", message=repr(problem))
@@ -63,12 +64,12 @@ def main(arguments: list[str]) -> int:
     return EXIT_REPORTED
 
 
-def _carry_out(job: RemoteJob, folder: Path, notify: Notify) -> None:
+def _run_job(job: RemoteJob, folder: Path, notify: Notify) -> None:
     if job.version != __version__:
         raise UnavailableError(
-            "a machine has another trtbench than the one that sends",
+            "the other machine has a different version of trtbench",
             facts={"there": __version__, "here": job.version},
-            fix="let its Python heed PYTHONPATH, or install the same version there",
+            fix="install the same version there, or make sure that its Python reads PYTHONPATH",
         )
     if job.code:
         path = [*job.code, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -92,17 +93,18 @@ def _carry_out(job: RemoteJob, folder: Path, notify: Notify) -> None:
                 job.arguments, folder=folder, output=output, config=config, execution=execution
             )
         else:
-            value = _verb(job, output, folder / "store", execution)
+            value = _run_verb(job, output, folder / "store", execution)
             if isinstance(value, Artefact) and execution.machine:
                 value = value.having(host=execution.machine)
-        plain = _hidden(value, job, folder)
-        (folder / RUN / ANSWER).write_bytes(msgspec.msgpack.encode(plain))  # last: it is complete
+        plain = _without_local_paths(value, job, folder)
+        # Written last: the sender takes the answer as the sign that all files are complete.
+        (folder / RUN / ANSWER).write_bytes(msgspec.msgpack.encode(plain))
         return
     store = Store(folder / "store")
     python = job.python or config.python_for(job.spec.runtime)
     if job.turns is None:
-        alone = replace(execution, python=python, output=folder / RUN, run_id=job.id)
-        run_bench(job.spec, store=store, execution=alone)
+        execution = replace(execution, python=python, output=folder / RUN, run_id=job.id)
+        run_bench(job.spec, store=store, execution=execution)
         return
     from trtbench.compare.compare import play_sides
     from trtbench.compare.turns import Sides
@@ -112,7 +114,7 @@ def _carry_out(job: RemoteJob, folder: Path, notify: Notify) -> None:
     request = CompareRequest(
         baseline=spec.model.path,
         candidates=[turns.spec.model.path],
-        cuda_graph=spec.cuda_graph,  # settled where it was requested
+        cuda_graph=spec.cuda_graph,  # already resolved by the sender
         **turns.asked,  # type: ignore[arg-type]
     )
     other = turns.python or config.python_for(turns.spec.runtime)
@@ -124,47 +126,47 @@ def _carry_out(job: RemoteJob, folder: Path, notify: Notify) -> None:
         run.path.rename(folder / RUN / str(side))
 
 
-def _hidden(value: object, job: RemoteJob, folder: Path) -> object:
-    """Leave the places of this machine out of a value, for the way back."""
+def _without_local_paths(value: object, job: RemoteJob, folder: Path) -> object:
+    """Return a value for the sender, with marks in place of the paths of this machine."""
     files = Path(job.placed) if job.placed else folder / "files"
     return with_marks(msgspec.to_builtins(value), files=files, output=folder / RUN / OUTPUT)
 
 
-def _verb(job: RemoteJob, output: Path, store: Path, execution: Execution) -> object:
+def _run_verb(job: RemoteJob, output: Path, store: Path, execution: Execution) -> object:
     if job.verb not in VERBS:
-        raise UsageError(f"no machine does {boundary.shown(str(job.verb))} for another")
+        raise UsageError(f"{boundary.shown(str(job.verb))} cannot run on another machine")
     module = importlib.import_module(f"trtbench.verbs.{job.verb.replace('evaluate', 'eval')}")
     kind = getattr(module, module.run.__annotations__["request"])
-    asked = dict(job.arguments)
+    values = dict(job.arguments)
     if job.output is not None:
-        asked["output"] = boundary.inside(output, job.output, what="output", where="the request")
+        values["output"] = boundary.inside(output, job.output, what="output", where="the request")
     if issubclass(kind, StoreFields):
-        asked["store"] = store
+        values["store"] = store
     for field in fields_of(kind):
-        if field.name not in asked:
+        if field.name not in values:
             continue
-        if field.about.travels == "cache":  # beside the output, it comes back
-            beside = f"{asked['output']}.{field.name.replace('_', '.')}"
-            asked[field.name] = shutil.copyfile(str(asked[field.name]), beside)
+        if field.about.travels == "cache":  # copied next to the output, so that it is sent back
+            copy = f"{values['output']}.{field.name.replace('_', '.')}"
+            values[field.name] = shutil.copyfile(str(values[field.name]), copy)
         if isinstance(field.default, tuple):
-            asked[field.name] = tuple(msgspec.convert(asked[field.name], type=list))
+            values[field.name] = tuple(msgspec.convert(values[field.name], type=list))
     caller = Caller(progress=lambda title: contextlib.nullcontext(execution.listen))
-    return module.run(kind(**asked), caller)
+    return module.run(kind(**values), caller)
 
 
 def _notifier(events: str | None, folder: Path) -> Notify:
     if events is None:
         return lambda text: None
 
-    def end_with_input() -> None:  # the kernel then ends the worker
+    def exit_when_input_closes() -> None:  # the kernel then ends the worker
         with contextlib.suppress(OSError):
             while os.read(0, 4096):
                 pass
-        shutil.rmtree(folder, ignore_errors=True)  # what was measured is not wanted any more
+        shutil.rmtree(folder, ignore_errors=True)  # nobody is left to fetch the results
         os._exit(1)
 
     if events == "-":
-        threading.Thread(target=end_with_input, daemon=True).start()
+        threading.Thread(target=exit_when_input_closes, daemon=True).start()
     descriptor = 1 if events == "-" else int(events)
 
     def notify(text: str) -> None:

@@ -1,7 +1,7 @@
-"""The child's entry point: ``python -m trtbench.worker job.json outdir [events [descriptors]]``.
+"""A worker process: ``python -m trtbench.worker job.json outdir [events [descriptors]]``.
 
-Reads a job, does it, leaves ``outcome.json`` and ``samples.npz`` (or ``error.json``) in the folder.
-Does not know who started it; ``events`` is a descriptor on which it names each stage as it begins.
+Runs one job and writes ``outcome.json`` and ``samples.npz`` (or ``error.json``) to the folder.
+Does not know who started it. It writes the name of each stage to the file descriptor ``events``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-import trtbench.host.early_context  # begins before what takes long to import
+import trtbench.host.early_context  # starts before the slow imports
 import trtbench.one_thread  # noqa: F401 - before the first import of numpy
 
 # isort: split
@@ -49,10 +49,10 @@ from trtbench.core.spec import Value
 from trtbench.runtimes import RUNTIMES, session_opener
 
 PROGRESS_S = 0.2
-"""How often progress within a stage is reported; a builder takes thousands of steps."""
+"""Seconds between two reports of progress in a stage; a builder takes thousands of steps."""
 EXIT_REPORTED = 3
-"""What went wrong is in ``error.json``."""
-_WORK: Mapping[type[Job], tuple[str, str]] = {
+"""The exit status when ``error.json`` says what went wrong."""
+_FUNCTIONS: Mapping[type[Job], tuple[str, str]] = {
     LocalizeJob: ("accuracy.search", "localize"),
     ExportJob: ("convert.export", "export"),
     QuantizeJob: ("convert.quantize", "quantize"),
@@ -61,7 +61,7 @@ _WORK: Mapping[type[Job], tuple[str, str]] = {
 
 
 class Events(Stage):
-    """Writes to the parent, if it listens, which stage has begun."""
+    """Writes the name of each stage to the parent process, if that listens."""
 
     def __init__(self, descriptor: int | None) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class Events(Stage):
 
 
 def main(arguments: list[str]) -> int:
-    """Do one job; the exit status is 0, or 3 when ``error.json`` says what went wrong."""
+    """Run one job; returns 0, or 3 when ``error.json`` says what went wrong."""
     job_file, folder = Path(arguments[0]), Path(arguments[1])
     events = Events(int(arguments[2]) if len(arguments) > 2 else None)
     try:
@@ -106,21 +106,21 @@ def main(arguments: list[str]) -> int:
             events("save")
             _save(outcome, times, folder, launch=job.launch)
         elif isinstance(job, DuetJob):
-            from trtbench.runtimes._turns import play
+            from trtbench.runtimes._turns import run_duet
 
-            results = play(job, events, list(map(int, arguments[3:])))
+            results = run_duet(job, events, list(map(int, arguments[3:])))
             events("save")
             for side, (outcome, times) in results.items():
                 (folder / f"side-{side}").mkdir()
                 _save(outcome, times, folder / f"side-{side}", launch=job.launch)
             events(DONE)
         else:
-            value = _outcome(job, folder=folder, events=events)
+            value = _run_job(job, folder=folder, events=events)
             events("save")
             (folder / "outcome.json").write_bytes(json_from_value(value))
     except (Exception, SystemExit) as problem:
-        error = _reported(problem, stage=events.begun[-1] if events.begun else "start")
-        with contextlib.suppress(OSError):  # a full disk keeps one or the other from being written
+        error = _error_to_report(problem, stage=events.begun[-1] if events.begun else "start")
+        with contextlib.suppress(OSError):  # the disk of the log may be full
             sys.stderr.write(f"{error.kind} in stage {error.stage}: {error.message}\n")
         try:
             (folder / "error.json").write_bytes(json_from_value(error))
@@ -130,8 +130,8 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _outcome(job: Job, *, folder: Path, events: Events) -> Value:
-    """Do a job, importing what it alone needs: PyTorch may be there without ONNX Runtime."""
+def _run_job(job: Job, *, folder: Path, events: Events) -> Value:
+    """Run a job, importing only what it needs: PyTorch may be installed without ONNX Runtime."""
     if isinstance(job, InferJob):
         from trtbench.host.machine import library_versions
         from trtbench.runtimes._stream import stream
@@ -154,10 +154,10 @@ def _outcome(job: Job, *, folder: Path, events: Events) -> Value:
         from trtbench.convert.builders import BUILDERS
 
         return BUILDERS.load(job.spec.runtime).build(job.spec, folder=folder, stage=events)
-    module, name = _WORK[type(job)]
-    work: Callable[..., Value] = getattr(importlib.import_module(f"trtbench.{module}"), name)
+    module, name = _FUNCTIONS[type(job)]
+    function: Callable[..., Value] = getattr(importlib.import_module(f"trtbench.{module}"), name)
     assert not isinstance(job, DuetJob)
-    return work(job.spec, folder=folder, stage=events)
+    return function(job.spec, folder=folder, stage=events)
 
 
 def _save(outcome: BenchOutcome, times: IterationTimes, folder: Path, *, launch: int) -> None:
@@ -165,14 +165,14 @@ def _save(outcome: BenchOutcome, times: IterationTimes, folder: Path, *, launch:
     if launch == 0:  # the first launch of a run records the versions of its libraries
         from trtbench.host.machine import library_versions
 
-        # What the runtime says of itself counts: trtexec may belong to another TensorRT.
+        # Versions that the runtime reports come first: trtexec may belong to another TensorRT.
         versions = {**library_versions(), **outcome.versions}
         outcome = outcome.having(versions=versions, python=sys.version.split()[0])
     (folder / "outcome.json").write_bytes(json_from_value(outcome))
 
 
-def _reported(problem: Exception | SystemExit, *, stage: str) -> ReportedError:
-    """Describe what went wrong: an error in words, memory, disk, or a bug of ours."""
+def _error_to_report(problem: Exception | SystemExit, *, stage: str) -> ReportedError:
+    """Classify an exception: one of our errors, out of memory, a full disk, or a bug."""
     missing = missing_package(problem) if isinstance(problem, ModuleNotFoundError) else None
     known = missing or problem
     if isinstance(known, TrtbenchError):
@@ -181,7 +181,7 @@ def _reported(problem: Exception | SystemExit, *, stage: str) -> ReportedError:
     with contextlib.suppress(OSError):
         if not memory:
             traceback.print_exc()
-        elif str(problem):  # how much was wanted
+        elif str(problem):  # how much memory was requested
             sys.stderr.write(f"{problem}\n")
     if memory:
         return ReportedError(kind=NO_MEMORY, message="out of memory", stage=stage)
@@ -190,13 +190,13 @@ def _reported(problem: Exception | SystemExit, *, stage: str) -> ReportedError:
     return ReportedError(kind="bug", message=repr(problem), stage=stage)
 
 
-def leave(status: int) -> NoReturn:
-    """End at once: all is on disk, and taking native libraries apart costs time and can crash."""
-    with contextlib.suppress(OSError):  # the log may lie on a full disk
+def exit_at_once(status: int) -> NoReturn:
+    """Exit without clean-up: all is on disk; unloading native libraries is slow and may crash."""
+    with contextlib.suppress(OSError):  # the disk of the log may be full
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(status)
 
 
 if __name__ == "__main__":
-    leave(main(sys.argv[1:]))
+    exit_at_once(main(sys.argv[1:]))

@@ -17,7 +17,7 @@ import pytest
 import models
 from trtbench.core.errors import InputError, StoreError, TrtbenchError
 from trtbench.executors._node import ANSWER
-from trtbench.executors._transfer import FORGOTTEN_S, remove_forgotten, unpack
+from trtbench.executors._transfer import ABANDONED_S, remove_abandoned_jobs, unpack
 from trtbench.executors.contract import Executor, RemoteJob
 from trtbench.measure import remote as errands
 from trtbench.measure.remote import InputFiles
@@ -83,7 +83,7 @@ def test_a_machine_writes_nothing_but_what_was_asked_for(home: Path, name: str) 
         (source / each).parent.mkdir(parents=True, exist_ok=True)
         (source / each).write_text("evil")
     before = files(home)
-    with pytest.raises(StoreError, match="more came back"):
+    with pytest.raises(StoreError, match="files that were not requested"):
         errands._put(source, home / "m.engine")
     assert files(home) == before
 
@@ -117,7 +117,7 @@ def bomb() -> bytes:
 @pytest.mark.parametrize("answer", [bomb(), b"\xc1", b"", {"a": [[[1] * 1000] * 40] * 40}])
 def test_an_answer_that_is_a_trap_is_refused_in_words(home: Path, answer: object) -> None:
     evil = Execution(executor=EvilExecutor(lambda folder: answer))
-    with pytest.raises(TrtbenchError, match="what came back"):
+    with pytest.raises(TrtbenchError, match="the answer"):
         errands.send_verb(
             "check", {}, home / "folder", files=InputFiles(), execution=evil, gpu=False
         )
@@ -180,12 +180,12 @@ def test_an_archive_whose_names_contradict_each_other_is_refused_in_words(tmp_pa
 
 
 def test_what_killed_askers_left_on_a_host_goes_after_a_week(tmp_path: Path) -> None:
-    long_ago = time.time() - 2 * FORGOTTEN_S
+    long_ago = time.time() - 2 * ABANDONED_S
     for name in ("work/old/model/m.onnx", "work/new/request.json", "blobs/.half", "blobs/whole"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
     for path in [*tmp_path.rglob("*")]:
         os.utime(path, (long_ago, long_ago))
     (tmp_path / "work" / "new" / "log").write_text("at work")
-    remove_forgotten(tmp_path)
+    remove_abandoned_jobs(tmp_path)
     assert sorted(files(tmp_path)) == ["blobs/whole", "work/new/log", "work/new/request.json"]

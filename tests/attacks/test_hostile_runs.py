@@ -26,7 +26,7 @@ from trtbench.formats.toolkit import layers_from_csv
 from trtbench.report.document import Picture
 from trtbench.report.renderers.html import data_url
 from trtbench.store.directory import write_samples, write_telemetry
-from trtbench.store.store import Store, known_folders, known_scores
+from trtbench.store.store import Store, results_folders, stored_scores
 from trtbench.trtexec import log
 from trtbench.trtexec.log import read_log
 from trtbench.verbs.sweep import Board
@@ -220,8 +220,8 @@ def test_a_hash_in_a_record_leads_nowhere(store: Store, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     run = Store(store.root).load(name)
     assert run.record.spec.model.sha256 == "../../mine"
-    assert known_folders(run, store) == [run.path]
-    assert known_scores(run, store) is None
+    assert results_folders(run, store) == [run.path]
+    assert stored_scores(run, store) is None
 
 
 def test_what_a_killed_writer_left_in_a_run_is_removed_with_it(tmp_path: Path) -> None:

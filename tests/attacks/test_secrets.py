@@ -143,7 +143,7 @@ def test_places_that_are_shown_or_kept_take_no_secret(
     place = ("--store", world / "store")
     for words, told in (
         (("bench", "m.onnx", *QUICK, *place, "--executor", "ssh", "--hosts", "hosts.toml"),
-         "no password"),
+         "contain a password"),
         (("sweep", "s.toml", *place, "-o", "swept"), "looks like a secret"),
         (("bench", "m.onnx", *QUICK, *place, "--opt", f"api_key={SECRETS[2]}"), "no option"),
         (("bench", "m.onnx", *QUICK, *place, "--tag", f"token={SECRETS[1]}"), "like a secret"),

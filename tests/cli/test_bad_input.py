@@ -144,7 +144,7 @@ def test_a_store_that_cannot_be_written(say):
             status, out, err = say(*command, "--store", place)
             assert (status, out) == (1, "")
             assert "cannot be written" in err
-            assert "fix: give another place with --store" in err
+            assert "fix: use another folder with --store" in err
 
 
 @pytest.mark.parametrize(

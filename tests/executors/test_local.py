@@ -13,7 +13,7 @@ import runs
 from trtbench.cli import run as trtbench
 from trtbench.core.errors import StoreError, UnavailableError, UsageError
 from trtbench.core.run import Gpu
-from trtbench.executors._transfer import blob, keep_blob, place_blob
+from trtbench.executors._transfer import blob_path, link_blob, store_blob
 from trtbench.executors.contract import Executor, Needs
 from trtbench.host import nvml as gpu_names
 from trtbench.host.locks import hold
@@ -87,16 +87,16 @@ def test_contents_are_copied_where_the_disk_has_no_links(tmp_path, monkeypatch):
     import hashlib
 
     digest = hashlib.sha256(b"model").hexdigest()
-    keep_blob(tmp_path, digest, [b"model"])
+    store_blob(tmp_path, digest, [b"model"])
 
     def link(*_):
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
     monkeypatch.setattr("trtbench.executors._transfer.os.link", link)
     target = tmp_path / "job" / "net.onnx"
-    place_blob(tmp_path, digest, target)
+    link_blob(tmp_path, digest, target)
     assert target.read_bytes() == b"model"
-    assert target.stat().st_ino != blob(tmp_path, digest).stat().st_ino
+    assert target.stat().st_ino != blob_path(tmp_path, digest).stat().st_ino
 
 
 def test_a_second_run_leaves_the_files_of_the_first_alone(tmp_path):
@@ -105,12 +105,12 @@ def test_a_second_run_leaves_the_files_of_the_first_alone(tmp_path):
     import shutil
 
     digest = hashlib.sha256(b"model").hexdigest()
-    keep_blob(tmp_path, digest, [b"model"])
+    store_blob(tmp_path, digest, [b"model"])
     first, second = (tmp_path / name / "net.onnx" for name in ("one", "other"))
-    place_blob(tmp_path, digest, first)
-    assert first.stat().st_ino == blob(tmp_path, digest).stat().st_ino
+    link_blob(tmp_path, digest, first)
+    assert first.stat().st_ino == blob_path(tmp_path, digest).stat().st_ino
     before = first.stat()
-    place_blob(tmp_path, digest, second)
+    link_blob(tmp_path, digest, second)
     assert second.read_bytes() == b"model"
     shutil.rmtree(second.parent)
     after = first.stat()

@@ -39,7 +39,7 @@ def quiet(text: str) -> None:
         (GPU, Needs(gpu=True, machine="Camera"), None),
         (GPU, Needs(gpu=True, machine="came"), "another machine"),  # resources by their full names
         (CPU, Needs(gpu=True), "has no GPU"),
-        (GPU, Needs(), "this place is a GPU"),
+        (GPU, Needs(), "this slot is a GPU"),
         (GPU, Needs(gpu=True, gpu_type="H100"), "its GPU is NVIDIA L4"),
         (Slot(machine="x", title="x", gpu=0), Needs(gpu=True, gpu_type="H100"), "unknown type"),
         (CPU, Needs(gpu_type="H100"), "unknown type"),
@@ -55,23 +55,23 @@ def test_a_place_says_what_it_lacks(slot: Slot, needs: Needs, lacks: str | None)
 
 
 def test_nobody_fits_and_every_machine_says_why() -> None:
-    with pytest.raises(UnavailableError, match="no machine can ever") as caught:
-        SlotExecutor(lambda: [CPU, GPU]).fitting(Needs(gpu=True, gpu_type="B200"))
+    with pytest.raises(UnavailableError, match="no machine can run this") as caught:
+        SlotExecutor(lambda: [CPU, GPU]).fitting_slots(Needs(gpu=True, gpu_type="B200"))
     assert caught.value.facts["lab, L4"] == "its GPU is NVIDIA L4"
     both = [Slot(machine="lab", title="lab"), Slot(machine="lab", title="lab", gpu=0)]
     for needs in (Needs(resources={"lidar": 1.0}), Needs(gpu=True, resources={"lidar": 1.0})):
         with pytest.raises(UnavailableError) as caught:
-            SlotExecutor(lambda: both).fitting(needs)
+            SlotExecutor(lambda: both).fitting_slots(needs)
         assert caught.value.facts["lab"] == "has no lidar 1"
     with pytest.raises(UnavailableError) as caught:
-        SlotExecutor(list).fitting(Needs(machine="lab"))
+        SlotExecutor(list).fitting_slots(Needs(machine="lab"))
     assert caught.value.facts["machines"] == "none"
 
 
 def test_idle_places_are_used_first_and_a_taken_one_is_waited_for() -> None:
     places = [Slot(machine=name, title=name) for name in ("a", "b")]
     slots, told = SlotExecutor(lambda: places), []
-    with slots.taken(Needs(), notify=quiet) as first:
+    with slots.hold_slot(Needs(), {}, notify=quiet) as first:
         pass
     waiting = threading.Event()
 
@@ -82,12 +82,12 @@ def test_idle_places_are_used_first_and_a_taken_one_is_waited_for() -> None:
     got: list[str] = []
 
     def third() -> None:
-        with slots.taken(Needs(), notify=tell) as slot:
+        with slots.hold_slot(Needs(), {}, notify=tell) as slot:
             got.append(slot.machine)
 
-    with slots.taken(Needs(), notify=quiet) as second:
+    with slots.hold_slot(Needs(), {}, notify=quiet) as second:
         assert {first.machine, second.machine} == {"a", "b"}
-        with slots.taken(Needs(), notify=quiet):
+        with slots.hold_slot(Needs(), {}, notify=quiet):
             thread = threading.Thread(target=third)
             thread.start()
             waiting.wait()
@@ -101,7 +101,7 @@ def test_idle_places_are_used_first_and_a_taken_one_is_waited_for() -> None:
 def test_a_machine_that_is_not_there_yet_or_has_left_is_asked_for_and_waited_for(
     monkeypatch: pytest.MonkeyPatch, begins_with: list[Slot]
 ) -> None:
-    monkeypatch.setattr("trtbench.executors._node.PLACES_S", 0.01)
+    monkeypatch.setattr("trtbench.executors._node.NEW_SLOTS_S", 0.01)
     places, told = list(begins_with), []
     other = Slot(machine="new", title="new")
 
@@ -109,16 +109,17 @@ def test_a_machine_that_is_not_there_yet_or_has_left_is_asked_for_and_waited_for
         told.append(text)
         if text == "waiting for a machine":
             places.clear()  # the one that is busy leaves
-        elif text == "waiting for a machine to come that has a processor":
+        elif text == "waiting for a machine to join that has a processor":
             places.append(other)
 
     slots = SlotExecutor(lambda: places, patience_s=60.0)
     with contextlib.ExitStack() as held:
         if begins_with:
-            held.enter_context(slots.taken(Needs(), notify=quiet))
-        with slots.taken(Needs(), notify=tell) as slot:
+            held.enter_context(slots.hold_slot(Needs(), {}, notify=quiet))
+        with slots.hold_slot(Needs(), {}, notify=tell) as slot:
             assert slot is other
-    assert told[-2:] == ["waiting for a machine to come that has a processor", "a machine has come"]
+    joined = ["waiting for a machine to join that has a processor", "a machine has joined"]
+    assert told[-2:] == joined
 
 
 def test_the_devices_of_a_host(tmp_path: Path) -> None:
@@ -146,11 +147,11 @@ def test_the_devices_of_a_host(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("environment = { 'A B' = '1' }", "'A B' is no name of a variable"),
-        ("environment = { 'x;reboot' = '1' }", "is no name of a variable"),
-        ("environment = { 'ä' = '1' }", "is no name of a variable"),
-        ("gpus = -1", "a host has 0 to 1024 GPUs"),
-        ("gpus = 1025", "a host has 0 to 1024 GPUs"),
+        ("environment = { 'A B' = '1' }", "'A B' is not a valid variable name"),
+        ("environment = { 'x;reboot' = '1' }", "is not a valid variable name"),
+        ("environment = { 'ä' = '1' }", "is not a valid variable name"),
+        ("gpus = -1", "gpus must be 0 to 1024"),
+        ("gpus = 1025", "gpus must be 0 to 1024"),
     ],
 )
 def test_what_no_machine_has_is_refused(tmp_path: Path, line: str, message: str) -> None:

@@ -148,7 +148,7 @@ def test_a_cluster_is_joined_through_its_client_too_and_asked_for_a_node(nodes, 
             if "waiting for a machine to come" in line:
                 nodes.add("a")
     assert measuring.returncode == 0, heard
-    assert "a machine has come" in heard
+    assert "a machine has joined" in heard
     assert len(Store(tmp_path / "store").index.find(kind="run")) == 1
     assert len(nodes.spans("a")) == 1
 
@@ -198,7 +198,7 @@ def test_what_is_lost_under_a_run_is_said(nodes, tmp_path, monkeypatch):
         """Have a run fail by what is done once it has begun, or by its limit."""
         begun.unlink(missing_ok=True)
         files = InputFiles()
-        sent = files.spec(spec)
+        sent = files.add_spec(spec)
         request = RemoteJob(
             id="r", title="a run to be lost", spec=sent, files=files.groups, limit_s=limit_s
         )
@@ -210,16 +210,16 @@ def test_what_is_lost_under_a_run_is_said(nodes, tmp_path, monkeypatch):
         return caught.value
 
     killed = failure(kill_task)
-    assert killed.message == "Ray could not carry the run out"
+    assert killed.message == "Ray could not run the job"
     assert killed.facts["where"].endswith(")")
     assert killed.facts["reason"]
     hung = failure(limit_s=0.01)
-    assert (hung.message, hung.facts["limit"]) == ("no end of the run in time", "0.01 s")
+    assert (hung.message, hung.facts["limit"]) == ("the job timed out", "0.01 s")
     (pieces,) = executor._contents.values()
     assert len(pieces) > 1
     (kept,) = (tmp_path / "a" / "cache" / "blobs").iterdir()
     assert kept.read_bytes() == Path(spec.model.path).read_bytes()
     lost = failure(lambda: nodes.kill("a"))
-    assert lost.message == "Ray could not carry the run out"
+    assert lost.message == "Ray could not run the job"
     assert not (tmp_path / "run").exists()
     executor.close()

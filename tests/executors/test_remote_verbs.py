@@ -12,7 +12,7 @@ import trtbench
 from trtbench.core.codec import value_from_json
 from trtbench.core.errors import InputError
 from trtbench.core.results import Artefact
-from trtbench.executors._transfer import with_files_in, with_marks, with_own_names
+from trtbench.executors._transfer import with_files_in, with_local_paths, with_marks
 from trtbench.executors.contract import FileGroup, RemoteJob
 from trtbench.models.identity import sha256_of
 
@@ -90,10 +90,10 @@ def test_names_that_lead_out_are_refused_on_both_ways(tmp_path):
     with pytest.raises(InputError, match="leads out"):
         with_files_in(asking({"model": "trtbench-file:../../x"}), tmp_path)
     with pytest.raises(InputError, match="leads out"):
-        with_own_names(["trtbench-output:../x"], files={}, output=tmp_path)
+        with_local_paths(["trtbench-output:../x"], files={}, output=tmp_path)
     groups = {"0": FileGroup(folder=str(tmp_path), names=("m",))}
     with pytest.raises(InputError, match="leads out"):
-        with_own_names(["trtbench-file:0/m/../../x"], files=groups, output=tmp_path)
+        with_local_paths(["trtbench-file:0/m/../../x"], files=groups, output=tmp_path)
 
 
 def test_files_are_called_by_their_own_names_on_each_machine(tmp_path):
@@ -115,7 +115,7 @@ def test_files_are_called_by_their_own_names_on_each_machine(tmp_path):
     }  # fmt: skip
     told = with_marks(answer, files=there / "files", output=there / "out")
     assert str(there) not in str(told)
-    own = with_own_names(told, files=groups, output=here / "made")
+    own = with_local_paths(told, files=groups, output=here / "made")
     assert own == {
         "path": str(here / "made" / "e.engine"),
         "made": {"of": str(here / "my net.onnx"), "first": str(here / "val" / "0.png")},

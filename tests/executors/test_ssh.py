@@ -108,14 +108,14 @@ def workers(folder: Path) -> list[int]:
     ("text", "match"),
     [
         ("", "lists no host"),
-        ("[[host]]\naddress = 'x'\nport = 'y'", "no list of hosts"),
-        ("[[host]]\nadress = 'x'", "no list of hosts"),
-        ("[[hosts]]\naddress = 'x'", "no list of hosts"),
+        ("[[host]]\naddress = 'x'\nport = 'y'", "not a valid hosts file"),
+        ("[[host]]\nadress = 'x'", "not a valid hosts file"),
+        ("[[hosts]]\naddress = 'x'", "not a valid hosts file"),
         ("[[host]]\naddress = ''", "not an address"),
         ("[[host]]\naddress = 'x'\nmemory = 'lots'", "hosts.toml"),
         ("[[host]]\naddress = '-oProxyCommand=evil'", "not an address"),
         ("[[host]]\naddress = 'x'\n[[host]]\naddress = 'x'", "twice"),
-        ("[[host]]\naddress = 'me:secret@board'", "holds no password"),
+        ("[[host]]\naddress = 'me:secret@board'", "cannot contain a password"),
     ],
 )
 def test_a_list_of_hosts_that_is_none(tmp_path, text, match):
@@ -124,7 +124,7 @@ def test_a_list_of_hosts_that_is_none(tmp_path, text, match):
         open_executor(ExecutorSettings(hosts=tmp_path / "hosts.toml"))
     assert match in str(caught.value)
     assert "\\n" not in str(caught.value)
-    with pytest.raises(UsageError, match="needs a list"):
+    with pytest.raises(UsageError, match="needs a hosts file"):
         open_executor(ExecutorSettings())
 
 
@@ -153,7 +153,7 @@ def test_a_host_whose_key_is_unknown_is_not_believed(tmp_path, sshd, clocked):
     strict = ("StrictHostKeyChecking=accept-new", "StrictHostKeyChecking=ask")
     error = refused(executor_on(path, keys=keys, strict=strict), tmp_path)
     assert "Host key verification failed" in error.facts["reason"]
-    assert error.fix.startswith("compare its key with the one the machine has, then: ssh ")
+    assert error.fix.startswith("compare the key with the machine's own, then: ssh ")
     assert "BatchMode" not in error.fix
     assert not (tmp_path / "a" / "kept").exists()
 
@@ -163,7 +163,7 @@ def test_a_full_disk_there_is_said_and_leaves_no_half_of_a_file(tmp_path, sshd, 
     with small_disk(tmp_path / "a" / "kept", "64k") as kept:
         error = refused(executor_on(path), tmp_path)
         assert "No space left on device" in error.facts["reason"]
-        assert error.fix == f"make room on the disk of {kept} there"
+        assert error.fix == f"free space on the disk of {kept} on the host"
         assert [each for each in kept.rglob("*") if each.is_file()] == []
 
 
@@ -180,7 +180,7 @@ def processes(words: str, folder: Path) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"), [("trtbench.worker", "SIGKILL"), ("trtbench.node", "not carried out")]
+    ("words", "says"), [("trtbench.worker", "SIGKILL"), ("trtbench.node", "without a result")]
 )
 def test_a_process_there_that_is_killed_is_a_failure_and_not_tried_again(
     tmp_path, sshd, clocked, words, says

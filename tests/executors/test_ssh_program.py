@@ -114,7 +114,7 @@ def test_what_a_network_does_is_said(
     assert words in " ".join(error.facts.values())
     assert Store(tmp_path / "store").index.find(kind="run") == []
     if does == "full":
-        assert error.fix == "make room on the disk of .cache/trtbench there"
+        assert error.fix == "free space on the disk of .cache/trtbench on the host"
         assert not ssh.read_text().count("request.json"), "it was measured nevertheless"
     elif kind is UnavailableError:
         assert (error.fix or "").endswith("me@board true")
@@ -132,8 +132,12 @@ def test_an_error_of_the_run_there_is_the_same_error_here(tmp_path: Path, ssh: P
 @pytest.mark.parametrize(
     ("answer", "message", "fix"),
     [
-        ("trtbench-probe 3 8", "lacks what", "3.10 or newer"),
-        ("trtbench-probe 3 12 msgspec scipy", "lacks what", "-m pip install msgspec scipy"),
+        ("trtbench-probe 3 8", "cannot run trtbench", "3.10 or newer"),
+        (
+            "trtbench-probe 3 12 msgspec scipy",
+            "cannot run trtbench",
+            "-m pip install msgspec scipy",
+        ),
     ],
 )
 def test_a_python_there_that_cannot_measure_is_said(
@@ -171,7 +175,7 @@ def test_a_job_of_another_version_is_refused(tmp_path: Path) -> None:
     job = job_from_spec(runs.quick_spec(tmp_path), "r", Execution()).having(version="0.0.1")
     (tmp_path / "request.json").write_bytes(json_from_value(job))
     assert node([str(tmp_path / "request.json"), str(tmp_path)]) == 3
-    with pytest.raises(UnavailableError, match="another trtbench") as caught:
+    with pytest.raises(UnavailableError, match="different version of trtbench") as caught:
         result_of(tmp_path, where="board", how="")
     assert (caught.value.facts["there"], caught.value.facts["here"]) == (__version__, "0.0.1")
 
@@ -205,9 +209,9 @@ def test_a_run_there_without_an_end_is_ended_and_said(
     executor = open_executor(ExecutorSettings(hosts=hosts(tmp_path)))
     spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "3600"})
     request = job_from_spec(spec, "r1", Execution()).having(limit_s=0.01)
-    with pytest.raises(JobError, match="not carried out") as caught:
+    with pytest.raises(JobError, match="without a result") as caught:
         executor.run(request, folder=tmp_path / "run", notify=lambda text: None)
-    assert caught.value.facts == {"where": "me@board", "how it ended": "no end in time"}
+    assert caught.value.facts == {"where": "me@board", "how it ended": "timed out"}
     assert list((tmp_path / "home" / ".cache" / "trtbench" / "work").iterdir()) == []
 
 

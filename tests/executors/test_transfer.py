@@ -31,14 +31,14 @@ from trtbench.executors import _transfer as parcels
 from trtbench.executors._node import HERE, result_of
 from trtbench.executors._transfer import (
     Upload,
-    keep_blob,
     main,
     place_upload,
+    store_blob,
     unpack,
     upload_from_job,
 )
 from trtbench.executors.contract import FileGroup, RemoteJob
-from trtbench.executors.ray import _fetch, on_node
+from trtbench.executors.ray import _fetch_content, run_on_node
 from trtbench.measure.remote import InputFiles, job_from_spec
 from trtbench.models.identity import changed, model_ref, with_parts
 from trtbench.requests.execution import Execution
@@ -58,7 +58,7 @@ def request(folder: Path, **changes: object) -> RemoteJob:
 def send(upload: Upload, cache: Path, folder: Path) -> RemoteJob:
     """Go the way a parcel goes: contents into the cache there, the request by itself."""
     for sha256, path in upload.contents.items():
-        keep_blob(cache, sha256, [path.read_bytes()])
+        store_blob(cache, sha256, [path.read_bytes()])
     return place_upload(upload, cache=cache, folder=folder)
 
 
@@ -125,7 +125,7 @@ def test_a_disk_that_is_full_elsewhere_is_no_matter_of_the_store_here(tmp_path: 
     (tmp_path / "error.json").write_bytes(json_from_value(told))
     with pytest.raises(errors.UnavailableError, match="the disk is full") as caught:
         result_of(tmp_path, where="the board", how="status 3")
-    assert caught.value.fix == "make room there, or leave this machine out"
+    assert caught.value.fix == "free disk space there, or leave out this machine"
     with pytest.raises(errors.StoreError, match="the disk is full"):
         result_of(tmp_path, where=HERE, how="status 3")
 
@@ -216,14 +216,14 @@ def test_a_node_fetches_what_it_lacks_and_measures(tmp_path, clocked, monkeypatc
     spec = runs.quick_spec(tmp_path, runtime="clocked")
     upload = upload_from_job(job_from_spec(spec, "r1", Execution()))
     contents = {sha256: [path.read_bytes()] for sha256, path in upload.contents.items()}
-    answer = on_node(json_from_value(upload), contents, 0)
+    answer = run_on_node(json_from_value(upload), contents, 0)
     assert answer.error is None
     (tmp_path / "run.tar").write_bytes(answer.run)
     unpack(tmp_path / "run.tar", tmp_path / "run")
     assert (tmp_path / "run" / "run.json").is_file()
     refused = runs.quick_spec(tmp_path, runtime="clocked", options={"do": "refuse"})
     upload = upload_from_job(job_from_spec(refused, "r2", Execution()))
-    told = on_node(json_from_value(upload), contents, 0)
+    told = run_on_node(json_from_value(upload), contents, 0)
     assert told.run is None
     assert "refused" in told.error.message
 
@@ -239,7 +239,8 @@ def test_two_tasks_that_want_the_same_fetch_it_once(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(get=get))
     sha256 = digest(b"model")
     with ThreadPoolExecutor(2) as pool:
-        one, two = (pool.submit(_fetch, tmp_path, sha256, [b"mo", b"del"]) for _ in range(2))
+        args = (_fetch_content, tmp_path, sha256, [b"mo", b"del"])
+        one, two = (pool.submit(*args) for _ in range(2))
         begun.set()
     assert [one.result(), two.result()] == [None, None]
     assert fetched == [b"mo", b"del"]
@@ -312,7 +313,7 @@ def test_the_code_of_a_factory_travels_with_what_it_imports(tmp_path, monkeypatc
     model = with_parts(model_ref(Path("net.pt")), files, made_with=made_with)
     spec = RunSpec(model=model, runtime="torch", options=options)
     files = InputFiles()
-    moved = files.spec(spec)
+    moved = files.add_spec(spec)
     assert sent(files) == {
         "net.pt", "w.pt", "nets/__init__.py", "nets/small.py", "nets/parts/__init__.py",
         "nets/parts/conv.py",
@@ -362,7 +363,7 @@ def yolo(folder: Path, text: str) -> Path:
 def test_a_data_yaml_leads_out_of_its_folder_to_images_and_labels_alone(tmp_path) -> None:
     data = yolo(tmp_path, "path: ../set\ntrain: images/train\nval: images/val\nnames: [a]\n")
     files = InputFiles(task="detection", settings={})
-    mark = files.take("data", data)
+    mark = files.add_value("data", data)
     assert sent(files) == {"cfg/data.yaml", "set/images/val/1.jpg", "set/labels/val/1.txt"}
     there = arrived(files, tmp_path / "far")
     place = Path(str(there.placed)) / mark.removeprefix("trtbench-file:")
@@ -370,7 +371,7 @@ def test_a_data_yaml_leads_out_of_its_folder_to_images_and_labels_alone(tmp_path
 
     assert [p.name for p in find_images_of({"data": str(place)}).paths] == ["1.jpg"]
     files = InputFiles(task="detection", settings={})
-    files.take("calibration", data)  # others than those that are judged on
+    files.add_value("calibration", data)  # others than those that are judged on
     assert "set/images/train/1.jpg" in sent(files)
 
 
@@ -380,7 +381,7 @@ def test_a_class_without_images_is_a_class_there_too(tmp_path) -> None:
     (tmp_path / "val" / "cat" / "1.png").write_bytes(b"1")
     request = EvalRequest(models=[], task="classification", data=tmp_path / "val")
     files = InputFiles(task="classification", settings={})
-    files.request(request)
+    files.add_request(request)
     there = arrived(files, tmp_path / "far")
     folders = sorted(p.name for p in (Path(str(there.placed)) / "0" / "val").iterdir())
     assert folders == ["cat", "dog", "emu"]
@@ -391,7 +392,7 @@ def test_one_file_under_two_names_is_sent_once(tmp_path) -> None:
     (tmp_path / "again.npz").write_bytes((tmp_path / "in.npz").read_bytes())
     files = InputFiles()
     for name in ("in.npz", "in.npz", "again.npz"):
-        files.take("file", tmp_path / name)
+        files.add_value("file", tmp_path / name)
     assert len(files.groups) == 2
     assert len(upload_from_job(RemoteJob(id="r", files=files.groups)).contents) == 1
 
@@ -415,7 +416,7 @@ def test_what_is_named_from_a_folder_above_keeps_its_name(tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path / "here")
     files = InputFiles()
     request = CheckRequest(reference="../latest.onnx", candidates=["../v1.onnx"], batch=2)
-    asked = files.request(request)
+    asked = files.add_request(request)
     assert sent(files) == {"latest.onnx", "v1.onnx"}
     assert asked["batch"] == 2
 

@@ -157,7 +157,7 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuilderProcess
 def _builds_are_warm(builder: BuilderProcess) -> Iterator[None]:
     """Have commands and workflows build there too: a process of its own for each takes minutes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("trtbench.convert.build.carry_out_job", builder.carry_out)
+        patch.setattr("trtbench.convert.build.run_job", builder.carry_out)
         yield
 
 

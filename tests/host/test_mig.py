@@ -14,7 +14,7 @@ from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.host import nvml, telemetry
 from trtbench.host import nvml as gpu_names
 from trtbench.host.machine import read_environment
-from trtbench.measure.watch import watching
+from trtbench.measure.watch import watch_device
 from trtbench.workflows import doctor
 
 FIRST, SECOND = "MIG-11111111-aaaa", "MIG-22222222-bbbb"
@@ -98,7 +98,7 @@ def test_memory_before_a_run_is_that_of_the_slice(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", SECOND)
     monkeypatch.setattr(nvml, "_pynvml", Divided)
     spec = RunSpec(model=ModelRef(path="m.engine", format="engine"), runtime="tensorrt")
-    with watching(spec, "cuda:0") as watch:
+    with watch_device(spec, "cuda:0") as watch:
         assert watch.free() == FREE[SECOND]
 
 

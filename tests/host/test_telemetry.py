@@ -25,7 +25,7 @@ from trtbench.host.telemetry import (
     power_mode,
     sample_from_line,
 )
-from trtbench.measure.watch import Pass, Watch
+from trtbench.measure.watch import SampledLaunch, Watch
 
 
 class NVMLError_NoPermission(NVMLError):
@@ -131,7 +131,7 @@ def test_power_is_integrated_over_time() -> None:
 def test_a_pass_tells_energy_per_query() -> None:
     with using(Busy()), opened(0) as device:
         source = NvmlSource(device)
-        passed = Pass(source, interval_s=0.01)
+        passed = SampledLaunch(source, interval_s=0.01)
         passed("load")
         passed("measure")
         time.sleep(0.05)
@@ -211,7 +211,7 @@ def test_a_jetson_has_a_program_for_its_clocks(
 
 def test_a_clock_that_is_not_where_it_was_locked_is_told() -> None:
     source: Any = SimpleNamespace(counters=lambda: Counters(at_s=0.0, sm_clock_hz=1.35e9))
-    for asked, notes in ((1500, ["locked to 1500 MHz, the clock was seen at 1350"]), (1345, [])):
+    for asked, notes in ((1500, ["clock locked to 1500 MHz but seen at 1350 MHz"]), (1345, [])):
         watch = Watch(index=0, source=source, lock=Lock(locked=True, clock_mhz=asked))
         for stage in ("measure", "save"):
             watch(stage)

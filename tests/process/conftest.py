@@ -124,7 +124,7 @@ class Bench:
                 self.store.remove(each.id)
         return result
 
-    def keep_run(self) -> str:
+    def store_run(self) -> str:
         """Put a finished run into the store, without the time a measurement takes."""
         run_id = new_id()
         reference = ModelRef(path=str(self.model), format="onnx")

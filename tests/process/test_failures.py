@@ -44,7 +44,7 @@ def test_a_runtime_of_another_package_is_used_by_name(world):
     ],
 )
 def test_a_failure_is_on_record(world, behaviour, flags, signal_name, status, words):
-    good = world.keep_run()
+    good = world.store_run()
     bench = world.bench_out_of_time if behaviour == "hang" else world.bench
     result = bench(behaviour, *flags, "--tag", "bad")
     assert result.status == 1
@@ -191,7 +191,7 @@ def test_no_wait_fails_at_once_while_another_device_is_free(world):
 
 def test_a_disk_that_fills_up_while_measuring_leaves_the_record_of_it(world):
     with small_disk(world.folder / "store", "1m"):
-        good = world.keep_run()
+        good = world.store_run()
         result = world.bench("fill")
         assert result.status == 1
         assert "Traceback (most recent call last)" not in result.err.split("error:")[1]
@@ -205,7 +205,7 @@ def test_a_disk_that_fills_up_while_measuring_leaves_the_record_of_it(world):
 
 def test_a_disk_that_is_full_from_the_start(world):
     with small_disk(world.folder / "store", "1m") as disk:
-        good = world.keep_run()
+        good = world.store_run()
         fill(disk)
         result = world.bench("work")
         assert result.status == 1
@@ -219,7 +219,7 @@ def test_a_disk_that_is_full_from_the_start(world):
 def test_whatever_room_is_left_no_half_run_is_seen(world):
     """The disk fills up at another step each time: job, log, samples, record, derived files."""
     with small_disk(world.folder / "store", "1m") as disk:
-        world.keep_run()
+        world.store_run()
         filler = disk / "filler"
         statuses = []
         for pages in (1, 4, 7, 11):

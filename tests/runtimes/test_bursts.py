@@ -250,7 +250,7 @@ def test_launches_that_do_not_fit_at_once_load_one_after_the_other(
     told, records = compared(tmp_path, (1e-3, 1e-3), "--lock-clocks", "1800", *FOUR)
     assert (tmp_path / "clocks.txt").read_text() == "lock 1800 1800\nfree\n", "around all launches"
     assert all(record.conditions["clocks_locked"].value is True for record in records)
-    elsewhere = "locked to 1800 MHz, the clock was seen at 900"
+    elsewhere = "clock locked to 1800 MHz but seen at 900 MHz"
     assert [elsewhere in record.notes for record in records] == [False, True]
     verdicts = {each["metric"]: each["kind"] for each in told["comparison"]["verdicts"]}
     assert verdicts["gpu"] == "same"

@@ -14,7 +14,7 @@ import pytest
 import models
 from trtbench.core.jobs import DuetJob, Stage
 from trtbench.core.spec import Length, ModelRef, RunSpec, Warmup
-from trtbench.runtimes._turns import PartnerLost, TurnPartner, on_one_core, play, run_stretches
+from trtbench.runtimes._turns import PartnerLost, TurnPartner, on_one_core, run_duet, run_stretches
 
 
 @pytest.mark.parametrize("plan", [[(0, 1), (1, 2), (0, 1), (1, 1)], [(1, 1), (0, 3)]])
@@ -85,7 +85,7 @@ def test_two_sides_of_one_process_take_turns_and_tell_their_time_alone(
     path = models.tiny_model(tmp_path / "m.onnx")
     sides = (one_side(path, threads, spinning="on"), one_side(path, threads, spinning="off"))
     stage = Stage()
-    found = play(DuetJob(sides=sides, pairs=20, seed=3, launch=1), stage)
+    found = run_duet(DuetJob(sides=sides, pairs=20, seed=3, launch=1), stage)
     assert stage.begun == ["load", "warm-up", "measure"]
     first, second = (found[side][1] for side in (0, 1))
     assert len(first) == len(second) == 20
@@ -97,7 +97,7 @@ def test_two_sides_of_one_process_take_turns_and_tell_their_time_alone(
         assert outcome.facts.solo_median_s > 0
         assert (times.host > 0).all()
         assert outcome.facts.alone_s
-    again = play(DuetJob(sides=sides, pairs=20, seed=3, launch=1), Stage())
+    again = run_duet(DuetJob(sides=sides, pairs=20, seed=3, launch=1), Stage())
     np.testing.assert_array_equal(again[0][1].stamps["second"].astype(bool), after[0])
 
 

@@ -16,7 +16,7 @@ from trtbench.core.jobs import BenchOutcome, Stage
 from trtbench.core.run import Environment, Run, RunRecord
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import Length, ModelRef, RunSpec, TensorSpec, Warmup
-from trtbench.measure.bench import evidence_of_launches
+from trtbench.measure.bench import merge_evidence
 from trtbench.runtimes._loop import (
     arrivals,
     bench_session,
@@ -133,7 +133,7 @@ def test_a_server_that_cannot_keep_up_is_found_out() -> None:
         spec=spec(protocol="server", rate_hz=2000.0),
         environment=Environment(host="h", os="o"),
         launches=(outcome.facts,),
-        facts=evidence_of_launches([outcome.evidence]),
+        facts=merge_evidence([outcome.evidence]),
     )
     found = findings_from_run(Run(record=record, times=times))
     assert "H37" in {each.code for each in found}
@@ -239,7 +239,7 @@ def test_a_first_query_that_fails_says_why_and_closes_the_session(
 
 
 def test_of_several_launches_the_worst_evidence_counts() -> None:
-    merged = evidence_of_launches(
+    merged = merge_evidence(
         [
             {"achieved_hz": 99.0, "late_share": 0.0, "queue_grows": False, "sensor": "a"},
             {"achieved_hz": 50.0, "late_share": 0.2, "queue_grows": True, "more": 1},

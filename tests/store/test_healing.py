@@ -36,17 +36,17 @@ def test_runs_that_the_index_lacks_are_taken_in_and_said(tmp_path):
     for name in ("r1", "r2"):
         put_on_disk(store, name)
     again = Store(tmp_path, describe=cached_from_run)
-    assert again.news == ["2 missing runs added to the index"]
+    assert again.repairs == ["2 missing runs added to the index"]
     assert {entry.id for entry in again.index.find()} == {"r1", "r2"}
     assert again.entry("r1").median_s is not None
-    assert Store(tmp_path).news == []
+    assert Store(tmp_path).repairs == []
 
 
 def test_an_index_may_be_opened_when_it_is_first_used_and_is_then_by_one_alone(tmp_path):
     put_on_disk(Store(tmp_path / "s"), "r1")
     (tmp_path / "s" / "index.sqlite").unlink()
     heard: list[str] = []
-    store = Store(tmp_path / "s", tell=heard.append, at_once=False)
+    store = Store(tmp_path / "s", notify=heard.append, at_once=False)
     assert not (tmp_path / "s" / "index.sqlite").exists()
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: store.index, range(8)))
@@ -94,7 +94,7 @@ def test_a_run_that_cannot_be_read_is_listed_and_never_dropped(tmp_path):
     (tmp_path / "index.sqlite").unlink()
     again = Store(tmp_path)
     assert {entry.id for entry in again.index.find()} == {"good", "torn", "newer", "samples"}
-    assert any("torn cannot be read" in line for line in again.news)
+    assert any("torn cannot be read" in line for line in again.repairs)
     (store.runs / "newer" / "run.json").write_text(json.dumps(record))
     again.reindex(cached_from_run)
     assert again.entry("newer").kind == "run"
@@ -175,7 +175,7 @@ def test_a_read_only_store_without_a_whole_index_is_read_from_its_folders(tmp_pa
     sealed = Store(seal(store.root))
     if left == "nothing":
         assert {entry.id for entry in sealed.index.find()} == {"r1", "r2"}
-    assert "cannot be written" in " ".join(sealed.news)
+    assert "read-only" in " ".join(sealed.repairs)
 
 
 def test_one_damaged_run_stops_neither_a_report_nor_a_site(tmp_path):

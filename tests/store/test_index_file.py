@@ -21,11 +21,11 @@ def test_a_damaged_index_is_put_aside_and_made_anew(tmp_path, data):
     (tmp_path / "index.sqlite").write_bytes(data)
     again = Store(tmp_path)
     assert [entry.id for entry in again.index.find()] == ["20261115-120000-aaaaaa"]
-    assert "the index was damaged" in again.news[0]
-    assert again.news[1] == "1 missing run added to the index"
+    assert "the index was damaged" in again.repairs[0]
+    assert again.repairs[1] == "1 missing run added to the index"
     (aside,) = tmp_path.glob("index.sqlite.damaged-*")
     assert aside.read_bytes() == data
-    assert Store(tmp_path).news == []
+    assert Store(tmp_path).repairs == []
 
 
 def test_an_index_of_an_earlier_version_is_made_anew(tmp_path):

@@ -32,7 +32,7 @@ def test_a_database_keeps_runs_at_home_or_where_it_is_said(tmp_path, scheme):
     place = place_from_text(f"{scheme}://me@db/bench", home=tmp_path, runs="s3://bucket/x/")
     assert place.remote == "s3://bucket/x"
     assert place.root.is_relative_to(tmp_path / "remote")
-    with pytest.raises(UsageError, match="place for run directories"):
+    with pytest.raises(UsageError, match="folder for run directories"):
         place_from_text(f"{scheme}://me@db/bench")
 
 

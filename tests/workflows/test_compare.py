@@ -221,10 +221,10 @@ def test_sides_that_are_launched_in_turn_tell_their_own_clocks(
             return None
 
     @contextlib.contextmanager
-    def watching(spec: RunSpec, device: str) -> Iterator[Watch]:
+    def watch_device(spec: RunSpec, device: str) -> Iterator[Watch]:
         yield Watch(index=0, source=Source())  # type: ignore[arg-type]
 
-    monkeypatch.setattr(turns, "watching", watching)
+    monkeypatch.setattr(turns, "watch_device", watch_device)
     spec = run_spec(BenchRequest(model=models[0], duration=0.05, **QUICK), config)
     duet = Duet(
         Sides(baseline=spec, candidate=spec), store=store, execution=Execution(), mode="launches"

@@ -45,7 +45,7 @@ def test_runs_enter_the_index_together_and_in_order(
     result = bring(write(tmp_path / "logs", 12), store=store)
     assert written == [12]
     made = [each.record.id for each in result.runs]
-    assert [entry.id for entry in reversed(store.index.find(as_made=True))] == made
+    assert [entry.id for entry in reversed(store.index.find(by_creation=True))] == made
     assert store.entry("last").id == made[-1]
 
 

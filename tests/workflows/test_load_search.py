@@ -12,7 +12,7 @@ from trtbench.core.errors import JobError
 from trtbench.core.run import Run
 from trtbench.measure import bench
 from trtbench.measure import bench as load_workflow
-from trtbench.measure.bench import measured, run_bench
+from trtbench.measure.bench import bench_or_search, run_bench
 from trtbench.report.compose import document_from_runs
 from trtbench.report.sections.sweep import document_from_load
 from trtbench.requests.execution import Event, Execution
@@ -37,7 +37,7 @@ def test_a_search_ends_with_a_rate_its_curve_and_runs_that_are_kept(
     store = Store(tmp_path / "s")
     request = BenchRequest(model=model, protocol="server", rate="400/s", slo="median<5s", **QUICK)
     spec = run_spec(request, load_config())
-    run = measured(spec, store=store, execution=Execution(), slo=request.slo)
+    run = bench_or_search(spec, store=store, execution=Execution(), slo=request.slo)
     load = run.load
     assert load is not None
     assert load.points
@@ -75,7 +75,7 @@ def test_a_search_that_cannot_go_on_keeps_what_it_found(
     request = BenchRequest(model=model, protocol="server", rate="800/s", slo="median<5s", **QUICK)
     spec = run_spec(request, load_config())
     with pytest.raises(type(problem)):
-        measured(spec, store=store, execution=Execution(listen=listen), slo=request.slo)
+        bench_or_search(spec, store=store, execution=Execution(listen=listen), slo=request.slo)
     kept = store.load(heard[-1].rpartition(" ")[2])
     assert kept.load is not None
     assert not kept.load.complete
@@ -93,12 +93,13 @@ def test_a_search_that_takes_too_long_ends_with_what_it_found(
         **QUICK,
     )  # fmt: skip
     spec, store, heard = run_spec(request, load_config()), Store(tmp_path / "s"), list[Event]()
-    run = measured(spec, store=store, execution=Execution(listen=heard.append), slo=request.slo)
+    execution = Execution(listen=heard.append)
+    run = bench_or_search(spec, store=store, execution=execution, slo=request.slo)
     assert run.load is not None
     assert len(run.load.points) == 1
     assert len(run.load.points[0].windows) == 2
     assert not run.load.complete
-    assert "leaves out --profile and --telemetry" in str(heard[0].text)
+    assert "ignores --profile and --telemetry" in str(heard[0].text)
     assert not run.record.spec.profile
     for each in heard:  # 80 queries at 800/s, though 50 ms were asked for
         assert each.seconds in (None, 0.1) or "one after the other" in str(each.text)
@@ -107,7 +108,7 @@ def test_a_search_that_takes_too_long_ends_with_what_it_found(
 def test_a_bound_below_a_lone_query_needs_no_search(model: Path, tmp_path: Path) -> None:
     request = BenchRequest(model=model, protocol="server", slo="p99<1ns", **QUICK)
     spec = run_spec(request, load_config())
-    run = measured(spec, store=Store(tmp_path / "s"), execution=Execution(), slo=request.slo)
+    run = bench_or_search(spec, store=Store(tmp_path / "s"), execution=Execution(), slo=request.slo)
     load = run.load
     assert load is not None
     assert not load.points

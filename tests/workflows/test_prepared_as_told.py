@@ -34,7 +34,7 @@ from trtbench.requests.models import BuildRequest, CheckRequest, EvalRequest, Qu
 from trtbench.requests.run_spec import run_spec
 from trtbench.requests.settings import Config
 from trtbench.store.directory import read_run
-from trtbench.store.store import Store, known_scores
+from trtbench.store.store import Store, stored_scores
 from trtbench.sweep.result import results_from_sweep
 from trtbench.sweep.run import carry_out, start_sweep
 from trtbench.tasks import TASKS
@@ -207,8 +207,8 @@ def test_scores_are_not_joined_to_runs_of_another_size(
     [note] = [each for each in joined.all_notes if "no scores for the run" in each]
     assert "images of 20x20 were judged, and 1x3x32x32 was measured" in note
     assert "scores" not in read_run(store.resolve(other.id)).extra  # type: ignore[union-attr]
-    assert known_scores(same, store) is not None
-    assert known_scores(other, store) is None
+    assert stored_scores(same, store) is not None
+    assert stored_scores(other, store) is None
 
 
 def test_scores_are_not_joined_to_runs_in_another_precision(
@@ -224,8 +224,8 @@ def test_scores_are_not_joined_to_runs_in_another_precision(
     assert joined.models[0].precision == "fp32"
     assert joined.joined == {"net.onnx": (full.id,)}
     assert any("fp32 was judged, and int8 was measured" in note for note in joined.all_notes)
-    assert known_scores(full, store) is not None
-    assert known_scores(low, store) is None
+    assert stored_scores(full, store) is not None
+    assert stored_scores(low, store) is None
 
 
 def test_scales_of_another_model_are_refused(tmp_path: Path, config: Config) -> None:

@@ -40,7 +40,7 @@ from trtbench.requests.execution import Execution
 from trtbench.requests.stored import ImportRequest
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import SCORES
-from trtbench.store.store import Store, judged_folder
+from trtbench.store.store import Store, results_folder
 
 
 def steady(median_s: float = 1e-3, n: int = 600, **more: float) -> Column:
@@ -328,7 +328,7 @@ def test_many_comparisons_and_lost_accuracy_are_told_beside_a_pair(
         interval = Interval(low=value - 0.01, high=value + 0.01, level=0.95, meaning="top1")
         score = Score(metric="top1", value=value, interval=interval)
         kept = Scores(sha256=sha256, scores=(score,))
-        (judged_folder(stage.store, sha256) / SCORES).write_bytes(json_from_value(kept))
+        (results_folder(stage.store, sha256) / SCORES).write_bytes(json_from_value(kept))
     comparison = comparison_from_runs(first, second)
     sides, more = (first, second), {"comparisons": 3, "store": stage.store}
     found = further_findings(comparison, sides, accept=(), **more)

@@ -69,8 +69,8 @@ class Waiting(Executor):
 
     def run(self, job: RemoteJob, *, folder: Path, notify: Notify) -> None:
         notify("looking around")
-        notify(f"{WAITING} to come that has {job.needs}")
-        notify("a machine has come")
+        notify(f"{WAITING} to join that has {job.needs}")
+        notify("a machine has joined")
         notify("measuring")
         notify(f"it was lost; {AGAIN}")
         raise UnavailableError("no machine can ever measure this run")
@@ -89,8 +89,8 @@ def test_a_case_that_waits_for_a_machine_or_loses_it_says_so(
     )  # fmt: skip
     told = [text for text in shown if text]
     assert told == [
-        "waiting for a machine to come that has a processor",
-        "a machine has come",
+        "waiting for a machine to join that has a processor",
+        "a machine has joined",
         "it was lost; once more elsewhere",
     ]
     assert heard[0] == "looking around"

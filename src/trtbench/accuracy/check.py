@@ -23,7 +23,7 @@ from trtbench.host.files import write_output, write_whole
 from trtbench.host.workers import check_interpreter
 from trtbench.measure.bench import Failures, stream
 from trtbench.measure.model_facts import precision_of_pass, preparation_of_model
-from trtbench.measure.remote import run_verb_elsewhere, sides_need_gpu
+from trtbench.measure.remote import run_verb_remotely, sides_need_gpu
 from trtbench.models.identity import index_limits, model_ref
 from trtbench.report.document import Document
 from trtbench.report.renderers.md import markdown
@@ -33,7 +33,7 @@ from trtbench.requests.models import CheckRequest, RunningFields, span
 from trtbench.requests.run_spec import default_runtime, pick, side_spec
 from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES
-from trtbench.store.store import Store, judged_folder
+from trtbench.store.store import Store, results_folder
 from trtbench.tasks import TASKS
 from trtbench.tasks._feed import open_feed, open_feed_of_pass
 from trtbench.tasks.contract import completed, preparation_from_source
@@ -86,7 +86,7 @@ def run_check(
         raise UsageError("a check needs a candidate", fix="trtbench check REFERENCE CANDIDATE")
     return execution.executor.do(
         lambda: _check(request, names, store, config, execution),
-        lambda: run_verb_elsewhere(
+        lambda: run_verb_remotely(
             "check", request, Checked, config=config, execution=execution,
             gpu=sides_need_gpu(request, names), output=Path(request.output),
         ),
@@ -349,7 +349,7 @@ def join_checks(checked: Checked, store: Store) -> list[str]:
                 if name not in ("equality", "nonfinite") and value is not None:
                     row[name] = value
             rows.append({**row, **({"note": check.note} if check.note else {})})
-        folder = judged_folder(store, sha256, precision=precision)
+        folder = results_folder(store, sha256, precision=precision)
         with contextlib.suppress(OSError):
             write_whole(folder / BESIDE, json_from_value(rows))
         for entry in store.index.find(kind="run"):

@@ -26,8 +26,8 @@ from trtbench.core.safety import is_inside, shown
 from trtbench.core.spec import ModelRef
 from trtbench.host.arrays import Chunks
 from trtbench.measure.bench import Failures, stream, write_scores
-from trtbench.measure.model_facts import precision_of_pass, stamps_of_engine
-from trtbench.measure.remote import run_verb_elsewhere, sides_need_gpu
+from trtbench.measure.model_facts import precision_of_pass, random_data_notes_of_engine
+from trtbench.measure.remote import run_verb_remotely, sides_need_gpu
 from trtbench.models.identity import record_of_engine, still_there
 from trtbench.models.onnx_model import read_onnx
 from trtbench.report.sections.accuracy import document_from_evaluation
@@ -37,7 +37,7 @@ from trtbench.requests.models import EvalRequest
 from trtbench.requests.settings import Config
 from trtbench.runtimes._stream import TIMES
 from trtbench.store.directory import read_record
-from trtbench.store.store import Store, judged_folder
+from trtbench.store.store import Store, results_folder
 from trtbench.tasks import TASKS
 from trtbench.tasks._feed import open_feed_of_pass
 from trtbench.tasks.contract import Predicted, completed, preparation_from_source
@@ -75,7 +75,7 @@ def run_evaluation(
 
     return execution.executor.do(
         lambda: _evaluate(request, names, sides, open_batch, store, config, execution),
-        lambda: run_verb_elsewhere(
+        lambda: run_verb_remotely(
             "evaluate", request, Evaluation, config=config, execution=execution,
             gpu=sides_need_gpu(request, names), output=Path(request.output), take=checked,
         ),
@@ -188,7 +188,7 @@ def _run_pass(
         layers=layers,
         parameters=parameters,
         versions=outcome.versions,
-        notes=(*outcome.notes, *stamps_of_engine(spec.model)),
+        notes=(*outcome.notes, *random_data_notes_of_engine(spec.model)),
         preparation=preparation_from_source(request.task, source),
         precision=precision_of_pass(spec, outcome.conditions),
     )
@@ -252,7 +252,7 @@ def join(evaluation: Evaluation, store: Store) -> Evaluation:
         store.publish(folder)
         joined[model.label] = (*joined.get(model.label, ()), record.id)
     for sha256, model in models.items():
-        _keep(evaluation, model, judged_folder(store, sha256, precision=model.precision))
+        _keep(evaluation, model, results_folder(store, sha256, precision=model.precision))
     notes = list(evaluation.notes)
     for reason, ids in others.items():
         named = f"the run {ids[0]}" if len(ids) == 1 else f"{len(ids)} runs"

@@ -13,7 +13,7 @@ from trtbench.core.conditions import condition_from_text
 from trtbench.core.errors import UsageError, writing
 from trtbench.core.jobs import LocalizeJob, progress_from_line
 from trtbench.core.results import Feed, Localization, Localized, LocalizeSpec
-from trtbench.measure.bench import carry_out_job, read_outcome
+from trtbench.measure.bench import read_outcome, run_job
 from trtbench.models.identity import model_ref, read_sidecar
 from trtbench.report.sections.accuracy import document_from_localized
 from trtbench.requests.execution import Event, Execution
@@ -80,7 +80,7 @@ def run_localize(
             if progress is not None:
                 execution.listen(Event(kind="stage", done=progress[0], text=progress[1]))
 
-        end = carry_out_job(
+        end = run_job(
             LocalizeJob(spec=spec), folder=folder / "search", execution=execution,
             patience_s=spec.max_time_s + PATIENCE_S, on_stage=hear,
         )  # fmt: skip

@@ -36,8 +36,8 @@ from trtbench.core.spec import RunSpec
 from trtbench.core.units import instant_from_text
 from trtbench.executors.contract import Turns
 from trtbench.host.files import write_output
-from trtbench.measure.bench import run_bench, take_in
-from trtbench.measure.remote import InputFiles, job_from_spec, send
+from trtbench.measure.bench import add_returned_run, run_bench
+from trtbench.measure.remote import InputFiles, job_from_spec, send_job
 from trtbench.models.identity import demand_unchanged
 from trtbench.models.torch_models import is_named
 from trtbench.report.renderers.csv import csv_from_lines
@@ -47,7 +47,7 @@ from trtbench.requests.run_spec import pick, side_spec
 from trtbench.requests.settings import Config
 from trtbench.runtimes import device_of
 from trtbench.store import directory
-from trtbench.store.store import Store, known_scores
+from trtbench.store.store import Store, stored_scores
 
 SESSION_S = 1800.0  # runs that are closer together belong to one session
 ALIKE = ("sha256", "runtime", "precision", "batch", "protocol", "host", "gpu", "provenance")
@@ -124,7 +124,7 @@ def play_sides(
             shutil.copytree(source, folder, dirs_exist_ok=True)
             own = spec.having(launches=record.spec.launches)
             directory.write_record(folder, record.having(spec=own))
-        return take_in(store, store.directory(record.id))
+        return add_returned_run(store, store.directory(record.id))
 
     def away() -> Compared:
         """Have both sides measured on one other machine, and store both."""
@@ -134,7 +134,7 @@ def play_sides(
         demand_unchanged(own.candidate.model)
         fields = ("launches", "max_launches", "pairs", "margin", "seed")
         asked = {"mode": mode, **{name: getattr(request, name) for name in fields}}
-        spec = files.spec(own.candidate)
+        spec = files.add_spec(own.candidate)
         first_side = replace(execution, python=own.pythons[0])
         job = job_from_spec(own.baseline, directory.new_id(), first_side, files)
         # A hung launch ends by itself; how many there will be is not known before.
@@ -144,7 +144,7 @@ def play_sides(
             needs=job.needs.having(gpu=job.needs.gpu or device_of(own.candidate) != "cpu"),
         )
         with store.scratch() as folder:
-            send(job, folder, execution)
+            send_job(job, folder, execution)
             runs = keep(folder / "0", own.baseline), keep(folder / "1", own.candidate)
         return compared_runs(*runs, request, mode=mode)
 
@@ -372,7 +372,7 @@ def further_findings(
     pair = PairFacts(
         baseline=first, candidate=second, comparisons=comparisons, accept=tuple(accept)
     )
-    kept = (known_scores(run, store) for run in sides)
+    kept = (stored_scores(run, store) for run in sides)
     known, candidate = (scores.by_metric() if scores else {} for scores in kept)
     lost = [("", 0.0, 0.0)]  # the first one stands for none at all
     for metric, before in known.items():

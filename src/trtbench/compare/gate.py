@@ -28,7 +28,7 @@ from trtbench.core.run import Run
 from trtbench.core.safety import read_settings
 from trtbench.host.files import write_output
 from trtbench.measure.bench import run_bench
-from trtbench.measure.model_facts import LARGEST_BYTES, keep_model, kept_model
+from trtbench.measure.model_facts import LARGEST_COPIED_BYTES, keep_model, kept_model
 from trtbench.models.identity import model_ref
 from trtbench.report.renderers.md import markdown
 from trtbench.report.sections.verdicts import document_from_gates
@@ -81,7 +81,7 @@ def gate(
     keeps = request.keep_model
     if is_file and (keeps or (keeps is None and request.baseline is not None)):
         model = model_ref(candidate)
-        if keeps or (model.size_bytes or 0) <= LARGEST_BYTES:  # by itself, if it is small
+        if keeps or (model.size_bytes or 0) <= LARGEST_COPIED_BYTES:  # by itself, if it is small
             keep_model(store, model)
     is_open = passed(found.results, on_unclear=policy)
     reasons = closed_by(found.results, on_unclear=policy)

@@ -34,7 +34,7 @@ from trtbench.host.early_context import later
 from trtbench.host.machine import counters_between, read_counters
 from trtbench.host.workers import Assignment, check_interpreter, run_jobs
 from trtbench.measure import bench
-from trtbench.measure.watch import Watch, free_memory_bytes, watching
+from trtbench.measure.watch import Watch, free_memory_bytes, watch_device
 from trtbench.models.identity import demand_unchanged
 from trtbench.requests.execution import PATIENCE_S, TICK_S, Event, Execution, expected_s
 from trtbench.requests.measure import LAUNCHES, PairFields, TurnFields
@@ -238,7 +238,7 @@ class Duet:
         for spec, python in zip(sides.both, sides.pythons, strict=True):
             if python is not None:
                 check_interpreter(python)
-            bench.refuse_without_library(spec, python)
+            bench.check_runtime_available(spec, python)
         self.sides = sides
         self.mode = settled_mode(mode, sides)
         self._store, self._execution = store, execution
@@ -331,7 +331,7 @@ class Duet:
     def _watch(self, held: ExitStack, device: str) -> None:
         """Watch one device, its clocks locked once for both sides; notes are shown once."""
         mine = [side for side in SIDES if device_of(self.sides.both[side]) == device]
-        watch = held.enter_context(watching(self.sides.both[mine[-1]], device))
+        watch = held.enter_context(watch_device(self.sides.both[mine[-1]], device))
         for note in watch.notes if mine[-1] not in self._watches else ():
             self._note(note)
         for side in mine:  # goes on with what it has seen before
@@ -348,7 +348,7 @@ class Duet:
         assert self._environment is not None
         name = secrets.token_hex(6)
         first, second = (
-            bench.keep_run(
+            bench.store_run(
                 self.sides.both[side],
                 self._launches[side],
                 self._environment,
@@ -494,8 +494,8 @@ class Duet:
         both = zip(ends, assignments, strict=True)
         for end, each in sorted(both, key=lambda pair: _is_bystander(pair[0])):
             if not end.ok:
-                bench.fail_job(end, _specs_of(each)[0], self._environment, store=self._store,
-                         execution=self._execution, left=each.folder)  # fmt: skip
+                bench.raise_job_error(end, _specs_of(each)[0], self._environment, store=self._store,
+                         execution=self._execution, work=each.folder)  # fmt: skip
 
     def report_gpu(self, verdict: Verdict) -> None:
         """Note the verdict on GPU time once it is known; launches that follow have no bursts."""

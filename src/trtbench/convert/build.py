@@ -44,13 +44,13 @@ from trtbench.host.locks import hold
 from trtbench.host.tensorrt import preparation_of_scales
 from trtbench.host.workers import check_interpreter
 from trtbench.measure.bench import (
-    carry_out_job,
     environment_of,
     fail_if_model_changed,
     read_outcome,
+    run_job,
 )
-from trtbench.measure.model_facts import preparation_of_onnx, stamps_of_onnx
-from trtbench.measure.remote import run_verb_elsewhere
+from trtbench.measure.model_facts import preparation_of_onnx, random_data_notes_of_onnx
+from trtbench.measure.remote import run_verb_remotely
 from trtbench.models.identity import demand_unchanged, model_ref, sha256_of
 from trtbench.models.inputs import (
     assumption,
@@ -299,7 +299,7 @@ def _build_in(
             text, done = progress[1], begin + (end - begin) * progress[0]
         execution.listen(Event(kind="stage", text=text, done=done))
 
-    end = carry_out_job(
+    end = run_job(
         BuildJob(spec=inner),
         folder=folder,
         execution=execution,
@@ -398,7 +398,7 @@ def _artefact(
         conditions=without_tf32(outcome.conditions, os.environ),
         facts=facts,
         files=tuple(engine.name + ending for ending in outcome.files),
-        notes=(*outcome.notes, *stamps_of_onnx(model)),
+        notes=(*outcome.notes, *random_data_notes_of_onnx(model)),
         findings=outcome.findings,
     )
 
@@ -444,7 +444,7 @@ def _build_elsewhere(request: BuildRequest, config: Config, execution: Execution
     )  # fmt: skip
     if request.timing_cache is not None and not Path(request.timing_cache).is_file():
         request = replace(request, timing_cache=None)
-    artefact = run_verb_elsewhere(
+    artefact = run_verb_remotely(
         "build", request, Artefact, config=config, execution=execution,
         gpu=builder.device(spec) != "cpu",
         output=engine,

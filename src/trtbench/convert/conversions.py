@@ -49,8 +49,8 @@ from trtbench.core.spec import TensorSpec
 from trtbench.core.units import text_from_shape
 from trtbench.host.files import remove_abandoned, scratch_directory, write_whole
 from trtbench.host.workers import check_interpreter
-from trtbench.measure.bench import carry_out_job, read_outcome
-from trtbench.measure.remote import run_verb_elsewhere
+from trtbench.measure.bench import read_outcome, run_job
+from trtbench.measure.remote import run_verb_remotely
 from trtbench.models.identity import demand_unchanged, index_limits, kept_value, model_ref
 from trtbench.models.inputs import fitted, fixed_batch, has_rows, unknown_input
 from trtbench.models.onnx_model import input_specs, load_onnx, opset_of
@@ -106,7 +106,7 @@ def run_conversion(
         done = 0.8 if isinstance(job, VerifyJob) else done
         execution.listen(Event(kind="stage", text=text, done=done))
 
-    end = carry_out_job(
+    end = run_job(
         job,
         folder=folder,
         execution=execution,
@@ -318,7 +318,7 @@ def quantized(request: QuantizeRequest, *, config: Config, execution: Execution)
 
     def away() -> Sidecar:
         spec = quant_spec(request)
-        made = run_verb_elsewhere(
+        made = run_verb_remotely(
             "quantize", request, Sidecar, config=config, execution=execution,
             gpu=False, output=Path(spec.output),
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Machines as an executor sees them: places for one job at a time, and the process of a job."""
+"""Slots of machines, each for one job at a time, and the process that runs a job."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ from trtbench.host.process import run_process, tail
 RUN, ERROR, LOG = "run", "error.json", "node.log"
 RECORD, ANSWER = "run.json", "answer.msgpack"
 HERE = "this machine"
-EMPTY: Mapping[str, TrtbenchError] = MappingProxyType({})
+Problems = Mapping[str, TrtbenchError]
+NO_PROBLEMS: Problems = MappingProxyType({})
 LOOK_S = 1.0
-"""How often a thread that waits for a job checks whether it is still wanted."""
-PLACES_S = 2.0
-"""How often a job that waits for a place looks for new ones."""
+"""Seconds between two checks, in a thread that waits for a job, whether the executor was closed."""
+NEW_SLOTS_S = 2.0
+"""Seconds between two looks for new slots, while a job waits for one."""
 
 
 def run_node(
@@ -44,10 +45,10 @@ def run_node(
     folder: Path,
     environment: Mapping[str, str | None] | None = None,
 ) -> Path:
-    """Carry out a job in a fresh process; returns the folder of the run, finished or failed."""
+    """Run a job in a fresh process; returns the folder of the run, finished or failed."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "request.json").write_bytes(json_from_value(job))
-    # This very package comes before any other; a variable that is given as ``None`` is left out.
+    # This copy of the package comes first; a variable whose value is ``None`` is removed.
     paths = [
         str(Path(__file__).resolve().parents[2]),
         *filter(None, [os.environ.get("PYTHONPATH")]),
@@ -62,18 +63,18 @@ def run_node(
         folder=folder,
         timeout_s=job.limit_s,
     )  # fmt: skip
-    how = "no end in time" if ended.timed_out else ended.signal or f"status {ended.status}"
+    how = "timed out" if ended.timed_out else ended.signal or f"status {ended.status}"
     return result_of(folder, where=HERE, how=how)
 
 
-def interrupt_if(closed: threading.Event) -> None:
+def interrupt_if_closed(closed: threading.Event) -> None:
     """Raise ``KeyboardInterrupt`` in a thread whose executor was closed."""
     if closed.is_set():
         raise KeyboardInterrupt
 
 
 def result_of(folder: Path, *, where: str, how: str) -> Path:
-    """Return the run directory that a node left, or raise the error that it reported."""
+    """Return the run directory that a job wrote, or raise the error that it reported."""
     run, path = folder / RUN, folder / ERROR
     if any((run / name).is_file() for name in (RECORD, f"1/{RECORD}", ANSWER)):
         return run
@@ -81,17 +82,17 @@ def result_of(folder: Path, *, where: str, how: str) -> Path:
         reported = value_from_json(read_bytes(path), ReportedError, where=str(path))
         raise error_from_machine(reported, where=where)
     facts = {"where": where, "how it ended": how}
-    raise JobError("the work was not carried out", facts=facts, log_tail=tail(folder / LOG))
+    raise JobError("the job ended without a result", facts=facts, log_tail=tail(folder / LOG))
 
 
 def error_from_machine(reported: ReportedError, *, where: str) -> TrtbenchError:
-    """Return the same error here, with the machine among its facts.
+    """Return the error that a machine reported, with the machine among its facts.
 
-    A full disk there must not look like a broken store here, which would end a sweep.
+    A full disk there must not look like a broken local store, which would end a sweep.
     """
     facts = {**reported.facts, "where": where}
     if reported.kind == StoreError.__name__ and where != HERE:
-        fix = "make room there, or leave this machine out"
+        fix = "free disk space there, or leave out this machine"
         return UnavailableError(reported.message, facts=facts, fix=fix)
     return reported.having(facts=facts).error(JobError)
 
@@ -105,11 +106,11 @@ class Slot:
 
     machine: str
     title: str
-    """For people."""
+    """The name shown to people."""
     gpu: int | None = None
     """The number of the GPU; ``None`` is the processor."""
     number: int = 0
-    """Among the jobs that share the processor, or the slices of a GPU."""
+    """Counts the jobs that share the processor, or the slices of a GPU."""
     visible: str = ""
     """``CUDA_VISIBLE_DEVICES`` for a divided GPU: the UUID of a slice."""
     gpu_type: str = ""
@@ -120,10 +121,10 @@ class Slot:
         return (self.machine, self.gpu, self.number)
 
     def lacks(self, needs: Needs) -> str | None:
-        """Return what is missing for a job, or ``None`` when it can run here."""
+        """Return what is missing for a job, or ``None`` if it can run here."""
         if needs.gpu != (self.gpu is not None):
-            return "has no GPU" if needs.gpu else "this place is a GPU"
-        if needs.machine and not self.is_called(needs.machine.lower()):
+            return "has no GPU" if needs.gpu else "this slot is a GPU"
+        if needs.machine and not self.matches_name(needs.machine.lower()):
             return "is another machine"
         if needs.gpu_type and needs.gpu_type.lower() not in self.gpu_type.lower():
             return f"its GPU is {self.gpu_type or 'of unknown type'}"
@@ -132,14 +133,14 @@ class Slot:
                 return f"has no {text_of_resource(name, amount)}"
         return None
 
-    def is_called(self, name: str) -> bool:
-        """Return whether a machine goes by part of its or its GPU's name, or by a resource."""
+    def matches_name(self, name: str) -> bool:
+        """Return whether a name is part of the machine's or GPU's name, or names a resource."""
         known = f"{self.title} {self.gpu_type}".lower()
         return name in known or name in map(str.lower, self.resources)
 
 
 class MachineLost(Exception):
-    """The machine a job was on is gone, or the connection to it was cut."""
+    """The machine of a job has disappeared, or the connection to it was lost."""
 
     def __init__(self, problem: TrtbenchError) -> None:
         super().__init__(problem.message)
@@ -147,34 +148,36 @@ class MachineLost(Exception):
 
 
 class SlotExecutor(Executor):
-    """An executor that gives each job a place of its own; threads that want one share them."""
+    """An executor that gives each job a slot of its own; may be used by several threads."""
 
-    def __init__(self, look: Callable[[], Iterable[Slot]], *, patience_s: float = 0.0) -> None:
-        """``look`` lists the places; with patience, those that are not there yet are waited for."""
-        self._look, self._patience_s = look, patience_s
+    def __init__(
+        self, list_slots: Callable[[], Iterable[Slot]], *, patience_s: float = 0.0
+    ) -> None:
+        """If no slot fits a job, wait up to ``patience_s`` for a machine to join."""
+        self._list_slots, self._patience_s = list_slots, patience_s
         self._closed = threading.Event()
         self._changed = threading.Condition()
         self._taken: set[SlotKey] = set()
         self._used: Counter[SlotKey] = Counter()
         self.unusable: dict[str, TrtbenchError] = {}
-        """Machines that no job is given to any more, and why."""
+        """Machines that get no more jobs, and why."""
 
     def width(self, needs: Needs) -> int:
-        return len(self.fitting(needs))
+        return len(self.fitting_slots(needs))
 
     def close(self) -> None:
         self._closed.set()
 
-    def carry_out(
+    def run_in_slot(
         self, needs: Needs, work: Callable[[Slot], None], *, notify: Notify, retries: int = 0
     ) -> None:
-        """Do a job at a fitting place, and at another where a machine is lost or lacks something.
+        """Call ``work`` with a fitting slot; if its machine is lost or unusable, with another.
 
-        What the job itself does wrong is raised: it would go wrong everywhere.
+        Errors of the job itself are raised: they would occur on every machine.
         """
         unable: dict[str, TrtbenchError] = {}
         while True:
-            with self.taken(needs, notify=notify, unable=unable) as slot:
+            with self.hold_slot(needs, unable, notify=notify) as slot:
                 try:
                     return work(slot)
                 except MachineLost as lost:
@@ -186,24 +189,25 @@ class SlotExecutor(Executor):
                 except UnavailableError as problem:
                     unable[slot.machine] = problem
 
-    def fitting(self, needs: Needs, unable: Mapping[str, TrtbenchError] = EMPTY) -> list[Slot]:
-        """Return the places where such a job can run; raises when there is none."""
-        interrupt_if(self._closed)
-        places = list(self._look())
-        fitting = [slot for slot in places if slot.lacks(needs) is None]
+    def fitting_slots(self, needs: Needs, unable: Problems = NO_PROBLEMS) -> list[Slot]:
+        """Return the slots in which such a job can run, free or not; raises if there is none."""
+        interrupt_if_closed(self._closed)
+        slots = list(self._list_slots())
+        fitting = [slot for slot in slots if slot.lacks(needs) is None]
         refused = {**self.unusable, **unable}
         able = [slot for slot in fitting if slot.machine not in refused]
         if able:
             return able
         if fitting:
             raise refused[fitting[0].machine]
-        # Of a machine, what its place of the right kind lacks says more.
-        places.sort(key=lambda slot: (slot.gpu is not None) == needs.gpu)
-        by_machine = {slot.machine: (slot.title, slot.lacks(needs) or "") for slot in places}
+        # Slots of the right kind come last: what they lack replaces the reason of the others.
+        slots.sort(key=lambda slot: (slot.gpu is not None) == needs.gpu)
+        by_machine = {slot.machine: (slot.title, slot.lacks(needs) or "") for slot in slots}
         reasons = dict(list(by_machine.values())[:8])
-        known = not reasons or any(slot.is_called((needs.machine or "").lower()) for slot in places)
+        name = (needs.machine or "").lower()
+        known = not reasons or any(slot.matches_name(name) for slot in slots)
         raise UnavailableError(
-            "no machine can ever do this" + ("" if known else f": none is called {needs.machine}"),
+            "no machine can run this" + ("" if known else f": none is called {needs.machine}"),
             facts={"needed": needs, **(reasons or {"machines": "none"})},
             fix="require less, or add a machine that has it"
             if known
@@ -211,25 +215,23 @@ class SlotExecutor(Executor):
         )
 
     @contextmanager
-    def taken(
-        self, needs: Needs, *, notify: Notify, unable: Mapping[str, TrtbenchError] = EMPTY
-    ) -> Iterator[Slot]:
-        """Hold one fitting place for the length of the block, waiting for it if need be."""
+    def hold_slot(self, needs: Needs, unable: Problems, *, notify: Notify) -> Iterator[Slot]:
+        """Hold one fitting slot during the block; waits until one is free."""
         slot: Slot | None = None
         waits, deadline = "", time.monotonic() + self._patience_s
         while slot is None:
             try:
-                fitting = self.fitting(needs, unable)  # also when the one waited for has left
+                fitting = self.fitting_slots(needs, unable)  # machines may leave meanwhile
             except UnavailableError:
                 if time.monotonic() >= deadline:
                     raise
-                if waits != "to come":
-                    notify(f"{WAITING} to come that has {needs}")
-                    waits = "to come"
-                time.sleep(min(PLACES_S, max(0.0, deadline - time.monotonic())))
+                if waits != "to join":
+                    notify(f"{WAITING} to join that has {needs}")
+                    waits = "to join"
+                time.sleep(min(NEW_SLOTS_S, max(0.0, deadline - time.monotonic())))
                 continue
-            if waits == "to come":
-                notify("a machine has come")
+            if waits == "to join":
+                notify("a machine has joined")
                 waits = ""
             deadline = time.monotonic() + self._patience_s
             with self._changed:
@@ -243,7 +245,7 @@ class SlotExecutor(Executor):
                 notify(WAITING)
                 waits = "for its turn"
             with self._changed:
-                self._changed.wait(PLACES_S)
+                self._changed.wait(NEW_SLOTS_S)
         try:
             yield slot
         finally:

@@ -1,8 +1,8 @@
-"""Files and run directories on their way between machines: ``python -m ..._transfer SERVICE``.
+"""Transfers files and run directories between machines: ``python -m ..._transfer SERVICE``.
 
-Files travel by the hash of their content and are kept in a cache, so that each is sent once to a
-machine; folders travel as one archive. Texts name files by marks, because every machine has them
-in another place. As a program it serves a machine that was reached by ssh: see ``main``.
+Files are identified by the hash of their content and cached, so that each is sent to a machine only
+once; folders are sent as one archive. Texts name files by marks, because paths differ between
+machines. Run as a program, it serves requests that arrive by ssh: see ``main``.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ from trtbench.executors.contract import FileGroup, RemoteJob
 from trtbench.models.identity import sha256_of
 
 FILE_MARK = "trtbench-file:"
-"""Begins a text that stands for a file of the sender."""
+"""Prefix of a text that names a file of the sender."""
 OUTPUT_MARK = "trtbench-output:"
-"""Begins a text that stands for a file that a job wrote."""
+"""Prefix of a text that names a file written by a job."""
 _BENEATH = r"(?:/[^\s'\"]+|(?=['\"\s]|$))"
 FILES = "files"
 MOST_FILES = 2_000_000
-"""Of one job; a folder of more was hardly meant."""
+"""The most files of one job; a larger folder is probably a mistake."""
 CACHE_VARIABLE = "TRTBENCH_CACHE"
-"""Names the folder where a machine keeps the files that it was sent."""
-FORGOTTEN_S = 7 * 86400.0
-"""After so long without a change, what was begun is abandoned."""
+"""The environment variable that names the folder for received files."""
+ABANDONED_S = 7 * 86400.0
+"""A job without a change for this long counts as abandoned."""
 _CHUNK = 1 << 20
 
 
-def renamed(tree: object, rename: Callable[[str], str]) -> object:
-    """Return a tree of plain values with every text rewritten; keys stay."""
+def map_texts(tree: object, rewrite: Callable[[str], str]) -> object:
+    """Return a tree of plain values with every text rewritten, except keys."""
     if isinstance(tree, str):
-        return rename(tree)
+        return rewrite(tree)
     if isinstance(tree, Mapping):
-        return {str(key): renamed(value, rename) for key, value in tree.items()}
+        return {str(key): map_texts(value, rewrite) for key, value in tree.items()}
     if isinstance(tree, (list, tuple)):
-        return [renamed(value, rename) for value in tree]
+        return [map_texts(value, rewrite) for value in tree]
     return tree
 
 
 def with_files_in(job: RemoteJob, folder: Path) -> RemoteJob:
-    """Return a job with the places of its files here; names that lead out are refused.
+    """Return a job with paths in the folder in place of file marks; refuses ``..`` in names.
 
-    A text may hold several, joined by commas.
+    A text may hold several marks, separated by commas.
     """
 
     def place(name: str) -> str:
@@ -69,48 +69,48 @@ def with_files_in(job: RemoteJob, folder: Path) -> RemoteJob:
         parts = [*(name.rpartition(",") for name in names[:-1]), *((n, "", "") for n in names[-1:])]
         return head + "".join(f"{place(name)}{comma}{rest}" for name, comma, rest in parts)
 
-    tree = renamed(msgspec.to_builtins(job), rewrite)
+    tree = map_texts(msgspec.to_builtins(job), rewrite)
     return msgspec.convert(tree, type=learned(RemoteJob)).having(placed=str(folder))
 
 
 def with_marks(tree: object, *, files: Path, output: Path) -> object:
-    """Return a tree in which marks stand for the files and outputs of this machine."""
-    return renamed(
+    """Return a tree with marks in place of the paths of files and outputs."""
+    return map_texts(
         tree, lambda text: text.replace(f"{output}/", OUTPUT_MARK).replace(f"{files}/", FILE_MARK)
     )
 
 
-def with_own_names(tree: object, *, files: Mapping[str, FileGroup], output: Path) -> object:
-    """Return a tree that came back, with the names that files have here.
+def with_local_paths(tree: object, *, files: Mapping[str, FileGroup], output: Path) -> object:
+    """Return a tree that a machine sent back, with local paths in place of marks.
 
-    Outputs stay within their folder.
+    Refuses outputs that are not inside their folder.
     """
 
     def path_of(text: str) -> str:
         if text.startswith(OUTPUT_MARK):
             inner = text.removeprefix(OUTPUT_MARK)
-            return str(boundary.inside(output, inner, what="output", where="what came back"))
+            return str(boundary.inside(output, inner, what="output", where="the answer"))
         text = text.removeprefix(FILE_MARK)
         number, _, inner = text.partition("/")
         if number not in files:
             return text
         folder = Path(files[number].folder)
         if inner:
-            folder /= boundary.check_name(inner, what="file", where="what came back")
+            folder /= boundary.check_name(inner, what="file", where="the answer")
         return str(folder)
 
-    def name(text: str) -> str:
+    def rewrite(text: str) -> str:
         if text.startswith((OUTPUT_MARK, FILE_MARK)):
             return path_of(text)
-        return within.sub(lambda found: path_of(found[0]), text)  # a command line, for one
+        return within.sub(lambda found: path_of(found[0]), text)  # for example a command line
 
-    # Names that are known may hold spaces; the others end where a word does.
+    # Names that were sent may contain spaces; any other name ends at a space.
     sent = [
         f"{FILE_MARK}{number}/{name}" for number, group in files.items() for name in group.names
     ]
     known = [re.escape(each) + _BENEATH for each in sorted(sent, key=len)[::-1] if " " in each]
     within = re.compile("|".join([*known, rf"(?:{OUTPUT_MARK}|{FILE_MARK})[^\s'\"]+"]))
-    return renamed(tree, name)
+    return map_texts(tree, rewrite)
 
 
 def pack(folder: Path, target: Path) -> None:
@@ -121,40 +121,40 @@ def pack(folder: Path, target: Path) -> None:
 
 
 def unpack(source: Path, folder: Path) -> None:
-    """Write out the files of ``pack``; what is no file, or points elsewhere, is refused."""
+    """Extract an archive of ``pack``; refuses links, and names that lead out of the folder."""
     try:
-        with tarfile.open(source, "r:") as archive:  # packed as it is: nothing swells
+        with tarfile.open(source, "r:") as archive:  # uncompressed: nothing can expand
             for member in archive:
-                # A sparse member says that it is large, and brings nothing.
+                # A sparse member claims a large size without sending the bytes.
                 plain = member.isreg() and not member.issparse()
                 content = archive.extractfile(member) if plain else None
                 if content is None:
                     raise StoreError(
-                        "what came back is no run directory",
+                        "the machine did not send back a run directory",
                         facts={"member": boundary.shown(member.name)},
                     )
-                target = boundary.inside(folder, member.name, what="file", where="what came back")
+                target = boundary.inside(folder, member.name, what="file", where="the archive")
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with content, open(target, "wb") as file:
                     shutil.copyfileobj(content, file)
     except (tarfile.TarError, ValueError, OverflowError) as problem:
-        raise StoreError("what came back is damaged", facts={"reason": problem}) from None
+        raise StoreError("the archive is damaged", facts={"reason": problem}) from None
     except OSError as problem:
         raise write_error(folder, problem) from None
 
 
-def remove_forgotten(cache: Path) -> None:
-    """Remove jobs, and halves of files, of senders that were killed or cut off."""
+def remove_abandoned_jobs(cache: Path) -> None:
+    """Remove jobs and partial files of senders that were killed or disconnected."""
     for path in (*cache.glob("work/*"), *cache.glob("blobs/.*"), *cache.glob("code/*.*")):
         with contextlib.suppress(OSError):
             newest = max(each.lstat().st_mtime for each in (path, *path.rglob("*")))
-            if time.time() - newest < FORGOTTEN_S:
+            if time.time() - newest < ABANDONED_S:
                 continue
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def cache_folder() -> Path:
-    """Return the folder where this machine keeps what it was sent."""
+    """Return the folder in which this machine keeps received files, and create it."""
     named = os.environ.get(CACHE_VARIABLE)
     base = os.environ.get("XDG_CACHE_HOME")
     folder = Path(named) if named else (Path(base) if base else Path.home() / ".cache") / "trtbench"
@@ -162,13 +162,13 @@ def cache_folder() -> Path:
     return folder
 
 
-def blob(cache: Path, sha256: str) -> Path:
+def blob_path(cache: Path, sha256: str) -> Path:
     return cache / "blobs" / boundary.check_id(sha256, what="hash of a content")
 
 
-def keep_blob(cache: Path, sha256: str, chunks: Iterable[bytes]) -> None:
-    """Put a content into a cache, whole or not at all, and only if it is what it should be."""
-    target = blob(cache, sha256)
+def store_blob(cache: Path, sha256: str, chunks: Iterable[bytes]) -> None:
+    """Write content to a cache, whole or not at all; raises if its hash does not match."""
+    target = blob_path(cache, sha256)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{sha256[:16]}.{secrets.token_hex(4)}")
     try:
@@ -176,19 +176,19 @@ def keep_blob(cache: Path, sha256: str, chunks: Iterable[bytes]) -> None:
             for chunk in chunks:
                 file.write(chunk)
         if sha256_of(temporary) != sha256:
-            raise StoreError("a file was damaged on its way", facts={"sha256": sha256})
-        temporary.chmod(0o444)  # names are hard links: a job must not change what others use
+            raise StoreError("a file was damaged during transfer", facts={"sha256": sha256})
+        temporary.chmod(0o444)  # jobs share it by hard links and must not change it
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def place_blob(cache: Path, sha256: str, target: Path) -> None:
-    """Put a content into a folder under its name, as a link where no other job has one.
+def link_blob(cache: Path, sha256: str, target: Path) -> None:
+    """Put cached content under a path: as a hard link if no other job has one, else as a copy.
 
-    A link changes the times of a file, by which whoever measures sees that it was not replaced.
+    A second link would change the file's times, and the other job would take it for replaced.
     """
-    source = blob(cache, sha256)
+    source = blob_path(cache, sha256)
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.stat().st_nlink == 1:
         with contextlib.suppress(OSError):  # another file system, or one without links
@@ -198,7 +198,7 @@ def place_blob(cache: Path, sha256: str, target: Path) -> None:
 
 
 class UploadFile(Value, frozen=True, kw_only=True):
-    """One file to send: where it is here, its content, and its name there."""
+    """One file to send: its local path, the hash of its content, and its name on the machine."""
 
     source: str
     sha256: str
@@ -209,19 +209,19 @@ class Upload(Value, frozen=True, kw_only=True):
     job: RemoteJob
     files: tuple[UploadFile, ...] = ()
     folders: tuple[str, ...] = ()
-    """Empty folders: a class without images is one of the classes."""
+    """Empty folders: a class without images is still a class."""
 
     @property
     def contents(self) -> dict[str, Path]:
-        """Each content once, with a file here that has it."""
+        """A local file for each different content, by its hash."""
         return {file.sha256: Path(file.source) for file in self.files}
 
 
 def upload_from_job(job: RemoteJob) -> Upload:
-    """List all files of a job; they are read for their hashes only when all may be sent."""
+    """List all files of a job; they are hashed only after all of them have been checked."""
     found: dict[str, Path] = {}
     for number, group in job.files.items():
-        for path, name in _listed(group):
+        for path, name in _files_of_group(group):
             found[f"{FILES}/{number}/{name}"] = path
             if len(found) > MOST_FILES:
                 raise InputError(
@@ -242,34 +242,35 @@ def upload_from_job(job: RemoteJob) -> Upload:
 
 
 def text_of_files(paths: Sequence[Path]) -> str:
-    """Name what is sent: the first file, and how many more."""
+    """Return the name of the first file, and how many more there are."""
     more = f" and {counted(len(paths) - 1, 'more file')}" if len(paths) > 1 else ""
     return f"{paths[0].name}{more}"
 
 
 def place_upload(upload: Upload, *, cache: Path, folder: Path) -> RemoteJob:
-    """Put the files where they are needed; returns the job with their names there."""
+    """Put the files of an upload into the folder; returns the job with their paths there."""
 
     def target(name: str) -> Path:
         return boundary.inside(folder, name, what="name of a file", where="the request")
 
     folder.mkdir(parents=True, exist_ok=True)
     for file in upload.files:
-        place_blob(cache, file.sha256, target(file.name))
+        link_blob(cache, file.sha256, target(file.name))
     for name in upload.folders:
         target(name).mkdir(parents=True, exist_ok=True)
     return with_files_in(upload.job, folder / FILES)
 
 
-def _listed(group: FileGroup) -> Iterator[tuple[Path, str]]:
-    """List the files of a group, and empty folders.
+def _files_of_group(group: FileGroup) -> Iterator[tuple[Path, str]]:
+    """Yield the path and name of all files and empty folders of a group.
 
-    What the job names may be a link; what that refers to may neither be one nor lead out.
+    The file that the job names may be a link; files that this one refers to may not be links, nor
+    lead out of its folder.
     """
     folder = Path(group.folder)
-    for place, name in enumerate(group.names):
+    for number, name in enumerate(group.names):
         what, where = "file that belongs to it", folder / group.names[0]
-        if place:
+        if number:
             top = boundary.inside(folder, name, what=what, where=where)
         else:
             top = folder / boundary.check_name(name, what=what, where=where)
@@ -280,10 +281,10 @@ def _listed(group: FileGroup) -> Iterator[tuple[Path, str]]:
             paths = [Path(here, each) for each in (*folders, *files)]
             for path in paths:
                 if path.is_symlink() and (path.is_dir() or not boundary.is_inside(top, path)):
-                    whither = "to a folder" if path.is_dir() else "that leads out of its folder"
+                    kind = "to a folder" if path.is_dir() else "that leads out of its folder"
                     raise InputError(
-                        f"{path} is a link {whither}",
-                        fix="put the files themselves there: cp -rL copies what links point to",
+                        f"{path} is a link {kind}",
+                        fix="replace it by a copy: cp -rL copies what links point to",
                     )
             folders.sort()
             for each in sorted(path for path in paths if path.is_file()) if paths else [Path(here)]:
@@ -291,10 +292,10 @@ def _listed(group: FileGroup) -> Iterator[tuple[Path, str]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Do one service for a sender; the working folder is the one this machine keeps things in.
+    """Serve one request of a sender; the working directory is the cache of this machine.
 
-    ``missing`` reads hashes and prints those whose contents are not here, ``keep SHA`` takes one
-    from standard input, ``keep-all`` many in an archive, ``place FOLDER`` an upload, ``pack
+    ``missing`` reads hashes and prints those that the cache lacks, ``keep SHA`` stores one content
+    from standard input, ``keep-all`` an archive of many, ``place FOLDER`` an upload, ``pack
     FOLDER`` writes a folder to standard output, and ``remove FOLDER`` deletes one.
     """
     service, *names = arguments
@@ -304,11 +305,11 @@ def main(arguments: list[str]) -> int:
     if service in ("place", "pack", "remove"):
         folder = boundary.inside(here, names[0], what="folder", where="the request")
     if service == "missing":
-        asked = standard_input.read().decode().split()
-        gone = [name for name in asked if not blob(here, name).is_file()]
-        sys.stdout.write("".join(f"{name}\n" for name in gone))
+        names = standard_input.read().decode().split()
+        missing = [name for name in names if not blob_path(here, name).is_file()]
+        sys.stdout.write("".join(f"{name}\n" for name in missing))
     elif service == "keep":
-        keep_blob(here, names[0], iter(lambda: standard_input.read(_CHUNK), b""))
+        store_blob(here, names[0], iter(lambda: standard_input.read(_CHUNK), b""))
     elif service == "keep-all":
         with tarfile.open(fileobj=standard_input, mode="r|") as archive:
             for member in archive:
@@ -317,9 +318,9 @@ def main(arguments: list[str]) -> int:
                     facts = {"member": boundary.shown(member.name)}
                     raise StoreError("only files are sent", facts=facts)
                 with content:
-                    keep_blob(here, member.name, iter(partial(content.read, _CHUNK), b""))
+                    store_blob(here, member.name, iter(partial(content.read, _CHUNK), b""))
     elif service == "place":
-        remove_forgotten(here)
+        remove_abandoned_jobs(here)
         upload = value_from_json(standard_input.read(), Upload, where="the request")
         job = place_upload(upload, cache=here, folder=folder)
         (folder / "request.json").write_bytes(json_from_value(job))

@@ -1,4 +1,4 @@
-"""What an executor offers, the jobs it is given, and what a machine needs for them."""
+"""What an executor offers, the jobs that it gets, and what they need of a machine."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ T = TypeVar("T")
 Notify = Callable[[str], None]
 
 AGAIN = "once more elsewhere"
-"""Ends the line that says that a machine was lost under a job."""
+"""End of the line that says that the machine of a job was lost."""
 WAITING = "waiting for a machine"
-"""Begins the line that says that no machine is free, or present."""
+"""Start of the line that says that no machine is free, or that none fits."""
 SIZES = ("memory", "gpu_memory")
-"""Resources that are counted in bytes."""
+"""Resources that are measured in bytes."""
 LOOK_S = 2.0
-"""How often new machines are looked for, while there is work for more."""
+"""Seconds between two looks for new machines, while jobs are waiting."""
 
 
 class Needs(Value, frozen=True, kw_only=True):
     gpu: bool = False
-    """A GPU of its own; without, the job takes the whole processor."""
+    """Whether the job needs a GPU for itself; otherwise it takes the whole processor."""
     machine: str | None = None
-    """Part of the machine's name, or of its GPU's."""
+    """Part of the name of the machine, or of its GPU."""
     gpu_type: str | None = None
     """Part of the GPU's name: ``H100``, ``Orin``."""
     resources: dict[str, float] = {}
@@ -49,59 +49,59 @@ class Needs(Value, frozen=True, kw_only=True):
 
 
 def text_of_resource(name: str, amount: float) -> str:
-    """Write ``camera 2`` or ``gpu memory 24 GiB``."""
+    """Return a text like ``camera 2`` or ``gpu memory 24 GiB``."""
     shown = text_from_bytes(amount) if name in SIZES else f"{amount:g}"
     return f"{name.replace('_', ' ')} {shown}"
 
 
 class Turns(Value, frozen=True, kw_only=True):
-    """The candidate of two sides that are measured in turn on one machine."""
+    """The candidate of a comparison whose two sides take turns on one machine."""
 
     spec: RunSpec
     python: str | None = None
     asked: dict[str, object]
-    """Fields of the request: how often, in which mode, with which margin."""
+    """Fields of the request: number of launches, mode, margin."""
 
 
 class FileGroup(Value, frozen=True, kw_only=True):
-    """Files of one folder that are sent together and keep their places in it."""
+    """Files of one folder that are sent together and keep their relative paths."""
 
     folder: str
     names: tuple[str, ...]
-    """Files and folders in it: what the job names first, then what that refers to."""
+    """Files and folders in it: first the one that the job names, then those it refers to."""
 
 
 class RemoteJob(Value, frozen=True, kw_only=True):
-    """A run, a comparison in turns, or a verb to carry out on some machine; all plain values.
+    """A run, a comparison, or a verb to run on another machine; all plain values.
 
     A file is named ``trtbench-file:GROUP/NAME``: each machine has its own folder for groups.
     """
 
     id: str
     version: str = __version__
-    """Of the package that sends it; a machine with another refuses the job."""
+    """The version of the sender; a machine with another version refuses the job."""
     title: str = "run"
-    """Its name in the dashboard of a cluster."""
+    """The name of the job in the dashboard of a cluster."""
     spec: RunSpec | None = None
-    """Of the run, or of the baseline; ``None`` when there is a verb."""
+    """The spec of the run, or of the baseline; ``None`` for a verb."""
     turns: Turns | None = None
-    """With it, two runs come back, in the folders ``0`` and ``1``."""
+    """Set for a comparison: two runs are sent back, in the folders ``0`` and ``1``."""
     verb: str | None = None
     arguments: dict[str, object] = {}
     output: str | None = None
-    """The name of the file or folder that the verb writes, which comes back."""
+    """The name of the file or folder that the verb writes, and that is sent back."""
     files: dict[str, FileGroup] = {}
-    """All files that it names; they are sent before it."""
+    """All files that the job names; they are sent before it."""
     code: tuple[str, ...] = ()
     placed: str | None = None
-    """The folder of the file groups on the machine that carries it out."""
+    """The folder of the file groups on the machine that runs the job."""
     machine: str | None = None
-    """The sender's name for the machine; its own settings come first."""
+    """The sender's name for the machine; settings of the machine itself take precedence."""
     python: str | None = None
     timeout_s: float | None = None
-    """Of one launch."""
+    """The limit for one launch."""
     limit_s: float | None = None
-    """Of the whole job, after which the machine counts as hung."""
+    """The limit for the whole job, after which the machine counts as hung."""
     memory_bytes: int | None = None
     command: str | None = None
     tags: tuple[str, ...] = ()
@@ -111,45 +111,44 @@ class RemoteJob(Value, frozen=True, kw_only=True):
 @dataclass(frozen=True, kw_only=True)
 class ExecutorSettings:
     address: str | None = None
-    """Of a Ray cluster; ``None`` is the one that ``RAY_ADDRESS`` names."""
+    """The address of a Ray cluster; ``None`` means the one that ``RAY_ADDRESS`` names."""
     hosts: Path | None = None
     beside: int = 1
-    """CPU runs at the same time on one machine; more than one disturb each other."""
+    """How many CPU runs share one machine; more than one disturb each other."""
     patience_s: float = 0.0
     environment: Mapping[str, str] | None = None
 
 
 class Executor:
-    """Carries out work, from several threads at once. By default, work is sent as jobs."""
+    """Runs work for several threads at once. By default, work is sent to machines as jobs."""
 
     elsewhere = True
-    """Whether work leaves this machine: engines are then built where they are measured."""
+    """Whether work runs on other machines: engines are then built where they are measured."""
 
     def width(self, needs: Needs) -> int:
-        """Return how many such jobs can run at the same time; raises when none ever can."""
+        """Return how many such jobs can run at the same time; raises if no machine can run one."""
         raise NotImplementedError
 
     def run(self, job: RemoteJob, *, folder: Path, notify: Notify) -> None:
-        """Fill a folder with the directory of a run, finished or failed; raises reported errors."""
+        """Run a job and put its run directory into the folder; raises errors that it reports."""
         raise NotImplementedError
 
     def close(self) -> None:
         """End running jobs and interrupt the threads that wait for them."""
 
     def do(self, here: Callable[[], T], away: Callable[[], T]) -> T:
-        """Return the result of work that this process can do, or send as a job and take back."""
+        """Call ``here``, which works in this process, or ``away``, which sends a job."""
         return away()
 
     def each(
         self, items: Iterable[T], work: Callable[[T], object], needs: Needs | None = None
     ) -> None:
-        """Do something with each item, as many at a time as there are places for.
+        """Call ``work`` with each item, as many at a time as there are slots.
 
-        Machines may come and go meanwhile. What the first to fail raises is raised, and the others
-        are ended.
+        Machines may join and leave meanwhile. The first error ends the other jobs and is raised.
         """
 
-        def places() -> int:
+        def count_slots() -> int:
             count = 0
             for gpu in (False, True):
                 with suppress(UnavailableError):
@@ -161,7 +160,7 @@ class Executor:
         with ThreadPoolExecutor(max(1, len(left)), thread_name_prefix="executor") as pool:
             try:
                 while left or running:
-                    free = min(places() - len(running), len(left)) if left else 0
+                    free = min(count_slots() - len(running), len(left)) if left else 0
                     running |= {pool.submit(work, left.popleft()) for _ in range(free)}
                     done, running = wait(running, LOOK_S if left else None, FIRST_COMPLETED)
                     for each in done:
@@ -173,9 +172,9 @@ class Executor:
 
 
 class Here(Executor):
-    """Does work in this process, one piece after the other: nothing is sent, nothing to wait for.
+    """Does work from this process, one item after the other; nothing is sent.
 
-    What measures is a fresh process all the same.
+    Measurements still run in fresh processes.
     """
 
     elsewhere = False

@@ -1,4 +1,4 @@
-"""Runs jobs on a Ray cluster: each is one task, pinned to a node that can carry it out."""
+"""Runs jobs on a Ray cluster: each is one task, pinned to a node that fits."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from trtbench.executors._node import (
     Slot,
     SlotExecutor,
     error_from_machine,
-    interrupt_if,
+    interrupt_if_closed,
     run_node,
 )
 from trtbench.executors._transfer import (
     Upload,
-    blob,
+    blob_path,
     cache_folder,
-    keep_blob,
     pack,
     place_upload,
+    store_blob,
     text_of_files,
     unpack,
     upload_from_job,
@@ -48,18 +48,18 @@ T = TypeVar("T")
 
 TAKES = ("address", "wait_node")
 RETRIES = 5
-"""How many nodes may be lost under one job before it is given up."""
+"""How often a job is started again after its node was lost."""
 NOTICE_S = 90.0
 """How long a cluster may take to notice that a node is gone; Ray's own limit is shorter."""
 GRACE_S = 60.0
-"""For starting a task and fetching its result, beyond the limit of the job itself."""
+"""Time for starting a task and fetching its result, in addition to the limit of the job."""
 ANSWER_S = 15.0
-"""How long a node may take for a sign of life once it has worked."""
+"""How long a node may take to answer a small task."""
 LISTEN_S = 30.0
-"""How long a head that has just been started is given to listen."""
+"""How long a head node that has just been started may take until it accepts connections."""
 JOINS = 3
-"""How often a cluster is joined whose proxy cannot start a server for this client: as it does so
-with ``fork`` beside gRPC's threads, the new process ends at times before it begins."""
+"""How often joining a cluster is tried. Its proxy forks a server for each client while gRPC has
+threads, and the new process sometimes dies before it starts."""
 TYPE = "accelerator_type:"
 THREADS = "OMP_NUM_THREADS"
 
@@ -71,14 +71,14 @@ _CHUNK = 64 << 20
 
 
 class Answer(Value, frozen=True, kw_only=True):
-    """What comes back from a node: a packed run directory, or an error."""
+    """What a node sends back: a packed run directory, an error, or both."""
 
     run: bytes | None = None
     error: ReportedError | None = None
 
 
 class RayExecutor(SlotExecutor):
-    """Sends jobs to nodes, one at a time to each device, and again only when a node is lost."""
+    """Sends jobs to nodes, one at a time per device; retries a job only if its node is lost."""
 
     def __init__(self, settings: ExecutorSettings) -> None:
         try:
@@ -93,16 +93,16 @@ class RayExecutor(SlotExecutor):
         self._owns = not self._ray.is_initialized()
         if self._owns:
             self._join(settings)
-        self._task = self._ray.remote(max_retries=0)(on_node)
+        self._task = self._ray.remote(max_retries=0)(run_on_node)
         self._contents: dict[str, list[ObjectRef[bytes]]] = {}
         self._putting = threading.Lock()
-        super().__init__(self._look, patience_s=settings.patience_s)
+        super().__init__(self._list_nodes, patience_s=settings.patience_s)
 
     def run(self, job: RemoteJob, *, folder: Path, notify: Notify) -> None:
         upload = upload_from_job(job)
 
-        def on(slot: Slot) -> None:
-            answer = self._on(slot, upload, notify)
+        def run_in(slot: Slot) -> None:
+            answer = self._run_task(slot, upload, notify)
             if answer.run is not None:
                 with temporary_folder() as own:
                     (own / "run.tar").write_bytes(answer.run)
@@ -110,10 +110,10 @@ class RayExecutor(SlotExecutor):
             if answer.error is not None:
                 raise error_from_machine(answer.error, where=slot.title)
 
-        self.carry_out(job.needs, on, notify=notify, retries=RETRIES)
+        self.run_in_slot(job.needs, run_in, notify=notify, retries=RETRIES)
 
     def close(self) -> None:
-        """Leave the cluster, unless the caller had joined it; running jobs end."""
+        """Leave the cluster, unless the caller joined it, and end running jobs."""
         super().close()
         if self._owns and self._ray.is_initialized():
             self._ray.shutdown()
@@ -122,7 +122,7 @@ class RayExecutor(SlotExecutor):
         package = str(Path(__file__).resolve().parents[1])
         for left in reversed(range(JOINS)):
             try:
-                _refuse_silence(settings.address or "")
+                _check_listening(settings.address or "")
                 self._ray.init(
                     address=settings.address,
                     log_to_driver=False,
@@ -138,7 +138,7 @@ class RayExecutor(SlotExecutor):
                 reason = str(problem)
                 if left and _NO_SERVER.search(reason):
                     continue
-            # Ray needs its own version and Python's to be the same everywhere.
+            # Ray requires the same versions of Ray and Python on all machines.
             found = re.findall(r"Ray: (\S+)\s+Python: (\S+)", reason)
             if len(found) < 2:
                 last = reason.strip().splitlines()[-1] if "Traceback" in reason else reason
@@ -147,22 +147,22 @@ class RayExecutor(SlotExecutor):
                 there, here = (f"Ray {ray}, Python {python}" for ray, python in found[:2])
                 facts = {"there": there, "here": here}
                 ray, python = found[0]
-                fix = f"a Python {python} with: pip install 'trtbench[ray]' ray=={ray}"
+                fix = f"use Python {python} with: pip install 'trtbench[ray]' ray=={ray}"
             raise UnavailableError(
                 "the Ray cluster cannot be joined",
                 facts={"address": settings.address or "auto", **facts},
                 fix=fix,
             )
 
-    def _look(self) -> Iterator[Slot]:
+    def _list_nodes(self) -> Iterator[Slot]:
         for node in self._ray.nodes():
             if not node["Alive"]:
                 continue
             has = node["Resources"]
             types = [name.removeprefix(TYPE) for name in has if name.startswith(TYPE)]
-            places = [(None, number) for number in range(self._beside if has.get("CPU") else 0)]
-            places += [(index, 0) for index in range(int(has.get("GPU", 0)))]  # type: ignore[misc]
-            for gpu, number in places:
+            slots = [(None, number) for number in range(self._beside if has.get("CPU") else 0)]
+            slots += [(index, 0) for index in range(int(has.get("GPU", 0)))]  # type: ignore[misc]
+            for gpu, number in slots:
                 yield Slot(
                     machine=node["NodeID"],
                     title=node["NodeManagerHostname"] + f" ({node['NodeID'][:6]})",
@@ -172,39 +172,39 @@ class RayExecutor(SlotExecutor):
                     resources=dict(has),
                 )
 
-    def _hand_over(
+    def _put_contents(
         self, slot: Slot, contents: Mapping[str, Path], notify: Notify
     ) -> dict[str, list[ObjectRef[bytes]]]:
-        """Hand the cluster what a node lacks; a laptop may be far from it."""
+        """Put contents that a node lacks into the cluster; returns their chunks by hash."""
         fresh = tuple(contents.keys() - self._contents.keys())
 
-        def lacking() -> tuple[str, ...]:
+        def list_missing() -> tuple[str, ...]:
             cache = cache_folder()
-            return tuple(each for each in fresh if not blob(cache, each).is_file())
+            return tuple(each for each in fresh if not blob_path(cache, each).is_file())
 
-        missing = self._asked_of(slot.machine, lacking) if fresh else ()
+        missing = self._call_on_node(slot.machine, list_missing) if fresh else ()
         missing = fresh if missing is None else missing
         if missing:
             notify(f"sending {text_of_files([contents[each] for each in missing])} to {slot.title}")
         for sha256 in missing:
             with self._putting:
-                if sha256 not in self._contents:  # once, in pieces, for all nodes
+                if sha256 not in self._contents:  # once for all nodes
                     with open(contents[sha256], "rb") as file:
-                        pieces = iter(lambda: file.read(_CHUNK), b"")
-                        self._contents[sha256] = [self._ray.put(piece) for piece in pieces]
+                        chunks = iter(lambda: file.read(_CHUNK), b"")
+                        self._contents[sha256] = [self._ray.put(chunk) for chunk in chunks]
         return {each: self._contents[each] for each in contents if each in self._contents}
 
-    def _on(self, slot: Slot, upload: Upload, notify: Notify) -> Answer:
+    def _run_task(self, slot: Slot, upload: Upload, notify: Notify) -> Answer:
         errors = importlib.import_module("ray.exceptions")
         job, needs = upload.job, upload.job.needs
-        contents = self._hand_over(slot, upload.contents, notify)
-        notify(f"carried out on {slot.title}")
+        contents = self._put_contents(slot, upload.contents, notify)
+        notify(f"running on {slot.title}")
         reference = self._task.options(
             num_cpus=0 if needs.gpu else 1 / self._beside,
             num_gpus=1 if needs.gpu else 0,
             memory=needs.resources.get("memory"),
             resources={k: v for k, v in needs.resources.items() if k not in SIZES} or None,
-            scheduling_strategy=_pinned(slot.machine),
+            scheduling_strategy=_pin_to(slot.machine),
             name=job.title,
         ).remote(json_from_value(upload), contents, slot.number)
         limit_s = None if job.limit_s is None else job.limit_s + GRACE_S
@@ -213,40 +213,40 @@ class RayExecutor(SlotExecutor):
         except errors.GetTimeoutError:
             self._ray.cancel(reference, force=True)
             raise JobError(
-                "no end of the run in time", facts={"where": slot.title, "limit": f"{limit_s:g} s"}
+                "the job timed out", facts={"where": slot.title, "limit": f"{limit_s:g} s"}
             ) from None
         except errors.RayError as problem:
-            interrupt_if(self._closed)
+            interrupt_if_closed(self._closed)
             reason = str(problem).strip().splitlines()[-1]
             error = JobError(
-                "Ray could not carry the run out", facts={"where": slot.title, "reason": reason}
+                "Ray could not run the job", facts={"where": slot.title, "reason": reason}
             )
             if self._is_gone(slot.machine):
                 raise MachineLost(error) from None
             raise error from None
         except BaseException:  # interrupted: nothing may go on measuring
-            interrupt_if(self._closed)
+            interrupt_if_closed(self._closed)
             self._ray.cancel(reference, force=True)
             raise
         return answer
 
     def _is_gone(self, node: str) -> bool:
-        """Wait until the cluster has made up its mind about a node on which a task broke."""
+        """Return whether a node on which a task failed is lost; waits until the cluster knows."""
         deadline = time.monotonic() + NOTICE_S
         while time.monotonic() < deadline:
             alive = {each["NodeID"] for each in self._ray.nodes() if each["Alive"]}
             if node not in alive:
                 return True
-            if self._asked_of(node, lambda: True):
+            if self._call_on_node(node, lambda: True):
                 return False
             time.sleep(1.0)
         return False
 
-    def _asked_of(self, node: str, question: Callable[[], T]) -> T | None:
-        """Have a node answer something small; ``None`` when it does not."""
-        asked = self._ray.remote(max_retries=0, num_cpus=0)(question)
-        name = "trtbench asks a node what it has"
-        reference = asked.options(scheduling_strategy=_pinned(node), name=name).remote()
+    def _call_on_node(self, node: str, function: Callable[[], T]) -> T | None:
+        """Call a quick function on a node; returns ``None`` if the node does not answer."""
+        task = self._ray.remote(max_retries=0, num_cpus=0)(function)
+        name = "trtbench queries a node"
+        reference = task.options(scheduling_strategy=_pin_to(node), name=name).remote()
         try:
             answer: T = self._ray.get(reference, timeout=ANSWER_S)
             return answer
@@ -254,8 +254,8 @@ class RayExecutor(SlotExecutor):
             return None
 
 
-def _refuse_silence(address: str) -> None:
-    """Raise where nothing listens at an address; Ray itself would try for minutes."""
+def _check_listening(address: str) -> None:
+    """Raise if nothing listens at an address; Ray itself would keep trying for minutes."""
     host, _, port = address.removeprefix("ray://").partition("/")[0].rpartition(":")
     deadline = time.monotonic() + LISTEN_S
     while host and port.isdecimal():
@@ -263,7 +263,7 @@ def _refuse_silence(address: str) -> None:
             socket.create_connection((host.strip("[]"), int(port)), timeout=5.0).close()
         except ConnectionRefusedError:
             if time.monotonic() >= deadline:
-                raise ConnectionRefusedError("nothing listens there") from None
+                raise ConnectionRefusedError("nothing listens at this address") from None
             time.sleep(0.5)
             continue
         except (OSError, OverflowError):  # Ray has more to say about it
@@ -271,7 +271,7 @@ def _refuse_silence(address: str) -> None:
         return
 
 
-def _pinned(node: str) -> object:
+def _pin_to(node: str) -> object:
     strategies = importlib.import_module("ray.util.scheduling_strategies")
     return strategies.NodeAffinitySchedulingStrategy(node_id=node, soft=False)
 
@@ -280,22 +280,22 @@ open_executor = RayExecutor
 """Joins a cluster; without an address, the one that ``RAY_ADDRESS`` names, or this machine."""
 
 
-# What follows runs on nodes. Ray's own Python never loads the libraries that measure.
+# The following functions run on nodes. Ray's process never loads the libraries that measure.
 
 
-def on_node(upload: bytes, contents: Mapping[str, Sequence[object]], slot: int) -> Answer:
-    """Carry out a job here; ``contents`` are references to chunks of files, by hash."""
+def run_on_node(upload: bytes, contents: Mapping[str, Sequence[object]], slot: int) -> Answer:
+    """Run a job on this node; ``contents`` are references to chunks of files, by hash."""
     found = value_from_json(upload, Upload, where="the request")
     answer = Answer()
     try:
         with writing("the cache of the node"):
             cache = cache_folder()
             for sha256, chunks in contents.items():
-                _fetch(cache, sha256, chunks)
+                _fetch_content(cache, sha256, chunks)
         with temporary_folder() as folder:
             job = place_upload(found, cache=cache, folder=folder)
             environment: dict[str, str | None] = {"TRTBENCH_CPU_SLOT": str(slot)}
-            with contextlib.suppress(OSError):  # the one thread that Ray sets is not measured
+            with contextlib.suppress(OSError):  # Ray limits workers to one thread: undo that
                 context = importlib.import_module("ray").get_runtime_context()
                 begun_with = Path(f"/proc/{os.getppid()}/environ").read_bytes().split(b"\0")
                 set_there = any(each.startswith(THREADS.encode()) for each in begun_with)
@@ -305,7 +305,7 @@ def on_node(upload: bytes, contents: Mapping[str, Sequence[object]], slot: int) 
                 run_node(job, folder=folder / "work", environment=environment)
             except TrtbenchError as problem:
                 answer = answer.having(error=ReportedError.of(problem))
-            if (folder / "work" / RUN).is_dir():  # of work that failed, its log
+            if (folder / "work" / RUN).is_dir():  # a failed job leaves its log there
                 pack(folder / "work" / RUN, folder / "run.tar")
                 answer = answer.having(run=(folder / "run.tar").read_bytes())
             return answer
@@ -313,9 +313,9 @@ def on_node(upload: bytes, contents: Mapping[str, Sequence[object]], slot: int) 
         return answer.having(error=ReportedError.of(problem), run=None)
 
 
-def _fetch(cache: Path, sha256: str, chunks: Sequence[object]) -> None:
-    """Get a content unless this node has it; tasks that want the same one wait for each other."""
+def _fetch_content(cache: Path, sha256: str, chunks: Sequence[object]) -> None:
+    """Fetch content unless the node has it; tasks that need the same one wait for each other."""
     with alone(cache / f".{sha256[:16]}.lock"):
-        if not blob(cache, sha256).is_file():
+        if not blob_path(cache, sha256).is_file():
             ray = importlib.import_module("ray")
-            keep_blob(cache, sha256, (ray.get(chunk) for chunk in chunks))
+            store_blob(cache, sha256, (ray.get(chunk) for chunk in chunks))

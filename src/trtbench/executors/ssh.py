@@ -1,4 +1,4 @@
-"""Runs jobs on machines that are reached by ssh, whatever their Python is."""
+"""Runs jobs on machines that are reached by ssh; their Python may be another version."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from trtbench.executors._node import (
     MachineLost,
     Slot,
     SlotExecutor,
-    interrupt_if,
+    interrupt_if_closed,
     result_of,
 )
 from trtbench.executors._transfer import Upload, text_of_files, unpack, upload_from_job
@@ -42,28 +42,28 @@ from trtbench.host.workers import OLDEST
 TAKES = ("hosts",)
 GRACE_S = 60.0
 RETRIES = 2
-"""How often a job is begun again when its host is lost."""
+"""How often a job is started again after its host was lost."""
 ARCHIVE_BYTES = 64 << 20
-"""How much goes together: a folder of images would take a connection for each."""
+"""Size up to which files are sent together: each archive takes one connection."""
 MOST_GPUS = 1024
 LIKE = "write it like [[host]] and, below, address = 'user@board'"
 NEEDS = ("msgspec", "numpy", "sqlalchemy")
-"""What the interpreter there must have, beside the library that measures."""
+"""Packages that the host's Python must have, in addition to the library that measures."""
 COMMAND_S = 120.0
 COPY_S = 3600.0
 
 _LOST = 255
-"""The status with which ssh says that it could not reach the machine, or lost it."""
+"""The exit status of ssh when it cannot reach the machine, or lost the connection."""
 _NO_PROGRAM = (126, 127)
-"""The statuses with which a shell says that there is no such program."""
+"""Exit statuses of a shell when there is no such program."""
 _RETURN_STATUS = '"$@"; exit $?'
-"""Has a shell say that a program was killed; of that itself, ssh makes a lost connection."""
+"""Shell code that returns a status if its program was killed; ssh would return ``_LOST``."""
 _FULL = os.strerror(errno.ENOSPC)
 _PROBE = (
     "import sys, importlib.util as u; print('trtbench-probe', *sys.version_info[:2], "
     "*[n for n in sys.argv[1:] if u.find_spec(n) is None])"
 )
-_TAKE = (
+_EXTRACT = (
     "import os, shutil, sys, tarfile\np = sys.argv[1]; t = p + '.' + str(os.getpid())\n"
     "try:\n"
     "    tarfile.open(fileobj=sys.stdin.buffer, mode='r|').extractall(t)\n"
@@ -80,13 +80,13 @@ class Host(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     port: int | None = None
     identity: str | None = None
     options: tuple[str, ...] = ()
-    """Further options of ssh, written ``Name=value``."""
+    """More options of ssh, written ``Name=value``."""
     python: str = "python3"
     folder: str = ".cache/trtbench"
-    """Where models and code are kept there, from the home folder."""
+    """The folder for models and code on the host, relative to the home folder."""
     environment: dict[str, str] = {}
     gpus: int | tuple[str, ...] = 0
-    """How many, or what CUDA calls each of them: UUIDs, also of MIG slices."""
+    """The number of GPUs, or their UUIDs, also of MIG slices."""
     gpu_type: str = ""
     memory: str | None = None
     gpu_memory: str | None = None
@@ -104,36 +104,36 @@ class HostsFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def hosts_from_file(path: Path) -> tuple[Host, ...]:
-    """Read the machines of a hosts file; unknown keys are refused."""
+    """Read the hosts of a hosts file; raises on unknown keys and unsafe values."""
     try:
         with reading(path):
             hosts = msgspec.convert(boundary.read_toml(path), type=HostsFile).host
     except (ValueError, msgspec.ValidationError) as problem:
         facts = {"reason": str(problem), "keys": ", ".join(Host.__struct_fields__)}
-        raise UsageError(f"{path} is no list of hosts", facts=facts, fix=LIKE) from None
+        raise UsageError(f"{path} is not a valid hosts file", facts=facts, fix=LIKE) from None
     if not hosts:
         raise UsageError(f"{path} lists no host", fix=LIKE)
     titles = [host.title for host in hosts]
-    for host in hosts:  # refuse what no machine has, flags of ssh, and what a shell would run
+    for host in hosts:  # refuse impossible values, flags of ssh, and text that a shell would run
         odd = [name for name in host.environment if not name.isidentifier() or not name.isascii()]
         try:
             if ":" in host.address.rpartition("@")[0]:
-                fix = "let the machine know your key: ssh-copy-id user@board"
-                raise UsageError("an address of ssh holds no password", fix=fix)
+                fix = "install your key on the machine: ssh-copy-id user@board"
+                raise UsageError("an ssh address cannot contain a password", fix=fix)
             if not host.address or host.address.startswith("-") or len(host.address.split()) != 1:
                 fix = "write it like user@board"
                 raise UsageError(f"{host.address!r} is not an address", fix=fix)
             if odd:
-                raise UsageError(f"{boundary.shown(odd[0])} is no name of a variable")
+                raise UsageError(f"{boundary.shown(odd[0])} is not a valid variable name")
             if isinstance(host.gpus, int) and not 0 <= host.gpus <= MOST_GPUS:
-                raise UsageError(f"a host has 0 to {MOST_GPUS} GPUs")
+                raise UsageError(f"gpus must be 0 to {MOST_GPUS}")
             for size in filter(None, (host.memory, host.gpu_memory)):
                 bytes_from_text(size)
             if titles.count(host.title) > 1:
-                fix = "another name = '...' in each"
+                fix = "give each a different name = '...'"
                 raise UsageError(f"{path} lists a host twice", fix=fix)
         except UsageError as problem:
-            user, _, name = host.title.rpartition("@")  # of which one may hold a password
+            user, _, name = host.title.rpartition("@")  # the user part may contain a password
             problem.facts |= {"file": str(path), "host": name if ":" in user else host.title}
             raise
     return hosts
@@ -143,8 +143,8 @@ def slots_of(host: Host, *, beside: int = 1) -> list[Slot]:
     names = ("",) * host.gpus if isinstance(host.gpus, int) else host.gpus
     given = {"memory": host.memory, "gpu_memory": host.gpu_memory}
     sizes = {name: bytes_from_text(size) for name, size in given.items() if size}
-    places: list[tuple[int | None, int, str]] = [(None, number, "") for number in range(beside)]
-    places += [(index, 0, name) for index, name in enumerate(names)]
+    devices: list[tuple[int | None, int, str]] = [(None, number, "") for number in range(beside)]
+    devices += [(index, 0, name) for index, name in enumerate(names)]
     return [
         Slot(
             machine=host.title,
@@ -155,12 +155,12 @@ def slots_of(host: Host, *, beside: int = 1) -> list[Slot]:
             gpu_type=host.gpu_type,
             resources={**host.resources, **sizes},
         )
-        for gpu, number, visible in places
+        for gpu, number, visible in devices
     ]
 
 
 class Shell:
-    """Runs commands on one host; the first use checks its Python and lends it this package."""
+    """Runs commands on one host; ``prepare`` checks its Python and copies this package there."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -172,35 +172,35 @@ class Shell:
 
     @property
     def usable(self) -> bool:
-        """Whether it had what is needed when it was checked, and was there the last time."""
+        """Whether the host is prepared, and the last command reached it."""
         return self.prepared and not self._lost
 
     @property
     def prepared(self) -> bool:
-        """Whether it has this package, and all that it requires."""
+        """Whether the host has this package and its requirements."""
         return self._code is not None
 
     def prepare(self) -> None:
-        """Make sure, once, that the machine can work: its Python, and this package lent to it."""
+        """Check the host's Python and copy this package to the host, once."""
         with self._preparing:
             if self._code is not None:
                 return
-            said = self._run(self._python("-c", _PROBE, *NEEDS)).split()
-            if said[:1] != ["trtbench-probe"]:
-                raise self._unreachable((" ".join(said)[:200],))
-            python, lacking = self.host.python, " ".join(said[3:])
-            if tuple(int(part) for part in said[1:3]) < OLDEST or lacking:
+            words = self._run(self._python("-c", _PROBE, *NEEDS)).split()
+            if words[:1] != ["trtbench-probe"]:
+                raise self._unreachable((" ".join(words)[:200],))
+            python, missing = self.host.python, " ".join(words[3:])
+            if tuple(int(part) for part in words[1:3]) < OLDEST or missing:
                 raise UnavailableError(
-                    "the Python of a host lacks what measuring needs",
+                    "the host's Python cannot run trtbench",
                     facts={
                         "host": self.host.title,
                         "interpreter": python,
-                        "Python": ".".join(said[1:3]),
-                        "missing": lacking or "Python 3.10 or newer",
+                        "Python": ".".join(words[1:3]),
+                        "missing": missing or "Python 3.10 or newer",
                     },
-                    fix=f"there: {python} -m pip install {lacking}"
-                    if lacking
-                    else "set python of this host to one that is 3.10 or newer",
+                    fix=f"run on the host: {python} -m pip install {missing}"
+                    if missing
+                    else "set python of this host to an interpreter of 3.10 or newer",
                 )
             package, digest = Path(__file__).resolve().parents[1], hashlib.sha256()
             with temporary_folder() as own:
@@ -212,20 +212,20 @@ class Shell:
                             digest.update(name.encode() + b"\0" + path.read_bytes())
                             file.add(path, arcname=name, recursive=False)
                 code = digest.hexdigest()[:16]
-                there = shlex.quote(f"{self._folder}/code/{code}")
-                if self._run(f"test -d {there} && echo yes || echo no").strip() != "yes":
+                remote = shlex.quote(f"{self._folder}/code/{code}")
+                if self._run(f"test -d {remote} && echo yes || echo no").strip() != "yes":
                     self._run(f"mkdir -p {shlex.quote(self._folder)}/code")
-                    take = self._python("-c", _TAKE, f"code/{code}")
-                    self._run(take, source=archive, limit_s=COPY_S)
+                    extract = self._python("-c", _EXTRACT, f"code/{code}")
+                    self._run(extract, source=archive, limit_s=COPY_S)
             self._code = code
 
-    def far(self, *words: str, source: Path | None = None, target: Path | None = None) -> str:
-        """Have a small service done there; returns what it printed."""
+    def transfer(self, *words: str, source: Path | None = None, target: Path | None = None) -> str:
+        """Run a service of ``_transfer`` on the host; returns what it printed."""
         command = self._python("-m", "trtbench.executors._transfer", *words)
         limit_s = COPY_S if source or target else COMMAND_S
         return self._run(command, source=source, target=target, limit_s=limit_s)
 
-    def measure(
+    def run_job(
         self,
         folder: str,
         *,
@@ -234,26 +234,26 @@ class Shell:
         environment: dict[str, str],
         closed: threading.Event,
     ) -> str:
-        """Carry out the job in a folder there; returns how that ended."""
+        """Run the job in a folder of the host; returns how it ended."""
         words = (f"{folder}/request.json", folder, "-")
         command = self._python("-m", "trtbench.node", *words, environment=environment)
         with temporary_folder() as own, contextlib.ExitStack() as pipe:
-            # A pipe that ends when this process does, however it does: the job ends with it.
-            end, other = os.pipe()
-            pipe.callback(os.close, end)
-            pipe.callback(os.close, other)
+            # This pipe closes when this process ends, in whatever way; the job then ends too.
+            reader, writer = os.pipe()
+            pipe.callback(os.close, reader)
+            pipe.callback(os.close, writer)
             log = own / "log.txt"
-            script = f'exec "$@" </dev/fd/{end} >/dev/fd/{{events}}'
+            script = f'exec "$@" </dev/fd/{reader} >/dev/fd/{{events}}'
             full = ["sh", "-c", script, "sh", *self._ssh(command)]
-            start = partial(Child, full, log=log, pass_fds=(end,), on_line=notify)
-            look = partial(interrupt_if, closed)
-            ended = run_together([start], timeout_s=limit_s, tick_s=LOOK_S, on_tick=look)[0]
+            start = partial(Child, full, log=log, pass_fds=(reader,), on_line=notify)
+            check = partial(interrupt_if_closed, closed)
+            ended = run_together([start], timeout_s=limit_s, tick_s=LOOK_S, on_tick=check)[0]
             self._lost = ended.status == _LOST
             if self._lost:
                 raise self._unreachable(tail(log, lines=3))
         if ended.timed_out:
-            return "no end in time"
-        with contextlib.suppress(ValueError):  # a shell adds 128 to the number of a signal
+            return "timed out"
+        with contextlib.suppress(ValueError):  # a shell returns 128 plus the number of a signal
             return signal.Signals((ended.status or 0) - 128).name
         return ended.signal or f"status {ended.status}"
 
@@ -278,7 +278,8 @@ class Shell:
     def _ssh(self, command: str, *, ask: bool = False) -> list[str]:
         host = self.host
         if shutil.which("ssh") is None:
-            raise UnavailableError("there is no ssh here", fix="apt-get install openssh-client")
+            fix = "apt-get install openssh-client"
+            raise UnavailableError("the program ssh is not installed here", fix=fix)
         options = [] if ask else ["BatchMode=yes"]
         options += ["ConnectTimeout=15", "ServerAliveInterval=15", "ServerAliveCountMax=4"]
         words = [word for option in (*options, *host.options) for word in ("-o", option)]
@@ -289,14 +290,14 @@ class Shell:
         return ["ssh", "-T", *words, host.address, command]
 
     def _python(self, *words: str, environment: dict[str, str] | None = None) -> str:
-        """Write a command line for the shell there, in the folder where things are kept."""
+        """Return a command line that runs the host's Python in the host's folder."""
         folder = shlex.quote(self._folder)
         given = {"PYTHONUNBUFFERED": "1", **self.host.environment, **(environment or {})}
         sets = ['TRTBENCH_CACHE="$PWD"']
         sets += [f"{name}={shlex.quote(value)}" for name, value in given.items()]
         if self._code:
             more = shlex.quote(f":{given['PYTHONPATH']}") if "PYTHONPATH" in given else ""
-            sets.append(f'PYTHONPATH="$PWD/code/{self._code}"{more}')  # the last one counts
+            sets.append(f'PYTHONPATH="$PWD/code/{self._code}"{more}')  # overrides earlier ones
         python = shlex.join(["sh", "-c", _RETURN_STATUS, "sh", self.host.python, *words])
         return f"mkdir -p {folder} && cd {folder} && exec env {' '.join(sets)} {python}"
 
@@ -304,20 +305,21 @@ class Shell:
         title = self.host.title
         fix: str | None = shlex.join(self._ssh("true"))
         if status in _NO_PROGRAM:
-            fix = f"set python of {title} in the list of hosts to an interpreter there"
+            fix = f"set python of {title} in the hosts file to an interpreter on the host"
         elif _FULL in " ".join(lines):
-            fix = f"make room on the disk of {self.host.folder} there"
+            fix = f"free space on the disk of {self.host.folder} on the host"
         elif any(line.startswith("mkdir: ") for line in lines):
-            fix = f"set folder of {title} in the list of hosts to one that can be written there"
+            fix = f"set folder of {title} in the hosts file to one that is writable on the host"
         elif any("Host key verification failed" in line for line in lines):
             once = shlex.join(self._ssh("true", ask=True))
-            fix = f"compare its key with the one the machine has, then: {once}"
+            fix = f"compare the key with the machine's own, then: {once}"
         elif status != _LOST:
-            fix = None  # it was reached, and said itself what is wrong
-        said = [line for line in lines if line.strip()]
-        if status != _LOST:  # how a program there ended: the frames of a traceback are set in
-            said = [line for line in said if not line.startswith((" ", "Traceback"))] or said[-1:]
-        reason = " | ".join(line.strip() for line in said) or "nothing was said"
+            fix = None  # the host was reached, and reports itself what is wrong
+        lines = [line for line in lines if line.strip()]
+        if status != _LOST:  # leave out the frames of a traceback, which are indented
+            errors = [line for line in lines if not line.startswith((" ", "Traceback"))]
+            lines = errors or lines[-1:]
+        reason = " | ".join(line.strip() for line in lines) or "no output"
         return UnavailableError(
             f"{title} cannot be used by ssh",
             facts={"host": title, "address": self.host.address, "reason": reason},
@@ -326,22 +328,22 @@ class Shell:
 
 
 class SshExecutor(SlotExecutor):
-    """Copies jobs and models to hosts, has them carried out, and fetches the run directories."""
+    """Copies jobs and models to hosts, runs the jobs, and fetches the run directories."""
 
     def __init__(self, settings: ExecutorSettings) -> None:
-        """Read the list of hosts; none is reached before it is used."""
+        """Read the hosts file; a host is not contacted before it is used."""
         if settings.hosts is None:
-            raise UsageError("the executor ssh needs a list of hosts", fix="--hosts hosts.toml")
+            raise UsageError("the executor ssh needs a hosts file", fix="--hosts hosts.toml")
         hosts = hosts_from_file(settings.hosts)
         self._shells = {host.title: Shell(host) for host in hosts}
-        places = [slot for host in hosts for slot in slots_of(host, beside=settings.beside)]
-        super().__init__(lambda: places)
+        slots = [slot for host in hosts for slot in slots_of(host, beside=settings.beside)]
+        super().__init__(lambda: slots)
 
     def run(self, job: RemoteJob, *, folder: Path, notify: Notify) -> None:
         upload = upload_from_job(job)
 
-        def on(slot: Slot) -> None:
-            """Carry the job out on one host; one that cannot be used is left out from now on."""
+        def run_in(slot: Slot) -> None:
+            """Run the job on one host; a host that cannot be used gets no more jobs."""
             shell, there = self._shells[slot.machine], f"work/{job.id}-{token_hex(3)}"
             try:
                 shell.prepare()
@@ -349,7 +351,7 @@ class SshExecutor(SlotExecutor):
                 view = {SLOT_VARIABLE: str(slot.number)}
                 if slot.gpu is not None:
                     view["CUDA_VISIBLE_DEVICES"] = slot.visible or str(slot.gpu)
-                how = shell.measure(
+                how = shell.run_job(
                     there,
                     notify=lambda text: notify(f"{slot.title}: {text}"),
                     limit_s=None if job.limit_s is None else job.limit_s + GRACE_S,
@@ -357,57 +359,57 @@ class SshExecutor(SlotExecutor):
                     closed=self._closed,
                 )
                 with temporary_folder() as own:
-                    shell.far("pack", there, target=own / "left.tar")
+                    shell.transfer("pack", there, target=own / "left.tar")
                     unpack(own / "left.tar", own / "left")
-                    if (own / "left" / RUN).is_dir():  # of work that failed, its log
+                    if (own / "left" / RUN).is_dir():  # a failed job leaves its log there
                         shutil.copytree(own / "left" / RUN, folder, dirs_exist_ok=True)
                     result_of(own / "left", where=slot.title, how=how)
                 return
             except UnavailableError as problem:
-                if shell.usable:  # it was reached, and reported itself what is wrong
+                if shell.usable:  # the host was reached, and reported the error itself
                     raise
                 lost = MachineLost(problem)
             finally:
                 if shell.prepared:
-                    with contextlib.suppress(UnavailableError):  # what went wrong before says more
-                        shell.far("remove", there)
+                    with contextlib.suppress(UnavailableError):  # an earlier error says more
+                        shell.transfer("remove", there)
             if not shell.usable:
                 self.unusable[slot.machine] = lost.problem
-            interrupt_if(self._closed)
+            interrupt_if_closed(self._closed)
             raise lost
 
-        self.carry_out(job.needs, on, notify=notify, retries=RETRIES)
+        self.run_in_slot(job.needs, run_in, notify=notify, retries=RETRIES)
 
 
 def _send(shell: Shell, upload: Upload, there: str, notify: Notify) -> None:
-    """Send the contents that a host does not have, small ones many at a time, then the job."""
+    """Send the contents that a host lacks, small files many at a time, and then the job."""
     contents, name = upload.contents, shell.host.name
     with temporary_folder() as folder:
-        listed, archive, request = folder / "asked", folder / "contents.tar", folder / "upload.json"
+        archive, hashes, request = folder / "contents.tar", folder / "hashes", folder / "job.json"
         if contents:
-            with shell.sending:  # who needs the same at the same time waits, and finds it there
-                listed.write_text("\n".join(contents))
-                missing = shell.far("missing", source=listed).split()
+            with shell.sending:  # other threads that need the same files wait until they are there
+                hashes.write_text("\n".join(contents))
+                missing = shell.transfer("missing", source=hashes).split()
                 for group in _groups({sha256: contents[sha256] for sha256 in missing}):
                     files = [contents[each] for each in group]
                     notify(f"sending {text_of_files(files)} to {shell.host.title}")
                     if len(group) == 1:
-                        shell.far("keep", group[0], source=files[0])
+                        shell.transfer("keep", group[0], source=files[0])
                         continue
                     with tarfile.open(archive, "w", dereference=True) as file:
                         for sha256 in group:
                             file.add(contents[sha256], arcname=sha256, recursive=False)
-                    shell.far("keep-all", source=archive)
-        label = None  # the machine's name in records, unless it has a name for itself
+                    shell.transfer("keep-all", source=archive)
+        label = None  # the machine's name in records, unless its own settings name it
         with contextlib.suppress(InputError):
             label = boundary.check_tag(name) if name else None
         sent = upload.having(job=upload.job.having(machine=label))
         request.write_bytes(json_from_value(sent))
-        shell.far("place", there, source=request)
+        shell.transfer("place", there, source=request)
 
 
 def _groups(contents: Mapping[str, Path]) -> Iterator[list[str]]:
-    """Put small files together, up to the size of an archive; larger ones go alone."""
+    """Yield groups of small files up to the size of an archive; larger files go alone."""
     group: list[str] = []
     size = 0
     for sha256, path in contents.items():

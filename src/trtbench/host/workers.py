@@ -31,8 +31,8 @@ import importlib.util as u, sys
 if sys.path[:1] == ['']: del sys.path[0]
 s = u.spec_from_file_location('trtbench', {init!r}, submodule_search_locations=[{folder!r}])
 m = u.module_from_spec(s); sys.modules['trtbench'] = m; s.loader.exec_module(m)
-from trtbench.worker import leave, main
-leave(main(sys.argv[1:]))
+from trtbench.worker import exit_at_once, main
+exit_at_once(main(sys.argv[1:]))
 """
 _PROBE = """
 import sys

@@ -1,6 +1,6 @@
-"""Jobs in worker processes, and the runs they measure: one fresh process per launch.
+"""Runs jobs in worker processes and stores what they measure: one fresh process per launch.
 
-Everything is on disk before it is shown; failures are on record too.
+Everything is on disk before it is shown; failed runs are stored too.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ from trtbench.measure.model_facts import (
     check_precision_against_layers,
     conditions_of_model,
     joined_conditions,
+    random_data_notes_of_engine,
     recorded_precision,
-    stamps_of_engine,
     work_of_model,
 )
-from trtbench.measure.remote import job_from_spec, record_of, send
-from trtbench.measure.watch import Watch, watching
+from trtbench.measure.remote import job_from_spec, read_returned_record, send_job
+from trtbench.measure.watch import Watch, watch_device
 from trtbench.models.identity import changed, demand_unchanged
 from trtbench.requests.execution import PATIENCE_S, TICK_S, Event, Execution, expected_s
 from trtbench.requests.settings import cached_from_run
@@ -118,15 +118,14 @@ _STAGES = {
     "profile": ("profiling layers", 0.95),
     "save": ("saving", 0.95),
 }
-"""Each stage of a launch in words, and the part of the launch that is done when it begins."""
+"""For each stage of a launch, its text and the share of the launch done when it begins."""
 _WORK_FILES = {"job.json", "outcome.json", "samples.npz", "log.txt", "error.json"}
-
 
 STREAM_PATIENCE_S = 24 * 3600.0
 """A whole data set may take hours; no shorter limit would fit all."""
 
 
-def carry_out_job(
+def run_job(
     job: Job,
     *,
     folder: Path,
@@ -135,7 +134,7 @@ def carry_out_job(
     python: str | None = None,
     on_stage: Callable[[str], None] | None = None,
 ) -> JobEnd:
-    """Run a job in a fresh process; its files and ``log.txt`` are left in the folder."""
+    """Run a job in a fresh process, which writes its files and ``log.txt`` to the folder."""
     return run_jobs(
         [Assignment(job=job, folder=folder, python=python)],
         timeout_s=execution.timeout_s or patience_s,
@@ -147,7 +146,7 @@ def carry_out_job(
 
 
 def read_outcome(folder: Path, kind: type[T]) -> T:
-    """Read the one value that a job leaves beside its other files."""
+    """Read ``outcome.json``, the result that a job wrote to its folder."""
     path = folder / "outcome.json"
     return value_from_json(path.read_bytes(), kind, where=str(path))
 
@@ -156,17 +155,17 @@ def environment_of(execution: Execution) -> Environment:
     return read_environment(command=execution.command, folder=Path.cwd(), label=execution.machine)
 
 
-def refuse_without_library(spec: RunSpec, python: str | None) -> None:
-    """Refuse what this interpreter cannot execute before a processor is waited for.
+def check_runtime_available(spec: RunSpec, python: str | None) -> None:
+    """Raise if this interpreter lacks a CPU runtime, before waiting for the processor.
 
-    Of runtimes on other devices, and in other interpreters, the worker knows better.
+    Runtimes on other devices, or in other interpreters, are checked by the worker.
     """
     module = RUNTIMES.load(spec.runtime)
     if python is not None or module.open_session is None or module.device(spec) != "cpu":
         return
     if (reason := module.available()) is not None:
         raise UnavailableError(
-            f"the runtime {spec.runtime} does not work here",
+            f"the runtime {spec.runtime} is not available here",
             facts={"reason": reason},
             fix=module.fix(),
         )
@@ -174,7 +173,7 @@ def refuse_without_library(spec: RunSpec, python: str | None) -> None:
 
 @contextlib.contextmanager
 def hold_device(spec: RunSpec, execution: Execution) -> Iterator[None]:
-    """Hold the device of a run for the length of the block, waiting for it if need be."""
+    """Hold the lock of a run's device during the block; waits until the device is free."""
     device, what = device_of(spec), execution.command or f"trtbench bench {spec.model.name}"
 
     def waiting(holder: str) -> None:
@@ -194,9 +193,9 @@ def stream(
     execution: Execution | None = None,
     on_progress: Callable[[float, str], None] = lambda done, text: None,
 ) -> InferOutcome:
-    """Run a model over all items of a feed; chunks of outputs and the times are in the folder."""
+    """Run a model over all items of a feed; writes its outputs and times to the folder."""
 
-    def hear(line: str) -> None:
+    def show_progress(line: str) -> None:
         progress = progress_from_line(line)
         if progress is not None:
             on_progress(*progress)
@@ -204,33 +203,33 @@ def stream(
             on_progress(0.0, "loading")
 
     execution = execution or Execution()
-    refuse_without_library(spec, execution.python)
+    check_runtime_available(spec, execution.python)
     demand_unchanged(spec.model)
     with hold_device(spec, execution):
-        end = carry_out_job(
+        end = run_job(
             InferJob(spec=spec, feed=feed, decode=decode),
             folder=folder,
             execution=execution,
             patience_s=STREAM_PATIENCE_S,
             python=execution.python,
-            on_stage=hear,
+            on_stage=show_progress,
         )
     end = fail_if_model_changed(end, spec.model)
     if not end.ok:
         environment = environment_of(execution)
-        fail_job(end, spec, environment, store=store, execution=execution, left=folder)
+        raise_job_error(end, spec, environment, store=store, execution=execution, work=folder)
     return read_outcome(folder, InferOutcome)
 
 
 def write_scores(folder: Path, scores: Scores) -> None:
-    """Keep scores in a run directory, with the hash of the artefact they belong to."""
+    """Write scores, with the hash of the artefact they belong to, into a run directory."""
     path = folder / SCORES
     with writing(path):
         write_whole(path, json_from_value(scores))
 
 
 class Failures:
-    """Collects what went wrong with some of several models; when all fail, the last is raised."""
+    """Collects the errors of several models; if all of them fail, the last error is raised."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -238,7 +237,7 @@ class Failures:
 
     @contextlib.contextmanager
     def collecting(self, name: str) -> Iterator[None]:
-        """Go on after a model that cannot be run, unless it was the last one left."""
+        """Continue after a model that cannot be run, unless all others have failed too."""
         try:
             yield
         except (InputError, JobError, UnavailableError) as problem:
@@ -248,44 +247,44 @@ class Failures:
             self.found.append(Failed(model=Path(name).name, reason=problem.message, facts=facts))
 
 
-def refuse_failed(failed: Sequence[Failed], *, what: str) -> None:
-    """Raise that some models could not be run, once what the others gave has been shown."""
+def raise_if_failed(failed: Sequence[Failed], *, what: str) -> None:
+    """Raise if some models could not be run; called after the results of the others are shown."""
     if failed:
         raise JobError(what, facts={each.model: each.reason for each in failed})
 
 
 def fail_if_model_changed(end: JobEnd, *models: ModelRef) -> JobEnd:
-    """Turn a good end into a failure when a model is no longer the requested bytes.
+    """Return the end of a job, as a failure if a model file changed in the meantime.
 
-    A crash too: weights that are read from the disk as they are used fall away under the process.
+    A crash counts too: weights that are mapped from the disk disappear while they are in use.
     """
     crashed = end.signal not in (None, "SIGTERM") and end.error is None and not end.timed_out
     for model in models if end.ok or crashed else ():
         if (what := changed(model)) is not None:
             message = f"{model.name} changed while it was in use: {what}"
-            fix = "wait until whatever writes it is done, and give the command again"
+            fix = "wait until the file is complete, and run the command again"
             error = ReportedError(kind=CHANGED, message=message, fix=fix, stage=end.stage)
             return end.having(error=error)
     return end
 
 
-def fail_job(
+def raise_job_error(
     end: JobEnd,
     spec: RunSpec,
     environment: Environment,
     *,
     store: Store,
     execution: Execution,
-    left: Path,
+    work: Path,
 ) -> NoReturn:
-    """Raise the error that a worker reported, or record the failure with its log and raise that."""
+    """Raise an error that a worker reported as refused; else store a failed run and raise that."""
     if end.refused is not None:
         raise end.refused
     failed = failed_run(end, spec, new_id(), environment, execution)
     target = store.directory(failed.id)
     with store.new_run(failed.id) as folder:
         with contextlib.suppress(OSError):
-            shutil.copyfile(left / "log.txt", folder / "log.txt")
+            shutil.copyfile(work / "log.txt", folder / "log.txt")
         write_record(folder, failed)
     store.add(failed, path=target)
     raise job_error(failed, target)
@@ -315,12 +314,12 @@ def job_error(failed: FailedRun, path: Path) -> JobError:
         "model": failed.spec.model.name,
         "runtime": failed.spec.runtime,
         "stage": failed.stage,
-        "its status": failed.program_status,
+        "exit status": failed.program_status,
         "record": path,
     }
-    fix = f"look into {next(path.glob('*.log'), path / 'log.txt')}" if failed.log_tail else None
+    fix = f"see {next(path.glob('*.log'), path / 'log.txt')}" if failed.log_tail else None
     if failed.cause == NO_MEMORY:
-        fix = "a smaller --batch or --shape, or more memory"
+        fix = "use a smaller --batch or --shape, or provide more memory"
     return JobError(
         f"the measurement did not finish: {failed.reason}",
         facts={name: each for name, each in facts.items() if each is not None},
@@ -343,37 +342,37 @@ class Launch:
 
 
 def run_bench(spec: RunSpec, *, store: Store, execution: Execution | None = None) -> Run:
-    """Measure every launch of a run and store it; one that does not finish leaves a FailedRun."""
+    """Measure and store a run; if a launch fails, a FailedRun is stored and its error raised."""
     execution = execution or Execution()
 
-    def elsewhere() -> Run:
+    def run_remotely() -> Run:
         run_id = execution.run_id or new_id()
         job = job_from_spec(spec, run_id, execution)
         target = store.directory(run_id, output=execution.output)
         with store.new_run(run_id, output=execution.output) as folder:
-            send(job, folder, execution)
-            # The model is named as it is called here; where it was measured is in the environment.
-            write_record(folder, record_of(run_id, folder).having(spec=spec))
-        return take_in(store, target)
+            send_job(job, folder, execution)
+            # The record keeps the local path of the model; the environment names the machine.
+            write_record(folder, read_returned_record(run_id, folder).having(spec=spec))
+        return add_returned_run(store, target)
 
-    return execution.executor.do(partial(_run_here, spec, store, execution), elsewhere)
+    return execution.executor.do(partial(_run_here, spec, store, execution), run_remotely)
 
 
 def _run_here(spec: RunSpec, store: Store, execution: Execution) -> Run:
     if execution.python is not None:
         check_interpreter(execution.python)
-    refuse_without_library(spec, execution.python)
+    check_runtime_available(spec, execution.python)
     run_id = execution.run_id or new_id()
     target = store.directory(run_id, output=execution.output)
     begun = False
     with hold_device(spec, execution):
         demand_unchanged(spec.model)
         environment = environment_of(execution)
-        with watching(spec, device_of(spec)) as watch:
+        with watch_device(spec, device_of(spec)) as watch:
             try:
                 with store.new_run(run_id, output=execution.output) as folder:
                     begun = True
-                    result = _fill(
+                    result = _measure_launches(
                         folder,
                         spec,
                         run_id,
@@ -384,7 +383,7 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution) -> Run:
                     )
             except (StoreError, OSError) as problem:
                 error = write_error(target, problem) if isinstance(problem, OSError) else problem
-                if begun:  # index what was kept, or record the loss, as far as the disk allows
+                if begun:  # index what is on disk, or store the failure, as far as the disk allows
                     with contextlib.suppress(StoreError, InputError):
                         if (target / RECORD).is_file():
                             store.add(read_record(target), path=target)
@@ -412,8 +411,8 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution) -> Run:
     return result
 
 
-def take_in(store: Store, target: Path) -> Run:
-    """Put a run that came back into the index; one that failed there is raised."""
+def add_returned_run(store: Store, target: Path) -> Run:
+    """Add a run that another machine sent back to the index; raises the error of a failed one."""
     kept = read_run(target)
     if isinstance(kept, FailedRun):
         store.add(kept, path=target)
@@ -430,8 +429,8 @@ def run_launch(
     execution: Execution,
     on_stage: Callable[[str], None] | None = None,
 ) -> JobEnd:
-    """Run one launch in a process of its own; what it leaves is in the folder."""
-    end = carry_out_job(
+    """Run one launch in a fresh process, which writes its results to the folder."""
+    end = run_job(
         BenchJob(spec=spec, launch=number),
         folder=folder,
         execution=execution,
@@ -442,7 +441,7 @@ def run_launch(
     return fail_if_model_changed(end, spec.model)
 
 
-def _fill(
+def _measure_launches(
     folder: Path,
     spec: RunSpec,
     run_id: str,
@@ -452,38 +451,38 @@ def _fill(
     execution: Execution,
     watch: Watch,
 ) -> Run | FailedRun:
-    """Fill the folder, launch by launch; what was measured stays even when a launch fails."""
+    """Measure all launches into the folder; earlier launches are kept if a later one fails."""
 
-    def launched(
+    def launch_once(
         spec: RunSpec, number: int, work: Path, on_stage: Callable[[str], None], note: str = ""
     ) -> JobEnd:
-        def staged(stage: str) -> None:
+        def show_stage(stage: str) -> None:
             on_stage(stage)
-            several = f"launch {number + 1}/{spec.launches}: " if spec.launches > 1 else ""
+            counter = f"launch {number + 1}/{spec.launches}: " if spec.launches > 1 else ""
             words, part = _STAGES.get(stage, (stage, 0.95))
             length = None
-            if stage == "measure":  # at least, by the clock and by the schedule of arrivals
+            if stage == "measure":  # the shortest time by the clock and the arrival schedule
                 queries = spec.stop.iterations
                 scheduled = queries / spec.rate_hz if spec.rate_hz and queries else 0.0
                 length = max(spec.stop.seconds or 0.0, scheduled) or None
             done = (number + part) / spec.launches
-            event = Event(kind="stage", text=f"{several}{words}{note}", done=done, seconds=length)
+            event = Event(kind="stage", text=f"{counter}{words}{note}", done=done, seconds=length)
             execution.listen(event)
 
-        return run_launch(spec, number, folder=work, execution=execution, on_stage=staged)
+        return run_launch(spec, number, folder=work, execution=execution, on_stage=show_stage)
 
     launches: list[Launch] = []
     before = read_counters()
     for number in range(spec.launches):
         work = folder / f"launch-{number}"
-        end = launched(spec, number, work, watch)
+        end = launch_once(spec, number, work, watch)
         if not end.ok:
             if not launches and end.refused is not None:
                 raise end.refused
             with contextlib.suppress(OSError):  # the disk may be what failed
                 _append_log(work, folder)
                 if end.error is None or end.error.kind != "StoreError":
-                    _keep_files(work, folder, number=number, several=bool(launches))
+                    _move_runtime_files(work, folder, number=number, several=bool(launches))
             shutil.rmtree(work, ignore_errors=True)
             if launches:
                 write_samples(folder, join_launches([each.times for each in launches]))
@@ -494,35 +493,35 @@ def _fill(
         if launch.outcome.layers is not None:
             (work / PROFILE).write_bytes(profile_json(launch.outcome.layers))
         _append_log(work, folder)
-        _keep_files(work, folder, number=number, several=spec.launches > 1)
+        _move_runtime_files(work, folder, number=number, several=spec.launches > 1)
         shutil.rmtree(work)
         launches.append(launch.with_telemetry(watch))
     telemetry: tuple[TelemetrySample, ...] = ()
-    if spec.telemetry_s is not None:  # a pass of its own, whose times are not kept
+    if spec.telemetry_s is not None:  # a separate launch, whose times are not stored
 
         def run(on_stage: Callable[[str], None], work: Path) -> JobEnd:
             bare, last = spec.having(profile=False), spec.launches - 1
-            return launched(bare, last, work, on_stage, " (with telemetry)")
+            return launch_once(bare, last, work, on_stage, " (with telemetry)")
 
         index, work, names = watch.index, folder / "telemetry", [g.name for g in environment.gpus]
         gpu = names[index] if index is not None and index < len(names) else None
-        telemetry = watch.look(spec, run, folder=work, gpu=gpu)
+        telemetry = watch.sample_launch(spec, run, folder=work, gpu=gpu)
         shutil.rmtree(work, ignore_errors=True)
         if telemetry:
             write_telemetry(folder, telemetry)
     contention = counters_between(before, read_counters())
     record = record_from_launches(spec, run_id, environment, contention, execution, launches)
     command = record.reported.get("command")
-    if isinstance(command, str):  # names files where they are kept, not where they were made
+    if isinstance(command, str):  # names files in the run directory, not in the work folder
         command = command.replace(str(folder / "launch-0"), str(target))
         record = record.having(reported={**record.reported, "command": command})
-    return _write_run(watch.noted(record), launches, folder, target, telemetry)
+    return _write_run(watch.with_observations(record), launches, folder, target, telemetry)
 
 
-def _keep_files(work: Path, folder: Path, *, number: int, several: bool) -> None:
-    """Move what a runtime left; of several launches each has its number in the names.
+def _move_runtime_files(work: Path, folder: Path, *, number: int, several: bool) -> None:
+    """Move the files that a runtime wrote; those of later launches get a number in their name.
 
-    The first one's stand for all, but for the times: those of all launches are written later.
+    ``times.json`` always gets one, since times of all launches are written under that name later.
     """
     for file in work.iterdir():
         if file.name not in _WORK_FILES:
@@ -543,7 +542,7 @@ def _write_run(
     target: Path,
     telemetry: tuple[TelemetrySample, ...] = (),
 ) -> Run:
-    """Write all files of a run; its record first, so that what was measured is kept in any case."""
+    """Write all files of a run, its record first, so that the measurement is kept in any case."""
     times = join_launches([each.times for each in launches])
     layers, graph = read_layers(folder)
     record = check_precision_against_layers(record, graph)
@@ -559,9 +558,9 @@ def _write_run(
 
 
 def write_run_files(run: Run, folder: Path, *, series: bool | None = None) -> None:
-    """Write the files for people and other tools; a file that is there already stays.
+    """Write the files for people and other tools; existing files are not overwritten.
 
-    Files with a line for every sample are left out of long runs, unless they are requested.
+    Files with a line for every sample are left out of long runs, unless ``series`` is true.
     """
     run = replace(run, record=without_secrets(run.record))
     if series is None:
@@ -570,7 +569,7 @@ def write_run_files(run: Run, folder: Path, *, series: bool | None = None) -> No
     for name, content in {**times, **data_files(run, series=series)}.items():
         path = folder / name
         if not path.exists():
-            with writing(path):  # half a file would be taken for a whole one
+            with writing(path):  # a partial file would look complete
                 write_whole(path, content)
 
 
@@ -590,10 +589,10 @@ def record_from_launches(
         variables = variables_from_text(environment.extra.get("variables"))
         conditions = without_tf32(conditions, variables)
     runtime = RUNTIMES.load(spec.runtime)
-    # On a GPU, whose peaks are known, how much work one query is.
+    # The work of one query, on GPUs only, because their peak rates are known.
     work = {} if runtime.device(spec) == "cpu" else work_of_model(spec.model, first.inputs)
     if recorded is not None and "precision" in known and known["precision"].value != recorded:
-        work["claimed_precision"] = recorded  # which the file's own types deny
+        work["claimed_precision"] = recorded  # the types in the file contradict it
     return RunRecord(
         id=run_id,
         created=now(),
@@ -607,19 +606,19 @@ def record_from_launches(
         launches=tuple(each.outcome.facts for each in launches),
         conditions=conditions,
         reported=first.reported,
-        notes=tuple(dict.fromkeys([*notes, *stamps_of_engine(spec.model)])),
+        notes=tuple(dict.fromkeys([*notes, *random_data_notes_of_engine(spec.model)])),
         facts={
-            **evidence_of_launches([each.outcome.evidence for each in launches]),
+            **merge_evidence([each.outcome.evidence for each in launches]),
             "executes_engine": runtime.EXECUTES_ENGINES,
             **work,
         },
     )
 
 
-def evidence_of_launches(evidence: list[dict[str, Scalar]]) -> dict[str, Scalar]:
-    """Put together the evidence of launches: of several values, the one that counts most.
+def merge_evidence(evidence: list[dict[str, Scalar]]) -> dict[str, Scalar]:
+    """Merge the evidence of several launches: the worst of numbers, the first of texts.
 
-    Of text that is the first; of numbers the largest, but for those where less is worse.
+    The worst number is the largest, except for the keys in ``_LESS_IS_WORSE``.
     """
     merged: dict[str, Scalar] = {}
     for key in dict.fromkeys(key for each in evidence for key in each):
@@ -633,18 +632,18 @@ def evidence_of_launches(evidence: list[dict[str, Scalar]]) -> dict[str, Scalar]
 def measure_in_rounds(
     sides: Sequence[tuple[RunSpec, str | None]], *, rounds: int, store: Store, execution: Execution
 ) -> list[Run]:
-    """Launch every side once a round, there and back, so that whatever drifts hits all alike.
+    """Launch every side once per round, in alternating order, so that drift affects all alike.
 
-    A side is a spec and the interpreter it runs in; each is kept as one run of all its launches.
-    One that fails ends it all: the others would be compared with nothing.
+    A side is a spec and the interpreter it runs in; each is stored as one run of all its launches.
+    If one launch fails, all stop: there would be nothing to compare the others with.
     """
     environment = environment_of(execution)
     launches: list[list[Launch]] = [[] for _ in sides]
     before = read_counters()
     for number in range(rounds):
-        places = list(range(len(sides)))
-        for turn, place in enumerate(places if number % 2 == 0 else reversed(places)):
-            spec, python = sides[place]
+        order = list(range(len(sides)))
+        for turn, side in enumerate(order if number % 2 == 0 else reversed(order)):
+            spec, python = sides[side]
             text = f"round {number + 1}/{rounds}: measuring {spec.model.name}"
             done = (number + turn / len(sides)) / rounds
             execution.listen(Event(kind="stage", text=text, done=done))
@@ -653,16 +652,16 @@ def measure_in_rounds(
                 demand_unchanged(spec.model)
                 end = run_launch(spec, number, folder=folder, execution=own)
                 if not end.ok:
-                    fail_job(end, spec, environment, store=store, execution=own, left=folder)
-                launches[place].append(Launch.read(folder))
+                    raise_job_error(end, spec, environment, store=store, execution=own, work=folder)
+                launches[side].append(Launch.read(folder))
     contention = counters_between(before, read_counters())
     return [
-        keep_run(spec, mine, environment, contention, store=store, execution=execution)
-        for (spec, _), mine in zip(sides, launches, strict=True)
+        store_run(spec, own_launches, environment, contention, store=store, execution=execution)
+        for (spec, _), own_launches in zip(sides, launches, strict=True)
     ]
 
 
-def keep_run(
+def store_run(
     spec: RunSpec,
     launches: list[Launch],
     environment: Environment,
@@ -673,29 +672,30 @@ def keep_run(
     duet: DuetRef | None = None,
     watch: Watch | None = None,
 ) -> Run:
-    """Store what launches of one side left as an ordinary run."""
+    """Store the launches of one side as an ordinary run."""
     run_id = new_id()
     spec, target = spec.having(launches=len(launches)), store.directory(run_id)
     record = record_from_launches(spec, run_id, environment, contention, execution, launches)
     record = record.having(duet=duet)
     with store.new_run(run_id) as folder:
-        run = _write_run(watch.noted(record) if watch else record, launches, folder, target)
+        record = watch.with_observations(record) if watch else record
+        run = _write_run(record, launches, folder, target)
     store.add(run.record, path=target, cached=cached_from_run(run))
     return run
 
 
-def profiled(run: Run) -> Run:
+def demand_layer_times(run: Run) -> Run:
     if run.layers is None:
         raise UsageError(
             f"the run {run.id} has no layer times",
             facts={"model": run.record.spec.model.name, "runtime": run.record.spec.runtime},
-            fix=way_to_layers(run),
+            fix=command_for_layer_times(run),
         )
     return run
 
 
-def way_to_layers(run: Run) -> str:
-    """Return what to type to get the layer times that a run lacks."""
+def command_for_layer_times(run: Run) -> str:
+    """Return the command that adds the layer times that a run lacks."""
     spec = run.record.spec
     if run.record.provenance == "imported":
         return "import the file of --exportProfile together with the others, with --again"
@@ -704,18 +704,20 @@ def way_to_layers(run: Run) -> str:
     return f"trtbench profile {shlex.quote(spec.model.path)} -r {spec.runtime}"
 
 
-# The highest rate of arrivals that keeps a bound, window by window, each an ordinary run
+# Search for the highest arrival rate that meets a latency bound; each window is an ordinary run
 
 RATES = 12
-"""Rates that a search usually measures; for the bar of progress alone."""
+"""Rates that a search usually measures; only the progress bar uses it."""
 LONGEST_S = 600.0
-"""Seconds after which no other rate is begun, nor one measured longer."""
+"""Seconds after which a search starts no further rate and no further window."""
 
 
-def measured(spec: RunSpec, *, store: Store, execution: Execution, slo: str | None = None) -> Run:
-    """Measure a run or, where a bound is given, search for the rate that keeps it.
+def bench_or_search(
+    spec: RunSpec, *, store: Store, execution: Execution, slo: str | None = None
+) -> Run:
+    """Measure a run or, if a latency bound is given, search for the highest rate that meets it.
 
-    The search is kept beside the run at its answer.
+    The search is stored with the run at the rate that it found.
     """
     if slo is None:
         return run_bench(spec, store=store, execution=execution)
@@ -724,34 +726,36 @@ def measured(spec: RunSpec, *, store: Store, execution: Execution, slo: str | No
 
 
 def check_search(spec: RunSpec, slo: str, *, output: object = None) -> Slo:
-    """Refuse, before anything is measured, what a search cannot do."""
+    """Return the latency bound of a search; raises if the spec does not allow a search."""
     if spec.protocol != "server":
-        raise UsageError("--slo bounds latency under load", fix=f"--protocol server --slo {slo!r}")
+        raise UsageError("--slo needs --protocol server", fix=f"--protocol server --slo {slo!r}")
     if output is not None:
-        raise UsageError("a search for a rate has many runs", fix="leave -o out; --tag finds them")
+        fix = "leave out -o; --tag marks the runs, so that you can find them"
+        raise UsageError("--slo measures many runs, and -o has room for one", fix=fix)
     if spec.gap_s:
-        raise UsageError("queries of a search come by a schedule", fix="leave --gap out")
+        raise UsageError("--slo has its own arrival times, without --gap", fix="leave out --gap")
     if (check := RUNTIMES.load(spec.runtime).check) is not None:
         check(spec.having(rate_hz=spec.rate_hz or 1.0, stop=Length(iterations=1)))
     return slo_from_text(slo)
 
 
 def _search_rate(spec: RunSpec, slo: Slo, *, store: Store, execution: Execution) -> Run:
-    """Measure the capacity, then rates by halves until both sides of the bound are close.
+    """Measure the capacity, then bisect the rate until the bound is known closely enough.
 
-    Returns the run at the highest rate that keeps it; where none does, the lowest, or without load.
+    Returns the run at the highest rate that meets the bound; if none does, the run at the lowest
+    rate, or the one without load.
     """
     once = spec.having(launches=1)
     bare = once.having(profile=False, telemetry_s=None)
     if bare != once:
-        text = "a search leaves out --profile and --telemetry: bench its answer so"
+        text = "a search ignores --profile and --telemetry: bench again at the rate that it finds"
         execution.listen(Event(kind="note", text=text))
     closed = bare.having(protocol="serve", rate_hz=None, arrivals="poisson")
 
-    def named(name: str, place: int) -> Execution:
-        return execution.part(*(min(0.99, n / RATES) for n in (place, place + 1)), name=name)
+    def part(name: str, number: int) -> Execution:
+        return execution.part(*(min(0.99, n / RATES) for n in (number, number + 1)), name=name)
 
-    def answered(search: LoadSearch, run: Run | None = None) -> Run:
+    def finish(search: LoadSearch, run: Run | None = None) -> Run:
         best = search.highest_hz
         run = run or first_runs[search.points[0].rate_hz if best is None else best]
         if run.path is not None:
@@ -760,43 +764,42 @@ def _search_rate(spec: RunSpec, slo: Slo, *, store: Store, execution: Execution)
         return replace(run, load=search)
 
     first_runs: dict[float, Run] = {}
-    heard = named("one after the other", 0)
-    alone = run_bench(closed, store=store, execution=heard)
-    capacity = summary_from_run(alone).queries_per_s
-    if not capacity or alone.times.host is None:
-        raise UsageError("the runtime does not time single queries", fix="leave --slo out")
+    unloaded = run_bench(closed, store=store, execution=part("one after the other", 0))
+    capacity = summary_from_run(unloaded).queries_per_s
+    if not capacity or unloaded.times.host is None:
+        raise UsageError("the runtime does not time single queries", fix="leave out --slo")
     most = min(capacity, spec.rate_hz or capacity)
-    lone = nearest_rank(alone.times.host, slo.q)
+    lone = nearest_rank(unloaded.times.host, slo.q)
     search = LoadSearch(slo=slo, capacity_hz=capacity, lone_s=lone, highest_hz=None, next_hz=None)
-    if nearest_rank(alone.times.host, 0.5) > slo.limit_s:
-        return answered(search, alone)  # what no load breaks already, load cannot keep
+    if nearest_rank(unloaded.times.host, 0.5) > slo.limit_s:
+        return finish(search, unloaded)  # too slow even without load
     until = time.monotonic() + LONGEST_S
     while (rate := next_rate(search, most_hz=most)) is not None:
         if search.points and time.monotonic() > until:
-            return answered(search.having(complete=False))
-        heard = named(text_from_rate(rate, digits=3), len(search.points))
+            return finish(search.having(complete=False))
+        own = part(text_from_rate(rate, digits=3), len(search.points))
         window = bare.having(rate_hz=rate)
         try:
-            point, run = _at_rate(
-                window, slo, least=spec.launches, until=until, store=store, execution=heard
+            point, run = _measure_rate(
+                window, slo, least=spec.launches, until=until, store=store, execution=own
             )
         except (KeyboardInterrupt, TrtbenchError):
             if search.points:
-                run = answered(search.having(complete=False))
-                text = f"what was found so far is kept: trtbench runs show {run.id}"
+                run = finish(search.having(complete=False))
+                text = f"the search so far is stored: trtbench runs show {run.id}"
                 execution.listen(Event(kind="note", text=text))
             raise
         first_runs[rate] = run
         search = with_point(search, point, most_hz=most)
-    return answered(search)
+    return finish(search)
 
 
-def _at_rate(
+def _measure_rate(
     spec: RunSpec, slo: Slo, *, least: int, until: float, store: Store, execution: Execution
 ) -> tuple[RatePoint, Run]:
-    """Measure windows until they decide or it is too late; each has a schedule of its own."""
+    """Measure windows at one rate until they decide or time is up; arrivals differ in each."""
     looks = (max(LOOKS[0], least), *(each for each in LOOKS if each > max(LOOKS[0], least)))
-    # So many that two windows can tell the percentile.
+    # Enough queries for two windows to estimate the percentile.
     queries = max(spec.stop.iterations or 0, LEAST_QUERIES, samples_needed(slo.q))
     runs: list[Run] = []
     for count in looks:

@@ -1,6 +1,6 @@
-"""What is known of a model and must be said with its numbers: precision, scales of random data.
+"""Facts about a model that are recorded with its runs: precision, calibration, amount of work.
 
-Models kept in the store by their content, to be measured in turn with later ones.
+Also keeps copies of models in the store, to compare later models with them.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from trtbench.runtimes._session import assumed_of, refuse_undrawn
 from trtbench.store.store import Store
 
 LARGEST_COUNTED_BYTES = 1 << 30
-"""A larger file is not read only to count its operations."""
+"""A larger file is not read just to count its operations."""
 
 
-def stamps_of_engine(model: ModelRef) -> tuple[str, ...]:
+def random_data_notes_of_engine(model: ModelRef) -> tuple[str, ...]:
     record = record_of_engine(model)
     return tuple(note for note in record.notes if RANDOM_DATA in note) if record else ()
 
 
 def assumed_of_model(spec: RunSpec) -> str | None:
-    """Refuse an ONNX file with open dimensions as its run would; return what they would become."""
+    """Return what a run assumes for open dimensions of an ONNX file; raises where the run would."""
     if spec.model.format != "onnx" or spec.inputs.source is not None:
         return None
     tensors = outline_of(Path(spec.model.path)).inputs
@@ -58,8 +58,8 @@ def assumed_of_model(spec: RunSpec) -> str | None:
 
 
 def conditions_of_model(model: ModelRef) -> dict[str, Fact]:
-    """Return how a file computes: an engine by the record beside it, ONNX by its own types."""
-    if model.format == "onnx":  # the precision a conversion wrote down, where its types allow it
+    """Return the known conditions of a model: an engine's by its record, ONNX by its types."""
+    if model.format == "onnx":  # the precision that a conversion recorded, if the types fit it
         recorded = recorded_precision(model)
         try:
             held = outline_of(Path(model.path)).held or frozenset({"fp32"})
@@ -73,7 +73,7 @@ def conditions_of_model(model: ModelRef) -> dict[str, Fact]:
         return {}
     known = record.conditions
     precision = known["precision"].value if "precision" in known else None
-    # Where FP16 is allowed too, what little is left to TF32 decides nothing.
+    # TF32 matters only where FP16 is not allowed.
     kept = ("precision", "typing", *(("tf32",) if precision in ("fp32", "tf32") else ()))
     return {
         key: known[key].having(source="recorded") if _is_known(known[key]) else known[key]
@@ -83,13 +83,13 @@ def conditions_of_model(model: ModelRef) -> dict[str, Fact]:
 
 
 def recorded_precision(model: ModelRef) -> str | None:
-    """Find the precision that a conversion recorded for the bytes of an ONNX file."""
+    """Return the precision that a conversion recorded for this ONNX file, if it is unchanged."""
     sidecar = read_sidecar(Path(model.path)) if model.format == "onnx" else None
     return sidecar.precision if sidecar and sidecar.sha256 == model.sha256 else None
 
 
 def check_precision_against_layers(record: RunRecord, graph: EngineGraph | None) -> RunRecord:
-    """Name the precision that layers compute in, where they deny the one on record."""
+    """Return the record with the precision of the layers, if they contradict the recorded one."""
     label, types = precision_of(record), types_of_layers(graph)
     if not types or label is None:
         return record
@@ -104,13 +104,13 @@ def check_precision_against_layers(record: RunRecord, graph: EngineGraph | None)
 
 
 def precision_of_pass(spec: RunSpec, stated: dict[str, Fact]) -> str | None:
-    """Name the precision in which a model was run over data; ``None`` when unknown."""
+    """Return the precision in which a model was run over data; ``None`` if unknown."""
     known = joined_conditions(conditions_of_model(spec.model), stated)
     return precision_in(known, asked=spec.precision)
 
 
 def joined_conditions(known: dict[str, Fact], stated: dict[str, Fact]) -> dict[str, Fact]:
-    """Put what a session states over what is known of its model; not knowing overwrites nothing."""
+    """Update the known conditions of a model with those of a session; unknown ones are skipped."""
     fresh = {key: fact for key, fact in stated.items() if key not in known or _is_known(fact)}
     return {**known, **fresh}
 
@@ -119,17 +119,17 @@ def _is_known(fact: Fact) -> bool:
     return fact.value is not None and fact.source != "unknown"
 
 
-def stamps_of_onnx(path: Path) -> tuple[str, ...]:
+def random_data_notes_of_onnx(path: Path) -> tuple[str, ...]:
     return notes_from_metadata(_metadata(path))
 
 
 def preparation_of_onnx(path: Path) -> dict[str, Scalar]:
-    """Return how images behind the scales of an ONNX file were prepared; empty if unknown."""
+    """Return how the calibration images of an ONNX file were prepared; empty if unknown."""
     return preparation_from_text(stamp_from_metadata(_metadata(path)).get(PREPARATION))
 
 
 def preparation_of_model(model: ModelRef) -> dict[str, Scalar]:
-    """Return how images for calibrating a model were prepared; empty if unknown."""
+    """Return how the calibration images of a model were prepared; empty if unknown."""
     if model.format == "onnx":
         return preparation_of_onnx(Path(model.path))
     record = record_of_engine(model)
@@ -145,9 +145,9 @@ def _metadata(path: Path) -> dict[str, str]:
 
 
 def work_of_model(model: ModelRef, inputs: Sequence[TensorSpec]) -> dict[str, Scalar]:
-    """Count what one query takes at least, where the ONNX file is present: operations, weights.
+    """Count the operations and bytes of weights of one query; empty if the ONNX file is missing.
 
-    The ONNX file of an engine is the one that its record names, if it is still that file.
+    The ONNX file of an engine is the one that its record names, if that is unchanged.
     """
     source = source_of(model)
     path = Path(source.path if source is not None else "")
@@ -161,25 +161,25 @@ def work_of_model(model: ModelRef, inputs: Sequence[TensorSpec]) -> dict[str, Sc
     }
     try:
         graph = read_onnx(path, shapes=shapes)
-    except TrtbenchError:  # an engine's inputs may be called otherwise; the count is a bonus
+    except TrtbenchError:  # an engine's inputs may have other names; the count is optional
         return {}
     found = {"flops": cost_from_model(graph).flops, "weight_bytes": graph.weight_bytes}
     return {name: value for name, value in found.items() if value}
 
 
-LARGEST_BYTES = 512 << 20
-"""A model above this is not kept unasked."""
+LARGEST_COPIED_BYTES = 512 << 20
+"""A larger model is copied into the store only on request."""
 
 
 def keep_model(store: Store, model: ModelRef) -> Path:
-    """Copy a model with the files beside it into the store; what is there already stays."""
+    """Copy a model and its external files into the store; an existing copy is not replaced."""
     source = Path(model.path)
     if model.sha256 is None or not source.is_file():
         raise StoreError(
-            f"{model.name} is no file whose bytes could be kept",
-            fix="leave --keep-model out, or export it to an ONNX file first",
+            f"{model.name} is not a file, and cannot be copied into the store",
+            fix="leave out --keep-model, or export the model to an ONNX file first",
         )
-    target = _place(store, model)
+    target = _path_in_store(store, model)
     if target.is_file():
         return target
     with writing(target):
@@ -197,12 +197,12 @@ def keep_model(store: Store, model: ModelRef) -> Path:
 
 
 def kept_model(store: Store, model: ModelRef) -> ModelRef | None:
-    """Find the bytes of a model: where they were, or in the store; ``None`` when they are gone."""
+    """Return a model whose bytes still exist, at its path or in the store; else ``None``."""
     if model.sha256 is None:
         return None
     if Path(model.path).is_file() and not changed(model):
         return model
-    copy = _place(store, model)
+    copy = _path_in_store(store, model)
     if not copy.is_file():
         return None
     own = model_ref(copy, whole=False)
@@ -210,6 +210,6 @@ def kept_model(store: Store, model: ModelRef) -> ModelRef | None:
     return kept if kept.sha256 == model.sha256 else None
 
 
-def _place(store: Store, model: ModelRef) -> Path:
-    # The name is the model's own, for people who look; what finds it is the content.
+def _path_in_store(store: Store, model: ModelRef) -> Path:
+    # The hash identifies the model; its name is there for people.
     return store.root / "models" / str(model.sha256) / Path(model.name).name

@@ -1,6 +1,7 @@
-"""Send runs and verbs to an executor with the files that they name, and keep what comes back.
+"""Sends runs and verbs to an executor, with the files that they name, and fetches the results.
 
-Fields of requests say by ``travels`` what they name; options of runtimes say it in ``TRAVELS``.
+``travels`` of a request's field says what kind of file its value names; ``TRAVELS`` of a runtime
+says it for the runtime's options.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from trtbench.core.run import AnyRecord
 from trtbench.core.safety import is_inside
 from trtbench.core.spec import InputSpec, ModelRef, RunSpec
 from trtbench.core.words import Scalar
-from trtbench.executors import ANSWER, FILE_MARK, with_own_names
+from trtbench.executors import ANSWER, FILE_MARK, with_local_paths
 from trtbench.executors.contract import AGAIN, WAITING, FileGroup, Needs, RemoteJob
 from trtbench.host.files import remove_abandoned, scratch_directory, temporary_folder
 from trtbench.host.images import SUFFIXES
@@ -48,14 +49,17 @@ from trtbench.tasks.contract import calibrating
 
 T = TypeVar("T")
 WORDS = ("random", "default", "none")
-"""What stands for no file, even where there is one of this name."""
+"""Values that never mean a file, even if there is one of this name."""
 LABELS = (".txt", ".json")
-"""What is sent, besides images, of a folder that data only name."""
+"""Suffixes of files that are sent, besides images, from other folders that the data refer to."""
 _HOOK = re.compile(r"(.+\.py):(\w+)")
 
 
 class InputFiles:
-    """The files of a job, in groups with the same names on all machines."""
+    """The files of a job, in groups whose names are valid on every machine.
+
+    Each ``add`` method returns its argument with such names in place of paths.
+    """
 
     def __init__(
         self, *, task: str | None = None, settings: Mapping[str, Scalar] | None = None
@@ -65,107 +69,106 @@ class InputFiles:
         self._task = task
         self._settings = settings or {}
 
-    def request(self, request: VerbRequest) -> dict[str, object]:
+    def add_request(self, request: VerbRequest) -> dict[str, object]:
         return {
-            field.name: self.take(field.about.travels, value)
+            field.name: self.add_value(field.about.travels, value)
             for field in fields_of(type(request))
             if (value := getattr(request, field.name)) is not None
             if value != field.default and not field.about.stays
         }
 
-    def spec(self, spec: RunSpec) -> RunSpec:
-        """Return a spec with its files as they are called on all machines."""
+    def add_spec(self, spec: RunSpec) -> RunSpec:
         fields = {each.name: each.about.travels for each in fields_of(BenchRequest)}
         changes = {
-            name: self.take(fields[name], getattr(spec, name))
+            name: self.add_value(fields[name], getattr(spec, name))
             for name in RunSpec.__struct_fields__
             if fields.get(name) not in (None, "model", "as-is")
         }
         model = spec.model
-        known = {  # by options, for one
+        known = {  # files that were added already, for example by options
             str(Path(group.folder, inner)): f"{FILE_MARK}{number}/{inner}"
             for number, group in self.groups.items()
             for inner in group.names
         }
         outside = {
-            name: known.get(name) or self.file(Path(name)) for name in files_elsewhere(model)
+            name: known.get(name) or self.add_file(Path(name)) for name in files_elsewhere(model)
         }
-        path = self.model(model.path) if is_named(model.path) else self._files_of(model)
+        path = self.add_model(model.path) if is_named(model.path) else self._add_model_files(model)
         files = tuple(each.having(name=outside.get(each.name, each.name)) for each in model.files)
         return spec.having(**changes, model=model.having(path=path, files=files))
 
-    def axes(self, values: Mapping[str, object]) -> dict[str, object]:
-        """Add what axes of a sweep name: ``opt.KEY`` and ``build.KEY``."""
+    def add_axes(self, values: Mapping[str, object]) -> dict[str, object]:
+        """Add the files named by axes of a sweep, ``opt.KEY`` and ``build.KEY``."""
         build = {f"build.{each.name}": each.about.travels for each in fields_of(RecipeFields)}
         known = {**build, **{f"opt.{key}": travels for key, travels in _option_kinds().items()}}
-        return {name: self.take(known.get(name), value) for name, value in values.items()}
+        return {name: self.add_value(known.get(name), value) for name, value in values.items()}
 
-    def take(self, travels: Travels | None, value: object) -> object:
-        """Add the files a value names; returns the value that means the same everywhere."""
+    def add_value(self, travels: Travels | None, value: object) -> object:
         if isinstance(value, InputSpec):
-            source, settings = value.source, self._of_task(value.task, value.settings)
-            return value.having(source=self.take("file", source), settings=settings)
+            source, settings = value.source, self._add_settings(value.task, value.settings)
+            return value.having(source=self.add_value("file", source), settings=settings)
         if isinstance(value, Mapping):
             kinds = _option_kinds() if travels == "options" else {}
-            own = self._of_task(self._task, value) if travels == "settings" else value
-            return {str(k): self.take(kinds.get(k.rpartition(":")[2]), v) for k, v in own.items()}
+            own = self._add_settings(self._task, value) if travels == "settings" else value
+            keyed = ((kinds.get(key.rpartition(":")[2]), key, each) for key, each in own.items())
+            return {str(key): self.add_value(kind, each) for kind, key, each in keyed}
         if isinstance(value, list | tuple):
-            return [self.take(travels, each) for each in value]
+            return [self.add_value(travels, each) for each in value]
         if isinstance(value, Path) or (travels and isinstance(value, str)):
-            return self._named(travels, str(value))
+            return self._add_name(travels, str(value))
         return value
 
-    def _named(self, travels: Travels | None, name: str) -> str:
+    def _add_name(self, travels: Travels | None, name: str) -> str:
         if travels == "model":
-            return self.model(name)
-        if travels == "code":  # of ``module:function``, where it is the user's own
+            return self.add_model(name)
+        if travels == "code":  # the module of ``module:function``, unless it is installed
             root, files = code_of_factory(name)
             if files:
                 folder = root.absolute()
                 names = [str(each.absolute().relative_to(folder)) for each in files]
-                mark = self._group(folder, names)
+                mark = self._add_group(folder, names)
                 self.code += [] if mark in self.code else [mark]
             return name
         if travels == "files":  # each may have a label before it
             parts = [
-                each.rpartition(":") if not _is_there(each) else ("", "", each)
+                each.rpartition(":") if not _exists(each) else ("", "", each)
                 for each in name.split(",")
             ]
-            return ",".join(f"{a}{colon}{self._named('file', b.strip())}" for a, colon, b in parts)
-        if travels in (None, "as-is") or name in WORDS or not _is_there(name):
+            return ",".join(f"{a}{sep}{self._add_name('file', b.strip())}" for a, sep, b in parts)
+        if travels in (None, "as-is") or name in WORDS or not _exists(name):
             return name
         data = travels in ("data", "calibration") and self._task is not None
-        return self._data(name, travels) if data else self.file(Path(name))
+        return self._add_data(name, travels) if data else self.add_file(Path(name))
 
-    def file(self, path: Path) -> str:
-        """Add a file or a folder; returns the text that stands for it."""
+    def add_file(self, path: Path) -> str:
+        """Add a file or a folder."""
         path = _absolute(path)
-        return f"{self._group(path.parent, [path.name])}/{path.name}"
+        return f"{self._add_group(path.parent, [path.name])}/{path.name}"
 
-    def model(self, name: str) -> str:
-        """Add a model with what belongs to it; one that a library has by name stays."""
+    def add_model(self, name: str) -> str:
+        """Add a model and the files that belong to it; names of library models are unchanged."""
         if is_named(name):
             if code_of_hub(name) is not None:
                 raise InputError(
-                    "a repository of torch.hub in a folder of this machine does not travel",
+                    "a local torch.hub repository cannot be sent to another machine",
                     facts={"model": name},
-                    fix="trtbench export makes an ONNX file of it, which does",
+                    fix="send an ONNX file: trtbench export makes one",
                 )
             return name
-        return self._files_of(model_ref(_absolute(Path(name)), folders=True))
+        return self._add_model_files(model_ref(_absolute(Path(name)), folders=True))
 
-    def _files_of(self, model: ModelRef) -> str:
+    def _add_model_files(self, model: ModelRef) -> str:
         path = Path(model.path)
         names = [path.name]
         if model.format != "folder":
             names += [each.name for each in model.files if not Path(each.name).is_absolute()]
         known = record_of_engine(model) is not None or read_sidecar(path) is not None
-        for beside in (f"{path.name}.json", path.with_suffix(".json").name):
-            names += [beside] if known and (path.parent / beside).is_file() else []
-        return f"{self._group(path.parent, names)}/{path.name}"
+        for record in (f"{path.name}.json", path.with_suffix(".json").name):
+            names += [record] if known and (path.parent / record).is_file() else []
+        return f"{self._add_group(path.parent, names)}/{path.name}"
 
-    def _data(self, name: str, travels: Travels | None) -> str:
-        """Add data, and what their task reads beside them."""
+    def _add_data(self, name: str, travels: Travels | None) -> str:
+        """Add data, and the other files that their task reads with them."""
         path = _absolute(Path(name))
         task = TASKS.load(str(self._task))
         settings = {**self._settings, "data": str(path)}
@@ -173,17 +176,17 @@ class InputFiles:
             settings = calibrating(task.FLAGS, settings)
         images = path.is_dir() or path.suffix.lower() not in (".npz", ".npy")
         found = task.read_beside(settings) if task.read_beside and images else ()
-        beside = [
+        others = [
             Path(os.path.normpath(each.absolute()))
             for each in found
             if each.suffix != ".py"
             and not (path.is_dir() and (each.absolute() == path or is_inside(path, each)))
         ]
-        if not beside:
-            return self.file(path)
-        root = Path(os.path.commonpath([path.parent, *(each.parent for each in beside)]))
+        if not others:
+            return self.add_file(path)
+        root = Path(os.path.commonpath([path.parent, *(each.parent for each in others)]))
         names = [path]
-        for each in beside:  # of folders outside of the data's own, only images and labels
+        for each in others:  # of folders outside the data's own folder, only images and labels
             if each.is_relative_to(path.parent) or not each.is_dir():
                 names.append(each)
             else:
@@ -191,9 +194,9 @@ class InputFiles:
                     one for one in each.iterdir() if one.suffix.lower() in (*SUFFIXES, *LABELS)
                 )
         inner = [str(each.relative_to(root)) for each in dict.fromkeys(names)]
-        return f"{self._group(root, inner)}/{inner[0]}"
+        return f"{self._add_group(root, inner)}/{inner[0]}"
 
-    def _of_task(self, task: str | None, settings: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    def _add_settings(self, task: str | None, settings: Mapping[str, Scalar]) -> dict[str, Scalar]:
         flags = TASKS.load(task).FLAGS if task else ()
         words = {flag.key for flag in flags if flag.choices}
         found = dict(settings)
@@ -202,12 +205,12 @@ class InputFiles:
                 continue
             hook = _HOOK.fullmatch(value)
             if hook is not None and Path(hook[1]).is_file():
-                found[key] = f"{self.file(Path(hook[1]))}:{hook[2]}"
-            elif _is_there(value):
-                found[key] = self.file(Path(value))
+                found[key] = f"{self.add_file(Path(hook[1]))}:{hook[2]}"
+            elif _exists(value):
+                found[key] = self.add_file(Path(value))
         return found
 
-    def _group(self, folder: Path, names: Sequence[str]) -> str:
+    def _add_group(self, folder: Path, names: Sequence[str]) -> str:
         group = FileGroup(folder=str(folder), names=tuple(names))
         same = (number for number, each in self.groups.items() if each == group)
         known = next(same, str(len(self.groups)))
@@ -220,29 +223,31 @@ def _option_kinds() -> dict[str, Travels]:
     for name in RUNTIMES.names():
         try:
             found |= cast("dict[str, Travels]", RUNTIMES.load(name).TRAVELS)
-        except TrtbenchError:  # another package's broken one, reported where it is used
+        except TrtbenchError:  # a broken plug-in of another package, reported when it is used
             continue
     return found
 
 
-def _is_there(name: str) -> bool:
+def _exists(name: str) -> bool:
     try:
         return bool(name) and Path(name).exists()
-    except (OSError, ValueError):  # a name no file can have
+    except (OSError, ValueError):  # no file can have this name
         return False
 
 
 def _absolute(path: Path) -> Path:
-    """Name a file without ``..``, by its own name though it may be a link."""
+    """Return an absolute path without ``..``; a link keeps its own name."""
     if path.name in ("", ".."):
         return path.resolve()
     return path.parent.resolve() / path.name if ".." in path.parts else path.absolute()
 
 
-def send(job: RemoteJob, folder: Path, execution: Execution, *, output: Path | None = None) -> None:
-    """Have a job carried out; an error names files as they are called here."""
+def send_job(
+    job: RemoteJob, folder: Path, execution: Execution, *, output: Path | None = None
+) -> None:
+    """Run a job with the executor, results in the folder; paths in errors are the local ones."""
 
-    def notify(text: str) -> None:  # waiting and beginning again are shown in a log too
+    def notify(text: str) -> None:  # waits and retries are shown in a log too
         if text.startswith(WAITING):
             execution.listen(Event(kind="wait", text=text))
         else:
@@ -251,34 +256,34 @@ def send(job: RemoteJob, folder: Path, execution: Execution, *, output: Path | N
     try:
         execution.executor.run(job, folder=folder, notify=notify)
     except TrtbenchError as problem:
-        names = partial(with_own_names, files=job.files, output=output or folder)
-        problem.facts = {key: str(names(value)) for key, value in problem.facts.items()}
-        problem.message = str(names(problem.message))
-        problem.fix = problem.fix and str(names(problem.fix))
-        problem.log_tail = tuple(str(names(line)) for line in problem.log_tail)
+        local = partial(with_local_paths, files=job.files, output=output or folder)
+        problem.facts = {key: str(local(value)) for key, value in problem.facts.items()}
+        problem.message = str(local(problem.message))
+        problem.fix = problem.fix and str(local(problem.fix))
+        problem.log_tail = tuple(str(local(line)) for line in problem.log_tail)
         raise
 
 
-def record_of(run_id: str, folder: Path) -> AnyRecord:
-    """Read the record of a run that came back; another's would take its place in the index."""
+def read_returned_record(run_id: str, folder: Path) -> AnyRecord:
+    """Read the record of a run that a machine sent back; raises if it is another run."""
     record = read_record(folder)
     if record.id != run_id:
         (folder / RECORD).unlink()
-        facts = {"requested": run_id, "came": record.id}
-        raise StoreError("what came back is another run", facts=facts)
+        facts = {"requested": run_id, "received": record.id}
+        raise StoreError("the machine sent back another run", facts=facts)
     return record
 
 
 def job_from_spec(
     spec: RunSpec, run_id: str, execution: Execution, files: InputFiles | None = None
 ) -> RemoteJob:
-    """Put into one value all that a machine must know to measure a run."""
+    """Return a job with everything that a machine needs to measure a run."""
     demand_unchanged(spec.model)
     files = files or InputFiles()
-    own = files.spec(spec)
+    own = files.add_spec(spec)
     launch_s = execution.timeout_s or expected_s(spec) + PATIENCE_S
     batch = f", batch {spec.batch}" if spec.batch else ""
-    return _job(
+    return _make_job(
         execution,
         files,
         id=run_id,
@@ -290,7 +295,7 @@ def job_from_spec(
     )
 
 
-def _job(execution: Execution, files: InputFiles, **own: Any) -> RemoteJob:
+def _make_job(execution: Execution, files: InputFiles, **fields: Any) -> RemoteJob:
     return RemoteJob(
         files=files.groups,
         code=tuple(files.code),
@@ -298,11 +303,11 @@ def _job(execution: Execution, files: InputFiles, **own: Any) -> RemoteJob:
         memory_bytes=execution.memory_bytes,
         timeout_s=execution.timeout_s,
         tags=execution.tags,
-        **own,
+        **fields,
     )
 
 
-def run_verb_elsewhere(
+def run_verb_remotely(
     verb: str,
     request: ExecutorFields,
     kind: type[T],
@@ -313,15 +318,15 @@ def run_verb_elsewhere(
     output: Path | None = None,
     take: Callable[[T, Path], T] = lambda value, folder: value,
 ) -> T:
-    """Have a verb carried out by an executor; what it wrote is written here.
+    """Run a verb with an executor and write its output files here; returns its answer.
 
-    ``take`` gets the answer and the folder of what came before it is put in place.
+    ``take`` gets the answer and the folder of received files, before they are moved to the output.
     """
     files = InputFiles(
         task=getattr(request, "task", None), settings=getattr(request, "settings", None)
     )
     stays = {field.name for field in fields_of(ExecutorFields)}
-    said = files.request(settled(request, config.defaults))
+    arguments = files.add_request(settled(request, config.defaults))
     models: list[object] = []
     for field in fields_of(type(request)):
         if field.about.travels == "model":
@@ -332,7 +337,7 @@ def run_verb_elsewhere(
         try:
             answer = send_verb(
                 verb,
-                {name: value for name, value in said.items() if name not in stays},
+                {name: value for name, value in arguments.items() if name not in stays},
                 folder,
                 files=files,
                 execution=execution,
@@ -342,13 +347,13 @@ def run_verb_elsewhere(
                 title=f"{verb} {', '.join(Path(str(each)).name for each in models)}",
             )
         except TrtbenchError:
-            if output is not None:  # the log of what failed, which the error names
+            if output is not None:  # the log, which the error names
                 with contextlib.suppress(StoreError):
-                    _put(folder / "output", output.absolute())
+                    _copy_output(folder / "output", output.absolute())
             raise
-        value = take(value_of_answer(answer, kind, files=files, output=place), folder / "output")
+        value = take(value_from_answer(answer, kind, files=files, output=place), folder / "output")
         if output is not None:
-            _put(folder / "output", output.absolute())
+            _copy_output(folder / "output", output.absolute())
         return value
 
 
@@ -365,11 +370,11 @@ def send_verb(
     result: str | None = None,
     output: Path | None = None,
 ) -> object:
-    """Have a verb carried out; returns its answer, with its files in the folder.
+    """Run a verb with the executor; returns its answer, and puts its files into the folder.
 
-    ``result`` is the name of what it writes, ``output`` the folder where that will be here.
+    ``result`` is the name of what it writes, ``output`` the local folder where that will be.
     """
-    job = _job(
+    job = _make_job(
         execution,
         files,
         id=new_id(),
@@ -379,22 +384,22 @@ def send_verb(
         output=result,
         needs=(execution.needs or Needs()).having(gpu=gpu, machine=machine),
     )
-    send(job, folder, execution, output=output)
+    send_job(job, folder, execution, output=output)
     data = boundary.read_bytes(folder / ANSWER)
     try:
         answer = msgspec.msgpack.decode(data)
-        boundary.check_parts(answer, where="what came back")
+        boundary.check_parts(answer, where="the answer")
         return answer
     except (msgspec.DecodeError, RecursionError, ValueError) as problem:
-        raise StoreError("what came back is damaged", facts={"reason": problem}) from None
+        raise StoreError("the answer is damaged", facts={"reason": problem}) from None
 
 
-def value_of_answer(answer: object, kind: type[T], *, files: InputFiles, output: Path) -> T:
-    own = with_own_names(answer, files=files.groups, output=output)
+def value_from_answer(answer: object, kind: type[T], *, files: InputFiles, output: Path) -> T:
+    own = with_local_paths(answer, files=files.groups, output=output)
     try:
         return msgspec.convert(own, type=learned(kind))
     except msgspec.ValidationError as problem:
-        raise StoreError("what came back is no answer", facts={"reason": problem}) from None
+        raise StoreError("the answer is not valid", facts={"reason": problem}) from None
 
 
 def sides_need_gpu(request: RunningFields, models: Sequence[str]) -> bool:
@@ -421,11 +426,11 @@ def needs_gpu(
     return device_of(spec) != "cpu"
 
 
-def _put(source: Path, output: Path) -> None:
-    """Put what a verb wrote where it was requested, each file whole, what was named last.
+def _copy_output(source: Path, output: Path) -> None:
+    """Copy the files that a verb wrote to the requested path, each file whole, the named one last.
 
-    A machine that sends files of other names would write into other files of the user. A record
-    beside a model is left out: it is written here, where another's may have its name.
+    Files of other names are refused, because they could overwrite files of the user. The record of
+    a model is left out: it is written on this machine, where its name may be taken.
     """
     record = output.with_suffix(".json").name
     found = [str(each.relative_to(source)) for each in source.rglob("*") if each.is_file()]
@@ -434,8 +439,8 @@ def _put(source: Path, output: Path) -> None:
         first = Path(name).parts[0]
         if first != output.name and not first.startswith(f"{output.name}."):
             raise StoreError(
-                "more came back than was requested",
-                facts={"requested": output.name, "came": boundary.shown(name)},
+                "the machine sent back files that were not requested",
+                facts={"requested": output.name, "received": boundary.shown(name)},
             )
     if not names:
         return

@@ -1,7 +1,7 @@
-"""The GPU beside a run, seen from the parent: clocks locked, counters around each measured part.
+"""Observes the GPU of a run from the parent process: locked clocks, counters, telemetry.
 
-Nothing looks at the GPU while latency is measured; samples over time are taken in a pass of its
-own, in which the same engine is alone in memory.
+The GPU is not queried while latency is measured: counters are read before and after, and samples
+over time are taken in a separate launch.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from trtbench.host.telemetry import (
 )
 from trtbench.store.directory import read_samples
 
-IDLE_LOOKS = 5
-"""Samples before the pass: what the GPU draws when idle."""
+IDLE_SAMPLES = 5
+"""Samples of the idle power, taken before the sampled launch."""
 SETTLE_S = 1.5
-"""Waited before those: the sensor's value is a mean over a second, and a launch has just ended."""
+"""Wait before those: the sensor averages over a second, and a launch has just ended."""
 _PART_TIME = re.compile(r"\bA100|\bH100|\bH200|\bGH200")
-"""GPUs whose power sensor looks a quarter of the time (arXiv 2312.02741)."""
+"""GPUs whose power sensor measures only a quarter of the time (arXiv 2312.02741)."""
 
-RunPass = Callable[[Callable[[str], None], Path], JobEnd]
+RunLaunch = Callable[[Callable[[str], None], Path], JobEnd]
 
 
 @dataclass
 class Watch:
-    """What is seen of one GPU while a run is carried out; nothing at all on a CPU."""
+    """Observations of one GPU during a run; empty on a CPU."""
 
     index: int | None
     source: NvmlSource | None = None
@@ -62,10 +62,10 @@ class Watch:
     _taken_bytes: int | None = None
 
     def __call__(self, stage: str) -> None:
-        """Read the counters when the measured part begins, and when it is over.
+        """Read the counters when the measured part begins and when it ends.
 
-        Memory is read when all is loaded: the driver's number for the process, else the difference
-        in free memory.
+        Memory is read after loading: the driver's number for the process, or else the decrease of
+        free memory.
         """
         if self.source is None:
             return
@@ -81,7 +81,7 @@ class Watch:
             self._readings.append(self.source.counters())
 
     def with_telemetry(self, outcome: BenchOutcome) -> BenchOutcome:
-        """Add to a launch its GPU memory, and the clock while it was measured."""
+        """Return the outcome of a launch with its GPU memory and the times of clock limits."""
         if self._taken_bytes is not None and self._taken_bytes > 0:
             evidence = {**outcome.evidence, "gpu_memory_bytes": self._taken_bytes}
             outcome = outcome.having(evidence=evidence)
@@ -91,7 +91,7 @@ class Watch:
         before, after = readings
         self.evidence.setdefault("sm_clock_before_hz", before.sm_clock_hz)
         self.evidence["sm_clock_after_hz"] = after.sm_clock_hz
-        self.notes += self._off_lock(after.sm_clock_hz)
+        self.notes += self._clock_notes(after.sm_clock_hz)
         if before.sm_clock_hz and after.sm_clock_hz:
             drop = 1 - after.sm_clock_hz / before.sm_clock_hz
             worst = self.evidence.get("sm_clock_drop", drop)
@@ -99,19 +99,19 @@ class Watch:
         facts = outcome.facts.having(violations_s=growth(before, after).limits_s)
         return outcome.having(facts=facts)
 
-    def _off_lock(self, seen_hz: float | None) -> list[str]:
+    def _clock_notes(self, seen_hz: float | None) -> list[str]:
+        """Return a note if the clock is not the one it was locked to."""
         wanted_hz = (self.lock.clock_mhz or 0) * MHZ if self.lock is not None else 0
         if not wanted_hz or not seen_hz or abs(seen_hz / wanted_hz - 1) <= CLOCK_TOLERANCE:
             return []
-        return [f"locked to {wanted_hz / MHZ:.0f} MHz, the clock was seen at {seen_hz / MHZ:.0f}"]
+        return [f"clock locked to {wanted_hz / MHZ:.0f} MHz but seen at {seen_hz / MHZ:.0f} MHz"]
 
-    def noted(self, record: RunRecord) -> RunRecord:
-        bursts = [note for each in record.launches for note in self._off_lock(each.burst_clock_hz)]
+    def with_observations(self, record: RunRecord) -> RunRecord:
+        clocks = [each.burst_clock_hz for each in record.launches]
+        bursts = [note for clock_hz in clocks for note in self._clock_notes(clock_hz)]
         known = {name: value for name, value in self.evidence.items() if value is not None}
-        record = record.having(
-            facts={**record.facts, **known},
-            notes=tuple(dict.fromkeys((*record.notes, *self.notes, *bursts))),
-        )
+        notes = tuple(dict.fromkeys((*record.notes, *self.notes, *bursts)))
+        record = record.having(facts={**record.facts, **known}, notes=notes)
         if self.lock is None:
             return record
         conditions = {**record.conditions, "clocks_locked": Fact(value=self.lock.locked)}
@@ -121,10 +121,10 @@ class Watch:
         environment = record.environment.having(gpus=tuple(gpus))
         return record.having(conditions=conditions, environment=environment)
 
-    def look(
-        self, spec: RunSpec, run: RunPass, *, folder: Path, gpu: str | None
+    def sample_launch(
+        self, spec: RunSpec, run: RunLaunch, *, folder: Path, gpu: str | None
     ) -> tuple[TelemetrySample, ...]:
-        """Run once more and sample the GPU; returns the samples of the measured part."""
+        """Run one more launch and sample the GPU; returns the samples of its measured part."""
         if self.index is None:
             self.notes.append("no telemetry: the run is on the CPU")
             return ()
@@ -132,18 +132,18 @@ class Watch:
             if source is None:
                 self.notes.append("no telemetry: neither NVML nor tegrastats can be read here")
                 return ()
-            passed = Pass(source, interval_s=spec.telemetry_s or 0.1)
-            end = run(passed, folder)
-            samples = passed.finish()
+            launch = SampledLaunch(source, interval_s=spec.telemetry_s or 0.1)
+            end = run(launch, folder)
+            samples = launch.finish()
             if not end.ok:
-                self.notes.append("the pass with telemetry did not finish")
+                self.notes.append("the launch with telemetry did not finish")
                 return samples
             count = len(read_samples(folder))
-            self.evidence |= passed.energy(samples, count=count, gpu=gpu)
+            self.evidence |= launch.energy(samples, count=count, gpu=gpu)
             return samples
 
 
-class Pass:
+class SampledLaunch:
     """One launch whose measured part is sampled."""
 
     def __init__(self, source: TelemetrySource, *, interval_s: float) -> None:
@@ -151,7 +151,7 @@ class Pass:
         time.sleep(SETTLE_S)
         idle = Sampler(source, interval_s=interval_s)
         idle.start()
-        idle.wait(IDLE_LOOKS * interval_s)
+        idle.wait(IDLE_SAMPLES * interval_s)
         watts = [sample.power_w for sample in idle.stop() if sample.power_w is not None]
         self._idle_w = float(np.median(watts)) if watts else None
         self._sampler = Sampler(source, interval_s=interval_s)
@@ -166,7 +166,7 @@ class Pass:
             self.finish()
 
     def finish(self) -> tuple[TelemetrySample, ...]:
-        """End sampling, if that has not been done."""
+        """Stop sampling, if it still runs; returns the samples."""
         if self._samples is None:
             self._samples = self._sampler.stop()
             if self._readings:
@@ -176,7 +176,7 @@ class Pass:
     def energy(
         self, samples: tuple[TelemetrySample, ...], *, count: int, gpu: str | None
     ) -> dict[str, Scalar]:
-        """Return the energy per query, with all that says how sure it is."""
+        """Return the energy per query, and the values that show how reliable it is."""
         grown = growth(*self._readings) if len(self._readings) == 2 else None
         found: dict[str, Scalar] = {"telemetry_queries": count, "idle_power_w": self._idle_w}
         integral = integrated_j(samples)
@@ -208,8 +208,8 @@ def _free_bytes(device: Device | None) -> int | None:
 
 
 @contextmanager
-def watching(spec: RunSpec, device: str) -> Iterator[Watch]:
-    """Watch the device of a run from here to the end; clocks are locked only when requested."""
+def watch_device(spec: RunSpec, device: str) -> Iterator[Watch]:
+    """Watch the device of a run during the block; clocks are locked only on request."""
     if not device.startswith("cuda"):
         note = "the clock was not locked: the run is on the CPU"
         yield Watch(index=None, notes=[note] if spec.lock_clocks is not None else [])

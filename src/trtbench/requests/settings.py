@@ -316,7 +316,7 @@ def open_store(
     with contextlib.suppress(RuntimeError):  # no home; only some stores need one
         home = user_data_folder()
     return Store(
-        config.store, runs=config.runs, home=home, describe=cached_from_run, tell=tell,
+        config.store, runs=config.runs, home=home, describe=cached_from_run, notify=tell,
         at_once=at_once,
     )  # fmt: skip
 

@@ -187,7 +187,7 @@ class TurnPartner:
         raise PartnerLost("the other side ended too early")
 
 
-def play(job: DuetJob, stage: Stage, descriptors: Sequence[int] = ()) -> dict[int, Result]:
+def run_duet(job: DuetJob, stage: Stage, descriptors: Sequence[int] = ()) -> dict[int, Result]:
     """Run this process's part of a duet; returns the result of each side that ran here.
 
     The first descriptor leads to the other side, the rest to other launches that start meanwhile.

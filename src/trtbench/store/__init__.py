@@ -1,4 +1,4 @@
-"""Run directories, which are the truth, and an index over them, which can be made again.
+"""Run directories, which hold the data, and an index over them, which can be rebuilt.
 
-Does not know analysis: what the index caches about a run is handed to it.
+Does not know analysis: the caller computes what the index caches about a run.
 """

@@ -1,7 +1,7 @@
-"""Run directories: published when complete, read as a whole; and what an index lists of a run.
+"""Reads and writes run directories, and makes the entry of a run for the index.
 
-``files.json`` lists the files that a run had when it was complete. Only these, and what is known
-to be written later, are ever removed.
+``files.json`` lists the files that a run had when it was complete. Only these, and files that are
+known to be written later, are ever removed.
 """
 
 from __future__ import annotations
@@ -70,33 +70,33 @@ LOAD = "load.json"
 _LATER = re.compile(
     r"files\.json|run\.json|(scores|load)\.json|checks?[\w.-]*\.(json|md)|pictures/[^/]+"
 )
-"""Files written beside a complete run: tags in its record, accuracies, checks, searches."""
-_HALF = re.compile(rf"(?:[^/]+/)?\.(?:{_LATER.pattern})\.[0-9a-f]{{6}}")
+"""Files written after a run is complete: its record with new tags, scores, checks, searches."""
+_PARTIAL = re.compile(rf"(?:[^/]+/)?\.(?:{_LATER.pattern})\.[0-9a-f]{{6}}")
 _UNLISTED = re.compile(
     r"samples\.npz|telemetry\.json|log\.txt|times\.json|profile\.json|graph\.json|report\.json"
     r"|run_config\.json|summary\.(json|csv)|\w*percentiles\.csv|latency_\w+\.csv|import\.json"
     r"|[\w.]*metadata\.json|trtexec_stdout\.log|build\.log|output\.json|launch-\d+/[\w.-]+"
 )
 _NO_SAMPLES = b"PK\5\6" + bytes(18)
-"""An archive without members, as numpy writes it in twenty times the time."""
+"""An archive without members; numpy takes twenty times longer to write the same bytes."""
 DAMAGED = "damaged"
 
 
 class DamagedIndexError(StoreError):
-    """The file of an index is not one, or not whole."""
+    """The file of an index is damaged, or not an index."""
 
 
 class ReadOnlyIndexError(StoreError):
-    """An index can be read, and not written."""
+    """An index can be read, but not written."""
 
 
 def now() -> str:
-    """The local time with its offset, as records carry it."""
+    """Return the local time with its offset, as records store it."""
     return datetime.datetime.now().astimezone().isoformat(timespec="milliseconds")
 
 
 def new_id() -> str:
-    """An id that sorts by time and does not collide between machines."""
+    """Return an id that sorts by time and is unique across machines."""
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
 
 
@@ -104,8 +104,8 @@ def new_id() -> str:
 def partial_directory(target: Path, *, tidy: bool = True) -> Iterator[Path]:
     """Create a folder that becomes ``target`` when the block ends, and is removed on an error.
 
-    A folder that holds a record when something breaks is kept: what was measured is in it.
-    ``tidy`` removes what dead processes left beside it.
+    On an error, a folder that has a record is published all the same, to keep the measurement.
+    ``tidy`` removes folders that killed processes left next to it.
     """
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -117,15 +117,15 @@ def partial_directory(target: Path, *, tidy: bool = True) -> Iterator[Path]:
             yield folder
         except Exception:
             if (folder / RECORD).is_file():
-                _complete(folder, target)
+                _publish(folder, target)
             raise
-        _complete(folder, target)
+        _publish(folder, target)
 
 
-def _complete(folder: Path, target: Path) -> None:
+def _publish(folder: Path, target: Path) -> None:
     with writing(target):
-        with contextlib.suppress(OSError):  # a full disk: the run counts more than its list
-            write_bytes(f"{folder}/{LIST}", msgspec.json.encode(sorted(_names(folder))))
+        with contextlib.suppress(OSError):  # on a full disk, the run matters more than its list
+            write_bytes(f"{folder}/{LIST}", msgspec.json.encode(sorted(_all_files(folder))))
         for path in (folder / RECORD, folder / SAMPLES):
             if path.is_file():
                 with open(path, "rb") as file:
@@ -134,23 +134,23 @@ def _complete(folder: Path, target: Path) -> None:
 
 
 def own_files(folder: Path) -> list[str]:
-    """Names of the run's own files; no links, which lead anywhere."""
-    known = _known(folder)
-    names = sorted(each for each in _names(folder) if each in known or _LATER.fullmatch(each))
+    """Return the names of files that belong to the run, without links."""
+    known = _listed_files(folder)
+    names = sorted(each for each in _all_files(folder) if each in known or _LATER.fullmatch(each))
     paths = ((name, folder / name) for name in names)
     return [name for name, path in paths if path.is_file() and not path.is_symlink()]
 
 
 def remove_contents(folder: Path) -> tuple[str, ...]:
-    """Remove the files of a run, and its folder if nothing else is in it; gives what was left."""
+    """Remove the files of a run, and the folder if it is then empty; returns the other files."""
     if folder.is_symlink() or not folder.is_dir():
-        raise StoreError(f"{folder} is no folder of a run, and was not removed")
-    names = _names(folder)
-    ours = {name for name in names if _LATER.fullmatch(name) or _HALF.fullmatch(name)}
-    left = tuple(sorted(names - _known(folder) - ours))
+        raise StoreError(f"{folder} is not a run directory, and was not removed")
+    names = _all_files(folder)
+    ours = {name for name in names if _LATER.fullmatch(name) or _PARTIAL.fullmatch(name)}
+    left = tuple(sorted(names - _listed_files(folder) - ours))
     if not left:
         doomed = partial_name(folder.parent)
-        folder.rename(doomed)  # invisible at once
+        folder.rename(doomed)  # hides the run at once
         shutil.rmtree(doomed)
         return ()
     for name in names - set(left):
@@ -162,16 +162,17 @@ def remove_contents(folder: Path) -> tuple[str, ...]:
     return left
 
 
-def _known(folder: Path) -> set[str]:
+def _listed_files(folder: Path) -> set[str]:
+    """Return the files that the run had when it was complete; without a list, known names."""
     try:
         listed = msgspec.json.decode(read_bytes(folder / LIST), type=list[str])
         return {str(check_name(name)) for name in listed}
     except (OSError, InputError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return {name for name in _names(folder) if _UNLISTED.fullmatch(name)}
+        return {name for name in _all_files(folder) if _UNLISTED.fullmatch(name)}
 
 
-def _names(folder: Path) -> set[str]:
-    """Every file below a folder, links themselves included."""
+def _all_files(folder: Path) -> set[str]:
+    """Return the names of all files and links below a folder."""
     found = set()
     begin = len(str(folder)) + 1
     for path, folders, files in os.walk(str(folder)):
@@ -182,24 +183,24 @@ def _names(folder: Path) -> set[str]:
 
 
 def run_directories(root: Path) -> Iterator[Path]:
-    """Complete run directories below a folder, oldest name first."""
+    """Yield the complete run directories in a folder, sorted by name."""
     for folder in sorted(root.iterdir()) if root.is_dir() else ():
         if not folder.name.startswith(".") and (folder / RECORD).is_file():
             yield folder
 
 
 def write_record(folder: Path, record: AnyRecord) -> None:
-    """Write run.json whole or not at all."""
+    """Write run.json, whole or not at all, without secrets."""
     _write(folder / RECORD, without_secrets(record))
 
 
 def write_telemetry(folder: Path, samples: tuple[TelemetrySample, ...]) -> None:
-    """Write the telemetry of the GPU."""
+    """Write the telemetry of a run's GPU."""
     _write(folder / TELEMETRY, samples)
 
 
 def write_load(folder: Path, search: LoadSearch) -> None:
-    """Write a search for a rate beside the run that it ended with."""
+    """Write the search for a rate into the directory of the run that is its result."""
     _write(folder / LOAD, search)
 
 
@@ -219,7 +220,7 @@ def write_samples(folder: Path, times: IterationTimes) -> None:
 
 
 def read_record(folder: Path) -> AnyRecord:
-    """Read run.json of one directory."""
+    """Read run.json of a run directory."""
     path = folder / RECORD
     try:
         data = read_bytes(path)
@@ -233,7 +234,7 @@ def read_record(folder: Path) -> AnyRecord:
 
 
 def read_samples(folder: Path, *, headline: bool = False) -> IterationTimes:
-    """Read the raw columns of one directory, or only the headline column."""
+    """Read the raw columns of a run, or only the headline column."""
     path = folder / SAMPLES
     if not path.exists():
         raise InputError(f"{folder} has no samples", facts={"missing": SAMPLES})
@@ -248,7 +249,7 @@ def read_samples(folder: Path, *, headline: bool = False) -> IterationTimes:
 
 
 def read_headline(folder: Path) -> Run | FailedRun:
-    """Read as much of a run as the index keeps of it."""
+    """Read only the parts of a run that its entry in the index needs."""
     record = read_record(folder)
     if not isinstance(record, RunRecord):
         return record
@@ -263,11 +264,11 @@ def read_run(folder: Path) -> Run | FailedRun:
     scores = _read(folder / SCORES, Scores)
     if scores is not None and scores.sha256 != record.spec.model.sha256:
         raise InputError(
-            "the scores beside a run belong to another artefact",
+            "the scores of a run belong to another artefact",
             facts={
                 "run": record.spec.model.sha256, "scores": scores.sha256, "file": folder / SCORES,
             },
-            fix="remove the file, or evaluate the model that was measured",
+            fix="remove the scores file, or evaluate the model that was measured",
         )  # fmt: skip
     layers, graph = read_layers(folder)
     return Run(
@@ -287,7 +288,7 @@ def _read(path: Path, kind: type[T]) -> T | None:
 
 
 def read_layers(folder: Path) -> tuple[LayerProfile | None, EngineGraph | None]:
-    """Read layer times and layer information where a run has them; damaged ones are left out."""
+    """Read layer times and layer information of a run; ``None`` if missing or damaged."""
     profiles = _parsed(folder / PROFILE, profiles_from_json)
     return profiles[0] if profiles else None, _parsed(folder / GRAPH, graph_from_json)
 
@@ -300,18 +301,18 @@ def _parsed(path: Path, parse: Callable[..., T]) -> T | None:
 
 
 def demand_finished(found: T | FailedRun) -> T:
-    """Refuse a run that did not finish where one with times is needed."""
+    """Return a run, or raise if it did not finish."""
     if isinstance(found, FailedRun):
         raise InputError(
             f"the run {found.id} did not finish",
             facts={"stage": found.stage, "reason": found.reason},
-            fix=f"trtbench runs show {found.id} says more",
+            fix=f"for details: trtbench runs show {found.id}",
         )
     return found
 
 
 def unreadable_run(folder: Path, reason: str) -> FailedRun:
-    """A stand-in for a run that cannot be read, so that it is a row among others."""
+    """Return a failed run in place of one that cannot be read, so that lists can show it."""
     return FailedRun(
         id=clean_line(folder.name),
         created="",
@@ -323,16 +324,16 @@ def unreadable_run(folder: Path, reason: str) -> FailedRun:
 
 
 class Cached(Value, frozen=True, kw_only=True):
-    """Numbers of a run that the index keeps for listing; never the only copy."""
+    """Numbers of a run that the index stores for listings; copies of what is in the run."""
 
     samples: int
     median_s: float
-    """Without samples, what another tool printed: a mean where it printed no median."""
+    """Without samples, the value that another tool printed: a mean if it printed no median."""
     items_per_s: float | None = None
 
 
 class Entry(Value, frozen=True, kw_only=True):
-    """What the index knows of a run without opening its directory."""
+    """The row of a run in the index, known without opening its directory."""
 
     id: str
     kind: str
@@ -355,7 +356,7 @@ class Entry(Value, frozen=True, kw_only=True):
 
 
 def entry_from_record(record: AnyRecord, *, path: str, cached: Cached | None = None) -> Entry:
-    """Describe a record for the index."""
+    """Return the entry of a record for the index."""
     spec, gpu = record.spec, gpu_of(record)
     finished = record if isinstance(record, RunRecord) else None
     return Entry(

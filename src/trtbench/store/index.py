@@ -33,30 +33,30 @@ if TYPE_CHECKING:
 
 
 BUSY_S = 30
-"""How long a writer waits for another one, and anybody for a database to answer."""
+"""Seconds that a writer waits for another one, and that connecting to a database may take."""
 IN_MEMORY = "sqlite://"
 _LOCKS = zlib.crc32(b"trtbench")
-"""First half of the key of every advisory lock, so that other programs' locks are not met."""
+"""First half of the key of every advisory lock, to avoid the locks of other programs."""
 _CHUNK = 500
-"""Entries that are written at a time: databases limit the parameters of one statement."""
+"""Entries per statement: databases limit the parameters of one statement."""
 _LARGEST = 2**31
-"""Beyond what a column of integers holds in every database."""
+"""Limit of integer columns in all databases."""
 _DAMAGED = ("not a database", "malformed", "no such table", "no such column", "has no column",
             "could not decode", "codec can't decode")  # fmt: skip
 _READ_ONLY = ("readonly", "read-only", "unable to open database file")
 
 
 def engine_from_url(url: str) -> Engine:
-    """Prepare the connection to an index; nothing is opened yet."""
+    """Prepare the connection to an index, without opening it."""
     if url.startswith("sqlite"):
-        # An index in memory, for a store that cannot have one on its disk, is one connection.
+        # An index in memory, for a read-only store without an index, exists in one connection.
         pool = {"poolclass": sa.pool.StaticPool} if url == IN_MEMORY else {}
         engine = sa.create_engine(url, connect_args={"timeout": BUSY_S}, **pool)
 
         @sa.event.listens_for(engine, "connect")
         def _prepare(connection: sqlite3.Connection, _: object) -> None:
-            # Transactions are begun by hand, IMMEDIATE for writers. The journal stays SQLite's own:
-            # WAL would not work on network folders, and a copied store would lack half its index.
+            # Transactions are started explicitly, IMMEDIATE for writers. The journal mode is the
+            # default: WAL fails on network folders, and a copied store could lack entries.
             connection.isolation_level = None
             connection.execute("PRAGMA foreign_keys=ON")
 
@@ -70,21 +70,21 @@ def engine_from_url(url: str) -> Engine:
     try:
         parsed = sa.make_url(url)
         limits = {} if "connect_timeout" in parsed.query else {"connect_timeout": BUSY_S}
-        # A connection of its own for each transaction: a sweep rests for minutes between two, long
-        # enough for a firewall to drop one, and children must not share one with their parent.
+        # A new connection for each transaction: a sweep pauses for minutes between two, in which a
+        # firewall may drop the connection, and children must not share one with their parent.
         return sa.create_engine(parsed, connect_args=limits, poolclass=sa.pool.NullPool)
     except (ArgumentError, ValueError) as problem:
         raise UsageError(
             f"{mask(url)} is not the URL of a database",
             facts={"reason": problem},
-            fix="write it like postgresql://user@host/database",
+            fix="use the form postgresql://user@host/database",
         ) from None
 
 
 _TABLES = sa.MetaData()
 
 _TEXT = sa.String().with_variant(sa.String(collation="C"), "postgresql")
-"""Compared byte by byte everywhere: a database's own language would sort ids and times anew."""
+"""Compared byte by byte in all databases: other collations sort ids and times differently."""
 
 RUNS = sa.Table(
     "runs",
@@ -117,12 +117,11 @@ _VERSION = sa.Table("trtbench_schema", _TABLES, sa.Column("version", sa.Integer,
 _INSTANT = RUNS.c.instant_s
 """Seconds since 1970: machines in several time zones write into one index."""
 _NUMBER = RUNS.c.number
-"""Counts the runs as they were made; a clock may be set back."""
-_OWN = (_INSTANT.name, _NUMBER.name)
-
+"""Counts the runs in the order of creation; clocks may be set back."""
+_NOT_IN_ENTRY = (_INSTANT.name, _NUMBER.name)
 
 SCHEMA = 3
-"""The version of these tables; an index of an earlier one is made anew from the directories."""
+"""The version of these tables; an older index is rebuilt from the run directories."""
 
 
 class Index:
@@ -132,8 +131,8 @@ class Index:
         self.url = url
         self._engine = engine_from_url(url)
         if url.startswith("sqlite"):
-            self._demand_plain()
-        # One that has its tables needs no lock, and can be read-only.
+            self._check_plain()
+        # An index that has its tables needs no lock, and can be read-only.
         with self._transaction(write=False) as connection:
             version = _version(connection)
         if version > SCHEMA:
@@ -146,28 +145,28 @@ class Index:
             return
         with self._transaction(write=True) as connection:
             lock_name(connection, "migration")
-            if (version := _version(connection)) == 0:  # else another process was quicker
+            if (version := _version(connection)) == 0:  # else another process was faster
                 _TABLES.create_all(connection)
                 connection.execute(_VERSION.insert().values(version=SCHEMA))
             elif version < SCHEMA:
                 raise sqlite3.DatabaseError("the index is malformed: of an earlier version")
 
     def put_all(self, entries: Iterable[Entry]) -> None:
-        """Add or replace entries, all or none; new ones count as made in this order."""
+        """Add or replace entries, all or none; new ones are numbered in this order."""
         with self._transaction(write=True) as connection:
             found = connection.execute(sa.select(sa.func.max(_NUMBER))).scalar()
             last = found if isinstance(found, int) else 0
             waiting = list({entry.id: entry for entry in entries}.values())
             for start in range(0, len(waiting), _CHUNK):
                 part = waiting[start : start + _CHUNK]
-                known = _numbers(connection, [entry.id for entry in part])
+                known = _run_numbers(connection, [entry.id for entry in part])
                 for entry in part:
                     last += entry.id not in known
                     known.setdefault(entry.id, last)
                 _put(connection, part, known)
 
-    def demand_sound(self) -> None:
-        """Refuse a file that is damaged somewhere, or lacks a table or a column."""
+    def check_intact(self) -> None:
+        """Raise if the index is damaged, or lacks a table or a column."""
         with self._transaction(write=False) as connection:
             for table in (RUNS, TAGS):
                 connection.execute(sa.select(table).limit(1)).all()
@@ -176,11 +175,11 @@ class Index:
                 if state != "ok":
                     raise sqlite3.DatabaseError(f"the index is malformed: {state}")
 
-    def _demand_plain(self) -> None:
-        """Refuse a file of another program, and one that computes.
+    def _check_plain(self) -> None:
+        """Raise if the file belongs to another program, or contains views, triggers or the like.
 
-        A view may never end, a trigger may do anything. trtbench makes none; whoever else writes
-        to the folder might, or put a link to another database there.
+        A view may never end, and a trigger may do anything. trtbench creates none; others who can
+        write to the folder might, or might put a link to another database there.
         """
         with self._transaction(write=False) as connection:
             known = connection.exec_driver_sql(
@@ -189,8 +188,8 @@ class Index:
             if known and not {str(name) for _, name, _ in known} & _TABLES.tables.keys():
                 raise StoreError(
                     "this is the database of another program, not the index of a store",
-                    facts={"file": self.url.removeprefix("sqlite:///"), "it holds": known[0][1]},
-                    fix="give another place with --store",
+                    facts={"file": self.url.removeprefix("sqlite:///"), "contains": known[0][1]},
+                    fix="use another folder with --store",
                 )
             computes = any(
                 kind in ("trigger", "view") or str(sql).upper().startswith("CREATE VIRTUAL")
@@ -200,22 +199,22 @@ class Index:
                 columns = connection.exec_driver_sql(f"PRAGMA table_xinfo({table})")
                 computes = any(hidden != 0 for *_, hidden in columns) or computes
             if computes:
-                raise sqlite3.DatabaseError("the index is malformed: it holds code")
+                raise sqlite3.DatabaseError("the index is malformed: it contains code")
 
     def ids(self) -> set[str]:
-        """The ids of all entries."""
+        """Return the ids of all entries."""
         with self._transaction(write=False) as connection:
             return set(connection.execute(sa.select(RUNS.c.id)).scalars())
 
     def change(self, run_id: str, work: Callable[[Entry], Entry]) -> Entry | None:
-        """Replace an entry by what ``work`` makes of it, while nobody else changes it."""
+        """Replace an entry by the result of ``work``, in one transaction; returns the new entry."""
         with self._transaction(write=True) as connection:
             lock_name(connection, run_id)
             found = _entries(connection, sa.select(RUNS).where(RUNS.c.id == run_id))
             if not found:
                 return None
             entry = work(found[0])
-            _put(connection, [entry], _numbers(connection, [run_id]))
+            _put(connection, [entry], _run_numbers(connection, [run_id]))
             return entry
 
     def remove(self, *ids: str) -> None:
@@ -235,11 +234,11 @@ class Index:
         kind: str | None = None,
         id_prefix: str | None = None,
         limit: int | None = None,
-        as_made: bool = False,
+        by_creation: bool = False,
     ) -> list[Entry]:
-        """List entries, newest first by their clocks, or in the order in which they were made."""
+        """List entries, newest first: by recorded time, or by the order of creation."""
         clock = (sa.func.coalesce(_INSTANT, 0.0).desc(), RUNS.c.created.desc(), RUNS.c.id.desc())
-        query = sa.select(RUNS).order_by(*[_NUMBER.desc()] * as_made, *clock).limit(limit)
+        query = sa.select(RUNS).order_by(*[_NUMBER.desc()] * by_creation, *clock).limit(limit)
         wanted = {
             RUNS.c.model.icontains(model or "", autoescape=True): model,
             RUNS.c.runtime == runtime: runtime,
@@ -255,7 +254,7 @@ class Index:
 
     @contextlib.contextmanager
     def _transaction(self, *, write: bool) -> Iterator[Connection]:
-        """A transaction whose database errors are ours; without an error it is committed."""
+        """Run the block in a transaction; raises errors of the database as ``StoreError``."""
         try:
             with self._engine.connect() as connection:
                 if write and self._engine.dialect.name == "sqlite":
@@ -264,7 +263,7 @@ class Index:
                 connection.commit()
         except (DatabaseError, sqlite3.Error, UnicodeDecodeError) as problem:
             reason = str(getattr(problem, "orig", None) or problem).strip()
-            kind, fix = StoreError, "give another place with --store"
+            kind, fix = StoreError, "use another folder with --store"
             if self._engine.dialect.name == "sqlite":
                 if any(word in reason.lower() for word in _DAMAGED):
                     kind, fix = DamagedIndexError, "trtbench runs reindex"
@@ -278,9 +277,9 @@ class Index:
 
 
 def lock_name(connection: Connection, name: str) -> None:
-    """Keep others who lock this name waiting until the transaction ends; SQLite does so anyway."""
+    """Lock a name until the transaction ends; SQLite locks the whole database anyway."""
     if connection.dialect.name == "postgresql":
-        key = zlib.crc32(name.encode()) - 2**31  # the database wants signed 32 bits
+        key = zlib.crc32(name.encode()) - 2**31  # the database needs signed 32 bits
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCKS - 2**31, key)))
 
 
@@ -293,21 +292,21 @@ def _version(connection: Connection) -> int:
     return version or 0
 
 
-def _numbers(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
+def _run_numbers(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
     query = sa.select(RUNS.c.id, _NUMBER).where(RUNS.c.id.in_(ids))
     found = connection.execute(query)
     return {str(name): number if isinstance(number, int) else 0 for name, number in found}
 
 
 def _put(connection: Connection, entries: Sequence[Entry], numbers: Mapping[str, int]) -> None:
-    """Write entries; their rows are locked before their tags are touched."""
-    kept = [column.name for column in RUNS.columns if column.name not in _OWN]
+    """Write entries; first their rows, which locks them, then their tags."""
+    names = [column.name for column in RUNS.columns if column.name not in _NOT_IN_ENTRY]
     rows = []
     for entry in entries:
-        row: dict[str, object] = {name: _value(getattr(entry, name)) for name in kept}
+        row: dict[str, object] = {name: _storable(getattr(entry, name)) for name in names}
         own = {"instant_s": instant_from_text(entry.created), "number": numbers[entry.id]}
         rows.append({**row, **own})
-    # Only dialects have a statement that can replace a row.
+    # Each dialect has its own statement to insert or replace a row.
     dialect = importlib.import_module(f"sqlalchemy.dialects.{connection.dialect.name}")
     new: PostgresqlInsert | SqliteInsert = dialect.insert(RUNS)
     change = {name: new.excluded[name] for name in rows[0]}
@@ -322,8 +321,8 @@ def _put(connection: Connection, entries: Sequence[Entry], numbers: Mapping[str,
         connection.execute(TAGS.insert(), tags)
 
 
-def _value(value: object) -> object:
-    """Write what every database takes: no infinite number, no text that is not UTF-8."""
+def _storable(value: object) -> object:
+    """Return a value that every database accepts: finite numbers, text in UTF-8."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, int):
@@ -341,8 +340,8 @@ def _entries(connection: Connection, query: sa.Select[tuple[object, ...]]) -> li
             tags[run] = (*tags.get(run, ()), tag)
     found = []
     for row in rows:
-        values = {str(name): value for name, value in row.items() if name not in _OWN}
-        # A row that somebody else wrote into the index may mean nothing.
+        values = {str(name): value for name, value in row.items() if name not in _NOT_IN_ENTRY}
+        # Rows that another program wrote may be invalid; they are skipped.
         with contextlib.suppress(msgspec.ValidationError):
             values["tags"] = tags.get(row["id"], ())
             found.append(msgspec.convert(values, type=learned(Entry)))
@@ -350,10 +349,10 @@ def _entries(connection: Connection, query: sa.Select[tuple[object, ...]]) -> li
 
 
 def open_index(place: Place) -> tuple[Index, str | None]:
-    """Open an index; the text says what happened to one that had to be replaced.
+    """Open an index; the text says why an index was replaced, and is ``None`` otherwise.
 
-    A damaged file is put aside, never deleted. A store that cannot be written and has no index
-    gets one in memory, so that it can be read.
+    A damaged file is renamed, never deleted. A read-only store without an index gets one in memory,
+    so that it can be read.
     """
     file = Path(place.url.removeprefix("sqlite:///"))
     try:
@@ -361,7 +360,7 @@ def open_index(place: Place) -> tuple[Index, str | None]:
     except ReadOnlyIndexError:
         if place.index_folder is None or file.exists():
             raise
-        return Index(IN_MEMORY), "the store cannot be written; its runs are listed from its folders"
+        return Index(IN_MEMORY), "the store is read-only; its runs are listed from its folders"
     except DamagedIndexError:
         pass
     with writing(file):  # one process at a time
@@ -372,16 +371,16 @@ def open_index(place: Place) -> tuple[Index, str | None]:
             try:
                 return _opened(place, file), None  # another process has replaced it meanwhile
             except DamagedIndexError:
-                aside = file.with_name(f"{file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
-                file.rename(aside)
-            return _opened(place, file), f"the index was damaged; it is kept as {aside.name}"
+                backup = file.with_name(f"{file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+                file.rename(backup)
+            return _opened(place, file), f"the index was damaged; it is kept as {backup.name}"
         finally:
             os.close(descriptor)
 
 
 def _opened(place: Place, file: Path) -> Index:
     if not place.is_shared and file.exists() and not (file.is_file() or file.is_dir()):
-        raise DamagedIndexError(f"{file} is no file")
+        raise DamagedIndexError(f"{file} is not a file")
     index = Index(place.url)
-    index.demand_sound()
+    index.check_intact()
     return index

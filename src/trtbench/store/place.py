@@ -1,4 +1,4 @@
-"""Where a store is, and run directories on shared storage, which fsspec reaches."""
+"""The location of a store, and run directories on shared storage through fsspec."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 DRIVER = "postgresql+psycopg"
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 CHANGING = (RECORD, "scores.json")
-"""Files of a finished run that are written again; the others never change."""
-_WHOLE = {"s3", "s3a", "gs", "gcs", "abfs", "az", "memory"}
-"""Storage where a file is there whole or not at all; elsewhere it is renamed into place."""
+"""Files of a finished run that may be written again; the others never change."""
+_ATOMIC = {"s3", "s3a", "gs", "gcs", "abfs", "az", "memory"}
+"""Storage that writes a file whole or not at all; elsewhere a file is written, then renamed."""
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """The parts of a store: its index, the local folder of its runs, and their shared storage."""
+    """The location of a store: its index, the local folder of its runs, and shared storage."""
 
     url: str
     root: Path
@@ -45,7 +45,7 @@ class Place:
 
     @property
     def is_shared(self) -> bool:
-        """Whether machines that do not see this folder write to the same index."""
+        """Whether machines that cannot see this folder use the same index."""
         return not self.url.startswith("sqlite")
 
     @property
@@ -64,43 +64,43 @@ def _scheme(text: str) -> str | None:
 
 
 def place_from_text(store: str, *, runs: str | None = None, home: Path | None = None) -> Place:
-    """Read ``--store`` and the setting ``runs``; ``home`` is the folder for what stays here.
+    """Parse ``--store`` and the setting ``runs``; ``home`` is the folder for local files.
 
     A store is a folder, ``file:///folder``, ``sqlite:///file`` or ``postgresql://user@host/db``.
-    Runs are beside the index, or in the folder or at the fsspec URL that ``runs`` names.
+    Runs are next to the index, or in the folder or at the fsspec URL that ``runs`` names.
     """
-    beside: Path | None = None
+    index_folder: Path | None = None
     if _scheme(store) in ("postgresql", "postgres", DRIVER):
         url = f"{DRIVER}://{store.partition('://')[2]}"
     else:
         file = _sqlite_path(store) if _scheme(store) == "sqlite" else _folder(store)
         if file is None:
             raise UsageError(
-                f"{mask(store)} is no place for a store",
-                facts={"places": "DIR, sqlite:///FILE, postgresql://USER@HOST/DATABASE"},
-                fix="keep the index in one of these; "
-                "runs can be elsewhere: runs = 's3://bucket/path'",
+                f"{mask(store)} cannot be used as a store",
+                facts={"possible": "DIR, sqlite:///FILE, postgresql://USER@HOST/DATABASE"},
+                fix="put the index there; "
+                "run directories can be elsewhere: runs = 's3://bucket/path'",
             )
         if _scheme(store) != "sqlite" or not (file.suffix or file.is_file()):
             file = file / "index.sqlite"
-        url, beside = f"sqlite:///{file.absolute()}", file.absolute().parent
-    folder = _folder(runs) if runs is not None else beside
+        url, index_folder = f"sqlite:///{file.absolute()}", file.absolute().parent
+    folder = _folder(runs) if runs is not None else index_folder
     if folder is not None:
         return Place(url=url, root=folder.absolute())
-    own = beside if home is None else home
-    if own is None:
+    local = index_folder if home is None else home
+    if local is None:
         raise UsageError(
-            "this store needs a place for run directories", fix="set runs in trtbench.toml"
+            "this store needs a folder for run directories", fix="set runs in trtbench.toml"
         )
     if runs is None:
-        return Place(url=url, root=own.absolute())
+        return Place(url=url, root=local.absolute())
     remote = runs.rstrip("/")
-    local = hashlib.sha256(remote.encode()).hexdigest()[:16]
-    return Place(url=url, root=own.absolute() / "remote" / local, remote=remote)
+    name = hashlib.sha256(remote.encode()).hexdigest()[:16]
+    return Place(url=url, root=local.absolute() / "remote" / name, remote=remote)
 
 
 def address_from_text(text: str) -> str:
-    """Write a place so that it means the same from every folder."""
+    """Return the address of a store with an absolute path, valid from every folder."""
     if _scheme(text) == "sqlite":
         return f"sqlite:///{_sqlite_path(text).absolute()}"
     return text if is_url(text) else str(at_home(text).absolute())
@@ -110,26 +110,26 @@ def _sqlite_path(store: str) -> Path:
     path = store.partition("://")[2].partition("?")[0]
     if not path.startswith("/") or len(path) < 2:
         raise UsageError(
-            f"{store} names no file", fix="sqlite:///relative/file or sqlite:////absolute/file"
+            f"{store} has no file name", fix="sqlite:///relative/file or sqlite:////absolute/file"
         )
     return Path(unquote(path[1:]))
 
 
 def _folder(text: str) -> Path | None:
-    """The folder of a plain name or a ``file://`` URL."""
+    """Return the folder of a path or a ``file://`` URL; ``None`` for other URLs."""
     if not is_url(text):
         return at_home(text)
     return Path(unquote(urlsplit(text).path)) if _scheme(text) in ("file", "local") else None
 
 
 class RemoteRuns:
-    """The runs at one URL, and the folder here that holds copies of some of them."""
+    """The run directories at one URL, and a local folder with copies of some of them."""
 
     def __init__(self, url: str, *, folder: Path) -> None:
         self.url = url
         self.folder = folder
         self._pending = folder.parent / "pending"
-        """One empty file for each run that is not known to have arrived."""
+        """Has one empty file for each run that may not have been sent completely."""
         self._scheme = url.partition("://")[0]
         try:
             fsspec = importlib.import_module("fsspec")
@@ -148,62 +148,61 @@ class RemoteRuns:
         self._files: AbstractFileSystem = files
         self._root = str(root).rstrip("/")
 
-    def expect(self, run_id: str) -> None:
-        """Note that a run is about to be made here and will have to be sent."""
+    def mark_pending(self, run_id: str) -> None:
+        """Note that a run will have to be sent once it is complete."""
         self._pending.mkdir(parents=True, exist_ok=True)
         (self._pending / run_id).touch()
 
-    def forget(self, run_id: str) -> None:
-        """Remove the note on a run."""
+    def unmark_pending(self, run_id: str) -> None:
         (self._pending / run_id).unlink(missing_ok=True)
 
-    def waiting(self) -> list[str]:
-        """Runs that are complete here and not known to have arrived."""
+    def pending(self) -> list[str]:
+        """Return the complete local runs that may not have been sent completely."""
         marks = sorted(self._pending.iterdir()) if self._pending.is_dir() else []
         return [mark.name for mark in marks if (self.folder / mark.name / RECORD).is_file()]
 
     def send(self, run_id: str, *, changes_only: bool = False) -> None:
-        """Copy a complete directory, or what is new or may have changed; the record last."""
+        """Send a complete run, or only files that are new or may have changed; the record last."""
         here, what = self.folder / run_id, f"change of run {run_id}" if changes_only else None
-        with self._talking(f"the {what or f'run {run_id}'} could not be sent", here=here):
+        with self._storage_errors(f"the {what or f'run {run_id}'} could not be sent", here=here):
             known = set(self._listing(run_id)) - set(CHANGING) if changes_only else set()
             for name in sorted(own_files(here), key=lambda name: name == RECORD):
                 if name not in known:
                     self._put(here / name, f"{self._root}/{run_id}/{name}")
         if not changes_only:
-            self.forget(run_id)
+            self.unmark_pending(run_id)
 
     def fetch(self, run_id: str) -> Path:
-        """A directory here with all that is there; only what is missing is copied."""
+        """Copy the files of a run that are missing here; returns its local directory."""
         here = self.folder / run_id
         if (self._pending / run_id).is_file() and here.is_dir():
             return here
-        with self._talking(f"the run {run_id} could not be fetched"):
+        with self._storage_errors(f"the run {run_id} could not be fetched"):
             listed = self._listing(run_id)
             if RECORD in listed and here.is_dir():
                 self._fill(here, run_id, listed)
             elif RECORD in listed:
-                # Another process may be quicker; a copy is a copy.
+                # If another process creates the directory first, its copy is as good.
                 with contextlib.suppress(StoreError), partial_directory(here) as folder:
                     self._fill(folder, run_id, listed)
         return here
 
     def ids(self) -> Iterator[str]:
-        """The complete runs that are there."""
-        with self._talking("the runs could not be listed"):
+        """Yield the ids of the complete runs on the storage."""
+        with self._storage_errors("the runs could not be listed"):
             self._files.invalidate_cache(self._root)
             found = self._files.glob(f"{self._root}/*/{RECORD}")
         yield from filter(_is_name, (str(path).rsplit("/", 2)[-2] for path in sorted(found)))
 
     def remove(self, run_id: str) -> None:
-        """Delete a run there and its copy here; without its record it is invisible at once."""
+        """Delete a run and its local copy; its record first, which hides the run at once."""
         there = f"{self._root}/{run_id}"
-        with self._talking(f"the run {run_id} could not be removed"):
+        with self._storage_errors(f"the run {run_id} could not be removed"):
             with contextlib.suppress(FileNotFoundError):
                 self._files.rm_file(f"{there}/{RECORD}")
             with contextlib.suppress(FileNotFoundError):
                 self._files.rm(there, recursive=True)
-        self.forget(run_id)
+        self.unmark_pending(run_id)
         shutil.rmtree(self.folder / run_id, ignore_errors=True)
 
     def _fill(self, folder: Path, run_id: str, listed: dict[str, int]) -> None:
@@ -233,7 +232,7 @@ class RemoteRuns:
     def _put(self, source: Path, target: str) -> None:
         parent, _, name = target.rpartition("/")
         self._files.makedirs(parent, exist_ok=True)
-        if self._scheme in _WHOLE:
+        if self._scheme in _ATOMIC:
             self._files.put_file(str(source), target)
             return
         temporary = f"{parent}/.{name}.{secrets.token_hex(3)}"
@@ -241,23 +240,23 @@ class RemoteRuns:
         self._files.mv(temporary, target)
 
     @contextlib.contextmanager
-    def _talking(self, what: str, *, here: Path | None = None) -> Iterator[None]:
-        """Turn what fsspec and the libraries below it raise into an error of ours."""
+    def _storage_errors(self, what: str, *, here: Path | None = None) -> Iterator[None]:
+        """Raise errors of fsspec and the libraries below it as ``StoreError``."""
         try:
             yield
         except StoreError:
             raise
-        except Exception as problem:  # every storage has exceptions of its own
+        except Exception as problem:  # each storage has its own exceptions
             reason = f"{type(problem).__name__}: {problem}"
             facts = {"storage": mask(self.url), "reason": reason}
             if here is not None:
                 facts["kept in"] = str(here)
-            fix = "trtbench runs reindex sends what waits here" if here else None
+            fix = "to send it later: trtbench runs reindex" if here else None
             raise StoreError(what, facts=facts, fix=fix) from None
 
 
 def _is_name(name: str) -> bool:
-    """Whether a name given far away stays in its folder; hidden ones are not complete."""
+    """Return whether a name from the storage stays in its folder, and is not a hidden file."""
     try:
         return not str(check_name(name)).startswith(".")
     except InputError:

@@ -1,4 +1,4 @@
-"""A store: run directories, in a folder or on shared storage, and the index over them."""
+"""The store: run directories, in a folder or on shared storage, and the index over them."""
 
 from __future__ import annotations
 
@@ -54,35 +54,36 @@ if TYPE_CHECKING:
     from trtbench.store.index import Index
 
 Describe = Callable[[Run], Cached | None]
-"""Computes what the index caches of a run; given by the caller, as a store knows no analysis."""
+"""Computes the numbers of a run that the index caches; the store itself knows no analysis."""
 
 LAST = "last"
 TAG = "tag:"
 MOST_WAITING = 100
-"""Runs that are added to the index together; a killed process leaves this many to be adopted."""
+"""How many runs are added to the index together, in ``adding_many``."""
 JUDGED = "judged"
 
 
 class Checkup(Value, frozen=True, kw_only=True):
-    """How the index and the directories of a store differed."""
+    """What ``reindex`` found and changed."""
 
     runs: int
-    """Entries of the index after repair."""
+    """The number of readable runs in the index."""
     adopted: tuple[str, ...] = ()
+    """Runs that the index lacked."""
     dropped: tuple[str, ...] = ()
     """Entries whose directory is gone, or belongs to another run."""
     damaged: dict[str, str] = {}
-    """Runs that cannot be read, and why; their directories are left alone."""
+    """Runs that cannot be read, and why; their directories are not changed."""
     unfinished: tuple[str, ...] = ()
 
 
 class Store:
-    """Runs on disk and in the index.
+    """Run directories and the index over them.
 
     ``place`` is a folder or a URL of an index, ``runs`` a folder or an fsspec URL for the run
-    directories, ``home`` the folder for what must stay on this machine. Runs on disk that the index
-    lacks are added when a store is opened; ``describe`` computes what is listed of them, and
-    ``tell`` receives a line for each repair. Unless ``at_once``, the index is opened on first use.
+    directories, ``home`` the folder for files that stay on this machine. Runs that the index lacks
+    are added when the store is opened; ``describe`` computes the numbers for their entries, and
+    ``notify`` gets a line for each repair. Unless ``at_once``, the index is opened on first use.
     """
 
     def __init__(
@@ -92,15 +93,15 @@ class Store:
         runs: str | None = None,
         home: Path | None = None,
         describe: Describe | None = None,
-        tell: Callable[[str], None] | None = None,
+        notify: Callable[[str], None] | None = None,
         at_once: bool = True,
     ) -> None:
         self._place = place_from_text(str(place), runs=runs, home=home)
         self.root, self.runs = self._place.root, self._place.runs
         self.address = address_from_text(str(place))
         self.runs_address = address_from_text(runs) if runs is not None else None
-        self.news: list[str] = []
-        self._describe, self._tell = describe, tell
+        self.repairs: list[str] = []
+        self._describe, self._notify = describe, notify
         self._index: Index | None = None
         self._opening = threading.Lock()
         self._waiting: list[Entry] | None = None
@@ -121,24 +122,24 @@ class Store:
     def index(self) -> Index:
         return self._index or self.open()
 
-    def open(self, *, adopting: bool = True) -> Index:
-        """Open the index once, and add the runs it lacks."""
+    def open(self, *, adopt: bool = True) -> Index:
+        """Open the index, if it is not open, and add the runs that it lacks."""
         with self._opening:
             if self._index is None:
                 from trtbench.store.index import open_index  # imports SQLAlchemy
 
-                index, lost = open_index(self._place)
-                self.news += [lost] if lost is not None else []
-                # Shared storage takes long to list: only reindex does.
-                if adopting and self._remote is None:
-                    self.news += self._adopt(index)
+                index, replaced = open_index(self._place)
+                self.repairs += [replaced] if replaced is not None else []
+                # Listing shared storage is slow, and left to reindex.
+                if adopt and self._remote is None:
+                    self.repairs += self._add_missing(index)
                 self._index = index
-                for line in self.news if self._tell else ():
-                    self._tell(line)  # type: ignore[misc]
+                for line in self.repairs if self._notify else ():
+                    self._notify(line)  # type: ignore[misc]
             return self._index
 
-    def _adopt(self, index: Index) -> list[str]:
-        """Add runs whose writer was killed before it reached the index, or all to a new index."""
+    def _add_missing(self, index: Index) -> list[str]:
+        """Add run directories that the index lacks; returns lines that say what was added."""
         try:
             names = {each.name for each in os.scandir(self.runs) if not each.name.startswith(".")}
         except OSError:
@@ -151,7 +152,7 @@ class Store:
         try:
             index.put_all(found.values())
         except ReadOnlyIndexError:
-            return [f"{len(folders)} runs are not in the index, which cannot be written"]
+            return [f"{len(folders)} runs are missing from the index, which is read-only"]
         added = len(found.keys() - damaged.keys())
         lines = [f"{counted(added, 'missing run')} added to the index"] if added else []
         return lines + [f"{each} cannot be read: {reason}" for each, reason in damaged.items()]
@@ -162,13 +163,13 @@ class Store:
         describe: Describe | None,
         known: Mapping[str, Entry] | None = None,
     ) -> tuple[dict[str, Entry], dict[str, str]]:
-        """Entries of run directories, oldest first; unreadable ones are marked, and why by id."""
+        """Return the entries of run directories by id, oldest first, and why some are damaged."""
         before = {entry.path: entry for entry in (known or {}).values()}
         found: list[Entry] = []
         marked: list[Entry] = []
         damaged: dict[str, str] = {}
         for folder in folders:
-            path = self._stored(folder)
+            path = self._entry_path(folder)
             try:
                 run = read_headline(folder)
                 record: AnyRecord = run.record if isinstance(run, Run) else run
@@ -185,39 +186,37 @@ class Store:
                 )  # fmt: skip
             damaged[entry.id if entry else folder.name] = reason
             marked += [entry.having(kind=DAMAGED)] if entry else []
-        # The order in which runs count as made: clocks are all there is on the disk.
+        # The order of creation is taken from the recorded times.
         found.sort(key=lambda entry: (entry.created, entry.id))
         return {entry.id: entry for entry in (*found, *marked)}, damaged
 
     @contextlib.contextmanager
     def new_run(self, run_id: str, *, output: Path | None = None) -> Iterator[Path]:
-        """Create a run directory, and publish it when the block ends well."""
+        """Yield a folder that becomes the directory of a run when the block ends without error."""
         target = self.directory(run_id, output=output)
         remote = self._remote if output is None else None
         if remote is not None:
-            remote.expect(run_id)
+            remote.mark_pending(run_id)
         try:
             with partial_directory(target, tidy=self._waiting is None) as folder:
                 yield folder
         finally:
             if remote is not None and not target.is_dir():
-                remote.forget(run_id)
+                remote.unmark_pending(run_id)
         if remote is not None:
             remote.send(run_id)
 
-    @contextlib.contextmanager
-    def scratch(self) -> Iterator[Path]:
-        """Create a folder to work in, and remove it when the block ends."""
-        with scratch_directory(self.runs) as folder:
-            yield folder
+    def scratch(self) -> contextlib.AbstractContextManager[Path]:
+        """Return a context manager that makes a temporary folder in the store."""
+        return scratch_directory(self.runs)
 
     def directory(self, run_id: str, *, output: Path | None = None) -> Path:
-        """Where a run goes: into the store, or to the folder the user named."""
+        """Return the directory of a new run: in the store, or the folder that the user named."""
         return output.absolute() if output is not None else self.runs / run_id
 
     def add(self, record: AnyRecord, *, path: Path, cached: Cached | None = None) -> Entry:
-        """Put a complete run directory into the index."""
-        entry = entry_from_record(record, path=self._stored(path), cached=cached)
+        """Add a complete run directory to the index."""
+        entry = entry_from_record(record, path=self._entry_path(path), cached=cached)
         if self._waiting is None:
             self.index.put_all([entry])
             return entry
@@ -229,10 +228,10 @@ class Store:
 
     @contextlib.contextmanager
     def adding_many(self) -> Iterator[None]:
-        """Put runs that are added in the block into the index many at a time.
+        """Write runs that are added during the block to the index many at a time.
 
-        Each is complete on disk before it waits, so the next process to open the store adopts what
-        a killed one left. Shared storage is not listed on opening: nothing waits there.
+        Each is complete on disk before that, so if this process is killed, the next one to open the
+        store adds them. Runs on shared storage are always added one by one.
         """
         self._waiting = [] if self._remote is None else None
         try:
@@ -243,19 +242,19 @@ class Store:
                 self.index.put_all(waiting)
 
     def publish(self, folder: Path) -> None:
-        """Send what was changed in a run directory to shared storage, if the store has one."""
+        """Send changes in a run directory to shared storage, if the store has one."""
         if self._remote is not None and folder.parent.resolve() == self.runs.resolve():
             self._remote.send(folder.name, changes_only=True)
 
     def path(self, entry: Entry) -> Path:
-        """The folder of an entry, fetched from shared storage where needed."""
+        """Return the directory of an entry, fetched from shared storage if necessary."""
         folder = self._folder(entry)
         if self._remote is not None and folder.parent == self.runs:
             return self._remote.fetch(folder.name)
         return folder
 
     def _folder(self, entry: Entry) -> Path:
-        """Where an entry says its directory is; a relative path stays within the store."""
+        """Return the directory that an entry names; raises if a relative path leaves the store."""
         if Path(entry.path).is_absolute():
             return path_behind(Path(entry.path))
         try:
@@ -265,24 +264,24 @@ class Store:
             raise StoreError(problem.message, facts={"run": entry.id}, fix=fix) from None
 
     def resolve(self, name: str) -> Path:
-        """The folder of a run: by folder, id, start of an id, ``last`` or ``tag:NAME``."""
+        """Return the directory of a run: by path, id, start of an id, ``last`` or ``tag:NAME``."""
         if name != LAST and Path(name).is_dir():
             return Path(name).absolute()
         return self.path(self.entry(name))
 
     def entry(self, name: str) -> Entry:
-        """An entry by id, start of an id, ``last`` or ``tag:NAME``."""
+        """Return an entry by id, start of an id, ``last`` or ``tag:NAME``."""
         if name == LAST:
-            found = self.index.find(limit=1, as_made=True)
+            found = self.index.find(limit=1, by_creation=True)
         elif name.startswith(TAG):
-            found = self.index.find(tag=name.removeprefix(TAG), limit=1, as_made=True)
+            found = self.index.find(tag=name.removeprefix(TAG), limit=1, by_creation=True)
         else:
             found = self.index.find(id_prefix=name, limit=2)
             found = [entry for entry in found if entry.id == name] or found
         if len(found) > 1:
             raise UsageError(
                 f"several runs begin with {name!r}",
-                facts={"among them": ", ".join(entry.id for entry in found)},
+                facts={"for example": ", ".join(entry.id for entry in found)},
                 fix="type more of the id",
             )
         if not found:
@@ -290,14 +289,14 @@ class Store:
         return found[0]
 
     def load(self, name: str) -> Run | FailedRun:
-        """Read a run by any of its names."""
+        """Read a run: by path, id, start of an id, ``last`` or ``tag:NAME``."""
         if name != LAST and Path(name).is_dir():
             return read_run(Path(name).absolute())
         entry = self.entry(name)
         folder = self.path(entry)
         if folder.is_dir():
             run = read_run(folder)
-            _demand_same(entry, run.id, folder)
+            _check_same_run(entry, run.id, folder)
             return run
         if self._place.is_shared and self._remote is None and entry.host != platform.node():
             raise StoreError(
@@ -310,7 +309,7 @@ class Store:
         )
 
     def holds(self, run_id: str) -> bool:
-        """Whether a run is in the store and can be read."""
+        """Return whether a run is in the store and can be read."""
         try:
             entry = self.entry(run_id)
             return entry.id == run_id and read_headline(self.path(entry)).id == run_id
@@ -318,7 +317,7 @@ class Store:
             return False
 
     def remove(self, name: str) -> tuple[Path, tuple[str, ...]]:
-        """Delete a run's entry and its own files; gives its folder, and the files left in it."""
+        """Delete a run; returns its folder, and the files in it that are not part of the run."""
         entry = self.entry(name)
         folder = self._folder(entry)
         left: tuple[str, ...] = ()
@@ -328,9 +327,9 @@ class Store:
             elif os.path.lexists(folder):
                 try:
                     found = read_record(folder).id
-                except InputError:  # damaged: its place identifies it
+                except InputError:  # damaged: its path identifies it
                     found = folder.name if folder == self.runs / entry.id else "no run"
-                _demand_same(entry, found, folder)
+                _check_same_run(entry, found, folder)
                 left = remove_contents(folder)
         except OSError as problem:
             raise StoreError(f"{folder} cannot be removed", facts={"reason": problem}) from None
@@ -354,15 +353,15 @@ class Store:
         return self.index.change(found.id, change) or found
 
     def reindex(self, describe: Describe) -> Checkup:
-        """Rebuild the index from the directories; runs that cannot be read stay as damaged."""
-        known = {entry.id: entry for entry in self.open(adopting=False).find()}
+        """Rebuild the index from the directories; unreadable runs are listed as damaged."""
+        known = {entry.id: entry for entry in self.open(adopt=False).find()}
         if self._remote is None:
             folders = list(run_directories(self.runs))
         else:
-            for run_id in self._remote.waiting():
+            for run_id in self._remote.pending():
                 self._remote.send(run_id)
             folders = [self._remote.fetch(run_id) for run_id in self._remote.ids()]
-        for entry in known.values():  # directories that users put elsewhere
+        for entry in known.values():  # run directories outside the store
             with contextlib.suppress(StoreError):
                 folder = self._folder(entry)
                 if folder.parent != self.runs and (folder / RECORD).is_file():
@@ -383,7 +382,7 @@ class Store:
         )
 
     def _is_gone(self, entry: Entry) -> bool:
-        """Whether the run of an entry is nowhere; one that cannot be read is still there."""
+        """Return whether the run of an entry no longer exists; unreadable runs still exist."""
         try:
             folder = self._folder(entry)
             may_be = folder.is_dir() and (folder.name == entry.id or (folder / RECORD).exists())
@@ -393,23 +392,23 @@ class Store:
             return True
         except TrtbenchError:
             return False
-        # A folder that is not found here may be on another machine.
+        # A folder that is missing here may be on another machine.
         inside = not Path(entry.path).is_absolute()
         sees_all = not self._place.is_shared or (inside and self._remote is not None)
         return sees_all or entry.host == platform.node()
 
-    def _stored(self, path: Path) -> str:
+    def _entry_path(self, path: Path) -> str:
         try:
             return str(path.relative_to(self.root))
         except ValueError:
             return str(utf8_path(path))
 
 
-def _demand_same(entry: Entry, found: str, folder: Path) -> None:
+def _check_same_run(entry: Entry, found: str, folder: Path) -> None:
     if found != entry.id:
         raise StoreError(
-            "the index names the folder of another run",
-            facts={"run": entry.id, "folder": folder, "which holds": found},
+            "the index points to the folder of another run",
+            facts={"run": entry.id, "folder": folder, "run in it": found},
             fix="trtbench runs reindex",
         )
 
@@ -421,8 +420,8 @@ def _is_id(name: str) -> bool:
         return False
 
 
-def judged_folder(store: Store, sha256: str, *, precision: str | None = None) -> Path:
-    """The folder where the store keeps scores and checks of these bytes; it is created."""
+def results_folder(store: Store, sha256: str, *, precision: str | None = None) -> Path:
+    """Create and return the folder for scores and checks of a model with this hash."""
     lowest, name = lowest_type(precision), check_id(sha256, what="hash of a model")
     folder = store.root / JUDGED / (f"{name}-{lowest}" if lowest else name)
     with writing(folder):
@@ -430,8 +429,11 @@ def judged_folder(store: Store, sha256: str, *, precision: str | None = None) ->
     return folder
 
 
-def known_folders(run: Run, store: Store, *, beside: bool = True) -> Sequence[Path]:
-    """Where scores and checks of a run's bytes may be: beside it, then by hash and precision."""
+def results_folders(run: Run, store: Store, *, beside: bool = True) -> Sequence[Path]:
+    """Return the folders that may hold scores and checks of a run's model.
+
+    They are the run directory, unless ``beside`` is false, and the folders of the model's hash.
+    """
     sha256, lowest = run.record.spec.model.sha256, lowest_type(precision_of(run.record))
     root, folders = store.root / JUDGED, [run.path] if run.path is not None and beside else []
     if sha256 is not None and _is_id(sha256) and lowest is not None:
@@ -442,9 +444,9 @@ def known_folders(run: Run, store: Store, *, beside: bool = True) -> Sequence[Pa
     return [each for each in folders if each.is_dir()]
 
 
-def known_scores(run: Run, store: Store) -> Scores | None:
-    """Scores taken of a run's bytes before it was measured, in the same precision."""
-    for folder in known_folders(run, store, beside=False):
+def stored_scores(run: Run, store: Store) -> Scores | None:
+    """Return scores of a run's model, in the same precision, from before the run; or ``None``."""
+    for folder in results_folders(run, store, beside=False):
         kept = kept_value(folder / SCORES, Scores)
         sha256 = run.record.spec.model.sha256
         if kept is not None and kept.sha256 == sha256 and kept.not_of(run.record) is None:

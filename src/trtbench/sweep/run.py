@@ -33,13 +33,13 @@ from trtbench.core.spec import RunSpec, Value
 from trtbench.executors import cache_folder
 from trtbench.executors.contract import AGAIN, HERE
 from trtbench.host.files import alone, temporary_folder
-from trtbench.measure.bench import run_bench, take_in, write_scores
+from trtbench.measure.bench import add_returned_run, run_bench, write_scores
 from trtbench.measure.remote import (
     InputFiles,
     needs_gpu,
-    record_of,
+    read_returned_record,
     send_verb,
-    value_of_answer,
+    value_from_answer,
 )
 from trtbench.models.identity import identity_of
 from trtbench.models.onnx_model import input_specs, load_onnx
@@ -433,13 +433,13 @@ class Sweep:
                 "case", arguments, own, files=files, execution=execution, gpu=gpu,
                 title=case.name, machine=machine,
             )  # fmt: skip
-            done = value_of_answer(answer, CaseDone, files=files, output=own)
+            done = value_from_answer(answer, CaseDone, files=files, output=own)
             measured = own / "output" / _RUN
-            record = record_of(run_id, measured)
+            record = read_returned_record(run_id, measured)
             with self._store.new_run(run_id) as target:
                 shutil.copytree(measured, target, dirs_exist_ok=True)
                 write_record(target, record.having(spec=done.spec, tags=execution.tags))
-            run = take_in(self._store, self._store.directory(run_id))
+            run = add_returned_run(self._store, self._store.directory(run_id))
         if remark := "; ".join(filter(None, [done.remark, *lost])):
             self.remarks[place] = remark
         return run
@@ -607,20 +607,21 @@ def case_arguments(matrix: Matrix, case: Case, run_id: str) -> tuple[dict[str, o
     files = InputFiles(task=matrix.task, settings=matrix.task_settings)
     travels = {each.name: each.about.travels for each in fields_of(SweepRequest)}
     named = {
-        name: files.take(travels[name], value)
+        name: files.add_value(travels[name], value)
         for name in Matrix.__struct_fields__
         if travels.get(name) and name != "models" and (value := getattr(matrix, name))
     }
-    model = files.model(case.model)
+    model = files.add_model(case.model)
     own = matrix.having(
         **named,
         models=(model,),
         runtime=(case.runtime,),
-        options=files.axes(matrix.options),
-        task_settings=files.take("settings", matrix.task_settings),
+        options=files.add_axes(matrix.options),
+        task_settings=files.add_value("settings", matrix.task_settings),
         exclude=(),
     )
-    case = case.having(model=model, options=files.axes(case.options), fixed=files.axes(case.fixed))
+    options, fixed = files.add_axes(case.options), files.add_axes(case.fixed)
+    case = case.having(model=model, options=options, fixed=fixed)
     return msgspec.to_builtins({"matrix": own, "case": case, "run_id": run_id}), files
 
 

@@ -47,7 +47,7 @@ class BenchView(PlanView):
 
 
 def run(request: BenchRequest, caller: Caller) -> Run:
-    from trtbench.measure.bench import check_search, measured
+    from trtbench.measure.bench import bench_or_search, check_search
 
     config = caller.settings(request.store)
     spec = spec_from_request(request, config)
@@ -55,7 +55,7 @@ def run(request: BenchRequest, caller: Caller) -> Run:
         check_search(spec, request.slo, output=request.output)
     store = caller.store(config)
     with caller.executing(request, config, spec.model.name, runtime=spec.runtime) as execution:
-        found = measured(spec, store=store, execution=execution, slo=request.slo)
+        found = bench_or_search(spec, store=store, execution=execution, slo=request.slo)
     if request.keep_model:
         from trtbench.measure.model_facts import keep_model
 

@@ -69,7 +69,7 @@ def judge(checked: Checked, request: CheckRequest) -> None:
 
 
 def show(checked: Checked, request: CheckRequest, view: JsonView) -> None:
-    from trtbench.measure.bench import refuse_failed
+    from trtbench.measure.bench import raise_if_failed
 
     if view.as_json:
         print_json({"check": checked})
@@ -78,7 +78,7 @@ def show(checked: Checked, request: CheckRequest, view: JsonView) -> None:
 
         draw(document_from_check(checked))
     judge(checked, request)
-    refuse_failed(checked.failed, what="not all candidates could be checked")
+    raise_if_failed(checked.failed, what="not all candidates could be checked")
 
 
 verb = Verb(CheckRequest, run, show, JsonView, task="images", images_flag="--images")

@@ -45,7 +45,7 @@ def run(request: EvalRequest, caller: Caller) -> Evaluation:
 
 
 def show(evaluation: Evaluation, request: EvalRequest, view: JsonView) -> None:
-    from trtbench.measure.bench import refuse_failed
+    from trtbench.measure.bench import raise_if_failed
     from trtbench.report.sections.accuracy import document_from_evaluation
 
     def document(evaluation: Evaluation) -> Document:
@@ -54,7 +54,7 @@ def show(evaluation: Evaluation, request: EvalRequest, view: JsonView) -> None:
     show_value(evaluation, document, as_json=view.as_json)
     for label, ids in evaluation.joined.items():
         say(f"{label}: joined to {', '.join(ids[:5])}{' ...' if len(ids) > 5 else ''}")
-    refuse_failed(evaluation.failed, what="not all models could be evaluated")
+    raise_if_failed(evaluation.failed, what="not all models could be evaluated")
 
 
 verb = Verb(EvalRequest, run, show, JsonView, task="all")

@@ -89,7 +89,7 @@ def run(request: GateRequest, caller: Caller) -> Gates:
 
 def show(found: Gates, request: GateRequest, view: GateView) -> int | None:
     from trtbench.compare.gate import append_summary, write_gate_files
-    from trtbench.measure.bench import refuse_failed
+    from trtbench.measure.bench import raise_if_failed
     from trtbench.report.sections.verdicts import document_from_gates
 
     gates, failed = found.gates, found.failed
@@ -103,15 +103,15 @@ def show(found: Gates, request: GateRequest, view: GateView) -> int | None:
     say(f"gate {'open' if found.open else 'closed'}; written: {', '.join(map(str, paths))}")
     if not all(each.open for each in gates):
         return EXIT_BROKEN
-    refuse_failed(failed, what="some models could not be checked against their rules")
+    raise_if_failed(failed, what="some models could not be checked against their rules")
     return None
 
 
 def judged(request: GateRequest, caller: Caller) -> Gate | list[Gate]:
-    from trtbench.measure.bench import refuse_failed
+    from trtbench.measure.bench import raise_if_failed
 
     found = run(request, caller)
-    refuse_failed(found.failed, what="some models could not be checked against their rules")
+    raise_if_failed(found.failed, what="some models could not be checked against their rules")
     return list(found.gates) if len(found.gates) > 1 else found.gates[0]
 
 

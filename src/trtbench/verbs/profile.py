@@ -133,16 +133,16 @@ def run(request: SourceRequest, caller: Caller) -> EngineSource:
 
 def measured(request: ProfileRequest, caller: Caller) -> Run:
     """Measure a model and its layers, or read the stored run of that name."""
-    from trtbench.measure.bench import profiled, run_bench
+    from trtbench.measure.bench import demand_layer_times, run_bench
     from trtbench.store.directory import demand_finished
 
     config = caller.settings(request.store)
     if not is_measured(str(request.model)):
-        return profiled(demand_finished(caller.store(config).load(str(request.model))))
+        return demand_layer_times(demand_finished(caller.store(config).load(str(request.model))))
     asked = _bench_request(request)
     spec = spec_from_request(asked, config)
     with caller.executing(asked, config, spec.model.name, runtime=spec.runtime) as execution:
-        run = profiled(run_bench(spec, store=caller.store(config), execution=execution))
+        run = demand_layer_times(run_bench(spec, store=caller.store(config), execution=execution))
     for note in run.record.notes:
         caller.say(f"note: {note}")
     caller.say(f"run {run.id} in {run.path}")

@@ -20,7 +20,7 @@ from trtbench.layers import diff
 from trtbench.layers import table as tables
 from trtbench.layers.cost import costs_from_model, peak_of, with_rates
 from trtbench.layers.join import join_layers
-from trtbench.measure.bench import way_to_layers
+from trtbench.measure.bench import command_for_layer_times
 from trtbench.models.identity import source_of
 from trtbench.models.onnx_model import read_onnx
 from trtbench.report.document import Document
@@ -75,7 +75,7 @@ def engine_from_words(
         if run.layers is None and run.graph is None:
             raise UsageError(
                 f"the run {run.id} has neither layer times nor layer information",
-                fix=way_to_layers(run),
+                fix=command_for_layer_times(run),
             )
         return engine_from_run(run, model=model, gpu=gpu)
     drafts, beside = _drafts(others)

@@ -26,7 +26,7 @@ from trtbench.report.compose import RENDERERS, document_from_runs, write_documen
 from trtbench.report.listings import document_from_entries
 from trtbench.report.renderers import html
 from trtbench.store import directory
-from trtbench.store.store import Store, known_folders, known_scores
+from trtbench.store.store import Store, results_folders, stored_scores
 from trtbench.version import __version__
 
 SWEEP = "sweep.json"  # in a folder: it is that of a sweep, whose runs are in a store
@@ -88,7 +88,7 @@ def with_files(run: Run, *, store: Store | None = None) -> Run:
     Files in the folder of the run come before what the store knows of the same bytes.
     """
     extra: dict[str, object] = {}
-    known = known_folders(run, store) if store else [run.path] if run.path else []
+    known = results_folders(run, store) if store else [run.path] if run.path else []
     for folder in known:
         for key, name in BESIDE.items():
             if key not in extra and (content := _json(folder / name)) is not None:
@@ -103,7 +103,7 @@ def with_files(run: Run, *, store: Store | None = None) -> Run:
             extra["pictures"] = [
                 str(path.relative_to(folder) if folder == run.path else path) for path in pictures
             ]
-    if store and "scores" not in run.extra and (scores := known_scores(run, store)):
+    if store and "scores" not in run.extra and (scores := stored_scores(run, store)):
         extra |= scores.as_extra()
     model = run.record.spec.model
     if model.format == "engine":
